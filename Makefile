@@ -53,7 +53,7 @@ docs: dev            ## the site, in site/
 dist: dev            ## sdist and wheel in dist/
 	$(BIN)/python -m build --no-isolation
 
-release: build       ## dist/: klog and its Python in one static file, for x86_64 and aarch64; archives, SHA256SUMS
+release: build       ## dist/: klog and its Python in one static file, for x86_64 and aarch64; archives, wheels, SHA256SUMS
 	@tools/machine.sh release
 	@release/all.sh
 

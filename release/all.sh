@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Makes all of a release in dist/: the one file for each processor, its archive, and the sums of all.
+# Makes all of a release in dist/: the one file for each processor, its archive, the wheels and the sdist, and the
+# sums of all.
 set -euo pipefail
 source "$(dirname "$0")/environment.sh"
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$clone/pyproject.toml")
@@ -8,6 +9,7 @@ for processor in x86_64 aarch64; do
     KLOG_ARCH=$processor "$release/one_file.sh"
     KLOG_ARCH=$processor "$release/archive.sh"
 done
+"$release/wheels.sh"
 
 cd "$clone/dist"
 say "summing up"

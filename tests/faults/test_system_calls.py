@@ -116,15 +116,17 @@ class Faults:
         strace = traced("-e", inject, "-o", str(self._log))
         self.done = done = klog(self._run, *self._words, strace=strace, frozen=True)
         injected = [line for line in self._lines() if "(INJECTED)" in line]
-        where = (name, number, error, injected[:1], done)
-        assert injected, where
+        where = (name, number, error, injected, done)
+        if not injected:  # a run may have a call less: notes of other plans are looked at by chance
+            assert done.returncode in DONE, where
+            assert not _differences(self._contents(), self._after), where
+            return "not reached"
         assert "Traceback" not in done.stderr, where
         found = self._contents()
         is_read = "O_RDONLY" in injected[0]
         if done.returncode in DONE:
             # A file that cannot be read is one more that `klog recover` rebuilds.
-            # To the others a checkpoint of the log dir's that cannot be read says nothing, as one that is malformed.
-            is_rebuilt = is_read and (self._words[0] == "recover" or "-offset-checkpoint" in injected[0])
+            is_rebuilt = is_read and self._words[0] == "recover"
             assert is_rebuilt or not _differences(found, self._after), where
             outcome = "done all the same"
         else:
@@ -210,6 +212,8 @@ POOR = (
     Poor("only-broker", "openat", r'broker-2/data/t-1/0+\.log"', "EIO", 8, r"t-1: .*cannot open: Input/output error"),
     # It was taken for a copy without records, and filled from another: what it alone had was lost unsaid.
     Poor("replicas-plan", "openat", r'broker-1/data/keyed-0", O_RDONLY.*O_DIRECTORY', "EIO", 5, ""),
+    # It was taken for one that says nothing: a high watermark stayed behind the new end.
+    Poor("replicas-plan", "openat", r'broker-2/data/replication-offset-checkpoint"', "EIO", 4, ""),
 )
 
 
@@ -226,7 +230,8 @@ def test_a_call_that_fails_loses_nothing(name: str, tmp_path: Path) -> None:
     for case in _sampled(faults.cases, 2):
         assert faults.fail(*case)
     for poor in (poor for poor in POOR if poor.change == name):
-        assert faults.fail(poor.call, faults.nth(poor.call, poor.pattern), poor.error)
+        outcome = faults.fail(poor.call, faults.nth(poor.call, poor.pattern), poor.error)
+        assert outcome != "not reached", poor
         assert faults.done.returncode == poor.code, (poor, faults.done)
         assert re.search(poor.told, faults.done.stderr), (poor, faults.done)
 
@@ -249,4 +254,5 @@ def test_the_command_that_takes_it_back_does_so_without_a_home(tmp_path: Path) -
 def test_every_call_that_fails_loses_nothing(change: Change, tmp_path: Path) -> None:
     faults = Faults(change, tmp_path)
     found = Counter(faults.fail(*case) for case in faults.cases)
-    assert min(found.get("nothing done", 0), found.get("unfinished", 0)) > 0, found
+    assert min(found["nothing done"], found["unfinished"]) > 0, found
+    assert found["not reached"] * 100 < sum(found.values()), found

@@ -7,11 +7,11 @@ from functools import cached_property
 from typing import Final
 
 from klog.data_dir.listing import list_broker_files
-from klog.errors import KlogError, UsageError
+from klog.errors import KlogError, UnreadableError, UsageError
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.checkpoint import Checkpoint, Malformed, OffsetEntry, offsets_by_partition, read_offsets
 from klog.formats.follow_file import FOLLOW_FILE, FollowFile, read_follow_file
-from klog.formats.names import FileKind, parse_partition
+from klog.formats.names import ROOT_CHECKPOINTS, FileKind, parse_partition
 from klog.formats.properties import MetaProperties, read_meta_properties, read_properties
 
 SMALL_FILE_BYTES: Final = 64 << 20
@@ -47,6 +47,12 @@ class RootFiles:
         if kind not in self._malformed:
             self._read_offsets(kind)
         return self._malformed[kind]
+
+    def check_read(self) -> None:
+        """Raise UnreadableError when a checkpoint could not be read: then what it says is not known."""
+        for malformed in map(self.malformed, ROOT_CHECKPOINTS):
+            if malformed is not None and not malformed.line:
+                raise UnreadableError(malformed.reason)
 
     def offset(self, kind: FileKind, topic: str, partition: int) -> int | None:
         """Return what a checkpoint file says of a partition, None when it says nothing or is malformed."""

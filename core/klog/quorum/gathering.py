@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from klog.data_dir.identity import IdentityChoice
 from klog.data_dir.log_dir import LogDir
 from klog.errors import KlogError, UsageError
+from klog.formats.checkpoint import Malformed
 from klog.metadata.loader import ClusterMetadata
 from klog.quorum.changes import PartitionKey
 from klog.replicas.copy_choice import LeftPartition
@@ -64,6 +65,8 @@ class Gathering:
             log_dir = LogDir(os.path.dirname(self.copies.equal[-1].targets[0].directory))
         else:
             return UNASSIGNED_DIRECTORY  # it was left, which is refused below
+        if isinstance(log_dir.meta, Malformed):
+            raise KlogError(f"{log_dir.path}: its meta.properties cannot be used: {log_dir.meta}")
         return log_dir.directory_id or UNASSIGNED_DIRECTORY
 
     def _check_left(self) -> None:

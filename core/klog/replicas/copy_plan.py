@@ -142,6 +142,8 @@ class CopyPlan:
 
     def _equalise(self, diff: PartitionDiff, kept: int) -> None:
         """Draft all targets of a partition, or raise KlogError and leave all as they are."""
+        for copy in diff.copies.values():
+            copy.partition.checkpoints.check_read()
         state = diff.copies.get(kept)
         targets = self._targets(diff, kept)
         read = [state.partition] if state is not None else []
