@@ -1,0 +1,52 @@
+"""The bill of materials names all that is inside of the one file, and the sums name all files."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.release.root import one_file
+
+pytestmark = pytest.mark.release
+WANTED = {
+    *("cpython", "openssl", "zlib", "snappy", "zstd", "liblz4", "isa-l", "musl", "typer", "rich", "pygments"),
+    *("expat", "libmpdec", "mimalloc", "libc++", "xxhash", "markdown-it-py", "mdurl", "shellingham", "annotated-doc"),
+    *("lz4", "zstandard", "isal"),
+}
+
+
+@pytest.mark.parametrize("arch", ["x86_64", "aarch64"])
+def test_the_bill_names_what_is_inside(arch: str) -> None:
+    """Each with a version and a licence, and of what was fetched the digest."""
+    file = one_file(arch)
+    bill = json.loads((ROOT / "dist" / f"{file.name}.cdx.json").read_text())
+    assert (bill["bomFormat"], bill["specVersion"], bill["version"]) == ("CycloneDX", "1.5", 1)
+    hashes = [{"alg": "SHA-256", "content": hashlib.sha256(file.read_bytes()).hexdigest()}]
+    assert bill["metadata"]["component"]["hashes"] == hashes
+    parts = {part["name"]: part for part in bill["components"]}
+    assert set(parts) == WANTED
+    assert len(parts) == len(bill["components"]) == len({part["bom-ref"] for part in bill["components"]})
+    for part in parts.values():
+        assert re.fullmatch(r"\d+(\.\d+)+", part["version"]), part
+        (licence,) = part["licenses"]
+        assert licence.get("expression") or licence["license"]["id"]
+    fetched = (ROOT / "release" / "inputs.txt").read_text()
+    assert all(one["content"] in fetched for part in parts.values() for one in part.get("hashes", []))
+
+
+def test_the_sums_are_those_of_all_files() -> None:
+    lines = (ROOT / "dist" / "SHA256SUMS").read_text().splitlines()
+    named = dict(reversed(line.split("  ")) for line in lines)
+    files = {path.name: path.read_bytes() for path in (ROOT / "dist").iterdir() if path.name != "SHA256SUMS"}
+    assert named == {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+
+
+@pytest.mark.parametrize("arch", ["x86_64", "aarch64"])
+def test_no_file_names_the_machine_that_built_it(arch: str) -> None:
+    content = one_file(arch).read_bytes()
+    assert str(ROOT).encode() not in content
+    assert b"klog-release" not in content
