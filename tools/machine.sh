@@ -70,6 +70,7 @@ lacking_release() {
     command -v nasm >/dev/null || echo nasm
     command -v xz >/dev/null || echo xz-utils
     command -v perl >/dev/null || echo perl
+    [[ -x /usr/bin/qemu-aarch64-static ]] || echo qemu-user-static # the tests of the file for aarch64
     [[ -x /usr/lib/apt/apt-helper ]] || echo apt
     lacking_make
 }
