@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes all of a release in dist/: the one file for each processor, its archive and bill of materials, the wheels and the sdist, and the
-# sums of all.
+# Makes all of a release in dist/: the one file for each processor, its archive and bill of materials, the wheels and the sdist, the
+# packages, and the sums of all.
 set -euo pipefail
 source "$(dirname "$0")/environment.sh"
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$clone/pyproject.toml")
@@ -11,6 +11,7 @@ for processor in x86_64 aarch64; do
     "$clone/.venv/bin/python" "$release/sbom.py" "$downloads" "$clone/dist/klog-$version-linux-$processor"
 done
 "$release/wheels.sh"
+"$release/packages.sh"
 
 cd "$clone/dist"
 say "summing up"

@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# Builds a .deb and an .rpm in dist/ around each one file that lies there, with the man page and the completions.
+set -euo pipefail
+source "$(dirname "$0")/environment.sh"
+umask 022
+
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$clone/pyproject.toml")
+build=$clone/build/packages
+
+# Lay out what both have, but the completions of zsh, whose place is another on each.
+lay_out() {
+    local program=$1 tree=$2 zsh=$3
+    install -D -m 755 "$program" "$tree/usr/bin/klog"
+    mkdir -p "$tree/usr/share/man/man1" "$tree/usr/share/doc/klog"
+    gzip --no-name --best <"$clone/docs/klog.1" >"$tree/usr/share/man/man1/klog.1.gz"
+    install -D -m 644 "$clone/completions/klog.bash" "$tree/usr/share/bash-completion/completions/klog"
+    install -D -m 644 "$clone/completions/_klog" "$tree/usr/share/zsh/$zsh/_klog"
+    install -D -m 644 "$clone/completions/klog.fish" "$tree/usr/share/fish/vendor_completions.d/klog.fish"
+}
+
+build_deb() {
+    local program=$1 arch=$2 tree=$build/deb-$2 name
+    name=klog_${version}_$arch.deb
+    lay_out "$program" "$tree" vendor-completions
+    install -m 644 "$release/packages/copyright" "$tree/usr/share/doc/klog/copyright"
+    install -D -m 644 "$release/packages/lintian-overrides" "$tree/usr/share/lintian/overrides/klog"
+    printf 'klog (%s) unstable; urgency=medium\n\n  * See CHANGELOG.md in the sources.\n\n -- %s  %s\n' "$version" "$maintainer" \
+        "$(date --utc --rfc-email --date "@$SOURCE_DATE_EPOCH")" | gzip --no-name --best >"$tree/usr/share/doc/klog/changelog.gz"
+    mkdir "$tree/DEBIAN"
+    (cd "$tree" && find usr -type f -print0 | sort -z | xargs -0 md5sum) >"$tree/DEBIAN/md5sums"
+    cat >"$tree/DEBIAN/control" <<EOF
+Package: klog
+Version: $version
+Architecture: $arch
+Maintainer: $maintainer
+Installed-Size: $(du --apparent-size --summarize --block-size 1024 "$tree/usr" | cut -f1)
+Section: admin
+Priority: optional
+Description: read, check, repair and compact Kafka broker data directories
+ klog reads what a Kafka broker has on its disks, with no broker running.
+ It is one static program that needs no Python, no Java and no library of
+ the host.
+EOF
+    find "$tree" -exec touch --no-dereference --date "@$SOURCE_DATE_EPOCH" {} +
+    dpkg-deb --build --root-owner-group -Zxz "$tree" "$clone/dist/$name" >/dev/null
+    say "$name"
+}
+
+build_rpm() {
+    local program=$1 arch=$2 tree=$build/rpm-$2
+    lay_out "$program" "$tree" site-functions
+    install -m 644 "$clone/LICENSE" "$tree/usr/share/doc/klog/LICENSE"
+    find "$tree" -exec touch --no-dereference --date "@$SOURCE_DATE_EPOCH" {} +
+    rpmbuild -bb --quiet --target "$arch-linux" --define "_topdir $build/rpmbuild-$arch" --define "_rpmdir $build" \
+        --define "klog_version $version" --define "klog_tree $tree" "$release/packages/klog.spec" >"$build/rpm.log" 2>&1 ||
+        { cat "$build/rpm.log" >&2; return 1; }
+    cp "$build/$arch/klog-$version-1.$arch.rpm" "$clone/dist/"
+    say "klog-$version-1.$arch.rpm"
+}
+
+maintainer="The klog authors <klog@klog.invalid>"
+rm -rf "$build"
+mkdir -p "$build"
+for program in "$clone/dist/klog-$version-linux-"{x86_64,aarch64}; do
+    [[ -e $program ]] || continue
+    arch=${program##*-}
+    build_rpm "$program" "$arch"
+    build_deb "$program" "$([[ $arch == x86_64 ]] && echo amd64 || echo arm64)"
+done
