@@ -24,9 +24,12 @@ build: .venv/built   ## an editable install in .venv, kernel compiled in place
 
 dev: .venv/dev .venv/built
 
-lint: dev            ## ruff, mypy --strict, the layer test
+lint: dev            ## ruff, mypy --strict, the layer test; the shell scripts, the workflow and the image's recipe
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/shellcheck --severity warning --external-sources --source-path SCRIPTDIR release/*.sh tools/*.sh .ci/run
+	$(BIN)/zizmor --quiet --offline --persona pedantic .github
+	$(BIN)/hadolint release/Containerfile
 	$(BIN)/mypy --strict
 	$(BIN)/python -m pytest -q tests/test_layers.py
 
@@ -53,7 +56,7 @@ docs: dev            ## the site, in site/
 dist: dev            ## sdist and wheel in dist/
 	$(BIN)/python -m build --no-isolation
 
-release: build       ## dist/: klog and its Python in one static file, for x86_64 and aarch64; archives, wheels, SHA256SUMS
+release: build       ## dist/: klog and its Python in one static file, for x86_64 and aarch64; archives, packages, wheels, SHA256SUMS
 	@tools/machine.sh release
 	@release/all.sh
 

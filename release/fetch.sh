@@ -5,7 +5,7 @@ source "$(dirname "$0")/environment.sh"
 
 missing() {
     local name version licence place digest file
-    while read -r name version licence place digest; do
+    while read -r name version _ place digest; do
         file=$downloads/$(basename "${place#*:}")
         if [[ $name != \#* && $place == "$1":* ]] && ! echo "$digest  $file" | sha256sum --check --status 2>/dev/null; then
             echo "$name $version ${place#*:} $digest"
