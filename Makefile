@@ -9,7 +9,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 $(BIN)/python -m pip insta
 UV := uv==0.13.9
 KERNEL := $(wildcard $(addprefix core/klog/kernel/*.,pyx pxi pxd h))
 
-.PHONY: help demo test build dev lint format lock bench fuzz completions docs dist release clean
+.PHONY: help demo test build dev lint format lock bench fuzz completions docs dist release one-file test-one-file clean
 
 help:                ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,7 +58,16 @@ dist: dev            ## sdist and wheel in dist/
 
 release: build       ## dist/: klog and its Python in one static file, for x86_64 and aarch64; archives, packages, wheels, SHA256SUMS
 	@tools/machine.sh release
+	@tools/machine.sh packages
 	@release/all.sh
+
+one-file: build      ## dist/klog-VERSION-linux-x86_64 alone
+	@tools/machine.sh release
+	@release/one_file.sh
+
+test-one-file: dev   ## that file in an empty root, beside the package; `make one-file` comes before
+	$(BIN)/python -m pytest -q -m release -n 2 tests/release/test_one_file.py tests/release/test_surroundings.py \
+	    tests/release/test_tls_brokers.py
 
 lock:                ## requirements.lock: today's newest versions that fit pyproject.toml, for every supported Python
 	@tools/machine.sh build

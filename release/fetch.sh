@@ -4,7 +4,7 @@ set -euo pipefail
 source "$(dirname "$0")/environment.sh"
 
 missing() {
-    local name version licence place digest file
+    local name version place digest file
     while read -r name version _ place digest; do
         file=$downloads/$(basename "${place#*:}")
         if [[ $name != \#* && $place == "$1":* ]] && ! echo "$digest  $file" | sha256sum --check --status 2>/dev/null; then

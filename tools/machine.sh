@@ -5,7 +5,8 @@
 #     tools/machine.sh kafka       a JDK of 17 or newer and Maven, for real Kafka in tests and benchmarks
 #     tools/machine.sh browser     Chromium, for the pages of `klog report` in tests
 #     tools/machine.sh strace      strace, by which system calls fail in tests
-#     tools/machine.sh release     what `make release` needs: nasm, xz, perl, dpkg-deb, rpmbuild, lintian, apt's helper to fetch
+#     tools/machine.sh release     what the one file is built with: nasm, xz, perl, apt's helper to fetch sources
+#     tools/machine.sh packages    what `make release` needs besides: dpkg-deb, rpmbuild; lintian, ruby and qemu for its tests
 #     tools/machine.sh make        make itself
 #     tools/machine.sh python      prints the Python to use
 #
@@ -70,13 +71,16 @@ lacking_release() {
     command -v nasm >/dev/null || echo nasm
     command -v xz >/dev/null || echo xz-utils
     command -v perl >/dev/null || echo perl
-    command -v dpkg-deb >/dev/null || echo dpkg
-    command -v rpmbuild >/dev/null || echo rpm
-    command -v lintian >/dev/null || echo lintian
-    command -v ruby >/dev/null || echo ruby # the test of the formula
-    [[ -x /usr/bin/qemu-aarch64-static ]] || echo qemu-user-static # the tests of the file for aarch64
     [[ -x /usr/lib/apt/apt-helper ]] || echo apt
     lacking_make
+}
+
+lacking_packages() {
+    command -v dpkg-deb >/dev/null || echo dpkg
+    command -v rpmbuild >/dev/null || echo rpm
+    command -v lintian >/dev/null || echo lintian # the tests
+    command -v ruby >/dev/null || echo ruby       # the test of the formula
+    [[ -x /usr/bin/qemu-aarch64-static ]] || echo qemu-user-static # the tests of the file for aarch64
 }
 
 lacking_make() {
@@ -107,6 +111,6 @@ install() {
 
 case ${1:-} in
     python) find_python || { echo "machine: no Python of 3.11 or newer (set PYTHON=...)" >&2; exit 1; } ;;
-    build | kafka | browser | strace | release | make) install "$1" ;;
-    *) echo "usage: tools/machine.sh build|kafka|browser|strace|release|make|python" >&2; exit 16 ;;
+    build | kafka | browser | strace | release | packages | make) install "$1" ;;
+    *) echo "usage: tools/machine.sh build|kafka|browser|strace|release|packages|make|python" >&2; exit 16 ;;
 esac

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from array import array
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,18 @@ def test_it_finds_the_processors_own_checksum(installed: Path) -> None:
     code, stdout, _ = said(installed, "--version")
     assert code == 0
     assert stdout.strip().endswith(b"with hardware CRC-32C")
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_the_instruction_for_the_checksum_is_in_it(platform: str) -> None:
+    """crc32 of 8 bytes on x86_64, crc32cx on aarch64: also where no interpreter of the platform is at hand."""
+    with zipfile.ZipFile(wheel(platform)) as archive:
+        kernel = archive.read(KERNEL)
+    if platform.endswith("x86_64"):
+        assert re.search(rb"\xf2[\x48-\x4f]\x0f\x38\xf1", kernel)
+    else:
+        words = array("I", kernel[: len(kernel) // 4 * 4])
+        assert any(word & 0xFFE0FC00 == 0x9AC05C00 for word in words)
 
 
 @pytest.mark.parametrize("words", [["verify"], ["dump", "--output", "jsonl"]])
