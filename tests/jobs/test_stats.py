@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import shutil
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -148,3 +150,16 @@ def test_a_directory_that_was_never_there_is_damage_of_its_own(tmp_path: Path) -
     partition = Partition(str(tmp_path / "gone-0"))
     (found,) = counted([slice_partition(partition)], [partition])
     assert (found.path, found.records, found.damages) == (str(tmp_path / "gone-0"), 0, 1)
+
+
+def test_the_same_logs_have_the_same_secret_and_others_another(tmp_path: Path) -> None:
+    """Else two runs would disagree about the number of keys, and about which of equally frequent ones are shown."""
+    shutil.copytree(FIXTURES / "modern", tmp_path / "copy")
+
+    def secret(folder: Path) -> bytes:
+        return StatsOptions.of(LogDir(str(folder)).partitions, 1 << 20).secret
+
+    assert secret(FIXTURES / "modern") == secret(tmp_path / "copy")
+    log = next(iter((tmp_path / "copy").glob("zstd-0/*.log")))
+    os.utime(log, ns=(0, log.stat().st_mtime_ns + 1))
+    assert secret(FIXTURES / "modern") != secret(tmp_path / "copy")

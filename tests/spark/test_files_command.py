@@ -152,13 +152,8 @@ def test_a_directory_that_another_run_writes_is_left_to_it(
 
 
 @pytest.mark.parametrize("data", [MODERN, FIXTURES / "crash/flip-middle"], ids=lambda path: path.name)
-def test_what_spark_does_this_machine_does_alone(
-    spark: SparkSession, klog: Klog, tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_spark_does_this_machine_does_alone(spark: SparkSession, klog: Klog, tmp_path: Path, data: Path) -> None:
     """The same lines, files, reports and exit codes: an operator changes from one to the other by one word."""
-    random = os.urandom
-    # Of keys that are equally frequent the secret of a run decides which are shown.
-    monkeypatch.setattr(os, "urandom", lambda size: bytes(16) if size == 16 else random(size))
     for words in (
         ("search", data),
         ("search", data, "--isolation", "read_committed", "--limit", "50", "--values", "hex"),

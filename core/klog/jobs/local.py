@@ -6,7 +6,6 @@ started.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Sequence
 
 from klog.data_dir.partition import Partition
@@ -49,7 +48,7 @@ def stats(partitions: Sequence[Partition], max_batch_bytes: int, sink: Sink, wor
     """Return what the records of each of *partitions* are like."""
     units, sizes = share_out(partitions, workers)
     answers: list[TaskResult] = []
-    run(stats_job, units, StatsOptions(os.urandom(16), max_batch_bytes), sizes, sink, workers, _collected(answers))
+    run(stats_job, units, StatsOptions.of(partitions, max_batch_bytes), sizes, sink, workers, _collected(answers))
     return collect_stats(answers, partitions)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -32,5 +31,5 @@ def stats(
     Paths must lead to the same files where Spark's tasks run.
     """
     units, sizes = share_out(partitions, parallelism(spark), split_bytes)
-    options = StatsOptions(os.urandom(16), max_batch_bytes)
+    options = StatsOptions.of(partitions, max_batch_bytes)
     return collect_stats(results(spark, job, units, options, sizes, sink, "klog stats"), partitions)
