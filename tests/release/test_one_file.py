@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import FIXTURES, run_klog
 from tests.release.root import Root, lay_fixtures, log_dirs, one_file
+from tests.serve.readers import READERS
+from tests.serve.serving import Serving
 from tests.support.insight import unpack
 from tools import command_line
 
@@ -28,8 +31,7 @@ READING = (
     "search {} --value-contains a",
     "stats {}",
     "stats {} --output jsonl",
-    "space {} --output csv --now 2026-01-01T00:00:00Z",
-    "space {} --top-keys 3 --now 2026-01-01T00:00:00Z",
+    "space {} --by segment --output csv --now 2026-01-01T00:00:00Z",
     "report {} --to -",
     "timeline {}",
     "doctor {}",
@@ -103,6 +105,18 @@ def test_what_changes_changes_the_same(root: Root, tmp_path: Path, words: list[s
 
 def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.glob("*-*/*") if path.is_file()}
+
+
+@pytest.mark.parametrize("client", READERS)
+def test_real_clients_are_served_what_the_package_serves(root: Root, data: Path, client: str) -> None:
+    """The clients are outside of the root: a port is all that they share with it."""
+    log_dir = data / "insight" / "data"
+    start = f"import os, sys; os.execvp('chroot', {root.command()!r} + sys.argv[1:])"
+    read = partial(READERS[client], topics=["clicks", "ledger", "state"], isolation="read_committed", group="readers")
+    with Serving(log_dir, start=start) as ours, Serving(log_dir) as theirs:
+        found, wanted = read(ours.bootstrap), read(theirs.bootstrap)
+    assert found == wanted
+    assert {row[0] for row in found} == {"clicks", "ledger", "state"}
 
 
 @pytest.mark.parametrize("where", [["export", "{}", "--output-path", "/rows"], ["spark", "verify", "{}"]])

@@ -21,10 +21,11 @@ class Patience:
     """When a client is at the end that does not get as far as the end it is told of: nothing more has come for long.
 
     So it is behind an open transaction, and behind damage.  How long is long: some seconds, or some times what the
-    first records took, on a busy machine.
+    first records took, on a busy machine.  Before the first it outlasts a client's request that nobody answered: that
+    is sent again after 40 s.
     """
 
-    FIRST_S, MORE_S, TIMES = 30.0, 5.0, 5.0
+    FIRST_S, MORE_S, TIMES = 120.0, 5.0, 5.0
 
     def __init__(self) -> None:
         self._until, self._assigned, self._more = time.monotonic() + WAIT_S, 0.0, 0.0
