@@ -32,7 +32,6 @@ READING = (
     "stats {}",
     "stats {} --output jsonl",
     "space {} --by segment --output csv --now 2026-01-01T00:00:00Z",
-    "report {} --to -",
     "timeline {}",
     "doctor {}",
     "groups {}",
