@@ -12,6 +12,7 @@ from shlex import quote
 from typing import NamedTuple
 
 from klog.adopt.content import DROP, KEEP, REWRITE, AdoptedLog, AdoptOptions
+from klog.adopt.early_logs import EarlyLogs
 from klog.adopt.home import AdoptRefusal, AdoptTarget, BrokerHome, RefusedError, refuse
 from klog.adopt.sources import AdoptSource, Key, open_sources
 from klog.adopt.target_files import TargetDrafts, TargetFiles
@@ -128,21 +129,26 @@ class Adoption:
         if self._options.producers is not None:
             keeps = self._options.producers == KEEP
         found = self._there(source, target)
-        log = AdoptedLog(source, target, config, self._options, keeps, self._sink)
-        if found is not None and not self._options.replace and not _may_be_same(log, target):
-            raise self._not_empty(source, target, found)
+        is_free = found is None or self._options.replace
         draft, last = (
             Draft(self._home.log_dirs[target.log_dir].path, target.log_dir, self._stagings[target.log_dir])
             for _ in range(2)
         )
-        drafts = TargetDrafts(draft, last)
+        drafts, early = TargetDrafts(draft, last), EarlyLogs(source, target, draft, self._options)
         try:
-            TargetFiles(source, target, log, drafts).draft()
-            if found is not None and not self._options.replace and not drafts.is_empty:
+            if is_free:
+                early.begin()
+            log = AdoptedLog(source, target, config, self._options, keeps, self._sink)
+            if not is_free and not _may_be_same(log, target):
+                raise self._not_empty(source, target, found)
+            TargetFiles(source, target, log, drafts, early).draft()
+            if not is_free and not drafts.is_empty:
                 raise self._not_empty(source, target, found)
         except BaseException:
+            early.abandon()
             drafts.abandon()
             raise
+        early.abandon()
         self._drafts.append((target.log_dir, drafts))
         self._lines[target.log_dir][target.key] = log.checkpoints(source.partition.cleaner_offset)
         self._note(source, target, log, found, drafts.is_empty)
@@ -181,8 +187,8 @@ class Adoption:
         return Amount(records, target.partition.size) if records else None
 
     @staticmethod
-    def _not_empty(source: AdoptSource, target: AdoptTarget, found: Amount) -> RefusedError:
-        what = counted(found.records or 0, "record")
+    def _not_empty(source: AdoptSource, target: AdoptTarget, found: Amount | None) -> RefusedError:
+        what = counted((found and found.records) or 0, "record")
         message = f"{target.partition.path} has {what}, which would go (to the backup): --replace"
         return refuse(source, "target-not-empty", message, target.command(source, "--replace"))
 

@@ -255,26 +255,24 @@ class AdoptedLog:
 
     # its bytes
 
+    def is_whole(self, log: str) -> bool:
+        """Whether a log is to have all batches of the source's file of that name, and no others."""
+        pieces, more = self.logs[log]
+        if more or len(pieces) != 1 or pieces[0].name != log:
+            return False
+        size = next(one.size for one in self._survey.facts.segments if one.files.log == log)
+        return (pieces[0].start, pieces[0].end) == (0, size)
+
     def whole_file(self, log: str) -> str | None:
         """Return the path of the file that a log is to be a copy of; None where its bytes are others."""
-        pieces, more = self.logs[log]
-        if more or self.epoch is not None or len(pieces) != 1:
-            return None
-        path = self._source.partition.file(pieces[0].name)
-        size = next(one.size for one in self._survey.facts.segments if one.files.log == pieces[0].name)
-        return path if (pieces[0].start, pieces[0].end) == (0, size) else None
+        return self._source.partition.file(log) if self.epoch is None and self.is_whole(log) else None
 
     def content(self, log: str) -> Iterator[bytes | memoryview]:
         """Yield the bytes of a log, each piece good until the next.  Raises UnreadableError where it has changed."""
         pieces, more = self.logs[log]
         if pieces:
             with SplicedLog(self._source.partition.path, log, pieces, {}) as source:
-                if self.epoch is not None:
-                    yield from restamped(source, parse_file(log).offset or 0, self.epoch)
-                else:
-                    window = memoryview(bytearray(min(_STEP_BYTES, source.size)))
-                    for at in range(0, source.size, _STEP_BYTES):
-                        yield window[: source.read_into(at, window)]
+                yield from log_content(source, log, self.epoch)
         if more:
             yield more
 
@@ -311,6 +309,19 @@ def _windows(source: SplicedLog, base: int) -> Iterator[tuple[Window, int]]:
         if piece.damage is not None:
             raise UnreadableError(f"{source.path}: {_BEHIND_DAMAGE}")
         yield window, piece.consumed
+
+
+def log_content(source: SplicedLog, log: str, epoch: int | None) -> Iterator[memoryview]:
+    """Yield the bytes of a log, with leader epoch *epoch* in all batches unless that is None.
+
+    Each piece is good until the next.  Raises UnreadableError where it is no longer intact.
+    """
+    if epoch is not None:
+        yield from restamped(source, parse_file(log).offset or 0, epoch)
+        return
+    window = memoryview(bytearray(min(_STEP_BYTES, source.size)))
+    for at in range(0, source.size, _STEP_BYTES):
+        yield window[: source.read_into(at, window)]
 
 
 def restamped(source: SplicedLog, base: int, epoch: int) -> Iterator[memoryview]:

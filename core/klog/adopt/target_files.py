@@ -11,6 +11,7 @@ import os
 from typing import NamedTuple
 
 from klog.adopt.content import AdoptedLog
+from klog.adopt.early_logs import EarlyLogs
 from klog.adopt.home import AdoptTarget
 from klog.adopt.sources import AdoptSource
 from klog.files.read_only import ReadOnlyFile
@@ -39,10 +40,12 @@ class TargetDrafts(NamedTuple):
 
 
 class TargetFiles:
-    """Drafts the files of one partition.  *is_in_place*: the source is the target's directory itself."""
+    """Drafts the files of one partition.  *early*: the logs that wait already."""
 
-    def __init__(self, source: AdoptSource, target: AdoptTarget, log: AdoptedLog, drafts: TargetDrafts) -> None:
-        self._source, self._target, self._log = source, target, log
+    def __init__(
+        self, source: AdoptSource, target: AdoptTarget, log: AdoptedLog, drafts: TargetDrafts, early: EarlyLogs
+    ) -> None:
+        self._source, self._target, self._log, self._early = source, target, log, early
         self._draft, self._last = drafts
         self._is_in_place = os.path.realpath(source.path) == os.path.realpath(target.partition.path)
         files = target.partition.files if target.is_there else ()
@@ -73,6 +76,8 @@ class TargetFiles:
 
     def _prepare(self, log: str) -> StagedContent:
         """Let a log's bytes wait; it stays as old as it is, for retention may go by that."""
+        if staged := self._early.take(log, self._log):
+            return staged
         pieces = self._log.logs[log].pieces
         path = self._source.partition.file(pieces[0].name) if pieces else None
         time_ns = self._log.now_ns if path is None else os.stat(path).st_mtime_ns
