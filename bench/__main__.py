@@ -25,6 +25,7 @@ from bench.keys import keys
 from bench.marked import recover_marked
 from bench.measure import CommandFailedError
 from bench.metadata import metadata
+from bench.one_file import one_file
 from bench.recover import recover
 from bench.replicas import replicas
 from bench.serve import serve
@@ -57,6 +58,7 @@ JOBS = {
     "groups": groups,
     "timeline": timeline,
     "adopt": adopt,
+    "one-file": one_file,
     **OF_BROKERS,
 }
 

@@ -57,25 +57,25 @@ def write(bench: Bench) -> Iterator[Row]:
     log = os.path.join(log_dir, "t-0", "0" * 20 + ".log")
     few, few_dir = bench.file("few.jsonl"), bench.file("few")
     run(python(_MAKE, few, "100", "1"))
-    run(_write(bench, few, few_dir))
+    run(write_command(bench, few, few_dir))
     race = bench.race(
         [lines, parquet, csv, log, spread],
         {
-            "start": _write(bench, os.path.join(few_dir, "t-0"), bench.file("out.7")),
+            "start": write_command(bench, os.path.join(few_dir, "t-0"), bench.file("out.7")),
             "dump": bench.dump("--output", "jsonl", os.path.dirname(log)),
-            "JSON lines": _write(bench, lines, bench.file("out.1")),
-            "Parquet": _write(bench, parquet, bench.file("out.2")),
+            "JSON lines": write_command(bench, lines, bench.file("out.1")),
+            "Parquet": write_command(bench, parquet, bench.file("out.2")),
             "pyarrow alone": python("import sys, pyarrow.parquet as p; p.read_table(sys.argv[1])", parquet),
             ENCODER: Command([bench.peers, child("encode.py"), str(count)]),
-            "log": _write(bench, os.path.dirname(log), bench.file("out.3")),
-            "CSV": _write(bench, csv, bench.file("out.5")),
-            "a thousand": _write(bench, spread, bench.file("out.6"), "--partitions", str(MANY)),
+            "log": write_command(bench, os.path.dirname(log), bench.file("out.3")),
+            "CSV": write_command(bench, csv, bench.file("out.5")),
+            "a thousand": write_command(bench, spread, bench.file("out.6"), "--partitions", str(MANY)),
             "loop": Command(
                 [sys.executable, "-c", _COPY, log, bench.file("copied.log")], target=bench.file("copied.log")
             ),
             "bare": python("import klog.kernel"),
             "memcpy": Command([sys.executable, child("memory.py")]),
-            "zstd": _write(bench, lines, bench.file("out.4"), "--codec", "zstd"),
+            "zstd": write_command(bench, lines, bench.file("out.4"), "--codec", "zstd"),
             "zstd alone": python(_COMPRESS, log, "zstd"),
         },
         3,
@@ -123,8 +123,8 @@ def write_and_produce(bench: Bench) -> Iterator[Row]:
     finally:
         broker.remove()
     commands = {
-        "JSON lines": _write(bench, lines, bench.file("out.1")),
-        "Parquet": _write(bench, parquet, bench.file("out.2")),
+        "JSON lines": write_command(bench, lines, bench.file("out.1")),
+        "Parquet": write_command(bench, parquet, bench.file("out.2")),
     }
     race = bench.race([lines, parquet], commands)
     for name, target in (("JSON lines", 10), ("Parquet", 20)):
@@ -140,13 +140,13 @@ def _made(bench: Bench, count: int) -> tuple[str, str, str, str]:
     log_dir = bench.file("written")
     _clear(bench)
     run(python(_MAKE, lines, str(count), "1"))
-    run(_write(bench, lines, log_dir))
+    run(write_command(bench, lines, log_dir))
     for kind, path in (("parquet", parquet), ("csv", csv)):
         run(Command([*bench.klog, "dump", log_dir, "--output", kind, "--to", path]))
     return lines, parquet, csv, log_dir
 
 
-def _write(bench: Bench, path: str, to: str, *words: str) -> Command:
+def write_command(bench: Bench, path: str, to: str, *words: str) -> Command:
     """Return a write into a new log dir, which is removed first."""
     shell = 'rm -rf "$1"; shift; exec "$@"'
     return Command(["sh", "-c", shell, "sh", to, *bench.klog, "write", path, "--to", to, "--quiet", *words], "null")
