@@ -9,7 +9,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 $(BIN)/python -m pip insta
 UV := uv==0.13.9
 KERNEL := $(wildcard $(addprefix core/klog/kernel/*.,pyx pxi pxd h))
 
-.PHONY: help demo test build dev lint format lock bench fuzz completions docs dist release one-file test-one-file clean
+.PHONY: help demo test build dev lint format lock bench fuzz completions docs tested dist release one-file test-one-file clean
 
 help:                ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +49,11 @@ completions: build   ## completions/, docs/klog.1, docs/findings.md and docs/sch
 	$(BIN)/python -m tools.make_man
 	$(BIN)/python -m tools.make_findings
 	$(BIN)/python -m tools.json_fields
+
+tested: dev          ## docs/tested.md, from what every test counts while it runs
+	@rm -rf build/counts
+	KLOG_COUNTS=$(CURDIR)/build/counts tools/test.sh
+	$(BIN)/python -m tools.make_tested build/counts
 
 docs: dev            ## the site, in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet

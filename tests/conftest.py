@@ -26,7 +26,7 @@ from pathlib import Path
 import pytest
 
 from tests.brokers import kafka
-from tests.support import deadline, examples, memory, slowest, workers
+from tests.support import counts, deadline, examples, memory, slowest, workers
 
 ROOT = Path(__file__).resolve().parent.parent
 FIXTURES = ROOT / "fixtures"
@@ -39,6 +39,7 @@ NO_CORPORA, NO_KAFKA, NO_SPARK = "no corpora", "no real Kafka", "no Spark"
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(counts)
     config.pluginmanager.register(deadline)
     config.pluginmanager.register(memory)
     config.pluginmanager.register(slowest)

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from tests.brokers import class_data, jars
+from tests.support.counts import count
 
 # A hundred ports for each worker of pytest-xdist: gw0, gw1 …
 WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
@@ -304,6 +305,7 @@ class Cluster:
                 raise RuntimeError(f"Kafka {self.version} stopped at its start:\n{self.log()[-4000:]}")
             with socket.socket() as probe:
                 if probe.connect_ex(("localhost", port)) == 0:
+                    count(f"starts of real brokers: {self.version}")
                     return
             time.sleep(0.1)
         raise TimeoutError(f"Kafka {self.version} does not listen on port {port}:\n{self.log()[-4000:]}")

@@ -19,6 +19,7 @@ import uuid
 from pathlib import Path
 
 from tests.brokers.kafka import PORT, cluster_identity, java
+from tests.support.counts import count
 
 CONTROLLER = 4
 BROKERS = (1, 2, 3)
@@ -137,6 +138,7 @@ class Brokers:
             if self._processes[node].poll() is not None:
                 raise RuntimeError(f"node {node} stopped at its start:\n{self.log(node)[-4000:]}")
             if "Kafka Server started" in (self.folder / f"{node}.log").read_bytes()[mark:].decode(errors="replace"):
+                count(f"starts of real brokers: {self.version}")
                 return
             time.sleep(0.1)
         raise TimeoutError(f"node {node} does not start:\n{self.log(node)[-4000:]}")

@@ -18,6 +18,7 @@ from klog.errors import ExitCode
 from tests.faults.changes import klog
 from tests.faults.test_system_calls import ERRORS, traced
 from tests.follow.scripted import ScriptedCluster, log_of, of_fixture
+from tests.support.counts import count
 
 pytestmark = pytest.mark.strace
 
@@ -69,6 +70,7 @@ class FollowFaults:
         shutil.rmtree(self._run)
         subprocess.run(["cp", "-a", self._original, self._run], check=True)
         inject = f"inject={name}:error={error}:when={number}"
+        count(f"system calls that failed: {error}")
         done = self._follow(*traced("-P", path, "-e", inject, "-o", str(self._log)))
         injected = [line for line in self._log.read_text(errors="replace").splitlines() if "(INJECTED)" in line]
         where = (name, path, number, error, injected, done)

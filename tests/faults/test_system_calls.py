@@ -23,6 +23,7 @@ from klog.errors import ExitCode
 from klog.plan.backups import plans_of, unfinished
 
 from tests.faults.changes import CHANGES, Change, klog
+from tests.support.counts import count
 from tests.support.power import Tree, tree
 
 pytestmark = pytest.mark.strace
@@ -113,6 +114,7 @@ class Faults:
         """Let one call fail; return what came of it.  Whatever it is, the change can be completed and taken back."""
         self._fresh()
         inject = f"inject={name}:error={error}:when={number}"
+        count(f"system calls that failed: {error}")
         strace = traced("-e", inject, "-o", str(self._log))
         self.done = done = klog(self._run, *self._words, strace=strace, frozen=True)
         injected = [line for line in self._lines() if "(INJECTED)" in line]

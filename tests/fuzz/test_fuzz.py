@@ -15,6 +15,7 @@ import pytest
 from tests.brokers import jars
 from tests.conftest import ROOT
 from tests.fuzz import run
+from tests.support.counts import count
 
 
 def built() -> Path:
@@ -42,3 +43,4 @@ def test_no_mutated_batch_makes_the_kernel_read_or_write_beyond_its_memory(input
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=900)
     assert done.returncode == 0, done.stderr[-6000:] + done.stdout
     assert int(done.stdout.split()[0]) >= inputs, done.stdout
+    count("mutated inputs of the kernel", int(done.stdout.split()[0]))

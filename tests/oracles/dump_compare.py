@@ -15,6 +15,7 @@ from pathlib import Path
 from tests.brokers.kafka import Dumped, DumpTool
 from tests.conftest import Ran
 from tests.support import goldens
+from tests.support.counts import count
 
 INVALID_BATCH = re.compile(rb"^(?:baseO|o)ffset: .* isvalid: false$", re.M)
 BYTES_LEFT = re.compile(rb"^Found \d+ invalid bytes at the end of ", re.M)
@@ -146,6 +147,7 @@ class Comparison:
         """Compare one call.  With several files a tool that dies leaves the later ones out; klog goes on with them."""
         said, ran = both(self.tool, self.klog, files, flags)
         self.runs += 1
+        count("outputs of dump held against Kafka's tool")
         if said.died and len(files) > 1:
             same = ran.stdout.startswith(said.stdout) and ran.exit_code == 4
             found = "" if same else f"(Kafka died, exit {ran.exit_code}) " + first_difference(said.stdout, ran.stdout)

@@ -27,6 +27,7 @@ from klog.plan.locks import LockedError, Locks
 from klog.plan.model import PLAN, STAGED, Guard, Plan, StaleError
 from klog.plan.staging import Staging
 
+from tests.support.counts import count
 from tests.support.power import (
     MODELS,
     DeadlyDisk,
@@ -698,6 +699,7 @@ repair(Path(sys.argv[1]), Disk())
 
 def killed_within(data: Path, call: str, at: int) -> bool:
     """Repair in a process that is killed as it enters system call *at* of that name; whether it came so far."""
+    count("kills")
     command = ["strace", "-f", "-o", "/dev/null", "-e", f"trace={call}", "-e", f"inject={call}:signal=KILL:when={at}"]
     command += [sys.executable, "-B", "-c", KILLED, str(data), *filter(None, sys.path)]
     done = subprocess.run(command, capture_output=True, check=False)

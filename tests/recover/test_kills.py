@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import FIXTURES, Ran, run_klog, writable_copy
+from tests.support.counts import count
 from tests.support.power import tree
 
 CALLS = (
@@ -131,6 +132,7 @@ def _kill_at(folder: Path, image: str, words: tuple[str, ...], places: list[tupl
     repair(folder, words)
     wanted = content(folder, times=False)
     for call, at in places:
+        count("kills")
         original = content(fresh(folder, image))
         repair(folder, words, _killer(call, at))
         plans = json.loads(klog(folder, "plans", "data", "--output", "json").stdout)["plans"]

@@ -27,6 +27,8 @@ from klog.plan.model import BACKUPS, PUT, Plan
 from klog.plan.status import locate_histories
 from klog.plan.undo import plan_undo, stage_undo
 
+from tests.support.counts import count
+
 only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
 
 Meta = tuple[int, int, int, int]
@@ -141,6 +143,7 @@ class FaultyDisk(SteppedDisk):
     def step(self, *words: str) -> None:
         super().step(*words)
         if len(self.calls) - 1 == self._at:
+            count("refused calls")
             raise OSError(self._number, os.strerror(self._number), words[-1])
 
 
@@ -162,6 +165,7 @@ class DeadlyDisk(SteppedDisk):
     def step(self, *words: str) -> None:
         super().step(*words)
         if len(self.calls) > self._at:
+            count("kills")
             self._die()
 
 
@@ -230,6 +234,7 @@ class PowerCutDisk(SteppedDisk):
 
     def lose_power(self, model: str, random: Random) -> None:
         """Rewrite everything below the root to what the disk shows when the power is back."""
+        count(f"power cuts: {model}")
         if model == MODELS[1]:
             for inode in self._inodes.values():
                 if not inode.is_directory:

@@ -1,0 +1,41 @@
+"""A pytest plugin that counts what tests did: `make tested` puts it on a page.
+
+count("power cuts") adds one.  Each process writes its sums to a file of its own in the directory that KLOG_COUNTS
+names; without that nothing is written.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+VARIABLE = "KLOG_COUNTS"
+PASSED = "tests that passed"
+KINDS = ("kafka", "corpora", "strace", "spark", "browser", "release")
+"""Markers by which tests are counted; a test counts by the first that it has."""
+
+_sums: Counter[str] = Counter()
+
+
+def count(what: str, times: int = 1) -> None:
+    """Add to the sum of *what*."""
+    _sums[what] += times
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Count a test where it ran, which may be a worker."""
+    is_here = "PYTEST_XDIST_WORKER" in os.environ or not hasattr(report, "node")
+    if report.when == "call" and report.passed and is_here:
+        kind = next((kind for kind in KINDS if kind in report.keywords), "alone")
+        count(f"{PASSED}: {kind}")
+
+
+def pytest_sessionfinish() -> None:
+    """Write what this process counted; what tests run by tests did is not theirs."""
+    if (folder := os.environ.get(VARIABLE)) and "PYTEST_CURRENT_TEST" not in os.environ:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        (Path(folder) / f"{os.getpid()}.json").write_text(json.dumps(_sums))
