@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds a .deb and an .rpm in dist/ around each one file that lies there, with the man page and the completions.
+# Builds a .deb and an .rpm in dist/ around each one file: what they hold comes out of the archives that lie there.
 set -euo pipefail
 source "$(dirname "$0")/environment.sh"
 umask 022
@@ -9,22 +9,25 @@ build=$clone/build/packages
 
 # Lay out what both have, but the completions of zsh, whose place is another on each.
 lay_out() {
-    local program=$1 tree=$2 zsh=$3
-    install -D -m 755 "$program" "$tree/usr/bin/klog"
-    mkdir -p "$tree/usr/share/man/man1" "$tree/usr/share/doc/klog"
-    gzip --no-name --best <"$clone/docs/klog.1" >"$tree/usr/share/man/man1/klog.1.gz"
-    install -D -m 644 "$clone/completions/klog.bash" "$tree/usr/share/bash-completion/completions/klog"
-    install -D -m 644 "$clone/completions/_klog" "$tree/usr/share/zsh/$zsh/_klog"
-    install -D -m 644 "$clone/completions/klog.fish" "$tree/usr/share/fish/vendor_completions.d/klog.fish"
+    local archive=$1 tree=$2 zsh=$3 from=$build/$(basename "$1" .tar.gz) documents=$2/usr/share/doc/klog
+    tar --extract --file "$archive" --directory "$build"
+    install -D -m 755 "$from/klog" "$tree/usr/bin/klog"
+    mkdir -p "$tree/usr/share/man/man1" "$documents/licences"
+    gzip --no-name --best <"$from/klog.1" >"$tree/usr/share/man/man1/klog.1.gz"
+    install -D -m 644 "$from/completions/klog.bash" "$tree/usr/share/bash-completion/completions/klog"
+    install -D -m 644 "$from/completions/_klog" "$tree/usr/share/zsh/$zsh/_klog"
+    install -D -m 644 "$from/completions/klog.fish" "$tree/usr/share/fish/vendor_completions.d/klog.fish"
+    install -m 644 "$from"/licences/* "$documents/licences/"
+    gzip --no-name --best <"$clone/CHANGELOG.md" >"$documents/CHANGELOG.md.gz"
 }
 
 build_deb() {
-    local program=$1 arch=$2 tree=$build/deb-$2 name
+    local archive=$1 arch=$2 tree=$build/deb-$2 name
     name=klog_${version}_$arch.deb
-    lay_out "$program" "$tree" vendor-completions
+    lay_out "$archive" "$tree" vendor-completions
     install -m 644 "$release/packages/copyright" "$tree/usr/share/doc/klog/copyright"
     install -D -m 644 "$release/packages/lintian-overrides" "$tree/usr/share/lintian/overrides/klog"
-    printf 'klog (%s) unstable; urgency=medium\n\n  * See CHANGELOG.md in the sources.\n\n -- %s  %s\n' "$version" "$maintainer" \
+    printf 'klog (%s) unstable; urgency=medium\n\n  * What has changed is in CHANGELOG.md.gz.\n\n -- %s  %s\n' "$version" "$maintainer" \
         "$(date --utc --rfc-email --date "@$SOURCE_DATE_EPOCH")" | gzip --no-name --best >"$tree/usr/share/doc/klog/changelog.gz"
     mkdir "$tree/DEBIAN"
     (cd "$tree" && find usr -type f -print0 | sort -z | xargs -0 md5sum) >"$tree/DEBIAN/md5sums"
@@ -47,13 +50,13 @@ EOF
 }
 
 build_rpm() {
-    local program=$1 arch=$2 tree=$build/rpm-$2
-    lay_out "$program" "$tree" site-functions
+    local archive=$1 arch=$2 tree=$build/rpm-$2
+    lay_out "$archive" "$tree" site-functions
     install -m 644 "$clone/LICENSE" "$tree/usr/share/doc/klog/LICENSE"
     find "$tree" -exec touch --no-dereference --date "@$SOURCE_DATE_EPOCH" {} +
     rpmbuild -bb --quiet --target "$arch-linux" --define "_topdir $build/rpmbuild-$arch" --define "_rpmdir $build" \
-        --define "klog_version $version" --define "klog_tree $tree" "$release/packages/klog.spec" >"$build/rpm.log" 2>&1 ||
-        { cat "$build/rpm.log" >&2; return 1; }
+        --define "klog_version $version" --define "klog_tree $tree" --define "klog_maintainer $maintainer" \
+        "$release/packages/klog.spec" >"$build/rpm.log" 2>&1 || { cat "$build/rpm.log" >&2; return 1; }
     cp "$build/$arch/klog-$version-1.$arch.rpm" "$clone/dist/"
     say "klog-$version-1.$arch.rpm"
 }
@@ -61,9 +64,9 @@ build_rpm() {
 maintainer="The klog authors <klog@klog.invalid>"
 rm -rf "$build"
 mkdir -p "$build"
-for program in "$clone/dist/klog-$version-linux-"{x86_64,aarch64}; do
-    [[ -e $program ]] || continue
-    arch=${program##*-}
-    build_rpm "$program" "$arch"
-    build_deb "$program" "$([[ $arch == x86_64 ]] && echo amd64 || echo arm64)"
+for archive in "$clone/dist/klog-$version-linux-"{x86_64,aarch64}.tar.gz; do
+    [[ -e $archive ]] || continue
+    arch=$(basename "${archive##*-}" .tar.gz)
+    build_rpm "$archive" "$arch"
+    build_deb "$archive" "$([[ $arch == x86_64 ]] && echo amd64 || echo arm64)"
 done
