@@ -231,10 +231,12 @@ class PartitionFates:
             return
         absent = self._assigned.keys() - {row.key for row in self.rows if row.loaded.log_dir not in gone_early}
         if any(map(self._leads, absent)):
-            for row in self.rows:
-                if row.fate is Fate.SERVES and self._leads(row.key):
-                    why = "the broker led others in the log dir that is offline: 3.9 then takes none of its leaderships"
+            why = "the broker led others in the log dir that is offline: 3.9 then takes none of its leaderships"
+            for row in filter(lambda row: self._leads(row.key), self.rows):
+                if row.fate is Fate.SERVES:
                     row.set(Fate.LEADERLESS, "leader-offline", why)
+                elif row.reason == "future-without-current":
+                    row.set(Fate.MOVES, "copy-unfinished", why)
 
     def _leads(self, key: Key) -> bool:
         """Whether the metadata have the broker as leader: after a kill, not after a clean stop."""
