@@ -9,7 +9,8 @@ build=$clone/build/packages
 
 # Lay out what both have, but the completions of zsh, whose place is another on each.
 lay_out() {
-    local archive=$1 tree=$2 zsh=$3 from=$build/$(basename "$1" .tar.gz) documents=$2/usr/share/doc/klog
+    local archive=$1 tree=$2 zsh=$3 from documents=$2/usr/share/doc/klog
+    from=$build/$(basename "$archive" .tar.gz)
     tar --extract --file "$archive" --directory "$build"
     install -D -m 755 "$from/klog" "$tree/usr/bin/klog"
     mkdir -p "$tree/usr/share/man/man1" "$documents/licences"
