@@ -26,6 +26,7 @@ KINDS = {
     "strace": "with system calls that fail",
     "spark": "on Spark",
     "browser": "in a real browser",
+    "release": "of the one static file, in a root that holds nothing else",
 }
 HEAD = """# What was tested
 
