@@ -1,94 +1,35 @@
-"""One fault in one file of a log dir: what Kafka alone makes of it, and what after `klog verify` and `klog recover`."""
+"""What `klog verify` and `klog recover` are worth after one fault in one file; docs/faults.md says what was found."""
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable
 from pathlib import Path
-from random import Random
 
 import pytest
 from klog.errors import ExitCode
 
-from tests.conftest import FIXTURES, run_klog, writable_copy
-from tests.oracles.broker_load import MARKER, Loader
-from tests.oracles.plain.decode import Batch, scan
-from tests.support.damage import EARLY_MS
+from tests.conftest import FIXTURES
+from tests.faults.single_faults import FAULTS, FILES, STOPS, play
+from tools.make_faults import text
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("hasty")]
 
-PARTITION = "tx-0"
-BLOCK = 512
-FILES = (
-    f"{PARTITION}/*.log",
-    f"{PARTITION}/*.index",
-    f"{PARTITION}/*.timeindex",
-    f"{PARTITION}/*.txnindex",
-    f"{PARTITION}/*.snapshot",
-    f"{PARTITION}/leader-epoch-checkpoint",
-    f"{PARTITION}/partition.metadata",
-    "recovery-point-offset-checkpoint",
-    "log-start-offset-checkpoint",
-    "replication-offset-checkpoint",
-    "cleaner-offset-checkpoint",
-)
-FAULTS: dict[str, Callable[[bytes], bytes]] = {
-    "bit": lambda data: data[: len(data) // 2] + bytes([data[len(data) // 2] ^ 0x10]) + data[len(data) // 2 + 1 :],
-    "zeros": lambda data: _block(data, bytes),
-    "junk": lambda data: _block(data, Random(7).randbytes),
-    "cut": lambda data: data[: len(data) * 2 // 3],
-}
 
-
-def _block(data: bytes, content: Callable[[int], bytes]) -> bytes:
-    """Return a file in which the block at its middle has another content."""
-    start = len(data) // 2 // BLOCK * BLOCK
-    return data[:start] + content(min(BLOCK, len(data) - start)) + data[start + BLOCK :]
-
-
-def log_dir(folder: Path, stop: str) -> Path:
-    """Return the files of a log dir that has one partition, as a kind of stop left it."""
-    folder.mkdir()
-    for path in (FIXTURES / "modern").iterdir():
-        if path.is_file():
-            shutil.copyfile(path, folder / path.name)
-    if stop == "killed":
-        (folder / MARKER).unlink()
-        (folder / "recovery-point-offset-checkpoint").write_text(f"0\n1\n{PARTITION[:-2]} 0 0\n")
-    (folder / "cleaner-offset-checkpoint").write_text(f"0\n1\n{PARTITION[:-2]} 0 0\n")
-    writable_copy(FIXTURES / "modern" / PARTITION, folder / PARTITION)
-    return folder
-
-
-def records(data: Path) -> int:
-    """Return how many records of the partition can be read, also where it was set aside."""
-    logs = [path.read_bytes() for path in data.glob(f"{PARTITION}*/*.log")]
-    return sum(len(one.records) for log in logs for one in scan(log) if isinstance(one, Batch))
-
-
-@pytest.mark.parametrize("stop", ["killed", "clean"])
+@pytest.mark.parametrize("stop", STOPS)
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("pattern", FILES)
 def test_after_recover_kafka_has_what_it_would_have_had(pattern: str, fault: str, stop: str, tmp_path: Path) -> None:
     """And what Kafka alone loses, or does not start with, `klog verify` has told."""
-    alone = log_dir(tmp_path / "alone", stop)
-    whole = records(alone)
-    file = max(alone.glob(pattern), key=lambda path: path.stat().st_size)
-    before = file.read_bytes()
-    assert before, file
-    file.write_bytes(FAULTS[fault](before))
-    assert file.read_bytes() != before
-    helped = writable_copy(alone, tmp_path / "helped")
-    verified = run_klog("verify", helped)
-    recovered = run_klog("recover", helped, f"--now={EARLY_MS}", "--apply")
-    with Loader() as loader:
-        did, did_helped = (loader.load(one, now_ms=EARLY_MS) for one in (alone, helped))
-    where = (file.name, did, did_helped, verified, recovered)
-    assert not recovered.exit_code & ExitCode.OPERATIONAL_ERROR, where
-    if not did.ok or records(alone) < whole or list(alone.glob("*-stray")):
-        assert verified.exit_code == ExitCode.PROBLEMS_LEFT, where
-    assert records(helped) >= records(alone), where
+    cell = play(tmp_path, pattern, fault, stop)
+    assert not cell.recovered.exit_code & ExitCode.OPERATIONAL_ERROR, cell
+    if not cell.did.ok or cell.alone < cell.whole or cell.is_set_aside[0]:
+        assert cell.verified.exit_code == ExitCode.PROBLEMS_LEFT, cell
+    assert cell.helped >= cell.alone, cell
     # The metadata log, which has the topic's identity as well, is not in this log dir: `klog recover` leaves the file.
-    is_left = file.name == "partition.metadata" and bool(recovered.exit_code & ExitCode.PROBLEMS_LEFT)
-    assert did_helped.ok or is_left, where
-    assert not list(helped.glob("*-stray")), where
+    is_left = cell.file == "partition.metadata" and bool(cell.recovered.exit_code & ExitCode.PROBLEMS_LEFT)
+    assert cell.did_helped.ok or is_left, cell
+    assert not cell.is_set_aside[1], cell
+
+
+@pytest.mark.long
+def test_the_page_says_what_is_found(tmp_path: Path) -> None:
+    assert (FIXTURES.parent / "docs/faults.md").read_text() == text(tmp_path)

@@ -1,0 +1,66 @@
+"""Write docs/faults.md: single faults, what Kafka's own loader does with each, and what after klog.  Needs Java."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from tests.faults.single_faults import FAULTS, FILES, STOPS, Cell, play
+
+PAGE = Path(__file__).parents[1] / "docs" / "faults.md"
+HEAD = """# One fault in one file
+
+What a start of Kafka 4.3.1 makes of a log dir in which one file has one fault, and what after `klog verify` and
+`klog recover --apply`. The faults: a flipped bit at the middle, a block of 512 bytes there of zeros or of junk (all of
+a smaller file), the last third cut off. The log dir has one partition of 648 records, and no metadata log. Kafka's own
+`LogManager` loads it, after a kill and after a clean stop; where both come to the same, there is one answer.
+`tools/make_faults.py` writes this page from what it finds, and a test compares them.
+
+*Offline*: a broker goes on without this log dir, or stops if it has no other. *Dies*: it stops at once. Lost records
+of a damaged log lie behind the fault and in the damaged batch; `klog recover` shows what `--salvage` would keep of
+them ([recover.md](recover.md)). A flipped bit in a checkpoint may make another topic's name of one: then the
+file is as good as any, and nobody finds it.
+
+| file | fault | Kafka alone | `klog verify` | Kafka after `klog recover --apply` |
+|---|---|---|---|---|
+"""
+_ENDS = {"ok": "starts", "offline": "offline", "died": "dies"}
+
+
+def _start(state: str, lost: int) -> str:
+    return _ENDS[state] + (f", {lost} records lost" if lost else "")
+
+
+def _words(cell: Cell) -> tuple[str, str, str]:
+    return (
+        _start(cell.did.state, cell.whole - cell.alone),
+        "finds it" if cell.verified.exit_code else "finds nothing",
+        _start(cell.did_helped.state, cell.whole - cell.helped),
+    )
+
+
+def text(folder: Path) -> str:
+    """Return the page, from log dirs that are made, damaged and started in *folder*."""
+    rows = []
+    for pattern in FILES:
+        for fault in FAULTS:
+            found = []
+            for stop in STOPS:
+                place = folder / f"{len(rows)}-{stop}"
+                place.mkdir()
+                found.append(_words(play(place, pattern, fault, stop)))
+            cells = [
+                killed if killed == clean else f"{killed} (after a clean stop: {clean})"
+                for killed, clean in zip(*found, strict=True)
+            ]
+            rows.append(f"| `{pattern.split('/')[-1]}` | {fault} | {' | '.join(cells)} |\n")
+    return HEAD + "".join(rows)
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        PAGE.write_text(text(Path(folder)))
+
+
+if __name__ == "__main__":
+    main()
