@@ -7,6 +7,8 @@ import json
 import re
 
 import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
 
 from tests.conftest import ROOT
 from tests.release.root import one_file
@@ -36,6 +38,14 @@ def test_the_bill_names_what_is_inside(arch: str) -> None:
         assert licence.get("expression") or licence["license"]["id"]
     fetched = (ROOT / "release" / "inputs.txt").read_text()
     assert all(one["content"] in fetched for part in parts.values() for one in part.get("hashes", []))
+
+
+@pytest.mark.parametrize("arch", ["x86_64", "aarch64"])
+def test_the_bill_keeps_to_the_schema_of_cyclonedx(arch: str) -> None:
+    bill = (ROOT / "dist" / f"{one_file(arch).name}.cdx.json").read_text()
+    validator = JsonStrictValidator(SchemaVersion.V1_5)
+    assert validator.validate_str(bill) is None
+    assert validator.validate_str(bill.replace('"CycloneDX"', '"Cyclone"')) is not None
 
 
 def test_the_sums_are_those_of_all_files() -> None:
