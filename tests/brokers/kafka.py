@@ -135,7 +135,7 @@ class Jvm:
 
     def _ask(self, *texts: str) -> tuple[int, bytes, bytes, bytes] | None:
         """Return the answer; None if it took too long, or the JVM ended."""
-        process = self._started()
+        process, begun = self._started(), time.monotonic()
         assert process.stdin is not None
         assert process.stdout is not None
         contents = [text.encode() for text in texts]
@@ -152,6 +152,9 @@ class Jvm:
             return None
         finally:
             overdue.cancel()
+        if time.monotonic() - begun >= self.seconds:  # the answer came just before its JVM was ended
+            self.close()
+            return None
         return code, first, second, third
 
 

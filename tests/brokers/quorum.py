@@ -72,6 +72,7 @@ class Brokers:
             "replica.lag.time.max.ms": "3000",
             "broker.session.timeout.ms": "4000",
             "broker.heartbeat.interval.ms": "500",
+            "initial.broker.registration.timeout.ms": "600000",
             "min.insync.replicas": "1",
         }
         if node == CONTROLLER:
