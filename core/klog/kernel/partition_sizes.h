@@ -27,6 +27,7 @@ typedef struct {
     int64_t count, room;
     char *names;
     int64_t names_used, names_room;
+    int is_odd; /* something is neither file nor directory, or is named as a broker reads but does not write */
 } klog_sized_directory;
 
 typedef struct { int64_t base, log_bytes, index_bytes, log_disk, index_disk, modified_ms, largest; } klog_sized_segment;
@@ -38,6 +39,17 @@ static int klog_open_at(int directory, const char *name, int more) {
     int flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY | more;
     int fd = openat(directory, name, flags | O_NOATIME);
     return fd < 0 && errno == EPERM ? openat(directory, name, flags) : fd;
+}
+
+static int klog_is_of_segment(const char *name) {
+    size_t size = strlen(name);
+    int kind;
+    for (kind = 0; kind < 4; kind++) {
+        size_t end = strlen(klog_sized_suffix[kind]);
+        if (size >= end && !strcmp(name + size - end, klog_sized_suffix[kind]))
+            return 1;
+    }
+    return 0;
 }
 
 /* The kind of a file by the name that a broker writes: 20 digits and a suffix; KLOG_SIZED_OTHER for all others. */
@@ -92,6 +104,8 @@ static int klog_size_entry(int fd, const char *name, klog_sized_directory *d) {
     }
     file.kind = S_ISREG(facts.st_mode) ? klog_sized_kind(name, &file.base)
                 : S_ISDIR(facts.st_mode) ? KLOG_SIZED_DIRECTORY : KLOG_SIZED_ODD;
+    if (file.kind == KLOG_SIZED_ODD || (file.kind == KLOG_SIZED_OTHER && klog_is_of_segment(name)))
+        d->is_odd = 1;
     file.size = facts.st_size;
     file.disk = (int64_t)facts.st_blocks * 512;
     file.modified_ms = (int64_t)facts.st_mtim.tv_sec * 1000 + facts.st_mtim.tv_nsec / 1000000;
@@ -127,9 +141,14 @@ static int klog_list_sizes(const char *path, klog_sized_directory *d) {
     return failed;
 }
 
-static void klog_free_sizes(klog_sized_directory *d) {
+static void klog_close_sizes(klog_sized_directory *d) {
     if (d->fd >= 0)
         close(d->fd);
+    d->fd = -1;
+}
+
+static void klog_free_sizes(klog_sized_directory *d) {
+    klog_close_sizes(d);
     free(d->files);
     free(d->names);
     memset(d, 0, sizeof *d);
@@ -276,6 +295,7 @@ static int64_t klog_gather_segments(klog_sized_directory *d, int walk_active, kl
                 snprintf(name, sizeof name, "%020lld%s", (long long)index->base, klog_sized_suffix[index->kind]);
                 if (!klog_keep_name(d, name, index))
                     index->kind = KLOG_SIZED_OTHER;
+                d->is_odd = 1;
                 continue;
             }
             row.index_bytes += index->size, row.index_disk += index->disk;
@@ -295,4 +315,20 @@ static int64_t klog_gather_segments(klog_sized_directory *d, int walk_active, kl
     if (walk_active && count && out[count - 1].log_bytes)
         out[count - 1].largest = klog_largest_of_active(d->fd, out + count - 1, index_size);
     return count;
+}
+
+/* Look at a directory, and put its segments together; 0, or an errno.  In any case klog_free_sizes has to follow, and
+   free for the rows. */
+static int klog_read_sizes(const char *path, int walk_active, klog_sized_directory *d, klog_sized_segment **rows, int64_t *count) {
+    int failed = klog_list_sizes(path, d);
+    *rows = NULL, *count = 0;
+    if (!failed && d->count) {
+        *rows = malloc((size_t)d->count * sizeof(klog_sized_segment));
+        if (*rows)
+            *count = klog_gather_segments(d, walk_active, *rows);
+        else
+            failed = ENOMEM;
+    }
+    klog_close_sizes(d);
+    return failed;
 }

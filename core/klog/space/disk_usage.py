@@ -23,12 +23,11 @@ from klog.errors import KlogError
 from klog.formats.names import CLUSTER_METADATA, FileKind, PartitionState, Stage, parse_file
 from klog.log.index import largest_timestamp
 from klog.metadata.topic_config import Setting, TopicConfig, topic_configs
-from klog.space.reasons import Reason, RetentionLimits, SegmentAge, SegmentFate, judge_segments
+from klog.space.reasons import Reason, RetentionLimits, SegmentAge, SegmentFate, add_segments, judge_segments
 from klog.space.sizes import (
     NO_ENTRY,
     NOT_KNOWN,
     DirectorySizes,
-    FileSize,
     SegmentSizes,
     file_sizes,
     read_sizes,
@@ -132,10 +131,13 @@ class PartitionUsage:
         return Reason.METADATA if self.partition.topic == CLUSTER_METADATA else None
 
     def others(self) -> Iterator[OtherUsage]:
-        """Yield the files that are of no segment."""
+        """Yield the files that are of no segment, by their paths."""
+        return (one._replace(file=self.partition.file(one.file)) for one in self.names())
+
+    def names(self) -> Iterator[OtherUsage]:
+        """Yield the same by their names."""
         of_state = self.state_reason
-        for one in self.found.others:
-            yield OtherUsage(self.partition.file(one.name), one.bytes, one.disk_bytes, of_state or _reason_of(one))
+        return (OtherUsage(*one, of_state or _reason_of(one.name)) for one in self.found.others)
 
 
 @dataclass
@@ -150,10 +152,10 @@ class LogDirUsage:
     file_system: FileSystem | None = None
 
 
-def _reason_of(file: FileSize) -> Reason | None:
-    if file.name.endswith(_ORDINARY):
+def _reason_of(file: str) -> Reason | None:
+    if file.endswith(_ORDINARY):
         return None  # nearly all of thousands, so their names are not parsed
-    name = parse_file(file.name)
+    name = parse_file(file)
     is_index = name.kind in (FileKind.INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
     # An index in use without a log: a broker removes it at its start.
     return Reason.LEFTOVER if name.stage is not Stage.IN_USE or is_index else None
@@ -220,8 +222,8 @@ class DiskUsage:
         log_dir = selection.log_dir
         found = LogDirUsage(log_dir, topics, selection.whole)
         is_live = log_dir.clean_shutdown is None
-        for partition in selection.partitions:
-            sizes = read_sizes(partition.path, is_live)
+        found_sizes = read_sizes([partition.path for partition in selection.partitions], is_live)
+        for partition, sizes in zip(selection.partitions, found_sizes, strict=True):
             if sizes.unreadable and not os.path.lexists(partition.path):
                 continue
             self.note(*sizes.unreadable)
@@ -257,6 +259,15 @@ class DiskUsage:
             yield from log_dir.others
             for partition in log_dir.partitions:
                 yield from partition.others()
+
+    def sums_of(
+        self, log_dir: LogDirUsage, usage: PartitionUsage
+    ) -> tuple[int, int, int | None, int | None, dict[Reason, int]] | None:
+        """Return what the segments of a partition add up to, or None where more than retention decides."""
+        topic = self.rules_of(log_dir, usage.partition.topic)
+        if topic.is_remote or usage.state_reason:
+            return None
+        return add_segments(usage.found.rows, topic.limits, self._log_start(log_dir, usage.partition), self.now_ms)
 
     def segments_of(self, log_dir: LogDirUsage, usage: PartitionUsage) -> Iterator[SegmentUsage]:
         """Yield the segments of a partition."""
@@ -297,10 +308,7 @@ class DiskUsage:
         """Return why the segments of a log in use are there."""
         partition = usage.partition
         topic = self.rules_of(log_dir, partition.topic)
-        start = log_dir.log_dir.checkpoints.offset(
-            FileKind.LOG_STARTS, partition.topic or "", -1 if partition.number is None else partition.number
-        )
-        found = judge_segments(ages, topic.limits, 0 if start is None else start, self.now_ms)
+        found = judge_segments(ages, topic.limits, self._log_start(log_dir, partition), self.now_ms)
         if topic.is_remote:
             return [_tiered(fate) for fate in found]
         if None not in found:
@@ -309,6 +317,12 @@ class DiskUsage:
         of_cleaner = _of_cleaner(cleaning, [one.base_offset for one in ages])
         active = SegmentFate(Reason.ACTIVE)
         return [fate or other for fate, other in zip(found, [*of_cleaner, active], strict=True)]
+
+    @staticmethod
+    def _log_start(log_dir: LogDirUsage, partition: Partition) -> int:
+        number = -1 if partition.number is None else partition.number
+        start = log_dir.log_dir.checkpoints.offset(FileKind.LOG_STARTS, partition.topic or "", number)
+        return 0 if start is None else start
 
     def rules_of(self, log_dir: LogDirUsage, topic: str | None) -> TopicRetention:
         """Return what decides about the segments of *topic*."""

@@ -1,6 +1,6 @@
-"""What the files of a directory occupy, with one look at each.
+"""What the files of directories occupy, with one look at each.
 
-    sizes = read_sizes("data/orders-3")
+    (sizes,) = read_sizes(["data/orders-3"])
     sum(one.log_bytes + one.index_bytes for one in sizes.segments()) + sum(one.bytes for one in sizes.others)
 
 What vanishes meanwhile, as under a running broker, does not count.  A link counts as what it leads to if that is a
@@ -11,21 +11,28 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from struct import Struct
 from typing import Final, NamedTuple
 
 from klog.files.directory import names_in, scan_directory
 from klog.formats.names import SEGMENT_KINDS, FileKind, FileName, Stage, parse_file
 from klog.kernel import partition_sizes
+from klog.threads import run_all
 
 _ROW: Final = Struct("=7q")
 NO_ENTRY: Final = -1
 """The largest timestamp by a time index without entries."""
 NOT_KNOWN: Final = -2
 """The largest timestamp where there is no time index, or where it cannot be read."""
-_SEGMENT_SUFFIXES: Final = tuple(f".{kind.value}" for kind in SEGMENT_KINDS)
+_AT_ONCE: Final = 128
+"""Directories for a call of the kernel, which lets other threads run for so long."""
+_MOST_THREADS: Final = 8
+
+_Look = tuple[bytes, list[tuple[str, int, int]], list[str], bool, int]
 
 
 class SegmentSizes(NamedTuple):
@@ -69,16 +76,36 @@ class DirectorySizes:
         return len(self.rows) // _ROW.size
 
 
-def read_sizes(path: str, walk_active: bool = False) -> DirectorySizes:
-    """Look at the files of a partition directory.
+def read_sizes(paths: Sequence[str], walk_active: bool = False) -> list[DirectorySizes]:
+    """Look at the files of partition directories.
 
     *walk_active*: the last segment's largest timestamp is that of its log, which is ahead of its index while a broker
     runs or after it was killed.
     """
-    rows, others, directories, odd, failed = partition_sizes(os.fsencode(path), walk_active)
+    encoded = list(map(os.fsencode, paths))
+    slices = [encoded[first : first + _AT_ONCE] for first in range(0, len(encoded), _AT_ONCE)]
+    looks: list[list[_Look]] = [[] for _ in slices]
+    waiting = list(reversed(range(len(slices))))
+
+    def work() -> None:
+        while waiting:
+            with suppress(IndexError):  # another took the last
+                at = waiting.pop()
+                looks[at] = partition_sizes(slices[at], walk_active)
+
+    threads = min(os.cpu_count() or 1, _MOST_THREADS, len(slices))
+    if threads > 1:
+        run_all([work] * threads, waiting.clear)
+    else:
+        work()
+    return [_sizes(path, look) for path, look in zip(paths, chain.from_iterable(looks), strict=True)]
+
+
+def _sizes(path: str, look: _Look) -> DirectorySizes:
+    rows, others, directories, is_odd, failed = look
     if failed:
         return DirectorySizes(b"", [], [f"{path}: cannot be listed: {os.strerror(failed)}"])
-    if odd or any(name.endswith(_SEGMENT_SUFFIXES) for name, *_ in others):
+    if is_odd:
         return _read_odd(path, directories)
     found = DirectorySizes(rows, list(map(FileSize._make, others)))
     for name in directories:

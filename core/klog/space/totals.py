@@ -46,6 +46,16 @@ class Sum:
         if one.reason is not None:
             self.reasons[one.reason] = self.reasons.get(one.reason, 0) + one.bytes
 
+    def take_partition(self, usage: DiskUsage, log_dir: LogDirUsage, partition: PartitionUsage) -> None:
+        """Add the segments of a partition."""
+        self.partitions += 1
+        sums = usage.sums_of(log_dir, partition)
+        if sums is None:
+            for segment in usage.segments_of(log_dir, partition):
+                self.take(segment)
+            return
+        self.add(Sum(sums[0], sums[1], partition.found.count, 0, *sums[2:]))
+
     def add(self, other: Sum) -> None:
         """Add another sum."""
         self.bytes, self.disk_bytes = self.bytes + other.bytes, self.disk_bytes + other.disk_bytes
@@ -114,11 +124,11 @@ def add_up(usage: DiskUsage) -> SpaceTotals:
         files: Iterable[OtherUsage] = log_dir.others
         others += _take_others(here, files)
         for partition in log_dir.partitions:
-            topic = totals.topics.setdefault((path, partition.partition.topic), Sum())
-            topic.partitions += 1
-            for segment in usage.segments_of(log_dir, partition):
-                topic.take(segment)
-            others += _take_others(here, partition.others())
+            key = path, partition.partition.topic
+            if key not in totals.topics:
+                totals.topics[key] = Sum()
+            totals.topics[key].take_partition(usage, log_dir, partition)
+            others += _take_others(here, partition.names())
     for (path, _), one in totals.topics.items():
         totals.log_dirs[path].add(one)
     for one in totals.log_dirs.values():
@@ -128,9 +138,8 @@ def add_up(usage: DiskUsage) -> SpaceTotals:
 
 def sum_of(usage: DiskUsage, log_dir: LogDirUsage, partition: PartitionUsage) -> Sum:
     """Return the segments of a partition, added up."""
-    total = Sum(partitions=1)
-    for segment in usage.segments_of(log_dir, partition):
-        total.take(segment)
+    total = Sum()
+    total.take_partition(usage, log_dir, partition)
     return total
 
 
