@@ -121,5 +121,4 @@ def add_segments(
 
 
 def _in_longs(limits: RetentionLimits, log_start: int, now_ms: int) -> tuple[bool, int, int, int, int]:
-    log_start, now_ms = (max(LONG_MIN, min(value, LONG_MAX)) for value in (log_start, now_ms))
-    return *limits, log_start, now_ms
+    return *limits, max(LONG_MIN, min(log_start, LONG_MAX)), max(LONG_MIN, min(now_ms, LONG_MAX))

@@ -60,8 +60,7 @@ class Sum:
         """Add another sum."""
         self.bytes, self.disk_bytes = self.bytes + other.bytes, self.disk_bytes + other.disk_bytes
         self.segments, self.partitions = self.segments + other.segments, self.partitions + other.partitions
-        self.oldest = min((one for one in (self.oldest, other.oldest) if one is not None), default=None)
-        self.due = min((one for one in (self.due, other.due) if one is not None), default=None)
+        self.oldest, self.due = _earlier(self.oldest, other.oldest), _earlier(self.due, other.due)
         for reason, size in other.reasons.items():
             self.reasons[reason] = self.reasons.get(reason, 0) + size
 
@@ -141,6 +140,12 @@ def sum_of(usage: DiskUsage, log_dir: LogDirUsage, partition: PartitionUsage) ->
     total = Sum()
     total.take_partition(usage, log_dir, partition)
     return total
+
+
+def _earlier(one: int | None, other: int | None) -> int | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)
 
 
 def _take_others(total: Sum, files: Iterable[OtherUsage]) -> int:
