@@ -65,6 +65,13 @@ class Serving:
     def said(self) -> str:
         return "".join(self._lines)
 
+    def says(self, what: str) -> bool:
+        """Wait until it has written something to stderr; return whether it has."""
+        until = time.monotonic() + 3 * PATIENCE_S
+        while what not in self.said and time.monotonic() < until:
+            time.sleep(0.05)
+        return what in self.said
+
     def facts(self) -> tuple[int, int]:
         """Return its resident MiB and its threads."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()

@@ -178,4 +178,4 @@ def test_a_name_that_grows_when_it_is_made_text_ends_the_connection(serving: Ser
         connection.sendall(struct.pack(">i", len(body)) + body)
         assert connection.recv(1) == b""
     is_well(serving)
-    assert "too long to be serialized" in serving.said
+    assert serving.says("too long to be serialized")
