@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 TOPIC, PARTITIONS = "orders", 24
 OTHER = "small"
 DELETE_DELAY_MS = 1500
-ZOOKEEPER_FORGETS_S = 9
-"""After this the session of a broker that was killed has run out, and the broker may register again."""
+SHORT_SESSION_MS, ZOOKEEPER_FORGETS_S = 6000, 9
+"""After these seconds such a session of a broker that was killed has run out, and the broker may register again."""
+LONG_SESSION_MS = 60_000
+"""A broker whose session runs out while it starts gives up: on a machine that stalls, 6 s are not enough."""
 LEGACY_DELETES_S = 35
 """Before 4.x it is fixed when a broker deletes what it found marked for that: 30 s after its start."""
 LEADERS_S = 12
@@ -70,11 +72,17 @@ class Started:
     served: dict[tuple[str, int], tuple[int, int, int] | None] = field(default_factory=dict)
     offline: set[str] = field(default_factory=set)
 
+    @property
+    def errors(self) -> str:
+        """The first lines of each error in its log, and its end."""
+        found = re.findall(r"^\[.*\] (?:ERROR|FATAL) .*\n(?:[^\[].*\n){0,3}", self.log, re.M)
+        return "".join(found[:9]) + self.log[-500:]
+
 
 class TwoDirBroker(kafka.Cluster):
     """One node, broker and controller, with the log dirs `data` and `data1`."""
 
-    def __init__(self, version: str, folder: Path, port: int = kafka.PORT) -> None:
+    def __init__(self, version: str, folder: Path, port: int = kafka.PORT, session_ms: int = LONG_SESSION_MS) -> None:
         settings = {
             "log.dirs": ",".join(str(folder / name) for name in NAMES),
             "log.segment.delete.delay.ms": str(DELETE_DELAY_MS),
@@ -82,7 +90,7 @@ class TwoDirBroker(kafka.Cluster):
             "log.cleaner.backoff.ms": "300",
             "broker.session.timeout.ms": "3000",
             "broker.heartbeat.interval.ms": "500",
-            "zookeeper.session.timeout.ms": "6000",
+            "zookeeper.session.timeout.ms": str(session_ms),
         }
         super().__init__(version, folder, port=port, settings=settings)
 
@@ -124,7 +132,7 @@ def build_disks(version: str, folder: Path, port: int = kafka.PORT) -> dict[str,
     """Return two disks of one broker: as a kill left it, and as a clean stop did."""
     from confluent_kafka import Producer
 
-    broker = TwoDirBroker(version, folder / "broker", port)
+    broker = TwoDirBroker(version, folder / "broker", port, SHORT_SESSION_MS)
     name = "internal.segment.bytes" if version == kafka.NEWEST else "segment.bytes"
     with broker:
         config = {name: "1400", "index.interval.bytes": "256"}
@@ -141,8 +149,8 @@ def build_disks(version: str, folder: Path, port: int = kafka.PORT) -> dict[str,
         time.sleep(1)
         broker.power_off()
         found = {"killed": copy_disk(broker.folder, folder / "killed")}
-        broker.start()
-        assert broker.wait_for(60, STARTED)
+    with TwoDirBroker(version, broker.folder, port) as again:
+        assert again.wait_for(60, STARTED)
     return {**found, "clean": copy_disk(broker.folder, folder / "clean")}
 
 

@@ -24,15 +24,13 @@ AFTER = {
 def differences(told: Diagnosis, did: Started) -> list[str]:
     """Return a sentence for each thing that the doctor told otherwise than the broker did it."""
     if told.starts != did.starts:
-        return [
-            f"starts: told {told.starts} ({told.failure}), did {did.starts} ({sorted(did.fatal)})\n{did.log[-1500:]}"
-        ]
+        return [f"starts: told {told.starts} ({told.failure}), did {did.starts} ({sorted(did.fatal)})\n{did.errors}"]
     if not told.starts:
         assert told.failure is not None
         refusing = {told.failure.id, *(row.reason for row in told.partitions if row.fate is Fate.REFUSES)}
         if told.failure.id == "log-dirs-offline":
             refusing.add("metadata-dir-offline")  # whichever the broker hears of first
-        return [] if did.fatal & refusing else [f"fatal: told {refusing}, did {sorted(did.fatal)}\n{did.log[-1500:]}"]
+        return [] if did.fatal & refusing else [f"fatal: told {refusing}, did {sorted(did.fatal)}\n{did.errors}"]
     moving = {(row.topic, row.partition) for row in told.partitions if row.fate is Fate.MOVES}
     found = []
     offline = {one.path for one in told.log_dirs if one.fate is LogDirState.OFFLINE}
