@@ -80,6 +80,7 @@ class DigestTable:
         self._shift = _TOP_SHIFT if shift is None else shift
         self._spill: SpillFile | None = None
         self._runs: list[list[int]] = []
+        self._found: list[bytes] | None = None
         self.thinned: Counter[tuple[int, int]] = Counter()
 
     @property
@@ -89,6 +90,7 @@ class DigestTable:
 
     def add(self, entries: bytes) -> None:
         """Take entries.  Raises KlogError when there is no room for what does not fit into memory."""
+        self._found = None
         at = 0
         while at < len(entries):
             at = self._rows.add(entries, at)
@@ -121,10 +123,23 @@ class DigestTable:
     def repeated(self) -> Iterator[bytes]:
         """Yield the entries whose digest another has, by digest, log and position; all of a digest come together.
 
-        May be called again.
+        May be called again; when they are few, they are not looked for again.
         """
+        if self._found is not None:
+            yield from self._found
+            return
+        found, size = list[bytes](), 0
+        for content in self._look():
+            size += len(content)
+            if size <= _PIECE_BYTES:
+                found.append(content)
+            yield content
+        if size <= _PIECE_BYTES:
+            self._found = found
+
+    def _look(self) -> Iterator[bytes]:
         if self._spill is None:
-            yield from self._in_memory()
+            yield self._rows.repeated(self._shift)
             return
         if len(self._rows):
             self._flush()
@@ -133,20 +148,10 @@ class DigestTable:
             if sum(end - start for start, end in extents) <= self._rows.most * ENTRY_BYTES:
                 self._rows.clear()
                 self._load(extents, self)
-                yield self._rows.repeated(0, len(self._rows))
+                yield self._rows.repeated(self._shift - _BITS)
             else:
                 yield from self._split(extents)
         self._rows.clear()
-
-    def _in_memory(self) -> Iterator[bytes]:
-        if self._shift < 0:
-            yield self._rows.repeated(0, len(self._rows))
-            return
-        start = 0
-        for end in self._rows.arrange(self._shift):
-            if end - start > 1:
-                yield self._rows.repeated(start, end)
-            start = end
 
     def _load(self, extents: list[tuple[int, int]], table: DigestTable) -> None:
         assert self._spill is not None

@@ -36,7 +36,7 @@ cdef extern from "crc.h" nogil:
     uint32_t klog_crc32(uint32_t crc, const uint8_t *p, size_t n)
     uint32_t klog_crc32c_shift(uint32_t crc, uint64_t n)
     uint32_t klog_crc32_shift(uint32_t crc, uint64_t n)
-    uint32_t klog_crc32c_move(uint32_t crc, uint32_t n)
+    uint32_t klog_crc32c_share(uint64_t word, uint32_t n)
     void klog_moves_init()
     void prefetch "__builtin_prefetch"(const void *p)
 
@@ -60,7 +60,10 @@ cdef extern from "digests.h" nogil:
         uint64_t high
         uint64_t low
     void siphash "klog_siphash"(const uint8_t *secret, const uint8_t *p, size_t n, Digest *out)
-    uint64_t siphash_words "klog_siphash_words"(const uint8_t *secret, const uint64_t *words, size_t n)
+    ctypedef struct WideFactor "klog_wide_factor":
+        pass
+    uint64_t sum_words "klog_sum_words"(const WideFactor *factors, const uint64_t *words, size_t n)
+    void sum_factors "klog_sum_factors"(const uint8_t *secret, WideFactor *factors, size_t n)
     void md5 "klog_md5"(const uint8_t *p, size_t n, Digest *out)
     void siphash_eight "klog_siphash_eight"(const uint8_t *secret, const uint8_t **keys, const size_t *sizes, Digest **out)
     void md5_eight "klog_md5_eight"(const uint8_t **keys, const size_t *sizes, Digest **out)

@@ -4,7 +4,8 @@ cdef enum:
     BUCKET_BITS = 8
     BUCKETS = 1 << BUCKET_BITS
     LEAST_SEEN_BITS = 12
-    SEEN_FACTOR = 16             # slots for each entry, of two bits: few entries share one by chance
+    SEEN_FACTOR = 8              # slots for each entry, of two bits: one entry in eight shares one by chance
+    SLOTS_AHEAD = 16                   # entries whose slots are on their way from memory
 
 
 cdef inline int order_of(const BatchEntry *one, const BatchEntry *other) noexcept nogil:
@@ -53,31 +54,45 @@ cdef Py_ssize_t put_in_buckets(BatchEntry *entries, Py_ssize_t count, int shift,
     return count
 
 
-cdef Py_ssize_t keep_repeated(BatchEntry *entries, Py_ssize_t count, uint8_t *seen, int bits) noexcept nogil:
-    """Move the entries whose digest another one has to the front, in order; return how many.  *seen*: zeros, 2^bits."""
-    cdef Py_ssize_t i, kept = 0, start, end, all_kept
+cdef Py_ssize_t keep_candidates(BatchEntry *entries, Py_ssize_t count, uint8_t *seen, int bits, int shift) noexcept nogil:
+    """Move the entries to the front that share *bits* bits of their digests, from *shift* on, with others; return how many.
+
+    *seen*: zeros, two bits for each value.
+    """
+    cdef Py_ssize_t i, kept = 0
     cdef uint64_t mask = (<uint64_t>1 << bits) - 1
     cdef uint64_t slot
+    cdef uint8_t once
     cdef BatchEntry entry
     for i in range(count):
-        slot = entries[i].digest & mask
-        seen[slot >> 2] |= 2 << 2 * (slot & 3) if seen[slot >> 2] >> 2 * (slot & 3) & 1 else 1 << 2 * (slot & 3)
+        if i + SLOTS_AHEAD < count:
+            prefetch(seen + ((entries[i + SLOTS_AHEAD].digest >> shift & mask) >> 2))
+        slot = entries[i].digest >> shift & mask
+        once = 1 << 2 * (slot & 3)
+        seen[slot >> 2] |= once + (seen[slot >> 2] & once)  # the second time the bit beside it
     for i in range(count):
-        slot = entries[i].digest & mask
+        if i + SLOTS_AHEAD < count:
+            prefetch(seen + ((entries[i + SLOTS_AHEAD].digest >> shift & mask) >> 2))
+        slot = entries[i].digest >> shift & mask
         if seen[slot >> 2] >> 2 * (slot & 3) & 2:
             entry = entries[kept]
             entries[kept] = entries[i]
             entries[i] = entry
             kept += 1
-    qsort(entries, kept, sizeof(BatchEntry), compare_entries)
-    all_kept, kept, start = kept, 0, 0
-    while start < all_kept:
+    return kept
+
+
+cdef Py_ssize_t keep_repeated(BatchEntry *entries, Py_ssize_t count) noexcept nogil:
+    """Move the entries whose digest another one has, which are in order, to the front; return how many."""
+    cdef Py_ssize_t i, kept = 0, start = 0, end
+    cdef BatchEntry entry
+    while start < count:
         end = start + 1
-        while end < all_kept and entries[end].digest == entries[start].digest:
+        while end < count and entries[end].digest == entries[start].digest:
             end += 1
         if end - start > 1:
             for i in range(start, end):
-                entry = entries[kept]  # what goes stays among the others: the bucket may be asked again
+                entry = entries[kept]  # what goes stays among the others: they may be asked again
                 entries[kept] = entries[i]
                 entries[i] = entry
                 kept += 1
@@ -140,23 +155,34 @@ cdef class BatchEntries:
             raise IndexError(f"entries {first} to {end} of {self.count}")
         return PyMemoryView_FromMemory(<char *>(self.rows + first), (end - first) * sizeof(BatchEntry), 0x100)
 
-    def repeated(self, Py_ssize_t first, Py_ssize_t end):
-        """Return those of entries *first* to *end* whose digest another has, by digest, log, position; the order changes."""
-        cdef Py_ssize_t kept, size
-        cdef int bits = LEAST_SEEN_BITS
+    def repeated(self, int shift=56):
+        """Return the entries whose digest another one has, by digest, log and position; the order of all changes.
+
+        *shift*: the lowest of eight bits that put them in order before they are sorted: the bits above are the same in
+        all.  Negative: all bits are.
+        """
+        cdef Py_ssize_t kept = self.count, bucket, start = 0
         cdef uint8_t *seen
-        if not 0 <= first <= end <= self.count:
-            raise IndexError(f"entries {first} to {end} of {self.count}")
-        while (<Py_ssize_t>1 << bits) < SEEN_FACTOR * (end - first):
+        cdef int bits = LEAST_SEEN_BITS, part
+        while (<Py_ssize_t>1 << bits) < SEEN_FACTOR * self.count:
             bits += 1
-        size = <Py_ssize_t>1 << (bits - 2)
-        seen = <uint8_t *>calloc(size, 1)
+        seen = <uint8_t *>malloc(<size_t>1 << (bits - 2))
         if seen == NULL:
             raise MemoryError("no memory for digests")
         with nogil:
-            kept = keep_repeated(self.rows + first, end - first, seen, bits)
-        free(seen)
-        return PyBytes_FromStringAndSize(<const char *>(self.rows + first), kept * sizeof(BatchEntry))
+            for part in range(2):
+                memset(seen, 0, <size_t>1 << (bits - 2))
+                kept = keep_candidates(self.rows, kept, seen, bits, part * bits)
+            free(seen)
+            if shift >= 0:
+                put_in_buckets(self.rows, kept, shift, self.ends)
+                for bucket in range(BUCKETS):
+                    qsort(self.rows + start, self.ends[bucket] - start, sizeof(BatchEntry), compare_entries)
+                    start = self.ends[bucket]
+            else:
+                qsort(self.rows, kept, sizeof(BatchEntry), compare_entries)
+            kept = keep_repeated(self.rows, kept)
+        return PyBytes_FromStringAndSize(<const char *>self.rows, kept * sizeof(BatchEntry))
 
     def thin(self, Py_ssize_t most):
         """Keep of each digest *most* entries a log; return (digest, log, how many went) of those that lost some."""

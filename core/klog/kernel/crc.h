@@ -257,11 +257,21 @@ __attribute__((target(KLOG_SSE42 ",pclmul"))) static uint32_t klog_move_fast(uin
 }
 #endif
 
-static inline uint32_t klog_crc32c_move(uint32_t crc, uint32_t n) {
+/* What eight bytes of a text contribute to its CRC, if n bytes follow them: CRCs are linear.  word: as a big-endian
+ * number. */
 #ifdef KLOG_X86
-    if (klog_moves_ready) return klog_move_fast(crc, n);
+__attribute__((target(KLOG_SSE42 ",pclmul"))) static uint32_t klog_share_fast(uint64_t word, uint32_t n) {
+    return klog_move_fast((uint32_t)_mm_crc32_u64(0, __builtin_bswap64(word)), n);
+}
 #endif
-    return klog_crc32c_shift(crc, n);
+
+static inline uint32_t klog_crc32c_share(uint64_t word, uint32_t n) {
+#ifdef KLOG_X86
+    if (klog_moves_ready) return klog_share_fast(word, n);
+#endif
+    uint8_t bytes[8], zeros[8] = {0};
+    for (int i = 0; i < 8; i++) bytes[i] = (uint8_t)(word >> (56 - 8 * i));
+    return klog_crc32c_shift(klog_crc32c(0, bytes, 8) ^ klog_crc32c(0, zeros, 8), n);
 }
 
 static inline uint32_t klog_crc32_shift(uint32_t crc, uint64_t n) { return klog_crc_shift(klog_zlib_powers, crc, n); }

@@ -1,4 +1,4 @@
-/* Sixteen bytes that stand for a key: SipHash-2-4 with 128 bits of output, and MD5; eight, SipHash-1-3.
+/* Sixteen bytes that stand for a key: SipHash-2-4 with 128 bits of output, and MD5.  Eight: a sum of products.
  *
  * SipHash is keyed: who writes the records does not know the key, and so cannot make two keys with one digest, nor many
  * that fall into one slot.  MD5 (RFC 1321) is what a broker's cleaner uses.  Keys are short as a rule, so neither has a
@@ -67,21 +67,24 @@ static inline void klog_siphash(const uint8_t secret[16], const uint8_t *p, size
     KLOG_SIP_END(out->high, out->low);
 }
 
-/* SipHash-1-3 of whole words, 64 bits: what hash tables take that strangers fill.  Less than half the work; for digests
- * that nobody sees and that prove nothing. */
-static inline uint64_t klog_siphash_words(const uint8_t secret[16], const uint64_t *words, size_t n) {
-    uint64_t even = klog_le64(secret), odd = klog_le64(secret + 8);
-    uint64_t a = even ^ 0x736f6d6570736575ull, b = odd ^ 0x646f72616e646f6dull;
-    uint64_t c = even ^ 0x6c7967656e657261ull, d = odd ^ 0x7465646279746573ull;
+/* Eight bytes for n whole words: the upper half of a sum of products with secret factors of 128 bits, n + 1 of them.
+ * Whatever two rows of words are, over all factors they have one digest in one case of 2^64 (multilinear hashing: Lemire
+ * and Kaser, "Strongly universal string hashing is fast", 2014).  For digests that nobody sees. */
+typedef unsigned __int128 klog_wide_factor;
+
+static inline uint64_t klog_sum_words(const klog_wide_factor *factors, const uint64_t *words, size_t n) {
+    klog_wide_factor sum = factors[n];
+    for (size_t i = 0; i < n; i++) sum += factors[i] * words[i];
+    return (uint64_t)(sum >> 64);
+}
+
+static inline void klog_sum_factors(const uint8_t secret[16], klog_wide_factor *factors, size_t n) {
+    klog_digest made;
     for (size_t i = 0; i <= n; i++) {
-        uint64_t w = i < n ? words[i] : (uint64_t)n << 59;  /* the length in bytes, in the highest of them */
-        d ^= w;
-        KLOG_SIP_ROUND;
-        a ^= w;
+        uint8_t number = (uint8_t)i;
+        klog_siphash(secret, &number, 1, &made);
+        factors[i] = (klog_wide_factor)made.high << 64 | made.low;
     }
-    c ^= 0xff;
-    for (int i = 0; i < 3; i++) KLOG_SIP_ROUND;
-    return a ^ b ^ c ^ d;
 }
 
 /* Eight keys at once, side by side in the lanes of vectors.  Only for keys that have equally many whole words, and few;

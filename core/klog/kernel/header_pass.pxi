@@ -18,12 +18,11 @@ cdef enum:
     ENTRY_ODD = 8                # a header that makes no sense, or not there
     ENTRY_ERROR = 9              # the system cannot read
     CODEC_BITS = 3
-    ENTRIES = 1 << 15
+    ENTRIES = 1 << 12            # 96 KiB: they stay in the nearest caches until they are in the table
     PASS_BYTES = 128 << 10
     SPARSE_BYTES = 4 << 10       # of batches as large as this reading the headers alone costs less than reading all
     MOST_POSITION = 0x7FFFFFFF   # no broker writes a larger log
     KEY_WORDS = 4
-    STAMPED_BYTES = BATCH_MAX_TIMESTAMP + 8 - BATCH_CRC_START   # from the attributes to the largest timestamp
 
 cdef struct Sighting:            # of something that headers show: how often, and where first
     long long count, position, offset, value
@@ -42,16 +41,16 @@ cdef inline int positive_bit(int attributes) noexcept nogil:
 cdef class HeaderPass(ProducerRuns):
     """Passes over the headers of logs; fills entries of the table of digests and counts what headers tell.
 
-    *secret*: 16 bytes for SipHash; entries that are compared have the same.  `begin` a log, then `read` its file or
+    *secret*: 16 bytes for the digests; entries that are compared have the same.  `begin` a log, then `read` its file or
     `take` rows of windows, in the order of the log, and `finish`; where they stop with ENTRY_FULL, `entries` have to be
     fetched before it goes on.  One thread at a time.
     """
 
-    cdef uint8_t secret[16]
+    cdef WideFactor factors[KEY_WORDS + 1]
     cdef uint8_t *buffer
     cdef BatchEntry *batches
     cdef Py_ssize_t batches_count
-    cdef uint32_t log, unstamped             # the CRC of zeros in place of attributes to largest timestamp
+    cdef uint32_t log
     cdef long long from_offset, to_offset, floor, latest, retention, largest
     cdef long long next_offset, before       # largest timestamp of the batch before the one that waits, -1: none
     cdef bint waits                          # `waiting` is to be taken once the header behind it is known to be one
@@ -60,17 +59,14 @@ cdef class HeaderPass(ProducerRuns):
     cdef readonly int error                  # errno of a read that failed
 
     def __cinit__(self, bytes secret not None):
-        cdef uint8_t zeros[STAMPED_BYTES]
         if len(secret) != 16:
-            raise ValueError(f"a key of {len(secret)} bytes for SipHash, which takes 16")
-        memcpy(self.secret, PyBytes_AsString(secret), 16)
+            raise ValueError(f"a key of {len(secret)} bytes for digests, which take 16")
+        sum_factors(<const uint8_t *>PyBytes_AsString(secret), self.factors, KEY_WORDS)
         self.spread = int.from_bytes(secret[:8], "little") | 1
         self.buffer = <uint8_t *>malloc(PASS_BYTES)
         self.batches = <BatchEntry *>malloc((ENTRIES + 2) * sizeof(BatchEntry))  # the last batches of a log come without asking
         if self.buffer == NULL or self.batches == NULL:
             raise MemoryError("no memory for a pass")
-        memset(zeros, 0, sizeof(zeros))
-        self.unstamped = klog_crc32c(0, zeros, STAMPED_BYTES)
         klog_moves_init()  # before several threads ask for it at once
         self._forget_runs()
 
@@ -238,16 +234,14 @@ cdef class HeaderPass(ProducerRuns):
         key[2] = <uint64_t><uint32_t>row.base_sequence << 32 | <uint32_t>row.records_count
         key[3] = (<uint64_t><uint32_t>row.last_offset_delta << 32 | <uint32_t>is_anonymous << 24
                   | <uint32_t>row.magic << 16 | <uint32_t>(row.producer_epoch & 0xFFFF))
-        return siphash_words(self.secret, key, KEY_WORDS), crc
+        return sum_words(self.factors, key, KEY_WORDS), crc
 
     cdef inline uint32_t _stable_crc(self, const BatchRow *row) noexcept nogil:
         """The CRC of a batch if its largest timestamp were 0 and its time that of the producer: CRCs are linear."""
-        cdef uint8_t stamped[STAMPED_BYTES]
-        memset(stamped, 0, sizeof(stamped))
-        put16(stamped, <uint32_t>positive_bit(row.attributes))
-        put64(stamped + BATCH_MAX_TIMESTAMP - BATCH_CRC_START, <uint64_t>row.max_timestamp)
-        return row.crc ^ klog_crc32c_move(
-            klog_crc32c(0, stamped, STAMPED_BYTES) ^ self.unstamped, row.size - BATCH_CRC_START - STAMPED_BYTES)
+        cdef uint32_t crc = row.crc ^ klog_crc32c_share(<uint64_t>row.max_timestamp, row.size - BATCH_MAX_TIMESTAMP - 8)
+        if positive_bit(row.attributes):
+            crc ^= klog_crc32c_share(<uint64_t>positive_bit(row.attributes), row.size - BATCH_ATTRIBUTES - 2)
+        return crc
 
     def entries(self):
         """Return the entries since the last call, 24 bytes each (see BatchEntry), in the machine's byte order."""
