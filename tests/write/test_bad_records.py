@@ -227,6 +227,71 @@ def test_no_bytes_make_the_reader_fall(noise: bytes, step: int, is_csv: bool) ->
     assert rows <= content.count(b"\n") + 1
 
 
+_NAMES = [
+    "topic",
+    "partition",
+    "producer_id",
+    "producer_epoch",
+    "key",
+    "offset",
+    "p\\u0061rtition",
+    "partitiom",
+    "x",
+    "",
+]
+_FIELDS = st.tuples(
+    st.sampled_from([*_NAMES, "coordinator_epoch", "coordinator_epocs", "a_name_of_more_than_24_bytes"]),
+    st.sampled_from(
+        ["0", "7", "31", "1234567", "12345678", "123456789", "2147483647", "2147483648", "-1", "-", "1.5", "1e3"]
+    )
+    | st.integers(-(1 << 65), 1 << 65).map(str)
+    | st.sampled_from(['"t"', '"a\\n\\u00e9"', "null", "true", "[]", '{"a":[1]}', "", "0x1"]),
+    st.sampled_from([":", ":", ": ", " : "]),
+    st.sampled_from([",", ",", ", ", ",,", " ,"]),
+)
+
+
+def _rows(content: bytes) -> list[tuple[Any, ...]]:
+    """Return all that rows tell of the lines of *content*, which come at once."""
+    reader = RecordLines()
+    buffer = reader.buffer()
+    buffer[: len(content)] = content
+    reader.loaded(len(content))
+    found: list[tuple[Any, ...]] = []
+    while reader.parse():
+        tells = reader.error, reader.topic, reader.partition, reader.place, reader.producer
+        found += [tuple(tell(i) for tell in tells) for i in range(reader.count)]
+    return found
+
+
+@settings(max_examples=600, deadline=None)
+@given(st.lists(st.tuples(st.lists(_FIELDS, max_size=5), st.integers(1, 3)), min_size=1, max_size=6), st.booleans())
+def test_a_line_is_read_alike_whatever_came_before(made: list[tuple[list[Any], int]], is_long: bool) -> None:
+    """What stands between the values of a line is expected in the next; one that differs is read too."""
+    content = []
+    for fields, count in made:
+        text = "".join(
+            f'{comma}"{name}"{colon}{value}' for name, value, colon, comma in fields * (12 if is_long else 1)
+        )
+        content += ["{" + text[1:] + "}\n"] * count
+    alone = [row for line in content for row in _rows(line.encode())]
+    assert len(alone) == len(content)
+    assert _rows("".join(content).encode()) == alone
+    for line, (error, _, partition, _, producer) in zip(content, alone, strict=True):
+        said = {} if error else _said(line)
+        assert said.get("partition", partition) == partition
+        assert said.get("producer_id", producer[0]) == producer[0]
+
+
+def _said(line: str) -> dict[str, Any]:
+    """Return what Python reads of a line, null as the last of a name left out; nothing where it is no JSON."""
+    try:
+        pairs = json.loads(line, object_pairs_hook=list)
+    except ValueError:
+        return {}
+    return {name: value for name, value in pairs if value is not None}
+
+
 # CSV and JSON from elsewhere
 
 

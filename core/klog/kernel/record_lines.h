@@ -16,11 +16,11 @@ typedef struct {
     const char *name;
     int64_t lowest, highest;
     size_t at;
-    int is_long, length;
+    int is_long;
 } klog_number;
 
-#define KLOG_INT_FIELD(name, lowest, highest) {#name, lowest, highest, offsetof(klog_record, name), 0, sizeof #name - 1}
-#define KLOG_LONG_FIELD(name, lowest) {#name, lowest, INT64_MAX, offsetof(klog_record, name), 1, sizeof #name - 1}
+#define KLOG_INT_FIELD(name, lowest, highest) {#name, lowest, highest, offsetof(klog_record, name), 0}
+#define KLOG_LONG_FIELD(name, lowest) {#name, lowest, INT64_MAX, offsetof(klog_record, name), 1}
 
 static const klog_number klog_numbers[] = {
     KLOG_LONG_FIELD(offset, -1), KLOG_LONG_FIELD(timestamp, INT64_MIN + 1), KLOG_INT_FIELD(partition, 0, INT32_MAX),
@@ -32,22 +32,6 @@ enum { KLOG_NUMBERS = sizeof klog_numbers / sizeof *klog_numbers };
 
 static const char *const klog_names[] = {"key", "key_base64", "value", "value_base64", "headers", "topic",
                                          "timestamp_type", "transactional", "control", "damage"};
-
-static const int8_t klog_name_lengths[] = {3, 10, 5, 12, 7, 5, 14, 13, 7, 6};
-
-/* Whether these n bytes are there; names are so short that a call would take longer. */
-static inline int klog_same(const uint8_t *p, const char *name, int n) {
-    uint64_t a, b;
-    int i = 0;
-    for (; i + 8 <= n; i += 8) {
-        memcpy(&a, p + i, 8);
-        memcpy(&b, name + i, 8);
-        if (a != b) return 0;
-    }
-    for (; i < n; i++)
-        if (p[i] != (uint8_t)name[i]) return 0;
-    return 1;
-}
 
 /* Which field has this name, -1 for one that is ignored. */
 static int klog_field(const uint8_t *name, int32_t n) {
@@ -65,7 +49,7 @@ static inline const char *klog_field_name(int field) {
 }
 
 /* What a field that is a number says; 0 where it cannot be this one. */
-static int klog_take_value(klog_record *r, int field, int64_t value) {
+static inline int klog_take_value(klog_record *r, int field, int64_t value) {
     const klog_number *one = klog_numbers + (field - KLOG_FIELD_NUMBER);
     if (field < KLOG_FIELD_NUMBER || value < one->lowest || value > one->highest) return 0;
     if (one->is_long) memcpy((uint8_t *)r + one->at, &value, 8);
@@ -73,7 +57,7 @@ static int klog_take_value(klog_record *r, int field, int64_t value) {
     return 1;
 }
 
-static uint8_t *klog_take_number(klog_record *r, uint8_t *p, int field) {
+static inline uint8_t *klog_take_number(klog_record *r, uint8_t *p, int field) {
     int64_t value;
     uint8_t *stop = klog_whole(r, p, &value);
     return !stop || klog_take_value(r, field, value) ? stop : klog_stop(r, p, KLOG_WRONG_TYPE);
@@ -82,7 +66,7 @@ static uint8_t *klog_take_number(klog_record *r, uint8_t *p, int field) {
 static inline int klog_is_content(int field) { return field == KLOG_FIELD_KEY || field == KLOG_FIELD_VALUE; }
 
 /* What a field of text says, once it is decoded: *p, n bytes. */
-static int klog_take_text(klog_record *r, int field, uint8_t *p, int32_t n) {
+static inline int klog_take_text(klog_record *r, int field, uint8_t *p, int32_t n) {
     switch (field) {
     case KLOG_FIELD_KEY: case KLOG_FIELD_KEY_BASE64: r->key = p, r->key_length = n; return 1;
     case KLOG_FIELD_VALUE: case KLOG_FIELD_VALUE_BASE64: r->value = p, r->value_length = n; return 1;
@@ -99,8 +83,9 @@ static int klog_take_text(klog_record *r, int field, uint8_t *p, int32_t n) {
 
 static inline int klog_is_base64(int field) { return field == KLOG_FIELD_KEY_BASE64 || field == KLOG_FIELD_VALUE_BASE64; }
 
-static uint8_t *klog_json_value(klog_record *r, int field, uint8_t *p, const uint8_t *end) {
+static inline uint8_t *klog_json_value(klog_record *r, int field, uint8_t *p, const uint8_t *end) {
     int32_t n;
+    p = klog_blank(p);
     if (field < 0) return klog_pass(r, p, end);
     if (field == KLOG_FIELD_DAMAGE) return klog_stop(r, p, KLOG_DAMAGE);
     if (*p == 'n' && klog_word(p, "null", 4)) {
@@ -122,51 +107,73 @@ static uint8_t *klog_json_value(klog_record *r, int field, uint8_t *p, const uin
     return klog_take_text(r, field, start, n) ? p : klog_stop(r, start, KLOG_WRONG_TYPE);
 }
 
-/* Read the JSON object that begins at p; *order: which fields came in the line before, at most 32, for they come so again. */
-static void klog_json_record(klog_record *r, uint8_t *p, const uint8_t *end, int8_t *order) {
-    int count = 0;
+enum { KLOG_GAPS = 32, KLOG_GAP_WORDS = 3, KLOG_GAP_BYTES = 8 * KLOG_GAP_WORDS };
+
+/* What stood before a value in the line before, `,"offset":`, for lines are alike; length 0: nothing that is kept. */
+typedef struct {
+    uint64_t bytes[KLOG_GAP_WORDS], mask[KLOG_GAP_WORDS];
+    int32_t length, field;
+} klog_gap;
+
+/* Where eight bytes of a gap, from byte 8 i on, are others at p. */
+static inline uint64_t klog_other_bits(const uint8_t *p, const klog_gap *gap, int i) {
+    uint64_t bytes;
+    memcpy(&bytes, p + 8 * i, 8);
+    return (bytes ^ gap->bytes[i]) & gap->mask[i];
+}
+
+/* Whether a gap is at p, with KLOG_GAP_BYTES that can be read.  No newline is in one. */
+static inline int klog_is_gap(const uint8_t *p, const klog_gap *gap) {
+    return gap->length && !(klog_other_bits(p, gap, 0) | klog_other_bits(p, gap, 1) | klog_other_bits(p, gap, 2));
+}
+
+/* Read what stands before the next value, or at the object's end: then, and where there is an error, NULL. */
+static uint8_t *klog_json_name(klog_record *r, uint8_t *p, const uint8_t *end, int is_first, int32_t *field) {
+    int32_t n;
     p = klog_blank(p);
-    if (*p != '{') {
-        klog_stop(r, p, KLOG_BAD_SYNTAX);
-        return;
+    if (is_first && *p != '{') return klog_stop(r, p, KLOG_BAD_SYNTAX);
+    if (is_first) p = klog_blank(p + 1);
+    if (*p == '}') {
+        p = klog_blank(p + 1);
+        return *p == '\n' ? NULL : klog_stop(r, p, KLOG_BAD_SYNTAX);
     }
-    p = klog_blank(p + 1);
-    if (*p == '}') goto ended;
-    for (;; count++) {
-        int field = count < 32 ? order[count] : -1, n = 0;
-        if (*p != '"') goto bad;
-        if (field >= 0) {
-            const klog_number *number = klog_numbers + (field - KLOG_FIELD_NUMBER);
-            const char *name = field < KLOG_FIELD_NUMBER ? klog_names[field] : number->name;
-            n = field < KLOG_FIELD_NUMBER ? klog_name_lengths[field] : number->length;
-            if (!klog_same(p + 1, name, n) || p[n + 1] != '"') n = 0;
-        }
-        if (n) {
-            p += n + 2;
-        } else {
-            uint8_t *name = p + 1;
-            p = klog_string(r, name, end, &n);
-            if (!p) return;
-            field = n ? klog_field(name, n) : -1;
-            if (count < 32) order[count] = (int8_t)field;
-        }
-        p = klog_blank(p);
-        if (*p != ':') goto bad;
-        p = klog_json_value(r, field, klog_blank(p + 1), end);
+    if (!is_first && *p != ',') return klog_stop(r, p, KLOG_BAD_SYNTAX);
+    if (!is_first) p = klog_blank(p + 1);
+    if (*p != '"') return klog_stop(r, p, KLOG_BAD_SYNTAX);
+    uint8_t *name = p + 1;
+    p = klog_string(r, name, end, &n);
+    if (!p) return NULL;
+    *field = n ? klog_field(name, n) : -1;
+    p = klog_blank(p);
+    return *p == ':' ? p + 1 : klog_stop(r, p, KLOG_BAD_SYNTAX);
+}
+
+/* The same, and keep what stood there, if it is not too long. */
+static uint8_t *klog_learn_gap(klog_record *r, uint8_t *p, const uint8_t *end, int is_first, klog_gap *gap) {
+    uint8_t *start = p;
+    memcpy(gap->bytes, p, KLOG_GAP_BYTES); /* before a name in it is decoded in place */
+    gap->length = 0;
+    p = klog_json_name(r, p, end, is_first, &gap->field);
+    if (!p || p - start > KLOG_GAP_BYTES) return p;
+    gap->length = (int32_t)(p - start);
+    memset(gap->mask, 0, KLOG_GAP_BYTES);
+    memset(gap->mask, 0xFF, (size_t)gap->length);
+    return p;
+}
+
+/* Read the JSON object that begins at p; *gaps: those of the line before, KLOG_GAPS of them. */
+static void klog_json_record(klog_record *r, uint8_t *p, const uint8_t *end, klog_gap *gaps) {
+    for (int i = 0;; i++) {
+        klog_gap *gap = gaps + (i < KLOG_GAPS ? i : KLOG_GAPS - 1);
+        if (klog_is_gap(p, gap)) p += gap->length;
+        else p = klog_learn_gap(r, p, end, !i, gap);
+        if (!p) return;
+        p = klog_json_value(r, gap->field, p, end);
         if (!p) {
-            r->field = (int8_t)field;
+            r->field = (int8_t)gap->field;
             return;
         }
-        p = klog_blank(p);
-        if (*p == '}') goto ended;
-        if (*p != ',') goto bad;
-        p = klog_blank(p + 1);
     }
-ended:
-    p = klog_blank(p + 1);
-    if (*p == '\n') return;
-bad:
-    klog_stop(r, p, KLOG_BAD_SYNTAX);
 }
 
 /* Take a quoted field's doubled quotes out, in place; p is behind the first quote.  NULL where it does not end. */

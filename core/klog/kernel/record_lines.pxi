@@ -23,12 +23,16 @@ cdef extern from "record_lines.h" nogil:
         uint8_t transactional, append_time, control
         int8_t field
     void clear_record "klog_record_clear"(InRecord *r, int64_t line)
+    enum:
+        KLOG_GAPS
+    ctypedef struct Gap "klog_gap":
+        pass
     int field_number "klog_field"(const uint8_t *name, int32_t n)
     int take_number_value "klog_take_value"(InRecord *r, int field, int64_t value)
     int take_text "klog_take_text"(InRecord *r, int field, uint8_t *p, int32_t n)
     bint is_content "klog_is_content"(int field)
     const char *field_name "klog_field_name"(int field)
-    void json_record "klog_json_record"(InRecord *r, uint8_t *p, const uint8_t *end, int8_t *order)
+    void json_record "klog_json_record"(InRecord *r, uint8_t *p, const uint8_t *end, Gap *gaps)
     uint8_t *csv_line_end "klog_csv_line_end"(uint8_t *p, const uint8_t *end)
     uint8_t *csv_record "klog_csv_record"(InRecord *r, uint8_t *p, const uint8_t *end, const int8_t *fields, int columns)
     int length_bytes "klog_length_bytes"(int32_t length)
@@ -117,7 +121,8 @@ cdef class RecordLines(InputRecords):
     cdef readonly long long lines            # that were parsed
     cdef bint is_csv, is_utf8
     cdef int columns
-    cdef int8_t fields[MOST_COLUMNS]         # the fields that columns are; of JSON, in the order of the line before
+    cdef int8_t fields[MOST_COLUMNS]         # the fields that columns are
+    cdef Gap gaps[KLOG_GAPS]                 # what stood before the values of the line before, in JSON
 
     def __init__(self, columns=None, Py_ssize_t capacity=1 << 18, long long lines=0):
         cdef Py_ssize_t i
@@ -193,7 +198,7 @@ cdef class RecordLines(InputRecords):
                 elif self.is_csv:
                     csv_record(row, p, line_end + 1, self.fields, self.columns)
                 else:
-                    json_record(row, p, line_end + 1, self.fields)
+                    json_record(row, p, line_end + 1, self.gaps)
                 if row.error:
                     row.position = row.stopped - p + 1
                 self.count += 1

@@ -1,6 +1,7 @@
 /* Records from JSON lines, as `klog dump` prints them: decoded in place, for nothing grows by that.
  *
- * A line ends with a newline, which no token contains: so no function looks beyond it.  Each returns where it stopped
+ * A line ends with a newline, which no token contains: so no function goes beyond it; words of bytes that are compared or
+ * converted at once may.  Each returns where it stopped
  * reading, or NULL, and then `error` and `stopped` say why and where.
  */
 #ifndef KLOG_RECORD_TEXT_H
@@ -57,7 +58,7 @@ static inline uint8_t *klog_stop(klog_record *r, uint8_t *p, int error) {
 }
 
 static inline uint8_t *klog_blank(uint8_t *p) {
-    while (*p == ' ' || *p == '\t' || *p == '\r') p++;
+    while (*p <= ' ' && (*p == ' ' || *p == '\t' || *p == '\r')) p++;
     return p;
 }
 
@@ -116,10 +117,9 @@ static inline uint8_t *klog_plain_end(uint8_t *p, const uint8_t *end) {
     return p;
 }
 
-/* Decode the string whose first letter is at p; *length: of what is left at p. */
-static uint8_t *klog_string(klog_record *r, uint8_t *p, const uint8_t *end, int32_t *length) {
-    uint8_t *start = p, *w;
-    p = w = klog_plain_end(p, end);
+/* Decode the rest of the string that begins at start, from its first byte at p that is not plain. */
+static uint8_t *klog_rest_of_string(klog_record *r, uint8_t *start, uint8_t *p, const uint8_t *end, int32_t *length) {
+    uint8_t *w = p;
     while (*p != '"') {
         if (*p < 0x20) return klog_stop(r, p, KLOG_BAD_SYNTAX);
         if (*p != '\\') {
@@ -153,29 +153,44 @@ static uint8_t *klog_string(klog_record *r, uint8_t *p, const uint8_t *end, int3
     return p + 1;
 }
 
-/* Eight digits at once, where there are as many: each step adds up neighbours. */
-static inline int klog_eight_digits(const uint8_t *p, uint64_t *number) {
+/* Decode the string whose first letter is at p; *length: of what is left at p. */
+static inline uint8_t *klog_string(klog_record *r, uint8_t *p, const uint8_t *end, int32_t *length) {
+    uint8_t *stop = klog_plain_end(p, end);
+    if (*stop != '"' || stop - p > INT32_MAX) return klog_rest_of_string(r, p, stop, end, length);
+    *length = (int32_t)(stop - p);
+    return stop + 1;
+}
+
+/* Take the digits at p, eight at most, into *number; return how many.  Eight bytes at p can be read. */
+static inline int klog_take_digits(const uint8_t *p, uint64_t *number) {
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    uint64_t x;
+    const uint64_t high = 0xF0F0F0F0F0F0F0F0u, zeros = 0x3030303030303030u;
+    uint64_t x, other;
     memcpy(&x, p, 8);
-    if (((x & 0xF0F0F0F0F0F0F0F0u) | ((x + 0x0606060606060606u) & 0xF0F0F0F0F0F0F0F0u) >> 4) != 0x3333333333333333u) return 0;
+    other = ((x & high) ^ zeros) | (((x + 0x0606060606060606u) & high) ^ zeros);
+    int count = other ? __builtin_ctzll(other) >> 3 : 8;
+    if (!count) return 0;
+    x <<= 64 - 8 * count; /* zeros come before them, and what follows goes: then each step adds up neighbours */
     x = (x & 0x0F0F0F0F0F0F0F0Fu) * 2561 >> 8;
     x = (x & 0x00FF00FF00FF00FFu) * 6553601 >> 16;
-    *number = *number * 100000000 + ((x & 0x0000FFFF0000FFFFu) * 42949672960001 >> 32);
-    return 1;
+    *number = *number * klog_powers[count] + ((x & 0x0000FFFF0000FFFFu) * 42949672960001 >> 32);
 #else
-    return 0;
+    int count = 0;
+    for (; count < 8 && (uint8_t)(p[count] - '0') < 10; count++) *number = *number * 10 + (uint64_t)(p[count] - '0');
 #endif
+    return count;
 }
 
 /* A whole number.  Eight bytes behind it can be read. */
-static uint8_t *klog_whole(klog_record *r, uint8_t *p, int64_t *value) {
+static inline uint8_t *klog_whole(klog_record *r, uint8_t *p, int64_t *value) {
     uint8_t *start = p;
-    int negative = *p == '-';
+    int negative = *p == '-', count;
     uint64_t number = 0;
     p += negative;
-    while (klog_eight_digits(p, &number)) p += 8;
-    for (; (uint8_t)(*p - '0') < 10; p++) number = number * 10 + (uint64_t)(*p - '0');
+    do {
+        count = klog_take_digits(p, &number);
+        p += count;
+    } while (count == 8);
     /* Of nineteen digits no number is so large that it begins at 0 again. */
     if (p - start > 19 + negative) return klog_stop(r, start, KLOG_WRONG_TYPE);
     if (p == start + negative || *p == '.' || (*p | 0x20) == 'e') return klog_stop(r, start, KLOG_WRONG_TYPE);
