@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate, groupby
+from threading import Lock
 from typing import Final, Protocol, TypeVar
 
 from klog.audit.digest_table import DigestTable
@@ -55,18 +56,23 @@ class LocalAudit:
 
     def headers(self, logs: Sequence[AuditLog], options: HeaderOptions) -> tuple[list[LogReport], DigestTable]:
         """Pass over the headers on threads; entries go into a table."""
-        table, reports = DigestTable(self._memory), list[LogReport]()
+        table, reports, adding = DigestTable(self._memory), list[LogReport](), Lock()
+
+        def job(unit: Sequence[AuditLog], options: HeaderOptions) -> Iterator[TaskResult]:
+            for answer in read_headers(unit, options):
+                if answer.kind == "entries":  # in any order: no thread waits for another one's unit
+                    with adding:
+                        table.add(answer.content)
+                else:
+                    yield answer
 
         def take(answer: TaskResult) -> bool:
-            if answer.kind == "entries":
-                table.add(answer.content)
-            else:
-                reports.append(log_report(answer))
+            reports.append(log_report(answer))
             return False
 
         try:
             units, sizes = units_of(logs, self._workers)
-            run(read_headers, units, options, sizes, self._sink, self._workers, take)
+            run(job, units, options, sizes, self._sink, self._workers, take)
         except BaseException:
             table.close()
             raise

@@ -42,7 +42,7 @@ def run(
         for answer in job(unit, options):
             waiting.append(answer)
             held += len(answer.content)
-            if held >= _HELD_BYTES or turns.has_come(number):
+            if held >= _HELD_BYTES:
                 turns.wait(number)
                 if any(take(one) for one in waiting):
                     return True

@@ -48,10 +48,6 @@ class Turns:
             if self._over:
                 raise OverError
 
-    def has_come(self, number: int) -> bool:
-        """Whether everything before *number* has been written."""
-        return self._now == number
-
     def done(self, number: int, last: bool) -> None:
         """Mark all of *number* as written; with *last*, nothing after it will be."""
         self.wait(number)
