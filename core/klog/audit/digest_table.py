@@ -17,6 +17,8 @@ from klog.errors import KlogError
 from klog.kernel import BatchEntries
 
 ENTRY_BYTES: Final = 24
+Entry = tuple[int, int, int, int, int]
+"""Digest, log, position, CRC, tag."""
 MOST_PLACES: Final = 1000
 """Of one digest in one log: further places are counted."""
 _TOP_SHIFT: Final = 56
@@ -176,8 +178,8 @@ class DigestTable:
             self._spill.close()
 
 
-def entries_of(content: bytes) -> Iterator[tuple[int, int, int, int, int]]:
-    """Return an iterator over (digest, log, position, CRC, tag) of entries; `batch_number` and `codec_of` read tags."""
+def entries_of(content: bytes) -> Iterator[Entry]:
+    """Return an iterator over entries; `batch_number` and `codec_of` read their tags."""
     from struct import iter_unpack
 
     return iter_unpack("=QIIII", content)

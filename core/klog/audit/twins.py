@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import combinations, groupby, pairwise
+from itertools import chain, combinations, groupby, islice, pairwise
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from klog.audit.digest_table import MOST_PLACES, batch_number, codec_of, entries_of
+from klog.audit.digest_table import MOST_PLACES, Entry, batch_number, codec_of, entries_of
 
 FEWEST_SHARED: Final = 3
 SHARE: Final = 0.5
@@ -99,16 +99,28 @@ def _by_digest(repeated: Iterable[bytes], known: PartitionNames) -> Iterator[tup
     partition_of, first_number = known.partition_of, known.first_number
     for content in repeated:
         for _, entries in groupby(entries_of(content), key=itemgetter(0)):
-            places: list[TwinPlace] = []
             more: Counter[int] = Counter()
-            for _, of_log in groupby(entries, key=itemgetter(1)):
-                for count, (_, log, position, crc, tag) in enumerate(of_log):
-                    if count >= MOST_PLACES:
-                        more[log] += 1
-                        continue
-                    number = first_number[log] + batch_number(tag)
-                    places.append(TwinPlace(partition_of[log], number, log, position, crc, codec_of(tag)))
-            yield tuple(places), more
+            one_by_one = iter(entries)
+            kept = list(islice(one_by_one, MOST_PLACES))
+            if len(kept) == MOST_PLACES:
+                kept = list(_kept(chain(kept, one_by_one), more))
+            places = tuple(
+                TwinPlace(partition_of[log], first_number[log] + batch_number(tag), log, position, crc, codec_of(tag))
+                for _, log, position, crc, tag in kept
+            )
+            yield places, more
+
+
+def _kept(entries: Iterable[Entry], more: Counter[int]) -> Iterator[Entry]:
+    """Yield `MOST_PLACES` entries of each log; count the others in *more*."""
+    seen: Counter[int] = Counter()
+    for entry in entries:
+        log = entry[1]
+        seen[log] += 1
+        if seen[log] <= MOST_PLACES:
+            yield entry
+        else:
+            more[log] += 1
 
 
 def _split(places: Group, known: PartitionNames) -> Iterator[Group]:
