@@ -10,6 +10,15 @@ from typing import Any
 
 from tests.conftest import CORPORA, run_klog
 
+UNPACKED = ("modern/data", "legacy/data", "v39/data", "v39/data1")
+"""Log dirs of the large corpora that are no archives."""
+ARCHIVES = sorted(
+    str(path.relative_to(CORPORA))
+    for name in ("answers", "append", "compaction", "replicas")
+    for path in (CORPORA / name).rglob("*.tar.*")
+    if "-" not in path.parent.name
+)
+"""Images in which nothing was misrouted, and nothing else done to a log by hand."""
 Place = tuple[str, int]
 """A partition as its directory is called, and an offset."""
 
@@ -24,6 +33,11 @@ def truth_of(name: str) -> dict[str, Any]:
 def disks(image: Callable[[str], Path], name: str) -> list[str]:
     """Return the log dirs of an image's two brokers."""
     return [str(image(f"misrouted/{name}-{number}.tar.xz") / "data") for number in (1, 2)]
+
+
+def log_dirs(folder: Path) -> list[Path]:
+    """Return the log dirs in an image."""
+    return sorted({path.parent for path in folder.rglob("*-offset-checkpoint")})
 
 
 def audit(*arguments: object, exit_code: int | None = None) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from klog.files.read_only import ReadOnlyFile
 from klog.metadata.topic_config import TopicConfig
 from klog.verify.facts import LogDirFacts, PartitionFacts
 
-from tests.audit.auditing import audit, disks
+from tests.audit.auditing import ARCHIVES, UNPACKED, audit, disks, log_dirs
 from tests.audit.clusters import MS, Cluster
 from tests.conftest import CORPORA, FIXTURES, run_klog
 from tests.oracles.plain.decode import Batch, scan
@@ -171,7 +171,23 @@ IMAGES = {
 @pytest.mark.parametrize("name", sorted(IMAGES))
 def test_sequence_gaps_agree_with_a_slow_reference(name: str) -> None:
     """Every partition of every log dir that real brokers wrote; compacted topics give none."""
-    root = FIXTURES / name
+    agree_on_gaps(FIXTURES / name)
+
+
+@pytest.mark.corpora
+@pytest.mark.parametrize("name", UNPACKED)
+def test_sequence_gaps_agree_on_whole_disks(name: str) -> None:
+    agree_on_gaps(CORPORA / name)
+
+
+@pytest.mark.corpora
+@pytest.mark.parametrize("archive", ARCHIVES)
+def test_sequence_gaps_agree_on_every_image(archive: str, image: Image) -> None:
+    for log_dir in log_dirs(image(archive)):
+        agree_on_gaps(log_dir)
+
+
+def agree_on_gaps(root: Path) -> None:
     log_dir = LogDir(str(root))
     around = LogDirFacts(settings=TopicConfig(log_dir))
     wanted = {}
