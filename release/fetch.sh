@@ -13,17 +13,29 @@ missing() {
     done < <(grep -v '^#' "$release/inputs.txt")
 }
 
-# The pool lies where this machine's own apt finds Debian's packages.
+# The pool lies where this machine's own apt finds Debian's packages.  KLOG_DEBIAN names others, that are asked in their
+# order: a mirror near by, and an archive that keeps what Debian's pool has dropped.
 fetch_debian() {
-    local pool name version path digest
-    pool=${KLOG_DEBIAN:-$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 'Component: main' |
-        grep -v security | head -n 1)}
-    [[ -n $pool ]] || { say "apt knows no mirror of Debian: set KLOG_DEBIAN to one"; return 1; }
+    local pools name version path digest
+    read -ra pools <<<"${KLOG_DEBIAN:-$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' \
+        'Origin: Debian' 'Component: main' | grep -v security | head -n 1)}"
+    ((${#pools[@]})) || { say "apt knows no mirror of Debian: set KLOG_DEBIAN to one"; return 1; }
     while read -r name version path digest; do
-        say "fetching $name $version"
-        /usr/lib/apt/apt-helper -o APT::Sandbox::User=root download-file "${pool%/}/$path" "$downloads/$(basename "$path")" \
-            "SHA256:$digest" >&2
+        from_pools "$name $version" "$path" "$digest" "${pools[@]}" || return 1
     done
+}
+
+from_pools() {
+    local what=$1 path=$2 digest=$3 pool
+    for pool in "${@:4}"; do
+        say "fetching $what"
+        if /usr/lib/apt/apt-helper -o APT::Sandbox::User=root download-file "${pool%/}/$path" \
+            "$downloads/$(basename "$path")" "SHA256:$digest" >&2; then
+            return
+        fi
+    done
+    say "no pool has $what as inputs.txt names it: $path; KLOG_DEBIAN may name one more, an archive that keeps all"
+    return 1
 }
 
 fetch_pypi() {
