@@ -7,7 +7,7 @@ judged by signs: see `klog.audit.verdict`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Final, NamedTuple
 
@@ -31,6 +31,8 @@ from klog.log.reader import MAX_BATCH_BYTES
 
 _UNIT_BATCHES: Final = 256
 _UNIT_SAMPLES: Final = 16
+_FEW_PLACES: Final = 10_000
+"""Groups of so many places in all are kept in memory: they are gone through twice."""
 TopicKey = tuple[str, str | None]
 """A topic's name and id."""
 
@@ -97,6 +99,7 @@ class TwinSearch:
         self._max_batch_bytes = max_batch_bytes
         self._contents: dict[TwinPlace, BatchContent] = {}
         self._profiles: dict[TopicKey, TopicProfile] = {}
+        self._few: list[Group] | None = None
         self.legal: list[LegalTwins] = []
 
     def rows(self) -> list[MisroutedBatch]:
@@ -111,11 +114,11 @@ class TwinSearch:
 
     def _open_groups(self) -> tuple[list[Group], TwinJudge]:
         """Return the groups that the share of their topics does not settle, and who knows their runs."""
-        names, table = self._survey.names, self._survey.table
-        shared = legal_pairs(groups_in(table.repeated(), names), names, self._survey.batches)
+        names = self._survey.names
+        shared = legal_pairs(self._groups(), names, self._survey.batches)
         large: Counter[TopicPair] = Counter()
         kept: list[Group] = []
-        for group in groups_in(table.repeated(), names):
+        for group in self._groups():
             if len(group) > MOST_PLACES:
                 large.update(topic_pairs(group, names) - shared.keys())
             elif not is_settled(group, names, shared):
@@ -128,6 +131,19 @@ class TwinSearch:
             self.legal += [LegalTwins(pair, count, why) for pair, count in counts.items()]
         self.legal.sort()
         return kept, judge_of
+
+    def _groups(self) -> Iterator[Group]:
+        if self._few is not None:
+            yield from self._few
+            return
+        few, places = list[Group](), 0
+        for group in groups_in(self._survey.table.repeated(), self._survey.names):
+            places += len(group)
+            if places <= _FEW_PLACES:
+                few.append(group)
+            yield group
+        if places <= _FEW_PLACES:
+            self._few = few
 
     def _pairs_in_runs(self, group: Group, judge_of: TwinJudge) -> Iterable[TopicPair]:
         for one, other in combinations(group, 2):

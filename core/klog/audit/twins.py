@@ -104,11 +104,11 @@ def _by_digest(repeated: Iterable[bytes], known: PartitionNames) -> Iterator[tup
             kept = list(islice(one_by_one, MOST_PLACES))
             if len(kept) == MOST_PLACES:
                 kept = list(_kept(chain(kept, one_by_one), more))
-            places = tuple(
+            places = [
                 TwinPlace(partition_of[log], first_number[log] + batch_number(tag), log, position, crc, codec_of(tag))
                 for _, log, position, crc, tag in kept
-            )
-            yield places, more
+            ]
+            yield tuple(places), more
 
 
 def _kept(entries: Iterable[Entry], more: Counter[int]) -> Iterator[Entry]:
