@@ -91,18 +91,23 @@ clean:               ## all that was built, .venv included
 	@python=$$(tools/machine.sh python) && echo "setting up .venv with $$python" && "$$python" -m venv --clear .venv
 	@touch $@
 
+# What klog needs, to be built and to run.  The two targets below install nothing else of it: they may run side by side.
+.venv/needs: .venv/made requirements.lock pyproject.toml
+	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["project"]["dependencies"], sep="\n")' | \
+	    $(PIP) --constraint requirements.lock --requirement /dev/stdin setuptools Cython
+	@touch $@
+
 # Everything in the lock, by its exact version.
-.venv/dev: .venv/made requirements.lock
+.venv/dev: .venv/needs requirements.lock
 	@echo "installing the developers' tools"
 	@$(PIP) --requirement requirements.lock
 	@touch $@
 
 # What is compiled is removed first: setuptools does not know that the kernel includes its .pxi files.  The .pth file
 # names the two source roots: the import hook that setuptools puts there costs 15 ms at every start.
-.venv/built: .venv/made requirements.lock pyproject.toml $(KERNEL)
+.venv/built: .venv/needs requirements.lock pyproject.toml $(KERNEL)
 	@echo "building klog (a minute at most)"
 	@rm -f core/klog/kernel/_kernel*.so core/klog/kernel/_kernel.c
-	@$(PIP) --constraint requirements.lock setuptools Cython
-	@$(PIP) --constraint requirements.lock --no-build-isolation --editable .
+	@$(PIP) --no-deps --no-build-isolation --editable .
 	@printf '%s\n' "$(CURDIR)/core" "$(CURDIR)/cli" | tee .venv/lib/python*/site-packages/__editable__.klog-*.pth >/dev/null
 	@touch $@
