@@ -11,7 +11,7 @@ import shlex
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,29 +20,6 @@ import pytest
 from tests.conftest import FIXTURES, ROOT, writable_copy
 from tests.test_layers import FLOOR
 
-PAGES = (
-    "README.md",
-    *(
-        f"docs/{page}.md"
-        for page in (
-            "describe",
-            "dump",
-            "lookup",
-            "search",
-            "space",
-            "verify",
-            "recover",
-            "compact",
-            "replicas",
-            "metadata",
-            "partition",
-            "keys",
-            "groups",
-            "transactions",
-            "timeline",
-        )
-    ),
-)
 SERVING = ("README.md", "docs/serve.md")
 PORT = "29092"
 """Where the pages have `klog serve` listen; here it is another, which is free."""
@@ -53,6 +30,14 @@ WRITTEN = sorted(
     for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("bench/*.md"))
 )
 """Every page of text that people read."""
+FROM_CORPORA = {"docs/audit.md": {"b1": "misrouted/hand-1.tar.xz", "b2": "misrouted/hand-2.tar.xz"}}
+"""Pages whose commands are run over images of the corpora, and how these are named there."""
+PAGES = [
+    page
+    for page in WRITTEN
+    if page not in FROM_CORPORA and "\n```console\n" in (ROOT / page).read_text(encoding="utf-8")
+]
+"""Those with commands that are run in fixtures/."""
 DECISIONS = [page for page in WRITTEN if re.fullmatch(r"docs/decisions/\d{3}-.*\.md", page)]
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 
@@ -72,9 +57,9 @@ def shown(pages: Sequence[str]) -> Iterator[tuple[str, str, str]]:
                 yield page, command, expected
 
 
-def commands() -> list[tuple[str, str, str]]:
+def commands(pages: Sequence[str]) -> list[tuple[str, str, str]]:
     """Return those that end by themselves."""
-    return [one for one in shown(PAGES) if not one[1].endswith(" &")]
+    return [one for one in shown(pages) if not one[1].endswith(" &")]
 
 
 def servings() -> list[tuple[str, str, str]]:
@@ -156,7 +141,7 @@ def path_with_klog(tmp_path: Path) -> str:
     return f"{tmp_path / 'bin'}:{os.environ['PATH']}"
 
 
-@pytest.mark.parametrize(("page", "command", "expected"), commands())
+@pytest.mark.parametrize(("page", "command", "expected"), commands(PAGES))
 def test_what_a_page_shows_is_what_comes_out(
     page: str, command: str, expected: str, path_with_klog: str, tmp_path: Path
 ) -> None:
@@ -164,9 +149,33 @@ def test_what_a_page_shows_is_what_comes_out(
     # Commands write under /tmp; each test has a place of its own, but a page's commands build on each other.
     (tmp_path.parent / "docs").mkdir(exist_ok=True)
     command, expected = (text.replace("/tmp/", f"{tmp_path.parent}/docs/") for text in (command, expected))
-    environment = {**os.environ, "PATH": path_with_klog}
-    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=FIXTURES, env=environment)
+    compare(page, command, expected, path_with_klog, FIXTURES)
+
+
+@pytest.mark.corpora
+@pytest.mark.parametrize(("page", "command", "expected"), commands(list(FROM_CORPORA)))
+def test_what_a_page_shows_of_the_corpora_is_what_comes_out(
+    page: str, command: str, expected: str, path_with_klog: str, tmp_path: Path, image: Callable[[str], Path]
+) -> None:
+    """The same, in a directory with the disks that the page names."""
+    for name, archive in FROM_CORPORA[page].items():
+        (tmp_path / name).symlink_to(image(archive))
+    compare(page, command, expected, path_with_klog, tmp_path)
+
+
+def compare(page: str, command: str, expected: str, path: str, cwd: Path) -> None:
+    """Run a command that *page* shows, and see it print what the page says."""
+    environment = {**os.environ, "PATH": path}
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=cwd, env=environment)
     assert re.fullmatch(pattern(expected), done.stdout), f"{page}: {command}\n{done.stdout}{done.stderr}"
+
+
+def test_every_page_with_commands_is_among_them() -> None:
+    """Else a page whose blocks are written in another way would show whatever it likes."""
+    fenced = re.compile(r"^ *```(?:console|shell-session)\b", re.MULTILINE)
+    found = {page for page in WRITTEN if fenced.search((ROOT / page).read_text(encoding="utf-8"))}
+    assert found == {page for page, _, _ in (*shown(PAGES), *shown(list(FROM_CORPORA)))}
+    assert {page for page, _, _ in servings()} == {page for page, command, _ in shown(PAGES) if command.endswith(" &")}
 
 
 @contextmanager
