@@ -17,14 +17,18 @@ from rich.console import Console
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FIXTURES = os.path.join(ROOT, "fixtures")
-WIDTH, LEFT, HEIGHT = 1000, 210, 24
-"""Of a picture, of the names on its left, and of a bar, in the picture's units."""
+WIDTH, NAME, HEIGHT, SCALE = 620, 24, 24, 20
+"""Of a picture and, from above, of a row's name, its bar and its scale, in the picture's units."""
 
-KEPT, CHOSEN, DIMMED = "#5b8bb5", "#d9822b", "#b0b8bf"
+KEPT, CHOSEN, DIMMED = "#5b8bb5", "#d9822b", "#9aa3ab"
+INK = "currentColor"
+"""The page's own: pictures are part of the page, so that they are dark where it is."""
+
 OWN = ("#d9822b", "#2a9d68", "#8e5ea2")
 TERMINALS = {
     "terminal-verify": "verify crash/flip-middle",
-    "terminal-doctor": "doctor crash/flip-middle",
+    "terminal-recover": "recover crash/torn-in-batch",
+    "terminal-replicas": "replicas diff replicas/split/broker-1 replicas/split/broker-2 replicas/split/broker-3",
     "terminal-describe": "describe modern/idempotent-0",
 }
 LOOKUP = ("modern/idempotent-0", "202")
@@ -33,28 +37,29 @@ FORKED = "orders-0"
 
 PAGE = """# In pictures
 
-Each is of a run over `fixtures/`, made anew with this site.
+Each is of a run over `fixtures/`, made anew with this site. A pointer on a bar says what it is.
 
 ## Where is offset {offset}?
 
 `klog lookup {directory} --offset {offset}`: the segment by its name, the index entry below the
-offset, batch headers from there on.
+offset, batch headers from there on. What was taken is orange; in the last row, blue headers were read on the
+way, grey ones never.
 
-![A lookup in three steps: segment, index, scan](../pictures/lookup.svg)
+{lookup}
 
 ## What does compaction leave?
 
 The same partition before and after one pass of a broker's log cleaner, offset by offset: what a later
-record of the key supersedes is gone.
+record of the key supersedes is grey before, and gone after.
 
-![Offsets of a partition before and after compaction](../pictures/compaction.svg)
+{compaction}
 
 ## Three replicas that forked
 
 `klog replicas diff replicas/split/broker-*`: three brokers led one after another, each alone.
-What is not on all of them is lost if another one leads.
+Blue is on all of them; what is not is lost if another one leads.
 
-![Three copies of a partition, alike up to an offset](../pictures/replicas.svg)
+{replicas}
 
 ## In a terminal
 
@@ -106,26 +111,26 @@ def terminal(name: str) -> str:
 def draw(title: str, rows: Iterable[Row]) -> str:
     """Return rows of bars as SVG, one below another."""
     shapes: list[Element] = []
-    top = 10
+    top = 0
     for row in rows:
         shapes += _shapes(row, top)
-        top += HEIGHT + 36
-    frame = {"xmlns": "http://www.w3.org/2000/svg", "viewBox": f"0 0 {WIDTH} {top}", "role": "img"}
-    style = {"font-family": "sans-serif", "font-size": 13}
-    ground = element("rect", {"width": WIDTH, "height": top, "fill": "#fff"})
-    return html(element("svg", {**frame, **style}, element("title", None, title), ground, *shapes))
+        top += NAME + HEIGHT + SCALE + 6
+    frame = {"viewBox": f"0 0 {WIDTH} {top}", "width": "100%", "role": "img", "aria-label": title}
+    style = {"font-family": "sans-serif", "font-size": 14, "fill": INK}
+    return html(element("figure", {"style": "width: 100%"}, element("svg", {**frame, **style}, *shapes)))
 
 
 def _shapes(row: Row, top: int) -> Iterator[Element]:
-    unit = (WIDTH - LEFT - 10) / (row.end - row.first)
-    yield element("text", {"x": 8, "y": top + 17}, row.name)
-    yield element("rect", {"x": LEFT, "y": top, "width": WIDTH - LEFT - 10, "height": HEIGHT, "fill": "#eceff1"})
+    unit = WIDTH / (row.end - row.first)
+    bar_top = top + NAME
+    yield element("text", {"x": 0, "y": bar_top - 7}, row.name)
+    yield element("rect", {"y": bar_top, "width": WIDTH, "height": HEIGHT, "fill-opacity": 0.1})
     for bar in row.bars:
-        left, width = LEFT + (bar.first - row.first) * unit, max((bar.end - bar.first) * unit - 1, 1)
-        place = {"x": round(left, 2), "y": top, "width": round(width, 2), "height": HEIGHT, "fill": bar.colour}
+        left, width = (bar.first - row.first) * unit, max((bar.end - bar.first) * unit - 1, 1)
+        place = {"x": round(left, 2), "y": bar_top, "width": round(width, 2), "height": HEIGHT, "fill": bar.colour}
         yield element("rect", place, element("title", None, bar.title))
-    for number, left, anchor in ((row.first, LEFT, "start"), (row.end, WIDTH - 10, "end")):
-        place = {"x": left, "y": top + HEIGHT + 15, "fill": "#555", "text-anchor": anchor}
+    for number, left, anchor in ((row.first, 0, "start"), (row.end, WIDTH, "end")):
+        place = {"x": left, "y": bar_top + HEIGHT + 15, "fill-opacity": 0.8, "text-anchor": anchor, "font-size": 13}
         yield element("text", place, str(number))
 
 
@@ -151,9 +156,9 @@ def lookup() -> str:
     return draw(
         f"lookup of offset {offset} in {directory}",
         [
-            Row(f"1  one of {len(segments)} segments", bases[0], log_end, boxes),
-            Row(f"2  one of {len(entries)} index entries", first, end, index),
-            Row(f"3  {found['scan']['batches']} batch headers", first, end, [_scanned(one, found) for one in batches]),
+            Row(f"1: one of {len(segments)} segments", bases[0], log_end, boxes),
+            Row(f"2: one of {len(entries)} index entries", first, end, index),
+            Row(f"3: {found['scan']['batches']} batch headers", first, end, [_scanned(one, found) for one in batches]),
         ],
     )
 
@@ -200,13 +205,13 @@ def replicas() -> str:
 
 
 def pictures() -> dict[str, str]:
-    """Return each picture by the name of its file."""
-    drawn = {"lookup": lookup(), "compaction": compaction(), "replicas": replicas()}
-    return {f"{name}.svg": text for name, text in (drawn | {name: terminal(name) for name in TERMINALS}).items()}
+    """Return each terminal by the name of its file."""
+    return {f"{name}.svg": terminal(name) for name in TERMINALS}
 
 
 def page() -> str:
     """Return the page that shows them all."""
     directory, offset = LOOKUP
     shown = "\n\n".join(f"![klog {command}](../pictures/{name}.svg)" for name, command in TERMINALS.items())
-    return PAGE.format(directory=directory, offset=offset) + shown + "\n"
+    drawn = {"lookup": lookup(), "compaction": compaction(), "replicas": replicas()}
+    return PAGE.format(directory=directory, offset=offset, **drawn) + shown + "\n"
