@@ -27,7 +27,8 @@ dev: .venv/dev .venv/built
 lint: dev            ## ruff, mypy --strict, the layer test; the shell scripts, the workflow and the image's recipe
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/shellcheck --severity warning --external-sources --source-path SCRIPTDIR release/*.sh tools/*.sh .ci/run
+	$(BIN)/shellcheck --severity warning --external-sources --source-path SCRIPTDIR release/*.sh tools/*.sh \
+	    tests/release/*.sh .ci/run
 	$(BIN)/zizmor --quiet --offline --persona pedantic .github
 	$(BIN)/hadolint release/Containerfile
 	$(BIN)/mypy --strict
