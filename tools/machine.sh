@@ -6,7 +6,7 @@
 #     tools/machine.sh browser     Chromium, for the pages of `klog report` in tests
 #     tools/machine.sh strace      strace, by which system calls fail in tests
 #     tools/machine.sh release     what the one file is built with: nasm, xz, perl, apt's helper to fetch sources
-#     tools/machine.sh packages    what `make release` needs besides: dpkg-deb, rpmbuild; lintian, ruby and qemu for its tests
+#     tools/machine.sh packages    what `make release` needs besides: dpkg-deb, rpmbuild; lintian, ruby, qemu and buildah for its tests
 #     tools/machine.sh make        make itself
 #     tools/machine.sh python      prints the Python to use
 #
@@ -81,6 +81,7 @@ lacking_packages() {
     command -v lintian >/dev/null || echo lintian # the tests
     command -v ruby >/dev/null || echo ruby       # the test of the formula
     [[ -x /usr/bin/qemu-aarch64-static ]] || echo qemu-user-static # the tests of the file for aarch64
+    command -v buildah >/dev/null || echo buildah # the test of the image
 }
 
 lacking_make() {
