@@ -93,6 +93,19 @@ def test_the_wheel_brings_licence_types_manual_page_and_completions(wheel: Path)
     assert (wheel / f"klog-{klog.__version__}.dist-info" / "licenses" / "LICENSE").is_file()
 
 
+def test_what_is_frozen_does_not_tell_where_it_lay(tmp_path: Path) -> None:
+    """The one file is the same from every clone: no name of a folder is in its code, and none decides an order."""
+    made = []
+    for clone in (tmp_path / "clone", tmp_path / "another" / "folder"):
+        shutil.copytree(ROOT / "core" / "klog", clone / "klog", ignore=BUILT)
+        command = [sys.executable, ROOT / "release" / "freeze.py", clone / "modules", clone]
+        subprocess.run(command, check=True, cwd=clone, env={**os.environ, "PYTHONHASHSEED": str(len(made))})
+        made.append([(clone / f"modules.{kind}").read_bytes() for kind in ("bin", "c")])
+        assert made[-1][1].count(b'"klog') > 100
+        assert not [content for content in made[-1] if os.fsencode(tmp_path) in content or b"/core/" in content]
+    assert made[0] == made[1]
+
+
 def test_the_lock_names_exact_versions_and_no_index() -> None:
     """A lock with a range is none, and an address in it would bind everybody to one machine's mirror."""
     lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
