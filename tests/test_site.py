@@ -197,7 +197,7 @@ def test_the_comparison_has_the_figures_of_the_last_benchmark() -> None:
     page = (ROOT / "docs/comparison.md").read_text()
     assert results.name in page
     rows = [row.split(" | ") for row in results.read_text().splitlines()]
-    lines = re.findall(r"^\| (.+?) \| (.+?) \| ([\d.]+ ×).* \| `(.+)` \|$", page, re.MULTILINE)
+    lines = re.findall(r'^\| (.+?) \| (.+?) \| ([\d.]+ ×).* \| `make bench ARGS="--only (.+)"` \|$', page, re.MULTILINE)
     assert len(lines) > 5
     for what, beside, figure, job in lines:
         assert job in JOBS
