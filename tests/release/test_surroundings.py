@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import struct
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,8 @@ HOSTILE = {
     "MIMALLOC_SHOW_STATS": "1",
     "LC_ALL": "xx_XX.nonsense",
 }
+STACK_HEADER = 0x6474E551
+"""PT_GNU_STACK"""
 PLANTED = ("sitecustomize.py", "usercustomize.py", "pyarrow.py", "encodings.py", "klog.py", "typer.py")
 
 
@@ -104,6 +107,26 @@ def test_many_threads_say_what_one_says(root: Root, usual: Ran) -> None:
     assert root.run("dump", "/data", "--output", "jsonl", "--jobs", "32") == usual
     wanted = run_klog("verify", root.folder / "data", "--deep")
     assert root.run("verify", "/data", "--deep", "--jobs", "32").exit_code == wanted.exit_code
+
+
+def test_threads_have_as_much_stack_as_elsewhere() -> None:
+    """musl would give them 128 KiB; it takes up to 8 MiB where the file's header asks for it."""
+    with open(one_file(), "rb") as file:
+        start = file.read(4096)
+    (at,), (size, count) = struct.unpack_from("<Q", start, 32), struct.unpack_from("<HH", start, 54)
+    headers = [struct.unpack_from("<II6Q", start, at + number * size) for number in range(count)]
+    assert [memory >= 8 << 20 for kind, *_, memory, _ in headers if kind == STACK_HEADER] == [True]
+
+
+@pytest.mark.strace
+def test_what_is_read_keeps_its_access_time(tmp_path: Path) -> None:
+    """O_NOATIME is asked for where Python has it: the one inside has it."""
+    log = tmp_path / "calls"
+    words = [str(one_file()), "verify", str(FIXTURES / "modern" / "zstd-0")]
+    assert run(["strace", "-f", "-qq", "-e", "trace=open,openat", "-o", str(log), *words]).exit_code == 0
+    opened = [call for call in log.read_text().splitlines() if "zstd-0/" in call]
+    assert opened
+    assert [call for call in opened if "O_NOATIME" not in call] == []
 
 
 def test_a_change_without_a_home_ends(root: Root, tmp_path: Path) -> None:
