@@ -143,6 +143,25 @@ def test_a_browser_asks_no_other_host_and_finds_what_is_searched(site: Path, tmp
         assert [one for one in page.requests if not one.startswith((url, "data:", "blob:"))] == []
 
 
+PHONE = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
+WIDE = ("questions", "comparison", "findings", "reference/commands", "reference/pictures")
+"""Pages with the widest tables and pictures."""
+
+
+@pytest.mark.browser
+def test_on_a_phone_in_the_dark_no_page_is_wider_than_the_screen(site: Path, tmp_path: Path) -> None:
+    """An operator is woken at night.  Tables and terminals scroll by themselves, or shrink; the page does not."""
+    with served(site) as url, open_page(tmp_path) as page:
+        page.call("Emulation.setDeviceMetricsOverride", **PHONE)
+        page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
+        for name in WIDE:
+            page.open(f"{url}docs/{name}.html")
+            assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], name
+            assert page.evaluate("document.body.dataset.mdColorScheme") == "slate"
+        ink = page.evaluate("getComputedStyle(document.querySelector('figure text')).fill")
+        assert min(map(int, re.findall(r"\d+", ink)[:3])) > 128, "a picture's letters are as dark as the page"
+
+
 def _command_of(klog: Command, words: list[str]) -> Command:
     found = klog
     for word in words:

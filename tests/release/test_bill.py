@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from tests.conftest import ROOT
+from tests.conftest import FIXTURES, ROOT, run_klog
 from tests.release.root import one_file
 
 pytestmark = pytest.mark.release
@@ -60,3 +63,30 @@ def test_no_file_names_the_machine_that_built_it(arch: str) -> None:
     content = one_file(arch).read_bytes()
     assert str(ROOT).encode() not in content
     assert b"klog-release" not in content
+
+
+def test_the_command_that_the_docs_show_checks_the_file_and_runs_it(tmp_path: Path) -> None:
+    """Both lines, with cp in the place of scp and a shell in that of ssh.  A file that is another one does not run."""
+    page = (ROOT / "docs" / "release.md").read_text()
+    ((copied, remote),) = re.findall(r"^(sha256sum .*) broker-1:/tmp/\nssh broker-1 '(.*)'$", page, re.MULTILINE)
+    host, data = tmp_path / "host", tmp_path / "data"
+    host.mkdir()
+    shutil.copytree(FIXTURES / "crash" / "flip-middle", data)
+    shell(f"{copied.replace('scp', 'cp')} {host}/", ROOT / "dist")
+    command = remote.replace("/tmp", str(host)).replace("/var/lib/kafka/data", str(data))
+    done = shell(command, host, exit_code=4)
+    assert done.stdout.endswith(run_klog("verify", data).stdout)
+    with one_file_of(host).open("ab") as file:
+        file.write(b"!")
+    assert b"FAILED" in shell(command, host, exit_code=1).stdout
+
+
+def one_file_of(folder: Path) -> Path:
+    (found,) = folder.glob("klog-*")
+    return found
+
+
+def shell(command: str, cwd: Path, exit_code: int = 0) -> subprocess.CompletedProcess[bytes]:
+    done = subprocess.run(["bash", "-c", command], capture_output=True, cwd=cwd, check=False)
+    assert done.returncode == exit_code, done.stdout + done.stderr
+    return done
