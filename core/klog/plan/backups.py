@@ -18,7 +18,7 @@ from klog.formats.names import ROOT_CHECKPOINTS, parse_file
 from klog.plan.backup_writer import begun, kept_plan
 from klog.plan.guards import Difference, differences
 from klog.plan.json_file import load_plan, plan_pieces
-from klog.plan.model import BACKUPS, PLAN, PUT, STAGED, UNFINISHED, FileState, Plan, StaleError
+from klog.plan.model import BACKUPS, PLAN, PUT, REMOVE, STAGED, UNFINISHED, FileState, Plan, StaleError
 from klog.plan.pointers import backups_of, backups_of_plan, forget, remember
 from klog.plan.staging import ROUNDS, make_directories, nearest_directory, remove_made, remove_tree
 from klog.plan.status import FileHistory, locate_histories
@@ -285,8 +285,10 @@ def _facts(state: FileState | None) -> tuple[int, int] | None:
 
 def _waits(plan: Plan) -> bool:
     """Whether a new file of the plan is still where it was made, and has not got its name."""
-    for action in plan.actions:
-        if action.do != PUT or action.source is None:
+    # One that another replaces, or that is removed, has lost its name again: a power cut may have brought it back here.
+    last = {(action.log_dir, action.file): action for action in plan.actions if action.do in (PUT, REMOVE)}
+    for action in last.values():
+        if action.source is None:
             continue
         staged = os.path.join(plan.backups[action.log_dir], STAGED, action.source)
         path = plan.path(action.log_dir, action.file)
