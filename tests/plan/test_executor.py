@@ -32,6 +32,7 @@ from tests.support.power import (
     MODELS,
     DeadlyDisk,
     HastyDisk,
+    KilledError,
     SteppedDisk,
     copy_of,
     cut_everywhere,
@@ -742,6 +743,29 @@ def test_killed_within_system_calls(original: Path, tmp_path: Path) -> None:
         take_back(plans_of(str(data))[0].plan, HastyDisk())
         assert {**tree(data), ".lock": 0} == {**before, ".lock": 0}, (call, at)
     assert came_so_far > 3
+
+
+class HalfMadeDisk(HastyDisk):
+    """Ends with the process as soon as a directory is made that is to be like another."""
+
+    def make_directory(self, path: str, like: str | None = None) -> None:
+        super().make_directory(path)
+        if like is not None:
+            raise KilledError
+
+
+def test_a_directory_that_a_killed_run_has_made_becomes_like_the_log_dir(original: Path) -> None:
+    """Else it would be for root alone, and no broker could open it."""
+    original.chmod(0o2750)
+    backup = str(original.parent / "klog-backup/x")
+    draft = Draft(str(original), 0, Staging(os.path.join(backup, STAGED), HastyDisk()))
+    draft.put("orders-9/leader-epoch-checkpoint", [b"0\n0\n"], like="orders-3/leader-epoch-checkpoint")
+    plan = make_plan("x", "klog", [str(original)], [backup], [draft], NOW)
+    with pytest.raises(KilledError):
+        apply(plan, HalfMadeDisk())
+    assert stat.S_IMODE((original / "orders-9").stat().st_mode) & 0o777 == 0o700
+    apply(plan, HastyDisk())
+    assert stat.S_IMODE((original / "orders-9").stat().st_mode) == 0o2750
 
 
 def cut_only(data: Path, disk: Disk) -> None:

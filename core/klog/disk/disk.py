@@ -146,10 +146,18 @@ class Disk:
         """Make a directory; it must not be there yet.  It gets mode and owner of the directory *like*."""
         os.mkdir(path, self.directory_mode)
         if like is not None:
-            status = os.stat(like)
-            os.chmod(path, stat.S_IMODE(status.st_mode))
-            if (status.st_uid, status.st_gid) != (os.geteuid(), os.getegid()):
-                os.chown(path, status.st_uid, status.st_gid)
+            self.make_like(path, like)
+
+    def make_like(self, directory: str, other: str) -> bool:
+        """Give a directory mode and owner of another; False where it has them."""
+        wanted, status = os.stat(other), os.stat(directory)
+        owner, mode = (wanted.st_uid, wanted.st_gid), stat.S_IMODE(wanted.st_mode)
+        if ((status.st_uid, status.st_gid), stat.S_IMODE(status.st_mode)) == (owner, mode):
+            return False
+        os.chmod(directory, mode)
+        if (status.st_uid, status.st_gid) != owner:
+            os.chown(directory, *owner)
+        return True
 
     def remove_directory(self, path: str) -> None:
         """Remove an empty directory."""

@@ -303,7 +303,11 @@ class _Run:
     def _end(self, locks: Locks) -> None:
         """Set the times of directories, where the plan has them, and remove what is no longer needed."""
         for number, inside in self._plan.new_directories:
-            remove_made([self._plan.path(number, inside)], self._disk)
+            path = self._plan.path(number, inside)
+            remove_made([path], self._disk)
+            # One that an interrupted run has made may still be for its owner alone.
+            if os.path.isdir(path) and self._disk.make_like(path, self._plan.log_dirs[number]):
+                self._disk.sync([path])
         for (number, inside), modified_ns in self._plan.leaves_times.items():
             directory = self._plan.path(number, inside).rstrip("/")
             self._disk.set_directory_time(directory, modified_ns)
