@@ -5,6 +5,7 @@
 #     tools/machine.sh kafka       a JDK of 17 or newer and Maven, for real Kafka in tests and benchmarks
 #     tools/machine.sh browser     Chromium, for the pages of `klog report` in tests
 #     tools/machine.sh strace      strace, by which system calls fail in tests
+#     tools/machine.sh fuse        libfuse, for a file system of the tests' own that loses what was not synced
 #     tools/machine.sh release     what the one file is built with: nasm, xz, perl, apt's helper to fetch sources
 #     tools/machine.sh packages    what `make release` needs besides: dpkg-deb, rpmbuild; lintian, ruby, qemu and buildah for its tests
 #     tools/machine.sh make        make itself
@@ -67,6 +68,12 @@ lacking_strace() {
     command -v strace >/dev/null || echo strace
 }
 
+lacking_fuse() {
+    command -v pkg-config >/dev/null || echo pkg-config
+    pkg-config --exists fuse3 2>/dev/null || echo libfuse3-dev
+    command -v fusermount3 >/dev/null || echo fuse3
+}
+
 lacking_release() {
     command -v nasm >/dev/null || echo nasm
     command -v xz >/dev/null || echo xz-utils
@@ -112,6 +119,6 @@ install() {
 
 case ${1:-} in
     python) find_python || { echo "machine: no Python of 3.11 or newer (set PYTHON=...)" >&2; exit 1; } ;;
-    build | kafka | browser | strace | release | packages | make) install "$1" ;;
-    *) echo "usage: tools/machine.sh build|kafka|browser|strace|release|packages|make|python" >&2; exit 16 ;;
+    build | kafka | browser | strace | fuse | release | packages | make) install "$1" ;;
+    *) echo "usage: tools/machine.sh build|kafka|browser|strace|fuse|release|packages|make|python" >&2; exit 16 ;;
 esac

@@ -24,6 +24,7 @@ KINDS = {
     "kafka": "beside real brokers, clients and Kafka's own tools",
     "corpora": "over the large corpora of data that real brokers wrote",
     "strace": "with system calls that fail",
+    "fuse": "on a file system of the tests' own",
     "spark": "on Spark",
     "browser": "in a real browser",
     "release": "of the one static file, in a root that holds nothing else",
@@ -47,11 +48,15 @@ class Part(NamedTuple):
 
 _CUTS = """A change runs on a disk that loses its power before one of the calls. Then the disk shows what it kept, by
 one of three models; the change must be finished or taken back, and nothing may be lost."""
+_LOSSY = """Commands run, as they are, on a file system of the tests' own. Its power goes before one of the calls that
+reach it; then it shows what was synced, and of the rest what one of four models leaves. The change must be finished or
+taken back, and nothing may be lost."""
 _CALLS = """A command that changes something runs, and one of its system calls fails. Exit code and message are right;
 what was there before must be there, or come back by the command that the message names."""
 PARTS = (
     Part("Tests", "tests that passed", "Tests that passed, by what they need.", "tests"),
     Part("Power cuts", "power cuts", _CUTS, "cuts"),
+    Part("Power cuts on a file system that loses what was not synced", "cuts below klog", _LOSSY, "cuts"),
     Part("System calls that failed", "system calls that failed", _CALLS, "calls"),
     Part("Real brokers", "starts of real brokers", "Starts of brokers and controllers, by version of Kafka.", "starts"),
 )

@@ -23,6 +23,10 @@ if ! tools/machine.sh strace; then
     missed+=("the tests of system calls that fail: they need strace (see above)")
     wanted+="${wanted:+ and }not strace"
 fi
+if ! tools/machine.sh fuse || [[ ! -w /dev/fuse ]]; then
+    missed+=("the tests on a file system of their own: they need libfuse 3 (see above) and /dev/fuse, as root")
+    wanted+="${wanted:+ and }not fuse"
+fi
 if [[ -z ${KLOG_CORPORA:-} && ! -e ../shared/corpora/manifest.json ]]; then
     no_corpora="the tests over the large corpora: they are not beside this folder (KLOG_CORPORA names another place)"
     wanted+="${wanted:+ and }not corpora"

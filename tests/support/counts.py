@@ -15,7 +15,7 @@ import pytest
 
 VARIABLE = "KLOG_COUNTS"
 PASSED = "tests that passed"
-KINDS = ("kafka", "corpora", "strace", "spark", "browser", "release")
+KINDS = ("kafka", "corpora", "strace", "fuse", "spark", "browser", "release")
 """Markers by which tests are counted; a test counts by the first that it has."""
 
 _sums: Counter[str] = Counter()
