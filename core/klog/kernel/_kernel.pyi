@@ -350,12 +350,11 @@ class BatchBuilder:
     has_gap: bool
     line: int
     records: int
-    wanted: int
     def __init__(
         self, target: Window, next_offset: int, *, batch_size: int = ..., most: int = ..., linger: int = ...,
         codec: int = ..., keep: bool = ..., keep_offsets: bool = ..., compacted: bool = ..., time_type: int = ...,
         now: int = ..., leader_epoch: int = ..., latest_epoch: int = ..., highest_epoch: int = ...,
-        producer_id: int = ..., shift: int = ...
+        producer_id: int = ..., shift: int = ..., room: int = ...
     ) -> None: ...  # fmt: skip
     def allow(self) -> None: ...
     def continue_at(self, next_offset: int, latest_epoch: int) -> None: ...

@@ -26,6 +26,7 @@ RECORD_FAULTS = ("text", "topic", "partition", "key", "value", "null-key", "time
 cdef enum:
     RECORD_ROOM = 64             # bytes of a record's numbers, at most
     MARKER_BYTES = 4 + 6
+    FIRST_ROOM = 4096            # bytes of output, at least
 
 cdef struct OutRecord:           # a record as it is going to be written
     long long offset, timestamp, group, producer_id
@@ -35,14 +36,15 @@ cdef struct OutRecord:           # a record as it is going to be written
 
 @cython.final
 cdef class BatchBuilder:
-    """Builds the batches of one partition in the buffer of a window, *target*.
+    """Builds the batches of one partition, each where it is going to be written from; only what is compressed comes from elsewhere.
 
+    `rows` lends the output, *used* bytes, to *target*, which many builders may share; `flushed` says that it is taken.
     *batch_size*, *most*: the bytes that a batch is filled to, and that one may have.  *linger*: ms, -1 none.  *codec*: its number.
     *keep*: a batch is a run of records of one position.  *keep_offsets*: of the records.  *next_offset*: the log's end.
     *compacted*: no key may be null.  *time_type*: 1 CreateTime, 2 LogAppendTime, 0 the record's.  *now*: ms since the epoch.
     *leader_epoch*: to stamp, -1 the record's.  *latest_epoch*, *highest_epoch*: none below, none above, -1 whatever.
-    *producer_id*: that records without a producer get, -1 none.  *shift*: to add to producer ids.
-    `flushed` says that the output, *used* bytes, is taken.
+    *producer_id*: that records without a producer get, -1 none.  *shift*: to add to producer ids.  *room*: bytes of output to begin
+    with; there is always as much as one batch needs.
     """
 
     cdef readonly Window target
@@ -58,21 +60,23 @@ cdef class BatchBuilder:
     cdef OutRecord first
     cdef long long base_offset, max_timestamp
     cdef int last_delta                      # of the offset of its last record
-    cdef uint8_t *plain
-    cdef Py_ssize_t plain_room, plain_used
-    cdef uint8_t *out                        # the target's buffer
+    cdef Py_ssize_t plain_used               # bytes of its records, before they are compressed
+    cdef uint8_t *plain                      # these, where there is a codec; else they are in the output already
+    cdef Py_ssize_t plain_room
+    cdef bytearray data                      # the output, and the open batch behind it
+    cdef uint8_t *out
     cdef Py_ssize_t out_room
 
     def __cinit__(self, Window target not None, long long next_offset, *, long long batch_size=16384, long long most=1 << 20,
                   long long linger=-1, int codec=0, bint keep=False, bint keep_offsets=False, bint compacted=False,
                   int time_type=0, long long now=0, int leader_epoch=-1, int latest_epoch=-1, int highest_epoch=-1,
-                  long long producer_id=-1, long long shift=0):
+                  long long producer_id=-1, long long shift=0, Py_ssize_t room=0):
         self.target, self.next_offset = target, next_offset
         self.batch_size, self.most, self.linger, self.codec = min(batch_size, most), most, linger, codec
         self.keep, self.keep_offsets, self.compacted, self.time_type, self.now = keep, keep_offsets, compacted, time_type, now
         self.stamp, self.latest_epoch, self.highest_epoch = leader_epoch, latest_epoch, highest_epoch
         self.producer_id, self.shift = producer_id, shift
-        self.flushed()
+        self._grow(max(room, FIRST_ROOM))
 
     def __dealloc__(self):
         free(self.plain)
@@ -103,7 +107,7 @@ cdef class BatchBuilder:
         """Make batch rows of the output, in `target`.  Their checksums have just been computed, and are not again."""
         cdef Py_ssize_t i
         cdef View *v = &self.target.view
-        self.target.load(0, self.used)
+        self.target.lend(memoryview(self.data)[: self.used])
         self.target.scan(0)
         for i in range(v.batches_count):
             v.batches[i].computed_crc = v.batches[i].crc
@@ -111,9 +115,10 @@ cdef class BatchBuilder:
         v.good_count = v.batches_count
 
     def flushed(self):
-        """Mark the output as taken; the target's buffer may be another one now."""
+        """Mark the output as taken; the open batch comes to the front."""
+        if self.records and not self.codec:
+            memmove(self.out, self.out + self.used, BATCH_BYTES + self.plain_used)
         self.used = 0
-        self.out, self.out_room = <uint8_t *>PyByteArray_AsString(self.target.data), len(self.target.data)
 
     def drop(self):
         """Forget the open batch, as if its records had never come; return how many those were."""
@@ -123,7 +128,7 @@ cdef class BatchBuilder:
             self.next_offset = self.base_offset
         return count
 
-    cdef int add(self, const InRecord *r) noexcept nogil:
+    cdef int add(self, const InRecord *r) except -1:
         """Take a record; DONE, or what has to be done before, or why it cannot be written."""
         cdef OutRecord o
         cdef Py_ssize_t length, size
@@ -140,12 +145,13 @@ cdef class BatchBuilder:
         size = with_length(length)
         if BATCH_BYTES + self.plain_used + size > self.most and not self.codec:
             return TOO_LARGE
+        if not self.records and r.producer_id >= 0 and not self.is_allowed:
+            return ASK
+        status = self._reserve(size)
+        if status != DONE:
+            return status
         if not self.records:
-            if r.producer_id >= 0 and not self.is_allowed:
-                return ASK
             self._begin(&o, r)
-        if not self._reserve(size):
-            return TOO_LARGE
         self._write(r, &o, length)
         return DONE
 
@@ -234,21 +240,50 @@ cdef class BatchBuilder:
             if o.sequence >= 0:
                 self.first.sequence = <int>((o.sequence - (o.offset - r.batch)) & 0x7FFFFFFF)
 
-    cdef bint _reserve(self, Py_ssize_t size) noexcept nogil:
+    cdef int _reserve(self, Py_ssize_t size) except -1:
+        """Make room for a record of the open batch; DONE, FLUSH or TOO_LARGE."""
         cdef uint8_t *larger
         cdef Py_ssize_t room = self.plain_used + size + RECORD_ROOM
         if room > 0x7FFFFFFF - BATCH_BYTES:
-            return False
+            return TOO_LARGE
+        if not self.codec:
+            return DONE if room <= self.out_room - self.used - BATCH_BYTES else self._make_room(BATCH_BYTES + room)
         if room > self.plain_room:
             room = min(max(2 * room, 4096), 0x7FFFFFFF)
             larger = <uint8_t *>realloc(self.plain, room)
             if larger == NULL:
-                return False
+                raise MemoryError()
             self.plain, self.plain_room = larger, room
-        return True
+        return DONE
+
+    cdef int _make_room(self, Py_ssize_t size) except -1:
+        """Make room for *size* bytes of the open batch; FLUSH: other batches are in its way."""
+        cdef long long room = max(2 * size, FIRST_ROOM)
+        if self.used:
+            return FLUSH
+        if size > self.out_room:
+            # Of ten thousand partitions, each has room for a batch, but not for two.
+            if size <= self.batch_size + RECORD_ROOM:
+                room = min(room, self.batch_size + RECORD_ROOM)
+            elif size <= self.most + RECORD_ROOM:
+                room = min(room, self.most + RECORD_ROOM)
+            self._grow(<Py_ssize_t>min(room, 0x7FFFFFFF))
+        return DONE
+
+    cdef int _grow(self, Py_ssize_t room) except -1:
+        cdef bytearray larger = bytearray(room)
+        cdef uint8_t *out = <uint8_t *>PyByteArray_AsString(larger)
+        if self.records and not self.codec:
+            memcpy(out, self.out, BATCH_BYTES + self.plain_used)
+        self.data, self.out, self.out_room = larger, out, room
+        return 0
+
+    cdef inline uint8_t *_open_records(self) noexcept nogil:
+        """Where the records of the open batch are."""
+        return self.plain if self.codec else self.out + self.used + BATCH_BYTES
 
     cdef void _write(self, const InRecord *r, const OutRecord *o, Py_ssize_t length) noexcept nogil:
-        cdef uint8_t *w = self.plain + self.plain_used
+        cdef uint8_t *w = self._open_records() + self.plain_used
         cdef uint8_t *start = w
         w = put_length(w, <int>length)
         w[0] = 0
@@ -266,19 +301,19 @@ cdef class BatchBuilder:
         self.records += 1
         self.next_offset, self.following = o.offset + 1, r.offset + 1
 
-    cdef int _close(self) noexcept nogil:
+    cdef int _close(self) except -1:
         if self.codec and not self.first.flags & ATTRIBUTE_CONTROL:
             self.is_waiting = True
             return TO_COMPRESS
-        return self._end(self.plain, self.plain_used, 0)
+        return self._end(self._open_records(), self.plain_used, 0)
 
-    cdef int _end(self, const uint8_t *records, Py_ssize_t length, int codec) noexcept nogil:
-        """Write the batch whose records, compressed or not, are here."""
+    cdef int _end(self, const uint8_t *records, Py_ssize_t length, int codec) except -1:
+        """End the batch whose records, compressed or not, are here."""
         cdef Py_ssize_t size = BATCH_BYTES + length
         cdef uint8_t *w
         if size > self.most:
             return BATCH_TOO_LARGE
-        if size > self.out_room - self.used:
+        if size > self.out_room - self.used and self._make_room(size) == FLUSH:
             return FLUSH
         w = self.out + self.used
         put64(w + BATCH_BASE_OFFSET, <uint64_t>self.base_offset)
@@ -293,7 +328,8 @@ cdef class BatchBuilder:
         put16(w + BATCH_PRODUCER_EPOCH, <uint32_t>self.first.producer_epoch)
         put32(w + BATCH_BASE_SEQUENCE, <uint32_t>self.first.sequence)
         put32(w + BATCH_RECORDS_COUNT, <uint32_t>self.records)
-        memcpy(w + BATCH_BYTES, records, length)
+        if self.codec:
+            memcpy(w + BATCH_BYTES, records, length)
         put32(w + BATCH_CRC, klog_crc32c(0, w + BATCH_CRC_START, size - BATCH_CRC_START))
         if self.producer_id >= 0 and self.first.producer_id == self.producer_id:
             self.own_sequence = increment_sequence(self.first.sequence, self.last_delta)
@@ -302,11 +338,6 @@ cdef class BatchBuilder:
         self.used += size
         self.records, self.plain_used, self.is_waiting = 0, 0, False
         return DONE
-
-    @property
-    def wanted(self):
-        """Bytes that the target's buffer must have for the open batch, when nothing else is in it."""
-        return BATCH_BYTES + self.plain_used
 
 
 cdef inline Py_ssize_t with_length(Py_ssize_t length) noexcept nogil:

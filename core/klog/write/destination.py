@@ -15,7 +15,6 @@ from klog.metadata.topic_config import SettingOrigin, TopicConfig
 from klog.write.options import SHIFT, WriteOptions
 
 _OUTPUT_BYTES = 1 << 20
-_ALL_OUTPUT_BYTES = 1 << 20
 _MANY = 64
 _OWN_PRODUCERS = SHIFT + (1 << 61)
 
@@ -85,21 +84,20 @@ class TopicPlace:
         """Return what is added to the producer ids of the input."""
         return SHIFT if (options.producers or ("shift" if self.is_broker else "keep")) == "shift" else 0
 
-    def builder(self, options: WriteOptions, number: int, log: LogState, opened: int) -> BatchBuilder:
-        """Return what builds the batches of a partition; *opened*: how many there are already."""
+    def builder(self, options: WriteOptions, number: int, log: LogState, window: Window, opened: int) -> BatchBuilder:
+        """Return what builds the batches of a partition; *window* shows them; *opened*: how many builders there are."""
         own = _OWN_PRODUCERS + number
         while own in log.producers.producers:
             own += self.count
         # A larger buffer saves calls; of ten thousand partitions each has only room for a batch.
-        room = min(_OUTPUT_BYTES, _ALL_OUTPUT_BYTES // (opened + 1)) if opened < _MANY else 1 << 12
-        window = Window(room, 1, 1)
+        room = _OUTPUT_BYTES // (opened + 1) if opened < _MANY else 0
         return BatchBuilder(
             window, log.end, batch_size=options.batch_bytes, most=self.most_bytes,
             linger=-1 if options.linger_ms is None else options.linger_ms, codec=self.codec(options),
             keep=options.keep_batches, keep_offsets=options.keep_offsets, compacted=self.is_compacted,
             time_type=self.time_type(options), now=options.now_ms, leader_epoch=self.stamp(options, number),
             latest_epoch=log.epochs.latest, highest_epoch=self.epochs.get(number, -1),
-            producer_id=own if options.idempotent else -1, shift=self.shift(options),
+            producer_id=own if options.idempotent else -1, shift=self.shift(options), room=room,
         )  # fmt: skip
 
 

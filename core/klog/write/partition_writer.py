@@ -42,22 +42,20 @@ class PartitionWriter:
         """Return the transactions that are open and were not before, each with its first offset and its producer id."""
         return {*self.appender.log.producers.ongoing.all()} - self._open_before
 
-    def flush(self, needed: int = 0) -> None:
-        """Append the batches that are built; make the buffer large enough for the open one, or *needed* bytes."""
+    def flush(self) -> None:
+        """Append the batches that are built."""
         builder, window = self.builder, self.builder.target
-        is_empty = not builder.used
-        if not is_empty:
+        if builder.used:
             builder.rows()
             self.appender.append(window, 0, window.count)
-        window.buffer(max(needed, builder.wanted if is_empty else 0))
-        builder.flushed()
+            builder.flushed()
 
     def compress(self) -> int:
         """Compress the batch that waits for it; DONE, or why it cannot be written."""
         data = self._compress(self.builder.plain_records(), 2)
         status = self.builder.compressed(data)
         if status == FLUSH:
-            self.flush(len(data) + 4096)
+            self.flush()
             status = self.builder.compressed(data)
         return status
 

@@ -23,6 +23,7 @@ from klog.kernel import (
     BatchRouter,
     InputRecords,
     TopicRoute,
+    Window,
 )
 from klog.write.destination import Destination, TopicPlace
 from klog.write.options import PARTITIONER_NAMES, BadRecordError, WriteOptions
@@ -77,6 +78,7 @@ class RecordWriter:
         self._routes: dict[str, TopicRoute] = {}
         self._writers: dict[tuple[str, int], PartitionWriter] = {}
         self._functions = Compressor(options.level).functions
+        self._window = Window(1, 1, 1)
         self._name = self._form = ""
         self.skipped = 0
 
@@ -144,7 +146,7 @@ class RecordWriter:
         key = place.name, number
         if key not in self._writers:
             opened = self._destination.open(place, number)
-            builder = place.builder(self._options, number, opened.log, len(self._writers))
+            builder = place.builder(self._options, number, opened.log, self._window, len(self._writers))
             compress = self._functions[place.codec(self._options)]
             self._writers[key] = PartitionWriter(place, number, opened, builder, compress, self._options)
             self.route(place).builders[number] = builder
