@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import best_match
 
 from tests.conftest import CORPORA, FIXTURES, ROOT, run_klog, run_klog_process, writable_copy
 from tests.serve.serving import Serving, Wire
@@ -104,6 +102,10 @@ def command_of(run: str) -> str:
 
 def faults(command: str, printed: Any) -> list[str]:
     """Return what a strict reader of *command*'s schema says about *printed*."""
+    # Here, for every worker imports this file, and what this imports compiles forty grammars.
+    from jsonschema import Draft202012Validator
+    from jsonschema.exceptions import best_match
+
     strict = Draft202012Validator(json_fields.schema(json_fields.every()[command], only_these=True))
     # Of something that is one of several, what is wrong with the likeliest.
     likely = [best_match([error]) for error in strict.iter_errors(printed)]
@@ -229,6 +231,8 @@ def test_each_command_with_json_has_a_schema() -> None:
 @pytest.mark.parametrize("command", json_fields.every())
 def test_the_files_are_those_of_the_declarations(command: str) -> None:
     """`make completions` mends a file from yesterday."""
+    from jsonschema import Draft202012Validator
+
     text = (ROOT / "docs/schemas" / json_fields.file_of(command)).read_text(encoding="utf-8")
     assert text == json_fields.text(command)
     Draft202012Validator.check_schema(json.loads(text))
