@@ -26,7 +26,16 @@ LOSS: Declared = {
     **{"bytes": INT, "reason": TEXT},
 }
 FILE_STATE: Declared = {
-    **{"size": INT, "sha256?": TEXT, "crc32c?": TEXT, "mode": INT, "uid": INT, "gid": INT, "modified_ns": INT}
+    **{
+        "size": INT,
+        "sha256?": TEXT,
+        "crc32c?": TEXT,
+        "unreadable?": TEXT,
+        "mode": INT,
+        "uid": INT,
+        "gid": INT,
+        "modified_ns": INT,
+    }
 }
 ACTION: Declared = {
     **{"do": TEXT, "file": TEXT, "size?": INT, "from?": TEXT, "before?": FILE_STATE, "after?": FILE_STATE},

@@ -145,7 +145,9 @@ def test_the_new_log_is_never_copied_and_read_once_at_most(
         plan = plan._replace(known_here={})  # as it comes out of a file
     read: list[str] = []
     original = klog.plan.backup_writer.file_state
-    monkeypatch.setattr(klog.plan.backup_writer, "file_state", lambda path, start: read.append(path) or original(path))
+    monkeypatch.setattr(
+        klog.plan.backup_writer, "file_state", lambda path, **how: read.append(path) or original(path, **how)
+    )
     disk = SteppedDisk(data.parent)
     apply(plan, disk)
     assert sum(path.endswith((".log", ".log.swap")) for path in read) == (0 if is_known else 1)

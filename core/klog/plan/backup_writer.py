@@ -116,7 +116,12 @@ class BackupWriter:
         for chain in found:
             if chain.before is not None and needs_copy(self._plan, chain):
                 self._keep(chain, chain.before)
-        untouched = {(chain.log_dir, chain.file) for chain in found if chain.is_untouched}
+        # What the disk does not give has no copy; where it was is in the plan, and the original is kept.
+        untouched = {
+            (chain.log_dir, chain.file)
+            for chain in found
+            if chain.is_untouched and not (chain.before and chain.before.is_unreadable)
+        }
         for cut in self._plan.cuts:
             if (cut.log_dir, cut.file) in untouched:
                 self._cut_out(cut)
@@ -168,12 +173,12 @@ class BackupWriter:
         backup = self._plan.backups[action.log_dir]
         target = os.path.join(backup, STAGED, source)
         origin = os.path.join(self._plan.staged(action.log_dir), source)
-        state = self._state(target, after.digest_start)
+        state = self._state(target, after)
         if (state is None or state.content != after.content) and origin != target:
             if status_of(origin) is None:
                 raise StaleError(f"{origin}: gone, although the plan needs it for {action.file}; make the plan again")
             self._bring(origin, target, after)
-            state = self._state(target, after.digest_start)
+            state = self._state(target, after)
         if state is None or state.content != after.content:
             what = "gone" if state is None else "not what the plan says"
             raise StaleError(f"{target}: {what}, although the plan needs it for {action.file}; make the plan again")
@@ -205,8 +210,8 @@ class BackupWriter:
             log = max((one for one in names_in(directory) if one.endswith(f".{FileKind.LOG.value}")), default="")
         return os.path.join(directory, log) if log else None
 
-    def _state(self, path: str, start: int) -> FileState | None:
-        """Return what a file is, with a digest from *start* on; what has two names is read once.
+    def _state(self, path: str, wanted: FileState) -> FileState | None:
+        """Return what a file is that should be as *wanted*; what has two names is read once.
 
         What this process has written is not read at all, as long as its size and time are what they were then.
         """
@@ -215,9 +220,9 @@ class BackupWriter:
             return None
         inode = inode_of(status)
         known = self._read.get(inode)
-        if known is not None and known.digest_start == start and is_as_known(status, known):
+        if known is not None and known.digest_start == wanted.digest_start and is_as_known(status, known):
             return known
-        state = file_state(path, start=start)
+        state = file_state(path, start=wanted.digest_start, or_unreadable=wanted.is_unreadable)
         if state is not None:
             self._read[inode] = state
         return state

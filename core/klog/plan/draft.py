@@ -81,7 +81,8 @@ class Draft:
         if file not in self._states:
             digest = self._digests.get(file)
             known = state_read(self._path(file), digest) if digest is not None else None
-            self._states[file] = [known or file_state(self._path(file), start=digest.start if digest else 0)]
+            start = digest.start if digest else 0
+            self._states[file] = [known or file_state(self._path(file), start=start, or_unreadable=True)]
         return self._states[file][-1]
 
     def read_through(self, file: str, digest: Digest) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from klog.errors import UnreadableError
 from klog.files.read_only import ReadOnlyFile
-from klog.plan.model import FileState, StaleError
+from klog.plan.model import UNREADABLE, FileState, StaleError
 
 if TYPE_CHECKING:
     from hashlib import _Hash
@@ -88,12 +89,15 @@ def status_of(path: str) -> os.stat_result | None:
     return status
 
 
-def file_state(path: str, advance: Callable[[int], None] | None = None, start: int = 0) -> FileState | None:
+def file_state(
+    path: str, advance: Callable[[int], None] | None = None, start: int = 0, *, or_unreadable: bool = False
+) -> FileState | None:
     """Return the state of the file at *path*; None when there is none.  *advance* gets the number of bytes read.
 
-    *start*: of its digest.  Raises StaleError for anything that is no regular file, UnreadableError.
+    *start*: of its digest.  *or_unreadable*: one of which the disk does not give all has a state too.  Raises
+    StaleError for anything that is no regular file, UnreadableError.
     """
-    states = _states(path, None, advance, start)
+    states = _states(path, None, advance, start, or_unreadable)
     return states and states[1]
 
 
@@ -129,7 +133,7 @@ def states_around(path: str, size: int, start: int = 0) -> tuple[FileState, File
 
 
 def _states(
-    path: str, size: int | None, advance: Callable[[int], None] | None, start: int
+    path: str, size: int | None, advance: Callable[[int], None] | None, start: int, or_unreadable: bool = False
 ) -> tuple[FileState, FileState] | None:
     """Return the states of the first *size* bytes and of the whole file."""
     status = status_of(path)
@@ -153,6 +157,9 @@ def _states(
                 if advance is not None:
                     advance(count)
     except OSError as error:
+        if or_unreadable and error.errno == errno.EIO:
+            state = FileState(status.st_size, f"{UNREADABLE}{status.st_ino:x}", *_owner(status))
+            return state, state
         raise UnreadableError(f"{path} @ {whole.size}: cannot read: {error.strerror}") from error
     owner = _owner(status)
     return FileState(max(size_to_cut, 0), cut, *owner), FileState(whole.size, whole.text(), *owner)

@@ -14,13 +14,17 @@ from typing import Final, TypeVar
 from klog.errors import PlanError
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.java_integers import LONG_MAX
-from klog.plan.model import TRUNCATE, VERSION, Action, Amount, CutOut, FileState, Guard, Loss, Plan
+from klog.plan.model import TRUNCATE, UNREADABLE, VERSION, Action, Amount, CutOut, FileState, Guard, Loss, Plan
 from klog.plan.validation import check_plan, refuse, shown
 
 MAX_BYTES: Final = 512 << 20
 """The largest plan file that is read: enough for a million actions."""
 
-_DIGESTS = {"sha256": re.compile(r"[0-9a-f]{64}"), "crc32c": re.compile(r"[0-9a-f]{8}(@[1-9][0-9]{0,18})?")}
+_DIGESTS = {
+    "sha256": re.compile(r"[0-9a-f]{64}"),
+    "crc32c": re.compile(r"[0-9a-f]{8}(@[1-9][0-9]{0,18})?"),
+    UNREADABLE[:-1]: re.compile(r"[0-9a-f]{1,16}"),
+}
 _ACTION_KEYS = {"do", "file", "from", "size", "before", "after", "added", "log_dir"}
 _STATE_KEYS = {"size", "mode", "uid", "gid", "modified_ns"}
 _GUARD_KEYS = {"file", "size", "modified_ns", "log_dir", "sync"}

@@ -41,6 +41,10 @@ class StaleError(KlogError):
     """Something has changed since the plan was made: nothing was started."""
 
 
+UNREADABLE = "unreadable:"
+"""The kind of the digest of a file of which the disk does not give all."""
+
+
 class FileState(NamedTuple):
     """What a file is.
 
@@ -60,6 +64,11 @@ class FileState(NamedTuple):
     def content(self) -> tuple[int, str]:
         """The key by which two files are compared: equal keys mean equal bytes."""
         return self.size, self.digest
+
+    @property
+    def is_unreadable(self) -> bool:
+        """Whether the disk does not give all of it: then its inode tells it from others."""
+        return self.digest.startswith(UNREADABLE)
 
     @property
     def digest_start(self) -> int:

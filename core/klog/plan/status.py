@@ -102,7 +102,8 @@ def locate_histories(
                 _check_directory(directory)
             directories.add(directory)
         if not (quick and _locate_quickly(chain)):
-            chain.current = file_state(chain.path, advance, chain.before.digest_start if chain.before else 0)
+            start, is_bad = chain.before.digest_start if chain.before else 0, any(map(_is_unreadable, chain.states))
+            chain.current = file_state(chain.path, advance, start, or_unreadable=is_bad)
             same = [at for at, state in enumerate(chain.states) if same_content(state, chain.current)]
             chain.at = same[0] if same else None
             if chain.at is None:
@@ -111,6 +112,10 @@ def locate_histories(
     _settle_passing(found)
     _settle_markers(found)
     return found
+
+
+def _is_unreadable(state: FileState | None) -> bool:
+    return state is not None and state.is_unreadable
 
 
 def _settle_passing(found: list[FileHistory]) -> None:

@@ -28,7 +28,7 @@ from klog.plan.staging import Staging
 from klog.progress import Silence, Sink
 from klog.recover import like_broker
 from klog.recover.outcome import RecoverOptions, RecoverResult
-from klog.recover.rebuild import ENDS, OF_INDEXES, RebuildOutcome, base_of, plan_outcome, problems
+from klog.recover.rebuild import ENDS, RebuildOutcome, base_of, is_of_index, plan_outcome, problems
 from klog.recover.recovery import Recovery, recover_log_dir, topic_config
 from klog.recover.survey import PartitionSurvey
 from klog.verify.facts import LogDirFacts
@@ -340,10 +340,10 @@ def _remaining(survey: PartitionSurvey, judged: RebuildOutcome, outcome: StartOu
 
 
 def _is_fixed(finding: Finding, survey: PartitionSurvey, outcome: StartOutcome) -> bool:
+    if is_of_index(finding):
+        return base_of(finding) in outcome.recovered
     if finding.id in _FIXED_BY_START or finding.id in ENDS:
         return True
-    if finding.id.startswith(OF_INDEXES):
-        return base_of(finding) in outcome.recovered
     if finding.id == "snapshot-corrupt":
         return not isinstance(outcome.files.get(os.path.basename(finding.file)), StoredContent)
     return finding.id.startswith("epochs-") and like_broker.epochs_hold(survey, outcome)

@@ -115,6 +115,12 @@ def problems(findings: list[Finding]) -> list[Finding]:
     return [one for one in findings if one.severity is not Severity.NOTE and one.id not in _NOBODYS]
 
 
+def is_of_index(finding: Finding) -> bool:
+    """Whether something is wrong with the index of a segment; one that cannot be read as well."""
+    kind = parse_file(os.path.basename(finding.file)).kind
+    return finding.id.startswith(OF_INDEXES) or (finding.id == "unreadable" and kind in SEGMENT_KINDS[1:])
+
+
 def base_of(finding: Finding) -> int | None:
     """Return the base offset of the segment that a finding is about."""
     return parse_file(os.path.basename(finding.file)).offset
@@ -169,10 +175,10 @@ class _Repair:
     def mends(self, finding: Finding) -> bool:
         """Whether what was found will be gone."""
         base = base_of(finding)
+        if is_of_index(finding):
+            return base not in self._left
         if finding.id in ENDS:
             return base in self._cuts
-        if finding.id.startswith(OF_INDEXES):
-            return base not in self._left
         if finding.id == "oversized-log":
             return base in self._cuts and self.cuts[base] <= MAX_SEGMENT_BYTES
         if finding.id.startswith("epochs-") and self._is_disordered:
@@ -213,7 +219,8 @@ class _Repair:
         if cut is not None or self._survey.has_wrong_index(segment):
             assert segment.builder is not None
             files[index], files[time_index] = segment.builder.offset_entries, segment.builder.time_entries
-        if cut is not None or self._found("txn-index-", base):
+        is_unreadable = any(os.path.basename(one.file) == txns for one in self._found("unreadable", base))
+        if cut is not None or is_unreadable or self._found("txn-index-", base):
             from klog.recover.producers import txn_index
 
             content = txn_index(self.facts, segment, segment.end_offset if cut is not None else None)
