@@ -5,21 +5,26 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from tests.faults.single_faults import FAULTS, FILES, STOPS, Cell, play
+from tests.faults.single_faults import FAULTS, FILES, STOPS, UNREADABLE, Cell, play
 
 PAGE = Path(__file__).parents[1] / "docs" / "faults.md"
 HEAD = """# One fault in one file
 
 What a start of Kafka 4.3.1 makes of a log dir in which one file has one fault, and what after `klog verify` and
 `klog recover --apply`. The faults: a flipped bit at the middle, a block of 512 bytes there of zeros or of junk (all of
-a smaller file), the last third cut off. The log dir has one partition of 648 records, and no metadata log. Kafka's own
-`LogManager` loads it, after a kill and after a clean stop; where both come to the same, there is one answer.
-`tools/make_faults.py` writes this page from what it finds, and a test compares them.
+a smaller file), the last third cut off, a block there that cannot be read (EIO). The log dir has one partition of 648
+records, and no metadata log. Kafka's own `LogManager` loads it, after a kill and after a clean stop; where both come to
+the same, there is one answer. `tools/make_faults.py` writes this page from what it finds, and a test compares them.
 
 *Offline*: a broker goes on without this log dir, or stops if it has no other. *Dies*: it stops at once. Lost records
 of a damaged log lie behind the fault and in the damaged batch; `klog recover` shows what `--salvage` would keep of
 them ([recover.md](recover.md)). A flipped bit in a checkpoint may make another topic's name of one: then the
 file is as good as any, and nobody finds it.
+
+*Unreadable* is a bad sector of a disk, for as long as the file is the same one; the system reads pages of 4 KiB, so
+more than the block is lost. `klog verify` names the file and the error, and judges all others. `klog recover` puts
+another file in its place where the logs say what was in it, and keeps it, under a second name, as the original. The
+block of a log is lost: `--salvage` goes around it.
 
 | file | fault | Kafka alone | `klog verify` | Kafka after `klog recover --apply` |
 |---|---|---|---|---|
@@ -43,7 +48,7 @@ def text(folder: Path) -> str:
     """Return the page, from log dirs that are made, damaged and started in *folder*."""
     rows = []
     for pattern in FILES:
-        for fault in FAULTS:
+        for fault in (*FAULTS, UNREADABLE):
             found = []
             for stop in STOPS:
                 place = folder / f"{len(rows)}-{stop}"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
 from klog.errors import ExitCode
 
 from tests.conftest import FIXTURES
-from tests.faults.single_faults import FAULTS, FILES, STOPS, play
+from tests.faults.single_faults import FAULTS, FILES, STOPS, UNREADABLE, play
+from tests.support.samples import sampled
 from tools.make_faults import text
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("hasty")]
@@ -30,6 +33,24 @@ def test_after_recover_kafka_has_what_it_would_have_had(pattern: str, fault: str
     assert not cell.is_set_aside[1], cell
 
 
+@pytest.mark.fuse
+@pytest.mark.parametrize(("pattern", "stop"), sampled(((file, stop) for file in FILES for stop in STOPS), 3))
+def test_what_cannot_be_read_is_told_and_replaced_from_the_logs(pattern: str, stop: str, tmp_path: Path) -> None:
+    cell = play(tmp_path, pattern, UNREADABLE, stop)
+    why = os.strerror(errno.EIO).encode()
+    assert cell.verified.exit_code & ExitCode.PROBLEMS_LEFT, cell
+    assert why in cell.verified.stdout, cell
+    assert why in cell.recovered.stdout, cell
+    assert cell.helped == cell.alone, cell
+    if pattern.endswith((".log", "partition.metadata")):
+        assert cell.recovered.exit_code == ExitCode.PROBLEMS_LEFT, cell
+        assert cell.did_helped.state == cell.did.state, cell
+    else:
+        assert cell.recovered.exit_code == ExitCode.CORRECTED, cell
+        assert cell.did_helped.ok, cell
+
+
+@pytest.mark.fuse
 @pytest.mark.long
 def test_the_page_says_what_is_found(tmp_path: Path) -> None:
     assert (FIXTURES.parent / "docs/faults.md").read_text() == text(tmp_path)
