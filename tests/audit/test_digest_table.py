@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 from klog.audit.digest_table import ENTRY_BYTES, MOST_PLACES, DigestTable
 from klog.errors import KlogError, UsageError
-from klog.kernel import BatchEntries
+from klog.kernel import BatchEntries, repeated_entries
 
 from tests.audit.auditing import audit, place
 from tests.audit.clusters import Cluster
@@ -142,4 +142,10 @@ def test_bytes_that_are_no_entries_are_refused() -> None:
     for content, start in ((b"x" * 23, 0), (b"x" * 24, 1), (b"", 24)):
         with pytest.raises(ValueError, match="entries of"):
             entries.add(content, start)
-    assert entries.repeated() == b""
+    with pytest.raises(ValueError, match="entries of"):
+        repeated_entries(b"x" * 25)
+    assert len(entries) == 0
+    assert repeated_entries(b"") == b""
+    for number in (-1, 256):
+        with pytest.raises(IndexError, match="of 256"):
+            entries.repeated(number)

@@ -39,6 +39,7 @@ cdef extern from "crc.h" nogil:
     uint32_t klog_crc32c_share(uint64_t word, uint32_t n)
     void klog_moves_init()
     void prefetch "__builtin_prefetch"(const void *p)
+    void prefetch_to_write "__builtin_prefetch"(const void *p, int write)
 
 cdef extern from "chars.h" nogil:
     void klog_chars_init()
@@ -134,9 +135,10 @@ include "partition_sizes.pxi"
 include "segment_fates.pxi"
 include "producer_runs.pxi"
 include "header_pass.pxi"
+include "system.pxi"
+include "entry_list.pxi"
 include "batch_entries.pxi"
 include "record_signs.pxi"
-include "system.pxi"
 
 
 def crc32c(const unsigned char[::1] data not None, unsigned int value=0):

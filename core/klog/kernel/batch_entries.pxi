@@ -1,214 +1,324 @@
-# The table of digests: entries of batches in buckets, and those whose digest another one has.
+# The table of digests in memory: of each batch eight bytes in one of 256 buckets, and twelve more in the order they came.
 
 cdef enum:
-    BUCKET_BITS = 8
-    BUCKETS = 1 << BUCKET_BITS
-    LEAST_SEEN_BITS = 12
-    SEEN_FACTOR = 8              # slots for each entry, of two bits: one entry in eight shares one by chance
-    SLOTS_AHEAD = 16                   # entries whose slots are on their way from memory
+    LINE_WORDS = 8               # of a line of the processor's caches
+    CHUNK_WORDS = 127 * LINE_WORDS # with the line in front of them 8 KiB
+    CHUNKS_AT_LEAST = 1024       # of a table that is full
+    SLAB_BYTES = 1 << 20         # not in large pages: to a virtual machine fresh ones come slowly from its host
+    REST_BITS = 16
+    REST_ROWS = 1 << REST_BITS   # of a slab
+    WORDS_AHEAD = 8              # memory that is on its way
+    FIRST_BITS = 32              # lowest bits of a word by which batches are told apart: at first, and then
+    OTHER_BITS = 46
+
+# A word is 32 bits of a digest, from bit 24 on, above the number of its batch in the table; a bucket's number is the eight
+# bits above.  What tells a bucket's batches apart so stays in the nearest caches.  Words are put into their buckets by
+# whole lines: a processor has entries for the pages of 16 places where it writes, not of 256.
+
+cdef struct Chunk:               # words of one bucket
+    Chunk *next
+    uint64_t unused[7]
+    uint64_t words[1]            # really as many as the table's chunks have
+
+cdef struct Bucket:
+    uint64_t *free               # where the next line goes
+    uint64_t *end                # of the last chunk
+    Chunk *first
+    Chunk *last
+    Py_ssize_t chunks
+
+cdef struct EntryRest:
+    uint32_t position, crc
+    uint32_t low                 # the other 24 bits of the digest, and eight for the codec
+
+cdef struct EntryBlock:          # batches that follow one another in a log, and came one after the other
+    uint32_t first               # number of the first one in the table
+    uint32_t log
+    uint32_t number              # of the first one in the log
 
 
-cdef inline int order_of(const BatchEntry *one, const BatchEntry *other) noexcept nogil:
-    if one.digest != other.digest:
-        return -1 if one.digest < other.digest else 1
-    if one.log != other.log:
-        return -1 if one.log < other.log else 1
-    if one.position != other.position:
-        return -1 if one.position < other.position else 1
-    return 0
-
-
-cdef int compare_entries(const void *one, const void *other) noexcept nogil:
-    return order_of(<const BatchEntry *>one, <const BatchEntry *>other)
-
-
-cdef extern from "stdlib.h" nogil:
-    void qsort(void *base, size_t count, size_t size, int (*compare)(const void *, const void *) noexcept nogil)
-
-
-cdef Py_ssize_t put_in_buckets(BatchEntry *entries, Py_ssize_t count, int shift, Py_ssize_t *ends) noexcept nogil:
-    """Order entries by eight bits of their digests, from bit *shift* on, in place; *ends*: where each bucket ends."""
-    cdef Py_ssize_t next_free[BUCKETS]
-    cdef Py_ssize_t i, bucket, home
-    cdef BatchEntry moved, other
-    memset(ends, 0, BUCKETS * sizeof(Py_ssize_t))
+cdef Py_ssize_t mark_words(const uint64_t *words, Py_ssize_t count, uint8_t *seen, int bits, int shift) noexcept nogil:
+    """Do what `mark_seen` does."""
+    cdef Py_ssize_t i, again = 0
+    cdef uint64_t mask = (<uint64_t>1 << bits) - 1, slot
+    cdef uint8_t once, found
     for i in range(count):
-        ends[entries[i].digest >> shift & (BUCKETS - 1)] += 1
-    home = 0
-    for bucket in range(BUCKETS):
-        next_free[bucket] = home
-        home += ends[bucket]
-        ends[bucket] = home
-    for bucket in range(BUCKETS):
-        while next_free[bucket] < ends[bucket]:
-            moved = entries[next_free[bucket]]
-            home = <Py_ssize_t>(moved.digest >> shift & (BUCKETS - 1))
-            while home != bucket:
-                other = entries[next_free[home]]
-                entries[next_free[home]] = moved
-                next_free[home] += 1
-                moved = other
-                home = <Py_ssize_t>(moved.digest >> shift & (BUCKETS - 1))
-            entries[next_free[bucket]] = moved
-            next_free[bucket] += 1
-    return count
-
-
-cdef Py_ssize_t keep_candidates(BatchEntry *entries, Py_ssize_t count, uint8_t *seen, int bits, int shift) noexcept nogil:
-    """Move the entries to the front that share *bits* bits of their digests, from *shift* on, with others; return how many.
-
-    *seen*: zeros, two bits for each value.
-    """
-    cdef Py_ssize_t i, kept = 0
-    cdef uint64_t mask = (<uint64_t>1 << bits) - 1
-    cdef uint64_t slot
-    cdef uint8_t once
-    cdef BatchEntry entry
-    for i in range(count):
-        if i + SLOTS_AHEAD < count:
-            prefetch(seen + ((entries[i + SLOTS_AHEAD].digest >> shift & mask) >> 2))
-        slot = entries[i].digest >> shift & mask
+        slot = words[i] >> shift & mask
         once = 1 << 2 * (slot & 3)
-        seen[slot >> 2] |= once + (seen[slot >> 2] & once)  # the second time the bit beside it
+        found = seen[slot >> 2] & once
+        seen[slot >> 2] |= once + found
+        again += found != 0
+    return again
+
+
+cdef Py_ssize_t take_words(const uint64_t *words, Py_ssize_t count, const uint8_t *seen, int bits, int shift,
+                           uint64_t *to) noexcept nogil:
+    """Do what `take_marked` does."""
+    cdef Py_ssize_t i, kept = 0
+    cdef uint64_t mask = (<uint64_t>1 << bits) - 1, slot
     for i in range(count):
-        if i + SLOTS_AHEAD < count:
-            prefetch(seen + ((entries[i + SLOTS_AHEAD].digest >> shift & mask) >> 2))
-        slot = entries[i].digest >> shift & mask
-        if seen[slot >> 2] >> 2 * (slot & 3) & 2:
-            entry = entries[kept]
-            entries[kept] = entries[i]
-            entries[i] = entry
-            kept += 1
-    return kept
-
-
-cdef Py_ssize_t keep_repeated(BatchEntry *entries, Py_ssize_t count) noexcept nogil:
-    """Move the entries whose digest another one has, which are in order, to the front; return how many."""
-    cdef Py_ssize_t i, kept = 0, start = 0, end
-    cdef BatchEntry entry
-    while start < count:
-        end = start + 1
-        while end < count and entries[end].digest == entries[start].digest:
-            end += 1
-        if end - start > 1:
-            for i in range(start, end):
-                entry = entries[kept]  # what goes stays among the others: they may be asked again
-                entries[kept] = entries[i]
-                entries[i] = entry
-                kept += 1
-        start = end
+        slot = words[i] >> shift & mask
+        to[kept] = words[i]      # which may be where it is
+        kept += seen[slot >> 2] >> 2 * (slot & 3) >> 1 & 1
     return kept
 
 
 @cython.final
 cdef class BatchEntries:
-    """Entries in memory, up to *most* of them: `add` until it is full, `arrange`, and look at one bucket after the other."""
+    """Entries in memory, up to *most* of them: `add` until it is full, and look at each of 256 buckets."""
 
-    cdef BatchEntry *rows
-    cdef Py_ssize_t room
+    cdef uint64_t lines[BUCKETS][LINE_WORDS] # the last words of each bucket
+    cdef uint32_t sizes[BUCKETS]             # of all its words
+    cdef Bucket buckets[BUCKETS]
+    cdef uint8_t **slabs                     # memory for chunks; it grows as it is needed and never moves
+    cdef EntryRest **rests                   # slabs of REST_ROWS rows
+    cdef EntryBlock *blocks
+    cdef Py_ssize_t slabs_count, slab_bytes, slab_chunks, chunk_bytes, chunk_words, chunks_used
+    cdef Py_ssize_t rests_count, blocks_count, blocks_room
+    cdef uint32_t next_log, next_number      # what goes on with the last block
+    cdef uint64_t *words                     # of one bucket
+    cdef Py_ssize_t words_room
+    cdef RepeatedEntries search
     cdef readonly Py_ssize_t count, most
-    cdef Py_ssize_t ends[BUCKETS]
 
     def __cinit__(self, Py_ssize_t most):
-        self.most = max(most, 1)
+        cdef Py_ssize_t chunks
+        self.most = min(max(most, 1), 0x7FFFFFFF)
+        self.chunk_words = min(max(self.most // CHUNKS_AT_LEAST // LINE_WORDS, 1) * LINE_WORDS, CHUNK_WORDS)
+        chunks = self.most // self.chunk_words + BUCKETS + 1  # the last of each bucket is not full
+        self.chunk_bytes = (LINE_WORDS + self.chunk_words) * sizeof(uint64_t)
+        self.slab_chunks = min(SLAB_BYTES // self.chunk_bytes, chunks)
+        self.slab_bytes = self.slab_chunks * self.chunk_bytes
+        self.search = RepeatedEntries()
+        self.slabs = <uint8_t **>calloc(chunks // self.slab_chunks + 1, sizeof(uint8_t *))
+        self.rests = <EntryRest **>calloc((self.most >> REST_BITS) + 1, sizeof(EntryRest *))
+        if self.slabs == NULL or self.rests == NULL:
+            raise MemoryError("no memory for batches")
 
     def __dealloc__(self):
-        free(self.rows)
+        self._release()
+        free(self.slabs)
+        free(self.rests)
+        free(self.words)
 
     def __len__(self):
         return self.count
 
+    cdef bint _extend(self, Bucket *bucket) noexcept nogil:
+        """Give a bucket another chunk; False when there is no memory."""
+        cdef Py_ssize_t slab = self.chunks_used // self.slab_chunks
+        cdef Chunk *chunk
+        if slab == self.slabs_count:
+            self.slabs[slab] = <uint8_t *>klog_slab(self.slab_bytes)
+            if self.slabs[slab] == NULL:
+                return False
+            self.slabs_count += 1
+        chunk = <Chunk *>(self.slabs[slab] + self.chunks_used % self.slab_chunks * self.chunk_bytes)
+        self.chunks_used += 1
+        chunk.next = NULL
+        if bucket.first == NULL:
+            bucket.first = chunk
+        else:
+            bucket.last.next = chunk
+        bucket.last, bucket.free, bucket.end = chunk, chunk.words, chunk.words + self.chunk_words
+        bucket.chunks += 1
+        return True
+
+    cdef bint _begin_block(self, const BatchEntry *entry, Py_ssize_t at) noexcept nogil:
+        """Begin a block with the entry that becomes number *at*; False when there is no memory."""
+        cdef Py_ssize_t room = max(2 * self.blocks_room, 64)
+        cdef void *larger
+        if self.blocks_count == self.blocks_room:
+            larger = realloc(self.blocks, room * sizeof(EntryBlock))
+            if larger == NULL:
+                return False
+            self.blocks, self.blocks_room = <EntryBlock *>larger, room
+        self.next_log, self.next_number = entry.log, entry.tag >> CODEC_BITS
+        self.blocks[self.blocks_count] = EntryBlock(first=<uint32_t>at, log=self.next_log, number=self.next_number)
+        self.blocks_count += 1
+        return True
+
+    cdef bint _more_rests(self) noexcept nogil:
+        if self.count >> REST_BITS == self.rests_count:
+            self.rests[self.rests_count] = <EntryRest *>klog_slab(min(REST_ROWS, self.most) * sizeof(EntryRest))
+            if self.rests[self.rests_count] == NULL:
+                return False
+            self.rests_count += 1
+        return True
+
     def add(self, const unsigned char[::1] entries not None, Py_ssize_t start=0):
         """Append *entries* from byte *start* on, as many as there is room for; return the first byte not taken."""
-        cdef Py_ssize_t wanted = (entries.shape[0] - start) // <Py_ssize_t>sizeof(BatchEntry), taken
-        if start < 0 or wanted < 0 or (entries.shape[0] - start) % sizeof(BatchEntry):
-            raise ValueError(f"entries of {entries.shape[0]} bytes from {start} on")
-        taken = min(wanted, self.most - self.count)
-        if not taken:
-            return start
-        self._reserve(self.count + taken)
-        memcpy(self.rows + self.count, &entries[start], taken * sizeof(BatchEntry))
-        self.count += taken
-        return start + taken * <Py_ssize_t>sizeof(BatchEntry)
+        cdef Py_ssize_t left = entry_count(entries, start), at = start, taken
+        while left and self.count < self.most:
+            with nogil:
+                taken = self._add(<const BatchEntry *>&entries[at], min(left, self.most - self.count))
+            if taken < 0:
+                raise MemoryError("no memory for more batches")
+            at += taken * <Py_ssize_t>sizeof(BatchEntry)
+            left -= taken
+        return at
 
-    cdef int _reserve(self, Py_ssize_t count) except -1:
-        cdef Py_ssize_t room = min(max(count, 2 * self.room, 1024), self.most)
-        cdef void *larger
-        if count <= self.room:
-            return 0
-        larger = realloc(self.rows, room * sizeof(BatchEntry))
-        if larger == NULL:
-            raise MemoryError("no memory for more batches")
-        self.rows, self.room = <BatchEntry *>larger, room
+    cdef Py_ssize_t _add(self, const BatchEntry *entry, Py_ssize_t count) noexcept nogil:
+        """Take *count* entries, or those for which the slab of their rests has room; return how many, -1 without memory."""
+        cdef Py_ssize_t i
+        cdef uint32_t number, in_line
+        cdef uint64_t word
+        cdef Bucket *bucket
+        cdef EntryRest *rest
+        if not self._more_rests():
+            return -1
+        rest = self.rests[self.count >> REST_BITS] + (self.count & (REST_ROWS - 1))
+        count = min(count, REST_ROWS - (self.count & (REST_ROWS - 1)))
+        for i in range(count):
+            if (entry.log != self.next_log or entry.tag >> CODEC_BITS != self.next_number or not self.blocks_count) and not self._begin_block(entry, self.count):
+                return -1
+            number = <uint32_t>(entry.digest >> TOP_SHIFT)
+            word = entry.digest >> 24 << 32 | <uint64_t>self.count
+            in_line = self.sizes[number] & (LINE_WORDS - 1)
+            if in_line < LINE_WORDS - 1:
+                self.lines[number][in_line] = word
+            else:
+                bucket = self.buckets + number
+                if bucket.free == bucket.end and not self._extend(bucket):
+                    return -1
+                memcpy(bucket.free, self.lines[number], (LINE_WORDS - 1) * sizeof(uint64_t))
+                bucket.free[LINE_WORDS - 1] = word  # not by the line: to load what was just stored takes long
+                bucket.free += LINE_WORDS
+                prefetch_to_write(bucket.free, 1)  # where a line goes two thousand entries later
+            self.sizes[number] += 1
+            rest.position, rest.crc = entry.position, entry.crc
+            rest.low = <uint32_t>(entry.digest << 8) | entry.tag & ((1 << CODEC_BITS) - 1)
+            self.count += 1
+            self.next_number += 1
+            rest += 1
+            entry += 1
+        return count
+
+    cdef inline Py_ssize_t _filled(self, const Bucket *bucket, const Chunk *chunk) noexcept nogil:
+        return bucket.free - chunk.words if chunk == bucket.last else self.chunk_words
+
+    cdef Bucket *_bucket(self, int number) except NULL:
+        if not 0 <= number < BUCKETS:
+            raise IndexError(f"bucket {number} of {BUCKETS}")
+        return self.buckets + number
+
+    cdef inline Py_ssize_t _in_line(self, int number) noexcept nogil:
+        return self.sizes[number] & (LINE_WORDS - 1)
+
+    cdef int _room(self, Py_ssize_t count) except -1:
+        """Make room for so many words."""
+        if count > self.words_room:
+            free(self.words)
+            self.words_room = count
+            self.words = <uint64_t *>malloc(count * sizeof(uint64_t))
+            if self.words == NULL:
+                self.words_room = 0
+                raise MemoryError("no memory for digests")
         return 0
 
-    def arrange(self, int shift=56):
-        """Order the entries by eight bits of their digests; return the number of the entry with which each bucket ends."""
+    cdef void _whole(self, uint64_t top, const uint64_t *words, Py_ssize_t count, BatchEntry *to) noexcept nogil:
+        """Write the entries of words, which are in the order they came, to *to*."""
+        cdef Py_ssize_t i, block = 0
+        cdef uint32_t at
+        cdef const EntryRest *rest
+        for i in range(count):
+            if i + WORDS_AHEAD < count:
+                at = <uint32_t>words[i + WORDS_AHEAD]
+                prefetch(self.rests[at >> REST_BITS] + (at & (REST_ROWS - 1)))
+            at = <uint32_t>words[i]
+            rest = self.rests[at >> REST_BITS] + (at & (REST_ROWS - 1))
+            block = self._block_of(at, block)
+            to[i].digest = top << TOP_SHIFT | words[i] >> 32 << 24 | rest.low >> 8
+            to[i].log, to[i].position, to[i].crc = self.blocks[block].log, rest.position, rest.crc
+            to[i].tag = self.blocks[block].number + (at - self.blocks[block].first) << CODEC_BITS | rest.low & ((1 << CODEC_BITS) - 1)
+
+    cdef inline Py_ssize_t _block_of(self, uint32_t at, Py_ssize_t low) noexcept nogil:
+        """Return the block that has number *at*, from block *low* on."""
+        cdef Py_ssize_t step = 1, middle, high
+        while low + step < self.blocks_count and self.blocks[low + step].first <= at:
+            low += step
+            step *= 2
+        high = min(low + step, self.blocks_count)
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self.blocks[middle].first <= at:
+                low = middle
+            else:
+                high = middle
+        return low
+
+    def content(self, int number):
+        """Return the entries of a bucket; they count until the next call."""
+        cdef Bucket *bucket = self._bucket(number)
+        cdef Py_ssize_t count = self.sizes[number], at = 0
+        cdef Chunk *chunk = bucket.first
+        self._room(count)
+        self.search.room(count)
+        with nogil:
+            while chunk != NULL:
+                memcpy(self.words + at, chunk.words, self._filled(bucket, chunk) * sizeof(uint64_t))
+                at += self._filled(bucket, chunk)
+                chunk = chunk.next
+            memcpy(self.words + at, self.lines[number], self._in_line(number) * sizeof(uint64_t))
+            self._whole(number, self.words, count, self.search.kept)
+        return PyMemoryView_FromMemory(<char *>self.search.kept, count * sizeof(BatchEntry), 0x100)
+
+    def repeated(self, int number):
+        """Return the entries of a bucket whose digest another one has, by digest, log and position."""
+        cdef Bucket *bucket = self._bucket(number)
+        cdef RepeatedEntries search = self.search
+        cdef Py_ssize_t count = self.sizes[number], again, kept
+        if count < 2:
+            return b""
+        search.begin(count)
+        with nogil:
+            again = self._mark(bucket, number)
+        if not again:
+            return b""
+        self._room(min(2 * again, count) + 1)  # what is looked at is written first, and counts if it stays
+        with nogil:
+            kept = self._take(bucket, number)
+            search.forget()
+            mark_words(self.words, kept, search.seen, search.bits, OTHER_BITS)
+            kept = take_words(self.words, kept, search.seen, search.bits, OTHER_BITS, self.words)
+        search.room(kept)
+        with nogil:
+            self._whole(number, self.words, kept, search.kept)
+        search.kept_count = kept
+        return search.found(0)
+
+    cdef Py_ssize_t _mark(self, const Bucket *bucket, int number) noexcept nogil:
+        cdef Chunk *chunk = bucket.first
+        cdef Py_ssize_t again = 0
+        while chunk != NULL:
+            again += mark_words(chunk.words, self._filled(bucket, chunk), self.search.seen, self.search.bits, FIRST_BITS)
+            chunk = chunk.next
+        return again + mark_words(self.lines[number], self._in_line(number), self.search.seen, self.search.bits, FIRST_BITS)
+
+    cdef Py_ssize_t _take(self, const Bucket *bucket, int number) noexcept nogil:
+        cdef const uint8_t *seen = self.search.seen
+        cdef int bits = self.search.bits
+        cdef Chunk *chunk = bucket.first
+        cdef Py_ssize_t kept = 0
+        while chunk != NULL:
+            kept += take_words(chunk.words, self._filled(bucket, chunk), seen, bits, FIRST_BITS, self.words + kept)
+            chunk = chunk.next
+        return kept + take_words(self.lines[number], self._in_line(number), seen, bits, FIRST_BITS, self.words + kept)
+
+    def clear(self, bint release=False):
+        """Forget all entries; the memory stays, unless it is to be *released*."""
+        self.count = self.chunks_used = self.blocks_count = 0
+        memset(self.buckets, 0, sizeof(self.buckets))
+        memset(self.sizes, 0, sizeof(self.sizes))
+        if release:
+            self._release()
+
+    cdef void _release(self) noexcept:
         cdef Py_ssize_t i
-        with nogil:
-            put_in_buckets(self.rows, self.count, shift, self.ends)
-        return [self.ends[i] for i in range(BUCKETS)]
-
-    def content(self, Py_ssize_t first, Py_ssize_t end):
-        """Return the bytes of entries *first* to *end*; they count until the next change."""
-        if not 0 <= first <= end <= self.count:
-            raise IndexError(f"entries {first} to {end} of {self.count}")
-        return PyMemoryView_FromMemory(<char *>(self.rows + first), (end - first) * sizeof(BatchEntry), 0x100)
-
-    def repeated(self, int shift=56):
-        """Return the entries whose digest another one has, by digest, log and position; the order of all changes.
-
-        *shift*: the lowest of eight bits that put them in order before they are sorted: the bits above are the same in
-        all.  Negative: all bits are.
-        """
-        cdef Py_ssize_t kept = self.count, bucket, start = 0
-        cdef uint8_t *seen
-        cdef int bits = LEAST_SEEN_BITS, part
-        while (<Py_ssize_t>1 << bits) < SEEN_FACTOR * self.count:
-            bits += 1
-        seen = <uint8_t *>malloc(<size_t>1 << (bits - 2))
-        if seen == NULL:
-            raise MemoryError("no memory for digests")
-        with nogil:
-            for part in range(2):
-                memset(seen, 0, <size_t>1 << (bits - 2))
-                kept = keep_candidates(self.rows, kept, seen, bits, part * bits)
-            free(seen)
-            if shift >= 0:
-                put_in_buckets(self.rows, kept, shift, self.ends)
-                for bucket in range(BUCKETS):
-                    qsort(self.rows + start, self.ends[bucket] - start, sizeof(BatchEntry), compare_entries)
-                    start = self.ends[bucket]
-            else:
-                qsort(self.rows, kept, sizeof(BatchEntry), compare_entries)
-            kept = keep_repeated(self.rows, kept)
-        return PyBytes_FromStringAndSize(<const char *>self.rows, kept * sizeof(BatchEntry))
-
-    def thin(self, Py_ssize_t most):
-        """Keep of each digest *most* entries a log; return (digest, log, how many went) of those that lost some."""
-        cdef Py_ssize_t i, kept = 0, same = 0
-        cdef BatchEntry entry
-        lost = {}
-        qsort(self.rows, self.count, sizeof(BatchEntry), compare_entries)
-        for i in range(self.count):
-            entry = self.rows[i]
-            if kept and self.rows[kept - 1].digest == entry.digest and self.rows[kept - 1].log == entry.log:
-                same += 1
-            else:
-                same = 1
-            if same > most:
-                key = entry.digest, entry.log
-                lost[key] = lost.get(key, 0) + 1
-                continue
-            self.rows[kept] = entry
-            kept += 1
-        self.count = kept
-        return [(digest, log, count) for (digest, log), count in lost.items()]
-
-    def grow(self):
-        """Allow twice as many entries."""
-        self.most *= 2
-
-    def clear(self):
-        """Forget all entries; the memory stays."""
-        self.count = 0
+        for i in range(self.slabs_count):
+            free(self.slabs[i])
+        for i in range(self.rests_count):
+            free(self.rests[i])
+        free(self.blocks)
+        self.blocks, self.blocks_room = NULL, 0
+        self.slabs_count = self.rests_count = 0

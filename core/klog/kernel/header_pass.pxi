@@ -23,6 +23,7 @@ cdef enum:
     SPARSE_BYTES = 4 << 10       # of batches as large as this reading the headers alone costs less than reading all
     MOST_POSITION = 0x7FFFFFFF   # no broker writes a larger log
     KEY_WORDS = 4
+    ANONYMOUS_WORDS = 2
 
 cdef struct Sighting:            # of something that headers show: how often, and where first
     long long count, position, offset, value
@@ -38,6 +39,7 @@ cdef inline int positive_bit(int attributes) noexcept nogil:
     return attributes & ATTRIBUTE_LOG_APPEND_TIME
 
 
+@cython.final
 cdef class HeaderPass(ProducerRuns):
     """Passes over the headers of logs; fills entries of the table of digests and counts what headers tell.
 
@@ -54,7 +56,8 @@ cdef class HeaderPass(ProducerRuns):
     cdef long long from_offset, to_offset, floor, latest, retention, largest
     cdef long long next_offset, before       # largest timestamp of the batch before the one that waits, -1: none
     cdef bint waits                          # `waiting` is to be taken once the header behind it is known to be one
-    cdef BatchRow waiting
+    cdef BatchRow *waiting
+    cdef BatchRow rows[2]                    # one waits, the next is read
     cdef HeaderFacts facts
     cdef readonly int error                  # errno of a read that failed
 
@@ -85,7 +88,7 @@ cdef class HeaderPass(ProducerRuns):
         self.facts.earliest = self.facts.first_offset = self.facts.last_offset = self.facts.legacy_latest = -1
         self.log, self.from_offset, self.to_offset, self.floor = log, from_offset, to_offset, floor
         self.latest, self.retention, self.largest = latest, retention, largest
-        self.next_offset, self.before, self.waits = 0, -1, False
+        self.next_offset, self.before, self.waits, self.waiting = 0, -1, False, self.rows
 
     def read(self, int descriptor, long long position, long long end):
         """Pass over the headers of an open file from byte *position* up to *end*, where the log ends.
@@ -106,16 +109,15 @@ cdef class HeaderPass(ProducerRuns):
         cdef const uint8_t *p
         cdef int status = DONE
         cdef Py_ssize_t want, got
-        cdef BatchRow row
+        cdef BatchRow *row
         cdef int size = 0
-        row.size = 0
         while position < end:
             if self.batches_count >= ENTRIES:
                 status = ENTRY_FULL
                 break
             want = min(BATCH_BYTES, end - position)
             if position < loaded or position + want > loaded_end:
-                size = BATCH_BYTES if row.size >= SPARSE_BYTES else PASS_BYTES
+                size = BATCH_BYTES if self.waits and self.waiting.size >= SPARSE_BYTES else PASS_BYTES
                 got = pread(descriptor, self.buffer, min(size, end - position), position)
                 if got < 0:
                     self.error = errno
@@ -129,7 +131,8 @@ cdef class HeaderPass(ProducerRuns):
             status = unfit(p, end - position, False) if end - position > ENTRY_BYTES else MORE
             if status != DONE:
                 break
-            if not self._is_sound(p, position, &row):
+            row = self._other_row()
+            if not self._is_sound(p, position, row):
                 status = ENTRY_ODD
                 break
             self._settle(row.max_timestamp)
@@ -143,7 +146,11 @@ cdef class HeaderPass(ProducerRuns):
             at[0], self.waits = self.waiting.position, False
         return status
 
-    cdef bint _is_sound(self, const uint8_t *p, long long position, BatchRow *row) noexcept nogil:
+    cdef inline BatchRow *_other_row(self) noexcept nogil:
+        """Return the row that does not wait."""
+        return self.rows + (self.waiting == self.rows)
+
+    cdef inline bint _is_sound(self, const uint8_t *p, long long position, BatchRow *row) noexcept nogil:
         """Fill the row of the header at *p*; False if no broker has written it behind the batch before it."""
         row.position, row.size, row.magic = position, be32(p + ENTRY_SIZE) + OVERHEAD, p[ENTRY_MAGIC]
         if row.magic < 2:
@@ -163,7 +170,8 @@ cdef class HeaderPass(ProducerRuns):
         with nogil:
             while i < end and self.batches_count < ENTRIES:
                 self._settle(window.view.batches[i].max_timestamp)
-                self.waiting, self.waits = window.view.batches[i], True
+                self.waiting, self.waits = self._other_row(), True
+                self.waiting[0] = window.view.batches[i]
                 i += 1
         return i
 
@@ -171,9 +179,9 @@ cdef class HeaderPass(ProducerRuns):
         """Take the last batch of `take`."""
         self._settle(-1)
 
-    cdef void _settle(self, long long following) noexcept nogil:
+    cdef inline void _settle(self, long long following) noexcept nogil:
         """Take the batch that waits; *following*: the largest timestamp of the one behind it, -1 for none."""
-        cdef const BatchRow *row = &self.waiting
+        cdef const BatchRow *row = self.waiting
         if not self.waits:
             return
         self.waits = False
@@ -228,12 +236,13 @@ cdef class HeaderPass(ProducerRuns):
         """
         cdef uint64_t key[KEY_WORDS]
         cdef uint32_t crc = row.crc if row.magic < 2 else self._stable_crc(row)
-        cdef bint is_anonymous = row.producer_id < 0
-        key[0] = <uint64_t>row.size << 32 | crc if is_anonymous else <uint64_t>row.producer_id
         key[1] = <uint64_t>row.base_timestamp
+        if row.producer_id < 0:  # the CRC stands for the rest
+            key[0] = <uint64_t>1 << 63 | <uint64_t>row.size << 32 | crc
+            return sum_words(self.factors, key, ANONYMOUS_WORDS), crc
+        key[0] = <uint64_t>row.producer_id
         key[2] = <uint64_t><uint32_t>row.base_sequence << 32 | <uint32_t>row.records_count
-        key[3] = (<uint64_t><uint32_t>row.last_offset_delta << 32 | <uint32_t>is_anonymous << 24
-                  | <uint32_t>row.magic << 16 | <uint32_t>(row.producer_epoch & 0xFFFF))
+        key[3] = <uint64_t><uint32_t>row.last_offset_delta << 32 | <uint32_t>(row.producer_epoch & 0xFFFF)
         return sum_words(self.factors, key, KEY_WORDS), crc
 
     cdef inline uint32_t _stable_crc(self, const BatchRow *row) noexcept nogil:
