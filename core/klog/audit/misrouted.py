@@ -24,6 +24,7 @@ from klog.audit.twins import (
     groups_in,
     is_settled,
     legal_pairs,
+    topic_pair,
     topic_pairs,
 )
 from klog.audit.verdict import Evidence, TwinVerdict, begins_at_zero, judge, signs_at
@@ -126,7 +127,8 @@ class TwinSearch:
         judge_of = TwinJudge(kept, names, shared)
         runs: Counter[TopicPair] = Counter()
         for group in kept:
-            runs.update(set(self._pairs_in_runs(group, judge_of)))
+            for pair in self._pairs_in_runs(group, judge_of):
+                runs[pair] += 1
         for counts, why in ((shared, "share"), (runs, "run"), (large, "repeats")):
             self.legal += [LegalTwins(pair, count, why) for pair, count in counts.items()]
         self.legal.sort()
@@ -145,11 +147,12 @@ class TwinSearch:
         if places <= _FEW_PLACES:
             self._few = few
 
-    def _pairs_in_runs(self, group: Group, judge_of: TwinJudge) -> Iterable[TopicPair]:
-        for one, other in combinations(group, 2):
-            if judge_of.why_legal(one, other) == "run":
-                topics = sorted(self._survey.names.topics[place.partition] for place in (one, other))
-                yield topics[0], topics[1]
+    def _pairs_in_runs(self, group: Group, judge_of: TwinJudge) -> set[TopicPair]:
+        return {
+            topic_pair(one, other, self._survey.names)
+            for one, other in combinations(group, 2)
+            if judge_of.why_legal(one, other) == "run"
+        }
 
     def topic_key(self, partition: int) -> TopicKey:
         """Return the topic of a partition, by its place."""

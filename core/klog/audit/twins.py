@@ -96,13 +96,14 @@ def repeats_in(repeated: Iterable[bytes], known: PartitionNames) -> Iterator[Rep
 
 def _by_digest(repeated: Iterable[bytes], known: PartitionNames) -> Iterator[tuple[Group, Counter[int]]]:
     """Yield the places of each digest, `MOST_PLACES` of a log at most; with how many more a log has."""
-    partition_of, first_number = known.partition_of, known.first_number
+    partition_of, first_number, none = known.partition_of, known.first_number, Counter[int]()
     for content in repeated:
         for _, entries in groupby(entries_of(content), key=itemgetter(0)):
-            more: Counter[int] = Counter()
+            more = none
             one_by_one = iter(entries)
             kept = list(islice(one_by_one, MOST_PLACES))
             if len(kept) == MOST_PLACES:
+                more = Counter()
                 kept = list(_kept(chain(kept, one_by_one), more))
             places = [
                 TwinPlace(partition_of[log], first_number[log] + batch_number(tag), log, position, crc, codec_of(tag))
@@ -137,11 +138,16 @@ def _split(places: Group, known: PartitionNames) -> Iterator[Group]:
             yield tuple(part)
 
 
+def topic_pair(one: TwinPlace, other: TwinPlace, known: PartitionNames) -> TopicPair:
+    """Return the topics of two places, in order."""
+    topic, second = known.topics[one.partition], known.topics[other.partition]
+    return (topic, second) if topic <= second else (second, topic)
+
+
 def topic_pairs(group: Group, known: PartitionNames) -> set[TopicPair]:
     """Return the pairs of topics between which the group has twins: places in two partitions, of the same CRC."""
     if len(group) == 2:
-        one, other = known.topics[group[0].partition], known.topics[group[1].partition]
-        return {(one, other) if one < other else (other, one)} if group[0].crc == group[1].crc else set()
+        return {topic_pair(*group, known)} if group[0].crc == group[1].crc else set()
     by_crc: dict[int, dict[str, set[str]]] = {}
     for place in group:
         names = by_crc.setdefault(place.crc, {}).setdefault(known.topics[place.partition], set())
@@ -157,7 +163,8 @@ def legal_pairs(groups: Iterable[Group], known: PartitionNames, batches: Mapping
     """
     counts: Counter[TopicPair] = Counter()
     for group in groups:
-        counts.update(topic_pairs(group, known))
+        for pair in topic_pairs(group, known):
+            counts[pair] += 1
     return Counter({pair: n for pair, n in counts.items() if is_legal_share(n, min(batches[one] for one in pair))})
 
 
@@ -181,11 +188,10 @@ class TwinJudge:
 
     def why_legal(self, one: TwinPlace, other: TwinPlace) -> str | None:
         """Return why two places of a group are legal twins; None if they are not."""
-        names, topics = self._known.names, self._known.topics
+        names = self._known.names
         if names[one.partition] == names[other.partition]:
             return "same"
-        pair = topics[one.partition], topics[other.partition]
-        if (pair if pair[0] <= pair[1] else pair[::-1]) in self._shared:
+        if self._shared and topic_pair(one, other, self._known) in self._shared:
             return "share"
         if other.partition < one.partition:
             one, other = other, one
@@ -193,6 +199,8 @@ class TwinJudge:
 
     def classes(self, group: Group) -> list[list[TwinPlace]]:
         """Return the places of a group, those together that are legal copies, by their first place."""
+        if len(group) == 2:
+            return [sorted(group)] if self.why_legal(*group) else [[place] for place in sorted(group)]
         found: list[list[TwinPlace]] = []
         for place in group:
             near = [some for some in found if any(self.why_legal(place, one) for one in some)]
@@ -209,8 +217,7 @@ class TwinJudge:
 def is_settled(group: Group, known: PartitionNames, shared: Mapping[TopicPair, int]) -> bool:
     """Whether the share of pairs of topics alone makes all places of a group copies of each other."""
     if len(group) == 2:
-        one, other = known.topics[group[0].partition], known.topics[group[1].partition]
-        return ((one, other) if one < other else (other, one)) in shared
+        return bool(shared) and topic_pair(*group, known) in shared
     return len(TwinJudge((), known, shared).classes(group)) == 1
 
 
