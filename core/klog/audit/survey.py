@@ -71,7 +71,7 @@ class LocalAudit:
             return False
 
         try:
-            units, sizes = units_of(logs, self._workers)
+            units, sizes = units_of(logs, _UNIT_BYTES, 4 * self._workers)
             run(job, units, options, sizes, self._sink, self._workers, take)
         except BaseException:
             table.close()
@@ -94,9 +94,9 @@ class LocalAudit:
         return answers
 
 
-def units_of(logs: Sequence[AuditLog], workers: int) -> tuple[list[list[AuditLog]], list[int]]:
-    """Share out logs among units of work; return them with their bytes."""
-    packs = pack_tasks([log.size for log in logs], _UNIT_BYTES, 4 * workers)
+def units_of(logs: Sequence[AuditLog], unit_bytes: int, least: int) -> tuple[list[list[AuditLog]], list[int]]:
+    """Share out logs among units of work of about *unit_bytes*, at *least* so many; return them with their bytes."""
+    packs = pack_tasks([log.size for log in logs], unit_bytes, least)
     return [[logs[i] for i in pack] for pack in packs], [sum(logs[i].size for i in pack) for pack in packs]
 
 

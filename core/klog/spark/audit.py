@@ -1,6 +1,7 @@
 """`audit` on Spark: tasks pass over headers and read candidates again; the driver finds digests that occur twice.
 
-Entries come in waves: the driver has those of one wave in memory, and as much of the table of digests as it may.
+Entries come in waves: the driver has those of one wave in memory, and as much of the table of digests as it may.  How
+many there will be is not known before the first wave, so that is a small one.
 """
 
 from __future__ import annotations
@@ -21,7 +22,12 @@ if TYPE_CHECKING:
 
 U = TypeVar("U")
 O = TypeVar("O")  # noqa: E741
-_WAVE_BYTES: Final = 4 << 30
+_UNIT_BYTES: Final = 1 << 30
+"""Of a task: where batches are large, the headers of so many bytes take no longer than a task takes to start."""
+_WAVE_BYTES: Final = 2 << 30
+"""Of the logs in the first wave."""
+_WAVE_ENTRIES: Final = 256 << 20
+"""So many bytes of entries come in a later wave, if there are no more of them than in those before."""
 _NAME: Final = "klog audit"
 
 
@@ -34,15 +40,21 @@ class SparkAudit:
     def headers(self, logs: Sequence[AuditLog], options: HeaderOptions) -> tuple[list[LogReport], DigestTable]:
         """Pass over the headers in tasks.  Paths must lead to the same files there."""
         table, reports = DigestTable(self._memory), list[LogReport]()
-        units, sizes = units_of(logs, parallelism(self._spark))
+        units, sizes = units_of(logs, _UNIT_BYTES, parallelism(self._spark))
+        done, load, most = 0, 0, _WAVE_BYTES
         try:
-            for wave in _waves(sizes):
-                some, loads = [units[i] for i in wave], [sizes[i] for i in wave]
-                for answer in results(self._spark, read_headers, some, options, loads, self._sink, _NAME):
+            while done < len(units):
+                first, before, wave = done, load, 0
+                while done < len(units) and (done == first or wave + sizes[done] <= most):
+                    wave, done = wave + sizes[done], done + 1
+                some = units[first:done], options, sizes[first:done]
+                for answer in results(self._spark, read_headers, *some, self._sink, _NAME):
                     if answer.kind == "entries":
                         table.add(answer.content)
+                        load += len(answer.content)
                     else:
                         reports.append(log_report(answer))
+                most = max(_WAVE_BYTES, _WAVE_ENTRIES * wave // max(load - before, 1))
         except BaseException:
             table.close()
             raise
@@ -51,19 +63,7 @@ class SparkAudit:
     def run(
         self, job: Callable[[U, O], Iterator[TaskResult]], units: Sequence[U], options: O, sizes: Sequence[int]
     ) -> list[TaskResult]:
-        """Do *job* in a task for each of *units*."""
-        return list(results(self._spark, job, units, options, sizes, self._sink, _NAME)) if units else []
-
-
-def _waves(sizes: Sequence[int]) -> Iterator[list[int]]:
-    """Yield the numbers of units that go together."""
-    wave: list[int] = []
-    load = 0
-    for number, size in enumerate(sizes):
-        wave.append(number)
-        load += size
-        if load >= _WAVE_BYTES:
-            yield wave
-            wave, load = [], 0
-    if wave:
-        yield wave
+        """Do *job* in a task for each of *units*; a single one is done here: that takes less than to start a task."""
+        if len(units) < 2:
+            return [answer for unit in units for answer in job(unit, options)]
+        return list(results(self._spark, job, units, options, sizes, self._sink, _NAME))
