@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from bench.broker import Broker
@@ -23,6 +24,7 @@ TOPIC = "plain"
 TIMES = 10
 SOME = 4
 MANY = 5000
+AUDITED = 10
 MASTER = "local[2]"
 
 
@@ -38,6 +40,7 @@ def spark(bench: Bench) -> Iterator[Row]:
         yield _against(bench, "export", plain, "Spark's writer", 0.5, scratch)
         for topic in ("plain", "unique"):
             yield _against(bench, "compact", os.path.join(folder, topic), "groupBy", 0.4, scratch)
+        yield from _audit(bench)
         yield from _many(bench)
         yield from _memory(bench, scratch, copies)
     finally:
@@ -134,6 +137,23 @@ def _against(bench: Bench, job: str, path: str, other: str, most: float, scratch
     _agree(job, race["klog"]["result"], race[other]["result"])
     told = f"{os.path.basename(path)}, {race['klog']['result']} rows: {_told(race)} (2)"
     return Row(f"Spark, {job}", told, race["klog"]["cpu"] / race[other]["cpu"], at_most=most)
+
+
+def _audit(bench: Bench) -> Iterator[Row]:
+    """Batches of 16 KB, of which only the headers are on the disk: nothing else is read of them."""
+    folder = bench.file("spark-audit")
+    shutil.rmtree(folder, ignore_errors=True)
+    words = [folder, str((AUDITED << 30) // bench.scale), str(16 << 10), "8", "0", "holes"]
+    bench.race((), {"made": Command([bench.peers, child("batches.py"), *words])}, 1)
+    alone = Command([*bench.klog, "audit", "misrouted", folder, "--quiet", "--jobs", "1"], "null")
+    race = bench.race([str(log) for log in sorted(Path(folder).rglob("*.log"))], {"audit": alone}, bench.slow)
+    ours = _run(bench, "audit", folder)["klog"]
+    shutil.rmtree(folder)
+    rows, batches, resident = ours["result"]
+    what = f"{AUDITED} GiB, {batches} batches, {rows} misrouted"
+    told = f"{what}, on Spark {ours['cpu']:.2f} s; {seconds(race, 'audit')} with its start"
+    yield Row("Spark, audit", told, ours["cpu"] / race.cpu_s("audit"), at_most=3)
+    yield Row("memory, Spark", "audit, the driver", resident / 1e6, "MB", at_most=1000)
 
 
 def _many(bench: Bench) -> Iterator[Row]:

@@ -1,6 +1,7 @@
-"""Write partitions of batches of one size, of no producer: FOLDER BYTES BATCH_BYTES PARTITIONS TWINS_PERCENT.
+"""Write partitions of batches of one size, of no producer: FOLDER BYTES BATCH_BYTES PARTITIONS TWINS_PERCENT [holes].
 
-Of the first two partitions so many batches are twins, as of a program that writes both.
+Of the first two partitions so many batches are twins, as of a program that writes both.  With holes the values are
+zeros that take no room on the disk.
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ RECORDS_AT = 61
 
 
 def main() -> None:
-    folder, size, batch_bytes, partitions, percent = sys.argv[1], *map(int, sys.argv[2:])
-    value = os.urandom(1 << 20)
+    folder, size, batch_bytes, partitions, percent = sys.argv[1], *map(int, sys.argv[2:6])
+    has_holes = sys.argv[6:] == ["holes"]
+    value = bytes(1 << 20) if has_holes else os.urandom(1 << 20)
     payload = batch_bytes - RECORDS_AT
     written = size // partitions // batch_bytes
     in_segment = SEGMENT_BYTES // batch_bytes
@@ -34,7 +36,12 @@ def main() -> None:
                     times = (10**12 if is_twin else 11 * 10**11) + which
                     body = struct.pack(">hiqqqhii", 0, 0, times, times, -1, -1, -1, 1)
                     body += record(value[start : start + payload])
-                    log.write(struct.pack(">qiibI", i, len(body) + 9, 0, 2, crc32c(body)) + body)
+                    log.write(struct.pack(">qiibI", i, len(body) + 9, 0, 2, crc32c(body)))
+                    if has_holes:
+                        log.write(body[:RECORDS_AT])
+                        log.seek(len(body) - RECORDS_AT - 1, os.SEEK_CUR)
+                        body = body[-1:]
+                    log.write(body)
 
 
 def record(value: bytes) -> bytes:

@@ -6,6 +6,7 @@
     export DIR SCRATCH  Parquet by klog's job, and by Spark's own writer
     compact DIR SCRATCH the latest values by klog's job, and by groupBy and max_by
     many DIR            all rows of many partitions; verify
+    audit DIR           misrouted batches
     memory SCRATCH DIR …  the most memory that all rows of several log dirs, verify and stats need, and export and
                         compact of the first
 
@@ -205,6 +206,18 @@ def stats(spark: Any, *paths: str) -> dict[str, Contestant]:
     from klog.spark.stats import stats as job
 
     return {"klog": lambda: sum(one.records for one in job(spark, [part for part, _ in partitions_of(*paths)]))}
+
+
+def audit(spark: Any, path: str) -> dict[str, Contestant]:
+    from klog.audit.audit import MEMORY_BYTES, AuditOptions, audit_misrouted
+    from klog.audit.partitions import AuditQuery
+    from klog.spark.audit import SparkAudit
+
+    def run() -> list[int]:
+        found = audit_misrouted(AuditQuery([path]), AuditOptions(), SparkAudit(spark, MEMORY_BYTES))
+        return [len(found.rows), found.totals.batches, peak_bytes(os.getpid())]
+
+    return {"klog": run}
 
 
 def many(spark: Any, path: str) -> dict[str, Contestant]:
