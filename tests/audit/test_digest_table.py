@@ -62,6 +62,28 @@ def test_what_is_repeated_is_found_whatever_fits_into_memory(memory: int, seed: 
     table.close()
 
 
+@pytest.mark.parametrize("memory", [1 << 21, 1 << 23])
+def test_batches_of_long_and_short_logs_keep_their_numbers_and_places(memory: int) -> None:
+    """What follows in a log is told by where it begins: logs that threads read in turn, and logs of one batch."""
+    chance = random.Random(5)
+    digests = [chance.getrandbits(64) for _ in range(120_000)]
+    entries: list[Entry] = []
+    following: Counter[int] = Counter()
+    while len(entries) < len(digests):
+        log, many = chance.choice([(1, 4096), (2, 4096), *[(3 + len(entries), 1)] * 8])
+        for _ in range(many):
+            number = following[log]
+            following[log] += 1
+            digest = chance.choice(digests) if chance.random() < 0.001 else digests[len(entries) % len(digests)]
+            entries.append((digest, log, 300 * number, chance.getrandbits(32), number << 3 | chance.randrange(5)))
+    table = DigestTable(memory)
+    for at in range(0, len(entries), 4096):
+        table.add(packed(entries[at : at + 4096]))
+    assert (table.spilled_bytes > 0) == (memory < ENTRY_BYTES * len(entries))
+    assert repeated(table) == wanted(entries)
+    table.close()
+
+
 def test_entries_whose_digests_begin_alike_are_split_by_other_bits() -> None:
     """A bucket of all entries, down to the last eight bits of 64."""
     entries: list[Entry] = [(0xABCDEF << 40 | at % 5000, 1, at, 0, 0) for at in range(9000)]
