@@ -46,8 +46,9 @@ def send(broker: Raw, number: int, content: bytes) -> tuple[int, int]:
     [
         (0, made(40), STORED),
         *((1, made(40) + b"leftovers--"[:left], STORED) for left in (1, 5, 11)),
+        *((1, made(40) + bytes(8) + (300).to_bytes(4, "big") + b"left"[:left], STORED) for left in (0, 4)),
         (2, made(40) + b"text of an older batch that was longer", CORRUPT),
-        (3, made(40) + bytes(20), CORRUPT),
+        *((3, made(40) + bytes(zeros), CORRUPT) for zeros in (12, 20)),
         (4, made(40)[:-10], INVALID),
         (5, made(40) + made(40), INVALID),
         (6, made(40)[:61] + made(40, text=b"w")[61:], CORRUPT),
