@@ -1,4 +1,4 @@
-# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False, binding=False
 """The compiled kernel: everything that happens once a batch or once a record.
 
 A `Window` holds a stretch of a log.  Its methods turn bytes into batch rows (`scan`, `check`), batch rows into record
