@@ -81,6 +81,7 @@ class Window:
     position: int
     size: int
     count: int
+    all_hold: bool
     decoding: int
     decoding_record: int
     records: int

@@ -114,6 +114,11 @@ cdef class BatchRows(WindowBuffer):
             self.view.good_count = end
         return bad
 
+    @property
+    def all_hold(self):
+        """Whether there are batches, and the checksum of each is known to hold."""
+        return 0 < self.view.batches_count == self.view.good_count
+
     cdef int _range(self, Py_ssize_t first, Py_ssize_t end) except -1:
         if not 0 <= first <= end <= self.view.batches_count:
             raise IndexError(f"batches {first} to {end} of {self.view.batches_count}")

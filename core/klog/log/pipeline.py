@@ -32,9 +32,10 @@ class OverError(Exception):
 
 
 class Turns:
-    """Whose turn it is to write."""
+    """Whose turn it is to write.  *alone*: there is only one worker, for whom nobody waits."""
 
-    def __init__(self) -> None:
+    def __init__(self, alone: bool = False) -> None:
+        self._alone = alone
         self._now = 0
         self._over = False
         self._changed = threading.Condition()
@@ -51,6 +52,9 @@ class Turns:
     def done(self, number: int, last: bool) -> None:
         """Mark all of *number* as written; with *last*, nothing after it will be."""
         self.wait(number)
+        if self._alone:
+            self._now, self._over = number + 1, last
+            return
         with self._changed:
             self._now += 1
             self._over = last
@@ -83,8 +87,9 @@ class OrderedOutput:
 
     def flush(self, window: Window) -> None:
         """Write the lines that wait in *window*."""
-        self.write(window.output())
-        window.flushed()
+        if window.out_used:
+            self.write(window.output())
+            window.flushed()
 
     def report(self, line: str) -> None:
         """Report a line in its turn."""
@@ -104,7 +109,7 @@ def run(
     Raises what a worker or the sink raised, and what a signal's handler did.  A single worker is the caller's own
     thread.  *own_window* is for the first of them, so that a caller with many small logs needs no new one for each.
     """
-    turns = Turns()
+    turns = Turns(alone=jobs == 1)
     sink.expect(reader.end - reader.position)
     output = OUTPUT_BYTES if jobs == 1 else PARALLEL_OUTPUT_BYTES
 

@@ -100,7 +100,7 @@ class LogReader:
             piece = self._step(window)
             self._number += 1
             self._window_bytes = min(2 * self._window_bytes, self._most_bytes)
-            return piece._replace(consumed=self.position - before)
+            return piece if piece.consumed else piece._replace(consumed=self.position - before)
 
     def _step(self, window: Window) -> WindowResult:
         wanted = max(min(self._window_bytes, self._stop - self.position), BATCH.size)
@@ -113,6 +113,9 @@ class LogReader:
             if read < size:
                 self.end = self.position + read  # it has shrunk since it was opened
             status = window.scan(0, self._like_kafka, check=self._checked)
+            if self._is_usual(window, status):
+                self.position += window.next_at
+                return WindowResult(self._number, None, window.next_at)
             larger = self._larger(window) if status == MORE else 0
             if not larger and self._like_kafka:
                 return self._piece_like_kafka(window, status)
@@ -121,6 +124,11 @@ class LogReader:
             wanted = larger or REACH_BYTES
             if larger > WINDOW_BYTES // 2:
                 self._most_bytes = LARGE_WINDOW_BYTES
+
+    def _is_usual(self, window: Window, status: int) -> bool:
+        """Whether all checksums are known to match, and nothing else needs care, as the end of the log does."""
+        usual = self._checked and window.all_hold and status in (DONE, MORE) and not self._like_kafka
+        return usual and self.position + window.next_at <= self._stop and self.position + window.size < self.end
 
     def _larger(self, window: Window) -> int:
         """Return the window size for the whole first entry; 0 if it fits already or cannot fit."""
