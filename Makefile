@@ -9,7 +9,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 $(BIN)/python -m pip insta
 UV := uv==0.13.9
 KERNEL := $(wildcard $(addprefix core/klog/kernel/*.,pyx pxi pxd h))
 
-.PHONY: help demo test build dev lint format lock bench fuzz completions docs tested dist release one-file test-one-file clean
+.PHONY: help demo test build dev lint format lock bench fuzz completions docs tested coverage mutants dist release one-file test-one-file clean
 
 help:                ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,10 +51,18 @@ completions: build   ## completions/, docs/klog.1, docs/findings.md and docs/sch
 	$(BIN)/python -m tools.make_findings
 	$(BIN)/python -m tools.json_fields
 
-tested: dev          ## docs/tested.md, from what every test counts while it runs
+tested: dev          ## docs/tested.md, from what every test counts while it runs; with branches and mutants, an hour
 	@rm -rf build/counts
 	KLOG_COUNTS=$(CURDIR)/build/counts tools/test.sh
+	KLOG_COUNTS=$(CURDIR)/build/counts $(BIN)/python -m tests.coverage -n "$$(nproc)" --dist loadfile
+	KLOG_COUNTS=$(CURDIR)/build/counts $(BIN)/python -m tests.mutation --jobs "$$(nproc)"
 	$(BIN)/python -m tools.make_tested build/counts
+
+coverage: dev        ## branches that tests take, in klog's Python and in its kernel (ARGS="tests/plan")
+	$(BIN)/python -m tests.coverage $(ARGS)
+
+mutants: dev         ## small mistakes in verify, recover, plan, compact: which does no test see (ARGS="--package plan")
+	$(BIN)/python -m tests.mutation $(ARGS)
 
 docs: dev            ## the site, in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet

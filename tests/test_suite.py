@@ -108,7 +108,7 @@ def test_signals_are_as_in_a_terminal() -> None:
 IN_MEMORY = """
 from pathlib import Path
 from tests.support import memory
-memory.SHARED, memory._has_room = Path("shared").absolute(), lambda: True
+memory.SHARED, memory.has_room = Path("shared").absolute(), lambda: True
 def pytest_configure(config):
     config.pluginmanager.register(memory)
 """

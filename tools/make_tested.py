@@ -1,16 +1,19 @@
-"""Writes docs/tested.md from what a run of the tests counted: `make tested`.
+"""Writes docs/tested.md from what runs of the tests counted: `make tested`.
 
     python -m tools.make_tested build/counts
+    python -m tools.make_tested --keep build/counts
 
-Each figure is the sum of a count in that directory, which tests/support/counts.py writes; none is written by hand.
+Each figure is the sum of a count in that directory, which tests/support/counts.py, tests/coverage and tests/mutation
+write; none is written by hand.  --keep: sections of which nothing was counted stay as they are on the page.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,7 +36,6 @@ HEAD = """# What was tested
 
 `make tested` runs the whole suite and writes this page; every figure was counted while the tests ran.
 The suite takes samples of what `make test ARGS="-m long"` runs whole: cuts, kills and failing calls everywhere.
-
 """
 
 
@@ -44,6 +46,16 @@ class Part(NamedTuple):
     prefix: str
     about: str
     unit: str
+
+
+class Share(NamedTuple):
+    """A table of parts of a whole: the counts whose names begin with *whole*, and those of *part* beside them."""
+
+    title: str
+    whole: str
+    part: str
+    about: str
+    units: tuple[str, str]
 
 
 _CUTS = """A change runs on a disk that loses its power before one of the calls. Then the disk shows what it kept, by
@@ -59,6 +71,16 @@ PARTS = (
     Part("Power cuts on a file system that loses what was not synced", "cuts below klog", _LOSSY, "cuts"),
     Part("System calls that failed", "system calls that failed", _CALLS, "calls"),
     Part("Real brokers", "starts of real brokers", "Starts of brokers and controllers, by version of Kafka.", "starts"),
+)
+_BRANCHES = """Ways that an `if`, a loop or a condition may go, and those that a test went. Counted in a second run,
+of the tests that need no broker, Spark, browser or strace, with counters in klog's Python and in its compiled kernel.
+Checks of types, bounds and errors that Cython adds by itself do not count: they decide nothing that the source says."""
+_MUTANTS = """One small mistake at a time is put into a package: a comparison, a limit, a condition, a constant, a
+result, a statement that is missing, two arguments the other way round. A mutant is killed when a test fails or takes
+far too long. The tests are those of klog alone that run the changed line; the mutants are a sample, always the same."""
+SHARES = (
+    Share("Branches", "branches", "branches taken", _BRANCHES, ("branches", "taken")),
+    Share("Mutants", "mutants made", "mutants killed", _MUTANTS, ("mutants", "killed")),
 )
 SINGLE = {
     "kills": "times a change was killed before a call",
@@ -80,20 +102,42 @@ def counted(folder: Path) -> Counter[str]:
 
 
 def page(sums: Counter[str]) -> Iterator[str]:
-    """Yield the page in pieces."""
-    yield HEAD
-    yield f"klog {__version__}.\n"
+    """Yield the page in pieces: its head, then its sections."""
+    yield f"{HEAD}\nklog {__version__}.\n"
     for part in PARTS:
-        rows = sorted(
-            (name.partition(": ")[2], number) for name, number in sums.items() if name.startswith(f"{part.prefix}: ")
-        )
-        if rows:
-            yield f"\n## {part.title}\n\n{part.about}\n\n| | {part.unit} |\n|---|--:|\n"
-            rows = [(KINDS.get(name, name), number) for name, number in rows]
-            yield from (f"| {name} | {grouped(number)} |\n" for name, number in rows)
-            yield f"| together | {grouped(sum(number for _, number in rows))} |\n"
-    yield "\n## And\n\n"
-    yield from (f"* {grouped(sums[name])} {words}\n" for name, words in SINGLE.items() if sums[name])
+        if rows := _rows(sums, part.prefix):
+            yield f"\n## {part.title}\n\n{part.about}\n\n| | {part.unit} |\n|---|--:|\n" + "".join(
+                f"| {name} | {grouped(number)} |\n" for name, number in (*rows, ("together", sum(dict(rows).values())))
+            )
+    for share in SHARES:
+        if rows := _rows(sums, share.whole):
+            taken = {name: sums[f"{share.part}: {name}"] for name, _ in rows}
+            rows.append(("together", sum(dict(rows).values())))
+            taken["together"] = sum(taken.values())
+            head = f"| | {share.units[0]} | {share.units[1]} | |\n|---|--:|--:|--:|\n"
+            yield f"\n## {share.title}\n\n{share.about}\n\n{head}" + "".join(
+                f"| {name} | {grouped(number)} | {grouped(taken[name])} | {taken[name] / number:.1%} |\n"
+                for name, number in rows
+            )
+    if lines := [f"* {grouped(sums[name])} {words}\n" for name, words in SINGLE.items() if sums[name]]:
+        yield "\n## And\n\n" + "".join(lines)
+
+
+def _rows(sums: Counter[str], prefix: str) -> list[tuple[str, int]]:
+    """Return the counts whose names begin with *prefix*, by what follows it."""
+    found = sorted((*name.partition(": "), number) for name, number in sums.items())
+    return [(KINDS.get(name, name), number) for begin, _, name, number in found if begin == prefix and number]
+
+
+def merged(old: str, new: Iterator[str]) -> str:
+    """Return the new page, with those sections of the old one that the new one lacks, in the order of a whole page."""
+    pieces = {_title(piece): piece for text in (old, "".join(new)) for piece in re.split(r"(?m)^(?=## )", text)}
+    order = ["", *(part.title for part in PARTS), *(share.title for share in SHARES), "And"]
+    return "\n".join(pieces[title].strip() + "\n" for title in order if title in pieces)
+
+
+def _title(piece: str) -> str:
+    return piece.partition("\n")[0].removeprefix("## ") if piece.startswith("## ") else ""
 
 
 def grouped(number: int) -> str:
@@ -101,10 +145,15 @@ def grouped(number: int) -> str:
     return f"{number:,}".replace(",", " ")
 
 
-def main(arguments: Sequence[str]) -> None:
+def main() -> None:
     """Write the page from the directory that is named."""
-    PAGE.write_text("".join(page(counted(Path(arguments[0])))))
+    parser = argparse.ArgumentParser(prog="python -m tools.make_tested")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--keep", action="store_true", help="keep sections of which nothing was counted")
+    options = parser.parse_args()
+    made = page(counted(options.folder))
+    PAGE.write_text(merged(PAGE.read_text() if options.keep else "", made))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

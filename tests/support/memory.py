@@ -21,7 +21,7 @@ LEAST_BYTES = 8 << 30
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if "TMPDIR" in os.environ or "PYTEST_XDIST_WORKER" in os.environ or not _has_room():
+    if "TMPDIR" in os.environ or "PYTEST_XDIST_WORKER" in os.environ or not has_room():
         return
     for left in SHARED.glob(f"{NAME}*"):
         if not Path("/proc", left.name.removeprefix(NAME)).exists():
@@ -37,7 +37,8 @@ def pytest_configure(config: pytest.Config) -> None:
 FOLDER = pytest.StashKey[Path]()
 
 
-def _has_room() -> bool:
+def has_room() -> bool:
+    """Return whether there is memory enough for what tests write."""
     try:
         mounts, memory = Path("/proc/mounts").read_text(), Path("/proc/meminfo").read_text()
         room = shutil.disk_usage(SHARED).free

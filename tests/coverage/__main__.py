@@ -1,0 +1,3 @@
+from tests.coverage.run import main
+
+main()

@@ -1,0 +1,103 @@
+"""Builds the kernel a second time, so that each branch of its source counts how often it goes which way.
+
+Cython writes C that names the source line of each statement, and gcc's --coverage counts by such names.  What Cython
+puts in by itself (checks of types, bounds and errors, the parsing of arguments, conversions) is no decision of the
+kernel's source: such C lines are given a name of their own, and no figure counts them.  Of what is left, branches count
+on source lines that decide something.  In the kernel's .h files, which are C, every branch counts.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import shlex
+import subprocess
+import sys
+import sysconfig
+from collections import defaultdict
+from collections.abc import Iterator
+from os import environ
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+CORE = ROOT / "core"
+KERNEL = CORE / "klog/kernel"
+_OWN = "what Cython puts in"
+_DIRECTIVE = re.compile(r'#line \d+ "')
+_CHECK = re.compile(r"likely\(|__PYX_ERR|__Pyx|Py[A-Z]\w*_|__pyx_(kwds|nargs|clineno|temp)|values\[|refnanny|PYREX")
+_DECIDES = re.compile(r"\b(if|elif|else|while|for|and|or|not|min|max|any|all|assert)\b")
+_DUMP = """
+extern void __gcov_dump(void);
+__attribute__((visibility("default"))) void klog_counts_written(void) { __gcov_dump(); }
+"""
+MODULE = "_kernel.abi3.so"
+
+
+def build(folder: Path) -> Path:
+    """Compile the kernel with counters into *folder*; return the module's path."""
+    folder.mkdir(parents=True, exist_ok=True)
+    c_file = folder / "_kernel.c"
+    cython = [sys.executable, "-m", "cython", "-3", "--line-directives", "-I", str(KERNEL)]
+    subprocess.run(
+        [*cython, "--module-name", "klog.kernel._kernel", "-o", str(c_file), str(KERNEL / "_kernel.pyx")],
+        cwd=CORE,
+        check=True,
+        stderr=subprocess.DEVNULL,
+    )
+    c_file.write_text("\n".join(_named(c_file.read_text().splitlines())) + _DUMP)
+    include = [f"-I{sysconfig.get_paths()['include']}", f"-I{KERNEL}"]
+    compiler = [*shlex.split(environ.get("CC", "gcc")), "-O0", "-w", "-fPIC", "-DPy_LIMITED_API=0x030B0000"]
+    counting = ["--coverage", "-fprofile-update=prefer-atomic"]
+    subprocess.run([*compiler, *counting, *include, "-c", "_kernel.c", "-o", "_kernel.o"], cwd=folder, check=True)
+    subprocess.run([*compiler, *counting, "-shared", "_kernel.o", "-o", MODULE], cwd=folder, check=True)
+    return folder / MODULE
+
+
+def _named(lines: list[str]) -> Iterator[str]:
+    """Yield the lines of Cython's C; those that are Cython's own carry its name."""
+    own, source, is_source, is_continued = f'#line 1 "{_OWN}"', "", False, False
+    yield own
+    for line in lines:
+        if _DIRECTIVE.match(line):
+            source, is_source = line, True
+            yield line
+            continue
+        if is_source and not is_continued and (line[:1] in ("}", "s") or line.startswith(("/*", "#", "P"))):
+            source, is_source = own, False
+            yield own
+        is_check = is_source and not is_continued and bool(_CHECK.search(line)) and not line.lstrip().startswith("#")
+        if is_check:
+            yield own
+        yield line
+        is_continued = line.endswith("\\")
+        if is_check and not is_continued:
+            yield source
+
+
+def branches(folder: Path) -> dict[str, tuple[int, int]]:
+    """Return how many branches each file of the kernel has, and how many were taken."""
+    said = subprocess.run(
+        ["gcov", "--json-format", "--branch-probabilities", "--stdout", "_kernel.gcda"],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+    ).stdout
+    content = gzip.decompress(said) if said[:2] == b"\x1f\x8b" else said
+    found: dict[str, tuple[int, int]] = {}
+    for file in json.loads(content)["files"]:
+        path = CORE / file["file"] if not Path(file["file"]).is_absolute() else Path(file["file"])
+        if path.parent == KERNEL and path.suffix in (".pyx", ".pxi", ".h"):
+            found[path.name] = _counted(path, file["lines"])
+    return found
+
+
+def _counted(path: Path, lines: list[dict[str, object]]) -> tuple[int, int]:
+    source = path.read_text().splitlines()
+    by_place: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for line in lines:
+        number = int(str(line["line_number"]))
+        if path.suffix == ".h" or (number <= len(source) and _DECIDES.search(source[number - 1].partition("#")[0])):
+            for at, branch in enumerate(line["branches"]):  # type: ignore[arg-type, var-annotated]
+                by_place[number, at].append(branch["count"])
+    return len(by_place), sum(any(counts) for counts in by_place.values())

@@ -1,0 +1,127 @@
+"""Makes mutants of klog's packages and counts how many the tests kill: `make mutants`.
+
+    python -m tests.mutation --package plan --sample 100 --seed 3
+
+A first run of the tests finds which of them run which lines; then each mutant meets the tests that can see it, until
+one fails.  A mutant whose tests take far too long is killed, too.  Tests that need a broker, Spark, strace or the large
+corpora are left out: the score is the same on every machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from random import Random
+
+from tests.mutation.judge import KILLED, ROOT, TIMED_OUT, Case, Judge, Verdict, first_failure, seen_by
+from tests.mutation.mutants import Mutant, mutants_of
+from tests.mutation.same import SAME
+
+CORE = ROOT / "core"
+FOLDER = ROOT / "build/mutation"
+PACKAGES = ("verify", "recover", "plan", "compact")
+TESTS = (
+    *(f"tests/cli/test_{command}_command.py" for command in ("recover", "compact", "verify", "apply", "undo")),
+    *("tests/cli/test_truncate_command.py", "tests/test_truncate.py", "tests/test_laws.py"),
+    *(f"tests/{package}" for package in PACKAGES),
+    *("tests/jobs/test_verify.py", "tests/jobs/test_compact.py"),
+)
+LEFT_OUT = ("kafka", "spark", "corpora", "strace", "browser", "long", "release")
+
+
+def see(target: Path) -> None:
+    """Run the tests once as they are; write what they run."""
+    print("which tests run which lines", flush=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    folders = ":".join(str(CORE / "klog" / package) for package in PACKAGES)
+    environment = os.environ | {"KLOG_MUTATION_SEEN": str(target), "KLOG_MUTATION_PACKAGES": folders}
+    environment.pop("KLOG_COUNTS", None)
+    options = ["-q", "-n", "0", "-p", "tests.mutation.seen", "-p", "no:cacheprovider"]
+    markers = " and ".join(f"not {marker}" for marker in LEFT_OUT)
+    command = [sys.executable, "-m", "pytest", *options, "-m", markers, *TESTS]
+    subprocess.run(command, cwd=ROOT, env=environment, check=True)
+
+
+def sample(package: str, size: int, seed: int) -> list[Mutant]:
+    """Return mutants of a package, always the same; all of them where *size* is 0."""
+    made = [
+        mutant
+        for path in sorted((CORE / "klog" / package).glob("*.py"))
+        for mutant in mutants_of(str(path.relative_to(CORE)), path.read_text())
+        if (mutant.file, mutant.was, mutant.now) not in SAME
+    ]
+    return made if not size else Random(seed).sample(made, min(size, len(made)))
+
+
+def _verdicts(cases: Sequence[Case], jobs: int) -> Iterator[Verdict]:
+    with multiprocessing.get_context("fork").Pool(jobs, _prepare) as pool:
+        yield from pool.imap_unordered(_judged, cases)
+
+
+_judge: Judge
+
+
+def _prepare() -> None:
+    global _judge
+    _judge = Judge(FOLDER / str(os.getpid()))
+
+
+def _judged(case: Case) -> Verdict:
+    return _judge.judge(case)
+
+
+def score(package: str, options: argparse.Namespace, seen: dict[str, dict[str, object]]) -> Counter[str]:
+    """Judge mutants of a package and print those that live."""
+    seconds, lines = seen["tests"], seen["lines"]
+    cases = []
+    for mutant in sample(package, options.sample, options.seed):
+        if options.only in f"{mutant.file}:{mutant.line}":
+            tests = seen_by(lines, CORE, mutant)  # type: ignore[arg-type]
+            cases.append(Case(mutant, {test: float(seconds[test]) for test in tests}))  # type: ignore[arg-type]
+    outcomes: Counter[str] = Counter()
+    for verdict in _verdicts(cases, options.jobs):
+        outcomes[verdict.outcome] += 1
+        if verdict.outcome != KILLED or options.verbose:
+            print(_shown(verdict), flush=True)
+    return outcomes
+
+
+def _shown(verdict: Verdict) -> str:
+    mutant = verdict.mutant
+    text = f"{verdict.outcome}: core/{mutant.file}:{mutant.line}: {mutant.kind}\n  - {mutant.was}\n  + {mutant.now}"
+    return f"{text}\n  {first_failure(verdict.said)}" if verdict.outcome == KILLED else text
+
+
+def main() -> None:
+    """Score the packages; leave the counts where `make tested` looks for them."""
+    parser = argparse.ArgumentParser(prog="python -m tests.mutation", description=__doc__.partition("\n")[0])
+    parser.add_argument("--package", action="append", choices=PACKAGES, help="only this one (default: all)")
+    parser.add_argument("--sample", type=int, default=60, help="mutants of each package; 0: all (default: 60)")
+    parser.add_argument("--seed", type=int, default=1, help="another sample")
+    parser.add_argument("--jobs", type=int, default=1, help="processes (default: 1)")
+    parser.add_argument("--only", default="", help="only mutants whose FILE:LINE contains this")
+    parser.add_argument("--seen", type=Path, help="what an earlier run has found out about the tests, if it is there")
+    parser.add_argument("--verbose", action="store_true", help="show killed mutants and what killed them, too")
+    options = parser.parse_args()
+    target = options.seen or FOLDER / "seen.json"
+    if options.seen is None or not target.exists():
+        see(target)
+    seen = json.loads(target.read_text())
+    counts: Counter[str] = Counter()
+    for package in options.package or PACKAGES:
+        began = time.monotonic()
+        outcomes = score(package, options, seen)
+        killed, made = outcomes[KILLED] + outcomes[TIMED_OUT], sum(outcomes.values())
+        print(f"{package}: {killed} of {made} mutants killed, {time.monotonic() - began:.0f} s, {dict(outcomes)}")
+        counts.update({f"mutants made: {package}": made, f"mutants killed: {package}": killed})
+    if folder := os.environ.get("KLOG_COUNTS"):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        (Path(folder) / "mutants.json").write_text(json.dumps(counts))
