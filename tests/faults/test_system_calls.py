@@ -61,8 +61,8 @@ MADE: dict[str, set[str]] = {
     "only-broker": _USUAL,
 }
 """Which of openat, write, fsync, rename, link, unlink, ftruncate each command makes: all that it makes fail in turn."""
-COPIED = tuple(name for name in MADE if name not in ("compact", "adopt"))
-"""Commands that copy parts of files: with pwrite, where the system cannot."""
+COPIED = tuple(name for name in MADE if name not in ("compact", "adopt", "metadata-plan", "only-broker"))
+"""Commands that copy parts of files into log dirs: with pwrite, where the system cannot."""
 
 
 def traced(*more: str) -> tuple[str, ...]:
