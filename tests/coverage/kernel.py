@@ -35,8 +35,14 @@ MODULE = "_kernel.abi3.so"
 
 
 def build(folder: Path) -> Path:
-    """Compile the kernel with counters into *folder*; return the module's path."""
+    """Compile the kernel with counters into *folder*, if it is newer than what is there; return the module's path."""
     folder.mkdir(parents=True, exist_ok=True)
+    sources = [*KERNEL.glob("*.p[yx]*"), *KERNEL.glob("*.h"), Path(__file__)]
+    module = folder / MODULE
+    if module.exists() and module.stat().st_mtime > max(source.stat().st_mtime for source in sources):
+        return module
+    for old in folder.glob("_kernel.*"):
+        old.unlink()
     c_file = folder / "_kernel.c"
     cython = [sys.executable, "-m", "cython", "-3", "--line-directives", "-I", str(KERNEL)]
     subprocess.run(
@@ -51,7 +57,7 @@ def build(folder: Path) -> Path:
     counting = ["--coverage", "-fprofile-update=prefer-atomic"]
     subprocess.run([*compiler, *counting, *include, "-c", "_kernel.c", "-o", "_kernel.o"], cwd=folder, check=True)
     subprocess.run([*compiler, *counting, "-shared", "_kernel.o", "-o", MODULE], cwd=folder, check=True)
-    return folder / MODULE
+    return module
 
 
 def _named(lines: list[str]) -> Iterator[str]:

@@ -1,9 +1,11 @@
 """Runs tests with branches counted, in klog's Python and in its kernel: `make coverage`.
 
     python -m tests.coverage -n 2 tests/plan tests/kernel
+    python -m tests.coverage --more -n 2 tests/recover
 
-Arguments are pytest's.  The tests meet a second core/: links to the sources, and a kernel that counts (see `kernel`).
-Processes that tests start, and those that klog forks, are counted too; those that are killed are not.
+Arguments are pytest's, but for --more: what earlier runs have counted counts as well, while the kernel is the same.
+The tests meet a second core/: links to the sources, and a kernel that counts (see `kernel`).  Processes that tests
+start, and those that klog forks, are counted too; those that are killed are not.
 """
 
 from __future__ import annotations
@@ -56,12 +58,16 @@ def second_core(folder: Path, module: Path) -> Path:
     return folder
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Run pytest with everything counted; return its exit code."""
+def forget() -> None:
+    """Remove what earlier runs have counted."""
     shutil.rmtree(FOLDER / "data", ignore_errors=True)
     for old in (FOLDER / "kernel").glob("*.gcda"):
         old.unlink()
-    (FOLDER / "data").mkdir(parents=True)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run pytest with everything counted; return its exit code."""
+    (FOLDER / "data").mkdir(parents=True, exist_ok=True)
     (FOLDER / "site").mkdir(exist_ok=True)
     (FOLDER / "site/sitecustomize.py").write_text(_ENDING)
     settings = FOLDER / "settings"
@@ -83,7 +89,7 @@ def counted() -> Counter[str]:
     """Return how many branches there are, and how many were taken, by where they are."""
     coverage = [sys.executable, "-m", "coverage"]
     settings = f"--rcfile={FOLDER}/settings"
-    subprocess.run([*coverage, "combine", "--quiet", settings], cwd=ROOT, check=True)
+    subprocess.run([*coverage, "combine", "--append", "--quiet", settings], cwd=ROOT, check=True)
     report = FOLDER / "report.json"
     subprocess.run([*coverage, "json", "--quiet", settings, "-o", str(report)], cwd=ROOT, check=True)
     sums: Counter[str] = Counter()
@@ -100,9 +106,12 @@ def counted() -> Counter[str]:
 
 def main() -> None:
     """Build, run, and leave the counts where `make tested` looks for them."""
+    arguments = [argument for argument in sys.argv[1:] if argument != "--more"]
     module = kernel.build(FOLDER / "kernel")
+    if arguments == sys.argv[1:]:
+        forget()
     second_core(FOLDER / "core", module)
-    status = run(sys.argv[1:])
+    status = run(arguments)
     sums = counted()
     for name, there in sums.items():
         if name.startswith("branches: ") and there:

@@ -27,26 +27,29 @@ from tests.mutation.same import SAME
 
 CORE = ROOT / "core"
 FOLDER = ROOT / "build/mutation"
-PACKAGES = ("verify", "recover", "plan", "compact")
-TESTS = (
-    *(f"tests/cli/test_{command}_command.py" for command in ("recover", "compact", "verify", "apply", "undo")),
-    *("tests/cli/test_truncate_command.py", "tests/test_truncate.py", "tests/test_laws.py"),
-    *(f"tests/{package}" for package in PACKAGES),
-    *("tests/jobs/test_verify.py", "tests/jobs/test_compact.py"),
-)
+_CLI = "tests/cli/test_{}_command.py"
+TESTS = {
+    "verify": ("tests/verify", _CLI.format("verify"), "tests/jobs/test_verify.py", "tests/test_laws.py"),
+    "recover": ("tests/recover", _CLI.format("recover"), "tests/test_laws.py"),
+    "plan": ("tests/plan", *map(_CLI.format, ("apply", "undo", "truncate", "recover")), "tests/test_truncate.py"),
+    "compact": ("tests/compact", _CLI.format("compact"), "tests/jobs/test_compact.py"),
+}
+"""By package, the tests that are to kill its mutants."""
+PACKAGES = tuple(TESTS)
 LEFT_OUT = ("kafka", "spark", "corpora", "strace", "browser", "long", "release")
 
 
-def see(target: Path) -> None:
-    """Run the tests once as they are; write what they run."""
+def see(target: Path, packages: Sequence[str]) -> None:
+    """Run the packages' tests once as they are; write what they run."""
     print("which tests run which lines", flush=True)
     target.parent.mkdir(parents=True, exist_ok=True)
-    folders = ":".join(str(CORE / "klog" / package) for package in PACKAGES)
+    folders = ":".join(str(CORE / "klog" / package) for package in packages)
     environment = os.environ | {"KLOG_MUTATION_SEEN": str(target), "KLOG_MUTATION_PACKAGES": folders}
     environment.pop("KLOG_COUNTS", None)
     options = ["-q", "-n", "0", "-p", "tests.mutation.seen", "-p", "no:cacheprovider"]
     markers = " and ".join(f"not {marker}" for marker in LEFT_OUT)
-    command = [sys.executable, "-m", "pytest", *options, "-m", markers, *TESTS]
+    command = [sys.executable, "-m", "pytest", *options, "-m", markers]
+    command += dict.fromkeys(test for package in packages for test in TESTS[package])
     subprocess.run(command, cwd=ROOT, env=environment, check=True)
 
 
@@ -85,7 +88,8 @@ def score(package: str, options: argparse.Namespace, seen: dict[str, dict[str, o
     for mutant in sample(package, options.sample, options.seed):
         if options.only in f"{mutant.file}:{mutant.line}":
             tests = seen_by(lines, CORE, mutant)  # type: ignore[arg-type]
-            cases.append(Case(mutant, {test: float(seconds[test]) for test in tests}))  # type: ignore[arg-type]
+            own = (test for test in tests if test.startswith(TESTS[package]))
+            cases.append(Case(mutant, {test: float(seconds[test]) for test in own}))  # type: ignore[arg-type]
     outcomes: Counter[str] = Counter()
     for verdict in _verdicts(cases, options.jobs):
         outcomes[verdict.outcome] += 1
@@ -113,7 +117,7 @@ def main() -> None:
     options = parser.parse_args()
     target = options.seen or FOLDER / "seen.json"
     if options.seen is None or not target.exists():
-        see(target)
+        see(target, options.package or PACKAGES)
     seen = json.loads(target.read_text())
     counts: Counter[str] = Counter()
     for package in options.package or PACKAGES:
