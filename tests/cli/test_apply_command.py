@@ -69,6 +69,20 @@ def test_a_plan_file_may_be_moved_with_what_waits_beside_it(klog: Klog, plan_fil
     assert klog("apply", tmp_path / "elsewhere" / "repair.json").exit_code == 0
 
 
+def test_a_plan_file_without_what_waited_beside_it_changes_nothing(
+    klog: Klog, plan_file: Path, original: Path, tmp_path: Path
+) -> None:
+    """And says which file is gone: whoever moved the plan alone finds it there."""
+    before = tree(original)
+    (waiting,) = (tmp_path / "plans/repair.json.staged").rglob("*.index")
+    waiting.unlink()
+    done = klog("apply", plan_file)
+    assert done.exit_code == 8
+    assert f"{waiting}: gone, although the plan needs it for {name(1841, 'index')}" in done.stderr.decode()
+    assert tree(original) == before
+    assert not Path(backup_of(plan_file)).exists()
+
+
 def test_apply_as_json_is_the_plan(klog: Klog, plan_file: Path) -> None:
     done = klog("apply", plan_file, "--output", "json", "--quiet")
     members = json.loads(done.stdout)

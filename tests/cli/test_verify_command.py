@@ -34,6 +34,14 @@ def test_a_healthy_log_dir_takes_one_line(klog: Klog) -> None:
     ]
 
 
+def test_a_file_of_no_segment_is_refused(klog: Klog) -> None:
+    """Else the whole partition would be said to be clean, or nothing would."""
+    file = FIXTURES / "modern/zstd-0/leader-epoch-checkpoint"
+    done = klog("verify", str(file))
+    assert (done.exit_code, done.stdout) == (16, b"")
+    assert done.stderr.decode() == f"klog: {file}: this file belongs to no segment; name its directory\n"
+
+
 def test_findings_are_grouped_and_explained_once(klog: Klog, damaged: Path) -> None:
     done = klog("verify", str(damaged))
     assert done.exit_code == 4

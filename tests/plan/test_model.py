@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 from klog.errors import PlanError
 from klog.plan.json_file import MAX_BYTES, plan_json, plan_pieces, read_plan
-from klog.plan.model import PUT, REMOVE, TRUNCATE, Action, Amount, CutOut, FileState, Guard, Loss, Plan
+from klog.plan.model import APPEND, PUT, REMOVE, TRUNCATE, Action, Amount, CutOut, FileState, Guard, Loss, Plan
 
 LOG = "orders-3/00000000000000001841.log"
 INDEX = "orders-3/00000000000000001841.index"
@@ -238,6 +238,24 @@ ODD = {
 @pytest.mark.parametrize("change", ODD.values(), ids=ODD)
 def test_what_is_odd_is_refused(change: Change) -> None:
     refused(change)
+
+
+def an_append(before: int = 8192, added: int = 808, after: int = 9000) -> Plan:
+    action = Action(APPEND, LOG, state(before, "b"), state(after, "c"), f"{LOG}~added", 0, state(added, "d"))
+    return a_plan()._replace(actions=(action,), cuts=())
+
+
+def test_an_append_is_read_again() -> None:
+    assert read_plan(b"".join(plan_pieces(an_append()))) == an_append()
+
+
+@pytest.mark.parametrize(
+    "sizes", [(8192, 0, 8192), (8192, 807, 9000), (8192, 809, 9000), (9000, 808, 9000), (9000, 808, 8192)]
+)
+def test_an_append_that_does_not_add_up_is_refused(sizes: tuple[int, int, int]) -> None:
+    """What is behind the old end would be cut off, or what was to be added would be missing."""
+    with pytest.raises(PlanError, match="lacks what it needs"):
+        read_plan(b"".join(plan_pieces(an_append(*sizes))))
 
 
 HOSTILE = {
