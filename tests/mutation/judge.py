@@ -12,11 +12,10 @@ import select
 import shutil
 import signal
 import sys
-from collections.abc import Sequence
+import traceback
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-import hypothesis
 import pytest
 import rich.table
 import typer.main
@@ -25,7 +24,7 @@ from tests.mutation.mutants import Mutant, mutated
 from tests.support import memory
 
 ROOT = Path(__file__).resolve().parents[2]
-IMPORTED = (hypothesis, rich.table, typer.main)
+IMPORTED = (rich.table, typer.main)
 """What tests and klog import in any case: once for all mutants."""
 QUICK_SECONDS = 0.3
 KILLED, OUTLIVED, TIMED_OUT, UNSEEN = "killed", "outlived", "timed out", "no test runs it"
@@ -86,7 +85,7 @@ class Judge:
         if status in (None, -signal.SIGXCPU):
             return Verdict(case.mutant, TIMED_OUT, said)
         if status in (pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.NO_TESTS_COLLECTED):
-            raise SystemExit(f"{case}\n{said}")
+            raise RuntimeError(f"{case.mutant}\n{said}")
         return Verdict(case.mutant, KILLED if status else OUTLIVED, said)
 
     def _run(self, tests: dict[str, float]) -> int | None:
@@ -96,8 +95,10 @@ class Judge:
         if not (child := os.fork()):
             try:
                 os._exit(self._child(tests, cpu_seconds))
+            except BaseException:
+                traceback.print_exc()
             finally:
-                os._exit(pytest.ExitCode.INTERNAL_ERROR)
+                os._exit(pytest.ExitCode.USAGE_ERROR)
         handle = os.pidfd_open(child)
         ended, _, _ = select.select([handle], [], [], 8 * cpu_seconds)
         os.close(handle)
@@ -138,10 +139,24 @@ def first_failure(said: str) -> str:
     return lines[0] if lines else said.strip().rpartition("\n")[2]
 
 
-def seen_by(seen: dict[str, dict[str, list[str]]], core: Path, mutant: Mutant) -> Sequence[str]:
-    """Return the tests that run the mutant's lines; those of the whole file where they run at import only."""
-    lines = seen.get(str(core / mutant.file), {})
-    found = {test for line in range(mutant.line, mutant.last + 1) for test in lines.get(str(line), ())}
-    if not found and any(str(line) in lines for line in range(mutant.line, mutant.last + 1)):
-        found = {test for tests in lines.values() for test in tests}
-    return sorted(found)
+class Seen:
+    """Which tests run which lines, as the plugin `seen` has found out."""
+
+    def __init__(self, content: dict[str, Any], core: Path) -> None:
+        self._core = core
+        self._tests: list[tuple[str, float]] = list(content["tests"].items())
+        self._lines: dict[str, dict[str, list[int]]] = content["lines"]
+
+    def tests(self, mutant: Mutant, begins: tuple[str, ...]) -> dict[str, float]:
+        """Return the tests whose ids begin as named and that run the mutant's lines, with their processor seconds.
+
+        Those of the whole file where the lines run at an import only.
+        """
+        lines = self._lines.get(str(self._core / mutant.file), {})
+        places = [str(line) for line in range(mutant.line, mutant.last + 1) if str(line) in lines]
+        found = {test for line in places for test in lines[line]}
+        if places and not found:
+            found = {test for tests in lines.values() for test in tests}
+        return {
+            name: seconds for name, seconds in map(self._tests.__getitem__, sorted(found)) if name.startswith(begins)
+        }

@@ -21,7 +21,18 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
 
-from tests.mutation.judge import KILLED, ROOT, TIMED_OUT, Case, Judge, Verdict, first_failure, seen_by
+from tests.mutation.judge import (
+    KILLED,
+    OUTLIVED,
+    QUICK_SECONDS,
+    ROOT,
+    TIMED_OUT,
+    Case,
+    Judge,
+    Seen,
+    Verdict,
+    first_failure,
+)
 from tests.mutation.mutants import Mutant, mutants_of
 from tests.mutation.same import SAME
 
@@ -81,21 +92,30 @@ def _judged(case: Case) -> Verdict:
     return _judge.judge(case)
 
 
-def score(package: str, options: argparse.Namespace, seen: dict[str, dict[str, object]]) -> Counter[str]:
+def score(package: str, options: argparse.Namespace, seen: Seen) -> Counter[str]:
     """Judge mutants of a package and print those that live."""
-    seconds, lines = seen["tests"], seen["lines"]
-    cases = []
-    for mutant in sample(package, options.sample, options.seed):
-        if options.only in f"{mutant.file}:{mutant.line}":
-            tests = seen_by(lines, CORE, mutant)  # type: ignore[arg-type]
-            own = (test for test in tests if test.startswith(TESTS[package]))
-            cases.append(Case(mutant, {test: float(seconds[test]) for test in own}))  # type: ignore[arg-type]
+    cases = [
+        Case(mutant, seen.tests(mutant, TESTS[package]))
+        for mutant in sample(package, options.sample, options.seed)
+        if options.only in f"{mutant.file}:{mutant.line}"
+    ]
     outcomes: Counter[str] = Counter()
-    for verdict in _verdicts(cases, options.jobs):
+    for verdict in _verdicts([*_unchanged(cases), *cases], options.jobs):
+        if verdict.mutant.now == verdict.mutant.was:
+            assert verdict.outcome == OUTLIVED, f"tests fail without a mistake: {verdict.said}"
+            continue
         outcomes[verdict.outcome] += 1
         if verdict.outcome != KILLED or options.verbose:
             print(_shown(verdict), flush=True)
     return outcomes
+
+
+def _unchanged(cases: Sequence[Case]) -> Iterator[Case]:
+    """Yield a case that no test may kill: else all would be killed by what has nothing to do with them."""
+    for case in cases:
+        if quick := {test: seconds for test, seconds in case.tests.items() if seconds < QUICK_SECONDS}:
+            yield Case(case.mutant._replace(now=case.mutant.was), quick)
+            return
 
 
 def _shown(verdict: Verdict) -> str:
@@ -118,7 +138,7 @@ def main() -> None:
     target = options.seen or FOLDER / "seen.json"
     if options.seen is None or not target.exists():
         see(target, options.package or PACKAGES)
-    seen = json.loads(target.read_text())
+    seen = Seen(json.loads(target.read_text()), CORE)
     counts: Counter[str] = Counter()
     for package in options.package or PACKAGES:
         began = time.monotonic()

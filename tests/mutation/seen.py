@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import json
 import os
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,7 +16,7 @@ import coverage
 import pytest
 
 VARIABLE = "KLOG_MUTATION_SEEN"
-"""The file that the plugin writes: {"tests": {id: processor seconds}, "lines": {file: {line: [ids]}}}."""
+"""The file that the plugin writes: {"tests": {id: processor seconds}, "lines": {file: {line: [places of tests]}}}."""
 PACKAGES = "KLOG_MUTATION_PACKAGES"
 """The directories, each between colons, whose lines are noted."""
 _IMPORT = "import"
@@ -74,9 +73,11 @@ def pytest_unconfigure() -> None:
     _measured.save()
     _measured.combine()
     data = _measured.get_data()
-    lines: dict[str, dict[int, list[str]]] = defaultdict(dict)
-    for file in data.measured_files():
-        for line, contexts in data.contexts_by_lineno(file).items():
-            lines[file][line] = sorted(set(contexts) & _seconds.keys() - _failed)
     tests = {name: seconds for name, seconds in _seconds.items() if name not in _failed}
-    _target.write_text(json.dumps({"tests": tests, "lines": lines, "failed": sorted(_failed)}))
+    places = {name: place for place, name in enumerate(tests)}
+    lines = {
+        file: {line: [places[name] for name in set(names) & tests.keys()] for line, names in by_line.items()}
+        for file in data.measured_files()
+        if (by_line := data.contexts_by_lineno(file))
+    }
+    _target.write_text(json.dumps({"tests": tests, "lines": lines}))
