@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 from klog.disk.disk import Disk
 from klog.errors import PlanError, UsageError
-from klog.plan.backups import PlanStatus, find_plan, load_backup, plans_of, state_of, unfinished
-from klog.plan.draft import Draft, make_plan
+from klog.plan.backups import Announcement, PlanStatus, find_plan, load_backup, plans_of, state_of, unfinished
+from klog.plan.draft import Draft, backup_places, make_plan, plan_id
 from klog.plan.executor import apply
 from klog.plan.json_file import load_plan, plan_pieces
 from klog.plan.model import PUT, REMOVE, STAGED, UNFINISHED, Plan, StaleError
 from klog.plan.pointers import remember
+from klog.plan.session import undo_plan
 from klog.plan.staging import Staging
 from klog.plan.undo import plan_undo, stage_undo
 
@@ -271,3 +272,20 @@ def test_a_repair_that_has_nothing_to_do_leaves_nothing(original: Path) -> None:
     after = tree(original)
     repair(original, Disk())
     assert tree(original) == after
+
+
+def test_undo_removes_what_a_killed_process_had_made_ready(original: Path) -> None:
+    """It may be as large as the log dir, and `klog plans` would call it a plan that is being made for ever."""
+    plan = plan_repair(original, Disk())
+    apply(plan, Disk())
+    number = plan_id("recover", NOW + 1000)
+    begun = make_plan(number, plan.command, [str(original)], backup_places(number, [str(original)]), [], NOW + 1000)
+    Announcement(begun, Disk()).make()
+    staged = Path(begun.backups[0], STAGED, "orders-3")
+    staged.mkdir(parents=True)
+    (staged / "log").write_bytes(b"half of it")
+    assert [kept.plan.id for kept in plans_of(str(original))] == [plan.id, number]
+    back, done = undo_plan(plan)
+    assert done is not None
+    assert not Path(begun.backups[0]).exists()
+    assert {kept.plan.id for kept in plans_of(str(original))} == {plan.id, back.id}
