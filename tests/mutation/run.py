@@ -42,8 +42,13 @@ _CLI = "tests/cli/test_{}_command.py"
 TESTS = {
     "verify": ("tests/verify", _CLI.format("verify"), "tests/jobs/test_verify.py", "tests/test_laws.py"),
     "recover": ("tests/recover", _CLI.format("recover"), "tests/test_laws.py"),
-    "plan": ("tests/plan", *map(_CLI.format, ("apply", "undo", "truncate", "recover")), "tests/test_truncate.py"),
-    "compact": ("tests/compact", _CLI.format("compact"), "tests/jobs/test_compact.py"),
+    "plan": (
+        "tests/plan",
+        *map(_CLI.format, ("apply", "undo", "truncate", "recover")),
+        "tests/test_truncate.py",
+        "tests/write/test_stopped_log_dir.py",
+    ),
+    "compact": ("tests/compact", _CLI.format("compact"), "tests/jobs/test_compact.py", "tests/space"),
 }
 """By package, the tests that are to kill its mutants."""
 PACKAGES = tuple(TESTS)

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from klog.formats.snapshot import write_snapshot
+from klog.kernel import crc32c
 from klog.log import reader
 from klog.log.batch import Batch
 from klog.log.segment import Segment
@@ -112,6 +114,27 @@ def test_each_segment_of_a_torn_log_is_read_once(
         assert (opens, size <= 1.02 * log.stat().st_size) == (1, True), log
     # Once more for the producers at the new end, once for the digest of what is cut.
     assert reads.of(logs[-1])[1] < 3.5 * torn
+
+
+def test_like_broker_judges_nothing_below_the_recovery_point(tmp_path: Path, klog: Callable[..., Ran]) -> None:
+    """As a broker does, but for a segment there that has lost its index: it reads that one."""
+    logs = damaged_log_dir(tmp_path, klog, "plain", "bad-crc")
+    folder = logs[0].parent
+    (folder.parent / "recovery-point-offset-checkpoint").write_text("0\n1\norders 0 1250\n")
+    (folder / f"{1200:020}.snapshot").write_bytes(write_snapshot((), crc32c))
+    os.truncate(logs[-1], logs[-1].stat().st_size - 100)
+    planned = json.loads(klog("recover", folder.parent, "--like-broker", "--output=json").stdout)
+    assert [finding["id"] for finding in planned["findings"]] == ["torn-tail"]
+    assert sum(one["records"] for one in planned["lost"]) == 3
+    (folder / f"{300:020}.index").unlink()
+    planned = json.loads(klog("recover", folder.parent, "--like-broker", "--output=json").stdout)
+    assert [finding["id"] for finding in planned["left"]] == ["bad-crc"]
+    assert sum(one["records"] for one in planned["lost"]) == 3
+    (folder / f"{600:020}.index").unlink()
+    planned = json.loads(klog("recover", folder.parent, "--like-broker", "--output=json").stdout)
+    assert {"bad-crc", "torn-tail"} <= {finding["id"] for finding in planned["findings"]}
+    assert planned["left"] == []
+    assert sum(one["records"] for one in planned["lost"]) == 3 * (50 + 1)
 
 
 def damaged_log_dir(tmp_path: Path, klog: Callable[..., Ran], kind: str, damage: str) -> list[Path]:
