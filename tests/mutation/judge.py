@@ -6,6 +6,7 @@ A mutant lies in a copy of core/, which comes first on the path of the tests and
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import resource
 import select
@@ -27,6 +28,8 @@ ROOT = Path(__file__).resolve().parents[2]
 IMPORTED = (rich.table, typer.main)
 """What tests and klog import in any case: once for all mutants."""
 QUICK_SECONDS = 0.3
+MOST_SECONDS = 20.0
+"""Of processor time, of tests that a mutant meets: the quick ones, where all take longer."""
 KILLED, OUTLIVED, TIMED_OUT, UNSEEN = "killed", "outlived", "timed out", "no test runs it"
 
 
@@ -117,6 +120,7 @@ class Judge:
         output = os.open(self._output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         for number in (1, 2):
             os.dup2(output, number)
+        os.environ.pop("KLOG_COUNTS", None)
         os.environ |= {
             "PYTHONPATH": str(self._core),
             "PYTHONDONTWRITEBYTECODE": "1",
@@ -150,13 +154,13 @@ class Seen:
     def tests(self, mutant: Mutant, begins: tuple[str, ...]) -> dict[str, float]:
         """Return the tests whose ids begin as named and that run the mutant's lines, with their processor seconds.
 
-        Those of the whole file where the lines run at an import only.
+        Those of the whole file where the lines run at an import only.  The quickest, as many as there is time for.
         """
         lines = self._lines.get(str(self._core / mutant.file), {})
         places = [str(line) for line in range(mutant.line, mutant.last + 1) if str(line) in lines]
         found = {test for line in places for test in lines[line]}
         if places and not found:
             found = {test for tests in lines.values() for test in tests}
-        return {
-            name: seconds for name, seconds in map(self._tests.__getitem__, sorted(found)) if name.startswith(begins)
-        }
+        own = sorted(self._tests[test][::-1] for test in found if self._tests[test][0].startswith(begins))
+        totals = itertools.accumulate(seconds for seconds, _ in own)
+        return {name: seconds for (seconds, name), total in zip(own, totals, strict=True) if total <= MOST_SECONDS}

@@ -68,6 +68,13 @@ def mutants_of(file: str, source: str) -> Iterator[Mutant]:
             yield Mutant(file, place.lineno, place.end_lineno or place.lineno, place.col_offset, was, now, kind)
 
 
+def place_of(source: str, mutant: Mutant) -> tuple[str, str, str]:
+    """Return what tells a mutant from all others, wherever its lines stand: its file, its lines, and those mutated."""
+    lines = "\n".join(source.splitlines()[mutant.line - 1 : mutant.last])
+    first = mutant._replace(line=1, last=mutant.last - mutant.line + 1)
+    return mutant.file, lines.strip(), mutated(lines, first).strip()
+
+
 def mutated(source: str, mutant: Mutant) -> str:
     """Return the source with the mistake in it."""
     whole, was = source.encode(), mutant.was.encode()

@@ -1,4 +1,14 @@
 """Mutants that do what the original does, each with the reason: no test can kill them, and none is counted."""
 
-SAME: dict[tuple[str, str, str], str] = {}
-"""By file, what was there and what is there now; all places in a file where that stands."""
+_FIRST = "the first segment has a group of its own, and the sizes are then those of that segment"
+_LZ4 = "frames of LZ4 are other ones in magic 0 only"
+_COMPRESSED = "rewriter.compressed(self._compress[codec](rewriter.plain_records(), {}))"
+
+SAME: dict[tuple[str, str, str], str] = {
+    ("klog/compact/segments.py", "sizes = (0, 0, 0)", "sizes = (1, 0, 0)"): _FIRST,
+    ("klog/compact/segments.py", "sizes = (0, 0, 0)", "sizes = (0, 1, 0)"): _FIRST,
+    ("klog/compact/segments.py", "sizes = (0, 0, 0)", "sizes = (0, 0, 1)"): _FIRST,
+    ("klog/compact/rewriting.py", _COMPRESSED.format(2), _COMPRESSED.format(1)): _LZ4,
+    ("klog/compact/rewriting.py", _COMPRESSED.format(2), _COMPRESSED.format(3)): _LZ4,
+}
+"""By file, the lines as they are and with the mistake, without what is before and behind them."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from tests.mutation.mutants import mutants_of, mutated
+from tests.mutation.mutants import mutants_of, mutated, place_of
+from tests.mutation.run import CORE
+from tests.mutation.same import SAME
 
 SOURCE = '''"""A module: 1 < 2."""
 
@@ -51,3 +53,11 @@ def test_a_mutant_is_the_source_with_one_change() -> None:
         assert ast.unparse(ast.parse(text)) != ast.unparse(ast.parse(SOURCE)), mutant
         before, after = SOURCE.partition(mutant.was)[0], text.partition(mutant.now)[2]
         assert mutant.kind == "constant" or before + mutant.was + after == SOURCE, mutant
+
+
+def test_what_is_said_to_be_the_same_is_a_mutant() -> None:
+    """Else a reason outlives what it was about."""
+    for file in {file for file, _, _ in SAME}:
+        source = (CORE / file).read_text()
+        places = {place_of(source, mutant) for mutant in mutants_of(file, source)}
+        assert {place for place in SAME if place[0] == file} <= places
