@@ -221,6 +221,7 @@ ODD = {
     "a size that is a fraction": at("unchanged", 0, "size", to=1.5),
     "a size beyond all files": at("unchanged", 0, "size", to=2**63),
     "a mode with other bits": at("actions", 0, "before", "mode", to=0o100644),
+    "a mode with the next bit": at("actions", 0, "before", "mode", to=0o10000),
     "an owner that means nobody": at("actions", 0, "before", "uid", to=2**32 - 1),
     "no time": without("unchanged", 0, "modified_ns"),
     "a source that is used twice": at("actions", 3, "from", to="recovery-point-offset-checkpoint"),
@@ -243,6 +244,13 @@ def test_what_is_odd_is_refused(change: Change) -> None:
 def an_append(before: int = 8192, added: int = 808, after: int = 9000) -> Plan:
     action = Action(APPEND, LOG, state(before, "b"), state(after, "c"), f"{LOG}~added", 0, state(added, "d"))
     return a_plan()._replace(actions=(action,), cuts=())
+
+
+def test_all_bits_of_a_mode_are_read_again() -> None:
+    """A plan whose file has the sticky bit must be one that klog apply takes."""
+    first = a_plan().actions[0]._replace(before=state(9226, "a", "crc32c")._replace(mode=0o7777))
+    plan = a_plan()._replace(actions=(first, *a_plan().actions[1:]))
+    assert read_plan(b"".join(plan_pieces(plan))) == plan
 
 
 def test_an_append_is_read_again() -> None:

@@ -77,6 +77,35 @@ def test_what_was_used_since_is_not_taken_back(original: Path, file: str) -> Non
     assert state_of(plan) is PlanStatus.USED_SINCE
 
 
+def test_half_of_a_plan_that_changes_no_segment_is_taken_back_below_a_log_that_has_grown(original: Path) -> None:
+    """Even where a broker has appended to the first segment, whose base offset is 0."""
+    for file in sorted((original / "orders-3").glob(f"{1841:020}.*")):
+        file.rename(original / name(0, file.suffix[1:]))
+    epochs, log = original / "orders-3/leader-epoch-checkpoint", original / name(0, "log")
+    before = epochs.read_bytes()
+    number = plan_id("recover", NOW)
+    backups = backup_places(number, [str(original)])
+    draft = Draft(str(original), 0, Staging(os.path.join(backups[0], STAGED), Disk()))
+    draft.put("orders-3/leader-epoch-checkpoint", [b"0\n1\n1 0\n"])
+    draft.put("recovery-point-offset-checkpoint", [b"0\n1\norders 3 0\n"])
+    plan = make_plan(number, "klog recover data --apply", [str(original)], backups, [draft], NOW)
+
+    class Dying(Disk):
+        def rename(self, source: str, target: str) -> None:
+            if target.endswith("original/recovery-point-offset-checkpoint"):
+                raise PowerCutError
+            super().rename(source, target)
+
+    with pytest.raises(PowerCutError):
+        apply(plan, Dying())
+    assert epochs.read_bytes() != before
+    with log.open("ab") as used:
+        used.write(b"more")
+    grown = log.read_bytes()
+    take_back(plan, Disk())
+    assert (epochs.read_bytes(), log.read_bytes()) == (before, grown)
+
+
 @pytest.mark.parametrize("kept", [f"originals/{name(1900, 'log')}", f"tails/{name(1841, 'log')}"])
 def test_without_the_originals_nothing_is_taken_back(original: Path, kept: str) -> None:
     plan = plan_repair(original, Disk())
