@@ -7,18 +7,38 @@ import os
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from klog.compact import run
 from klog.compact.partition import CleanerOptions, CompactionResult, PartitionCompaction
+from klog.compact.run import CompactionRun, CompactOptions
+from klog.data_dir.log_dir import LogDir
+from klog.data_dir.selection import Selection
 from klog.disk.disk import Disk
 from klog.errors import UnreadableError
 from klog.files.read_only import ReadOnlyFile
+from klog.metadata.topic_config import TopicConfig
 from klog.plan.draft import Draft
 from klog.plan.staging import Staging
+from klog.progress import Silence
 
-from tests.compact.compacting import planned, some
+from tests.compact.compacting import NOW_MS, SETTINGS, planned, some
+
+
+class Progress(Silence):
+    """Adds up what is to be read, and what was."""
+
+    def __init__(self) -> None:
+        self.expected = self.advanced = 0
+
+    def expect(self, size: int) -> None:
+        self.expected += size
+
+    def advance(self, size: int) -> None:
+        self.advanced += size
+
 
 PARTITIONS = ("idempotent-0", "tx-later-0")
 
@@ -103,3 +123,17 @@ def test_what_one_thread_raises_ends_the_others(other: str, memory: Path, monkey
     with pytest.raises(OSError, match="nothing is left"):
         planned(data, Disk(), everything=True, jobs=2)
     assert (len(begun), finished) == (2, [])
+
+
+@pytest.mark.parametrize("work", [CompactionRun.run, CompactionRun.estimate], ids=["run", "estimate"])
+def test_progress_comes_to_its_end(tmp_path: Path, work: Callable[[CompactionRun], None]) -> None:
+    """What is expected is what is read: once for the map, and all once more to be rewritten."""
+    log_dir, told = LogDir(str(some(tmp_path / "data", "grouping-0"))), Progress()
+    staging = Staging(str(tmp_path / "staged"), Disk())
+    targets, topics = [Selection(log_dir, list(log_dir.partitions))], [TopicConfig(log_dir, SETTINGS)]
+    cleaning = CompactionRun(
+        targets, [staging], topics, CompactOptions(NOW_MS, False, CleanerOptions(), 1), Disk(), told
+    )
+    work(cleaning)
+    assert [outcome.is_done for outcome in cleaning.outcomes] == [True]
+    assert told.advanced == told.expected > 0
