@@ -73,6 +73,7 @@ def run(arguments: Sequence[str]) -> int:
     settings = FOLDER / "settings"
     settings.write_text(
         f"[run]\nbranch = true\nparallel = true\ncore = ctrace\ndata_file = {FOLDER}/data/.coverage\n"
+        "disable_warnings = no-data-collected\n"
         f"source = {CORE}/klog, {ROOT}/cli/klog_cli\npatch = subprocess, fork, _exit\n"
         "[report]\nexclude_also =\n    if TYPE_CHECKING:\n    \\.\\.\\.$\n    @(typing\\.)?overload\n"
     )

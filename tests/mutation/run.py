@@ -152,4 +152,4 @@ def main() -> None:
         counts.update({f"mutants made: {package}": made, f"mutants killed: {package}": killed})
     if folder := os.environ.get("KLOG_COUNTS"):
         Path(folder).mkdir(parents=True, exist_ok=True)
-        (Path(folder) / "mutants.json").write_text(json.dumps(counts))
+        (Path(folder) / f"mutants-{'-'.join(options.package or PACKAGES)}.json").write_text(json.dumps(counts))
