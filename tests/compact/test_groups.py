@@ -6,6 +6,7 @@ import pytest
 from klog.compact.segments import SourceSegment, aborted_between, between, grouped
 from klog.compact.transactions import CleanedTransactions
 from klog.log.txn_index import AbortedTxn
+from klog.transactions.markers import Marker
 
 FAR = 2**31 - 1
 
@@ -88,3 +89,11 @@ def test_aborted_transactions_of_a_range_are_found_as_far_as_they_may_reach() ->
 def test_an_empty_marker_is_nobodys() -> None:
     """What is left of a marker that a producer's state once needed may go with it."""
     assert CleanedTransactions().control(7, 10, None).discardable
+
+
+def test_the_marker_of_a_committed_transaction_stays_as_long_as_its_data() -> None:
+    """Once: the next one of the same producer, which has no data, is nobody's."""
+    transactions, commit = CleanedTransactions(), Marker(False, 0, 1)
+    assert not transactions.data(7, 10).discardable
+    assert not transactions.control(7, 11, commit).discardable
+    assert transactions.control(7, 12, commit).discardable
