@@ -34,7 +34,7 @@ zig_target() { echo "$2-linux-$([[ $1 == manylinux* ]] && echo gnu.2.17 || echo 
 # -mevex512: without it Zig takes the wide registers from the functions that ask for AVX-512 themselves.
 build_kernel() {
     local platform=$1 arch=$2 zig=$tools/ziglang/zig compile
-    compile=("$zig" cc -target "$(zig_target "$platform" "$arch")" -fPIC -O3 -DNDEBUG -g0 -fno-sanitize=undefined -fvisibility=hidden -w)
+    compile=("$zig" cc -target "$(zig_target "$platform" "$arch")" -fPIC -O3 -DNDEBUG -g0 -fno-sanitize=undefined -fvisibility=hidden -w -include imports.h)
     [[ $arch != x86_64 ]] || compile+=(-mevex512)
     cd "$build/kernel"
     if [[ $platform == manylinux* ]]; then
