@@ -40,6 +40,8 @@ cdef extern from "crc.h" nogil:
     void klog_moves_init()
     void prefetch "__builtin_prefetch"(const void *p)
     void prefetch_to_write "__builtin_prefetch"(const void *p, int write)
+    uint32_t turned32 "__builtin_bswap32"(uint32_t value)
+    uint64_t turned64 "__builtin_bswap64"(uint64_t value)
 
 cdef extern from "chars.h" nogil:
     void klog_chars_init()

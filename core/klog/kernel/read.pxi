@@ -4,10 +4,10 @@ cdef inline int be16(const uint8_t *p) noexcept nogil:
     return <short>(p[0] << 8 | p[1])
 
 cdef inline int be32(const uint8_t *p) noexcept nogil:
-    return <int>(<uint32_t>p[0] << 24 | <uint32_t>p[1] << 16 | <uint32_t>p[2] << 8 | <uint32_t>p[3])
+    return <int>turned32(klog_le32(p))
 
 cdef inline long long be64(const uint8_t *p) noexcept nogil:
-    return <long long>(<uint64_t><uint32_t>be32(p) << 32 | <uint64_t><uint32_t>be32(p + 4))
+    return <long long>turned64(klog_le64(p))
 
 
 cdef inline void put16(uint8_t *p, uint32_t value) noexcept nogil:
