@@ -155,6 +155,8 @@ def test_without_pyspark_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPa
 def test_for_spark_connect_more_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     """PySpark's own message names a package of many."""
     monkeypatch.setitem(sys.modules, "grpc", None)
+    # The workers of a parallel run have a main module without a file, which PySpark takes for its own doctests.
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", __file__, raising=False)
     with pytest.raises(UnsupportedError, match=r"Spark Connect needs more: pip install 'pyspark\[connect\]'"):
         module._connect("sc://127.0.0.1:1", {}, "preinstalled")
 

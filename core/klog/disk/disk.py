@@ -6,7 +6,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import BinaryIO, NamedTuple
 
@@ -21,8 +21,6 @@ _WRITE_BYTES = 1 << 18
 """For an aligned write of a MiB, Linux looks for as much memory in one piece: that takes three times as long."""
 _MANY = 64
 """So many things to sync, and one call for the whole file system is cheaper."""
-
-
 _NO_ATTRIBUTE = (errno.ENOTSUP, errno.EPERM, errno.EACCES, errno.ENODATA)
 
 
@@ -230,12 +228,10 @@ def _share_blocks(source: int, target: int) -> bool:
     """Let a new file share the blocks of another, without a copy; False if the file system cannot."""
     import fcntl
 
-    clone = 0x40049409  # FICLONE of Linux, the same on every processor that matters here
-    try:
-        fcntl.ioctl(target, clone, source)
-    except OSError:
-        return False
-    return True
+    with suppress(OSError):
+        fcntl.ioctl(target, 0x40049409, source)  # FICLONE of Linux, the same on every processor that matters here
+        return True
+    return False
 
 
 def _copy_data(source: int, start: int, end: int, target: int, at: int) -> None:
@@ -304,9 +300,7 @@ class NewFile:
         check_output(path)
         self.path = path
         self._temporary = "" if is_stream(path) else f"{path}.{os.getpid()}.tmp"
-        flags = os.O_WRONLY | os.O_CLOEXEC
-        if self._temporary:
-            flags |= os.O_CREAT | os.O_EXCL
+        flags = os.O_WRONLY | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if self._temporary else 0)
         self.descriptor = os.open(self._temporary or path, flags, 0o666)
 
     def commit(self) -> None:
