@@ -127,17 +127,25 @@ def _children(process: int, thread: str) -> list[int]:
 
 
 class ProcessorTime:
-    """Notes with each test how much processor time it took: what it waits for does not depend on the other workers."""
+    """Notes with the last test of each file how much processor time the file took, whatever the other workers did.
+
+    Not with each test: beside brokers, with their many threads, a look at all of them takes longer than most tests.
+    """
 
     def __init__(self) -> None:
         self._before = processor_seconds(os.getpid())
+        self._is_last = False
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_teardown(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
+        self._is_last = nextitem is None or nextitem.path != item.path
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
         self, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
-        if call.when == "teardown":
+        if call.when == "teardown" and self._is_last:
             now = processor_seconds(os.getpid())
             report.processor_seconds = max(now - self._before, 0.0)  # type: ignore[attr-defined]
             self._before = now

@@ -71,7 +71,10 @@ cdef class BatchRouter:
 
     cdef dict routes
     cdef bytes topic, latest_name
+    cdef const uint8_t *latest_text          # of that name
+    cdef Py_ssize_t latest_length            # -1: there is none yet
     cdef TopicRoute latest
+    cdef int latest_partition                # of that topic, whose builder `builder` is; -1: none
     cdef bint repartition
     cdef readonly BatchBuilder builder       # that `feed` was about
     cdef readonly bytes name                 # of the topic
@@ -81,7 +84,7 @@ cdef class BatchRouter:
 
     def __cinit__(self, bytes topic=None, bint repartition=False):
         self.topic, self.repartition, self.routes = topic, repartition, {}
-        self.chosen_line = -1
+        self.chosen_line = self.latest_partition = self.latest_length = -1
 
     def add_topic(self, bytes name not None, TopicRoute route not None):
         """Set the partitions of a topic."""
@@ -117,6 +120,8 @@ cdef class BatchRouter:
                 self.chosen, self.chosen_line = <int>self.latest.choose(r), r.line
             partition[0] = self.chosen
         self.partition = partition[0]
+        if partition[0] == self.latest_partition:
+            return DONE
         if partition[0] >= PyList_Size(self.latest.builders):
             return NO_PARTITION
         found = self.latest.builders[partition[0]]
@@ -124,6 +129,7 @@ cdef class BatchRouter:
             return OPEN
         if found is not self.builder:
             self.builder = <BatchBuilder>found
+        self.latest_partition = partition[0]
         return DONE
 
     cdef bint _find_route(self, const InRecord *r) except -1:
@@ -134,12 +140,13 @@ cdef class BatchRouter:
         if n < 0:
             self.name = None
             return False
-        if self.latest_name is None or PyBytes_Size(self.latest_name) != n or memcmp(PyBytes_AsString(self.latest_name), name, n):
+        if n != self.latest_length or memcmp(self.latest_text, name, n):
             self.name = (<const char *>name)[:n]
             found = self.routes.get(self.name)
             if found is None:
                 return False
-            self.latest_name, self.latest = self.name, <TopicRoute>found
+            self.latest_name, self.latest, self.latest_partition = self.name, <TopicRoute>found, -1
+            self.latest_text, self.latest_length = <const uint8_t *>PyBytes_AsString(self.name), n
         if self.name is not self.latest_name:
             self.name = self.latest_name
         return True

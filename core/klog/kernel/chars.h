@@ -84,6 +84,15 @@ static inline int klog_utf8_length(const uint8_t *p, const uint8_t *end) {
 static inline int klog_utf8_valid(const uint8_t *p, const uint8_t *end) {
     while (p < end) {
 #if defined(KLOG_SSSE3)
+        if (end - p >= 64) { /* most text is ASCII, and long */
+            const __m128i *x = (const __m128i *)p;
+            __m128i low = _mm_or_si128(_mm_loadu_si128(x), _mm_loadu_si128(x + 1));
+            __m128i high = _mm_or_si128(_mm_loadu_si128(x + 2), _mm_loadu_si128(x + 3));
+            if (!_mm_movemask_epi8(_mm_or_si128(low, high))) {
+                p += 64;
+                continue;
+            }
+        }
         if (end - p >= 16 && !_mm_movemask_epi8(_mm_loadu_si128((const __m128i *)p))) {
             p += 16;
             continue;

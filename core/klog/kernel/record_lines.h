@@ -86,6 +86,14 @@ static inline int klog_is_base64(int field) { return field == KLOG_FIELD_KEY_BAS
 static inline uint8_t *klog_json_value(klog_record *r, int field, uint8_t *p, const uint8_t *end) {
     int32_t n;
     p = klog_blank(p);
+    /* What nearly all fields are: a number, or text as it stands. */
+    if (field >= KLOG_FIELD_NUMBER && *p <= '9') return klog_take_number(r, p, field);
+    if (*p == '"' && (klog_is_content(field) || field == KLOG_FIELD_TOPIC)) {
+        uint8_t *text = p + 1;
+        p = klog_string(r, text, end, &n);
+        if (p) klog_take_text(r, field, text, n);
+        return p;
+    }
     if (field < 0) return klog_pass(r, p, end);
     if (field == KLOG_FIELD_DAMAGE) return klog_stop(r, p, KLOG_DAMAGE);
     if (*p == 'n' && klog_word(p, "null", 4)) {
