@@ -159,7 +159,7 @@ class Home:
         assert not list(self.cluster.data.glob("*-stray")), "a partition was set aside"
 
 
-@pytest.fixture(scope="module", params=[kafka.NEWEST, kafka.BEFORE])
+@pytest.fixture(scope="module", params=[kafka.NEWEST, pytest.param(kafka.BEFORE, marks=pytest.mark.long)])
 def home(
     request: pytest.FixtureRequest, source: Source, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Home, Truth, list[str]]]:

@@ -29,7 +29,7 @@ SETTINGS = {
     "log.initial.task.delay.ms": "500",
 }
 CHURN = {"internal.segment.bytes": "4000", "retention.bytes": "20000"}
-PARTITIONS, ROUNDS = 3, 10
+PARTITIONS, ROUNDS = 3, 5
 PAUSE_S = 0.01
 """Between what a client does and what it does next.  Without it what is read grows faster than klog reads it, and what
 takes long is not the moment between two looks, which the test is about, but the reading."""

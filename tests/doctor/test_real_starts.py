@@ -25,7 +25,6 @@ TOGETHER = {4, 7}
 SAMPLE = {
     (kafka.NEWEST, "killed", "version-9"),
     (kafka.NEWEST, "clean", "same-directory-id"),
-    (kafka.NEWEST, "clean", "lost+found"),
     (kafka.NEWEST, "clean", "future-beside-current"),
     (kafka.BEFORE, "clean", "directory-id-changed-and-partitions-gone"),
 }

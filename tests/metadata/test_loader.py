@@ -765,7 +765,8 @@ class _Controller:
 
 
 @pytest.mark.kafka
-def test_random_logs_are_to_kafkas_own_loader_what_they_are_to_klog(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seeds", [12, pytest.param(40, marks=pytest.mark.long)])
+def test_random_logs_are_to_kafkas_own_loader_what_they_are_to_klog(tmp_path: Path, seeds: int) -> None:
     """The rules are many and small, and Kafka's own code is the only full list of them."""
     folders = [FIXTURES / "modern"]
     for snapshots in ("00000000000000000089", "00000000000000000504", ""):
@@ -775,7 +776,7 @@ def test_random_logs_are_to_kafkas_own_loader_what_they_are_to_klog(tmp_path: Pa
             if not snapshots or path.name > f"{snapshots}-9":
                 path.unlink()
         folders.append(copied)
-    folders += [_Controller(tmp_path / str(seed), seed).log.log_dir for seed in range(40)]
+    folders += [_Controller(tmp_path / str(seed), seed).log.log_dir for seed in range(seeds)]
     answers = Loader().lines(*(folder / MODERN.name for folder in folders))
     assert len(answers) == len(folders)
     for folder, lines in zip(folders, answers, strict=True):

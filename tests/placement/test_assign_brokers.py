@@ -20,7 +20,7 @@ WAIT_S = 60
 RACKS = {1: "a", 2: "b", 3: "a"}
 
 
-@pytest.fixture(scope="module", params=[kafka.NEWEST, kafka.BEFORE])
+@pytest.fixture(scope="module", params=[kafka.NEWEST, pytest.param(kafka.BEFORE, marks=pytest.mark.long)])
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
     """Three brokers in racks a, b, a."""
     with Brokers(request.param, tmp_path_factory.mktemp("cluster"), racks=RACKS) as brokers:

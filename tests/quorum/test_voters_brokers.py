@@ -91,6 +91,7 @@ def is_one_history(cluster: Combined) -> bool:
     return len({log[:least] for log in logs}) == 1
 
 
+@pytest.mark.long
 def test_at_new_ports_no_leader_comes_by_itself(killed: Killed, tmp_path: Path) -> None:
     """The addresses in the log are asked, whatever the configuration says: this is what the plan is for."""
     cluster = moved(killed, tmp_path)
@@ -140,6 +141,7 @@ def test_they_elect_once_the_log_has_the_new_addresses(
     assert is_one_history(cluster)
 
 
+@pytest.mark.long
 def test_they_elect_on_disks_with_other_directory_ids(
     killed: Killed, tmp_path: Path, klog: Callable[..., Any], state_home: Path
 ) -> None:

@@ -14,7 +14,10 @@ UNCLEAN = "UNCLEAN partition change for"
 """Said of a replica that was struck off, and comes back as a leader."""
 
 
-@pytest.fixture(scope="module", params=[kafka.NEWEST, pytest.param(kafka.BEFORE, marks=pytest.mark.long), kafka.LEGACY])
+@pytest.fixture(
+    scope="module",
+    params=[kafka.NEWEST, *(pytest.param(version, marks=pytest.mark.long) for version in (kafka.BEFORE, kafka.LEGACY))],
+)
 def wreck(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Wreck]:
     with Wreck(request.param, tmp_path_factory.mktemp(request.param)) as one:
         yield one

@@ -26,6 +26,7 @@ from tests.recover.salvaged import offsets, only, partition_of, result, salvage
 from tests.recover.test_power import repair_in
 from tests.recover.test_ranges import at_epoch, at_offset, with_bytes
 from tests.support.power import MODELS, DeadlyDisk, KilledError, SteppedDisk, copy_of, cut_everywhere, tree
+from tests.support.samples import sampled
 
 REACH = 2**31 - 1
 FAR, FARTHER, FARTHEST = 2**31 + 10, 2**32 + 50, 3 * 2**33 + 7
@@ -112,6 +113,7 @@ CASES = {
     ),
 }
 cases = pytest.mark.parametrize("name", CASES)
+some_cases = pytest.mark.parametrize("name", sampled(CASES, 3))
 
 
 def make(folder: Path, logs: Mapping[int, list[bytes]]) -> Path:
@@ -166,7 +168,7 @@ def test_what_a_segment_cannot_hold_goes_into_one_of_its_own(
 
 
 @pytest.mark.usefixtures("hasty")
-@cases
+@some_cases
 def test_the_default_leaves_it_alone_and_salvage_costs_no_more_than_it_says(
     name: str, tmp_path: Path, klog: Callable[..., Ran]
 ) -> None:
@@ -187,7 +189,7 @@ def test_the_default_leaves_it_alone_and_salvage_costs_no_more_than_it_says(
     }
 
 
-@cases
+@some_cases
 @pytest.mark.usefixtures("hasty")
 def test_a_broker_keeps_no_batch_that_salvage_does_not(name: str, tmp_path: Path, klog: Callable[..., Ran]) -> None:
     """The other way of repair has the same segments wherever it comes through, but for what it cuts with damage."""
@@ -540,7 +542,7 @@ def readable(place: Path) -> list[int]:
 
 @pytest.mark.parametrize("mode", [RecoverMode.SALVAGE, RecoverMode.LIKE_BROKER])
 @pytest.mark.parametrize(
-    "name", ["several jumps", "between sound segments", "the first batch jumps", "two segments jump"]
+    "name", sampled(["several jumps", "between sound segments", "the first batch jumps", "two segments jump"], 2)
 )
 def test_between_any_two_steps_of_a_split_all_is_found_and_the_log_ends_where_it_did(
     name: str, mode: RecoverMode, tmp_path: Path
@@ -586,7 +588,7 @@ def test_kafka_loads_what_was_split_and_leaves_it(
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("is_clean", [False, True], ids=["after a kill", "after a clean stop"])
-@pytest.mark.parametrize("name", ["several jumps", "between sound segments", "the first batch jumps"])
+@pytest.mark.parametrize("name", sampled(["several jumps", "between sound segments", "the first batch jumps"], 2))
 def test_kafka_that_starts_between_two_steps_of_a_split_keeps_all(
     name: str, is_clean: bool, loader: Loader, tmp_path: Path
 ) -> None:

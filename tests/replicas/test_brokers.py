@@ -121,7 +121,7 @@ def offsets(ranges: list[list[int]]) -> set[int]:
     return {offset for first, last in ranges for offset in range(first, last + 1)}
 
 
-@pytest.mark.parametrize("order", sampled(ORDERS, 2))
+@pytest.mark.parametrize("order", sampled(ORDERS, 4))
 def test_brokers_do_one_of_the_things_that_were_said(klog: Callable[..., Ran], again: Brokers, order: str) -> None:
     """They keep the copy of an outcome, lose exactly its records, and then all copies are equal."""
     said = diff(klog, again, "--up", order)

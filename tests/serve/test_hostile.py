@@ -22,7 +22,7 @@ MOST_GROWTH_MIB = 8
 
 
 @pytest.mark.parametrize(
-    "seconds", [pytest.param(10, marks=pytest.mark.slow), pytest.param(600, marks=pytest.mark.long)]
+    "seconds", [pytest.param(5, marks=pytest.mark.slow), pytest.param(600, marks=pytest.mark.long)]
 )
 def test_spoilt_requests_harm_nobody(tmp_path: Path, seconds: int) -> None:
     """Those of real clients and of every API, with bits flipped, cut, repeated, spliced, lengths grown."""

@@ -166,6 +166,7 @@ def test_an_export_is_whole_when_a_machine_is_lost(cluster: Cluster, data: Path,
     assert sorted(os.listdir(out)) == sorted({MANIFEST, *(f"topic={one.topic}" for one in found)})
 
 
+@pytest.mark.long
 def test_a_compaction_is_whole_when_a_machine_is_lost(
     cluster: Cluster, klog: Callable[..., Ran], tmp_path: Path
 ) -> None:

@@ -58,7 +58,7 @@ def test_every_replica_has_the_same_bytes(brokers: Brokers) -> None:
     assert run_klog("replicas", "diff", *(brokers.disk(node) for node in BROKERS)).exit_code == 0
 
 
-@pytest.mark.parametrize("order", [(3, 1, 2), (2, 3, 1)])
+@pytest.mark.parametrize("order", [(3, 1, 2), pytest.param((2, 3, 1), marks=pytest.mark.long)])
 def test_the_cluster_starts_on_them_in_any_order(order: tuple[int, ...], brokers: Brokers) -> None:
     """Whoever leads: nothing is cut or complained of; consumers get everything, and new records are replicated."""
     for node in (*BROKERS, CONTROLLER):
