@@ -257,18 +257,22 @@ def deep(bench: Bench) -> Iterator[Row]:
 
 def deep_compressed(bench: Bench) -> Iterator[Row]:
     """Every record decompressed and decoded, against the codec library's own calls on the same payloads in memory."""
+    beside = {"zstd": 2.2, "lz4": 4.2}
     for codec, target in (("zstd", 1.6), ("gzip", 1.6), ("lz4", 2.2), ("snappy", 2.2)):
         path = bench.log(codec)
-        race = bench.race(
-            path,
-            {
-                "klog": bench.totals(path, deep=True),
-                "start": python(SEGMENT_START),
-                "library": Command([sys.executable, child("codec.py"), codec, path]),
-            },
-            2 * bench.rounds,
-        )
+        commands = {
+            "klog": bench.totals(path, deep=True),
+            "start": python(SEGMENT_START),
+            "library": Command([sys.executable, child("codec.py"), codec, path]),
+        }
+        if codec in beside:
+            commands["aiokafka"] = bench.peer("aiokafka", "deep", path)
+        race = bench.race(path, commands, 2 * bench.rounds)
         undamaged(race, "klog")
+        if codec in beside:
+            same(race, "klog", "aiokafka", slice(2))
+            told, quotient = seconds(race, "klog", "aiokafka"), race.cpu_s("aiokafka") / race.cpu_s("klog")
+            yield Row(f"deep decode, {codec}", told, quotient, at_least=beside[codec])
         net_s, library_s = race.cpu_s("klog") - race.cpu_s("start"), race.number("library")
         told = f"klog {net_s:.3f} s less its start, library's calls alone {library_s:.3f} s ({race.runs('klog')})"
         yield Row(f"deep decode, {codec}", told, ratio(net_s, library_s), at_most=target)
