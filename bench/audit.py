@@ -21,16 +21,16 @@ def audit(bench: Bench) -> Iterator[Row]:
     large, small = (_made(bench, name, 1 << 30, size, 0) for name, size in (("large", _LARGE), ("small", _SMALL)))
     yield from _speed(bench, large, "16 KB a batch", 0.35)
     yield from _speed(bench, small, "300 bytes a batch", 1.0)
-    yield from _twins(bench, large)
     shutil.rmtree(large)
     shutil.rmtree(small)
+    yield from _twins(bench)
     yield from _memory(bench)
 
 
-def _made(bench: Bench, name: str, size: int, batch_bytes: int, percent: int) -> str:
+def _made(bench: Bench, name: str, size: int, batch_bytes: int, percent: int, *more: str) -> str:
     folder = bench.file(f"audit-{name}")
     shutil.rmtree(folder, ignore_errors=True)
-    words = [folder, str(size // bench.scale), str(batch_bytes), "4", str(percent)]
+    words = [folder, str(size // bench.scale), str(batch_bytes), "4", str(percent), *more]
     bench.race((), {"made": Command([bench.peers, child("batches.py"), *words])}, 1)
     return folder
 
@@ -67,16 +67,21 @@ def _speed(bench: Bench, path: str, what: str, at_most: float) -> Iterator[Row]:
     yield thread_row(f"audit, threads, {what}", race, at_least=1.6)
 
 
-def _twins(bench: Bench, path: str) -> Iterator[Row]:
-    twins = _made(bench, "twins", 1 << 30, _LARGE, 4)  # of two partitions of four: 2 in a hundred of all
+def _twins(bench: Bench) -> Iterator[Row]:
+    """Of 8 GiB the disk has only the headers: a GiB is passed over too quickly for a difference to be seen."""
+    none, twins = (
+        _made(bench, name, 8 << 30, _LARGE, percent, "holes")  # of two partitions of four: 2 in a hundred of all
+        for name, percent in (("none", 0), ("twins", 4))
+    )
     tiny = bench.log("first/plain").rpartition("/")[0]
-    commands = {"start": _misrouted(bench, tiny), "none": _misrouted(bench, path), "twins": _misrouted(bench, twins)}
-    race = bench.race(_logs(path), commands)
+    commands = {"start": _misrouted(bench, tiny), "none": _misrouted(bench, none), "twins": _misrouted(bench, twins)}
+    race = bench.race(_logs(none), commands)
     start_s = race.cpu_s("start")
     told = (
         f"2 % of the batches are legal twins, against none, start taken off: {seconds(race, 'twins', 'none', 'start')}"
     )
     yield Row("audit, twins", told, ratio(race.cpu_s("twins") - start_s, race.cpu_s("none") - start_s), at_most=1.3)
+    shutil.rmtree(none)
     shutil.rmtree(twins)
 
 
