@@ -199,6 +199,7 @@ def test_a_packed_environment_is_unpacked_where_tasks_run(
     assert (done.stdout, done.stderr, done.returncode) == (alone.stdout, b"", 4)
 
 
+@pytest.mark.long
 def test_a_machine_that_is_lost_in_the_middle_costs_no_result(
     cluster: Cluster, klog: Callable[..., Ran], data: Path, tmp_path: Path
 ) -> None:
