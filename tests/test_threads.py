@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from functools import partial
 from random import Random
@@ -81,6 +83,21 @@ def test_an_interrupt_at_any_moment_ends_all(seed: int) -> None:
         with pytest.raises(KeyboardInterrupt):
             interrupted()
         assert len(ended) in (0, 3), "of those that were started none is left"
+
+
+def test_a_thread_that_has_ended_is_forgotten_while_handlers_are_deferred() -> None:
+    """Python does that in a callback, and a ^C that is raised in one is lost."""
+    one = weakref.ref(start(lambda: None))
+    until = time.monotonic() + 60
+    while (thread := one()) is not None and thread.is_alive():
+        assert time.monotonic() < until
+        time.sleep(0.001)
+    del thread
+    gc.collect()
+    assert one() is not None
+    start(lambda: None).join()
+    gc.collect()
+    assert one() is None
 
 
 def test_what_one_raises_first_stops_the_others_and_comes_out() -> None:

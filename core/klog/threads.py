@@ -22,6 +22,9 @@ _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 """Whose handlers may raise."""
 _LONGEST_WAIT_S: Final = 0.05
 _PAUSE_S: Final = 0.005
+_begun: Final[list[threading.Thread]] = []
+"""Python forgets a thread in a callback, and what a handler raises in one is lost.  So threads are kept until the next
+ones start, while handlers are deferred."""
 
 
 @contextmanager
@@ -51,6 +54,13 @@ def _thread(work: Callable[[], None]) -> threading.Thread:
         work()
 
     return threading.Thread(target=run, daemon=True)
+
+
+def _begin(thread: threading.Thread) -> None:
+    """Start a thread, and forget those that have ended; signal handlers are deferred meanwhile."""
+    _begun[:] = [one for one in _begun if one.is_alive()]
+    thread.start()
+    _begun.append(thread)
 
 
 class _Watch:
@@ -83,7 +93,7 @@ def start(work: Callable[[], None], failed: Callable[[BaseException], None] | No
 
     thread = _thread(watched)
     with _undisturbed():
-        thread.start()
+        _begin(thread)
     return thread
 
 
@@ -114,7 +124,7 @@ def run_all(works: Sequence[Callable[[], None]], stop: Callable[[], None], patie
             for work, lock in zip(works, running, strict=True):
                 lock.acquire()
                 thread = _thread(partial(do, work, lock))
-                thread.start()
+                _begin(thread)
                 started.append(thread)
         for lock in running:
             while not lock.acquire(timeout=_LONGEST_WAIT_S):
