@@ -34,7 +34,7 @@ fi
 
 # More workers than cores: tests that start brokers wait half of their time.  A worker, its JVMs and its brokers need
 # 3 GiB.  For single files none: starting workers would take longer.
-workers=$(($(nproc) + 3))
+workers=$(($(nproc) + 2))
 gibibytes=$(awk '/^MemAvailable:/ { print int($2 / 1048576) }' /proc/meminfo 2>/dev/null)
 if ((gibibytes > 0 && workers > gibibytes / 3)); then
     workers=$((gibibytes / 3 > 0 ? gibibytes / 3 : 1))
