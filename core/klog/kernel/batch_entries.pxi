@@ -7,7 +7,7 @@ cdef enum:
     SLAB_BYTES = 1 << 20         # not in large pages: to a virtual machine fresh ones come slowly from its host
     REST_BITS = 16
     REST_ROWS = 1 << REST_BITS   # of a slab
-    WORDS_AHEAD = 32              # memory that is on its way
+    WORDS_AHEAD = 32             # memory that is on its way
     FIRST_BITS = 32              # lowest bits of a word by which batches are told apart: at first, and then
     OTHER_BITS = 46
 
