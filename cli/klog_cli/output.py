@@ -23,9 +23,12 @@ class Quiet:
     on = False
 
 
-def write(data: bytes | memoryview, descriptor: int = STDOUT) -> None:
-    """Write all of *data*.  Raises ClosedPipeError if the reader has closed the pipe."""
-    view = memoryview(data)
+def write(data: bytes | memoryview, descriptor: int = STDOUT, keep_colours: bool = False) -> None:
+    """Write all of *data*; a terminal gets no control characters.  Raises ClosedPipeError if the pipe is closed.
+
+    *keep_colours*: a terminal gets the sequences that set colours: klog itself has made the text.
+    """
+    view = memoryview(_for_terminal(data, keep_colours) if is_terminal(descriptor) else data)
     try:
         while len(view):
             view = view[os.write(descriptor, view) :]
@@ -33,11 +36,28 @@ def write(data: bytes | memoryview, descriptor: int = STDOUT) -> None:
         raise ClosedPipeError from None
 
 
+def _for_terminal(data: bytes | memoryview, keep_colours: bool) -> bytes:
+    r"""Return *data* with an escape for each control character but the newline: `\u009b`, as JSON has it.
+
+    Control characters are those of ASCII and of Latin-1, and Unicode's marks that reverse text or end lines.  A byte
+    that is not UTF-8 becomes `\x9b`: some terminals act on it.
+    """
+    import re
+
+    kept = r"(?!\x1b\[[0-9;]*m)" if keep_colours else ""
+    unsafe = kept + "[\0-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\udc80-\udcff]"
+    text = bytes(data).decode("utf-8", "surrogateescape")
+    return re.sub(unsafe, lambda found: _escape(found[0]), text).encode()
+
+
+def _escape(char: str) -> str:
+    code = ord(char)
+    return f"\\x{code - 0xDC00:02x}" if code >= 0xDC80 else f"\\u{code:04x}"
+
+
 def printable(text: str) -> str:
     """Return *text* for a person's screen: control characters, as in a hostile file name, become visible."""
-    return "".join(
-        char if char.isprintable() or char in "\t" else char.encode("unicode_escape").decode() for char in text
-    )
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def error(message: str) -> None:
@@ -73,8 +93,8 @@ def plain(line: str) -> None:
 
 
 def text(content: str) -> None:
-    """Print *content* to stdout."""
-    write(content.encode("utf-8", "surrogateescape"))
+    """Print *content* to stdout: what it has from a disk is printable, or JSON."""
+    write(content.encode("utf-8", "surrogateescape"), keep_colours=True)
 
 
 def is_terminal(descriptor: int = STDOUT) -> bool:
@@ -114,11 +134,13 @@ def emit_csv(header: Sequence[str] | None, cells: Sequence[Cell]) -> None:
 def csv_lines(rows: Iterable[Sequence[Cell]]) -> bytes:
     """Return a CSV line for each of *rows*; None is an empty field."""
     import csv
-    import io
+    from types import SimpleNamespace
 
-    out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows([["" if cell is None else cell for cell in row] for row in rows])
-    return out.getvalue().encode("utf-8", "surrogateescape")
+    lines: list[str] = []
+    # With this end of line, the writer also quotes a cell that has a carriage return alone, which readers take for one.
+    writer = csv.writer(SimpleNamespace(write=lines.append), lineterminator="\r\n")
+    writer.writerows([["" if cell is None else cell for cell in row] for row in rows])
+    return "".join(f"{line[:-2]}\n" for line in lines).encode("utf-8", "surrogateescape")
 
 
 def emit_table(

@@ -23,7 +23,9 @@ def printed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[Pa
     monkeypatch.setattr(output, "STDOUT", descriptors[0])
     monkeypatch.setattr(output, "STDERR", descriptors[1])
     write = output.write
-    monkeypatch.setattr(output, "write", lambda data, descriptor=descriptors[0]: write(data, descriptor))
+    monkeypatch.setattr(
+        output, "write", lambda data, descriptor=descriptors[0], **more: write(data, descriptor, **more)
+    )
     yield paths
     for descriptor in descriptors:
         os.close(descriptor)
@@ -67,7 +69,7 @@ def test_times_for_people(ms: int, text: str) -> None:
 
 def test_a_hostile_name_cannot_move_the_cursor() -> None:
     assert printable("a\x1b[2Jb\nc\r\x07\u202e") == "a\\x1b[2Jb\\nc\\r\\x07\\u202e"
-    assert printable("größe 日本\t.") == "größe 日本\t."
+    assert printable("größe 日本\t.") == "größe 日本\\t."
     assert printable("\udcff") == "\\udcff"
 
 
@@ -107,6 +109,22 @@ def test_json_csv_and_tables_read_back(printed: list[Path]) -> None:
         ["topic", "size"],
         ['a,"b"\nc', ""],
     ]
+
+
+@pytest.mark.parametrize("end", ["\r", "\n", "\r\n"], ids=ascii)
+def test_a_line_end_in_a_cell_makes_no_row(printed: list[Path], end: str) -> None:
+    """Many readers take a carriage return alone for the end of a row, and any client may put one into a name."""
+    rows = [["group", "metadata"], ["billing", f"checkpoint{end}EVIL-GROUP"], ["plain", "none"]]
+    output.emit_csv(rows[0], rows[1])
+    output.emit_csv(None, rows[2])
+    text = printed[0].read_bytes().decode()
+    assert list(csv.reader(io.StringIO(text, newline=""))) == rows
+    assert list(csv.reader(io.StringIO(text.replace("\r", "\n"), newline=None))) == [
+        ["group", "metadata"],
+        ["billing", f"checkpoint{end.replace(chr(13), chr(10))}EVIL-GROUP"],
+        ["plain", "none"],
+    ]
+    assert text.endswith("plain,none\n")
 
 
 def test_a_table_in_a_pipe_is_plain_columns(printed: list[Path]) -> None:
