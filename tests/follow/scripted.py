@@ -14,7 +14,7 @@ from tests.client.fake_broker import FakeBroker, Peer
 from tests.conftest import FIXTURES
 
 CLUSTER = "fXeC61JOQie3q2pvw8VSPQ"
-OUT_OF_RANGE, UNKNOWN_TOPIC_ID = 1, 100
+OUT_OF_RANGE, UNKNOWN_TOPIC_ID, GROUP_DENIED = 1, 100, 30
 Change = Callable[[ApiRequest, Data], "Data | bytes"]
 """Gets a request and the honest answer; returns another answer, or bytes to be sent in its place."""
 
@@ -56,12 +56,15 @@ def identity(topic: str) -> str:
 class ScriptedCluster:
     """Leads *topics*, each with one partition of these batches; *changes*: by API, what is said instead.
 
-    *asked*: how often each API was.
+    *asked*: how often each API was.  *groups*: what each has committed, topics and offsets; *unseen*: of these groups
+    the caller may see nothing.
     """
 
     def __init__(self, topics: Mapping[str, list[bytes]], changes: Mapping[str, Change] | None = None) -> None:
         self.topics, self.changes = dict(topics), dict(changes or {})
         self.asked: dict[str, int] = {}
+        self.groups: dict[str, list[tuple[str, int]]] = {}
+        self.unseen: set[str] = set()
         self._broker = FakeBroker(self._talk)
         self.bootstrap = self._broker.bootstrap
 
@@ -101,7 +104,9 @@ class ScriptedCluster:
             "Fetch": self._fetch,
             "OffsetForLeaderEpoch": self._epoch_ends,
             "DescribeConfigs": self._configs,
-            "ListGroups": lambda _: {"groups": []},
+            "ListGroups": lambda _: {"groups": [{"groupId": one} for one in self.groups if one not in self.unseen]},
+            "FindCoordinator": self._coordinators,
+            "OffsetFetch": self._committed,
         }
         return made[request.api.name](request.body or {})
 
@@ -138,6 +143,25 @@ class ScriptedCluster:
     def _configs(self, body: Data) -> Data:
         kept = [{"resourceType": one["resourceType"], "resourceName": one["resourceName"]} for one in body["resources"]]
         return {"results": [one | {"errorCode": 0, "errorMessage": None, "configs": []} for one in kept]}
+
+    def _coordinators(self, body: Data) -> Data:
+        place = {"nodeId": 1, "host": self._broker.host, "port": self._broker.port}
+        return {
+            "coordinators": [
+                {"key": key, **place, "errorCode": GROUP_DENIED if key in self.unseen else 0}
+                for key in body["coordinatorKeys"]
+            ]
+        }
+
+    def _committed(self, body: Data) -> Data:
+        def group(name: str) -> Data:
+            rows = [
+                {"name": topic, "partitions": [{"partitionIndex": 0, "committedOffset": offset, "metadata": ""}]}
+                for topic, offset in self.groups.get(name, [])
+            ]
+            return {"groupId": name, "topics": rows}
+
+        return {"groups": [group(one["groupId"]) for one in body["groups"]]}
 
     def _fetch(self, body: Data) -> Data:
         names = {identity(name): name for name in self.topics}

@@ -24,6 +24,7 @@ _CONSUMER: Final = -1
 _SEVERAL: Final = 1000
 """How many partitions or topics one request names: an answer then has a bounded size."""
 
+_LONGEST_HOST: Final = 255
 _NOBODY: Final = -1
 _TOPIC_RESOURCE: Final = 2
 _OWN: Final = 1
@@ -140,7 +141,8 @@ class Cluster:
         answer = self.ask_any("Metadata", body)
         if answer["errorCode"]:
             raise refused("Metadata", "the cluster", answer["errorCode"])
-        self._brokers = {one["nodeId"]: (one["host"], one["port"]) for one in answer["brokers"]}
+        named = ((one["nodeId"], one["host"], one["port"]) for one in answer["brokers"])
+        self._brokers = {node: (host, port) for node, host, port in named if _is_host(host)}
         for node, connection in list(self._connections.items()):
             host, port = self._brokers.get(node, ("", 0))
             if (connection.host, connection.port) != (host, port):
@@ -263,6 +265,11 @@ class Cluster:
     def any_version(self, request: str) -> int:
         """Return the version in which `ask_any` sends *request*, once it has sent one."""
         return self._any.version(request) if self._any is not None else 0
+
+
+def _is_host(name: str) -> bool:
+    """Whether a broker's host may be looked up, and shown."""
+    return 0 < len(name) <= _LONGEST_HOST and name.isprintable() and not any(letter.isspace() for letter in name)
 
 
 def _topic(one: Data) -> TopicOfCluster:

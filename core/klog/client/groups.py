@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from klog.client.cluster import Cluster
 from klog.client.connection import refused
+from klog.client.failures import RefusedRequestError
 from klog.formats.error_codes import ErrorCode
 from klog.formats.structs.schema import Data
 
@@ -30,10 +31,12 @@ class CommittedOffset(NamedTuple):
     metadata: str
 
 
-def committed_offsets(cluster: Cluster) -> dict[str, tuple[CommittedOffset, ...]]:
+def committed_offsets(cluster: Cluster, known: Collection[str] = ()) -> dict[str, tuple[CommittedOffset, ...] | None]:
     """Return what each group of *cluster* has committed, by its name; `Cluster.topics` must have been asked before.
 
-    Share groups commit no offsets and are left out, as are groups without any.
+    Share groups commit no offsets and are left out, as are groups without any.  A broker lists only the groups that
+    the caller may see, without an error: so of those that are *known* and not listed each is asked for by its name, and
+    has None where it may not be seen.
     Raises what BrokerConnection raises; RefusedRequestError above all while a coordinator moves: ask again later.
     """
     names: dict[str, None] = {}
@@ -47,9 +50,17 @@ def committed_offsets(cluster: Cluster) -> dict[str, tuple[CommittedOffset, ...]
             for one in answer["groups"]
             if one["groupType"].lower() != _SHARE and one["protocolType"] not in shared
         }
-    found: dict[str, tuple[CommittedOffset, ...]] = {}
+    found: dict[str, tuple[CommittedOffset, ...] | None] = {}
     for coordinator, groups in _coordinators(cluster, sorted(names)).items():
         found |= {name: offsets for name, offsets in _fetched(cluster, coordinator, groups) if offsets}
+    for name in sorted({*known} - {*names}):
+        try:
+            for coordinator in _coordinators(cluster, [name]):
+                found |= {name: offsets for name, offsets in _fetched(cluster, coordinator, [name]) if offsets}
+        except RefusedRequestError as error:
+            if error.code != ErrorCode.GROUP_AUTHORIZATION_FAILED:
+                raise
+            found[name] = None
     return found
 
 

@@ -32,7 +32,7 @@ from klog.errors import DamagedError, KlogError
 from klog.files.paths import straight
 from klog.formats.checkpoint import Malformed
 from klog.formats.follow_file import FOLLOW_FILE, FollowFile, write_follow_file
-from klog.formats.names import FileKind, PartitionState, topic_is_legal
+from klog.formats.names import FileKind, PartitionState, cluster_id_is_legal, topic_is_legal
 from klog.formats.properties import write_meta_properties
 from klog.plan.draft import iso_seconds
 from klog.plan.locks import Locks
@@ -108,8 +108,11 @@ class CopyDir:
     def claim(self, cluster_id: str, bootstrap: str) -> None:
         """Let it be a copy of that cluster; before the first partition.
 
-        Raises KlogError where it is one of another cluster, and nothing changes; OSError.
+        Raises KlogError where it is one of another cluster, or the id is none that a line of `meta.properties` can
+        have, and nothing changes; OSError.
         """
+        if not cluster_id_is_legal(cluster_id):
+            raise KlogError(f"{bootstrap}: it calls itself cluster {cluster_id[:60]!r}, which is no id of a cluster")
         known = {self.cluster_id, self.follow_file.cluster_id if self.follow_file is not None else None} - {None}
         if known - {cluster_id}:
             raise KlogError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from threading import Event, Timer
 from typing import Final
 
@@ -12,10 +12,10 @@ from klog.client.cluster import Cluster, ClusterTopics
 from klog.client.failures import ForeignAnswerError, LostConnectionError, RefusedRequestError, StoppedError
 from klog.client.groups import committed_offsets
 from klog.copy_dir.copy_dir import CopyDir
-from klog.errors import UsageError
+from klog.errors import UsageError, counted
 from klog.follow.options import FollowOptions
 from klog.follow.partition import FollowReporter
-from klog.formats.follow_file import FollowFile, FollowTopic, GroupOffset
+from klog.formats.follow_file import FollowFile, FollowTopic, GroupOffset, is_committed, is_setting
 from klog.formats.java_text import ZERO_UUID
 from klog.metadata.topic_config import TopicConfig
 
@@ -28,16 +28,13 @@ _ROLL: Final = ("internal.segment.bytes", "segment.bytes", "segment.ms", "index.
 
 
 class SideFile:
-    """`klog-follow.json` of *copy_dir*, as this run is going to write it.
-
-    Topics of earlier runs stay in it.
-    """
+    """`klog-follow.json` of *copy_dir*, as this run is going to write it."""
 
     def __init__(self, bootstrap: str, copy_dir: CopyDir, reporter: FollowReporter, options: FollowOptions) -> None:
         self._bootstrap, self._copy_dir, self._reporter = bootstrap, copy_dir, reporter
         self._config = options.config
         self._topics: dict[str, FollowTopic] = {}
-        self._groups: Mapping[str, tuple[GroupOffset, ...]] = {}
+        self._groups: Mapping[str, Sequence[GroupOffset]] | None = None  # None: nobody has told
         # What has caught up within a minute is written once.
         self._written_at = 0.0 if options.continuous else time.monotonic()
         self._said: set[str] = set()
@@ -52,12 +49,18 @@ class SideFile:
 
     def _configs(self, cluster: Cluster, names: Collection[str]) -> dict[str, dict[str, str]]:
         try:
-            return cluster.configs(names)
+            return {topic: self._legible(topic, config) for topic, config in cluster.configs(names).items()}
         except RefusedRequestError as error:
             if len(names) > 1:  # the others may be readable
                 return {name: found for one in names for name, found in self._configs(cluster, [one]).items()}
             self._say(f"{error}: Kafka's defaults are taken instead")
             return {}
+
+    def _legible(self, topic: str, config: Mapping[str, str]) -> dict[str, str]:
+        found = {name: value for name, value in config.items() if is_setting(topic, name, value)}
+        if len(found) < len(config):
+            self._say(f"{topic}: {counted(len(config) - len(found), 'setting')} cannot be written down; left out")
+        return found
 
     def settings(self, topic: str) -> AppendSettings:
         """Return by which settings the segments of a topic roll.  Raises UsageError for those of an option."""
@@ -105,16 +108,43 @@ class SideFile:
     def _write(self, cluster: Cluster) -> None:
         self._written_at = time.monotonic()
         try:
-            found = committed_offsets(cluster)
-            self._groups = {group: tuple(GroupOffset(*one) for one in offsets) for group, offsets in found.items()}
+            self._groups = self._committed(cluster)
         except _PASSING as error:
             self._say(f"{error}: the offsets of groups are those of before")
         self._store()
 
-    def _store(self) -> None:
+    def _committed(self, cluster: Cluster) -> dict[str, Sequence[GroupOffset]]:
+        """Return what groups have committed.
+
+        A cluster does not list the groups that this user may not see any more; they keep what they had.  Raises
+        KlogError.
+        """
+        before = self._former_groups
+        told = committed_offsets(cluster, before)
+        found: dict[str, Sequence[GroupOffset]] = {}
+        for group, offsets in told.items():
+            if offsets is None:
+                self._say(f"group {group}: not authorized; its offsets are those of before")
+                found[group] = before[group]
+                continue
+            committed = [GroupOffset(*one) for one in offsets]
+            found[group] = tuple(one for one in committed if is_committed(group, one))
+            if len(found[group]) < len(committed):
+                self._say(f"group {group[:249]!r}: it has offsets for what is no topic or partition; they are left out")
+        return {group: offsets for group, offsets in found.items() if offsets}
+
+    @property
+    def _former_groups(self) -> Mapping[str, Sequence[GroupOffset]]:
         before = self._copy_dir.follow_file
-        topics = {**(before.topics if before is not None else {}), **self._topics}
-        groups = self._groups or (before.groups if before is not None else {})
+        return before.groups if before is not None else {}
+
+    def _store(self) -> None:
+        """Write the file.  Topics of earlier runs stay in it as long as the copy has one of their directories."""
+        before = self._copy_dir.follow_file
+        there = {topic for topic, _ in self._copy_dir.names()}
+        former = before.topics if before is not None else {}
+        topics = {**{name: one for name, one in former.items() if name in there}, **self._topics}
+        groups = self._groups if self._groups is not None else self._former_groups
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         content = FollowFile(self._copy_dir.cluster_id or "", self._bootstrap, now, topics, groups)
         self._copy_dir.write_follow_file(content)

@@ -10,7 +10,7 @@ it: a value of another kind than expected is a `Malformed`, and nothing of the f
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from klog.formats.checkpoint import Malformed, decode
@@ -115,6 +115,24 @@ def _topic(name: str, found: object) -> FollowTopic:
     config = _object(members.get("config"), f"{where}.config")
     settings = {_text(key, where): _text(value, f"{where}.config.{_shown(key)}") for key, value in config.items()}
     return FollowTopic(topic_id, _number(members.get("partitions"), f"{where}.partitions", 0, INT_MAX), settings)
+
+
+def is_setting(topic: str, name: str, value: str) -> bool:
+    """Whether the file may say that *name* is set to *value* on a topic: whoever reads it takes it."""
+    return _is_right(lambda: _topic(topic, {"partitions": 0, "config": {name: value}}))
+
+
+def is_committed(group: str, offset: GroupOffset) -> bool:
+    """Whether the file may say that a group has committed this: whoever reads it takes it."""
+    return _is_right(lambda: _offsets(group, [offset._asdict()]))
+
+
+def _is_right(read: Callable[[], object]) -> bool:
+    try:
+        read()
+    except _WrongError:
+        return False
+    return True
 
 
 def _offsets(group: str, found: object) -> tuple[GroupOffset, ...]:

@@ -32,6 +32,7 @@ _OFFSET_DIGITS = 20
 _EPOCH_DIGITS = 10
 _UNIQUE_DIGITS = 32
 _TOPIC_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+_MAX_CLUSTER_ID = 255
 _MAX_TOPIC = 249
 
 
@@ -97,6 +98,11 @@ def _is_unique_id(text: str) -> bool:
 def topic_is_legal(topic: str) -> bool:
     """Whether a broker would create *topic*; it loads any other name too.  Kafka: Topic.validate."""
     return 0 < len(topic) <= _MAX_TOPIC and topic not in (".", "..") and _TOPIC_LETTERS.issuperset(topic)
+
+
+def cluster_id_is_legal(cluster_id: str) -> bool:
+    """Whether a line of `meta.properties` can have *cluster_id* as it is; brokers take any text, which nobody uses."""
+    return len(cluster_id) <= _MAX_CLUSTER_ID and all("!" <= letter <= "~" for letter in cluster_id.replace("\\", " "))
 
 
 class FileKind(StrEnum):
