@@ -229,6 +229,7 @@ REPLICAS: Declared = {
             **{"common_prefix_end": INT_OR_NULL, "replicas": ("null", [INT]), "isr": ("null", [INT])},
             **{"elr": ("null", [INT]), "last_known_elr": ("null", [INT]), "leader_epoch": INT_OR_NULL},
             **{"unclean": "boolean|null", "copies": {"*": COPY}, "missing": [INT], "not_given": [INT]},
+            "absent_log_dirs": {"*": [TEXT]},
             **{"leader_if_all_back": INT_OR_NULL, "because": TEXT, "acks_all_safe": "boolean|null"},
             "lost_if_leads": {"*": {"records": INT, "ranges": RANGES, "committed_below": INT_OR_NULL}},
             **{"advice": [TEXT], "problem?": TEXT, "what_if?": {"up": RANGES, "set": {"*": "*"}, "outcomes": ["*"]}},

@@ -40,8 +40,12 @@ Choose = Annotated[
 ]
 Repair = Annotated[bool, typer.Option("--repair", help="Replace bad batches by intact ones of other copies.")]
 Without = Annotated[
-    list[int] | None,
-    typer.Option("--without", metavar="N", help="The disk of voter N cannot be had (repeatable)."),
+    list[str] | None,
+    typer.Option(
+        "--without",
+        metavar="N|ID",
+        help="The disk of voter N, or the log dir with this directory.id, cannot be had (repeatable).",
+    ),
 ]
 Base = Annotated[
     int | None, typer.Option(metavar="N", help="Build on the metadata log of node N; default: the one that is ahead.")

@@ -71,8 +71,10 @@ def plan(
         typer.Option("--choose", metavar="T-P=N", help="For this partition keep node N's copy (repeatable)."),
     ] = None,
     without: Annotated[
-        list[int] | None,
-        typer.Option("--without", metavar="N", help="Replica N, whose disk is not given, will not come back."),
+        list[str] | None,
+        typer.Option(
+            "--without", metavar="N|ID", help="Node N, or the log dir with this directory.id, will not come back."
+        ),
     ] = None,
     repair: Annotated[
         bool, typer.Option("--repair", help="Replace bad batches by intact ones of other copies.")

@@ -35,7 +35,7 @@ class QuorumRequest(NamedTuple):
     keep: str | None
     choices: Sequence[str]
     repairs: bool
-    without: Sequence[int]
+    without: Sequence[str]
     base: int | None
     choice: IdentityChoice
 

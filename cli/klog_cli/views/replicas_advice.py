@@ -59,6 +59,8 @@ def _next(diffs: Sequence[PartitionDiff], given: Sequence[str]) -> str:
         return f"Do not start these brokers yet: klog replicas rescue {disks} --if-leads {most} --to lost.jsonl"
     if losing or any(diff.verdict in _DANGEROUS for diff in diffs):
         return f"Do not start these brokers yet: klog replicas plan {disks}"
-    if any(not diff.is_safe for diff in diffs):
+    if any(lost.records for diff in diffs for lost in diff.lost_if_leads.values()):
         return f"Mind the start order, or fill the copies up: klog replicas plan {disks}"
+    if any(diff.not_given for diff in diffs):
+        return "Whether something is lost is not known: copies that may lead are not given."
     return "Nothing is lost, whoever leads."

@@ -14,6 +14,7 @@ from klog.replicas.disks import BrokerDisk
 
 _EXPIRATION_MS = 24 * 3600 * 1000
 
+_DIRECTORY_ID = re.compile(r"[A-Za-z0-9_-]{22}")
 _CHOICE = re.compile(r"(.+)-([0-9]{1,10})=([0-9]{1,10})", re.DOTALL)
 
 
@@ -34,7 +35,7 @@ def copy_settings(
     choices: Sequence[str],
     repairs: bool,
     *,
-    without: Sequence[int] = (),
+    without: Sequence[str] = (),
 ) -> CopyPlanSettings:
     """Return what `--keep`, `--choose`, `--repair` and `--without` say; the settings of topics are still missing.
 
@@ -48,12 +49,27 @@ def copy_settings(
             raise UsageError(f"--keep {kept}: no disk of node {kept} is given")
     elif keep not in (None, NEWEST, LONGEST, KAFKA):
         raise UsageError(f"--keep {keep}: expected {NEWEST}, {LONGEST}, {KAFKA} or a node's id")
-    for node in without:
-        if node in nodes:
-            raise UsageError(f"--without {node}: the disk of node {node} is given")
+    log_dirs = {disk.log_dir.directory_id: disk.log_dir.path for disk in disks}
+    absent = {one for one in without if _DIRECTORY_ID.fullmatch(one)}
+    for one in without:
+        if re.fullmatch(r"[0-9]{1,10}", one) is None and one not in absent:
+            raise UsageError(f"--without {one}: expected a node's id, or the directory.id of a log dir")
+        if one in log_dirs:
+            raise UsageError(f"--without {one}: that log dir is given, {log_dirs[one]}")
+        if one not in absent and int(one) in nodes:
+            raise UsageError(
+                f"--without {one}: the disk of node {one} is given; a log dir is left out by its directory.id"
+            )
     choice = CopyChoice(kept, chosen(choices), repairs)
     for (topic, number), node in choice.chosen.items():
         if node not in nodes:
             raise UsageError(f"--choose {topic}-{number}={node}: no disk of node {node} is given")
     now_ms = int(time.time() * 1000)
-    return CopyPlanSettings(choice, TopicConfig(), now_ms, _EXPIRATION_MS, frozenset(without))
+    return CopyPlanSettings(
+        choice,
+        TopicConfig(),
+        now_ms,
+        _EXPIRATION_MS,
+        frozenset(int(one) for one in without if one not in absent),
+        without_log_dirs=frozenset(absent),
+    )

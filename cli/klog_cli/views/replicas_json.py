@@ -54,6 +54,7 @@ def partition_json(diff: PartitionDiff, given: Sequence[str]) -> dict[str, objec
         "copies": {str(node): _copy_json(copy, diff) for node, copy in diff.copies.items()},
         "missing": list(diff.missing),
         "not_given": list(diff.not_given),
+        "absent_log_dirs": {str(node): list(ids) for node, ids in diff.absent_log_dirs.items()},
         "leader_if_all_back": diff.leader,
         "because": diff.because.value if diff.because is not None else "no metadata",
         "lost_if_leads": {str(node): _lost_json(lost) for node, lost in diff.lost_if_leads.items()},

@@ -15,7 +15,7 @@ from klog.plan.json_file import plan_json
 from klog.plan.session import PlanOptions, PlanResult, PlanSession
 from klog.replicas.catch_up import CatchUp
 from klog.replicas.copy_choice import LeftPartition
-from klog.replicas.copy_plan import CopyPlan, EqualCopies, assigned_directory
+from klog.replicas.copy_plan import CopyPlan, EqualCopies
 from klog.replicas.diff import DiffOptions, PartitionDiff, ReplicaDiffer, Verdict
 from klog.replicas.disks import BrokerDisk, copies_on, find_metadata, open_disks
 
@@ -32,7 +32,7 @@ class CopyRequest(NamedTuple):
     paths: Sequence[str]
     keep: str | None
     choices: Sequence[str]
-    without: Sequence[int]
+    without: Sequence[str]
     repairs: bool
     metadata: str | None
     topics: Sequence[str]
@@ -109,8 +109,9 @@ def _show(copies: CopyPlan, result: PlanResult, request: CopyRequest, options: P
         output.text(f"nothing to do: {counted(copies.same, 'partition')}, all copies equal\n")
         return
     output.text(f"{', '.join(counts)}" + (f"; {changes(len(made.actions))}\n" if made is not None else "\n"))
-    for node in request.without:
-        output.note(f"node {node} must not come up with its old copies")
+    for one in request.without:
+        name = f"node {one}" if one.isdecimal() else f"the log dir with directory.id={one}"
+        output.note(f"{name} must not come up with its old copies")
     if made is None:
         return
     if result.is_applied:
@@ -145,7 +146,8 @@ def _equal_lines(one: EqualCopies) -> Iterator[str]:
 
 
 def _directory_lines(diff: PartitionDiff, target: CatchUp) -> Iterator[str]:
-    assigned, here = assigned_directory(diff, target.node), LogDir(os.path.dirname(target.directory)).directory_id
+    assigned = diff.registration.directory_of(target.node) if diff.registration is not None else None
+    here = LogDir(os.path.dirname(target.directory)).directory_id
     if assigned is not None and here != assigned:
         yield f"    node {target.node}: the assignment names directory {assigned}, not {here}: the broker reports it"
 

@@ -56,7 +56,14 @@ def rescue(request: RescueRequest) -> int:
             diff = rescuer.rescue(found, leader)
             if diff.problem is not None:
                 output.error(f"{found.topic}-{found.number}: {diff.problem}; left out")
-                code = ExitCode.OPERATIONAL_ERROR
+                code |= ExitCode.OPERATIONAL_ERROR
+            elif leader in diff.absent_log_dirs:
+                ids = " or ".join(diff.absent_log_dirs[leader])
+                output.error(
+                    f"{found.topic}-{found.number}: the log dir of node {leader} with directory.id={ids} is not given,"
+                    " and it is not known what would be lost; left out"
+                )
+                code |= ExitCode.PROBLEMS_LEFT
             elif leader in diff.lost_if_leads:
                 records += diff.lost_if_leads[leader].records
             else:

@@ -111,7 +111,9 @@ def remarks(diff: PartitionDiff) -> Iterator[str]:
         if copy.open_transactions and diff.verdict is Verdict.DIVERGED:
             yield f"{node} has {counted(copy.open_transactions, 'open transaction')} at its end"
     for node in diff.not_given:
-        yield f"{node} is a replica, but its disk is not given"
+        ids = " or ".join(diff.absent_log_dirs.get(node, ()))
+        what = f"its log dir with directory.id={ids}" if ids else "its disk"
+        yield f"{node} is a replica, but {what} is not given: its copy may lead, and is not compared"
 
 
 def picture(diff: PartitionDiff) -> list[str]:

@@ -18,7 +18,7 @@ from klog.metadata.loader import ClusterMetadata, read_metadata
 from klog.metadata.replay import Problems
 from klog.metadata.topic_config import TopicConfig
 from klog.metadata.topics_image import PartitionRegistration
-from klog.replication.election import UNASSIGNED_DIRECTORY
+from klog.replicas.assigned_log_dir import assigned_log_dir
 
 
 class AdoptRefusal(NamedTuple):
@@ -146,15 +146,15 @@ class BrokerHome:
         for number, one in enumerate(self.log_dirs):
             if any((p.topic, p.number) == key and p.state is PartitionState.CURRENT for p in one.partitions):
                 return number
-        at = registration.replicas.index(self.node_id if self.node_id is not None else -1)
-        assigned = registration.directories[at] if registration.directories else UNASSIGNED_DIRECTORY
-        ids = [one.directory_id for one in self.log_dirs]
-        if assigned in ids:
-            return ids.index(assigned)
-        if assigned == UNASSIGNED_DIRECTORY or None in ids:
-            return ids.index(None) if None in ids else 0
+        node = self.node_id if self.node_id is not None else -1
+        at = registration.replicas.index(node)
+        assigned = registration.directories[at] if registration.directories else None
+        broker = self.cluster.brokers.get(node)
+        place = assigned_log_dir(assigned, self.log_dirs, broker.log_dirs if broker is not None else ())
+        if place.number is not None:
+            return place.number
         given = " ".join(f"--into {quote(one.path)}" for one in self.log_dirs)
-        message = f"it is assigned to the log dir with directory.id={assigned}, which is not given"
+        message = f"it is assigned to the log dir with directory.id={' or '.join(place.absent)}, which is not given"
         raise refuse(source, "not-assigned", message, f"klog adopt {quote(source.path)} {given} --into THAT_LOG_DIR")
 
     def is_same_cluster(self, source: AdoptSource, target: AdoptTarget) -> bool:

@@ -31,7 +31,9 @@ from klog.replicas.merged_copy import merged_copy
 
 
 class CopyPlanSettings(NamedTuple):
-    """*without*: replicas whose disks are not given, and that will not come back.  *config*: of topics.
+    """*without*: nodes whose disks are not given, and that will not come back.  *config*: of topics.
+
+    *without_log_dirs*: the same by directory ids, of nodes of which another log dir is given.
 
     *now_ms*, *expiration_ms*: see `klog.truncate`.  *only*: the one node whose copies change, a replica or not; None
     for all.  With it, it does not matter whose disks are given.
@@ -43,6 +45,7 @@ class CopyPlanSettings(NamedTuple):
     expiration_ms: int
     without: frozenset[int] = frozenset()
     only: int | None = None
+    without_log_dirs: frozenset[str] = frozenset()
 
 
 class EqualCopies(NamedTuple):
@@ -120,17 +123,12 @@ class CopyPlan:
 
     def _add(self, diff: PartitionDiff) -> None:
         only = self._settings.only
+        for node in diff.not_given if only is None else [node for node in diff.absent_log_dirs if node == only]:
+            self._check_absent(diff, node)
         is_same = diff.verdict is Verdict.SAME and only in (None, *diff.copies)
         if is_same and not (diff.is_compacted and self._is_chosen(diff)):
             self.same += 1
             return
-        absent = [node for node in diff.not_given if node not in self._settings.without]
-        if absent and only is None:
-            name = f"{diff.topic}-{diff.number}"
-            raise KlogError(
-                f"{name}: the disk of replica {absent[0]} is not given; its copy may be the one that counts"
-                f" (--without {absent[0]} if it will not come back)"
-            )
         kept = kept_copy(diff, self._settings.choice)
         if isinstance(kept, LeftPartition):
             self.left.append(kept)
@@ -139,6 +137,22 @@ class CopyPlan:
             self._equalise(diff, kept)
         except KlogError as error:
             self.left.append(LeftPartition(diff, str(error), isinstance(error, UnreadableError)))
+
+    def _check_absent(self, diff: PartitionDiff, node: int) -> None:
+        """Raise KlogError for a replica that is not given and may come back."""
+        ids = diff.absent_log_dirs.get(node, ())
+        left = [one for one in ids if one not in self._settings.without_log_dirs]
+        if left:
+            missing = f"the log dir of node {node} with directory.id={left[0]}"
+            option = left[0]
+        elif not ids and node not in self._settings.without:
+            missing, option = f"the disk of replica {node}", str(node)
+        else:
+            return
+        raise KlogError(
+            f"{diff.topic}-{diff.number}: {missing} is not given; its copy may be the one that counts"
+            f" (--without {option} if it will not come back)"
+        )
 
     def _equalise(self, diff: PartitionDiff, kept: int) -> None:
         """Draft all targets of a partition, or raise KlogError and leave all as they are."""
@@ -218,10 +232,13 @@ class CopyPlan:
         return found
 
     def _disk_for(self, diff: PartitionDiff, node: int) -> BrokerDisk:
-        """Return the log dir that gets a missing directory: the one of the assignment, if it is given."""
+        """Return the log dir that gets a missing directory: the one of the assignment.
+
+        Another one only where the assignment changes with it, and the log dir that it names will not come back.
+        """
         mine = [disk for disk in self._disks if disk.node == node]
-        assigned = assigned_directory(diff, node)
-        return next((disk for disk in mine if disk.log_dir.directory_id == assigned), mine[0])
+        place = self._differ.place(diff.registration, node)
+        return mine[place.number if place is not None and place.number is not None else 0]
 
     def _number(self, partition: Partition) -> int:
         places = [os.path.realpath(disk.log_dir.path) for disk in self._disks]
@@ -289,11 +306,3 @@ def _shared_end(source: CatchUpSource, target: CatchUpTarget) -> int:
     if source.state is None or target.state is None or source.state.facts is None or source.state.facts.bad_batches:
         return 0
     return target.state.shared_end.get(source.state.node, 0)
-
-
-def assigned_directory(diff: PartitionDiff, node: int) -> str | None:
-    """Return the id of the log dir that the assignment names for a replica; None where it names none."""
-    known = diff.registration
-    if known is None or node not in known.replicas or not known.directories:
-        return None
-    return known.directories[known.replicas.index(node)]

@@ -138,7 +138,5 @@ def _cut(
 
 
 def _knows_directory(copy: BrokerCopy, registration: ReplicaSet | None) -> bool | None:
-    node = copy.disk.node
-    if registration is None or node not in registration.replicas or not registration.directories:
-        return None
-    return registration.directories[registration.replicas.index(node)] == copy.disk.log_dir.directory_id
+    assigned = registration.directory_of(copy.disk.node) if registration is not None else None
+    return None if assigned is None else assigned == copy.disk.log_dir.directory_id

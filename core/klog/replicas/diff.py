@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from klog.errors import KlogError
 from klog.metadata.topic_config import TopicConfig
 from klog.processes import CHUNK, FEWEST, map_in_processes, may_fork
+from klog.replicas.assigned_log_dir import AssignedLogDir, assigned_log_dir
 from klog.replicas.compacted import CompactedComparison
 from klog.replicas.comparison import ComparedCopy, Comparison, CopyFacts, LostRecordSink
 from klog.replicas.copy_state import CopyState, compared_copy, copy_states
@@ -68,8 +69,10 @@ class PartitionDiff(NamedTuple):
     """A partition and its copies, by node.
 
     *registration*: as the controller has it; None where no metadata log knows the partition.  *missing*: replicas whose
-    disk is given and has no directory.  *not_given*: replicas whose disk is not given.  *leader*, *because*: of the
-    election once all brokers that are given are back.  *lost_if_leads*: for each of their replicas.  *all_back*: every
+    log dir is given and has no directory.  *not_given*: replicas whose log dir is not given; *absent_log_dirs*: for
+    those of them of whose node another log dir is given, the directory ids of the log dirs that may have the copy.
+    *leader*, *because*: of the election once all brokers that are given are back.
+    *lost_if_leads*: for each of their replicas.  *all_back*: every
     outcome of that election.  *trusts_epochs*: the cuts that leader epochs ask for are the first differences.
     *is_unregistered*: there is a metadata log, which does not know the partition.  *holes*: of compacted copies, how
     many records are missing lawfully, and the ranges of those that are not.
@@ -96,6 +99,7 @@ class PartitionDiff(NamedTuple):
     holes: Mapping[int, tuple[int, tuple[tuple[int, int], ...]]] = {}
     problem: str | None = None
     is_unregistered: bool = False
+    absent_log_dirs: Mapping[int, tuple[str, ...]] = {}
 
     @property
     def acks_all_safe(self) -> bool | None:
@@ -106,8 +110,8 @@ class PartitionDiff(NamedTuple):
 
     @property
     def is_safe(self) -> bool:
-        """Whether nothing is lost, whoever leads."""
-        is_harmless = self.verdict in (Verdict.SAME, Verdict.BEHIND)
+        """Whether nothing is lost, whoever leads; not where a copy that may lead is not given."""
+        is_harmless = self.verdict in (Verdict.SAME, Verdict.BEHIND) and not self.not_given
         return is_harmless and not any(lost.records for lost in self.lost_if_leads.values())
 
 
@@ -133,6 +137,7 @@ class ReplicaDiffer:
     def __init__(self, disks: Sequence[BrokerDisk], options: DiffOptions) -> None:
         self._options = options
         self._nodes = tuple(sorted({disk.node for disk in disks}))
+        self._log_dirs = {node: [disk.log_dir for disk in disks if disk.node == node] for node in self._nodes}
         self._disks = broker_disks(disks)
 
     def diff(self, found: BrokerCopies, sink: LostRecordSink | None = None) -> PartitionDiff:
@@ -142,7 +147,7 @@ class ReplicaDiffer:
         """
         registration, leader_epoch = self._registration(found)
         replicas = registration.replicas if registration is not None else ()
-        missing = tuple(node for node in replicas if node in self._nodes and node not in found.copies)
+        places = {node: self.place(registration, node) for node in replicas if node not in found.copies}
         topic_ids = {copy.partition.topic_id: None for copy in found.copies.values()}
         settings = self._options.config
         common = PartitionDiff(
@@ -156,9 +161,12 @@ class ReplicaDiffer:
             leader_epoch,
             settings.value(found.topic, UNCLEAN_ELECTION).flag,
             {},
-            missing,
-            tuple(node for node in replicas if node not in self._nodes),
+            tuple(node for node, place in places.items() if place and place.number is not None),
+            tuple(node for node, place in places.items() if place is None or place.number is None),
             is_unregistered=registration is None and self._options.metadata is not None,
+            absent_log_dirs={
+                node: place.absent for node, place in places.items() if place is not None and place.absent
+            },
         )
         try:
             for copy in found.copies.values():
@@ -171,6 +179,15 @@ class ReplicaDiffer:
             return self._compare(common, found, bounds, sink)
         except KlogError as error:
             return common._replace(problem=str(error))
+
+    def place(self, registration: ReplicaSet | None, node: int) -> AssignedLogDir | None:
+        """Return which log dir of *node* has a partition of which it has no directory; None: no log dir is given."""
+        if node not in self._log_dirs:
+            return None
+        state = self._options.metadata.state if self._options.metadata is not None else None
+        broker = state.brokers.get(node) if state is not None else None
+        assigned = registration.directory_of(node) if registration is not None else None
+        return assigned_log_dir(assigned, self._log_dirs[node], broker.log_dirs if broker is not None else ())
 
     def _registration(self, found: BrokerCopies) -> tuple[ReplicaSet | None, int | None]:
         """Return the partition as the controller has it, and its leader epoch; None, None for one it does not know."""

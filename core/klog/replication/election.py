@@ -47,6 +47,12 @@ class ReplicaSet(NamedTuple):
     leader: int
     directories: tuple[str, ...] = ()
 
+    def directory_of(self, node: int) -> str | None:
+        """Return the id of the log dir that has the replica of *node*; None where the assignment names none."""
+        if node not in self.replicas or not self.directories:
+            return None
+        return self.directories[self.replicas.index(node)]
+
 
 class BrokerDisks(NamedTuple):
     """What a broker's disks say when it registers.
