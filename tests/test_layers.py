@@ -25,6 +25,7 @@ FLOORS = (
     "plan lookup dump coordinator",
     "partition_plan fetch transaction_history",
     "append broker_start compact truncate serve",
+    "retention",
     "doctor consumer_groups",
     "verify copy_dir space",
     "salvage jobs replicas timeline",

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from klog.space.reasons import Reason, RetentionLimits, SegmentAge, SegmentFate, add_segments, judge_segments
+from klog.retention.first_pass import SegmentAge
+from klog.retention.policy import RetentionLimits
+from klog.space.reasons import Reason, SegmentFate, add_segments, judge_segments
 from klog.space.sizes import NOT_KNOWN
 
 HOUR = 3_600_000

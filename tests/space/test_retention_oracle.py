@@ -6,7 +6,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from klog.data_dir.log_dir import LogDir
 from klog.data_dir.selection import PartitionQuery
+from klog.metadata.topic_config import TopicConfig
+from klog.retention.first_pass import due_segments
+from klog.retention.policy import topic_retention
+from klog.retention.stored_segments import stored_segments
 from klog.space.disk_usage import DiskUsage, SegmentUsage, SpaceSettings
 from klog.space.reasons import Reason
 
@@ -104,6 +109,27 @@ def test_what_is_due_is_what_kafka_deletes(moments: tuple[Path, dict[int, dict[s
             assert seen[0] > rows(data, topic, time)[-1].base_offset, "rolled"
         else:
             assert seen == expected, (topic, time)
+
+
+def first_pass(data: Path, topic: str, now_ms: int) -> list[int]:
+    """The base offsets that the first pass leaves; -1 for the one that is rolled."""
+    partition = next(one for one in LogDir(str(data)).partitions if one.topic == topic)
+    limits = topic_retention(TopicConfig(None, TOPICS[topic][1]), topic).limits
+    segments = stored_segments(partition, is_clean=True)
+    due = due_segments(segments, limits, partition.log_start_offset or 0, now_ms)
+    return [one.base_offset for one in segments[len(due) :]] or [-1]
+
+
+@pytest.mark.parametrize("topic", list(TOPICS))
+def test_the_first_pass_is_what_kafka_does(moments: tuple[Path, dict[int, dict[str, list[int]]]], topic: str) -> None:
+    """What write, adopt, replicas and doctor say that a first pass removes is what Kafka removes, at any time.
+
+    The oracle's clock only goes forward, so what it has removed before is removed here, too.
+    """
+    data, found = moments
+    for time, answer in found.items():
+        expected, seen = first_pass(data, topic, time), answer[f"{topic}-0"]
+        assert seen == expected or (expected == [-1] and len(seen) == 1), (topic, time)
 
 
 def test_the_scenarios_tell_rules_apart(moments: tuple[Path, dict[int, dict[str, list[int]]]]) -> None:

@@ -16,11 +16,11 @@ from klog.adopt.early_logs import EarlyLogs
 from klog.adopt.home import AdoptRefusal, AdoptTarget, BrokerHome, RefusedError, refuse
 from klog.adopt.sources import AdoptSource, Key, open_sources
 from klog.adopt.target_files import TargetDrafts, TargetFiles
+from klog.broker_start.record_tally import EVERYTHING, tally_records
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.open_path import open_path
 from klog.data_dir.selection import PartitionQuery
 from klog.disk.disk import Disk
-from klog.doctor.record_tally import EVERYTHING, tally_records
 from klog.errors import KlogError, UsageError, counted
 from klog.formats.names import FileKind
 from klog.partition_plan import checkpoints

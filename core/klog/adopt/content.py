@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from klog.adopt.home import AdoptTarget, refuse
 from klog.adopt.sources import AdoptSource
-from klog.doctor.record_tally import EVERYTHING, OffsetSpan, tally_records
+from klog.broker_start.record_tally import EVERYTHING, OffsetSpan, tally_records
 from klog.errors import UnreadableError, counted
 from klog.formats.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHead, write_batch
 from klog.formats.checkpoint import EpochEntry, epochs_in_force, read_epochs, write_epochs

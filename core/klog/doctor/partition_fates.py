@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from klog.broker_start.record_tally import EVERYTHING, NOTHING, OffsetSpan, tally_records
 from klog.doctor.broker_config import DELETE_DELAY_MS
 from klog.doctor.loading import LoadedPartition
 from klog.doctor.metadata_log import directories_of
 from klog.doctor.outcome import SERVED, Fate, KafkaVersion, PartitionFate, StartFailure
-from klog.doctor.record_tally import EVERYTHING, NOTHING, OffsetSpan, tally_records
 from klog.errors import counted
 from klog.formats.names import PartitionName, PartitionState
 from klog.metadata.loader import ClusterMetadata

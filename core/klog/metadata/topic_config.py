@@ -208,8 +208,9 @@ class TopicConfig:
         options: Mapping[str, str] = {},
         metadata: LogDir | None = None,
         file: Mapping[str, str] = {},
+        cluster: ClusterMetadata | None = None,
     ) -> None:
-        self._log_dir, self._file = log_dir, file
+        self._log_dir, self._file, self._cluster = log_dir, file, cluster
         self._metadata_dir = log_dir if metadata is None else metadata
         self._options = {name: _option(name, text) for name, text in options.items()}
         if metadata is not None:
@@ -218,6 +219,8 @@ class TopicConfig:
     @cached_property
     def metadata(self) -> ClusterMetadata | None:
         """The content of the metadata log; None if there is none."""
+        if self._cluster is not None:
+            return self._cluster
         if self._metadata_dir is None or self._metadata_dir.metadata_log is None:
             return None
         from klog.metadata.loader import read_metadata
@@ -240,6 +243,16 @@ class TopicConfig:
 
     def _knows(self, topic: str) -> bool:
         return topic in (self._copied if self.metadata is None else self.metadata.topic_ids)
+
+    def is_known(self, topic: str | None) -> bool:
+        """Whether what was set on *topic* itself is known; without it, a broker's settings and defaults count."""
+        is_whole = self.metadata is None or self.metadata.complete
+        return topic is not None and is_whole and self._knows(topic)
+
+    @property
+    def knows_file(self) -> bool:
+        """Whether the content of the broker's `server.properties` is known."""
+        return bool(self._file)
 
     @cached_property
     def _broker(self) -> Mapping[str, str]:

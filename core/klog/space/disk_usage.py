@@ -22,8 +22,10 @@ from klog.data_dir.selection import PartitionQuery, Selection
 from klog.errors import KlogError
 from klog.formats.names import CLUSTER_METADATA, FileKind, PartitionState, Stage, parse_file
 from klog.log.index import largest_timestamp
-from klog.metadata.topic_config import Setting, TopicConfig, topic_configs
-from klog.space.reasons import Reason, RetentionLimits, SegmentAge, SegmentFate, add_segments, judge_segments
+from klog.metadata.topic_config import TopicConfig, topic_configs
+from klog.retention.first_pass import SegmentAge
+from klog.retention.policy import TopicRetention, topic_retention
+from klog.space.reasons import Reason, SegmentFate, add_segments, judge_segments
 from klog.space.sizes import (
     NO_ENTRY,
     NOT_KNOWN,
@@ -43,8 +45,6 @@ _OF_STATE: Final = {
     PartitionState.FUTURE: Reason.FUTURE,
 }
 _ORDINARY: Final = (f".{FileKind.SNAPSHOT.value}", FileKind.PARTITION_METADATA.value, FileKind.LEADER_EPOCHS.value)
-_SETTINGS: Final = ("cleanup.policy", "retention.ms", "retention.bytes", "remote.storage.enable")
-_LOCAL_SETTINGS: Final = ("local.retention.ms", "local.retention.bytes")
 
 
 class SpaceSettings(NamedTuple):
@@ -99,15 +99,6 @@ class OtherUsage(NamedTuple):
     reason: Reason | None
 
 
-class TopicRetention(NamedTuple):
-    """What decides about a topic's segments.  *settings*: by name, with their origins."""
-
-    limits: RetentionLimits
-    compacts: bool
-    is_remote: bool
-    settings: Mapping[str, Setting]
-
-
 class FileSystem(NamedTuple):
     """What is free on the file system of a log dir, and its size, in bytes; *device* tells two of them apart."""
 
@@ -159,22 +150,6 @@ def _reason_of(file: str) -> Reason | None:
     is_index = name.kind in (FileKind.INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
     # An index in use without a log: a broker removes it at its start.
     return Reason.LEFTOVER if name.stage is not Stage.IN_USE or is_index else None
-
-
-def _retention(topics: TopicConfig, topic: str | None) -> TopicRetention:
-    settings = {name: topics.value(topic, name) for name in _SETTINGS}
-    policy, retention_ms, retention_bytes, remote = settings.values()
-    is_remote = remote.flag
-    if is_remote:
-        local = {name: topics.value(topic, name) for name in _LOCAL_SETTINGS}
-        settings |= local
-        # -2: the topic's own.  Kafka: UnifiedLog.localRetentionMs, localRetentionSize.
-        retention_ms, retention_bytes = (
-            whole if part.number == -2 else part
-            for whole, part in zip((retention_ms, retention_bytes), local.values(), strict=True)
-        )
-    limits = RetentionLimits("delete" in policy.words, retention_ms.number, retention_bytes.number)
-    return TopicRetention(limits, "compact" in policy.words, is_remote, settings)
 
 
 def _tiered(fate: SegmentFate | None) -> SegmentFate:
@@ -328,7 +303,7 @@ class DiskUsage:
         """Return what decides about the segments of *topic*."""
         key = id(log_dir), topic
         if key not in self._retention:
-            self._retention[key] = _retention(log_dir.topics, topic)
+            self._retention[key] = topic_retention(log_dir.topics, topic)
         return self._retention[key]
 
     def cleaning(self, log_dir: LogDirUsage, partition: Partition) -> LogSections | str:

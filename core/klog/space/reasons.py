@@ -16,6 +16,8 @@ from typing import Final, NamedTuple
 
 from klog import kernel
 from klog.formats.java_integers import LONG_MAX, LONG_MIN
+from klog.retention.first_pass import SegmentAge
+from klog.retention.policy import RetentionLimits
 
 
 class Reason(StrEnum):
@@ -43,22 +45,6 @@ class Reason(StrEnum):
 
 RECLAIMABLE = (Reason.RETENTION_DUE, Reason.BELOW_LOG_START, Reason.DELETING, Reason.STRAY, Reason.LEFTOVER)
 """What a broker removes by itself, and what is not needed."""
-
-
-class RetentionLimits(NamedTuple):
-    """The limits of a topic: ms and bytes, -1 for none.  *deletes*: its cleanup.policy has `delete`."""
-
-    deletes: bool
-    retention_ms: int
-    retention_bytes: int
-
-
-class SegmentAge(NamedTuple):
-    """What decides about a segment.  *bytes*: of its log.  *largest_timestamp*: ms, as a broker takes it."""
-
-    base_offset: int
-    bytes: int
-    largest_timestamp: int
 
 
 class SegmentFate(NamedTuple):

@@ -1,0 +1,136 @@
+"""The records that the first retention pass removes from a partition, and the notes that name them.
+
+orders = RetainedPartition("orders", 3, "data/orders-3", segments, OffsetSpan(0, 1841))
+due_notes([due_records(orders, topics, now_ms, count_in(partition))], "records")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from shlex import join
+from typing import Final, NamedTuple
+
+from klog.broker_start.record_tally import EVERYTHING, OffsetSpan, tally_records
+from klog.data_dir.partition import Partition
+from klog.errors import counted
+from klog.metadata.topic_config import Setting, SettingOrigin, TopicConfig
+from klog.retention.first_pass import BY_BYTES, BY_MS, BY_START, AgedSegment, due_segments
+from klog.retention.policy import TopicRetention, topic_retention
+
+_ORIGINS: Final = {
+    SettingOrigin.OPTION: "as given",
+    SettingOrigin.TOPIC: "the topic's",
+    SettingOrigin.BROKER: "set for the broker",
+    SettingOrigin.FILE: "of server.properties",
+    SettingOrigin.DEFAULT: "Kafka's default",
+}
+
+
+class RetainedPartition(NamedTuple):
+    """A partition as a broker will have it.  *path*: of its directory.  *offsets*: from its log start to its end."""
+
+    topic: str
+    number: int
+    path: str
+    segments: Sequence[AgedSegment]
+    offsets: OffsetSpan
+
+
+class DueRecords(NamedTuple):
+    """What the first pass removes from a partition.
+
+    *records*: those that the caller counts.  *segments*, *bytes*: all that are removed.  *rules*: by which settings.
+    """
+
+    topic: str
+    partition: int
+    path: str
+    records: int
+    segments: int
+    bytes: int
+    rules: tuple[str, ...]
+    retention: TopicRetention
+
+    def json(self) -> dict[str, object]:
+        """Return it as JSON has it."""
+        settings = {name: self.retention.settings[name] for name in ("cleanup.policy", BY_MS, BY_BYTES)}
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "directory": self.path,
+            "records": self.records,
+            "segments": self.segments,
+            "bytes": self.bytes,
+            "by": list(self.rules),
+            "known": self.retention.is_known,
+            "settings": {
+                name: {"value": one.value, "origin": one.origin.value, "name": one.name}
+                for name, one in settings.items()
+            },
+        }
+
+
+def due_records(
+    partition: RetainedPartition, topics: TopicConfig, now_ms: int, count: Callable[[OffsetSpan], int]
+) -> DueRecords | None:
+    """Return what the first pass removes from *partition* at *now_ms*; None where that has no records.
+
+    *topics*: the settings that hold where it is.  *count*: returns how many records of an offset span concern the
+    caller.  Of a topic with remote storage segments stay until they have been copied.  Raises UnreadableError.
+    """
+    retention = topic_retention(topics, partition.topic)
+    start, log_end = partition.offsets
+    if retention.is_remote:
+        return None
+    due = due_segments(partition.segments, retention.limits, start, now_ms)
+    rules = tuple(sorted({one.rule for one in due} - {BY_START}))
+    if not rules:
+        return None
+    end = partition.segments[len(due)].base_offset if len(due) < len(partition.segments) else log_end
+    records = count(OffsetSpan(start, end))
+    if not records:
+        return None
+    size = sum(one.bytes for one in due)
+    return DueRecords(partition.topic, partition.number, partition.path, records, len(due), size, rules, retention)
+
+
+def count_in(partition: Partition) -> Callable[[OffsetSpan], int]:
+    """Return what counts the data records of a directory in an offset span.  Raises UnreadableError."""
+    return lambda span: tally_records(partition, span, EVERYTHING).records
+
+
+def due_notes(found: Iterable[DueRecords], whose: str) -> list[str]:
+    """Return a sentence for each topic, with the command that keeps the records.  *whose*: "of the records that …"."""
+    by_topic: dict[str, list[DueRecords]] = {}
+    for one in found:
+        by_topic.setdefault(one.topic, []).append(one)
+    return [_note(topic, rows, whose) for topic, rows in sorted(by_topic.items())]
+
+
+def _note(topic: str, rows: Sequence[DueRecords], whose: str) -> str:
+    retention = rows[0].retention
+    records, segments = sum(one.records for one in rows), sum(one.segments for one in rows)
+    partitions = {one.partition for one in rows}
+    where = counted(segments, "segment") + (f" of {len(partitions)} partitions" if len(partitions) > 1 else "")
+    rules = sorted({rule for one in rows for rule in one.rules})
+    said = " and ".join(_said(retention, retention.settings[rule]) for rule in rules)
+    unknown = "" if retention.is_known else "; the topic's own settings are not known"
+    return (
+        f"{topic}: the first retention pass of the broker removes {records} {whose} ({where}), by {said}{unknown};"
+        f" to keep them, first: {keep_command(topic, retention)}"
+    )
+
+
+def _said(retention: TopicRetention, setting: Setting) -> str:
+    origin = _ORIGINS[setting.origin]
+    if setting.origin is SettingOrigin.DEFAULT and not retention.knows_file:
+        origin += " (server.properties is not known)"
+    return f"{setting.name}={setting.value}, {origin}"
+
+
+def keep_command(topic: str, retention: TopicRetention) -> str:
+    """Return the command after which retention removes nothing from a topic."""
+    limits = {BY_MS: retention.limits.retention_ms, BY_BYTES: retention.limits.retention_bytes}
+    off = ",".join(f"{name}=-1" for name, limit in limits.items() if limit >= 0)
+    words = ["kafka-configs", "--bootstrap-server", "HOST:PORT", "--alter", "--entity-type", "topics"]
+    return join([*words, "--entity-name", topic, "--add-config", off])
