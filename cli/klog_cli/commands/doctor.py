@@ -40,7 +40,7 @@ def doctor(
 
     Whether it starts; which partitions it serves, empties, deletes or sets aside; how many records nobody can read
     after it; how long it recovers; and the steps to a start that loses nothing. Nothing is changed. Exit code 4: it
-    does not start, or loses or sets something aside.
+    does not start, or loses or sets something aside, or its metadata log is damaged or behind the logs.
     """
     from klog_cli.views.doctor import DoctorRequest
     from klog_cli.views.doctor import doctor as run

@@ -15,6 +15,7 @@ from klog.formats.java_text import parse_uuid
 from klog_cli import output
 
 _MOST_ROWS = 40
+_STATES = {"metadata-log-damaged": "damaged", "metadata-log-behind": "behind the logs"}
 
 
 class DoctorRequest(NamedTuple):
@@ -62,6 +63,7 @@ def _request(asked: DoctorRequest) -> StartRequest:
         config.metadata_log_dir,
         config.delete_delay_ms,
         asked.records,
+        config.producer_expiration_ms,
     )
 
 
@@ -115,6 +117,9 @@ def _verdict(found: Diagnosis) -> str:
     loses = "loses nothing"
     if lost:
         loses = f"loses {counted(found.loses, 'record')} in {counted(len(lost), 'partition')}"
+    if found.unsafe:
+        state = " and ".join(sorted(_STATES[one] for one in found.unsafe))
+        loses = f"{f'{loses}, and ' if lost else ''}its metadata log is {state}: what is lost later is not known"
     work = found.recovery
     recovery = "none"
     if work.segments:

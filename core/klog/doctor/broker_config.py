@@ -15,12 +15,16 @@ DELETE_DELAY_MS: Final = 60_000
 
 
 class BrokerConfig(NamedTuple):
-    """The settings that decide about a start.  None: not given.  *delete_delay_ms*: `log.segment.delete.delay.ms`."""
+    """The settings that decide about a start.  None: not given.  *delete_delay_ms*: `log.segment.delete.delay.ms`.
+
+    *producer_expiration_ms*: `producer.id.expiration.ms`.
+    """
 
     log_dirs: tuple[str, ...] = ()
     node_id: int | None = None
     metadata_log_dir: str | None = None
     delete_delay_ms: int = DELETE_DELAY_MS
+    producer_expiration_ms: int | None = None
 
 
 def read_config(path: str) -> BrokerConfig:
@@ -36,7 +40,9 @@ def read_config(path: str) -> BrokerConfig:
     if delay_ms is None or not 0 <= delay_ms <= LONG_MAX:
         raise UsageError(f"{path}: the delay of deletions, {delay}, is not a number of milliseconds")
     log_dirs = tuple(one.strip() for one in dirs.split(",") if one.strip())
-    return BrokerConfig(log_dirs, node_id, (found.get("metadata.log.dir") or "").strip() or None, delay_ms)
+    expiration_ms = parse_long(found.get("producer.id.expiration.ms", "").strip())
+    metadata_log_dir = (found.get("metadata.log.dir") or "").strip() or None
+    return BrokerConfig(log_dirs, node_id, metadata_log_dir, delay_ms, expiration_ms)
 
 
 def choose_log_dirs(given: Sequence[str], config: BrokerConfig | None, file: str | None) -> tuple[str, ...]:

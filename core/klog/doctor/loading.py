@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from klog.broker_start.files import ReadSettings
 from klog.broker_start.load import load
+from klog.broker_start.metadata_behind import UsedNumbers, used_numbers
 from klog.broker_start.next_start import next_start
 from klog.broker_start.outcome import StartOutcome, StartState
 from klog.broker_start.producers import BrokerClock
@@ -16,6 +17,7 @@ from klog.data_dir.partition import Partition
 from klog.data_dir.root_files import RootFiles
 from klog.errors import KlogError
 from klog.formats.index import OFFSET_ENTRY
+from klog.formats.java_text import parse_long
 from klog.formats.names import PartitionName, PartitionState, Stage, belongs
 from klog.formats.snapshot import PRODUCER_ID_EXPIRATION_MS
 from klog.kernel import Window
@@ -31,6 +33,7 @@ class LoadedPartition(NamedTuple):
 
     *size*: bytes of its logs; *recovered*: segments and bytes that the load read to recover them.  *pieces*: what is
     left of the logs, None: all of it.  *torn*: the bytes behind the last batch that the load leaves there, in words.
+    *used*: the leader epoch and the producer ids that it has, where a metadata log hands them out.
     """
 
     name: PartitionName
@@ -42,6 +45,7 @@ class LoadedPartition(NamedTuple):
     pieces: Mapping[str, tuple[FileRange, ...]] | None = None
     emptied: bool = False
     torn: str | None = None
+    used: UsedNumbers = UsedNumbers()
 
     @property
     def path(self) -> str:
@@ -58,14 +62,23 @@ class LoadedPartition(NamedTuple):
         return Partition(self.path, name=self.name)
 
 
+def producer_clock(cluster: ClusterMetadata | None, node_id: int, expiration_ms: int | None) -> BrokerClock:
+    """Return the time at which the broker starts.  *expiration_ms*: None: as the metadata log has it, or Kafka's."""
+    if expiration_ms is None and cluster is not None:
+        expiration_ms = parse_long(cluster.broker_config(node_id).get("producer.id.expiration.ms", ""))
+    return BrokerClock(int(time.time() * 1000), expiration_ms or PRODUCER_ID_EXPIRATION_MS)
+
+
 class PartitionLoader:
     """Loads the partitions of one log dir.  *cluster*: has the settings of topics; None: Kafka's defaults."""
 
-    def __init__(self, root: RootFiles, clean: bool, cluster: ClusterMetadata | None, sink: Sink | None) -> None:
+    def __init__(
+        self, root: RootFiles, clean: bool, cluster: ClusterMetadata | None, clock: BrokerClock, sink: Sink | None
+    ) -> None:
         self._root, self._clean, self._cluster, self._sink = root, clean, cluster, sink
         self._settings: dict[str, ReadSettings] = {}
         self._window = Window(output=0)
-        self._clock = BrokerClock(int(time.time() * 1000), PRODUCER_ID_EXPIRATION_MS)
+        self._clock = clock
 
     def load(self, name: PartitionName) -> LoadedPartition:
         """Play the load of one directory."""
@@ -74,8 +87,11 @@ class PartitionLoader:
             failure = f"{partition.path}: {partition.unreadable}"
             outcome = StartOutcome(failure, reason="unreadable", offline=True)
             return LoadedPartition(name, self._root.log_dir, None, outcome)
+        used = UsedNumbers()
         try:
             outcome, torn = self._play(partition)
+            if self._cluster is not None and outcome.fails is None and name.state is PartitionState.CURRENT:
+                used = used_numbers(partition, outcome.log_end, self._clock)
         except KlogError as error:
             outcome, torn = StartOutcome(str(error), reason="unreadable", offline=True), None
         bases = {files.base_offset: files.size for files in partition.segments}
@@ -91,6 +107,7 @@ class PartitionLoader:
             outcome.logs if outcome.cuts or outcome.dropped else None,
             emptied,
             torn,
+            used,
         )
 
     def _play(self, partition: Partition) -> tuple[StartOutcome, str | None]:

@@ -7,16 +7,18 @@ damage: what was behind it is gone, silently.  Kafka: KafkaMetadataLog.apply.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from klog.broker_start.files import ReadSettings
 from klog.broker_start.load import load
+from klog.broker_start.metadata_behind import metadata_lag
 from klog.broker_start.outcome import StartOutcome, StartState
 from klog.broker_start.producers import BrokerClock
 from klog.data_dir.partition import Partition
 from klog.data_dir.root_files import read_small
-from klog.doctor.outcome import StartFailure, StartNote
+from klog.doctor.loading import LoadedPartition
+from klog.doctor.outcome import SERVED, PartitionFate, StartFailure, StartNote
 from klog.formats.checkpoint import Malformed
 from klog.formats.java_integers import INT_MAX
 from klog.formats.names import CLUSTER_METADATA, FileKind
@@ -146,3 +148,24 @@ def directories_of(cluster: ClusterMetadata, node_id: int) -> Mapping[tuple[str,
                 at = partition.replicas.index(node_id)
                 found[topic, number] = partition.directories[at] if partition.directories else None
     return found
+
+
+def lag_notes(
+    log_dir: str, cluster: ClusterMetadata | None, loaded: Sequence[LoadedPartition], fates: Iterable[PartitionFate]
+) -> list[StartNote]:
+    """Note it where the metadata log in *log_dir* is behind the logs that the broker will serve."""
+    if cluster is None:
+        return []
+    served = {(row.log_dir, row.directory) for row in fates if row.fate in SERVED}
+    logs = (one for one in loaded if (one.log_dir, one.name.name) in served)
+    lag = metadata_lag(cluster, ((one.name.topic, one.name.partition, one.used) for one in logs))
+    message = f"{os.path.join(log_dir, DIRECTORY)} is behind the logs: {lag.told}"
+    return [StartNote("metadata-log-behind", message)] if lag else []
+
+
+def is_only_node(cluster: ClusterMetadata, node_id: int) -> bool:
+    """Whether no other node is in the cluster: no broker, no controller, no replica."""
+    nodes = {node for node, broker in cluster.brokers.items() if broker.registered}
+    nodes |= {voter.id for voter in cluster.quorum.voters or ()} | set(cluster.state.cluster.controllers)
+    partitions = (one for some in cluster.partitions.values() for one in some.values())
+    return nodes == {node_id} and all(one.replicas == (node_id,) for one in partitions)

@@ -17,7 +17,7 @@ from klog.data_dir.partition import Partition
 from klog.data_dir.root_files import read_small
 from klog.doctor.cures import Cures
 from klog.doctor.log_dir_format import foreign_names
-from klog.doctor.metadata_log import DIRECTORY, directories_of
+from klog.doctor.metadata_log import DIRECTORY, directories_of, is_only_node
 from klog.doctor.outcome import Diagnosis, Fate, LogDirFate, LogDirState, NextStep, PartitionFate, StartFailure
 from klog.doctor.partition_fates import GOES_WITH_ITS_LOG_DIR
 from klog.errors import counted
@@ -115,10 +115,26 @@ class _Steps:
             if note.id in ("metadata-log-missing", "metadata-log-damaged"):
                 self._cures.is_blocked = True
                 sentence = (
-                    "restore the directory __cluster_metadata-0 from another controller or a backup before the first "
-                    "start; klog metadata compare shows which copy is ahead"
+                    "restore the directory __cluster_metadata-0 from another controller before the first start, or from"
+                    " a backup; one that is older than the logs hands out producer ids and leader epochs again; klog"
+                    " metadata compare shows which copy is ahead"
                 )
                 yield _manual(sentence, note.message)
+            elif note.id == "metadata-log-behind":
+                yield self._behind(note.message)
+
+    def _behind(self, why: str) -> NextStep:
+        """Return the step to a metadata log that is not behind."""
+        log_dirs = [one.path for one in self._diagnosis.log_dirs]
+        is_damaged = "metadata-log-damaged" in self._diagnosis.unsafe
+        if self._cluster is not None and not is_damaged and is_only_node(self._cluster, self._node_id):
+            return _command("klog", "metadata", "plan", *log_dirs, f"--only-broker={self._node_id}", "--apply", why=why)
+        self._cures.is_blocked = True
+        sentence = (
+            "take __cluster_metadata-0 from another node whose copy is not behind, klog metadata compare shows which is"
+            " ahead; if all are behind, klog metadata plan appends what is missing"
+        )
+        return _manual(sentence, why)
 
     def _failure(self) -> Iterator[NextStep]:
         failure = self._diagnosis.failure
@@ -131,7 +147,8 @@ class _Steps:
             "lock-held": f"stop the process that holds {os.path.join(place, '.lock')}, and ask again",
             "metadata-log-elsewhere": f"move {place} out, or set metadata.log.dir={failure.log_dir}",
             "quorum-state-malformed": f"move {os.path.join(place, 'quorum-state')} out: a node starts without it",
-            "metadata-log-refused": f"restore {place} from another controller or a backup",
+            "metadata-log-refused": f"restore {place} from another controller, or from a backup that is not older than"
+            " the logs",
             "node-id-differs": f"start this broker with the node.id that {meta} has, or give it its own log dirs",
             "cluster-id-differs": f"{failure.log_dir} is of another cluster: take it out of log.dirs",
             "log-dir-unusable": f"repair or mount {failure.log_dir}, or take it out of log.dirs",

@@ -131,6 +131,10 @@ class StartNote(NamedTuple):
     message: str
 
 
+UNSAFE_NOTES = frozenset({"metadata-log-damaged", "metadata-log-behind"})
+"""Ids of notes after which nobody can say that nothing will be lost."""
+
+
 class Diagnosis(NamedTuple):
     """The whole answer.  *is_whole_way*: after *next* it starts and loses nothing, as far as the disk tells."""
 
@@ -155,11 +159,17 @@ class Diagnosis(NamedTuple):
         return sum(row.lost_records for row in self.partitions)
 
     @property
+    def unsafe(self) -> tuple[str, ...]:
+        """The ids of notes that say what can be lost later."""
+        return tuple(note.id for note in self.notes if note.id in UNSAFE_NOTES)
+
+    @property
     def is_harmless(self) -> bool:
-        """Whether the broker starts, loses nothing and sets nothing aside."""
+        """Whether the broker starts, loses nothing, then and as far as known later, and sets nothing aside."""
         return (
             self.starts
             and not self.loses
+            and not self.unsafe
             and all(one.fate is LogDirState.LOADS for one in self.log_dirs)
             and all(row.fate in HARMLESS for row in self.partitions)
         )

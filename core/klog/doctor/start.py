@@ -16,7 +16,7 @@ from typing import NamedTuple
 from klog.data_dir.log_dir import LogDir
 from klog.doctor.broker_config import DELETE_DELAY_MS
 from klog.doctor.cures import Cures
-from klog.doctor.loading import LoadedPartition, PartitionLoader
+from klog.doctor.loading import LoadedPartition, PartitionLoader, producer_clock
 from klog.doctor.log_dir_format import (
     FormattedDir,
     check_kraft_format,
@@ -25,7 +25,7 @@ from klog.doctor.log_dir_format import (
     not_log_dir,
     read_format,
 )
-from klog.doctor.metadata_log import DIRECTORY, RecoveredMetadata, recover_metadata
+from klog.doctor.metadata_log import DIRECTORY, RecoveredMetadata, lag_notes, recover_metadata
 from klog.doctor.outcome import (
     Diagnosis,
     Fate,
@@ -51,7 +51,8 @@ class StartRequest(NamedTuple):
 
     *node_id*: the configured one, None: that of the log dirs.  *cluster_id*, *directory_ids*: what the cluster has,
     for log dirs in their order, where no metadata log says so.  *metadata_log_dir*: None: the log dir that has the
-    metadata log, else the first.  *count_all*: count records also where none can be lost.
+    metadata log, else the first.  *count_all*: count records also where none can be lost.  *producer_expiration_ms*:
+    `producer.id.expiration.ms`, None: as the metadata log has it.
     """
 
     log_dirs: Sequence[str]
@@ -62,6 +63,7 @@ class StartRequest(NamedTuple):
     metadata_log_dir: str | None = None
     delete_delay_ms: int = DELETE_DELAY_MS
     count_all: bool = False
+    producer_expiration_ms: int | None = None
 
 
 def diagnose(request: StartRequest, sink: Sink | None = None) -> Diagnosis:
@@ -241,6 +243,8 @@ class _Start:
         whole = metadata.cluster, self._identity(), offline, self._request.version
         fates = PartitionFates(loaded, *whole, self._failed)
         self._partitions(fates)
+        at = len(metadata.notes)
+        self._notes[at:at] = lag_notes(self._metadata_dir, metadata.cluster, loaded, self._rows or ())
         return None
 
     @property
@@ -289,7 +293,8 @@ class _Start:
 
     def _load_dir(self, log_dir: LogDir, metadata: RecoveredMetadata) -> list[LoadedPartition]:
         clean = log_dir.clean_shutdown is not None
-        loader = PartitionLoader(log_dir.checkpoints, clean, metadata.cluster, self._sink)
+        clock = producer_clock(metadata.cluster, self.node_id, self._request.producer_expiration_ms)
+        loader = PartitionLoader(log_dir.checkpoints, clean, metadata.cluster, clock, self._sink)
         known = self.cures.loaded
         ids = {} if metadata.cluster is None else metadata.cluster.topic_ids
         found = []

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from klog.broker_start.metadata_behind import FIRST_SHIFTED_ID
 from klog.errors import KlogError, UsageError
 from klog.formats.batch import CODEC_NAMES
 from klog.formats.java_text import parse_uuid
@@ -17,7 +18,7 @@ PARTITIONER_NAMES: Final = (
 )  # fmt: skip
 """How partitions are chosen: as the Java producer does, in turn, and by librdkafka's names for its own partitioners."""
 PRODUCERS: Final = ("shift", "keep", "drop")
-SHIFT: Final = 1 << 62
+SHIFT: Final = FIRST_SHIFTED_ID
 """Is added to producer ids: no cluster ever hands out ids so high."""
 _RESERVED_IDS: Final = ("AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAQ")
 """Kafka: Uuid.RESERVED."""
