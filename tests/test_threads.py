@@ -188,4 +188,4 @@ def test_signals_are_left_to_the_main_thread() -> None:
     start(look).join()
     run_all([look], lambda: None)
     look()
-    assert seen == [{signal.SIGINT, signal.SIGTERM}] * 2 + [set()]
+    assert seen == [{signal.SIGINT, signal.SIGTERM, signal.SIGHUP}] * 2 + [set()]

@@ -9,12 +9,15 @@ import gc
 import os
 import signal
 import sys
+from contextlib import suppress
+from types import TracebackType
 
 from klog.errors import ExitCode, KlogError
 
 from klog_cli import output
 
-_TYPER_INTERRUPTED = 130  # what Typer makes of ^C
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""The signals that cancel a command."""
 
 
 def _run(arguments: list[str]) -> int:
@@ -32,10 +35,7 @@ def _run(arguments: list[str]) -> int:
         names = ()
     if wanted == "lookup":
         arguments = _bare_timestamp(arguments)
-    code = parse_and_run(arguments, names)
-    if code == _TYPER_INTERRUPTED:
-        raise KeyboardInterrupt
-    return code
+    return parse_and_run(arguments, names)
 
 
 def _bare_timestamp(arguments: list[str]) -> list[str]:
@@ -52,18 +52,25 @@ def _one_line(error: OSError) -> str:
 
 def _interrupt(_number: int, _frame: object) -> None:
     """Cancel once: a second ^C (or the same one, sent to the whole group) must not disturb the ending."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in _ENDING:
+        signal.signal(number, signal.SIG_IGN)
     raise KeyboardInterrupt
 
 
 def main() -> int:
     """Run the command line of this process; return its exit code."""
     _occupy_standard_descriptors()
-    before = signal.signal(signal.SIGINT, _interrupt)
+    output.Stderr.is_incomplete = False
+    # nohup ignores SIGHUP, and klog then does as well.  A shell makes background jobs ignore SIGINT.
+    before = {number: signal.getsignal(number) for number in _ENDING}
+    for number, handler in before.items():
+        if number == signal.SIGINT or handler is not signal.SIG_IGN:
+            signal.signal(number, _interrupt)
     try:
         return _guarded(sys.argv[1:])
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _occupy_standard_descriptors() -> None:
@@ -76,36 +83,74 @@ def _occupy_standard_descriptors() -> None:
 
 
 def _guarded(arguments: list[str]) -> int:
-    """Run the command line, and turn what it raises into a line and an exit code."""
+    """Run the command line, and turn what it raises into a line and an exit code, never into 1."""
     try:
-        return _run(arguments)
-    except KlogError as error:
-        if os.environ.get("KLOG_TRACEBACK"):
-            raise
-        for line in error.lines:
-            output.error(line)
-        return error.exit_code
-    except KeyboardInterrupt:
-        output.error("cancelled")
-        return ExitCode.CANCELLED
-    except output.ClosedPipeError:
-        _silence_stdout()
-        return 0
-    except OSError as error:
-        if os.environ.get("KLOG_TRACEBACK"):
-            raise
-        output.error(_one_line(error))
-        return ExitCode.OPERATIONAL_ERROR
-    except Exception as error:  # Typer's own: its class has moved from release to release
-        if os.environ.get("KLOG_TRACEBACK") or not hasattr(error, "format_message"):
-            raise
-        if "\n" in error.format_message():  # no command was given: this is the help
-            output.plain(error.format_message())
-            return ExitCode.USAGE
-        context = getattr(error, "ctx", None)
-        hint = f" ('{context.command_path} --help' shows what there is)" if context is not None else ""
-        output.error(f"{error.format_message()}{hint}")
+        code = _run(arguments)
+    except BaseException as error:  # a bug and a library's sys.exit as well
+        if _has_no_reader(error):
+            _silence_stdout()
+            return 0
+        code = ExitCode.OPERATIONAL_ERROR
+        with suppress(Exception):  # no memory is left for a message, for example
+            code = _explain(error)
+    return code | (ExitCode.OPERATIONAL_ERROR if output.Stderr.is_incomplete else 0)
+
+
+def _explain(error: BaseException) -> int:
+    """Print why a command ended early, with a traceback where KLOG_TRACEBACK asks for one; return the exit code."""
+    _silence_stdout()
+    if os.environ.get("KLOG_TRACEBACK"):
+        from traceback import format_exception
+
+        output.plain("".join(format_exception(error)).rstrip())
+    if isinstance(error, KlogError):
+        lines, code = error.lines, error.exit_code
+    elif isinstance(error, KeyboardInterrupt):
+        lines, code = ("cancelled",), ExitCode.CANCELLED
+    elif isinstance(error, OSError):
+        lines, code = (_one_line(error),), ExitCode.OPERATIONAL_ERROR
+    elif hasattr(error, "format_message"):  # Typer's own: its class has moved from release to release
+        return _explain_usage(error.format_message(), getattr(error, "ctx", None))
+    elif isinstance(error, MemoryError):
+        error.__traceback__ = None  # it keeps what filled the memory
+        lines, code = ("not enough memory",), ExitCode.OPERATIONAL_ERROR
+    else:
+        lines, code = (_bug(error),), ExitCode.OPERATIONAL_ERROR
+    for line in lines:
+        output.error(line)
+    return code
+
+
+def _explain_usage(message: str, context: object) -> int:
+    if "\n" in message:  # no command was given: this is the help
+        output.plain(message)
         return ExitCode.USAGE
+    path = getattr(context, "command_path", None)
+    output.error(f"{message} ('{path} --help' shows what there is)" if path is not None else message)
+    return ExitCode.USAGE
+
+
+def _bug(error: BaseException) -> str:
+    """Return a line about a mistake of klog's own, with the place that raised it."""
+    trace = _innermost(error)
+    place = f" at {os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno}" if trace is not None else ""
+    return f"a bug in klog: {type(error).__name__}: {error}{place}; please report it (KLOG_TRACEBACK=1 prints more)"
+
+
+def _innermost(error: BaseException) -> TracebackType | None:
+    """Return where *error* was raised."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace
+
+
+def _has_no_reader(error: BaseException) -> bool:
+    """Whether nobody reads stdout any more; Typer's echo writes help there by itself."""
+    if isinstance(error, BrokenPipeError):
+        trace = _innermost(error)
+        return trace is not None and trace.tb_frame.f_code.co_name == "echo"
+    return isinstance(error, output.ClosedPipeError)
 
 
 def _silence_stdout() -> None:

@@ -102,7 +102,9 @@ def parse_and_run(arguments: list[str], names: tuple[str, ...]) -> int:
     command = typer.main.get_command(build(names))
     _spare_the_collector()
     try:
-        code = command.main(arguments, prog_name="klog", standalone_mode=False)
-    except typer.Abort:
-        raise KeyboardInterrupt from None
+        # Not command.main: it takes a broken pipe of any file for stdout's, and exits with 1.
+        with command.make_context("klog", arguments) as context:
+            code = command.invoke(context)
+    except typer.Exit as done:
+        code = done.exit_code
     return code if isinstance(code, int) else 0

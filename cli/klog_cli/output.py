@@ -17,15 +17,28 @@ class ClosedPipeError(Exception):
     """The reader of the output is gone.  Not an OSError, since Typer's parser has an ending of its own for that one."""
 
 
+class OutputError(OSError):
+    """The output cannot be written: a full disk, for example."""
+
+
+class Stderr:
+    """Whether a line for stderr was lost: its disk is full, or its reader is gone.  The exit code then tells."""
+
+    is_incomplete = False
+
+
 class Quiet:
     """Whether notes and progress bars are suppressed; set once, by --quiet."""
 
     on = False
 
 
-def write(data: bytes | memoryview, descriptor: int = STDOUT, keep_colours: bool = False) -> None:
-    """Write all of *data*; a terminal gets no control characters.  Raises ClosedPipeError if the pipe is closed.
+def write(
+    data: bytes | memoryview, descriptor: int = STDOUT, keep_colours: bool = False, name: str = "standard output"
+) -> None:
+    """Write all of *data*; a terminal gets no control characters.
 
+    Raises ClosedPipeError if the reader has closed the pipe, else OutputError with *name*.
     *keep_colours*: a terminal gets the sequences that set colours: klog itself has made the text.
     """
     view = memoryview(_for_terminal(data, keep_colours) if is_terminal(descriptor) else data)
@@ -34,6 +47,16 @@ def write(data: bytes | memoryview, descriptor: int = STDOUT, keep_colours: bool
             view = view[os.write(descriptor, view) :]
     except BrokenPipeError:
         raise ClosedPipeError from None
+    except OSError as error:
+        raise OutputError(error.errno, error.strerror, name) from error
+
+
+def _tell(data: bytes) -> None:
+    """Write *data* to stderr.  The command goes on without stderr; see Stderr."""
+    try:
+        write(data, STDERR)
+    except (OutputError, ClosedPipeError):
+        Stderr.is_incomplete = True
 
 
 def _for_terminal(data: bytes | memoryview, keep_colours: bool) -> bytes:
@@ -62,7 +85,7 @@ def printable(text: str) -> str:
 
 def error(message: str) -> None:
     """Print one line about something that went wrong; --quiet does not silence it."""
-    write(f"klog: {printable(message)}\n".encode("utf-8", "replace"), STDERR)
+    _tell(f"klog: {printable(message)}\n".encode("utf-8", "replace"))
 
 
 def note(message: str) -> None:
@@ -89,7 +112,7 @@ class TerminalReporter:
 
 def plain(line: str) -> None:
     """Print a line to stderr as it is."""
-    write(f"{line}\n".encode("utf-8", "surrogateescape"), STDERR)
+    _tell(f"{line}\n".encode("utf-8", "surrogateescape"))
 
 
 def text(content: str) -> None:
@@ -232,10 +255,10 @@ class Results:
         from klog_cli.progress import Bar
 
         self._file = None
-        self.descriptor = STDOUT
+        self.descriptor, self._name = STDOUT, "standard output"
         if path is not None:
             self._file = NewFile(path)
-            self.descriptor = self._file.descriptor
+            self.descriptor, self._name = self._file.descriptor, path
         self._room = Preallocation(self.descriptor)
         _widen_pipe(self.descriptor)
         self._bar = Bar(shown=not Quiet.on and is_terminal(STDERR) and not is_terminal(self.descriptor))
@@ -243,7 +266,7 @@ class Results:
     def write(self, data: bytes | memoryview) -> None:
         """Take a part of the result."""
         self._room.make(len(data))
-        write(data, self.descriptor)
+        write(data, self.descriptor, name=self._name)
 
     def report(self, line: str) -> None:
         """Take a line about damage."""

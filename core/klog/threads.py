@@ -18,7 +18,7 @@ from functools import partial
 from types import TracebackType
 from typing import Final
 
-_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Whose handlers may raise."""
 _LONGEST_WAIT_S: Final = 0.05
 _PAUSE_S: Final = 0.005

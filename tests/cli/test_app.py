@@ -18,7 +18,7 @@ from pathlib import Path
 
 import klog as library
 import pytest
-from klog.errors import KlogError
+from klog.errors import DamagedError, KlogError, UsageError
 from klog.kernel import hardware_crc
 from klog_cli import app, command_tree, output
 
@@ -311,33 +311,100 @@ def test_an_interrupt_from_the_keyboard_is_32(log: Path) -> None:
 
 def test_a_second_interrupt_does_not_disturb_the_ending() -> None:
     """Impatience, or one ^C sent to the whole group: a half-written file is still to be removed."""
-    before = signal.getsignal(signal.SIGINT)
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in numbers}
     try:
         with pytest.raises(KeyboardInterrupt):
             app._interrupt(signal.SIGINT, None)
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        assert all(signal.getsignal(number) is signal.SIG_IGN for number in numbers)
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def test_our_own_mistakes_are_not_hidden(klog: Klog, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A traceback is right there: somebody has to mend it."""
+    """Somebody has to mend them: the line has the place.  Python's own exit code would be 1, "problems corrected"."""
     monkeypatch.setattr("klog.dump.files.dump_text", raises(ZeroDivisionError("ours")))
-    with pytest.raises(ZeroDivisionError):
-        klog("dump", log)
+    done = klog("dump", log)
+    assert (done.exit_code, done.stdout) == (8, b"")
+    assert done.stderr.startswith(b"klog: a bug in klog: ZeroDivisionError: ours at test_app.py:")
+    assert done.stderr.count(b"\n") == 1
 
 
-@pytest.mark.parametrize("error", [KlogError("one line"), OSError(errno.EIO, "Input/output error", "f.log")])
-def test_a_traceback_is_there_for_the_asking(
-    klog: Klog, log: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
-) -> None:
-    monkeypatch.setattr("klog.dump.files.dump_text", raises(error))
+def _too_deep() -> None:
+    _too_deep()
+
+
+def test_memory_and_stack_that_end_are_8(klog: Klog, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("klog.dump.files.dump_text", raises(MemoryError()))
+    done = klog("dump", log)
+    assert (done.exit_code, done.stderr) == (8, b"klog: not enough memory\n")
+    monkeypatch.setattr("klog.dump.files.dump_text", lambda *_: _too_deep())
     done = klog("dump", log)
     assert done.exit_code == 8
-    assert done.stderr in (b"klog: one line\n", b"klog: f.log: Input/output error\n")
+    assert b"RecursionError" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "error", [SystemExit(1), SystemExit(0), BrokenPipeError(errno.EPIPE, "Broken pipe"), EOFError()]
+)
+def test_what_libraries_end_a_process_with_is_8(
+    klog: Klog, log: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    """Typer takes any broken pipe for stdout's, exits with 1, and takes the end of any file for ^C."""
+    monkeypatch.setattr("klog.dump.files.dump_text", raises(error))
+    assert klog("dump", log).exit_code == 8
+
+
+def test_a_message_that_cannot_be_made_is_no_other_exit_code(
+    klog: Klog, log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class BrokenError(Exception):
+        def __str__(self) -> str:
+            raise MemoryError
+
+    monkeypatch.setattr("klog.dump.files.dump_text", raises(BrokenError()))
+    assert klog("dump", log).exit_code == 8
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        KlogError("one line"),
+        UsageError("one line"),
+        DamagedError("one line"),
+        OSError(errno.EIO, "one line"),
+        MemoryError(),
+        KeyError("one line"),
+        KeyboardInterrupt(),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_traceback_is_there_for_the_asking_with_the_same_exit_code(
+    klog: Klog, log: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    monkeypatch.setattr("klog.dump.files.dump_text", raises(error))
+    plain = klog("dump", log)
+    assert plain.stderr.count(b"\n") == 1
     monkeypatch.setenv("KLOG_TRACEBACK", "1")
-    with pytest.raises(type(error)):
-        klog("dump", log)
+    traced = klog("dump", log)
+    assert traced.exit_code == plain.exit_code
+    assert traced.stderr.startswith(b"Traceback (most recent call last)")
+    assert traced.stderr.count(b"Traceback") == 1
+    assert traced.stderr.splitlines()[-1].startswith(plain.stderr.split(b"(")[0].split(b" at ")[0].rstrip())
+
+
+@pytest.mark.parametrize(
+    "words", [("verify", "nowhere"), ("dump", "--nope"), ("verify", "."), ("--help",), ("nothing",)]
+)
+def test_the_wish_for_a_traceback_changes_no_exit_code(
+    klog: Klog, folder: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(folder)
+    plain = klog(*words)
+    monkeypatch.setenv("KLOG_TRACEBACK", "1")
+    traced = klog(*words)
+    assert (traced.exit_code, traced.stdout) == (plain.exit_code, plain.stdout)
 
 
 # pipes and terminals
@@ -381,6 +448,107 @@ def test_help_into_a_closed_pipe_ends_quietly() -> None:
     done = subprocess.run(command("--version"), stdout=writing, stderr=subprocess.PIPE, env=environment(), check=False)
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    "words", [("--help",), ("dump", "--help"), ("verify", "."), ("verify", "nowhere")], ids=" ".join
+)
+@pytest.mark.parametrize("what", ["full", "abandoned"])
+def test_an_output_that_takes_nothing(folder: Path, words: tuple[str, ...], what: str) -> None:
+    """A reader that has gone has what it wants; what a full disk does not take is lost."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open("/dev/full", "wb") as full:
+        place = full.fileno() if what == "full" else writing
+        done = subprocess.run(
+            command(*words), stdout=place, stderr=subprocess.PIPE, env=environment(), cwd=folder, check=False
+        )
+    os.close(writing)
+    usage = 16 if words[-1] == "nowhere" else 0
+    assert done.returncode == (usage or (8 if what == "full" else 0)), done
+    assert done.stderr.count(b"\n") == (1 if done.returncode else 0), done
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [(("verify", "nowhere"), 24), (("verify", "."), 4), (("dump", "--offset-decoder", "."), 24), (("apply", "x"), 24)],
+    ids=str,
+)
+@pytest.mark.parametrize("what", ["full", "abandoned"])
+def test_lines_that_stderr_does_not_take_add_8(folder: Path, words: tuple[str, ...], code: int, what: str) -> None:
+    """Nobody has seen them, so the exit code says it; the command goes on."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open("/dev/full", "wb") as full:
+        place = full.fileno() if what == "full" else writing
+        done = subprocess.run(
+            command(*words), stdout=subprocess.PIPE, stderr=place, env=environment(), cwd=folder, check=False
+        )
+    os.close(writing)
+    assert done.returncode == code, done
+
+
+_SIGNALLED = """
+import os, sys
+place, number = sys.argv.pop(1), int(sys.argv.pop(1))
+def hook(event, about):
+    if event == "open" and str(about[0]).startswith(place) and about[2] & os.O_CREAT:
+        os.kill(os.getpid(), number)  # the handler runs as soon as the file is there
+sys.addaudithook(hook)
+from klog_cli.app import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("dump", "--output", "jsonl", "--to"),
+        ("dump", "--output", "parquet", "--to"),
+        ("export", "--output-path"),
+        ("report", "--to"),
+        ("verify", "--output", "prometheus", "--to"),
+        ("write", "--topic", "new", "--to"),
+        ("compact", "--policy", "compact", "--to"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_signal_leaves_no_unfinished_output(
+    folder: Path, tmp_path: Path, words: tuple[str, ...], number: signal.Signals
+) -> None:
+    """A service manager stops with SIGTERM, a closed terminal with SIGHUP; both as soon as there is a file."""
+    (tmp_path / "out").mkdir()
+    before = {path for path in tmp_path.rglob("*") if path.is_file()}
+    arguments = [*words[:-1], folder, words[-1], tmp_path / "out" / "of.html"]
+    done = subprocess.run(
+        [sys.executable, "-c", _SIGNALLED, tmp_path / "out", str(int(number)), *arguments],
+        capture_output=True,
+        env=environment(),
+        cwd=tmp_path,
+        check=False,
+        timeout=120,
+    )
+    assert (done.returncode, done.stderr) == (32, b"klog: cancelled\n")
+    assert {path for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_nohup_keeps_its_word(log: Path) -> None:
+    """A signal that whoever started klog has ignored stays ignored."""
+    code = "import signal,os,sys; signal.signal(signal.SIGHUP,signal.SIG_IGN); os.execv(sys.executable,sys.argv[1:])"
+    one = batch([Record(0, MS, None, bytes(60_000))], codec="zstd")
+    log.write_bytes(b"".join(struct.pack(">q", offset) + one[8:] for offset in range(2000)))
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *command("dump", "--output", "jsonl", log)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+    )
+    assert process.stdout
+    process.stdout.read(1)
+    process.send_signal(signal.SIGHUP)
+    _, stderr = process.communicate(timeout=120)
+    assert (process.returncode, stderr) == (0, b"")
 
 
 def on_a_terminal(*arguments: str | Path, **more: str) -> bytes:

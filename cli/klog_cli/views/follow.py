@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -35,22 +34,15 @@ def follow(bootstrap: str, to: str, options: FollowOptions, security_config: str
             with CopyDir(to, reporter=reports) as copy_dir:
                 found.append(FollowRun(bootstrap, security, copy_dir, options, reports, stop).run())
 
-        before, is_cancelled = signal.signal(signal.SIGTERM, _end), False
+        is_cancelled = False
         try:
             run_all([run], stop.set)
         except KeyboardInterrupt:
             is_cancelled = True
-        finally:
-            signal.signal(signal.SIGTERM, before)
     if not found:
         return ExitCode.CANCELLED
     _show(found[0], options, form)
     return found[0].exit_code | (ExitCode.CANCELLED if is_cancelled and not options.continuous else 0)
-
-
-def _end(_number: int, _frame: object) -> None:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise KeyboardInterrupt
 
 
 class _Reports(output.TerminalReporter):

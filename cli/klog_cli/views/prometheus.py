@@ -32,7 +32,7 @@ def emit_metrics(metrics: Iterable[Metric], to: str | None) -> None:
 
     with NewFile(to) as file:
         for line in lines:
-            output.write(line.encode(), file.descriptor)
+            output.write(line.encode(), file.descriptor, name=to)
         file.commit()
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import signal
 import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -56,7 +55,6 @@ def serve(
         limits = ConnectionLimits(connections=allowed, send_buffer_bytes=send_buffer_bytes)
         reports = EndpointReports(lines.say, lines.log if requests else None)
         endpoint = Endpoint(view, listener, (advertised_host, advertised_port or port), limits, reports)
-        signal.signal(signal.SIGTERM, _end)
         try:
             output.plain(f"klog serve: listening on {_shown(host, port)}")
             if allowed < connections:
@@ -98,10 +96,6 @@ def _tell(view: View, host: str) -> None:
         output.note(line)
 
 
-def _end(_number: int, _frame: object) -> None:
-    raise KeyboardInterrupt
-
-
 class _Lines:
     """Lines from several threads, one at a time.  If they are no longer read, clients are still served."""
 
@@ -110,10 +104,7 @@ class _Lines:
 
     def say(self, line: str) -> None:
         with self._lock:
-            try:
-                output.error(line)
-            except output.ClosedPipeError:
-                pass
+            output.error(line)
 
     def log(self, row: Data) -> None:
         with self._lock:

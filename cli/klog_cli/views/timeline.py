@@ -30,6 +30,8 @@ def timeline(paths: Sequence[str], wanted: EventFilter, limit: int | None, form:
                     output.emit_jsonl([event_json(event)])
                 else:
                     output.text(f"{output.printable(_line(event, log_dirs > 1))}\n")
+    except output.OutputError:
+        raise
     except OSError as error:
         raise KlogError(f"no room for temporary files: {error.strerror}; TMPDIR says where they go") from error
     for sentence in found.problems:

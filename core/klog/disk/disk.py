@@ -7,7 +7,6 @@ import os
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from types import TracebackType
 from typing import BinaryIO, NamedTuple
 
 from klog.disk.output_gate import check_directory, check_output, is_stream
@@ -68,24 +67,17 @@ class Disk:
 
         If a whole file is copied and the file system supports it, the blocks are shared.
         """
-        descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            with _named(file.path):
-                at = os.lseek(file.descriptor, 0, os.SEEK_END)
-                whole = start == at == 0 and end == os.fstat(descriptor).st_size
-                if not (whole and _share_blocks(descriptor, file.descriptor)):
-                    _copy_data(descriptor, start, end, file.descriptor, at)
-                os.lseek(file.descriptor, 0, os.SEEK_END)
-        finally:
-            os.close(descriptor)
+        with _opened(source, os.O_NOFOLLOW) as descriptor, _named(file.path):
+            at = os.lseek(file.descriptor, 0, os.SEEK_END)
+            whole = start == at == 0 and end == os.fstat(descriptor).st_size
+            if not (whole and _share_blocks(descriptor, file.descriptor)):
+                _copy_data(descriptor, start, end, file.descriptor, at)
+            os.lseek(file.descriptor, 0, os.SEEK_END)
 
     def share(self, source: str, file: OpenFile) -> bool:
         """Let a new file share the blocks of the file *source*; False, and nothing is done, where that cannot be."""
-        descriptor = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
+        with _opened(source, os.O_NOFOLLOW) as descriptor:
             return _share_blocks(descriptor, file.descriptor)
-        finally:
-            os.close(descriptor)
 
     def begin_sync(self, file: OpenFile, start: int, size: int) -> None:
         """Let the system begin to bring a range to the disk, if it can: a later `sync` has less to wait for."""
@@ -133,12 +125,8 @@ class Disk:
             for path in {os.stat(path).st_dev: path for path in paths}.values():
                 _sync_file_system(path)
         for path in paths:
-            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-            try:
-                with _named(path):
-                    os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            with _opened(path, os.O_NONBLOCK) as descriptor, _named(path):
+                os.fsync(descriptor)
 
     def make_directory(self, path: str, like: str | None = None) -> None:
         """Make a directory; it must not be there yet.  It gets mode and owner of the directory *like*."""
@@ -202,6 +190,16 @@ def _check_temporary() -> None:
     for name in ("TMPDIR", "TEMP", "TMP"):
         if os.environ.get(name):
             check_directory(os.environ[name])
+
+
+@contextmanager
+def _opened(path: str, flags: int) -> Iterator[int]:
+    """Open a file or a directory to read or sync it."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | flags)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager
@@ -281,11 +279,8 @@ def _data(descriptor: int, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 def _sync_file_system(path: str) -> None:
     """Write out everything that a file system has not written yet, if there is a system call for it."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    try:
+    with _opened(path, os.O_NONBLOCK) as descriptor:
         sync_file_system(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class NewFile:
@@ -296,12 +291,18 @@ class NewFile:
     Raises UsageError, before anything is created, if no output may be written there (`klog.disk.output_gate`).
     """
 
+    descriptor, _temporary = -1, ""
+
     def __init__(self, path: str) -> None:
         check_output(path)
         self.path = path
         self._temporary = "" if is_stream(path) else f"{path}.{os.getpid()}.tmp"
         flags = os.O_WRONLY | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if self._temporary else 0)
-        self.descriptor = os.open(self._temporary or path, flags, 0o666)
+        try:
+            self.descriptor = os.open(self._temporary or path, flags, 0o666)
+        except OSError:
+            self._temporary = ""
+            raise
 
     def commit(self) -> None:
         """Sync the content, give the file its name, sync the directory.  Raises OSError."""
@@ -310,24 +311,24 @@ class NewFile:
         os.fsync(self.descriptor)
         os.replace(self._temporary, self.path)
         self._temporary = ""
-        directory = os.open(os.path.dirname(self.path) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
+        with _opened(os.path.dirname(self.path) or ".", os.O_DIRECTORY) as directory:
             os.fsync(directory)
-        finally:
-            os.close(directory)
 
     def __enter__(self) -> NewFile:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
         if self._temporary:
-            os.unlink(self._temporary)
+            with suppress(FileNotFoundError):  # it has its name
+                os.unlink(self._temporary)
             self._temporary = ""
+
+    def __del__(self) -> None:
+        """Remove it where a signal kept the caller from entering the block, or disturbed its end."""
+        self.__exit__()
 
 
 class Scratch:
