@@ -131,6 +131,7 @@ WRITE: Declared = {
         }
     ],
     "open_transactions": [{**WHERE, "producer_id": INT, "first_offset": INT}],
+    "notes": [TEXT],
 }
 ADOPT: Declared = planned(
     applied=BOOL,
@@ -139,7 +140,7 @@ ADOPT: Declared = planned(
             **{"source": TEXT, **WHERE, "topic_id": TEXT, "log_dir": TEXT, "replaces": ("null", AMOUNT)},
             **{"log_start": INT, "log_end": INT, "records": INT, "epochs": "=keep|rewrite", "epoch": INT_OR_NULL},
             **{"producers": "=keep|drop", "ended": [{"producer_id": INT, "first_offset": INT}], "replicas": [INT]},
-            "done_before": BOOL,
+            **{"producers_kept": INT, "producers_forgotten": INT, "done_before": BOOL},
         }
     ],
     refused=[{"source": TEXT, "id": TEXT, "message": TEXT, "next": TEXT}],

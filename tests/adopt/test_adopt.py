@@ -90,14 +90,19 @@ def test_a_log_dir_brings_what_is_set_aside_in_it(tmp_path: Path) -> None:
 
 
 def test_the_old_copy_of_a_recreated_topic_is_adopted_in_place(tmp_path: Path, klog: Klog) -> None:
-    """It lies where it is to be: only its topic id changes, and undo gives it the old one back."""
+    """It lies where it is to be: its topic id changes, its producers are forgotten, and undo takes both back.
+
+    The metadata log never had a topic of that id, so the producer ids are another metadata log's.
+    """
     data = home(tmp_path / "data", "plain-1")
     identity = data / "plain-1/partition.metadata"
     identity.write_text(f"version: 0\ntopic_id: {OTHER_TOPIC}")
     assert fates(data)["plain-1"] == "strays"
     before = tree(data)
     done = adopted(data / "plain-1", "--into", data, "--apply")
-    assert [action["file"] for action in done["actions"]] == ["plain-1/partition.metadata"]
+    rolled = [f"plain-1/{113:020}.{kind}" for kind in ("log", "index", "timeindex")]
+    files = [f"plain-1/{93:020}.snapshot", *rolled, "plain-1/partition.metadata"]
+    assert [action["file"] for action in done["actions"]] == files
     assert fates(data)["plain-1"] == "serves"
     assert klog("undo", done["id"], "--apply").exit_code == 0
     assert {**tree(data), ".lock": 0} == {**before, ".lock": 0}

@@ -38,7 +38,7 @@ Producers = Annotated[
     str | None,
     typer.Option(
         metavar="|".join(PRODUCERS),
-        help="Forget the producers (default for another cluster's), or keep them (default for the same cluster).",
+        help="Forget the producers, or keep them; default: keep those with ids that this cluster has handed out.",
     ),
 ]
 OpenTransactions = Annotated[

@@ -77,8 +77,7 @@ def _adopted(one: AdoptedPartition) -> Iterator[str]:
     if one.is_done:
         return
     epochs = "epochs as they are" if log.epoch is None else f"all in leader epoch {log.epoch}, that of the partition"
-    producers = "kept" if log.keeps_producers else "forgotten"
-    yield f"    topic id {one.target.topic_id}; {epochs}; producers {producers}"
+    yield f"    topic id {one.target.topic_id}; {epochs}; {_producers(one)}"
     if one.replaces is not None:
         size = output.human_size(one.replaces.bytes)
         yield f"    replaces {counted(one.replaces.records or 0, 'record')} ({size}), which go to the backup"
@@ -87,6 +86,13 @@ def _adopted(one: AdoptedPartition) -> Iterator[str]:
         yield f"    recovered on the way: {lost} cut, {loss.bytes} bytes ({loss.reason})"
     for ended in log.ended:
         yield f"    aborts the transaction of producer {ended.producer_id}, open from offset {ended.first_offset} on"
+
+
+def _producers(one: AdoptedPartition) -> str:
+    kept, forgotten = len(one.log.producers), len(one.log.forgotten)
+    if kept and forgotten:
+        return f"{counted(kept, 'producer')} kept, {forgotten} forgotten, whose ids the cluster has not handed out"
+    return f"producers {'kept' if one.log.keeps_producers else 'forgotten'}"
 
 
 def _source_notes(result: AdoptResult) -> Iterator[str]:

@@ -55,6 +55,8 @@ def write(asked: WriteArguments, options: WriteOptions, plan_options: PlanOption
             f"{one.topic}-{one.partition}: a transaction of producer {one.producer_id} is open: read_committed readers"
             f" stop at {one.first_offset} (--end-transactions abort)"
         )
+    for note in done.notes:
+        output.note(note)
     if done.plan is not None and done.plan.plan is not None:
         output.note(next_step(done.plan, plan_options))
     return ExitCode.PROBLEMS_LEFT if done.skipped else 0
@@ -86,6 +88,7 @@ def _json(done: WriteResult) -> dict[str, object]:
         ],
         "open_transactions": [one._asdict() for one in done.open_transactions],
         "skipped": done.skipped,
+        "notes": list(done.notes),
     }
     if done.plan is not None:
         made = done.plan.plan

@@ -9,19 +9,21 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from shlex import quote
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from klog.adopt.content import DROP, KEEP, REWRITE, AdoptedLog, AdoptOptions
 from klog.adopt.early_logs import EarlyLogs
-from klog.adopt.home import AdoptRefusal, AdoptTarget, BrokerHome, RefusedError, refuse
+from klog.adopt.home import AdoptRefusal, AdoptTarget, BrokerHome, KnownProducers, RefusedError, refuse
 from klog.adopt.sources import AdoptSource, Key, open_sources
 from klog.adopt.target_files import TargetDrafts, TargetFiles
+from klog.broker_start.metadata_behind import reuse_note
 from klog.broker_start.record_tally import EVERYTHING, tally_records
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.open_path import open_path
 from klog.data_dir.selection import PartitionQuery
 from klog.disk.disk import Disk
 from klog.errors import KlogError, UsageError, counted
+from klog.formats.java_integers import LONG_MAX
 from klog.formats.names import FileKind
 from klog.partition_plan import checkpoints
 from klog.plan.draft import Draft
@@ -29,6 +31,8 @@ from klog.plan.model import Amount, Loss
 from klog.plan.session import PlanOptions, PlanResult, PlanSession, Reporter
 from klog.plan.staging import Staging
 from klog.progress import Silence, Sink
+
+_AS_ASKED: Final = {KEEP: KnownProducers(LONG_MAX, True), DROP: KnownProducers(0, False)}
 
 
 class AdoptRequest(NamedTuple):
@@ -70,6 +74,8 @@ class AdoptedPartition(NamedTuple):
             "epochs": KEEP if self.log.epoch is None else REWRITE,
             "epoch": self.log.epoch,
             "producers": KEEP if self.log.keeps_producers else DROP,
+            "producers_kept": len(self.log.producers),
+            "producers_forgotten": len(self.log.forgotten),
             "ended": [one._asdict() for one in self.log.ended],
             "replicas": list(self.target.replicas),
             "done_before": self.is_done,
@@ -99,6 +105,7 @@ class Adoption:
         self._lines: list[dict[Key, Mapping[FileKind, int | None]]] = [{} for _ in home.log_dirs]
         self.adopted: list[AdoptedPartition] = []
         self.refused: list[AdoptRefusal] = []
+        self.notes: list[str] = []
 
     def add_all(self, sources: Sequence[AdoptSource]) -> None:
         """Plan all sources; of several for one partition none.  Raises OSError (staging)."""
@@ -125,9 +132,8 @@ class Adoption:
         target = self._home.target(source)
         self._check(source, target)
         config = self._home.configs[target.log_dir]
-        keeps = self._home.is_same_cluster(source, target)
-        if self._options.producers is not None:
-            keeps = self._options.producers == KEEP
+        asked = self._options.producers
+        known = self._home.known_producers(source) if asked is None else _AS_ASKED[asked]
         found = self._there(source, target)
         is_free = found is None or self._options.replace
         draft, last = (
@@ -138,7 +144,7 @@ class Adoption:
         try:
             if is_free:
                 early.begin()
-            log = AdoptedLog(source, target, config, self._options, keeps, self._sink)
+            log = AdoptedLog(source, target, config, self._options, known, self._sink)
             if not is_free and not _may_be_same(log, target):
                 raise self._not_empty(source, target, found)
             TargetFiles(source, target, log, drafts, early).draft()
@@ -160,13 +166,16 @@ class Adoption:
         is_aside = os.path.dirname(os.path.realpath(source.path)) in homes and not _is_same_place(source, target)
         log_dir, replaces = self._home.log_dirs[target.log_dir].path, None if is_done else found
         self.adopted.append(AdoptedPartition(source, target, log_dir, log, replaces, is_done, is_aside))
+        if self._options.producers == KEEP:
+            reuse = reuse_note(self._home.cluster, log.producers, self._home.knows_topic(source))
+            self.notes += [f"{target.name}: {reuse}"] if reuse else []
 
     def _check(self, source: AdoptSource, target: AdoptTarget) -> None:
         """Raise RefusedError for what no source may be."""
         if source.is_in_use:
             lock = source.log_dir.lock.of(source.log_dir.path, with_pid=False)
             raise refuse(source, "lock-held", f"{lock}, and may change it", "cp", "-a", source.path, "COPY")
-        if self._home.is_internal(source) and not self._home.is_same_cluster(source, target) and not self._options.name:
+        if self._home.is_internal(source) and not self._is_at_home(source, target) and not self._options.name:
             message = "coordinators keep their state in it: of another cluster only all its partitions together fit"
             raise refuse(source, "internal-topic", message, target.command(source, "--as", target.name))
         if source.is_tiered:
@@ -178,6 +187,9 @@ class Adoption:
         if target.is_there and os.path.realpath(target.partition.path) not in self._free:
             message = f"an earlier plan is half done in {target.partition.path}"
             raise refuse(source, "half-done", message, "klog", "plans", self._home.log_dirs[target.log_dir].path)
+
+    def _is_at_home(self, source: AdoptSource, target: AdoptTarget) -> bool:
+        return source.partition.topic_id == target.topic_id or self._home.is_same_cluster(source)
 
     def _there(self, source: AdoptSource, target: AdoptTarget) -> Amount | None:
         """Return what the target has, None for no records.  Raises UnreadableError."""
@@ -265,7 +277,8 @@ def adopt(
         adoption = Adoption(home, session.staging, options, free, sink or Silence())
         adoption.add_all(sources)
         result = session.finish(adoption.drafts(), losses=adoption.losses)
-    return AdoptResult(adoption.adopted, adoption.refused, result, [*home.notes, *_replica_notes(adoption.adopted)])
+    notes = [*home.notes, *adoption.notes, *_replica_notes(adoption.adopted)]
+    return AdoptResult(adoption.adopted, adoption.refused, result, notes)
 
 
 def _replica_notes(adopted: Sequence[AdoptedPartition]) -> list[str]:

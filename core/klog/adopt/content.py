@@ -8,13 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from shlex import quote
 from typing import Final, NamedTuple
 
-from klog.adopt.home import AdoptTarget, refuse
+from klog.adopt.home import AdoptTarget, KnownProducers, refuse
 from klog.adopt.sources import AdoptSource
 from klog.broker_start.record_tally import EVERYTHING, OffsetSpan, tally_records
 from klog.errors import UnreadableError, counted
 from klog.formats.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHead, write_batch
 from klog.formats.checkpoint import EpochEntry, epochs_in_force, read_epochs, write_epochs
 from klog.formats.control import END_TXN_MARKER, KEY
+from klog.formats.java_integers import LONG_MAX
 from klog.formats.names import SEGMENT_KINDS, FileKind, file_name, parse_file
 from klog.formats.record import write_record
 from klog.formats.snapshot import Producer, write_snapshot
@@ -47,8 +48,8 @@ class AdoptOptions(NamedTuple):
     """The options of an adoption.
 
     *now_ms*: time of markers.  *replace*: records of the target may go.  *epochs*: REWRITE, KEEP, or None: as needed.
-    *producers*: KEEP, DROP, or None: as the clusters are the same or not.  *open_transactions*: ABORT or REFUSE.
-    *name*: of the partition that a lone source becomes.  *jobs*: threads.
+    *producers*: KEEP, DROP, or None: those whose ids the target's metadata log has handed out.  *open_transactions*:
+    ABORT or REFUSE.  *name*: of the partition that a lone source becomes.  *jobs*: threads.
     """
 
     now_ms: int
@@ -77,9 +78,10 @@ class EndedTransaction(NamedTuple):
 class AdoptedLog:
     """The future content of a partition.
 
-    *logs*, *files*: by name.  *epoch*: that all batches get, None where they keep theirs.  *keeps_producers*: it knows
-    the producers of the source.  *records*: data records between *log_start* and *log_end*.  *losses*: what was cut off
-    the source, damaged.  Raises RefusedError, UnreadableError.
+    *logs*, *files*: by name.  *epoch*: that all batches get, None where they keep theirs.  *keeps_producers*: all that
+    the source knows stay known.  *producers*: the ids of those that do, *forgotten*: of the others, as far as there are
+    both.  *records*: data records between *log_start* and *log_end*.  *losses*: what was cut off the source, damaged.
+    Raises RefusedError, UnreadableError.
     """
 
     def __init__(
@@ -88,11 +90,10 @@ class AdoptedLog:
         target: AdoptTarget,
         config: TopicConfig,
         options: AdoptOptions,
-        keeps_producers: bool,
+        known: KnownProducers,
         sink: Sink,
     ) -> None:
-        self._source, self._target, self._options = source, target, options
-        self.keeps_producers = keeps_producers
+        self._source, self._target, self._options, self._known = source, target, options, known
         self._interval = config.value(target.key[0], "index.interval.bytes").number
         index_bytes = config.value(target.key[0], "segment.index.bytes").number
         self._settings = RecoverOptions(
@@ -103,12 +104,15 @@ class AdoptedLog:
         self.logs = {name: LogContent(pieces) for name, pieces in sorted(found.files.logs.items())}
         self.files: dict[str, Content] = dict(found.files.files)
         self.losses: list[Loss] = found.losses
-        self.log_end = found.end
+        self.log_end = self._source_end = found.end
         self.log_start = min(source.partition.log_start_offset or 0, found.end)
         self.records = self._count(found)
         self._epochs = self._known_epochs(found)
         self.epoch = self._choose_epoch()
         self.ended: tuple[EndedTransaction, ...] = ()
+        self.keeps_producers = known.is_own
+        self.producers: frozenset[int] = frozenset()
+        self.forgotten: frozenset[int] = frozenset()
         self._settle_producers()
 
     # the source
@@ -170,35 +174,54 @@ class AdoptedLog:
     def _settle_producers(self) -> None:
         facts, last = self._survey.facts, max(self.logs)
         is_produced = any(one.survey.producer_batches for one in facts.segments)
-        if is_produced or facts.snapshots:
-            self._end_transactions(last)
-        if self.keeps_producers:
+        if not is_produced and not facts.snapshots:
             return
+        found = self._end_transactions(last)
+        seen = self._ids_in_force(last) if self._known.is_own else frozenset()
+        self.producers = frozenset(filter(self._known.has, seen))
+        self.forgotten = seen - self.producers
+        if self._known.is_own and not self.forgotten:
+            return
+        self.keeps_producers = False
         for name in [name for name in self.files if parse_file(name).kind is FileKind.SNAPSHOT]:
             del self.files[name]
-        if is_produced:
-            self._roll(last)
+        if is_produced or self.producers:
+            self._roll(last, [one for one in found if one.producer_id in self.producers])
 
-    def _roll(self, last: str) -> None:
-        """Begin a segment at the log end, with a snapshot that knows no producer.
+    def _ids_in_force(self, last: str) -> frozenset[int]:
+        """Return the ids of all producers that a start, or a recovery, takes from the log.
 
-        A recovery replays the active segment from the snapshot at its base: producers in front of that stay unknown,
+        A recovery replays the active segment, *last*, also of producers that were idle so long that a start forgets
+        them.
+        """
+        settings, base = self._settings._replace(expiration_ms=LONG_MAX), parse_file(last).offset or 0
+        states = RebuiltSnapshots(self._survey.facts, settings).at([base, self._source_end], self._wrong_snapshots())
+        return frozenset(one.producer_id for state in states.values() for one in state)
+
+    def _wrong_snapshots(self) -> set[int]:
+        wrong = {offset for _, offset, one in self._survey.facts.snapshots if one.problem is not None}
+        findings = self._survey.findings
+        return wrong | {parse_file(one.file).offset or 0 for one in findings if one.id == "snapshot-disagrees"}
+
+    def _roll(self, last: str, producers: Sequence[Producer]) -> None:
+        """Begin a segment at the log end, with a snapshot that knows *producers* alone.
+
+        A recovery replays the active segment from the snapshot at its base: the others in front of that stay unknown,
         after a kill, too.  Without one it would replay all, and take them for this cluster's.
         """
         if parse_file(last).offset != self.log_end:
             self.logs[file_name(self.log_end, FileKind.LOG)] = LogContent(())
             for kind in (FileKind.INDEX, FileKind.TIME_INDEX):
                 self.files[file_name(self.log_end, kind)] = b""
-        self.files[file_name(self.log_end, FileKind.SNAPSHOT)] = write_snapshot((), crc32c)
+        self.files[file_name(self.log_end, FileKind.SNAPSHOT)] = write_snapshot(producers, crc32c)
 
-    def _end_transactions(self, last: str) -> None:
-        end, facts = self.log_end, self._survey.facts
-        wrong = {offset for _, offset, one in facts.snapshots if one.problem is not None}
-        wrong |= {parse_file(one.file).offset or 0 for one in self._survey.findings if one.id == "snapshot-disagrees"}
-        producers = RebuiltSnapshots(facts, self._settings).at([end], wrong)[end]
+    def _end_transactions(self, last: str) -> Sequence[Producer]:
+        """End what is open; return the producers at the log end."""
+        end = self.log_end
+        producers = RebuiltSnapshots(self._survey.facts, self._settings).at([end], self._wrong_snapshots())[end]
         opened = [one for one in producers if one.current_txn_first_offset >= 0]
         if not opened:
-            return
+            return producers
         if self._options.open_transactions == REFUSE:
             first = min(one.current_txn_first_offset for one in opened)
             message = f"{counted(len(opened), 'transaction')} from offset {first} on: open, and nothing would end them"
@@ -215,6 +238,7 @@ class AdoptedLog:
         if end not in {parse_file(name).offset for name in self.logs}:
             self.files.pop(file_name(end, FileKind.SNAPSHOT), None)
         self.files[file_name(state.end, FileKind.SNAPSHOT)] = write_snapshot(state.snapshot(), crc32c)
+        return state.snapshot()
 
     def _aborted(self, producers: Sequence[Producer]) -> tuple[ProducerState, bytes, list[AbortedTxn]]:
         """Return the producers behind the markers that end what is open, the markers, and their index entries."""

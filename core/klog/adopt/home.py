@@ -8,12 +8,13 @@ from shlex import join, quote
 from typing import NamedTuple
 
 from klog.adopt.sources import AdoptSource, Key
+from klog.broker_start.metadata_behind import FIRST_SHIFTED_ID, next_producer_id
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.doctor.metadata_log import recover_metadata
 from klog.errors import KlogError, UsageError, counted
 from klog.formats.names import CLUSTER_METADATA, INTERNAL, ROOT_CHECKPOINTS, PartitionState
-from klog.metadata.history import PartitionSubject, read_history
+from klog.metadata.history import MetadataChange, PartitionSubject, read_history
 from klog.metadata.loader import ClusterMetadata, read_metadata
 from klog.metadata.replay import Problems
 from klog.metadata.topic_config import TopicConfig
@@ -47,6 +48,21 @@ def refuse(source: AdoptSource, reason: str, message: str, *command: str) -> Ref
     return RefusedError(
         AdoptRefusal(source.path, reason, message, join(command) if len(command) > 1 else "".join(command))
     )
+
+
+class KnownProducers(NamedTuple):
+    """Which producers of a source stay known: those of the ids below *end*.
+
+    *is_own*: the target's metadata log has handed them out, or they are kept as asked; then those that klog has shifted
+    stay known, too.
+    """
+
+    end: int
+    is_own: bool
+
+    def has(self, producer_id: int) -> bool:
+        """Whether a producer stays known."""
+        return producer_id < self.end or (self.is_own and producer_id >= FIRST_SHIFTED_ID)
 
 
 class AdoptTarget(NamedTuple):
@@ -157,10 +173,24 @@ class BrokerHome:
         message = f"it is assigned to the log dir with directory.id={' or '.join(place.absent)}, which is not given"
         raise refuse(source, "not-assigned", message, f"klog adopt {quote(source.path)} {given} --into THAT_LOG_DIR")
 
-    def is_same_cluster(self, source: AdoptSource, target: AdoptTarget) -> bool:
-        """Whether the source's producers are those of this cluster: of a topic that it has, or of its log dirs."""
-        if source.partition.topic_id == target.topic_id:
-            return True
+    def known_producers(self, source: AdoptSource) -> KnownProducers:
+        """Return which producers of a source this metadata log has certainly handed out.
+
+        A metadata log that was made anew begins at id 0 again, in a cluster of the same id, too: only a topic that this
+        log has made can have producers of its own.
+        """
+        is_own = self.knows_topic(source)
+        return KnownProducers(next_producer_id(self.cluster) if is_own else 0, is_own)
+
+    def knows_topic(self, source: AdoptSource) -> bool:
+        """Whether the source is of a topic that this metadata log has, or had."""
+        topic_id = source.partition.topic_id
+        if topic_id is None or topic_id in self.cluster.state.topics.names:
+            return topic_id is not None
+        return any(topic_id == change.state["topic_id"] for change in self._history(source))
+
+    def is_same_cluster(self, source: AdoptSource) -> bool:
+        """Whether the source was in a cluster of the same id, which says nothing of its metadata log."""
         return None not in (source.cluster_id, self.cluster_id) and source.cluster_id == self.cluster_id
 
     @staticmethod
@@ -193,17 +223,26 @@ class BrokerHome:
 
         Settings go in the same batch of records as the topic, with the removal before or behind theirs.
         """
-        log = self._metadata_dir.metadata_log
-        assert log is not None, "it has been read"
-        subject = PartitionSubject(source.partition.topic or source.topic, source.partition.number or source.number)
+        changes = self._history(source)
+        gone = next((at for at in range(len(changes) - 1, 0, -1) if changes[at].state["replicas"] is None), None)
+        if gone is None:
+            return None
         try:
-            changes = list(read_history(log, subject, Problems()))
-            gone = next((at for at in range(len(changes) - 1, 0, -1) if changes[at].state["replicas"] is None), None)
-            if gone is None:
-                return None
             return read_metadata(self._metadata_dir, changes[gone].offset)
         except KlogError:
             return None
+
+    def _history(self, source: AdoptSource) -> list[MetadataChange]:
+        """Return what a start finds in the metadata log about a source's partition; nothing where it cannot be told."""
+        log = self._metadata_dir.metadata_log
+        assert log is not None, "it has been read"
+        named = source.partition.topic, source.partition.number
+        subject = PartitionSubject(named[0] or source.topic, source.number if named[1] is None else named[1])
+        try:
+            changes = list(read_history(log, subject, Problems()))
+        except KlogError:
+            return []
+        return [one for one in changes if one.offset <= self.cluster.end_offset]
 
     @staticmethod
     def _more_partitions(source: AdoptSource) -> str:

@@ -9,7 +9,7 @@ Kafka: ProducerStateEntry.findDuplicateBatch, ProducerIdControlManager, LeaderEp
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
 from klog.broker_start.producers import BrokerClock
@@ -122,3 +122,21 @@ def metadata_lag(cluster: ClusterMetadata, logs: Iterable[tuple[str, int, UsedNu
             epochs[topic, number] = UsedEpoch(topic, number, used.leader_epoch, known.leader_epoch)
         ids.update(one for one in used.producer_ids if one >= free)
     return MetadataLag(tuple(epochs[key] for key in sorted(epochs)), tuple(sorted(ids)), free)
+
+
+def reuse_note(cluster: ClusterMetadata, producer_ids: Collection[int], is_own: bool) -> str | None:
+    """Return what it means that a partition keeps *producer_ids*; None where nobody else has them, or gets them.
+
+    *is_own*: the partition is of a topic that the metadata log has, or had.
+    """
+    free = next_producer_id(cluster)
+    coming = [one for one in producer_ids if free <= one < FIRST_SHIFTED_ID]
+    others = [] if is_own else [one for one in producer_ids if one < free]
+    said = [f"{counted(len(coming), 'id')} will be handed out again (the next is {free})"] if coming else []
+    said += [f"{counted(len(others), 'id')} may be those of other producers of this cluster"] if others else []
+    if not said:
+        return None
+    return (
+        f"of {counted(len(producer_ids), 'producer')} that are kept {' and '.join(said)}: a broker takes what the"
+        " other producer of such an id sends for a repetition and drops it, or refuses it"
+    )

@@ -30,6 +30,7 @@ class PartitionWriter:
         self.appender = Appender(opened.log, opened.target)
         self.rules = ProducerRules(opened.log.producers)
         self._open_before = {*opened.log.producers.ongoing.all()}
+        self._known_before = {*opened.log.producers.producers}
         self._compress = compress
         self._shift = place.shift(options)
 
@@ -41,6 +42,11 @@ class PartitionWriter:
     def left_open(self) -> set[tuple[int, int]]:
         """Return the transactions that are open and were not before, each with its first offset and its producer id."""
         return {*self.appender.log.producers.ongoing.all()} - self._open_before
+
+    @property
+    def new_producers(self) -> set[int]:
+        """The ids of the producers that the partition knows now, and did not before."""
+        return {*self.appender.log.producers.producers} - self._known_before
 
     def flush(self) -> None:
         """Append the batches that are built."""

@@ -9,11 +9,13 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from klog.broker_start.metadata_behind import reuse_note
 from klog.data_dir.selection import PartitionQuery
 from klog.disk.disk import Disk
 from klog.errors import DamagedError, KlogError, UsageError
 from klog.files.read_only import ReadOnlyFile
 from klog.kernel import InputRecords, TransactionEnds
+from klog.metadata.loader import ClusterMetadata
 from klog.metadata.topic_config import TopicConfig, topic_configs
 from klog.progress import Sink
 from klog.write.destination import Destination
@@ -106,12 +108,16 @@ class OpenTransaction(NamedTuple):
 
 
 class WriteResult(NamedTuple):
-    """What was written.  *skipped*: records that were left out.  *plan*: of a log dir that was there, else None."""
+    """What was written.
+
+    *skipped*: records that were left out.  *plan*: of a log dir that was there, else None.  *notes*: about it.
+    """
 
     writers: Sequence[PartitionWriter]
     open_transactions: Sequence[OpenTransaction]
     skipped: int
     plan: PlanResult | None = None
+    notes: Sequence[str] = ()
 
 
 class _Bytes:
@@ -292,7 +298,21 @@ def write_stopped(
         write = _Write(place, log_dir.path, options, sink)
         write.run(inputs)
         drafts = place.drafts([(one.place, one.number, one.appender) for one in write.writers])
-        return write.result(session.finish(drafts))
+        done = write.result(session.finish(drafts))
+    notes = [] if config.metadata is None else list(_reuse_notes(done, inputs, options, config.metadata))
+    return done._replace(notes=notes)
+
+
+def _reuse_notes(
+    done: WriteResult, inputs: Sequence[WriteInput], options: WriteOptions, metadata: ClusterMetadata
+) -> Iterator[str]:
+    """Yield a sentence for each partition that gets producers whose ids others have, or are going to get."""
+    logs = [part for one in inputs if one.format == "log" for part in partitions_at(one.path)]
+    is_own = all(part.topic_id in metadata.state.topics.names for part in logs)
+    for one in done.writers:
+        reuse = None if one.place.shift(options) else reuse_note(metadata, one.new_producers, is_own)
+        if reuse is not None:
+            yield f"{one.name}: {reuse} (--producers shift)"
 
 
 def is_log_dir(path: str) -> bool:
