@@ -1,8 +1,9 @@
 """The copies of a compacted partition compared record by record.
 
 Brokers clean at different times, so batches differ and records are missing lawfully.  That a copy lacks an offset is
-explained when its cleaner has been there, and it has a later record of the key, or the record was a tombstone, aborted
-or without a key.  Two contents at one offset are a fork.
+explained when its cleaner has been there, and it has a later record of the key, or the key is deleted in it, too: the
+record was a tombstone, or a later tombstone has gone with it, and the copy has no record of the key that is alive.  So
+is a record that was aborted or without a key.  Two contents at one offset are a fork.
 """
 
 from __future__ import annotations
@@ -10,17 +11,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from klog.data_dir.partition import Partition
-from klog.formats.damage import Damage
-from klog.kernel import OffsetMap
-from klog.log.segment import Segment
 from klog.replicas.comparison import ComparedCopy, Comparison, HeldRecord, LostRecordSink
 from klog.replicas.copy_reader import BatchIdentity
+from klog.replicas.latest_keys import LatestKeys
 from klog.replicas.offset_ranges import OffsetRanges
 from klog.transactions.isolation import AbortedRange, aborted_in_log
-
-_MAP_BYTES = 4 << 30
-"""Taken only as keys come: 24 to 96 bytes for each, as a broker's cleaner needs."""
 
 
 class CompactedComparison(Comparison):
@@ -41,9 +36,9 @@ class CompactedComparison(Comparison):
         self.explained = dict.fromkeys(self.facts, 0)
         self.unexplained = {node: OffsetRanges() for node in self.facts}
         self._cleaned = {node: offset or 0 for node, offset in cleaner_offsets.items()}
-        self._partitions = {copy.node: copy.partition for copy in copies}
+        self._copies = {copy.node: copy for copy in copies}
         self._secret = os.urandom(16)
-        self._keys: dict[int, OffsetMap] = {}
+        self._keys: dict[tuple[int, int], LatestKeys] = {}
         self._aborted: dict[int, dict[int, list[AbortedRange]]] = {}
 
     def _note_differences(self, head: BatchIdentity, holders: Sequence[int], start: int) -> None:
@@ -72,23 +67,27 @@ class CompactedComparison(Comparison):
 
     def _explains(self, node: int, offset: int, held: HeldRecord) -> bool:
         """Whether the cleaner of *node* may have taken a record away."""
-        key = held.record.key
-        if offset >= self._cleaned.get(node, 0):
+        key, cleaned = held.record.key, self._cleaned.get(node, 0)
+        if offset >= cleaned:
             return False
-        if key is None or held.record.value is None or self._is_aborted(offset, held):
+        if key is None or self._is_aborted(offset, held):
             return True
-        return self._latest(node).get(key) > offset
+        mine = self._latest(node, self._ends[node])
+        if mine.latest(key) > offset:
+            return True
+        if mine.is_alive(key):
+            return False
+        return held.record.value is None or any(
+            self._latest(holder, cleaned).is_deleted(key, offset) for holder in held.nodes
+        )
 
-    def _latest(self, node: int) -> OffsetMap:
-        """Return the last offset of each key in the copy of *node*."""
-        if node not in self._keys:
-            offsets = self._keys[node] = OffsetMap(_MAP_BYTES, self._secret)
-            partition = self._partitions[node]
-            for files in partition.segments if partition is not None else ():
-                for rows in Segment(_path(partition, files.log), bounded=False).record_windows():
-                    if not isinstance(rows, Damage):
-                        offsets.fill(rows, 0, 0)
-        return self._keys[node]
+    def _latest(self, node: int, end: int) -> LatestKeys:
+        """Return what the copy of *node* has of keys below offset *end*."""
+        if (node, end) not in self._keys:
+            copy = self._copies[node]
+            aborted = [each for ranges in self._aborted_by_producer(node).values() for each in ranges]
+            self._keys[node, end] = LatestKeys(copy.partition, copy.log_start, end, aborted, self._secret)
+        return self._keys[node, end]
 
     def _is_aborted(self, offset: int, held: HeldRecord) -> bool:
         if held.producer_id < 0:
@@ -102,7 +101,7 @@ class CompactedComparison(Comparison):
     def _aborted_by_producer(self, node: int) -> dict[int, list[AbortedRange]]:
         if node not in self._aborted:
             found: dict[int, list[AbortedRange]] = {}
-            partition = self._partitions[node]
+            partition = self._copies[node].partition
             for number in range(len(partition.segments) if partition is not None else 0):
                 assert partition is not None
                 for each in aborted_in_log(partition, number, behind=True):
@@ -111,8 +110,3 @@ class CompactedComparison(Comparison):
                         ranges.append(each)
             self._aborted[node] = found
         return self._aborted[node]
-
-
-def _path(partition: Partition | None, name: str) -> str:
-    assert partition is not None
-    return partition.file(name)

@@ -6,7 +6,7 @@ checksum covers neither the base offset nor the leader epoch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import NamedTuple
 
@@ -156,6 +156,20 @@ class CopyReader:
                 offset, timestamp, key, value, headers, *_ = window.record(i)
                 line = b"" if origin is None else b"".join(map(bytes, _line(window, i, origin)))
                 yield offset, DataRecord(timestamp, key, value, headers), line
+
+    def record_windows(self, leave_out: Callable[[Window, int, int], None]) -> Iterator[Window]:
+        """Decode all that is left: yield a window each time that its rows are filled with records.
+
+        *leave_out*: skips batches of a window, from a first row up to an end.  What is broken inside is left out.
+        """
+        while self.identities:
+            assert self._window is not None
+            count = len(self.identities) // IDENTITY_BYTES
+            leave_out(self._window, self._row, self._row + count)
+            for damage in decode_run(BatchRun(self._window, self._row, self._row + count), self._codecs, self._path):
+                if damage is None:
+                    yield self._window
+            self.skip(count)
 
     def _note(self, damage: Damage, base_offset: int) -> None:
         if len(self.damages) < MOST_BAD_BATCHES:
