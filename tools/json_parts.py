@@ -236,7 +236,13 @@ METADATA_COMPARE: Declared = {
     "logs": [
         {
             **{"node": INT_OR_NULL, "dir": TEXT, "roles": [TEXT], "start": INT, "end": POINT},
-            **{"snapshot": ("null", POINT), "quorum_state": QUORUM_STATE, "behind": INT_OR_NULL, "bad_batches": [INT]},
+            **{
+                "snapshot": ("null", POINT),
+                "quorum_state": QUORUM_STATE,
+                "behind": INT_OR_NULL,
+                "bad_batches": [INT],
+                "gone": INT,
+            },
         }
     ],
     "diverged": [{"nodes": [INT_OR_NULL], "dirs": [TEXT], "offset": INT, "epochs": [INT]}],

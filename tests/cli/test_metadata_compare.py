@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from klog.log.segment import Segment
 
 from tests.cli.test_metadata_show import klog
 from tests.conftest import FIXTURES
@@ -96,6 +97,32 @@ def test_a_bad_batch_is_damage_and_no_fork(disks: list[Path]) -> None:
     log.write_bytes(content)
     found = compared(*disks, code=4)
     assert ([log["bad_batches"] for log in found["logs"]], found["diverged"]) == ([[], [79], []], [])
+
+
+def test_a_log_ends_where_its_node_truncates_it(disks: list[Path]) -> None:
+    """The metadata log is recovered from its beginning at each start, the clean-shutdown marker or not."""
+    log = disks[0] / "__cluster_metadata-0/00000000000000000103.log"
+    content = bytearray(log.read_bytes())
+    positions = {one.base_offset: one.position for one in Segment(str(log)).batches()}  # type: ignore[union-attr]
+    content[positions[104] + 70] ^= 0xFF
+    log.write_bytes(content)
+    (disks[0] / ".kafka_cleanshutdown").touch()
+    found = compared(*disks, code=4)
+    assert (found["best"], found["diverged"]) == (3, [])
+    ends = [(one["end"], one["behind"], one["gone"]) for one in found["logs"]]
+    whole = {"offset": 117, "epoch": 5}
+    assert ends == [({"offset": 104, "epoch": 4}, 13, 13), ({"offset": 104, "epoch": 4}, 13, 0), (whole, 0, 0)]
+    ran = klog("metadata", "compare", *disks)
+    assert "its node truncates it there: 13 offsets behind damage are gone" in ran.stdout
+
+
+def test_a_torn_tail_is_no_damage(disks: list[Path]) -> None:
+    """An append that was under way: nothing that was ever acknowledged."""
+    log = max((disks[1] / "__cluster_metadata-0").glob("*.log"))
+    log.write_bytes(log.read_bytes()[:-3])
+    found = compared(*disks)
+    assert found["logs"][1]["gone"] == 0
+    assert found["best"] == 1
 
 
 def test_a_log_whose_beginning_a_snapshot_replaced_is_compared_from_there(disks: list[Path]) -> None:

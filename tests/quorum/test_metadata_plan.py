@@ -14,6 +14,7 @@ from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.formats.batch import BATCH, CRC_START, OVERHEAD
 from klog.kernel import crc32c
+from klog.log.segment import Segment
 from klog.metadata.loader import ClusterMetadata, read_metadata
 
 from tests.conftest import FIXTURES, writable_copy
@@ -386,15 +387,34 @@ def test_options_that_do_not_go_together(klog: Run, quorum: Path, options: tuple
 
 
 def test_damage_in_the_base(klog: Run, quorum: Path) -> None:
-    """A flipped bit in the log that is ahead; below a snapshot it is not cut away either."""
+    """A flipped bit in one of the two logs that are ahead; below a snapshot it is not cut away either."""
     log = quorum / "broker-1/__cluster_metadata-0/00000000000000000079.log"
     data = bytearray(log.read_bytes())
     data[700] ^= 0xFF
     log.write_bytes(data)
-    assert "00000000000000000079.log" in refused(klog, quorum, "--voters", ADDRESSES)
-    assert "--without 1" in refused(klog, quorum, "--voters", ADDRESSES, "--base", 3)
+    assert "--without 1" in refused(klog, quorum, "--voters", ADDRESSES)  # node 3 is the base
+    assert "00000000000000000079.log" in refused(klog, quorum, "--voters", ADDRESSES, "--base", 1)
     two = disks(quorum)[1:]
     assert klog("metadata", "plan", *two, "--voters", ADDRESSES, "--without", "1").exit_code == 0
+
+
+def test_a_log_with_damage_ends_where_its_node_truncates_it(klog: Run, quorum: Path) -> None:
+    """Each start recovers the metadata log from its beginning: behind the damage it has nothing to be ahead with."""
+    log = quorum / "broker-1/__cluster_metadata-0/00000000000000000103.log"
+    data = bytearray(log.read_bytes())
+    positions = {one.base_offset: one.position for one in Segment(str(log)).batches()}  # type: ignore[union-attr]
+    data[positions[104] + 70] ^= 0xFF
+    log.write_bytes(data)
+    ran = klog("metadata", "plan", *disks(quorum), "--voters", ADDRESSES, "--apply", "--output", "json")
+    assert ran.exit_code == 0, ran.stderr
+    made = json.loads(ran.stdout)["metadata"]
+    assert made["base"] == {"node": 3, "offset": 117, "epoch": 5}
+    assert made["extended"] == {"1": 13, "2": 13}
+    assert any("what follows the last whole batch of node 1's log is cut" in one for one in made["next"])
+    logs = [LogDir(str(disk)).metadata_log for disk in disks(quorum)]
+    assert {(one.log_end.offset, one.log_end.damage) for one in logs} == {(118, None)}  # type: ignore[union-attr]
+    compared = klog("metadata", "compare", *disks(quorum))
+    assert (compared.exit_code, b"all one history" in compared.stdout) == (0, True), compared
 
 
 def test_a_gap_in_the_base(klog: Run, quorum: Path) -> None:

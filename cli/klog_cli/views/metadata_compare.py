@@ -60,6 +60,7 @@ def _log(log: ComparedLog) -> dict[str, object]:
         "quorum_state": quorum_state(log.directory.quorum_state),
         "behind": log.behind,
         "bad_batches": list(log.bad_batches),
+        "gone": log.gone,
     }
 
 
@@ -68,7 +69,9 @@ def _print(found: LogComparison) -> None:
     for i, log in enumerate(found.logs):
         snapshots = log.directory.snapshots
         remark = "ahead" if i == found.best else ""
-        if log.bad_batches:
+        if log.gone:
+            remark = f"its node truncates it there: {counted(log.gone, 'offset')} behind damage are gone"
+        elif log.bad_batches:
             remark = f"{counted(len(log.bad_batches), 'bad batch', 'es')}, the first at {log.bad_batches[0]}"
         roles = " ".join(log.roles)
         newest = snapshots[0].offset if snapshots else None

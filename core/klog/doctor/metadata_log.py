@@ -16,9 +16,11 @@ from klog.broker_start.metadata_behind import metadata_lag
 from klog.broker_start.outcome import StartOutcome, StartState
 from klog.broker_start.producers import BrokerClock
 from klog.data_dir.partition import Partition
+from klog.data_dir.replicas import epoch_at, log_end
 from klog.data_dir.root_files import read_small
 from klog.doctor.loading import LoadedPartition
 from klog.doctor.outcome import SERVED, PartitionFate, StartFailure, StartNote
+from klog.errors import KlogError
 from klog.formats.checkpoint import Malformed
 from klog.formats.java_integers import INT_MAX
 from klog.formats.names import CLUSTER_METADATA, FileKind
@@ -49,6 +51,40 @@ class RecoveredMetadata(NamedTuple):
     end: int = 0
     failure: StartFailure | None = None
     notes: tuple[StartNote, ...] = ()
+
+
+class MetadataBounds(NamedTuple):
+    """Where a metadata log begins and ends for a node that has recovered it.
+
+    *end*: of the log, or of its newest snapshot where that ends later.  *gone*: how many offsets recovery cuts.
+    """
+
+    log_start: int
+    log_end: int
+    end: LogPoint
+    gone: int
+
+
+def metadata_bounds(partition: Partition) -> MetadataBounds:
+    """Return the bounds of a metadata log.  Raises UnreadableError; KlogError for one that a node refuses."""
+    if not partition.segments:
+        newest = max((LogPoint(one.offset or 0, one.epoch or 0) for one in snapshot_files(partition)), default=None)
+        return MetadataBounds(0, 0, newest or LogPoint(0, -1), 0)
+    outcome = _load(partition)
+    if outcome.fails is not None:
+        raise KlogError(f"{partition.path}: a node refuses this metadata log: {outcome.fails}")
+    points = [LogPoint(one.offset or 0, one.epoch or 0) for one in snapshot_files(partition)]
+    end = outcome.log_end
+    return MetadataBounds(
+        outcome.log_start,
+        end,
+        max([LogPoint(end, epoch_at(partition, end - 1)), *points]),
+        max(log_end(partition) - end, 0) if outcome.cuts or outcome.dropped else 0,
+    )
+
+
+def _load(partition: Partition) -> StartOutcome:
+    return load(partition, StartState(), ReadSettings(with_files=False), _CLOCK)
 
 
 def recover_metadata(log_dir: str, without_quorum_state: bool = False) -> RecoveredMetadata:
@@ -86,8 +122,7 @@ def _check_quorum_state(partition: Partition, log_dir: str) -> StartFailure | No
 
 
 def _recover(partition: Partition, log_dir: str) -> RecoveredMetadata:
-    settings = ReadSettings(with_files=False)
-    outcome = load(partition, StartState(), settings, _CLOCK)
+    outcome = _load(partition)
     if outcome.fails is not None:
         message = f"the metadata log cannot be loaded: {outcome.fails}"
         return RecoveredMetadata(failure=StartFailure("metadata-log-refused", message, log_dir, DIRECTORY))

@@ -11,11 +11,11 @@ from typing import Final, NamedTuple
 from klog.data_dir.identity import IdentityChoice, are_all_copies, choose_identity, identity_of
 from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import epoch_at
+from klog.doctor.metadata_log import metadata_bounds
 from klog.errors import KlogError, UsageError
 from klog.metadata.loader import ClusterMetadata, LogPoint
 from klog.metadata.metadata_directory import MetadataDirectory, open_metadata
 from klog.replicas.comparison import ComparedCopy, Comparison
-from klog.replicas.copy_state import log_bounds
 
 _NODE_OF: Final = re.compile(r"([0-9]{1,10})=(.+)", re.DOTALL)
 
@@ -23,9 +23,9 @@ _NODE_OF: Final = re.compile(r"([0-9]{1,10})=(.+)", re.DOTALL)
 class ComparedLog(NamedTuple):
     """A metadata log beside the others.
 
-    *path*: as given.  *node*: None where nothing says whose it is.  *start*, *end*: of the log itself.  *behind*: how
-    many of the best log's offsets it does not have.  *bad_batches*: base offsets of batches that cannot be read.
-    *roles*: of the node, as the best log knows it.
+    *path*: as given.  *node*: None where nothing says whose it is.  *start*, *end*: of the log itself once its node has
+    recovered it.  *behind*: how many of the best log's offsets it does not have.  *bad_batches*: base offsets of those
+    that cannot be read.  *roles*: of the node, as the best log knows it.  *gone*: how many offsets recovery cuts.
     """
 
     path: str
@@ -36,6 +36,7 @@ class ComparedLog(NamedTuple):
     behind: int
     bad_batches: tuple[int, ...]
     roles: tuple[str, ...]
+    gone: int = 0
 
     @property
     def name(self) -> str:
@@ -74,22 +75,26 @@ def compare_logs(paths: Sequence[str], choice: IdentityChoice = IdentityChoice()
     _check_clusters(partitions, choice)
     kept = [(path, node, directory) for path, (node, directory) in zip(paths, given, strict=True)]
     kept = [one for one in kept if one[2].partition in partitions]
-    bounds = [log_bounds(directory.partition) for _, _, directory in kept]
-    copies = [ComparedCopy(i, one[2].partition, *bounds[i]) for i, one in enumerate(kept)]
+    bounds = [metadata_bounds(directory.partition) for _, _, directory in kept]
+    copies = [
+        ComparedCopy(i, one[2].partition, at.log_start, at.log_end)
+        for i, (one, at) in enumerate(zip(kept, bounds, strict=True))
+    ]
     comparison = Comparison(copies).run()
-    ends = [directory.end for _, _, directory in kept]
+    ends = [at.end for at in bounds]
     best = max(range(len(kept)), key=lambda i: ((ends[i].epoch, ends[i].offset), -i))
-    state = kept[best][2].read()
+    state = kept[best][2].read(ends[best].offset if bounds[best].gone else None)
     logs = tuple(
         ComparedLog(
             path,
             node,
             directory,
-            bounds[i][0],
+            bounds[i].log_start,
             ends[i],
             0 if i == best else ends[best].offset - _common(comparison, ends, i, best),
             tuple(comparison.facts[i].bad_batches),
             _roles(node, state),
+            bounds[i].gone,
         )
         for i, (path, node, directory) in enumerate(kept)
     )

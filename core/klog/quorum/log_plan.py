@@ -14,6 +14,7 @@ from typing import NamedTuple
 from klog import truncate
 from klog.data_dir.partition import Partition
 from klog.disk.disk import Disk
+from klog.doctor.metadata_log import metadata_bounds
 from klog.errors import KlogError, UsageError
 from klog.formats.checkpoint import EpochEntry, write_epochs
 from klog.formats.names import CLUSTER_METADATA, FileKind, FileName, Stage, file_name
@@ -22,7 +23,7 @@ from klog.plan.staging import Staging, remove_tree
 from klog.quorum.metadata_copies import IntactLog, MetadataCopy
 from klog.quorum.new_batches import NewBatches
 from klog.replicas.catch_up import CatchUp, CatchUpPlan, CatchUpSource, CatchUpTarget
-from klog.replicas.copy_state import CopyState, log_bounds
+from klog.replicas.copy_state import CopyState
 from klog.replicas.disks import BrokerCopy, BrokerDisk
 from klog.replication.epoch_cache import EpochCache
 
@@ -153,8 +154,8 @@ def _put_snapshots(draft: Draft, log: Partition, log_start: int) -> None:
 
 
 def _state(disk: BrokerDisk, partition: Partition) -> CopyState:
-    start, end = log_bounds(partition)
+    bounds = metadata_bounds(partition)
     cache = EpochCache(partition.epochs.entries if partition.epochs is not None else ())
-    cache.truncate_end(end)
-    cache.truncate_start(start)
-    return CopyState(BrokerCopy(disk, partition), start, end, None, cache, 0, None, {}, {})
+    cache.truncate_end(bounds.log_end)
+    cache.truncate_start(bounds.log_start)
+    return CopyState(BrokerCopy(disk, partition), bounds.log_start, bounds.log_end, None, cache, 0, None, {}, {})

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from klog.data_dir.partition import Partition
+from klog.doctor.metadata_log import metadata_bounds
 from klog.errors import KlogError, UsageError
 from klog.formats.checkpoint import EpochEntry, Malformed
 from klog.formats.damage import Damage
@@ -15,15 +16,15 @@ from klog.log.segment import Segment
 from klog.metadata.loader import snapshot_files
 from klog.metadata.metadata_directory import MetadataDirectory
 from klog.partition_plan.epochs import rebuilt
-from klog.replicas.copy_state import log_bounds
 from klog.replicas.disks import BrokerDisk
 
 
 class MetadataCopy(NamedTuple):
-    """The metadata log on a disk.
+    """The metadata log on a disk, as its node has it once it has recovered it.
 
-    *epoch*: of its last record.  *snapshot*: the newest one, None without one.  *latest_epoch*: the greatest of which
-    anything here knows; `quorum-state` may know of one in which nothing was written.
+    *gone*: how many offsets that recovery cuts.  *epoch*: of its last record.  *snapshot*: the newest one, None without
+    one.  *latest_epoch*: the greatest of which anything here knows; `quorum-state` may know of one in which nothing was
+    written.
     """
 
     disk: BrokerDisk
@@ -33,6 +34,7 @@ class MetadataCopy(NamedTuple):
     epoch: int
     snapshot: FileName | None
     latest_epoch: int
+    gone: int = 0
 
     @property
     def node(self) -> int:
@@ -42,7 +44,8 @@ class MetadataCopy(NamedTuple):
     @property
     def has_rest(self) -> bool:
         """Whether something follows its last whole batch."""
-        return self.partition.log_end is not None and self.partition.log_end.damage is not None
+        end = self.partition.log_end
+        return self.gone > 0 or (end is not None and end.damage is not None)
 
     @property
     def rank(self) -> tuple[int, int]:
@@ -73,13 +76,13 @@ def metadata_copies(disks: Sequence[BrokerDisk]) -> list[MetadataCopy]:
 
 def _copy(disk: BrokerDisk, partition: Partition) -> MetadataCopy:
     directory = MetadataDirectory(partition, disk.log_dir)
-    start, end = log_bounds(partition)
-    epoch, state = directory.end.epoch, directory.quorum_state
+    bounds = metadata_bounds(partition)
+    epoch, state = bounds.end.epoch, directory.quorum_state
     if isinstance(state, Malformed):
         raise KlogError(f"{partition.file(FileKind.QUORUM_STATE.value)}: {state}; its epoch must be known")
     known = (epoch, partition.leader_epoch or 0, state.leader_epoch if state is not None else 0)
     newest = next(iter(snapshot_files(partition)), None)
-    return MetadataCopy(disk, partition, start, end, epoch, newest, max(known))
+    return MetadataCopy(disk, partition, bounds.log_start, bounds.log_end, epoch, newest, max(known), bounds.gone)
 
 
 def choose_base(copies: Sequence[MetadataCopy], node: int | None) -> MetadataCopy:
