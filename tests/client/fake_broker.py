@@ -93,6 +93,12 @@ class FakeBroker:
         for each in self._open:
             each.close()
 
+    def drop(self) -> None:
+        """End all connections that there are; new ones are accepted."""
+        for each in self._open:
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
     def _listen(self) -> None:
         with contextlib.suppress(OSError):
             while True:

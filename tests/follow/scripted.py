@@ -56,13 +56,14 @@ def identity(topic: str) -> str:
 class ScriptedCluster:
     """Leads *topics*, each with one partition of these batches; *changes*: by API, what is said instead.
 
-    *asked*: how often each API was.  *groups*: what each has committed, topics and offsets; *unseen*: of these groups
-    the caller may see nothing.
+    *asked*: how often each API was.  *starts*: log starts above the first batch.  *groups*: what each has committed,
+    topics and offsets; *unseen*: of these groups the caller may see nothing.
     """
 
     def __init__(self, topics: Mapping[str, list[bytes]], changes: Mapping[str, Change] | None = None) -> None:
         self.topics, self.changes = dict(topics), dict(changes or {})
         self.asked: dict[str, int] = {}
+        self.starts: dict[str, int] = {}
         self.groups: dict[str, list[tuple[str, int]]] = {}
         self.unseen: set[str] = set()
         self._broker = FakeBroker(self._talk)
@@ -116,27 +117,33 @@ class ScriptedCluster:
         broker = {"nodeId": 1, "host": self._broker.host, "port": self._broker.port}
         return {"brokers": [broker], "clusterId": CLUSTER, "controllerId": 1, "topics": topics}
 
-    def _each(self, body: Data, row: Callable[[list[bytes], Data], Data]) -> Data:
+    def _each(self, body: Data, row: Callable[[str, Data], Data]) -> Data:
         return {
             "topics": [
-                topic | {"partitions": [row(self.topics[topic[name]], one) for one in topic["partitions"]]}
+                topic | {"partitions": [row(topic[name], one) for one in topic["partitions"]]}
                 for topic in body["topics"]
                 for name in ("name" if "name" in topic else "topic",)
             ]
         }
 
+    def drop_connections(self) -> None:
+        """Let all connections end, as those of a broker that is stopped."""
+        self._broker.drop()
+
+    def _bounds(self, topic: str) -> tuple[int, int]:
+        batches, start = self.topics[topic], self.starts.get(topic, 0)
+        return (max(start, base_of(batches[0])), end_of(batches[-1])) if batches else (start, start)
+
     def _list_offsets(self, body: Data) -> Data:
-        def row(batches: list[bytes], asked: Data) -> Data:
-            bounds = {-2: base_of(batches[0]), -1: end_of(batches[-1])} if batches else {-2: 0, -1: 0}
-            offset = bounds[asked["timestamp"]]
+        def row(topic: str, asked: Data) -> Data:
+            offset = self._bounds(topic)[-2 - asked["timestamp"]]
             return {"partitionIndex": asked["partitionIndex"], "offset": offset, "timestamp": -1, "leaderEpoch": 0}
 
         return self._each(body, row)
 
     def _epoch_ends(self, body: Data) -> Data:
-        def row(batches: list[bytes], asked: Data) -> Data:
-            end = end_of(batches[-1]) if batches else 0
-            return {"partition": asked["partition"], "leaderEpoch": 0, "endOffset": end}
+        def row(topic: str, asked: Data) -> Data:
+            return {"partition": asked["partition"], "leaderEpoch": 0, "endOffset": self._bounds(topic)[1]}
 
         return self._each(body, row)
 
@@ -181,7 +188,7 @@ class ScriptedCluster:
         row: Data = {"partitionIndex": asked["partition"], "highWatermark": -1, "logStartOffset": -1, "records": b""}
         if batches is None:
             return row | {"errorCode": UNKNOWN_TOPIC_ID}
-        start, end = (base_of(batches[0]), end_of(batches[-1])) if batches else (0, 0)
+        start, end = self._bounds(topic)
         offset = asked["fetchOffset"]
         if not start <= offset <= end:
             return row | {"errorCode": OUT_OF_RANGE}

@@ -21,6 +21,9 @@ EARLIEST: Final = -2
 LATEST: Final = -1
 """Timestamps of ListOffsets: the log start, and for a consumer the high watermark."""
 _CONSUMER: Final = -1
+_FETCH_BYTES: Final = 1 << 20
+_LARGEST_FETCH: Final = 256 << 20
+"""A batch that is larger than was asked for comes whole."""
 _SEVERAL: Final = 1000
 """How many partitions or topics one request names: an answer then has a bounded size."""
 
@@ -197,6 +200,23 @@ class Cluster:
             key: EpochAnswer(error, one.get("leaderEpoch", -1), one.get("endOffset", -1))
             for key, error, one in self._ask_leaders("OffsetForLeaderEpoch", epochs, row, ("topic", "partition"))
         }
+
+    def fetch(self, node: int, topic: str, topic_id: str, number: int, offset: int) -> memoryview:
+        """Return the batches that the broker *node* sends from the one with *offset* on, empty where it has none there.
+
+        Valid until the next request to that broker.  Raises RefusedRequestError for an error of the partition, too.
+        """
+        row = {"partition": number, "currentLeaderEpoch": -1, "fetchOffset": offset}
+        row |= {"lastFetchedEpoch": -1, "partitionMaxBytes": _FETCH_BYTES}
+        body: Data = {"replicaId": _CONSUMER, "maxWaitMs": 0, "minBytes": 1, "maxBytes": _FETCH_BYTES}
+        body |= {"sessionId": 0, "sessionEpoch": -1, "forgottenTopicsData": []}
+        body["topics"] = [{"topic": topic, "topicId": topic_id, "partitions": [row]}]
+        answer = self.at(node).request("Fetch", body, most_bytes=_LARGEST_FETCH)
+        rows = [one for each in answer["responses"] for one in each["partitions"]]
+        error = answer["errorCode"] or next((one["errorCode"] for one in rows), 0)
+        if error:
+            raise refused(self.at(node).name, f"Fetch of {topic}-{number}", error)
+        return memoryview(rows[0]["records"] or b"") if rows else memoryview(b"")
 
     def _ask_leaders(
         self,

@@ -47,7 +47,8 @@ class BrokerConnection:
     """A connection that is made by the first request, and made again by the next one after it was lost.
 
     *versions*: the requests that may be sent, see `klog.client.requests`.  *timeout_s*: the longest wait for an answer
-    to begin, and for one of 64 KiB to end; larger ones may take a second more for each 64 KiB.
+    to begin, and for one of 64 KiB to end; larger ones may take a second more for each 64 KiB.  *connections*: how many
+    there have been.
 
     Methods raise LostConnectionError, ForeignAnswerError, AuthenticationError, UnsupportedError for a request that the
     broker does not have in a version of these, and StoppedError once *stop* is set; the connection is closed then.
@@ -69,7 +70,7 @@ class BrokerConnection:
         self._versions: dict[str, int] = {}
         self._correlation_id = 0
         self._pending: str | None = None
-        self._connected = False
+        self._connected, self.connections = False, 0
         self._reauthenticate_at = float("inf")
         self._buffer, self._other_buffer = bytearray(_BUFFER_BYTES), bytearray(_BUFFER_BYTES)
         self._prefix = bytearray(SIZE_BYTES)
@@ -107,6 +108,7 @@ class BrokerConnection:
         self.close()
         until = time.monotonic() + min(self._timeout_s, _CONNECT_S)
         self._stream.connect(until)
+        self.connections += 1
         if self._security.tls is not None:
             self._stream.secure(self._security.tls, until)
         self._agree_on_versions()

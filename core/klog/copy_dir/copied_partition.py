@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from shlex import quote
+from typing import NamedTuple
 
 from klog.append.appender import Appender
 from klog.append.log_state import AppendSettings
@@ -20,6 +21,8 @@ from klog.copy_dir.partition_plans import cut_log, empty
 from klog.data_dir.partition import Partition
 from klog.errors import DamagedError
 from klog.files.directory import names_in
+from klog.files.read_only import ReadOnlyFile
+from klog.formats.batch import BatchFacts
 from klog.formats.checkpoint import EpochEntry, Malformed, write_epochs, write_partition_metadata
 from klog.formats.names import SEGMENT_KINDS, FileKind, file_name
 from klog.kernel import DONE, MORE, Window
@@ -35,6 +38,18 @@ class CrcMismatchError(DamagedError):
     def __init__(self, message: str, offset: int, taken: int) -> None:
         super().__init__(message)
         self.offset, self.taken = offset, taken
+
+
+class CopiedBatch(NamedTuple):
+    """A batch of a copy: its header, whose position is in the file *log*."""
+
+    log: str
+    facts: BatchFacts
+
+    def read(self) -> bytes:
+        """Return all of it.  Raises UnreadableError."""
+        with ReadOnlyFile(self.log) as log:
+            return bytes(log.read(self.facts.position, self.facts.size))
 
 
 class CopiedPartition:
@@ -120,6 +135,16 @@ class CopiedPartition:
     def batches(self) -> int:
         """How many batches were appended since it was opened."""
         return self._batches + self._appender.batches
+
+    def last_batch(self) -> CopiedBatch | None:
+        """Return the last batch that there is; None where there is none.  Raises UnreadableError."""
+        for files in reversed(Partition(self.path).segments):
+            log = os.path.join(self.path, files.log)
+            index = os.path.join(self.path, files.offset_index) if files.offset_index else None
+            last = find_log_end(log, index, files.base_offset).last
+            if last is not None:
+                return CopiedBatch(log, last)
+        return None
 
     # taking batches
 

@@ -40,12 +40,24 @@ class Look(NamedTuple):
     """The leader does not have the offset: it has to be asked what it has, see `locate`."""
 
 
+class Part(NamedTuple):
+    """The leader has another batch in place of the copy's last one: the first such batch has to be found."""
+
+
+class Trust(NamedTuple):
+    """The leader has deleted what could be compared with the copy's last batch: its leader epochs have to do."""
+
+
 class Cut(NamedTuple):
-    """Histories part at *to*: at the leader *epoch* ended at *end*; both are -1 where it knows no epoch of the copy."""
+    """Histories part at *to*: at the leader *epoch* ended at *end*; both are -1 where it knows no epoch of the copy.
+
+    *has_others*: the leader knows the epochs, and has other batches from *to* on.
+    """
 
     to: int
     epoch: int
     end: int
+    has_others: bool = False
 
 
 class Skip(NamedTuple):
@@ -67,7 +79,7 @@ class Leave(NamedTuple):
     exit_code: ExitCode
 
 
-Decision: TypeAlias = "Take | Look | Cut | Skip | Wait | Leave"
+Decision: TypeAlias = "Take | Look | Part | Trust | Cut | Skip | Wait | Leave"
 
 _DENIED: Final = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
@@ -105,8 +117,9 @@ def locate(
     log_end: int,
     epoch_end: Callable[[int], EpochEnd],
     bounds: Callable[[], tuple[int, int]],
-) -> Cut | Skip | Wait:
-    """Return what to do with a copy whose end the leader does not have.
+    last_offset: int | None = None,
+) -> Cut | Skip | Trust | Wait:
+    """Return what to do with a copy whose end the leader does not have, or its *last_offset*, where that was asked for.
 
     *epoch_end* asks the leader where an epoch ends; *bounds* asks it for its log start and its high watermark.  A
     leader that knows no epoch as new as the copy's says that the offset is out of its range, too, wherever it is: so
@@ -125,6 +138,8 @@ def locate(
     start, end = bounds()
     if start > log_end:
         return Skip(start)
+    if last_offset is not None and start > last_offset:
+        return Trust()
     if end < log_end and not epochs:
         return Cut(end, UNDEFINED, end)
     return Wait(f"the leader has {start} to {end}, yet not {log_end}")

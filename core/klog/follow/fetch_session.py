@@ -9,7 +9,7 @@ ones have the byte limit of a request to themselves.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Final, NamedTuple
 
 from klog.formats.error_codes import ErrorCode
@@ -33,6 +33,13 @@ class FetchPosition(NamedTuple):
     last_epoch: int
 
 
+class LeaderMarks(NamedTuple):
+    """The high watermark and the log start that a leader told."""
+
+    high_watermark: int
+    log_start: int
+
+
 class SessionRequest(NamedTuple):
     """The part of a Fetch request that a session decides.  *epoch* 0: all partitions are in *positions*."""
 
@@ -50,6 +57,7 @@ class FetchSession:
         self._positions: OrderedDict[FollowedPlace, FetchPosition] = OrderedDict()
         self._changed: dict[FollowedPlace, None] = {}
         self._forgotten: dict[FollowedPlace, None] = {}
+        self._told: dict[FollowedPlace, LeaderMarks] = {}  # what the leader said last in this session
 
     def follow(self, place: FollowedPlace, position: FetchPosition) -> None:
         """Fetch *place* from *position* on."""
@@ -71,10 +79,13 @@ class FetchSession:
     def request(self) -> SessionRequest:
         """Return the next request."""
         if not self._epoch:
+            self._told.clear()
             made = SessionRequest(self._id, 0, list(self._positions.items()), [])
         else:
             changed = [(place, self._positions[place]) for place in self._changed]
             made = SessionRequest(self._id, self._epoch, changed, list(self._forgotten))
+            for place in self._forgotten:
+                self._told.pop(place, None)
         self._changed, self._forgotten = {}, {}
         return made
 
@@ -90,6 +101,20 @@ class FetchSession:
             self._id = self._epoch = 0
         else:
             self._id, self._epoch = session_id, self._epoch % _HIGHEST_EPOCH + 1
+
+    def tell(self, place: FollowedPlace, marks: LeaderMarks) -> None:
+        """Take note of what an answer without an error says of *place*."""
+        self._told[place] = marks
+
+    def left_out(
+        self, request: SessionRequest, named: Container[FollowedPlace]
+    ) -> list[tuple[FollowedPlace, LeaderMarks]]:
+        """Return the partitions of *request* that the answer to it does not name, with what was told of them last.
+
+        In a session that says: no records, and the marks are those of before.  Kafka: FetchSession.maybeUpdateResponse.
+        """
+        asked = [place for place, _ in request.positions if request.epoch and place not in named]
+        return [(place, self._told[place]) for place in asked if place in self._told]
 
     def lost(self) -> None:
         """Start over: the connection is gone."""

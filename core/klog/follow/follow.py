@@ -314,6 +314,7 @@ class FollowRun:
                 continue
             partition.leader, partition.leader_epoch = leader.leader, leader.leader_epoch
             partition.high_watermark = -1
+            partition.look_again()
             try:
                 self._fetchers.assign(partition)
             except LostConnectionError as error:

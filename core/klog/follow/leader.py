@@ -21,7 +21,7 @@ from klog.client.connection import BrokerConnection
 from klog.client.failures import ForeignAnswerError, LostConnectionError, RefusedRequestError, StoppedError
 from klog.errors import DamagedError, ExitCode, KlogError
 from klog.follow.decisions import Decision, FetchAnswer, Leave, Take, Wait, judge
-from klog.follow.fetch_session import FetchPosition, FetchSession, FollowedPlace, SessionRequest
+from klog.follow.fetch_session import FetchPosition, FetchSession, FollowedPlace, LeaderMarks, SessionRequest
 from klog.follow.options import FollowOptions
 from klog.follow.partition import FollowedPartition, FollowReporter
 from klog.formats.error_codes import ErrorCode, error_code
@@ -96,7 +96,7 @@ class LeaderFetcher:
         self._revoked: deque[FollowedPlace] = deque()
         self._session = FetchSession()
         self._partitions: dict[_Key, FollowedPartition] = {}
-        self._by_id = False
+        self._by_id, self._connections = False, 0
         self._resume_at = self._sent_at = 0.0
         self._silent_since = inf  # when the first of the latest answers without records was asked for
         self._unwritten: list[tuple[FollowedPartition, FetchAnswer]] = []
@@ -131,6 +131,7 @@ class LeaderFetcher:
         """Fetch until `stop` is set.  Raises KlogError, OSError."""
         try:
             self._by_id = self._connection.version("Fetch") >= BY_ID
+            self._connections = self._connection.connections
             while not self._stop.is_set():
                 self._admit()
                 if self._partitions:
@@ -179,6 +180,7 @@ class LeaderFetcher:
             self._write()
             self._stop.wait(pause)
             return
+        self._connect()
         request = self._session.request()
         self._trace_fetches(request)
         self._sent_at = time.monotonic()
@@ -187,7 +189,20 @@ class LeaderFetcher:
         elements = _SPARE_ELEMENTS + 2 * len(self._partitions)
         answer = self._connection.receive(most_bytes=self.fetch_bytes + ROOM_BYTES, elements=elements)
         self._connection.keep_answer()
-        self._take(answer)
+        self._take(answer, request)
+
+    def _connect(self) -> None:
+        """Connect, unless that is done.  Behind another connection there may be a leader with another history."""
+        self._connection.connect()
+        if self._connection.connections == self._connections:
+            return
+        if self._connections:
+            self._write()
+            self._session.lost()
+            for partition in self._partitions.values():
+                partition.look_again()
+                self._session.follow(partition.place, partition.position())
+        self._connections = self._connection.connections
 
     def _trace_fetches(self, request: SessionRequest) -> None:
         if self._options.trace:
@@ -221,7 +236,7 @@ class LeaderFetcher:
 
     # ------------------------------------------------------------ answers
 
-    def _take(self, answer: Data) -> None:
+    def _take(self, answer: Data, request: SessionRequest) -> None:
         rows = [(topic, row) for topic in answer["responses"] for row in topic["partitions"]]
         self._session.answered(answer["sessionId"], not rows, answer["errorCode"])
         self._silent_since = min(self._silent_since, self._sent_at)
@@ -233,6 +248,7 @@ class LeaderFetcher:
             raise RefusedRequestError(f"{self._connection.name}: Fetch: {name}", answer["errorCode"])
         taken, seen = 0, set[_Key]()
         with_records: list[FollowedPlace] = []
+        named = set[FollowedPlace]()
         for topic, row in rows:
             key = (topic["topicId"] if self._by_id else topic["topic"], row["partitionIndex"])
             partition = self._partitions.get(key)
@@ -240,10 +256,17 @@ class LeaderFetcher:
                 continue
             seen.add(key)
             got = _fetch_answer(row)
+            if not got.error and got.high_watermark >= 0:
+                self._session.tell(partition.place, LeaderMarks(got.high_watermark, got.log_start))
+            named.add(partition.place)
             taken += len(got.records)
             if len(got.records):
                 with_records.append(partition.place)
             self._take_one(partition, got)
+        for place, marks in self._session.left_out(request, named):
+            known = self._partitions.get(self._key(place))
+            if known is not None and known.place == place:
+                self._take_one(known, FetchAnswer(0, *marks, None, memoryview(b"")))
         self._session.let_others_go_first(with_records)
         self._resume_at = self._limit.take(taken)
         if taken:
@@ -261,7 +284,15 @@ class LeaderFetcher:
                 self._reporter.trace(f"{partition.name} throttled ms={ms}")
 
     def _take_one(self, partition: FollowedPartition, got: FetchAnswer) -> None:
-        decision = judge(got, partition.copy.epochs, partition.copy.end)
+        decision: Decision | None = judge(got, partition.copy.epochs, partition.copy.end)
+        if isinstance(decision, Take):
+            try:
+                decision, got = partition.meet(got)
+            except DamagedError as error:
+                self._ask_again(partition, error)
+                return
+        if decision is None:
+            return
         if not isinstance(decision, Take):
             self._release(partition, decision)
             return
@@ -270,6 +301,8 @@ class LeaderFetcher:
         if end >= 0:
             # As far as headers tell; what is wrong with the batches is found when they are written.
             self._session.follow(partition.place, FetchPosition(partition.leader_epoch, end, epoch))
+        else:
+            self._session.follow(partition.place, partition.position())
 
     def _write(self) -> None:
         """Write what the last answer brought, while the leader prepares the next one."""
@@ -291,16 +324,20 @@ class LeaderFetcher:
         try:
             partition.take(got, self._options, self._reporter)
         except DamagedError as error:
-            partition.bad_answers += 1
-            if partition.bad_answers < _TRIES:
-                self._release(partition, Wait(str(error)))
-            else:
-                self._release(partition, Leave(str(error), ExitCode.PROBLEMS_LEFT))
+            self._ask_again(partition, error)
             return
         self._session.follow(partition.place, partition.position())
         if not partition.reached and partition.copy.end >= partition.high_watermark >= 0:
             partition.reached = True
             self._released(Released(partition, None, self._sent_at))
+
+    def _ask_again(self, partition: FollowedPartition, error: DamagedError) -> None:
+        """Let a partition go whose answer cannot be taken: to be fetched again, or no more."""
+        partition.bad_answers += 1
+        if partition.bad_answers < _TRIES:
+            self._release(partition, Wait(str(error)))
+        else:
+            self._release(partition, Leave(str(error), ExitCode.PROBLEMS_LEFT))
 
 
 def _fetch_answer(row: Data) -> FetchAnswer:

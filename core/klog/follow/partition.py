@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import Protocol
 
-from klog.copy_dir.copied_partition import CopiedPartition, CrcMismatchError
+from klog.copy_dir.copied_partition import CopiedBatch, CopiedPartition, CrcMismatchError
 from klog.errors import DamagedError, ExitCode
-from klog.follow.decisions import FetchAnswer
+from klog.follow.decisions import FetchAnswer, Look, Part, Take
 from klog.follow.fetch_session import FetchPosition, FollowedPlace
+from klog.follow.history import Standing, compare, first_batch
 from klog.follow.options import FollowOptions
 
 
@@ -47,7 +48,8 @@ class FollowedPartition:
     *first_offset*: where this run began.  *missed*, *cut*: first and last offsets;
     *backups*: where what was cut or replaced is kept.  *error*: why it is not followed
     any more.  *bad_answers*: in a row, with a batch that cannot be appended.  *is_new*: nothing was ever copied, so the
-    leader's log start is where it begins, and nothing was missed.
+    leader's log start is where it begins, and nothing was missed.  *unseen*: the last batch of the copy, until the
+    leader was seen to have it; *is_trusted*: the leader cannot have it any more, so it is not looked for the next time.
     """
 
     place: FollowedPlace
@@ -69,14 +71,46 @@ class FollowedPartition:
     exit_code: ExitCode = ExitCode.CLEAN
     bad_answers: int = 0
     outage: Outage | None = None
+    unseen: CopiedBatch | None = None
+    is_trusted: bool = False
 
     @property
     def name(self) -> str:
         """The name of its directory."""
         return f"{self.place.topic}-{self.place.number}"
 
+    def look_again(self) -> None:
+        """Believe the end of the copy only when the leader has been seen to have its last batch.
+
+        Raises UnreadableError.
+        """
+        with self.lock:
+            self.unseen = None if self.is_trusted else self.copy.last_batch()
+        self.is_trusted = False
+
+    def meet(self, got: FetchAnswer) -> tuple[Take | Look | Part | None, FetchAnswer]:
+        """Compare the copy's last batch with what its leader answered; return what that means, and what comes behind.
+
+        None: the answer tells nothing.  Raises DamagedError for what is no answer, UnreadableError.
+        """
+        mine = self.unseen
+        if mine is None:
+            return Take(), got
+        if not len(got.records):
+            self.high_watermark = got.high_watermark
+            return (Look() if 0 <= got.high_watermark <= mine.facts.last_offset else None), got
+        standing = compare(mine, got.records)
+        if standing is Standing.OTHER:
+            return Part(), got
+        self.unseen = None
+        first = first_batch(got.records) if standing is Standing.SAME else None
+        return Take(), got._replace(records=got.records[first.size if first is not None else 0 :])
+
     def position(self) -> FetchPosition:
-        """Return from where on it is fetched."""
+        """Return from where on it is fetched: from its last record on, until the leader was seen to have that batch."""
+        if self.unseen is not None:
+            last = self.unseen.facts
+            return FetchPosition(self.leader_epoch, last.last_offset, last.leader_epoch)
         return FetchPosition(self.leader_epoch, self.copy.end, self.copy.latest_epoch)
 
     def take(self, got: FetchAnswer, options: FollowOptions, reporter: FollowReporter) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from klog.client.cluster import EARLIEST, LATEST, Cluster
 from klog.client.failures import ForeignAnswerError, LostConnectionError, RefusedRequestError
-from klog.errors import ExitCode
-from klog.follow.decisions import Cut, Decision, EpochEnd, Leave, Look, Skip, Wait, locate, refusal
+from klog.errors import DamagedError, ExitCode
+from klog.follow.decisions import Cut, Decision, EpochEnd, Leave, Look, Part, Skip, Trust, Wait, locate, refusal
 from klog.follow.fetch_session import FollowedPlace
+from klog.follow.history import LeaderLog, find_parting
 from klog.follow.options import FollowOptions
 from klog.follow.partition import FollowedPartition, FollowReporter
 from klog.formats.java_text import ZERO_UUID
@@ -24,8 +28,8 @@ def carry_out(
 
     Raises KlogError, OSError.
     """
-    if isinstance(decision, Look):
-        decision = _located(partition, cluster)
+    if isinstance(decision, Look | Part):
+        decision = _asked(partition, cluster, _located if isinstance(decision, Look) else _parted)
     if isinstance(decision, Cut):
         if options.trace and decision.epoch != UNDEFINED:
             reporter.trace(f"{partition.name} diverging epoch={decision.epoch} end={decision.end}")
@@ -34,12 +38,27 @@ def carry_out(
         _cut(partition, decision, options, reporter)
     elif isinstance(decision, Skip):
         _skip(partition, decision, reporter)
+    elif isinstance(decision, Trust):
+        partition.is_trusted = True
     elif isinstance(decision, Wait | Leave):
         return decision
     return None
 
 
-def _located(partition: FollowedPartition, cluster: Cluster) -> Cut | Skip | Wait | Leave:
+def _asked(
+    partition: FollowedPartition,
+    cluster: Cluster,
+    ask: Callable[[FollowedPartition, Cluster], Decision],
+) -> Decision:
+    try:
+        return ask(partition, cluster)
+    except RefusedRequestError as error:
+        return refusal(error.code)
+    except (LostConnectionError, ForeignAnswerError) as error:
+        return Wait(str(error))
+
+
+def _located(partition: FollowedPartition, cluster: Cluster) -> Cut | Skip | Trust | Wait:
     key = partition.place.topic, partition.place.number
 
     def epoch_end(epoch: int) -> EpochEnd:
@@ -48,23 +67,39 @@ def _located(partition: FollowedPartition, cluster: Cluster) -> Cut | Skip | Wai
             raise RefusedRequestError(answer.error.name, answer.error)
         return answer.epoch, answer.end_offset
 
-    def bounds() -> tuple[int, int]:
-        start, end = (cluster.offsets([key], which)[key] for which in (EARLIEST, LATEST))
-        for one in (start, end):
-            if one.error:
-                raise RefusedRequestError(one.error.name, one.error)
-        return start.offset, end.offset
+    last = partition.unseen.facts.last_offset if partition.unseen is not None else None
+    bounds = partial(_bounds, partition, cluster)
+    return locate(partition.copy.epochs, partition.copy.end, epoch_end, bounds, last)
+
+
+def _bounds(partition: FollowedPartition, cluster: Cluster) -> tuple[int, int]:
+    """Return the leader's log start and its high watermark."""
+    key = partition.place.topic, partition.place.number
+    start, end = (cluster.offsets([key], which)[key] for which in (EARLIEST, LATEST))
+    for one in (start, end):
+        if one.error:
+            raise RefusedRequestError(one.error.name, one.error)
+    return start.offset, end.offset
+
+
+def _parted(partition: FollowedPartition, cluster: Cluster) -> Cut | Wait:
+    """Find where the leader's batches are other ones than the copy's."""
+    place, start = partition.place, _bounds(partition, cluster)[0]
+
+    def fetch(offset: int) -> memoryview:
+        return cluster.fetch(partition.leader, place.topic, place.topic_id, place.number, offset)
 
     try:
-        return locate(partition.copy.epochs, partition.copy.end, epoch_end, bounds)
-    except RefusedRequestError as error:
-        return refusal(error.code)
-    except (LostConnectionError, ForeignAnswerError) as error:
+        to = find_parting(partition.copy, LeaderLog(start, fetch))
+    except DamagedError as error:
         return Wait(str(error))
+    return Cut(to, UNDEFINED, UNDEFINED, has_others=True) if to is not None else Wait("the leader's log has changed")
 
 
 def _parting(partition: FollowedPartition, cut: Cut) -> str:
-    if cut.epoch != UNDEFINED:
+    if cut.has_others:
+        why = f"the leader has other batches from {cut.to} on under the same leader epochs, as after a roll-back"
+    elif cut.epoch != UNDEFINED:
         why = f"leader epoch {cut.epoch} ended at {cut.end}"
     elif cut.end != UNDEFINED:
         why = f"the leader's log ends at {cut.end}"
@@ -85,6 +120,7 @@ def _cut(partition: FollowedPartition, cut: Cut, options: FollowOptions, reporte
     if now < end:
         reporter.error(f"{said}: offsets {now} to {end - 1} were cut; they are in {partition.backups[-1]}")
         partition.cut.append((now, end - 1))
+        partition.first_offset = min(partition.first_offset, now)
         partition.exit_code |= ExitCode.CORRECTED
 
 
@@ -93,6 +129,7 @@ def _skip(partition: FollowedPartition, skip: Skip, reporter: FollowReporter) ->
     with partition.lock:
         partition.copy.skip_to(skip.to)
     reporter.error(f"{partition.name}: offsets {first} to {last} were deleted before they were copied")
+    partition.is_trusted = True
     partition.missed.append((first, last))
     partition.exit_code |= ExitCode.PROBLEMS_LEFT
 

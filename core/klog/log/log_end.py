@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from klog.errors import KlogError
 from klog.files.read_only import ReadableLog, ReadOnlyFile
+from klog.formats.batch import BatchFacts
 from klog.formats.damage import Damage, DamageKind
 from klog.log.header_walk import header_at, walk_windows
 from klog.log.index import offset_entries
@@ -17,13 +18,15 @@ class LogEnd(NamedTuple):
     """Finds where a log ends, by the headers of its last segment.
 
     *offset* is the next to be written, *position* where in the last segment that would be, in bytes.  *damage* is what
-    is there instead of the end of the file, None for nothing.  *walked_from* is where the walk began.
+    is there instead of the end of the file, None for nothing.  *walked_from* is where the walk began; *last*: the last
+    entry that it passed, None where there was none.
     """
 
     offset: int
     position: int
     damage: Damage | None
     walked_from: int
+    last: BatchFacts | None = None
 
 
 def find_log_end(log_path: str, index_path: str | None, base_offset: int) -> LogEnd:
@@ -42,14 +45,14 @@ def find_log_end(log_path: str, index_path: str | None, base_offset: int) -> Log
 
 
 def _walk_to_end(log: ReadableLog, base_offset: int, start: int) -> LogEnd:
-    offset, position, damage = base_offset, start, None
+    offset, position, damage, last = base_offset, start, None, None
     for found in walk_windows(log, start):
         if isinstance(found, Damage):
             damage = found
         else:
             last = found.batch(found.count - 1)
             offset, position = last.last_offset + 1, last.position + last.size
-    return LogEnd(offset, position, damage, start)
+    return LogEnd(offset, position, damage, start, last)
 
 
 def _start_of_walk(log: ReadableLog, index_path: str, base_offset: int) -> int:
