@@ -9,16 +9,18 @@ from random import Random
 
 import pytest
 from klog.dump.files import dump_text
-from klog.dump.kafka_log import LogDump, OffsetGaps
+from klog.dump.kafka_log import LogDump
 from klog.dump.log_input import LogInput, LogInputs
+from klog.dump.reports import OffsetGaps
 from klog.dump.request import DumpRequest, DumpTarget, LogStyle
+from klog.formats.internal_topics import cluster_metadata
 from klog.kernel import Window
 from klog.log.pipeline import run
 from klog.log.record_filter import RecordFilter, RecordLimit
 from klog.transactions.isolation import TxnBatch
 
 from tests.dump.sinks import TEXT, Kept, dump, dump_file
-from tests.oracles.plain.encode import Record, batch, message
+from tests.oracles.plain.encode import Record, batch, message, unsigned_varint
 from tests.oracles.plain.shapes import MS, some_records
 
 
@@ -27,7 +29,22 @@ def test_offsets_that_go_back_from_one_stretch_to_the_next_are_a_gap() -> None:
     gaps = OffsetGaps()
     for first, last in ((0, 9), (10, 19), (15, 17), (17, 20)):
         gaps.add(first, last, b"")
-    assert gaps.listed() == [(19, 15), (17, 17)]
+    assert list(gaps) == [(19, 15), (17, 17)]
+
+
+def test_a_record_of_too_many_elements_is_named_and_the_next_one_is_decoded(tmp_path: Path) -> None:
+    """Kafka's tool makes an object of each; klog says that it does not."""
+    path = tmp_path / f"{0:020}.log"
+    tags = 600_000
+    large = b"\1\2\0" + unsigned_varint(3) + b"t1" + b"\1" * 16 + unsigned_varint(tags) + b"\x64\0" * tags
+    small = b"\1\2\0" + unsigned_varint(3) + b"t2" + b"\1" * 16 + b"\0"
+    path.write_bytes(batch([Record(0, MS, None, large), Record(1, MS, None, small)], codec="zstd"))
+    style = LogStyle(deep=True, content=True, decoder=cluster_metadata)
+    code, kept = dump_file(path, DumpRequest(output=TEXT, log_style=style))
+    assert code == 4
+    assert kept.reports == [f"{path} @ 0 (offset 0): a record is left out: it has more than 524288 elements"]
+    assert b" payload: Error at offset 0, skipping. it has more than 524288 elements\n" in bytes(kept.data)
+    assert b'"data":{"name":"t2"' in bytes(kept.data)
 
 
 def test_of_two_records_that_end_the_tool_the_first_one_does(tmp_path: Path) -> None:
@@ -59,7 +76,7 @@ def test_workers_that_overtake_one_another_see_no_gaps(tmp_path: Path, monkeypat
     with LogInputs(request).open(DumpTarget(str(path)), like_kafka=True) as log:
         dumped = LogDump(log, request.log_style, RecordLimit(None))
         run(log.reader, dumped.work, Kept(), 4)
-    assert dumped.gaps.listed() == []
+    assert not len(dumped.gaps)
 
 
 def test_a_limit_on_batch_lines_counts_over_windows_and_files(tmp_path: Path) -> None:

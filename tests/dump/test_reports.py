@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from array import array
 from pathlib import Path
 
 import pytest
-from klog.dump.reports import DumpReports, absolute, shown
+from klog.dump.reports import DumpReports, OffsetGaps, absolute, shown
 
 
 def test_paths_are_shown_as_java_shows_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -65,3 +66,28 @@ def test_gaps_are_no_disagreement_and_everything_else_is() -> None:
         DumpReports(not_found={"f": pair}),
     ):
         assert found.disagreement
+
+
+def test_gaps_that_do_not_ascend_are_kept_once_and_not_without_end() -> None:
+    """A batch that unpacks from nothing had one for each of eighteen million records, and memory for all of them."""
+    same, descending = OffsetGaps(), OffsetGaps()
+    for at in range(40):
+        same.add(0, 0, array("q", [0, 0] * 100_000).tobytes())
+        first = 4_000_000 - at * 100_000
+        numbers = (number for offset in range(first, first - 100_000, -1) for number in (offset, offset - 1))
+        descending.add(first, first - 100_000, array("q", numbers).tobytes())
+    assert len(same) <= 3 << 20
+    assert set(same) == {(0, 0)}
+    assert 1 << 20 <= len(descending) <= 3 << 20
+
+
+def test_gaps_that_ascend_are_all_kept() -> None:
+    """A compacted log may have a gap before each record."""
+    gaps = OffsetGaps(last=0)
+    for first in range(1, 3_000_000, 100_000):
+        pairs = array("q", (number for at in range(first, first + 99_999) for number in (2 * at, 2 * at + 2)))
+        gaps.add(2 * first, 2 * first + 199_998, pairs.tobytes())
+    assert len(gaps) >= 2_999_900
+    lines = DumpReports(gaps={"/a.log": gaps}).lines()
+    assert next(lines) == "Non-consecutive offsets in /a.log"
+    assert sum(1 for _ in lines) == len(gaps)

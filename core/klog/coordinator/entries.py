@@ -12,6 +12,7 @@ from klog.formats.batch import CONTROL_BIT, TRANSACTIONAL_BIT
 from klog.formats.control import control_record
 from klog.formats.damage import Damage
 from klog.formats.java_integers import LONG_MAX, LONG_MIN
+from klog.formats.sparing_codec import sparing_codecs
 from klog.kernel import LatestRecords, Window
 from klog.log.segment import Segment
 
@@ -46,11 +47,12 @@ def record_windows(partition: Partition, note: Note = ignore, window: Window | N
     Raises nothing for content or for what cannot be opened.
     """
     waiting, first, tries = list(partition.segments), LONG_MIN, _MOST_LISTINGS
+    codecs = sparing_codecs()
     while waiting:
         segment = waiting.pop(0)
         path = partition.file(segment.log)
         try:
-            for rows in Segment(path).record_windows(first, window):
+            for rows in Segment(path).record_windows(first, window, codecs):
                 if isinstance(rows, Damage):
                     note(str(rows))
                 else:
@@ -74,6 +76,8 @@ def latest_records(
     latest = LatestRecords(until_ms, commits)
     for window in record_windows(partition, note):
         latest.take(window)
+    if latest.left_out:
+        note(f"{partition.path}: {latest.left_out} records are left out: too many keys for a log of so few bytes")
     return latest
 
 

@@ -18,7 +18,6 @@ from klog.data_dir.partition import Partition
 from klog.formats.internal_topics import CONSUMER_OFFSETS, CoordinatorRecord, coordinator_record
 from klog.formats.structs.json import EmbeddedStruct
 from klog.formats.structs.schema import Data
-from klog.kernel import LatestRecords
 
 GroupType: TypeAlias = Literal["classic", "consumer", "share", "streams"]
 AssignedPartition: TypeAlias = "tuple[str, int]"
@@ -96,24 +95,17 @@ def group_images(
         latest = latest_records(partition, until_ms, note, commits=True)
         groups = _Groups(topic_name)
         unknown = 0
-        for key, (_, _, value) in latest.latest.items():
+        for key, value in latest.records():
             unknown += not groups.take(key, value)
-        for producer_id, waiting in latest.pending.items():
-            for key, (_, _, value) in waiting.items():
-                unknown += not groups.take(key, value, producer_id)
-        for key in _lost(latest):
+        for producer_id, key, value in latest.pending():
+            unknown += not groups.take(key, value, producer_id)
+        for key in latest.lost():
             groups.lose(key)
+        del latest
         if unknown:
             note(f"{partition.path}: {unknown} records that cannot be decoded")
         for name in sorted(groups.found):
             yield groups.found[name].image(partition.number, topic_name)
-
-
-def _lost(latest: LatestRecords) -> Iterator[bytes]:
-    """Yield the keys whose records until then may be gone: records are missing before the first later one."""
-    for key, offset in latest.later.items():
-        if 0 <= latest.missing < offset and key not in latest.latest and key not in latest.deleted:
-            yield key
 
 
 class _Groups:

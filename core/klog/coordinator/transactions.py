@@ -111,7 +111,7 @@ def transaction_images(
     """
     for partition in partitions:
         unknown = 0
-        for key, (_, _, value) in latest_records(partition, until_ms, note).latest.items():
+        for key, value in latest_records(partition, until_ms, note).records():
             image = transaction_image(key, value)
             if image is None:
                 unknown += 1

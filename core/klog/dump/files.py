@@ -175,7 +175,7 @@ def _text_log(target: DumpTarget, inputs: LogInputs, sink: Sink, reports: DumpRe
     if died:
         sink.report(died)
     if dump.gaps.pairs:
-        reports.gaps[absolute(target.path)] = dump.gaps.listed()
+        reports.gaps[absolute(target.path)] = dump.gaps
     unfinished = target.live and not died and text.startswith(b"Found")
     return ExitCode.PROBLEMS_LEFT if dump.trouble and not unfinished else ExitCode.CLEAN
 

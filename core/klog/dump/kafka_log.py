@@ -6,11 +6,10 @@ then is printed here too, and the rest is one line for people.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 from klog.dump.log_input import LogInput
+from klog.dump.reports import OffsetGaps
 from klog.dump.request import Decoder, LogStyle
 from klog.errors import KlogError
 from klog.formats.batch import ENTRY, OVERHEAD, Attributes
@@ -23,28 +22,6 @@ from klog.log.reader import WindowResult
 from klog.log.record_filter import RecordLimit
 from klog.log.records import broken_record
 from klog.transactions.isolation import TxnBatch
-
-
-@dataclass
-class OffsetGaps:
-    """Where the offsets of a log's records do not follow one another: pairs of an offset and the one after it.
-
-    Kafka's tool keeps them by the first of the pair, the last one winning.
-    """
-
-    last: int = -1
-    pairs: array[int] = field(default_factory=lambda: array("q"))
-
-    def add(self, first: int, last: int, pairs: bytes) -> None:
-        """Take the records from offset *first* to *last*, which have *pairs* among them."""
-        if first != self.last + 1:
-            self.pairs.extend((self.last, first))
-        self.pairs.frombytes(pairs)
-        self.last = last
-
-    def listed(self) -> list[tuple[int, int]]:
-        """Return the pairs in the order in which they were found."""
-        return list(zip(self.pairs[::2], self.pairs[1::2], strict=True))
 
 
 class _DiedError(Exception):
@@ -197,7 +174,7 @@ class _Worker:
             self._found.append((*window.ends(), window.gaps()))
         wanted.keep(window)
         ended = self._dump.count.take(window)
-        contents, death = self._contents(window)
+        contents, death = self._contents(window, lane)
         if death is not None:
             self._die(window, contents or [], *death, lane)
         self._print(window, window.records, contents, lane)
@@ -220,7 +197,9 @@ class _Worker:
         window.flushed()
         raise _DiedError(reason, partial, batch)
 
-    def _contents(self, window: Window) -> tuple[list[bytes | None] | None, tuple[int, str] | None]:
+    def _contents(
+        self, window: Window, lane: OrderedOutput
+    ) -> tuple[list[bytes | None] | None, tuple[int, str] | None]:
         """Return what follows each row's metadata if only Python can decode it, and the row that kills Kafka's tool."""
         style = self._dump.style
         others = [] if style.bare else window.unknown_controls()
@@ -241,14 +220,19 @@ class _Worker:
                 deaths.append((row, control.failure))
                 break
         if decoder is not None:
-            deaths += self._decode(window, decoder, contents, liars)
+            deaths += self._decode(window, decoder, contents, liars, lane)
         return contents, min(deaths, default=None)
 
     def _decode(
-        self, window: Window, decoder: Decoder, contents: list[bytes | None], liars: list[tuple[int, int, int]]
+        self,
+        window: Window,
+        decoder: Decoder,
+        contents: list[bytes | None],
+        liars: list[tuple[int, int, int]],
+        lane: OrderedOutput,
     ) -> list[tuple[int, str]]:
         """Fill in what the decoder makes of each row; return the row that kills Kafka's tool, if one does."""
-        from klog.formats.internal_topics import unreadable_value
+        from klog.formats.internal_topics import TooLargeRecordError, unreadable_value
 
         problems = {row: f"newLimit > capacity: ({claimed} > {left})" for row, claimed, left in liars}
         for row in range(window.records):
@@ -261,6 +245,10 @@ class _Worker:
                     shown_key, shown_value = unreadable_value(decoder, key, offset, problems[row])
                 else:
                     shown_key, shown_value = decoder(key, value, offset)
+            except TooLargeRecordError as error:
+                shown_key, shown_value = None, f"Error at offset {offset}, skipping. {error}"
+                lane.report(f"{Location(self._dump.log.file, facts.position, offset)}: a record is left out: {error}")
+                self._dump.trouble = True
             except KlogError as error:
                 return [(row, str(error))]
             text = "" if shown_key is None else f" key: {shown_key}"

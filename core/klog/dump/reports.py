@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass, field
+from itertools import chain, islice, pairwise
 
 from klog.formats.java_hash_map import order_of_compute
 
 Pair = tuple[int, int]
+_MOST_PAIRS = 1 << 20
 
 
 def absolute(path: str) -> str:
@@ -24,6 +27,41 @@ def shown(path: str) -> str:
 
 
 @dataclass
+class OffsetGaps:
+    """Where the offsets of a log's records do not follow one another: pairs of an offset and the one after it.
+
+    Kafka's tool keeps them by the first of the pair, the last one winning.  Where they do not ascend, which no broker
+    writes, there may be one for each record of a batch that unpacks from nothing: then only so many offsets are kept.
+    """
+
+    last: int = -1
+    pairs: array[int] = field(default_factory=lambda: array("q"))
+    _room: int = _MOST_PAIRS
+
+    def add(self, first: int, last: int, pairs: bytes) -> None:
+        """Take the records from offset *first* to *last*, which have *pairs* among them."""
+        if first != self.last + 1:
+            self.pairs.extend((self.last, first))
+        self.pairs.frombytes(pairs)
+        self.last = last
+        if len(self) > self._room:
+            if not ascend(self):
+                self._keep_some()
+            self._room = 2 * max(len(self), _MOST_PAIRS)
+
+    def _keep_some(self) -> None:
+        kept = islice(dict(self).items(), _MOST_PAIRS)
+        self.pairs = array("q", chain.from_iterable(kept))
+
+    def __len__(self) -> int:
+        return len(self.pairs) // 2
+
+    def __iter__(self) -> Iterator[Pair]:
+        numbers = iter(self.pairs)
+        return zip(numbers, numbers, strict=True)
+
+
+@dataclass
 class DumpReports:
     """The findings of one call, by file (absolute path), each in the order in which it was made."""
 
@@ -31,7 +69,7 @@ class DumpReports:
     timestamp_mismatches: dict[str, list[Pair]] = field(default_factory=dict)
     out_of_order: dict[str, list[Pair]] = field(default_factory=dict)
     not_found: dict[str, list[Pair]] = field(default_factory=dict)
-    gaps: dict[str, list[Pair]] = field(default_factory=dict)
+    gaps: dict[str, OffsetGaps | list[Pair]] = field(default_factory=dict)
 
     def lines(self) -> Iterator[str]:
         """Yield the lines of all sections.  Kafka: DumpLogSegments.main, TimeIndexDumpErrors.printErrors."""
@@ -55,7 +93,9 @@ class DumpReports:
             )
         for file in _in_order(self.gaps):
             yield f"Non-consecutive offsets in {file}"
-            yield from (f"  {offset} is followed by {after}" for offset, after in sorted(dict(self.gaps[file]).items()))
+            pairs = self.gaps[file]
+            ordered = pairs if ascend(pairs) else sorted(dict(pairs).items())
+            yield from (f"  {offset} is followed by {after}" for offset, after in ordered)
 
     @property
     def disagreement(self) -> bool:
@@ -63,5 +103,10 @@ class DumpReports:
         return bool(self.mismatches or self.timestamp_mismatches or self.out_of_order or self.not_found)
 
 
-def _in_order(section: dict[str, list[Pair]]) -> list[str]:
+def ascend(pairs: Iterable[Pair]) -> bool:
+    """Whether the first numbers of *pairs* ascend."""
+    return all(before[0] < after[0] for before, after in pairwise(pairs))
+
+
+def _in_order(section: Mapping[str, Sized]) -> list[str]:
     return order_of_compute((file, len(pairs)) for file, pairs in section.items())

@@ -52,6 +52,7 @@ class Decompressor:
 
     def __init__(self, limit: int = MAX_OUTPUT) -> None:
         self.limit = limit
+        self.advice = "--max-batch-bytes raises the limit"
         self._gzip_object: Callable[[], Any] | None = None
         self._gzip_error: type[BaseException] = CodecError
         self._lz4_library: Any = None
@@ -68,7 +69,7 @@ class Decompressor:
         return *own, *(self._unknown,) * 3
 
     def _too_much(self) -> CodecError:
-        return CodecError(f"more than {self.limit} bytes when decompressed (--max-batch-bytes raises the limit)")
+        return CodecError(f"more than {self.limit} bytes when decompressed ({self.advice})")
 
     def _none(self, data: Buffer, magic: int) -> bytes:
         return bytes(data)

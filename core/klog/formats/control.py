@@ -122,7 +122,7 @@ def _end_of_transaction(type_id: int, value: bytes | None) -> Control:
 def _kraft(type_id: int, value: bytes | None) -> Control:
     """Kafka: ControlRecordUtils."""
     from klog.formats.structs.json import to_json
-    from klog.formats.structs.read import StructError, decode
+    from klog.formats.structs.read import RECORD_ELEMENTS, StructError, decode
     from klog.formats.structs.schema import load
 
     schema_name, title = _KRAFT[type_id]
@@ -131,7 +131,7 @@ def _kraft(type_id: int, value: bytes | None) -> Control:
         return Control(type_id, name, failure=f'{_NULL_POINTER}"java.nio.ByteBuffer.slice()" because "data" is null')
     schema = load("control", schema_name)
     try:
-        data, _ = decode(schema, value, _READ_VERSION)
+        data, _ = decode(schema, value, _READ_VERSION, elements=RECORD_ELEMENTS)
     except StructError as error:
         return Control(type_id, name, failure=str(error))
     return Control(type_id, name, title + to_json(schema, data, data["version"]), data=data)

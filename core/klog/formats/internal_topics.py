@@ -8,6 +8,7 @@
     __remote_log_metadata  remote_log_record        remote_log_metadata
 
 A record that cannot be decoded is a value too (`Undecodable`): the tool prints the reason and continues, as does klog.
+So is one with more elements than fit into memory: RECORD_ELEMENTS.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Final, TypeAlias
 
 from klog.errors import KlogError
 from klog.formats.structs.json import EmbeddedStruct, to_json
-from klog.formats.structs.read import Reader, StructError, decode
+from klog.formats.structs.read import RECORD_ELEMENTS, Reader, StructError, TooManyElementsError, struct_reader
 from klog.formats.structs.schema import Data, Schema, load, names_by_key
 from klog.formats.structs.write import Writer, put_unsigned_varint, write
 
@@ -67,11 +68,20 @@ class MetadataRecord:
 class Undecodable:
     """Why a record cannot be decoded: the message of Kafka's exception, None if it has none.
 
-    *unknown_type* is set when the only reason is that this Kafka does not know the record type.
+    *unknown_type* is set when the only reason is that this Kafka does not know the record type; *is_too_large* when it
+    is that klog does not make so many elements of one record, which a broker might do.
     """
 
     message: str | None
     unknown_type: int | None = None
+    is_too_large: bool = False
+
+
+_TOO_LARGE: Final = Undecodable(f"it has more than {RECORD_ELEMENTS} elements", is_too_large=True)
+
+
+class TooLargeRecordError(KlogError):
+    """A record has more elements than klog makes of one."""
 
 
 # ---------------------------------------------------------------- coordinators
@@ -99,7 +109,8 @@ def coordinator_record(topic: str, key: bytes, value: bytes | None) -> Coordinat
     if schemas is None:
         return Undecodable(f"Found an unknown record type {record_type}", record_type)
     name, key_schema, value_schema = schemas
-    key_data = _struct(key_schema, key, record_type, "key")
+    elements = _Elements()
+    key_data = _struct(key_schema, key, record_type, "key", elements)
     if isinstance(key_data, Undecodable):
         return key_data
     if value is None:
@@ -109,34 +120,55 @@ def coordinator_record(topic: str, key: bytes, value: bytes | None) -> Coordinat
     version = int.from_bytes(value[:_PREFIX_BYTES], "big", signed=True)
     if not value_schema.lowest <= version <= value_schema.highest:
         return Undecodable(f"Found an unknown record version {version} for {record_type} type")
-    value_data = _struct(value_schema, value, version, "value")
+    value_data = _struct(value_schema, value, version, "value", elements)
     if isinstance(value_data, Undecodable):
         return value_data
     if topic == CONSUMER_OFFSETS and record_type == _GROUP_METADATA and value_data["protocolType"] == "consumer":
-        for member in value_data["members"]:
-            member["subscription"] = _embedded("ConsumerProtocolSubscription", member["subscription"])
-            member["assignment"] = _embedded("ConsumerProtocolAssignment", member["assignment"])
+        try:
+            for member in value_data["members"]:
+                member["subscription"] = _embedded("ConsumerProtocolSubscription", member["subscription"], elements)
+                member["assignment"] = _embedded("ConsumerProtocolAssignment", member["assignment"], elements)
+        except TooManyElementsError:
+            return _TOO_LARGE
     return CoordinatorRecord(record_type, name, key_data, version, value_data)
 
 
-def _struct(schema: Schema, data: bytes, version: int, part: str) -> Data | Undecodable:
+class _Elements:
+    """How many elements a record may still have: what members embed in it counts, too."""
+
+    def __init__(self) -> None:
+        self._left = RECORD_ELEMENTS
+
+    def decode(self, schema: Schema, data: bytes, version: int) -> Data:
+        """Return the struct behind the version at the beginning of *data*; bytes left over do not disturb Kafka."""
+        reader = Reader(data, version, _PREFIX_BYTES, self._left)
+        value: Data = struct_reader(schema, version)(reader)
+        self._left = reader.elements
+        return value
+
+
+def _struct(schema: Schema, data: bytes, version: int, part: str, elements: _Elements) -> Data | Undecodable:
     try:
-        return decode(schema, data, version, _PREFIX_BYTES)[0]  # bytes left over do not disturb Kafka
+        return elements.decode(schema, data, version)
+    except TooManyElementsError:
+        return _TOO_LARGE
     except StructError as error:
         message = "null" if error.message is None else error.message
         return Undecodable(f"Could not read record with version {version} from {part}'s buffer due to: {message}.")
 
 
-def _embedded(name: str, data: bytes) -> EmbeddedStruct | bytes:
+def _embedded(name: str, data: bytes, elements: _Elements) -> EmbeddedStruct | bytes:
     """Return what a consumer wrote into its group's metadata; the bytes themselves when they are something else.
 
-    Kafka: DumpLogSegments.replaceField.
+    Raises TooManyElementsError.  Kafka: DumpLogSegments.replaceField.
     """
     if len(data) < _PREFIX_BYTES:
         return data
     schema, version = load("consumer_protocol", name), int.from_bytes(data[:_PREFIX_BYTES], "big", signed=True)
     try:
-        return EmbeddedStruct(schema, version, decode(schema, data, version, _PREFIX_BYTES)[0])
+        return EmbeddedStruct(schema, version, elements.decode(schema, data, version))
+    except TooManyElementsError:
+        raise
     except StructError:
         return data
 
@@ -148,6 +180,7 @@ def _coordinator_text(topic: str, key: bytes | None, value: bytes | None, offset
         )
     record = coordinator_record(topic, key, value)
     if isinstance(record, Undecodable):
+        _refuse_large(record)
         if record.unknown_type is not None:
             return f"Unknown record type {record.unknown_type} at offset {offset}, skipping.", None
         return f"Error at offset {offset}, skipping. {record.message}", None
@@ -158,6 +191,12 @@ def _coordinator_text(topic: str, key: bytes | None, value: bytes | None, offset
     if record.version is None or record.value is None:
         return key_text, "<DELETE>"
     return key_text, f'{{"version":"{record.version}","data":{to_json(value_schema, record.value, record.version)}}}'
+
+
+def _refuse_large(record: Undecodable) -> None:
+    """Raise TooLargeRecordError for a record that Kafka's tool might print, if it has the memory."""
+    if record.is_too_large:
+        raise TooLargeRecordError(record.message)
 
 
 def offsets(key: bytes | None, value: bytes | None, offset: int) -> tuple[str | None, str | None]:
@@ -216,7 +255,7 @@ def _frame_number(reader: Reader, entity: str) -> int:
 
 def _framed(file: str, value: bytes) -> MetadataRecord:
     """Kafka: AbstractApiMessageSerde.read."""
-    reader = Reader(value)
+    reader = Reader(value, elements=RECORD_ELEMENTS)
     frame = _frame_number(reader, "frame version")
     if frame == 0:
         raise _parse_error(
@@ -233,11 +272,14 @@ def _framed(file: str, value: bytes) -> MetadataRecord:
     if names is None:
         raise _UnknownTypeError(record_type)
     try:
-        data, end = decode(load(file, names[0]), value, version, reader.position)
+        reader.version = version
+        data = struct_reader(load(file, names[0]), version)(reader)
+    except TooManyElementsError:
+        raise
     except StructError:
         raise _parse_error(f"Failed to deserialize record with type {record_type}") from None
-    if end < len(value):
-        raise _parse_error(f"Found {len(value) - end} byte(s) of garbage after {record_type}")
+    if reader.remaining:
+        raise _parse_error(f"Found {reader.remaining} byte(s) of garbage after {record_type}")
     return MetadataRecord(record_type, _constant_name(names[0]), version, data)
 
 
@@ -259,6 +301,8 @@ def metadata_record(value: bytes | None) -> MetadataRecord | Undecodable:
         return Undecodable("Error while reading frame version")
     try:
         return _framed("metadata", value)
+    except TooManyElementsError:
+        return _TOO_LARGE
     except StructError as error:
         return Undecodable(error.message, error.type if isinstance(error, _UnknownTypeError) else None)
 
@@ -287,6 +331,7 @@ def cluster_metadata(_key: bytes | None, value: bytes | None, offset: int) -> tu
     """Return the text of key (always None) and payload.  Kafka: DumpLogSegments.ClusterMetadataLogMessageParser."""
     record = metadata_record(value)
     if isinstance(record, Undecodable):
+        _refuse_large(record)
         return None, f"Error at {offset}, skipping. {record.message}"
     (name,) = names_by_key("metadata")[record.type]
     data = to_json(load("metadata", name), record.data, record.version)
@@ -301,6 +346,8 @@ def remote_log_record(value: bytes | None) -> MetadataRecord | Undecodable:
         return Undecodable(f"Cannot invoke {called} because the return value of {returned} is null")
     try:
         return _framed("remote_log", value)
+    except TooManyElementsError:
+        return _TOO_LARGE
     except StructError as error:
         return Undecodable(error.message)
 
@@ -313,6 +360,7 @@ def remote_log_metadata(_key: bytes | None, value: bytes | None, offset: int) ->
     try:
         if not isinstance(record, Undecodable):
             return None, remote_log_text(record.type, record.data)
+        _refuse_large(record)
         message = record.message
     except StructError as error:
         message = error.message

@@ -1,4 +1,4 @@
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from klog.formats.batch import BatchFacts
 from klog.kernel._passes import BatchEntries as BatchEntries
@@ -246,14 +246,13 @@ class OpenTransactions:
     def take(self, window: Window, first: int, decisions: bytearray | None = None, now: int = -1) -> int: ...
 
 class LatestRecords:
-    latest: dict[bytes, tuple[int, int, bytes]]
-    pending: dict[int, dict[bytes, tuple[int, int, bytes]]]
-    later: dict[bytes, int]
-    deleted: set[bytes]
-    missing: int
     end: int
+    left_out: int
     def __init__(self, until: int | None = None, commits: bool = False) -> None: ...
     def take(self, window: Window) -> None: ...
+    def records(self) -> Iterator[tuple[bytes, bytes]]: ...
+    def pending(self) -> Iterator[tuple[int, bytes, bytes]]: ...
+    def lost(self) -> Iterator[bytes]: ...
 
 class TransactionSpans:
     ended: list[tuple[int, ...]]

@@ -13,7 +13,7 @@ from klog.formats.java_integers import LONG_MAX, LONG_MIN
 from klog.kernel import Window
 from klog.log.batch import Batch
 from klog.log.reader import MAX_BATCH_BYTES, LogReader
-from klog.log.records import BatchRun, OffsetRange, decode_window, intact_runs
+from klog.log.records import BatchRun, Codecs, OffsetRange, decode_window, intact_runs
 
 MAX_SEGMENT_BYTES = 2**31 - 1
 """A broker opens no larger `.log`: positions in a segment are int32."""
@@ -123,13 +123,15 @@ class Segment:
                 if piece.damage:
                     yield piece.damage
 
-    def record_windows(self, first: int = LONG_MIN, window: Window | None = None) -> Iterator[Window | Damage]:
+    def record_windows(
+        self, first: int = LONG_MIN, window: Window | None = None, codecs: Codecs | None = None
+    ) -> Iterator[Window | Damage]:
         """Yield a window each time that its rows are filled with records, and a Damage for what cannot be read.
 
         Batches that end below offset *first* are not decoded.  A window is to be used before the next step;
-        *window*: one to fill.  Raises as `batches` does.
+        *window*: one to fill; *codecs*: instead of a decompressor's own.  Raises as `batches` does.
         """
-        window, codecs = window or Window(), Decompressor().functions
+        window, codecs = window or Window(), codecs or Decompressor().functions
         with ReadOnlyFile(self.path) as source:
             reader = self.reader(source)
             while piece := reader.next(window):

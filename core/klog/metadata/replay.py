@@ -15,6 +15,7 @@ from klog.formats.control import Control, control_record
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.internal_topics import MetadataRecord, Undecodable, metadata_record, newest_version
 from klog.formats.java_integers import LONG_MAX
+from klog.formats.sparing_codec import sparing_codecs
 from klog.kernel import Window
 from klog.location import Location
 from klog.log.segment import Segment
@@ -73,7 +74,7 @@ def read_records(path: str, first: int, until: int = LONG_MAX) -> Iterator[Logge
 
     Raises KlogError if the file cannot be opened.
     """
-    for rows in Segment(path).record_windows(first):
+    for rows in Segment(path).record_windows(first, codecs=sparing_codecs()):
         if isinstance(rows, Damage):
             yield rows
             continue
@@ -129,7 +130,7 @@ class Replay:
 
         Raises KlogError if the file cannot be opened.
         """
-        for rows in Segment(path).record_windows(first):
+        for rows in Segment(path).record_windows(first, codecs=sparing_codecs()):
             if isinstance(rows, Damage):
                 yield rows
                 continue

@@ -227,6 +227,12 @@ class TopicConfig:
 
         return read_metadata(self._metadata_dir)
 
+    @property
+    def damage(self) -> tuple[str, ...]:
+        """What is wrong with the metadata log, as far as it has been read: settings may be missing."""
+        read: ClusterMetadata | None = vars(self).get("metadata")
+        return () if read is None else read.damage
+
     @cached_property
     def _copied(self) -> Mapping[str, Mapping[str, str]]:
         """What was set on each topic of the cluster that this is a copy of.  Raises DamagedError."""

@@ -328,4 +328,5 @@ class DiskUsage:
     @property
     def problems(self) -> tuple[str, ...]:
         """What could not be read so far, a sentence each; the rest is right."""
-        return tuple(self._problems)
+        damaged = (sentence for one in self.log_dirs for sentence in one.topics.damage)
+        return tuple(dict.fromkeys((*self._problems, *damaged)))

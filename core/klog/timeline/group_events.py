@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from klog.coordinator.entries import CoordinatorEntry, entries
+from klog.coordinator.entries import CoordinatorEntry, Note, entries
 from klog.data_dir.partition import Partition
 from klog.errors import counted
 from klog.formats.internal_topics import CONSUMER_OFFSETS, CoordinatorRecord, coordinator_record
@@ -45,10 +45,11 @@ class GroupEvents:
         self._generations: dict[str, int] = {}
         self._members: dict[str, set[str]] = {}
         self._partition = partition
+        self._undecodable = 0
 
-    def read(self) -> None:
-        """Read the log; what cannot be read of it is told by the pass over all logs."""
-        for entry in entries(self._partition):
+    def read(self, note: Note) -> None:
+        """Read the log; *note* gets what cannot be read of it."""
+        for entry in entries(self._partition, note):
             if self._deleted and entry.timestamp != self._deleted_at:
                 self._flush_deleted()
             if entry.commits is not None:
@@ -60,6 +61,8 @@ class GroupEvents:
         self._flush_deleted()
         for group in list(self._commits):
             self._flush(group)
+        if self._undecodable:
+            note(f"{self._partition.path}: {self._undecodable} records that cannot be decoded")
 
     def _marker(self, marker: CoordinatorEntry) -> None:
         waiting = self._pending.pop(marker.producer_id, [])
@@ -132,6 +135,7 @@ class GroupEvents:
         assert entry.key is not None
         record = coordinator_record(CONSUMER_OFFSETS, entry.key, entry.value)
         if not isinstance(record, CoordinatorRecord) or record.value is None:
+            self._undecodable += 1
             return
         if kind == _CLASSIC:
             epoch, members = record.value["generation"], len(record.value["members"])

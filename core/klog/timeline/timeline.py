@@ -21,6 +21,7 @@ from klog.data_dir.partition import Partition
 from klog.data_dir.selection import Selection
 from klog.disk.disk import Disk
 from klog.formats.checkpoint import epochs_in_force
+from klog.formats.damage import DamageKind
 from klog.formats.internal_topics import CLUSTER_METADATA, CONSUMER_OFFSETS, TRANSACTION_STATE
 from klog.formats.names import FileKind, PartitionState
 from klog.progress import Silence, Sink
@@ -42,6 +43,7 @@ from klog.verify.segment import SurveyOptions
 from klog.verify.verify import log_dir_facts, survey_partition
 
 _LOG_KINDS: Final = (*DATA_KINDS, *TRANSACTION_KINDS, "epoch")
+_TOLD_BY_PASS: Final = frozenset(DamageKind) - {DamageKind.BAD_COMPRESSION, DamageKind.BAD_RECORD}
 _SILENCE: Final = Silence()
 
 
@@ -131,11 +133,16 @@ class Timeline:
             if partition.topic == TRANSACTION_STATE and self._wanted.wants_any(TRANSACTION_KINDS):
                 from klog.timeline.transaction_events import TransactionEvents
 
-                TransactionEvents(partition, where, self._wanted, self.add, self.coordinated).read()
+                TransactionEvents(partition, where, self._wanted, self.add, self.coordinated).read(self._note)
             elif partition.topic == CONSUMER_OFFSETS and self._wanted.wants_any(GROUP_KINDS):
                 from klog.timeline.group_events import GroupEvents
 
-                GroupEvents(partition, where, self._wanted, self.add).read()
+                GroupEvents(partition, where, self._wanted, self.add).read(self._note)
+
+    def _note(self, sentence: str) -> None:
+        """Keep a problem with records; the pass over all logs, which decodes none, tells the others."""
+        if not any(f": {kind}: " in sentence for kind in _TOLD_BY_PASS):
+            self.problems.append(sentence)
 
     def _logs(self, selection: Selection, sink: Sink) -> None:
         if not self._wanted.wants_any(_LOG_KINDS):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from klog.coordinator.entries import entries
+from klog.coordinator.entries import Note, entries
 from klog.coordinator.transactions import COMPLETED, EPOCH_BUMPS, PREPARED, TransactionImage, transaction_image
 from klog.data_dir.partition import Partition
 from klog.errors import counted
@@ -39,15 +39,20 @@ class TransactionEvents:
         self._partition, self._wanted, self._emit, self._coordinated = partition, wanted, emit, coordinated
         self._ongoing: dict[str, _Told] = {}
 
-    def read(self) -> None:
-        """Read the log; what cannot be read of it is told by the pass over all logs."""
-        for entry in entries(self._partition):
+    def read(self, note: Note) -> None:
+        """Read the log; *note* gets what cannot be read of it."""
+        undecodable = 0
+        for entry in entries(self._partition, note):
             if entry.key is None or entry.commits is not None:
                 continue
             if entry.value is None:
                 self._forget(entry.key)
             elif image := transaction_image(entry.key, entry.value):
                 self._take(_Told(entry.offset, image))
+            else:
+                undecodable += 1
+        if undecodable:
+            note(f"{self._partition.path}: {undecodable} records that cannot be decoded")
         for begun in self._ongoing.values():
             self._begin(begun)
             image = begun.image

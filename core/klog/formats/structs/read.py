@@ -35,6 +35,8 @@ _INT8, _INT16, _INT32 = FIXED["int8"], FIXED["int16"], FIXED["int32"]
 _UUID_BYTES: Final = 16
 LONGEST_STRING: Final = 32767
 _NO_LIMIT: Final = 1 << 62
+RECORD_ELEMENTS: Final = 1 << 19
+"""Elements that a record of an internal topic may have: in Python an empty struct of three bytes takes 266."""
 _RUNTIME: Final = "java.lang.RuntimeException"
 _UNSUPPORTED: Final = "org.apache.kafka.common.errors.UnsupportedVersionException"
 
@@ -48,6 +50,13 @@ class StructError(ValueError):
     def __init__(self, java_class: str, message: str | None = None) -> None:
         super().__init__(java_class if message is None else f"{java_class}: {message}")
         self.java_class, self.message = java_class, message
+
+
+class TooManyElementsError(StructError):
+    """The struct has more elements than it may have; nothing else is wrong with it."""
+
+    def __init__(self) -> None:
+        super().__init__(_RUNTIME, "too many elements")
 
 
 def _underflow() -> StructError:
@@ -118,7 +127,7 @@ class Reader:
         """Count *elements* that will be read.  Raises StructError if there have been too many."""
         self.elements -= elements
         if self.elements < 0:
-            raise StructError(_RUNTIME, "too many elements")
+            raise TooManyElementsError
 
     def compact_length(self) -> int:
         """Return a length of the flexible encoding; below zero is null."""
