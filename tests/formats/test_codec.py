@@ -463,3 +463,31 @@ def test_zstd_in_slices_reads_what_it_reads_at_once(limit: int) -> None:
             else:
                 with pytest.raises(CodecError, match="more than"):
                     undo(ZSTD, stream, limit=limit)
+
+
+@pytest.mark.parametrize("codec", [GZIP, ZSTD])
+def test_a_thousand_small_frames_cost_no_copies_of_what_follows(codec: int) -> None:
+    """A batch of 120 MB took a minute: each of its members copied all that followed."""
+    large = bytes(48 << 20)
+    if codec == GZIP:
+        stream = gzip_stream(b"") * 1000 + gzip_stream(b"x") + large
+    else:
+        stream = zstd_stream(b"") * 1000 + zstd_stream(b"x") + struct.pack("<II", 0x184D2A50, len(large)) + large
+    start = time.process_time()
+    assert undo(codec, stream) == b"x"
+    assert time.process_time() - start < 1.5
+
+
+@pytest.mark.parametrize("limit", [1000, MAX_OUTPUT])
+def test_members_of_any_size_follow_one_another(gzip_library: str, limit: int) -> None:
+    """Later members are read in pieces, which end anywhere."""
+    parts = [NOISE[:size] for size in (0, 1, 300)] + [NOISE * 60, bytes(3 << 20), b"", TEXT]
+    stream = b"".join(gzip_stream(part) for part in parts)
+    if limit == MAX_OUTPUT:
+        assert undo(GZIP, stream) == b"".join(parts)
+        assert undo(GZIP, stream + b"\x1f\x8bgarbage") == b"".join(parts)
+        with pytest.raises(CodecError, match="cut short"):
+            undo(GZIP, stream[:-9])
+    else:
+        with pytest.raises(CodecError, match="more than 1000 bytes"):
+            undo(GZIP, stream, limit=limit)

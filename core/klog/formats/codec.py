@@ -18,6 +18,7 @@ MAX_OUTPUT = 128 << 20
 """Bytes that a batch may have when decompressed, unless the caller says otherwise."""
 
 _CHUNK = 1 << 20
+_PIECE = 1 << 16
 _GZIP_BYTES_PER_BYTE = 1032  # the most that deflate can make of one byte
 _GZIP_RESERVED = 0xE0
 _LZ4_BYTES_PER_BYTE = 255
@@ -82,21 +83,21 @@ class Decompressor:
         if self._gzip_object is None:
             self._open_gzip()
         assert self._gzip_object is not None
-        rest: Buffer = data
+        rest = memoryview(data)
         if len(data) > 3 and data[3] & _GZIP_RESERVED:  # Java ignores these flags
-            rest = bytes(data[:3]) + bytes((data[3] & ~_GZIP_RESERVED,)) + bytes(data[4:])
+            rest = memoryview(bytes(data[:3]) + bytes((data[3] & ~_GZIP_RESERVED,)) + bytes(data[4:]))
         made: list[bytes | bytearray] = []
         total = 0
         while len(made) < _MOST_FRAMES:
             member = self._gzip_object()
             try:
-                made.append(self._inflate(member, rest, self.limit - total))
+                used = self._inflate(member, rest, self.limit - total, made)
             except self._gzip_error as error:
                 raise CodecError(f"gzip: {error}") from None
             if not member.eof:
                 raise CodecError("gzip: cut short")
             total += len(made[-1])
-            rest = member.unused_data
+            rest = rest[used:]
             if len(rest) < _GZIP_SMALLEST or rest[:3] != _GZIP_MAGIC:
                 return made[0] if len(made) == 1 else b"".join(made)
         raise CodecError(f"gzip: more than {_MOST_FRAMES} members")
@@ -113,20 +114,24 @@ class Decompressor:
             self._gzip_object = _gzip_of(zlib.decompressobj)
             self._gzip_error = zlib.error
 
-    def _inflate(self, member: Any, data: Buffer, limit: int) -> bytes | bytearray:
-        if len(data) * _GZIP_BYTES_PER_BYTE <= limit:
-            made: bytes = member.decompress(data)
-            return made
-        whole = bytearray()
+    def _inflate(self, member: Any, data: memoryview, limit: int, made: list[bytes | bytearray]) -> int:
+        """Add the content of the member at the beginning of *data*; return how many bytes it takes."""
+        if not made and len(data) * _GZIP_BYTES_PER_BYTE <= limit:
+            made.append(member.decompress(data))
+            return len(data) - len(member.unused_data)
+        whole, at = bytearray(), 0
         with _one_at_a_time:
-            while True:
-                piece = member.decompress(data, _CHUNK)
+            while not member.eof:
+                fed = member.unconsumed_tail or data[at : at + _PIECE]  # each member copies what follows it in here
+                at += 0 if member.unconsumed_tail else len(fed)
+                piece = member.decompress(fed, _CHUNK)
                 whole += piece
                 if len(whole) > limit:
                     raise self._too_much()
-                data = member.unconsumed_tail
-                if member.eof or (not piece and not data):
-                    return whole
+                if not piece and not fed:
+                    break
+        made.append(whole)
+        return at - len(member.unused_data)
 
     def _snappy(self, data: Buffer, magic: int) -> bytes:
         """Decompress blocks in xerial's framing, or one bare block.  snappy-java: SnappyInputStream."""
@@ -259,40 +264,34 @@ class Decompressor:
             pass  # several frames, or a broken one: what follows says what is wrong
         try:
             if len(data) * _ZSTD_BYTES_PER_BYTE <= self.limit or _zstd_bound(data) <= self.limit:
-                return self._zstd_frames(data)
+                return self._zstd_frames(data, len(data), _PIECE)
+            # So small that no slice can yield much more than the limit allows.
+            step = max(64, self.limit // _ZSTD_BYTES_PER_BYTE // 32)
             with _one_at_a_time:
-                return self._zstd_carefully(data)
+                return self._zstd_frames(data, step, step)
         except self._zstd_error as error:
             raise CodecError(f"zstd: {error}") from None
 
-    def _zstd_frames(self, data: Buffer) -> bytes:
+    def _zstd_frames(self, data: Buffer, step: int, next_step: int) -> bytes | bytearray:
+        """Decompress in slices of *next_step* bytes, but for the first: a frame copies what follows it in its slice."""
         made: list[bytes] = []
-        while len(data):
-            frame = self._zstd_context.decompressobj()
-            made.append(frame.decompress(data))
-            if not frame.eof:
-                raise CodecError("zstd: cut short")
-            data = frame.unused_data
-            if len(made) > _MOST_FRAMES:
-                raise CodecError(f"zstd: more than {_MOST_FRAMES} frames")
-        return made[0] if len(made) == 1 else b"".join(made)
-
-    def _zstd_carefully(self, data: Buffer) -> bytearray:
-        """Decompress in slices so small that none can yield much more than the limit allows."""
-        whole = bytearray()
-        frame = self._zstd_context.decompressobj()
-        at, step = 0, max(64, self.limit // _ZSTD_BYTES_PER_BYTE // 32)
-        while at < len(data):
-            if frame.eof:
+        view, at, frames, total, frame = memoryview(data), 0, 0, 0, None
+        while at < len(view):
+            if frame is None or frame.eof:
                 frame = self._zstd_context.decompressobj()
-            piece = data[at : at + step]
-            whole += frame.decompress(piece)
+                frames += 1
+            if frames > _MOST_FRAMES:
+                raise CodecError(f"zstd: more than {_MOST_FRAMES} frames")
+            piece = view[at : at + step]
+            made.append(frame.decompress(piece))
             at += len(piece) - len(frame.unused_data)
-            if len(whole) > self.limit:
+            step = next_step
+            total += len(made[-1])
+            if total > self.limit:
                 raise self._too_much()
-        if not frame.eof:
+        if frame is not None and not frame.eof:
             raise CodecError("zstd: cut short")
-        return whole
+        return made[0] if len(made) == 1 else b"".join(made)
 
 
 class Compressor:
