@@ -167,6 +167,13 @@ METADATA_PLAN: Declared = planned(
     metadata={
         **{"base": {"node": INT_OR_NULL, **POINT}, "appended": [{"offset": INT, "epoch": INT, "records": [TEXT]}]},
         **{"extended": {"*": INT}, "cut": {"*": INT}, "lost": [WHERE], "next": [TEXT]},
+        "mended": (
+            "null",
+            {
+                "epochs": [{**WHERE, "log": INT, "metadata": INT}],
+                **{"producer_ids": INT, "next_producer_id": INT_OR_NULL},
+            },
+        ),
     },
 )
 FOLLOW: Declared = {

@@ -126,9 +126,25 @@ def _json(planner: QuorumPlanner, result: PlanResult) -> dict[str, object]:
             ],
             "extended": {str(one.change.node): one.extended for one in planner.logs.changes if one.extended},
             "cut": {str(one.change.node): one.cut for one in planner.logs.changes if one.cut},
+            "mended": _mended(planner),
             "lost": [{"topic": topic, "partition": number} for topic, number in lost],
             "next": [*next_steps(planner), *warnings(planner)],
         },
+    }
+
+
+def _mended(planner: QuorumPlanner) -> dict[str, object] | None:
+    """Return what is appended because the base is behind the logs; None where it is not."""
+    if not planner.lag:
+        return None
+    epochs = [
+        {"topic": one.topic, "partition": one.number, "log": one.used, "metadata": one.known}
+        for one in planner.lag.epochs
+    ]
+    return {
+        "epochs": epochs,
+        "producer_ids": len(planner.lag.producer_ids),
+        "next_producer_id": planner.next_producer_id,
     }
 
 
@@ -154,6 +170,8 @@ def _lines(planner: QuorumPlanner) -> Iterator[str]:
     """Yield what becomes of the logs and of the partitions."""
     base = planner.base
     yield f"base: node {base.node}, offset {base.log_end}, epoch {base.epoch} ({base.partition.path})"
+    if planner.lag:
+        yield f"it is behind the logs on these disks, which the batches mend: {planner.lag.told}"
     for one in planner.logs.changes:
         steps = [
             *([f"{counted(one.cut, 'offset')} cut from {one.change.cut_to} on"] if one.cut else []),

@@ -9,16 +9,20 @@ Kafka: ProducerStateEntry.findDuplicateBatch, ProducerIdControlManager, LeaderEp
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from klog.broker_start.producers import BrokerClock
 from klog.coordinator.transactions import COMPLETED, transaction_images
+from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
-from klog.data_dir.replicas import epoch_at
+from klog.data_dir.replicas import epoch_at, log_end
 from klog.errors import counted
 from klog.formats.checkpoint import epochs_in_force
 from klog.formats.internal_topics import TRANSACTION_STATE
+from klog.formats.java_text import parse_long
+from klog.formats.names import PartitionState
+from klog.formats.snapshot import PRODUCER_ID_EXPIRATION_MS
 from klog.formats.transaction_state import TransactionStatus
 from klog.metadata.loader import ClusterMetadata
 from klog.transactions.replay import nearest_state, replay
@@ -29,6 +33,15 @@ FIRST_SHIFTED_ID: Final = 1 << 62
 _IDLE: Final = COMPLETED | {TransactionStatus.EMPTY, TransactionStatus.DEAD}
 _TRANSACTIONAL_ID_EXPIRATION_MS: Final = 7 * 86_400_000
 """Kafka's default of `transactional.id.expiration.ms`."""
+
+
+def producer_clock(
+    now_ms: int, cluster: ClusterMetadata | None, node_id: int | None, expiration_ms: int | None = None
+) -> BrokerClock:
+    """Return the time at which a broker starts.  *expiration_ms*: None: as the metadata log has it, or Kafka's."""
+    if expiration_ms is None and cluster is not None:
+        expiration_ms = parse_long(cluster.broker_config(node_id).get("producer.id.expiration.ms", ""))
+    return BrokerClock(now_ms, expiration_ms or PRODUCER_ID_EXPIRATION_MS)
 
 
 class UsedNumbers(NamedTuple):
@@ -140,3 +153,19 @@ def reuse_note(cluster: ClusterMetadata, producer_ids: Collection[int], is_own: 
         f"of {counted(len(producer_ids), 'producer')} that are kept {' and '.join(said)}: a broker takes what the"
         " other producer of such an id sends for a repetition and drops it, or refuses it"
     )
+
+
+def lag_behind(cluster: ClusterMetadata, log_dirs: Iterable[LogDir], now_ms: int) -> MetadataLag:
+    """Compare a metadata log with all partitions of its cluster in *log_dirs*.  Raises UnreadableError."""
+    return metadata_lag(cluster, _logs(cluster, log_dirs, now_ms))
+
+
+def _logs(cluster: ClusterMetadata, log_dirs: Iterable[LogDir], now_ms: int) -> Iterator[tuple[str, int, UsedNumbers]]:
+    for log_dir in log_dirs:
+        clock = producer_clock(now_ms, cluster, log_dir.node_id)
+        for one in log_dir.partitions:
+            topic_id = cluster.topic_ids.get(one.topic or "")
+            if topic_id is None or one.topic_id not in (None, topic_id) or one.state is not PartitionState.CURRENT:
+                continue
+            if one.topic is not None and one.number is not None and (end := log_end(one)) >= 0:
+                yield one.topic, one.number, used_numbers(one, end, clock)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -17,9 +16,7 @@ from klog.data_dir.partition import Partition
 from klog.data_dir.root_files import RootFiles
 from klog.errors import KlogError
 from klog.formats.index import OFFSET_ENTRY
-from klog.formats.java_text import parse_long
 from klog.formats.names import PartitionName, PartitionState, Stage, belongs
-from klog.formats.snapshot import PRODUCER_ID_EXPIRATION_MS
 from klog.kernel import Window
 from klog.log.log_end import LogEnd
 from klog.log.segment import MAX_SEGMENT_BYTES
@@ -60,13 +57,6 @@ class LoadedPartition(NamedTuple):
     def read_again(self) -> Partition:
         """Return the directory; nothing of it is kept in memory between the steps."""
         return Partition(self.path, name=self.name)
-
-
-def producer_clock(cluster: ClusterMetadata | None, node_id: int, expiration_ms: int | None) -> BrokerClock:
-    """Return the time at which the broker starts.  *expiration_ms*: None: as the metadata log has it, or Kafka's."""
-    if expiration_ms is None and cluster is not None:
-        expiration_ms = parse_long(cluster.broker_config(node_id).get("producer.id.expiration.ms", ""))
-    return BrokerClock(int(time.time() * 1000), expiration_ms or PRODUCER_ID_EXPIRATION_MS)
 
 
 class PartitionLoader:

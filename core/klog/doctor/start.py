@@ -9,14 +9,16 @@ Kafka: KafkaRaftServer, LogManager, BrokerMetadataPublisher.initializeManagers; 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
+from klog.broker_start.metadata_behind import producer_clock
 from klog.data_dir.log_dir import LogDir
 from klog.doctor.broker_config import DELETE_DELAY_MS
 from klog.doctor.cures import Cures
-from klog.doctor.loading import LoadedPartition, PartitionLoader, producer_clock
+from klog.doctor.loading import LoadedPartition, PartitionLoader
 from klog.doctor.log_dir_format import (
     FormattedDir,
     check_kraft_format,
@@ -293,7 +295,8 @@ class _Start:
 
     def _load_dir(self, log_dir: LogDir, metadata: RecoveredMetadata) -> list[LoadedPartition]:
         clean = log_dir.clean_shutdown is not None
-        clock = producer_clock(metadata.cluster, self.node_id, self._request.producer_expiration_ms)
+        expiration_ms = self._request.producer_expiration_ms
+        clock = producer_clock(int(time.time() * 1000), metadata.cluster, self.node_id, expiration_ms)
         loader = PartitionLoader(log_dir.checkpoints, clean, metadata.cluster, clock, self._sink)
         known = self.cures.loaded
         ids = {} if metadata.cluster is None else metadata.cluster.topic_ids

@@ -5,7 +5,7 @@ Kafka: PartitionChangeBuilder, PartitionRegistration.merge, ReplicationControlMa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from klog.data_dir.log_dir import LogDir
@@ -20,6 +20,9 @@ from klog.replication.election import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASS
 _RESERVED: Final = (UNASSIGNED_DIRECTORY, LOST_DIRECTORY, MIGRATING_DIRECTORY)
 _DIRECTORIES_FROM, _ELR_FROM = 17, 23
 """The metadata.version from which on records have these: 3.7-IV2 and 4.0-IV1.  Kafka: MetadataVersion."""
+
+_ID_BLOCK: Final = 1000
+"""Kafka: ProducerIdsBlock.PRODUCER_ID_BLOCK_SIZE."""
 
 PartitionKey = tuple[str, int]
 """A topic's id, and the number of a partition."""
@@ -124,6 +127,55 @@ def ownership_updates(
             fields["eligibleLeaderReplicas"] = fields["lastKnownElr"] = []
             after = after._replace(elr=(), last_known_elr=())
         yield PartitionUpdate(key, _change(state, key, fields), after)
+
+
+def with_unused_epochs(
+    state: ClusterMetadata, updates: Iterable[PartitionUpdate], used: Mapping[PartitionKey, int]
+) -> Iterator[PartitionUpdate]:
+    """Yield *updates*, and more, so that no partition keeps a leader epoch that a log has already.
+
+    *used*: the latest epochs of logs that are beyond those of the metadata.  A change raises the epoch by one, so such
+    a partition is written anew.  Kafka: ReplicationControlManager.replay(PartitionRecord).
+    """
+    planned = {update.key: update for update in updates}
+    for key in (*planned, *(key for key in used if key not in planned)):
+        if key not in used:
+            yield planned[key]
+            continue
+        known = state.partitions[key[0]][key[1]]
+        after = planned[key].after if key in planned else known._replace(partition_epoch=known.partition_epoch + 1)
+        yield _anew(state, key, after._replace(leader_epoch=used[key] + 1))
+
+
+def _anew(state: ClusterMetadata, key: PartitionKey, after: PartitionRegistration) -> PartitionUpdate:
+    """Return the record that says all about a partition.  Kafka: PartitionRegistration.toRecord."""
+    version = change_version(state)
+    data: Data = {
+        "topicId": key[0],
+        "partitionId": key[1],
+        "replicas": list(after.replicas),
+        "isr": list(after.isr),
+        "removingReplicas": list(after.removing),
+        "addingReplicas": list(after.adding),
+        "leader": after.leader,
+        "leaderRecoveryState": int(after.recovering),
+        "leaderEpoch": after.leader_epoch,
+        "partitionEpoch": after.partition_epoch,
+    }
+    if version >= 1:
+        data["directories"] = list(after.directories) or [MIGRATING_DIRECTORY] * len(after.replicas)
+    if version >= 2:
+        data |= {"eligibleLeaderReplicas": list(after.elr) or None, "lastKnownElr": list(after.last_known_elr) or None}
+    return PartitionUpdate(key, new_metadata_record("PartitionRecord", version, data), after)
+
+
+def unused_producer_ids(highest: int) -> MetadataRecord:
+    """Return the record behind which producer ids are handed out from the first block beyond *highest* on.
+
+    Kafka: ProducerIdsImage.write, ProducerIdsBlock.
+    """
+    following = (highest // _ID_BLOCK + 1) * _ID_BLOCK
+    return new_metadata_record("ProducerIdsRecord", 0, {"brokerId": -1, "brokerEpoch": -1, "nextProducerId": following})
 
 
 def unregistrations(state: ClusterMetadata, node: int) -> Iterator[MetadataRecord]:

@@ -8,8 +8,10 @@ session.finish(planner.drafts(), losses=planner.losses, copies=planner.copies_js
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
+from klog.broker_start.metadata_behind import MetadataLag, lag_behind
 from klog.data_dir.log_dir import LogDir
 from klog.disk.disk import Disk
 from klog.errors import KlogError, UsageError
@@ -27,6 +29,8 @@ from klog.quorum.changes import (
     end_of_open_transaction,
     ownership_updates,
     unregistrations,
+    unused_producer_ids,
+    with_unused_epochs,
 )
 from klog.quorum.gathering import Gathering
 from klog.quorum.log_plan import LogPlan, future_log
@@ -58,8 +62,9 @@ class QuorumSettings(NamedTuple):
 class QuorumPlanner:
     """Makes one plan.  *disks* and *stagings* belong together; their places are the numbers of the log dirs.
 
-    *copies*: the metadata logs; *base*: the one that is built on; *state*: the cluster as of its end.  *new*: what is
-    appended; *voters*: the new ones.  Raises KlogError for a base that is damaged or incomplete.
+    *copies*: the metadata logs; *base*: the one that is built on; *state*: the cluster as of its end.  *lag*: how far
+    that is behind the logs on the disks.  *new*: what is appended; *voters*: the new ones.  Raises KlogError for a base
+    that is damaged or incomplete.
     """
 
     def __init__(
@@ -70,6 +75,7 @@ class QuorumPlanner:
         self.base = choose_base(self.copies, settings.base)
         self._intact = intact_log(self.base)
         self.state = _sound(read_log(self.base.partition), self._intact.end)
+        self.lag: MetadataLag = lag_behind(self.state, (one.log_dir for one in disks), settings.now_ms)
         self.new = NewBatches(self._intact.end, unused_epoch(self.copies), settings.now_ms)
         self.logs = LogPlan(disks, stagings, settings.now_ms, settings.base is not None)
         self.voters: tuple[Voter, ...] = self.state.quorum.voters or ()
@@ -91,8 +97,7 @@ class QuorumPlanner:
         ids = self._directory_ids(voters, uses_disk_ids)
         self.voters = tuple(moved(voter, addresses[voter.id], ids.get(voter.id)) for voter in voters)
         self.new.add_control(KRAFT_VOTERS, voters_data(self.voters))
-        if uses_disk_ids:
-            self._update(directory_updates(self.state, self.disks))
+        self._update(directory_updates(self.state, self.disks) if uses_disk_ids else ())
         self._write([voter.id for voter in voters if voter.id not in self.without])
 
     def _directory_ids(self, voters: Sequence[Voter], uses_disk_ids: bool) -> dict[int, str]:
@@ -146,8 +151,8 @@ class QuorumPlanner:
         self.address = address
         self.voters = (self._only_voter("--only-voter", node, voters, address),)
         self.new.add_control(KRAFT_VOTERS, voters_data(self.voters))
-        if uses_disk_ids:
-            self._update(directory_updates(self.state, [disk for disk in self.disks if disk.node == node]))
+        mine = [disk for disk in self.disks if disk.node == node]
+        self._update(directory_updates(self.state, mine) if uses_disk_ids else ())
         self._write([node])
 
     def _voters(self, configured: str) -> tuple[Voter, ...]:
@@ -194,8 +199,11 @@ class QuorumPlanner:
         return moved((old or voters[0])._replace(id=node), address, self._directory_id(node))
 
     def _update(self, updates: Iterable[PartitionUpdate], others: Iterable[MetadataRecord] = ()) -> None:
-        self._updates = list(updates)
-        records = [*(update.record for update in self._updates), *others]
+        """Append *updates* and *others*, and what is missing where the base is behind the logs."""
+        used = {(self.state.topic_ids[one.topic], one.number): one.used for one in self.lag.epochs}
+        self._updates = list(with_unused_epochs(self.state, updates, used))
+        ids = self.lag.producer_ids[-1:]
+        records = [*(update.record for update in self._updates), *others, *map(unused_producer_ids, ids)]
         if records:
             self.new.add_records(end_of_open_transaction(self.state))
             self.new.add_records(records)
@@ -236,10 +244,18 @@ class QuorumPlanner:
         if self.gathering is not None:
             gone = brokers.keys() - {self.gathering.node}
             brokers |= {node: brokers[node]._replace(unregistered=True) for node in gone}
-        before = (wanted, brokers, self.state.state.settings, tuple(sorted(self.voters)), self.new.batches[0].epoch)
+        settings = replace(self.state.state.settings, next_producer_id=self.next_producer_id)
+        before = (wanted, brokers, settings, tuple(sorted(self.voters)), self.new.batches[0].epoch)
         voters = tuple(after.quorum.voters or ())
         if (after.partitions, after.brokers, after.state.settings, voters, after.epoch) != before:
             raise KlogError("the batches were not read back as they were meant: nothing is planned; please report this")
+
+    @property
+    def next_producer_id(self) -> int | None:
+        """The first producer id that is handed out afterwards; None before the first."""
+        for highest in self.lag.producer_ids[-1:]:
+            return int(unused_producer_ids(highest).data["nextProducerId"])
+        return self.state.state.settings.next_producer_id
 
     # what came of it
 

@@ -1,0 +1,115 @@
+"""`klog metadata plan` on a metadata log that is older than the logs: it appends what is missing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from klog.data_dir.log_dir import LogDir
+from klog.metadata.loader import ClusterMetadata, read_metadata
+
+from tests.quorum.test_metadata_plan import ADDRESSES, disks, quorum
+from tests.support.metadata_logs import uuid
+from tests.support.rolled_back import data, known, metadata, partition
+
+Run = Callable[..., Any]
+pytestmark = [pytest.mark.usefixtures("hasty")]
+__all__ = ["quorum"]
+
+
+def planned(klog: Run, *words: object) -> dict[str, Any]:
+    """Apply a plan; return what it says about the metadata."""
+    ran = klog("metadata", "plan", *map(str, words), "--apply", "--output", "json")
+    assert ran.exit_code == 0, ran.stderr
+    found: dict[str, Any] = json.loads(ran.stdout)["metadata"]
+    return found
+
+
+def state(log_dir: Path) -> ClusterMetadata:
+    found = read_metadata(LogDir(str(log_dir)))
+    assert found is not None
+    assert not found.problems
+    return found
+
+
+def is_behind(klog: Run, *log_dirs: Path) -> bool:
+    notes = json.loads(klog("doctor", "--output", "json", *log_dirs).stdout)["notes"]
+    return any(one["id"] == "metadata-log-behind" for one in notes)
+
+
+@pytest.mark.parametrize(
+    ("epoch", "free", "after"), [(4, None, (5, None)), (90, 1000, (91, 1000)), (3, 1000, (4, 1000))]
+)
+def test_a_partition_gets_an_epoch_that_no_log_has(
+    epoch: int, free: int | None, after: tuple[int, int | None], klog: Run, tmp_path: Path
+) -> None:
+    """One that leads alone is not raised by one, but above what its log has."""
+    folder = tmp_path / "data"
+    metadata(folder, 3, free)
+    partition(folder, [data(0), data(2, epoch)], [(0, 0), (epoch, 2)])
+    assert is_behind(klog, folder) == (epoch > 3)
+    made = planned(klog, folder, "--only-broker", 1)
+    assert (made["mended"] is not None) == (epoch > 3)
+    found = state(folder)
+    owned = found.partitions[uuid(7)][0]
+    assert (owned.leader_epoch, found.state.settings.next_producer_id) == after
+    assert (owned.replicas, owned.isr, owned.leader, owned.directories) == ((1,), (1,), 1, (uuid(101),))
+    assert not is_behind(klog, folder)
+
+
+@pytest.mark.parametrize(
+    ("ids", "free", "after"),
+    [([999], 1000, 1000), ([1000], 1000, 2000), ([0], None, 1000), ([5, 77_123, 40_000], 2000, 78_000)],
+)
+def test_producer_ids_go_on_behind_those_in_use(
+    ids: list[int], free: int | None, after: int, klog: Run, tmp_path: Path
+) -> None:
+    folder = tmp_path / "data"
+    metadata(folder, 0, free)
+    partition(folder, [data(0)], [(0, 0)], {2: [known(one) for one in ids]})
+    made = planned(klog, folder, "--only-broker", 1)
+    assert state(folder).state.settings.next_producer_id == after
+    assert (made["mended"] or {"next_producer_id": free})["next_producer_id"] == after
+    assert not is_behind(klog, folder)
+
+
+def test_all_disks_count(klog: Run, tmp_path: Path) -> None:
+    """The longer copy is taken, and the shorter one has the later epoch and the higher id: both count."""
+    for node, batches in ((1, [data(0), data(2, 4)]), (2, [data(0, 9, 5000)])):
+        folder = tmp_path / f"broker-{node}"
+        log = metadata(folder, 3, 1000, replicas=(1, 2))
+        meta = log.log_dir / "meta.properties"
+        meta.write_text(f"version=1\ncluster.id=x\nnode.id={node}\ndirectory.id={uuid(100 + node)}\n")
+        partition(folder, batches, [(0, 0)])
+    made = planned(klog, *disks(tmp_path), "--only-broker", 1, "--keep", "1")
+    assert made["mended"]["epochs"] == [{"topic": "orders", "partition": 0, "log": 9, "metadata": 3}]
+    found = state(tmp_path / "broker-1")
+    assert (found.partitions[uuid(7)][0].leader_epoch, found.state.settings.next_producer_id) == (10, 6000)
+
+
+@pytest.mark.parametrize("words", [("--voters", ADDRESSES), ("--only-voter", 3)])
+def test_a_plan_for_the_voters_mends_it_as_well(words: tuple[object, ...], klog: Run, quorum: Path) -> None:
+    """All that a plan writes is one batch more: brokers, replicas and leaders stay."""
+    before = state(quorum / "broker-1")
+    topic_id = before.topic_ids["solo95"]
+    place = partition(quorum / "broker-3", [data(0, 70)], [(70, 0)], name="solo95")
+    (place / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}")
+    key = 0
+    made = planned(klog, *disks(quorum), *words)
+    assert [(one["log"], one["partition"]) for one in made["mended"]["epochs"]] == [(70, key)]
+    after = state(quorum / "broker-3")
+    known_before = before.partitions[topic_id][key]
+    wanted = known_before._replace(leader_epoch=71, partition_epoch=known_before.partition_epoch + 1)
+    assert after.partitions[topic_id][key] == wanted
+    others = {number: one for number, one in after.partitions[topic_id].items() if number != key}
+    assert others == {number: one for number, one in before.partitions[topic_id].items() if number != key}
+
+
+def test_an_older_base_of_which_the_logs_need_no_more(klog: Run, quorum: Path) -> None:
+    """--base 2 is 13 records behind; the logs have nothing of these, and nothing is appended for them."""
+    made = planned(klog, *disks(quorum), "--only-voter", 2, "--base", 2)
+    assert (made["base"]["node"], made["mended"]) == (2, None)
+    assert [one["records"] for one in made["appended"]] == [["VOTERS"]]
