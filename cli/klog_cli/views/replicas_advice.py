@@ -30,6 +30,9 @@ def advice(diff: PartitionDiff, given: Sequence[str]) -> list[str]:
         found.append("no start order keeps all records: save those of the losing branches first (klog replicas rescue)")
     if diff.verdict is Verdict.DAMAGED:
         found.append("a broker does not notice a bad batch at a clean start: see klog verify, klog recover")
+    cut = [quote(copy.partition.path) for copy in diff.copies.values() if copy.is_cut]
+    if cut:
+        found.append(f"what a start removes behind damage is kept by: klog recover {' '.join(cut)} --salvage")
     if diff.verdict is Verdict.INCOMPARABLE:
         found.append("these directories are not compared: move away what does not belong to the cluster")
     return found

@@ -89,6 +89,8 @@ def _copy_json(copy: CopyState, diff: PartitionDiff) -> dict[str, object]:
         "first_difference": {str(node): offset for node, offset in copy.first_difference.items()},
         "cut_if_leads": {str(node): offset for node, offset in copy.cut_if_leads.items()},
         "clean_marker": copy.is_clean,
+        "truncated_at_start": copy.is_cut,
+        "start_fails": copy.kept.fails,
         "directory_known": copy.directory_known,
         "open_transactions": copy.open_transactions,
     }

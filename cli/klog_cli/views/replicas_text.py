@@ -105,6 +105,10 @@ def remarks(diff: PartitionDiff) -> Iterator[str]:
     for node, copy in diff.copies.items():
         if copy.directory_known is False:
             yield f"{node} has another log dir than the assignment names: it cannot lead before it has reported that"
+        if copy.kept.fails is not None:
+            yield f"{node} does not start with this copy: {copy.kept.fails}"
+        if copy.is_cut:
+            yield f"{node} truncates its log at {copy.log_end} when it starts, and removes what is behind that"
         if copy.facts is not None and copy.facts.bad_batches:
             first = ", ".join(map(str, copy.facts.bad_batches[:5]))
             yield f"{node} has batches whose checksums do not match, at offset {first}"

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from klog.broker_start.files import ReadSettings
+from klog.broker_start.kept_log import usual_end
 from klog.broker_start.load import load
 from klog.broker_start.metadata_behind import UsedNumbers, used_numbers
 from klog.broker_start.next_start import next_start
@@ -15,11 +16,9 @@ from klog.broker_start.producers import BrokerClock
 from klog.data_dir.partition import Partition
 from klog.data_dir.root_files import RootFiles
 from klog.errors import KlogError
-from klog.formats.index import OFFSET_ENTRY
-from klog.formats.names import PartitionName, PartitionState, Stage, belongs
+from klog.formats.names import PartitionName, PartitionState
 from klog.kernel import Window
 from klog.log.log_end import LogEnd
-from klog.log.segment import MAX_SEGMENT_BYTES
 from klog.metadata.loader import ClusterMetadata
 from klog.partition_plan.contents import FileRange
 from klog.progress import Sink
@@ -105,10 +104,9 @@ class PartitionLoader:
             # It is opened, and neither recovered nor emptied.  Kafka: LogLoader.load.
             return load(partition, StartState(clean=True), self._settings_of(partition.topic or ""), self._clock), None
         end = partition.log_end if self._clean else None
-        start = partition.log_start_offset or 0
-        is_usual = end is not None and end.damage is None and _is_usual(partition)
-        if end is not None and is_usual and start <= end.offset and _index_fits(partition, end.walked_from):
-            return StartOutcome(log_start=start, log_end=end.offset), None
+        usual = usual_end(partition) if self._clean else None
+        if usual is not None:
+            return StartOutcome(log_start=partition.log_start_offset or 0, log_end=usual.offset), None
         outcome = self._next_start(partition)
         return outcome, None if end is None or outcome.cuts or outcome.dropped else _torn(outcome, end)
 
@@ -129,30 +127,8 @@ class PartitionLoader:
         return self._settings[topic]
 
 
-def _is_usual(partition: Partition) -> bool:
-    """Whether a clean stop left the directory as it usually does: then the load has nothing to decide but the end."""
-    epochs, segments = partition.epochs, partition.segments
-    if partition.state is PartitionState.STRAY or not segments or (epochs is not None and epochs.malformed is not None):
-        return False
-    if partition.metadata is not None and partition.topic_id is None:
-        return False
-    if any(belongs(file) and (file.stage is not Stage.IN_USE or not file.canonical) for file in partition.files):
-        return False
-    return all(
-        one.offset_index is not None and one.txn_index is None and one.size <= MAX_SEGMENT_BYTES for one in segments
-    )
-
-
 def _torn(outcome: StartOutcome, end: LogEnd) -> str | None:
     """Return what is behind the end that the load finds in a log that it does not recover; None for nothing."""
     if outcome.fails is None and outcome.log_end < end.offset:
         return f"its index leads behind the last batch: {outcome.log_end} counts as the end, batches reach {end.offset}"
     return None if end.damage is None else f"{end.damage}; these bytes stay, and new batches go behind them"
-
-
-def _index_fits(partition: Partition, walked_from: int) -> bool:
-    """Whether the last segment's index led to its end, or is too short to: a broker trusts it."""
-    index = partition.segments[-1].offset_index
-    if walked_from or index is None:
-        return index is not None
-    return os.path.getsize(partition.file(index)) <= OFFSET_ENTRY.size

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from klog import truncate
+from klog.broker_start.kept_log import KeptLog
 from klog.data_dir.partition import Partition
 from klog.disk.disk import Disk
 from klog.doctor.metadata_log import metadata_bounds
@@ -158,4 +159,6 @@ def _state(disk: BrokerDisk, partition: Partition) -> CopyState:
     cache = EpochCache(partition.epochs.entries if partition.epochs is not None else ())
     cache.truncate_end(bounds.log_end)
     cache.truncate_start(bounds.log_start)
-    return CopyState(BrokerCopy(disk, partition), bounds.log_start, bounds.log_end, None, cache, 0, None, {}, {})
+    return CopyState(
+        BrokerCopy(disk, partition), KeptLog(bounds.log_start, bounds.log_end), None, cache, 0, None, {}, {}
+    )

@@ -22,7 +22,7 @@ from klog.plan.draft import Draft
 from klog.plan.model import Loss
 from klog.replicas import source_log
 from klog.replicas.comparison import ComparedCopy, Comparison
-from klog.replicas.copy_state import CopyState, compared_copy
+from klog.replicas.copy_state import CopyState
 from klog.replicas.source_log import SegmentCopy, SourceProducers
 from klog.replication.epoch_cache import EpochCache
 
@@ -177,7 +177,7 @@ class CatchUpPlan:
         if self._part != self._end or state.facts is None or state.facts.bad_batches:
             return False
         end = state.partition.log_end
-        return end is not None and end.damage is None
+        return end is not None and end.damage is None and end.offset == self._end
 
     def _losses(self, size: int) -> tuple[Loss, ...]:
         if not self.records_lost:
@@ -306,11 +306,11 @@ class CatchUpPlan:
 
 
 def _compared(state: CopyState | None, node: int, shared_end: int) -> ComparedCopy:
-    """Return what a comparison of what lies behind *shared_end* needs of a copy.  Raises UnreadableError."""
+    """Return what a comparison behind *shared_end* needs of a copy."""
     if state is None:
         return ComparedCopy(node, None, 0, 0)
-    known = compared_copy(state.disk_copy)
-    return known._replace(node=node, from_offset=shared_end, epoch=state.epoch_below(shared_end))
+    epoch = state.epoch_below(shared_end)
+    return ComparedCopy(node, state.partition, state.log_start, state.log_end, shared_end, epoch, state.kept)
 
 
 def _epochs_from(copy: CopyState, log_start: int) -> list[EpochEntry]:

@@ -41,25 +41,25 @@ class CompactedComparison(Comparison):
         self._keys: dict[tuple[int, int], LatestKeys] = {}
         self._aborted: dict[int, dict[int, list[AbortedRange]]] = {}
 
-    def _note_differences(self, head: BatchIdentity, holders: Sequence[int], start: int) -> None:
+    def _note_differences(self, head: BatchIdentity, keepers: Sequence[int], start: int) -> None:
         pass  # of batches: these differ lawfully
 
     def shared_end(self, one: int, other: int) -> int:
         """Return 0: batches differ lawfully anywhere."""
         return 0
 
-    def _counts_whole(self, head: BatchIdentity, holders: Sequence[int]) -> bool:
-        return len(holders) == len(self.copies) or head.data_records == 0
+    def _counts_whole(self, head: BatchIdentity, keepers: Sequence[int]) -> bool:
+        return len(keepers) == len(self.copies) or head.data_records == 0
 
     def _settle(self, offset: int, held: Sequence[HeldRecord]) -> None:
-        holders = {node for one in held for node in one.nodes}
+        keepers = {node for one in held for node in one.keepers}
         for one in held:
-            lacking = [node for node, start in self._starts.items() if node not in one.nodes and start <= offset]
-            lost = [node for node in lacking if node in holders or not self._explains(node, offset, one)]
+            lacking = [node for node, start in self._starts.items() if node not in one.keepers and start <= offset]
+            lost = [node for node in lacking if node in keepers or not self._explains(node, offset, one)]
             for node in lost:
-                if node not in holders and offset < self._ends[node]:
+                if node not in keepers and offset < self._ends[node]:
                     self.unexplained[node].add(offset, offset, 1)
-                for other in one.nodes:
+                for other in one.keepers:
                     self.first_differences.setdefault((min(node, other), max(node, other)), offset)
             for node in set(lacking) - set(lost):
                 self.explained[node] += 1
@@ -86,7 +86,7 @@ class CompactedComparison(Comparison):
         if (node, end) not in self._keys:
             copy = self._copies[node]
             aborted = [each for ranges in self._aborted_by_producer(node).values() for each in ranges]
-            self._keys[node, end] = LatestKeys(copy.partition, copy.log_start, end, aborted, self._secret)
+            self._keys[node, end] = LatestKeys(copy, end, aborted, self._secret)
         return self._keys[node, end]
 
     def _is_aborted(self, offset: int, held: HeldRecord) -> bool:

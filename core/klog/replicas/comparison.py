@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
+from klog.broker_start.kept_log import KeptLog
 from klog.data_dir.partition import Partition
 from klog.formats.batch import TRANSACTIONAL_BIT
 from klog.replicas.copy_reader import IDENTITY, IDENTITY_BYTES, BatchIdentity, CopyReader, DataRecord
@@ -20,6 +21,7 @@ class ComparedCopy(NamedTuple):
     """What a comparison needs to know of a copy; *partition* is None where a broker has no directory for it.
 
     *from_offset*: below it nothing is compared, since that is known to be alike; *epoch*: the last leader epoch there.
+    *kept*: what the broker has of the log after its next start; None: all.
     """
 
     node: int
@@ -28,6 +30,7 @@ class ComparedCopy(NamedTuple):
     log_end: int
     from_offset: int = 0
     epoch: int = -1
+    kept: KeptLog | None = None
 
     @property
     def start(self) -> int:
@@ -38,11 +41,12 @@ class ComparedCopy(NamedTuple):
 class HeldRecord(NamedTuple):
     """A record and the nodes whose copies have it; *producer_id*: of a transaction, else -1.
 
-    *line*: as JSON has it, empty where it is not shown.
+    *keepers*: those of them whose next start leaves it.  *line*: as JSON has it, empty where it is not shown.
     """
 
     record: DataRecord
     nodes: set[int]
+    keepers: set[int]
     producer_id: int
     line: bytes = b""
 
@@ -69,12 +73,13 @@ class EpochRun(NamedTuple):
 class CopyFacts:
     """What the pass showed of one copy.
 
-    *batches*: intact ones.  *lost*: data records that some copy has and this one has not, from its log start on.
-    *only_here*: those that no other copy has, though one could.  *has_transactions*: some batch is transactional.
+    *batches*: intact ones that its next start leaves; *leaving*: how many intact ones it removes.  *lost*: data records
+    that some copy has and this one will not have, from its log start on.  *only_here*: those that no other copy has,
+    though one could.  *has_transactions*: some batch is transactional.
     """
 
     def __init__(self) -> None:
-        self.batches = 0
+        self.batches = self.leaving = 0
         self.epochs: list[EpochRun] = []
         self.bad_batches: list[int] = []
         self.only_here = OffsetRanges()
@@ -101,10 +106,11 @@ class CopyFacts:
 class Comparison:
     """One pass over copies of one partition.  After `run`: *facts* by node, *first_differences* by pair of nodes.
 
-    A first difference is the base offset of the first batch that one of the two has and the other has not, within what
-    both could have; the lower log end where there is none.  *shared_ends*, by pair: below them no batch of only one
-    of the two has a record.  *committed*: offsets below it were committed for certain.  *sink*: takes the records that
-    are lost if one of the nodes leads.  *is_deep*: compare also the bytes of batches that look equal.
+    A copy whose next start removes a batch holds it, and does not keep it: if its node leads, the batch is lost.
+    A first difference is the base offset of the first batch that one of the two keeps and the other does not, within
+    what both could have; the lower log end where there is none.  *shared_ends*, by pair: below them no batch of only
+    one of the two has a record.  *committed*: offsets below it were committed for certain.  *sink*: takes the records
+    that are lost if one of the nodes leads.  *is_deep*: compare also the bytes of batches that look equal.
     """
 
     def __init__(
@@ -130,7 +136,7 @@ class Comparison:
     def run(self) -> Comparison:
         """Read all copies.  Raises UnreadableError."""
         self._readers = {
-            copy.node: CopyReader(copy.partition, copy.log_start, copy.from_offset, copy.epoch)
+            copy.node: CopyReader(copy.partition, copy.log_start, copy.from_offset, copy.epoch, copy.kept)
             for copy in self.copies
             if copy.partition is not None and copy.partition.segments
         }
@@ -166,24 +172,28 @@ class Comparison:
         start = live[node].first_possible
         first = live[node]
         holders = [each for each, reader in live.items() if reader.head == head and self._same_bytes(first, reader)]
-        self._note_differences(head, holders, start)
+        keepers = [each for each in holders if live[each].stays]
+        self._note_differences(head, keepers, start)
         others = [reader.first_possible for each, reader in live.items() if each not in holders]
         stands_alone = start > self._reach and all(first > head.last_offset for first in others)
-        if stands_alone and self._counts_whole(head, holders):
+        if stands_alone and self._counts_whole(head, keepers):
             self._flush(None)
-            self._count(head.base_offset, head.last_offset, head.data_records or 0, set(holders))
+            self._count(head, set(holders), keepers)
         else:
-            self._take_records(live[node], holders)
+            self._take_records(live[node], holders, keepers)
         self._reach = max(self._reach, head.last_offset)
         for each in holders:
-            self.facts[each].add_batches(live[each].identities[:IDENTITY_BYTES])
+            if each in keepers:
+                self.facts[each].add_batches(live[each].identities[:IDENTITY_BYTES])
+            else:
+                self.facts[each].leaving += 1
             live[each].skip(1)
         self._flush(min((reader.first_possible for reader in live.values() if reader.identities), default=None))
         return True
 
     def _skip_equal(self, live: Mapping[int, CopyReader]) -> bool:
         """Pass over what all copies have alike; False when the next batches differ, or a copy is at its end."""
-        if len(live) < len(self.copies):
+        if len(live) < len(self.copies) or not all(reader.stays for reader in live.values()):
             return False
         first, *others = live.values()
         count = min((_equal_batches(first.identities, other.identities) for other in others), default=None)
@@ -201,25 +211,25 @@ class Comparison:
         """Whether the next *count* batches, which look equal, are; only a deep comparison looks."""
         return not self._is_deep or one is other or one.content(count) == other.content(count)
 
-    def _note_differences(self, head: BatchIdentity, holders: Sequence[int], start: int) -> None:
+    def _note_differences(self, head: BatchIdentity, keepers: Sequence[int], start: int) -> None:
         for other in self._starts:
-            if other in holders or self._starts[other] > head.last_offset:
+            if other in keepers or self._starts[other] > head.last_offset:
                 continue
-            for node in holders:
+            for node in keepers:
                 pair = min(node, other), max(node, other)
                 self.first_differences.setdefault(pair, head.base_offset)
                 self.shared_ends.setdefault(pair, start)
 
-    def _counts_whole(self, head: BatchIdentity, holders: Sequence[int]) -> bool:
+    def _counts_whole(self, head: BatchIdentity, keepers: Sequence[int]) -> bool:
         """Whether the header tells all: how many data records there are, and at which offsets."""
         if head.data_records is None or (head.data_records and not head.is_dense):
             return False
-        if self._sink is not None and self._sink.leader not in holders and head.data_records:
+        if self._sink is not None and self._sink.leader not in keepers and head.data_records:
             return False
         return not any(head.base_offset < start <= head.last_offset for start in self._starts.values())
 
-    def _take_records(self, reader: CopyReader, holders: Sequence[int]) -> None:
-        wanted = self._sink.origin if self._sink is not None and self._sink.leader not in holders else None
+    def _take_records(self, reader: CopyReader, holders: Sequence[int], keepers: Sequence[int]) -> None:
+        wanted = self._sink.origin if self._sink is not None and self._sink.leader not in keepers else None
         for offset, record, line in reader.records(wanted):
             nodes = {node for node in holders if self._starts[node] <= offset}
             if not nodes:
@@ -228,9 +238,10 @@ class Comparison:
             for one in held:
                 if one.record == record:
                     one.nodes.update(nodes)
+                    one.keepers.update(nodes.intersection(keepers))
                     break
             else:
-                held.append(HeldRecord(record, nodes, reader.producer_id, line))
+                held.append(HeldRecord(record, nodes, nodes.intersection(keepers), reader.producer_id, line))
 
     def _flush(self, end: int | None) -> None:
         """Count the records whose offsets no further batch can have: those below *end*, all for None."""
@@ -241,7 +252,7 @@ class Comparison:
     def _settle(self, offset: int, held: Sequence[HeldRecord]) -> None:
         """Count the records that copies have at one offset."""
         for one in held:
-            lacking = [node for node, start in self._starts.items() if node not in one.nodes and start <= offset]
+            lacking = [node for node, start in self._starts.items() if node not in one.keepers and start <= offset]
             self._lose(offset, one, lacking)
 
     def _lose(self, offset: int, held: HeldRecord, nodes: Sequence[int]) -> None:
@@ -250,12 +261,13 @@ class Comparison:
         if self._sink is not None and self._sink.leader in nodes:
             self._sink.take(offset, held)
 
-    def _count(self, first: int, last: int, records: int, holders: set[int]) -> None:
-        """Count data records that *holders* have for those that lack them."""
+    def _count(self, head: BatchIdentity, holders: set[int], keepers: Sequence[int]) -> None:
+        """Count the data records of a batch that *holders* have for those that lack them."""
+        first, records = head.base_offset, head.data_records or 0
         if not records:
             return
-        lacking = [node for node, start in self._starts.items() if node not in holders and start <= first]
-        self._count_for(first, last, records, holders, lacking)
+        lacking = [node for node, start in self._starts.items() if node not in keepers and start <= first]
+        self._count_for(first, head.last_offset, records, holders, lacking)
 
     def _count_for(self, first: int, last: int, records: int, holders: set[int], lacking: Sequence[int]) -> None:
         for node in lacking:

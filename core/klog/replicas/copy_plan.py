@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from shlex import quote
 from typing import NamedTuple
 
 from klog import truncate
+from klog.broker_start.kept_log import KeptLog
 from klog.data_dir.partition import Partition
 from klog.disk.disk import Disk
 from klog.errors import KlogError, UnreadableError
@@ -162,13 +164,20 @@ class CopyPlan:
         targets = self._targets(diff, kept)
         read = [state.partition] if state is not None else []
         if state is None or state.facts is None or not state.facts.bad_batches:
+            if state is not None and state.is_cut:
+                raise KlogError(
+                    f"node {kept} was not stopped cleanly, and its start truncates the log at {state.log_end}, before"
+                    f" intact batches; first: klog recover {quote(state.partition.path)} --salvage"
+                )
             self._draft(diff, kept, CatchUpSource(diff.topic, diff.number, state), targets, read)
             return
         others = [copy.partition for node, copy in diff.copies.items() if node != kept]
         if self._settings.only in (None, kept):
             targets.append(CatchUpTarget(kept, state.partition, state))
         with merged_copy(state.partition, others, self._disk) as merged:
-            whole = state._replace(disk_copy=state.disk_copy._replace(partition=merged))
+            end = merged.log_end
+            kept_log = KeptLog(state.log_start, end.offset if end is not None else state.log_end)
+            whole = state._replace(disk_copy=state.disk_copy._replace(partition=merged), kept=kept_log)
             self._draft(diff, kept, CatchUpSource(diff.topic, diff.number, whole), targets, [*read, *others])
 
     def _draft(

@@ -6,10 +6,12 @@ checksum covers neither the base offset nor the leader epoch.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import NamedTuple
 
+from klog.broker_start.kept_log import KeptLog
 from klog.data_dir.partition import Partition
 from klog.formats.batch import CONTROL_BIT, TRANSACTIONAL_BIT
 from klog.formats.codec import Decompressor
@@ -71,13 +73,22 @@ class CopyReader:
     """Reads a copy once, from its log start on, or from the batch that reaches *from_offset* on.
 
     What lies below *from_offset* is known, as is *epoch*, the last leader epoch there, and is read only as far as the
-    offset index leads.
-    *identities*: what is left of the current run, IDENTITY_BYTES a batch; empty at the end.  *last_offset*: that of the
-    batch before them.  *damages*, *bad_batches* (base offsets): what has been met; the latter at most MOST_BAD_BATCHES.
+    offset index leads.  *kept*: what the broker has of the log after its next start; None: all.
+    *identities*: what is left of the current run, IDENTITY_BYTES a batch; empty at the end.  *stays*: whether the start
+    leaves them.  *last_offset*: that of the batch before them.  *damages*, *bad_batches* (base offsets): what has
+    been met; the latter at most MOST_BAD_BATCHES.
     """
 
-    def __init__(self, partition: Partition, log_start: int, from_offset: int = 0, epoch: int = -1) -> None:
+    def __init__(
+        self,
+        partition: Partition,
+        log_start: int,
+        from_offset: int = 0,
+        epoch: int = -1,
+        kept: KeptLog | None = None,
+    ) -> None:
         self.identities = memoryview(b"")
+        self.stays = True
         self.last_offset = max(log_start, from_offset) - 1
         self.damages: list[Damage] = []
         self.bad_batches: list[int] = []
@@ -85,6 +96,7 @@ class CopyReader:
         self._start = max(log_start, from_offset)
         self._is_known_below = from_offset > log_start
         self._epoch = epoch
+        self._kept = kept
         self._last = -1
         self._window: Window | None = None
         self._row = 0
@@ -127,7 +139,7 @@ class CopyReader:
             found = next(self._runs, None)
             if found is None:
                 return
-            self._window, self._row, end = found
+            self._window, self._row, end, self.stays = found
             self.identities = memoryview(batch_identities(self._window, self._row, end))
 
     def skip(self, count: int) -> None:
@@ -158,15 +170,16 @@ class CopyReader:
                 yield offset, DataRecord(timestamp, key, value, headers), line
 
     def record_windows(self, leave_out: Callable[[Window, int, int], None]) -> Iterator[Window]:
-        """Decode all that is left: yield a window each time that its rows are filled with records.
+        """Decode all that is left and stays: yield a window each time that its rows are filled with records.
 
         *leave_out*: skips batches of a window, from a first row up to an end.  What is broken inside is left out.
         """
         while self.identities:
             assert self._window is not None
             count = len(self.identities) // IDENTITY_BYTES
-            leave_out(self._window, self._row, self._row + count)
-            for damage in decode_run(BatchRun(self._window, self._row, self._row + count), self._codecs, self._path):
+            run = BatchRun(self._window, self._row, self._row + count if self.stays else self._row)
+            leave_out(self._window, run.first, run.end)
+            for damage in decode_run(run, self._codecs, self._path):
                 if damage is None:
                     yield self._window
             self.skip(count)
@@ -176,8 +189,8 @@ class CopyReader:
             self.damages.append(damage)
             self.bad_batches.append(base_offset)
 
-    def _all_runs(self) -> Iterator[tuple[Window, int, int]]:
-        """Yield window, first row and end of runs of batches that count."""
+    def _all_runs(self) -> Iterator[tuple[Window, int, int, bool]]:
+        """Yield window, first row and end of runs of batches that count, and whether they stay."""
         segments = self._partition.segments
         window = _free_windows.pop() if _free_windows else Window(output=0)
         for number, files in enumerate(segments):
@@ -193,9 +206,26 @@ class CopyReader:
                         self._note(run, run.place.offset if run.place.offset is not None else self._last + 1)
                     continue
                 for first, end in self._in_order(run.window, run.first, run.end, behind - 1):
-                    yield run.window, first, end
+                    leaving = self._first_leaving(files.log, run.window, first, end)
+                    if first < leaving:
+                        yield run.window, first, leaving, True
+                    if leaving < end:
+                        yield run.window, leaving, end, False
 
         _free_windows.append(window)
+
+    def _first_leaving(self, log: str, window: Window, first: int, end: int) -> int:
+        """Return the first row that the next start removes; *end*: it removes none."""
+        if self._kept is None:
+            return end
+        size = _LONG_MAX if self._kept.sizes is None else self._kept.sizes.get(log, 0)
+        log_end = self._kept.log_end
+
+        def leaves(row: int) -> bool:
+            batch = window.batch(row)
+            return batch.position + batch.size > size or batch.base_offset >= log_end
+
+        return end if not leaves(end - 1) else bisect_left(range(end), True, first, key=leaves)
 
     def _in_order(self, window: Window, first: int, end: int, ceiling: int) -> Iterator[tuple[int, int]]:
         """Yield the rows whose offsets can stand where they do, without those that end below the start."""

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from klog.broker_start.files import ReadSettings
+from klog.broker_start.kept_log import KeptLog, NextStarts
 from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import EpochEntry
+from klog.metadata.topic_config import TopicConfig
 from klog.replicas.comparison import ComparedCopy, Comparison, CopyFacts
 from klog.replicas.disks import BrokerCopy
 from klog.replication.election import ReplicaSet
@@ -16,7 +19,7 @@ from klog.transactions.isolation import open_at
 
 
 class CopyState(NamedTuple):
-    """A copy.  *log_start*, *log_end*: as a broker finds them at a clean start.
+    """A copy.  *kept*: what the broker has of the log after its next start.
 
     *facts*: None where the copies are not compared.  *first_difference*, *shared_end* (see Comparison), *cut_if_leads*:
     by the other copy's node.
@@ -24,8 +27,7 @@ class CopyState(NamedTuple):
     """
 
     disk_copy: BrokerCopy
-    log_start: int
-    log_end: int
+    kept: KeptLog
     facts: CopyFacts | None
     epochs: EpochCache
     open_transactions: int
@@ -45,6 +47,21 @@ class CopyState(NamedTuple):
         return self.disk_copy.partition
 
     @property
+    def log_start(self) -> int:
+        """The first offset after the next start."""
+        return self.kept.log_start
+
+    @property
+    def log_end(self) -> int:
+        """The log end offset after the next start."""
+        return self.kept.log_end
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the next start removes intact batches."""
+        return self.facts is not None and self.facts.leaving > 0
+
+    @property
     def is_clean(self) -> bool:
         """Whether its log dir has the clean-shutdown marker."""
         return self.disk_copy.disk.log_dir.clean_shutdown is not None
@@ -60,18 +77,19 @@ class CopyState(NamedTuple):
         return self.facts.epochs[-1].epoch if self.facts is not None and self.facts.epochs else -1
 
 
-def log_bounds(partition: Partition) -> tuple[int, int]:
-    """Return log start and log end; 0, 0 without a segment.  Raises UnreadableError."""
-    end = partition.log_end
-    if end is None:
-        return 0, 0
-    start = partition.log_start_offset or 0
-    return start, max(end.offset, start)
+def compared_copy(copy: BrokerCopy, starts: NextStarts, config: TopicConfig) -> ComparedCopy:
+    """Return what a comparison needs of a copy: the log that its broker has after the next start.
 
-
-def compared_copy(copy: BrokerCopy) -> ComparedCopy:
-    """Return what a comparison needs of a copy.  Raises UnreadableError."""
-    return ComparedCopy(copy.disk.node, copy.partition, *log_bounds(copy.partition))
+    *config*: of topics.  Raises UnreadableError.
+    """
+    topic, clean = copy.partition.topic, copy.disk.log_dir.clean_shutdown is not None
+    settings = ReadSettings(
+        config.value(topic, "index.interval.bytes").number,
+        config.value(topic, "segment.index.bytes").number,
+        with_files=False,
+    )
+    kept = starts.kept(copy.partition, clean, settings)
+    return ComparedCopy(copy.disk.node, copy.partition, kept.log_start, kept.log_end, kept=kept)
 
 
 def copy_states(
@@ -93,8 +111,7 @@ def copy_states(
         watermark = copy.partition.high_watermark or 0
         found[node] = CopyState(
             copy,
-            bounds[node].log_start,
-            bounds[node].log_end,
+            bounds[node].kept or KeptLog(bounds[node].log_start, bounds[node].log_end),
             comparison.facts[node] if comparison is not None else None,
             caches[node],
             _open_transactions(bounds[node], comparison),
@@ -118,11 +135,14 @@ def _open_transactions(copy: ComparedCopy, comparison: Comparison | None) -> int
 def _epoch_cache(copy: ComparedCopy, comparison: Comparison | None) -> EpochCache:
     """Return the epochs as a broker has them once it has loaded the log; from batches where the file says nothing."""
     file = copy.partition.epochs if copy.partition is not None else None
-    if file is not None and not file.malformed and file.entries:
-        cache = EpochCache(file.entries)
-    else:
-        runs = comparison.facts[copy.node].epochs if comparison is not None else []
-        cache = EpochCache(EpochEntry(run.epoch, run.first) for run in runs if run.epoch >= 0)
+    entries = file.entries if file is not None and not file.malformed else ()
+    if copy.kept is not None and copy.kept.epochs is not None:
+        entries = copy.kept.epochs
+    if not entries and comparison is not None:
+        entries = tuple(
+            EpochEntry(run.epoch, run.first) for run in comparison.facts[copy.node].epochs if run.epoch >= 0
+        )
+    cache = EpochCache(entries)
     cache.truncate_end(copy.log_end)
     cache.truncate_start(copy.log_start)
     return cache

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from klog.broker_start.kept_log import NextStarts
 from klog.errors import KlogError
 from klog.metadata.topic_config import TopicConfig
 from klog.processes import CHUNK, FEWEST, map_in_processes, may_fork
@@ -112,7 +113,8 @@ class PartitionDiff(NamedTuple):
     def is_safe(self) -> bool:
         """Whether nothing is lost, whoever leads; not where a copy that may lead is not given."""
         is_harmless = self.verdict in (Verdict.SAME, Verdict.BEHIND) and not self.not_given
-        return is_harmless and not any(lost.records for lost in self.lost_if_leads.values())
+        all_start = all(copy.kept.fails is None for copy in self.copies.values())
+        return is_harmless and all_start and not any(lost.records for lost in self.lost_if_leads.values())
 
 
 class DiffOptions(NamedTuple):
@@ -139,6 +141,7 @@ class ReplicaDiffer:
         self._nodes = tuple(sorted({disk.node for disk in disks}))
         self._log_dirs = {node: [disk.log_dir for disk in disks if disk.node == node] for node in self._nodes}
         self._disks = broker_disks(disks)
+        self._starts = NextStarts()
 
     def diff(self, found: BrokerCopies, sink: LostRecordSink | None = None) -> PartitionDiff:
         """Compare the copies of a partition.  Nothing is raised: what cannot be read makes it incomparable.
@@ -171,7 +174,7 @@ class ReplicaDiffer:
         try:
             for copy in found.copies.values():
                 copy.partition.check_listed()
-            bounds = {node: compared_copy(copy) for node, copy in sorted(found.copies.items())}
+            bounds = {node: compared_copy(copy, self._starts, settings) for node, copy in sorted(found.copies.items())}
             problem = _obstacle(found, bounds)
             if problem is not None:
                 copies = copy_states(found.copies, bounds, None, registration, leader_epoch)

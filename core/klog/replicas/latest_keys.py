@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from klog.data_dir.partition import Partition
 from klog.formats.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchFacts
 from klog.kernel import OffsetMap, Window
+from klog.replicas.comparison import ComparedCopy
 from klog.replicas.copy_reader import CopyReader
 from klog.transactions.isolation import AbortedRange
 
@@ -16,21 +16,20 @@ _MAP_BYTES: Final = 4 << 30
 
 
 class LatestKeys:
-    """Of the records from *log_start* up to *end*.  Aborted records, *aborted*, count as absent, as for the cleaner.
+    """Of the records that *copy* keeps, up to *end*.  Aborted records, *aborted*, count as absent, as for the cleaner.
 
     *secret*: of the hash; 16 bytes.
     """
 
-    def __init__(
-        self, partition: Partition | None, log_start: int, end: int, aborted: Iterable[AbortedRange], secret: bytes
-    ) -> None:
+    def __init__(self, copy: ComparedCopy, end: int, aborted: Iterable[AbortedRange], secret: bytes) -> None:
         self._latest, self._tombstones = OffsetMap(_MAP_BYTES, secret), OffsetMap(_MAP_BYTES, secret)
-        self._log_start, self._end = log_start, end
+        self._log_start, self._end = copy.log_start, end
         self._aborted: dict[int, list[AbortedRange]] = {}
         for each in aborted:
             self._aborted.setdefault(each.producer_id, []).append(each)
-        if partition is not None and partition.segments:
-            for window in CopyReader(partition, log_start).record_windows(self._leave_out):
+        if copy.partition is not None and copy.partition.segments:
+            reader = CopyReader(copy.partition, copy.log_start, kept=copy.kept)
+            for window in reader.record_windows(self._leave_out):
                 self._take(window)
 
     def latest(self, key: bytes) -> int:
