@@ -127,6 +127,7 @@ TRANSACTIONS: Declared = {
 FATES = "=serves|empties|strays|creates|promotes|replaced|deletes|keeps|moves|leaderless|offline|unreached|refuses"
 DOCTOR: Declared = {
     **{"version": TEXT, "starts": BOOL, "loses": INT, "notes": [{"id": TEXT, "message": TEXT}]},
+    "retention": parts.RETENTION,
     "fatal": ("null", {"id": TEXT, "message": TEXT, "log_dir": TEXT_OR_NULL, "directory": TEXT_OR_NULL}),
     "log_dirs": [
         {

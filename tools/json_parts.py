@@ -122,6 +122,13 @@ COMPACT: Declared = planned(
         }
     ],
 )
+RETENTION: Declared = [
+    {
+        **{**WHERE, "directory": TEXT, "records": INT, "segments": INT, "bytes": INT, "by": [TEXT], "known": BOOL},
+        "settings": {"*": {"value": "*", "origin": TEXT, "name": TEXT}},
+    }
+]
+"""What the first retention pass removes."""
 WRITE: Declared = {
     **{"records": INT, "bytes": INT, "skipped": INT, "applied?": BOOL, "id?": TEXT_OR_NULL, "backup?": TEXT_OR_NULL},
     "partitions": [
@@ -132,6 +139,7 @@ WRITE: Declared = {
     ],
     "open_transactions": [{**WHERE, "producer_id": INT, "first_offset": INT}],
     "notes": [TEXT],
+    "retention?": RETENTION,
 }
 ADOPT: Declared = planned(
     applied=BOOL,
@@ -145,6 +153,7 @@ ADOPT: Declared = planned(
     ],
     refused=[{"source": TEXT, "id": TEXT, "message": TEXT, "next": TEXT}],
     notes=[TEXT],
+    retention=RETENTION,
 )
 APPLIED: Declared = {**PLAN, "done": INT, "done_before": INT}
 UNDONE: Declared = (APPLIED, PLAN)
@@ -160,6 +169,7 @@ REPLICAS_PLAN: Declared = planned(
     applied=BOOL,
     copies=COPIES,
     left=[{**WHERE, "verdict": TEXT, "reason": TEXT, "choices": {"*": {"records": INT}}}],
+    retention=RETENTION,
 )
 METADATA_PLAN: Declared = planned(
     applied=BOOL,
@@ -175,6 +185,7 @@ METADATA_PLAN: Declared = planned(
             },
         ),
     },
+    retention=RETENTION,
 )
 FOLLOW: Declared = {
     **{"cluster_id": TEXT_OR_NULL, "backup": TEXT_OR_NULL, "backups": [TEXT]},

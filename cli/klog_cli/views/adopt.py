@@ -48,6 +48,7 @@ def _json(result: AdoptResult) -> dict[str, object]:
         "adopted": [one.json() for one in result.adopted],
         "refused": [one.json() for one in result.refused],
         "notes": result.notes,
+        "retention": [one.json() for one in result.due],
     }
 
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from klog.doctor.broker_config import BrokerConfig, choose_log_dirs, read_config
 from klog.doctor.outcome import Diagnosis, Fate, KafkaVersion, NextStep, PartitionFate
+from klog.doctor.reasons import RETENTION
 from klog.doctor.recovery_time import WORTH_MARKING_SECONDS
 from klog.doctor.start import StartRequest, diagnose
 from klog.errors import ExitCode, UsageError, counted
@@ -64,6 +65,7 @@ def _request(asked: DoctorRequest) -> StartRequest:
         config.delete_delay_ms,
         asked.records,
         config.producer_expiration_ms,
+        config.properties,
     )
 
 
@@ -74,6 +76,7 @@ def _document(found: Diagnosis) -> dict[str, object]:
         "loses": found.loses,
         "fatal": None if found.failure is None else found.failure._asdict(),
         "notes": [note._asdict() for note in found.notes],
+        "retention": [one.json() for one in found.retention],
         "log_dirs": [{**one._asdict(), "fate": one.fate.value} for one in found.log_dirs],
         "steps": [step._asdict() for step in found.steps],
         "partitions": [{**row._asdict(), "fate": row.fate.value} for row in found.partitions],
@@ -91,8 +94,10 @@ def _step(step: NextStep) -> dict[str, object]:
 
 
 def _lines(found: Diagnosis, log_dirs: Sequence[str]) -> Iterator[str]:
+    retention = [note for note in found.notes if note.id == RETENTION]
     for note in found.notes:
-        yield f"{note.id}: {note.message}"
+        if note not in retention:
+            yield f"{note.id}: {note.message}"
     yield _verdict(found)
     for number, step in enumerate(found.steps, start=1):
         fate = "" if step.fate in ("ok", step.step) else f"{step.fate}  "
@@ -106,6 +111,7 @@ def _lines(found: Diagnosis, log_dirs: Sequence[str]) -> Iterator[str]:
     reasons = sorted({row.reason for row in told if row.reason} | ({found.failure.id} if found.failure else set()))
     if reasons:
         yield f"      each is explained in docs/doctor.md: {', '.join(reasons)}"
+    yield from (f"{note.id}: {note.message}" for note in retention)
     yield from _way_out(found, log_dirs)
 
 
@@ -120,6 +126,8 @@ def _verdict(found: Diagnosis) -> str:
     if found.unsafe:
         state = " and ".join(sorted(_STATES[one] for one in found.unsafe))
         loses = f"{f'{loses}, and ' if lost else ''}its metadata log is {state}: what is lost later is not known"
+    if due := sum(one.records for one in found.retention):
+        loses += f"; then retention removes {counted(due, 'record')}"
     work = found.recovery
     recovery = "none"
     if work.segments:

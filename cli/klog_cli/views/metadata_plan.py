@@ -16,6 +16,7 @@ from klog.quorum.quorum_plan import QuorumPlanner, QuorumSettings
 from klog.quorum.voters import VoterAddress, parse_address, parse_voters
 from klog.replicas.copy_plan import CopyPlanSettings
 from klog.replicas.disks import BrokerDisk, open_disks
+from klog.retention.due_records import COPIED, due_notes
 
 from klog_cli import output
 from klog_cli.command_line import next_step
@@ -68,6 +69,8 @@ def plan(request: QuorumRequest, options: PlanOptions, form: str) -> int:
         else:
             planner.move_voters(wanted.addresses, uses_disk_ids=request.uses_disk_ids)
         result = session.finish(planner.drafts(), losses=planner.losses, copies=planner.copies_json)
+    for note in due_notes(planner.due, COPIED):
+        output.note(note)
     if form == "json":
         output.emit_json(_json(planner, result))
     else:
@@ -119,6 +122,7 @@ def _json(planner: QuorumPlanner, result: PlanResult) -> dict[str, object]:
         **members,
         "applied": result.is_applied,
         "copies": planner.copies_json,
+        "retention": [one.json() for one in planner.due],
         "metadata": {
             "base": {"node": base.node, "offset": base.log_end, "epoch": base.epoch},
             "appended": [

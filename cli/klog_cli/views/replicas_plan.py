@@ -18,6 +18,7 @@ from klog.replicas.copy_choice import LeftPartition
 from klog.replicas.copy_plan import CopyPlan, EqualCopies
 from klog.replicas.diff import DiffOptions, PartitionDiff, ReplicaDiffer, Verdict
 from klog.replicas.disks import BrokerDisk, copies_on, find_metadata, open_disks
+from klog.retention.due_records import COPIED, due_notes
 
 from klog_cli import output
 from klog_cli.command_line import next_step
@@ -61,6 +62,8 @@ def plan(request: CopyRequest, options: PlanOptions, form: str) -> int:
         ]
         copies.add_all(wanted, request.jobs)
         result = session.finish(copies.drafts(), losses=copies.losses, copies=copies.copies)
+    for note in due_notes(copies.due, COPIED):
+        output.note(note)
     if form == "json":
         output.emit_json(_json(copies, result))
     else:
@@ -91,6 +94,7 @@ def _json(copies: CopyPlan, result: PlanResult) -> dict[str, object]:
             }
             for one in copies.left
         ],
+        "retention": [one.json() for one in copies.due],
     }
 
 

@@ -92,6 +92,7 @@ def _json(done: WriteResult) -> dict[str, object]:
     }
     if done.plan is not None:
         made = done.plan.plan
+        members["retention"] = [one.json() for one in done.due]
         members["applied"] = done.plan.is_applied
         members["id"] = None if made is None else made.id
         members["backup"] = None if made is None else made.backups[0]

@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from klog.adopt.content import DROP, KEEP, REWRITE, AdoptedLog, AdoptOptions
 from klog.adopt.early_logs import EarlyLogs
+from klog.adopt.first_pass import adopted_due
 from klog.adopt.home import AdoptRefusal, AdoptTarget, BrokerHome, KnownProducers, RefusedError, refuse
 from klog.adopt.sources import AdoptSource, Key, open_sources
 from klog.adopt.target_files import TargetDrafts, TargetFiles
@@ -31,6 +32,7 @@ from klog.plan.model import Amount, Loss
 from klog.plan.session import PlanOptions, PlanResult, PlanSession, Reporter
 from klog.plan.staging import Staging
 from klog.progress import Silence, Sink
+from klog.retention.due_records import DueRecords, due_notes
 
 _AS_ASKED: Final = {KEEP: KnownProducers(LONG_MAX, True), DROP: KnownProducers(0, False)}
 
@@ -83,12 +85,16 @@ class AdoptedPartition(NamedTuple):
 
 
 class AdoptResult(NamedTuple):
-    """What was planned or done, and what was not.  *notes*: what is to be known of all of it."""
+    """What was planned or done, and what was not.  *notes*: what is to be known of all of it.
+
+    *due*: what the first retention pass removes of what is adopted.
+    """
 
     adopted: list[AdoptedPartition]
     refused: list[AdoptRefusal]
     plan: PlanResult
     notes: list[str]
+    due: Sequence[DueRecords] = ()
 
 
 class Adoption:
@@ -106,6 +112,7 @@ class Adoption:
         self.adopted: list[AdoptedPartition] = []
         self.refused: list[AdoptRefusal] = []
         self.notes: list[str] = []
+        self.due: list[DueRecords] = []
 
     def add_all(self, sources: Sequence[AdoptSource]) -> None:
         """Plan all sources; of several for one partition none.  Raises OSError (staging)."""
@@ -158,6 +165,8 @@ class Adoption:
         self._drafts.append((target.log_dir, drafts))
         self._lines[target.log_dir][target.key] = log.checkpoints(source.partition.cleaner_offset)
         self._note(source, target, log, found, drafts.is_empty)
+        due = None if drafts.is_empty else adopted_due(source, target, log, config, self._options.now_ms)
+        self.due += [due] if due is not None else []
 
     def _note(
         self, source: AdoptSource, target: AdoptTarget, log: AdoptedLog, found: Amount | None, is_done: bool
@@ -277,8 +286,9 @@ def adopt(
         adoption = Adoption(home, session.staging, options, free, sink or Silence())
         adoption.add_all(sources)
         result = session.finish(adoption.drafts(), losses=adoption.losses)
-    notes = [*home.notes, *adoption.notes, *_replica_notes(adoption.adopted)]
-    return AdoptResult(adoption.adopted, adoption.refused, result, notes)
+    due = due_notes(adoption.due, "of the records that are adopted")
+    notes = [*home.notes, *adoption.notes, *_replica_notes(adoption.adopted), *due]
+    return AdoptResult(adoption.adopted, adoption.refused, result, notes, adoption.due)
 
 
 def _replica_notes(adopted: Sequence[AdoptedPartition]) -> list[str]:

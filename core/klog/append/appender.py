@@ -10,7 +10,7 @@ Batches are taken as they are: the caller has given them their offsets and epoch
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from klog.append.log_state import LogState
 from klog.errors import DamagedError
@@ -37,18 +37,28 @@ class AppendTarget(Protocol):
         """Let a file go, if it is there."""
 
 
+class WrittenSegment(NamedTuple):
+    """A segment that has ended: bytes of its log, largest timestamp (ms, -1 for none), records that were appended."""
+
+    base_offset: int
+    bytes: int
+    largest_timestamp: int
+    records: int
+
+
 class Appender:
     """Appends to one log.
 
     *records*, *batches*, *bytes*: that were appended.  *segments*: base offsets of the segments that they went to.
-    *first_offset*: of the first of them, None before.
+    *first_offset*: of the first of them, None before.  *ended*: the segments that have ended, all after `close`.
     """
 
     def __init__(self, log: LogState, target: AppendTarget) -> None:
         self.log = log
         self._target = target
-        self.records = self.batches = self.bytes = 0
+        self.records = self.batches = self.bytes = self._records_before = 0
         self.segments: list[int] = []
+        self.ended: list[WrittenSegment] = []
         self.first_offset: int | None = None
 
     @property
@@ -153,6 +163,10 @@ class Appender:
         self._target.put(self._name(FileKind.TIME_INDEX), segment.time_entries)
         if self.log.aborted:
             self._target.put(self._name(FileKind.TXN_INDEX), txn_index_content(self.log.aborted))
+        self.ended.append(
+            WrittenSegment(segment.base, segment.size, segment.max_timestamp, self.records - self._records_before)
+        )
+        self._records_before = self.records
 
     def _snapshot(self) -> None:
         """Write the producers' state at the log's end; where it starts there is none."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from klog.data_dir.root_files import read_server_properties
@@ -17,7 +18,7 @@ DELETE_DELAY_MS: Final = 60_000
 class BrokerConfig(NamedTuple):
     """The settings that decide about a start.  None: not given.  *delete_delay_ms*: `log.segment.delete.delay.ms`.
 
-    *producer_expiration_ms*: `producer.id.expiration.ms`.
+    *producer_expiration_ms*: `producer.id.expiration.ms`.  *properties*: the whole content of the file.
     """
 
     log_dirs: tuple[str, ...] = ()
@@ -25,6 +26,7 @@ class BrokerConfig(NamedTuple):
     metadata_log_dir: str | None = None
     delete_delay_ms: int = DELETE_DELAY_MS
     producer_expiration_ms: int | None = None
+    properties: Mapping[str, str] = MappingProxyType({})
 
 
 def read_config(path: str) -> BrokerConfig:
@@ -42,7 +44,7 @@ def read_config(path: str) -> BrokerConfig:
     log_dirs = tuple(one.strip() for one in dirs.split(",") if one.strip())
     expiration_ms = parse_long(found.get("producer.id.expiration.ms", "").strip())
     metadata_log_dir = (found.get("metadata.log.dir") or "").strip() or None
-    return BrokerConfig(log_dirs, node_id, metadata_log_dir, delay_ms, expiration_ms)
+    return BrokerConfig(log_dirs, node_id, metadata_log_dir, delay_ms, expiration_ms, found)
 
 
 def choose_log_dirs(given: Sequence[str], config: BrokerConfig | None, file: str | None) -> tuple[str, ...]:

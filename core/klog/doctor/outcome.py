@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
+from klog.retention.due_records import DueRecords
+
 
 class KafkaVersion(StrEnum):
     """A version whose start is known: 4.3 stands for all of 4.x, 3.9 for KRaft before it, 2.8 for ZooKeeper's time."""
@@ -136,7 +138,10 @@ UNSAFE_NOTES = frozenset({"metadata-log-damaged", "metadata-log-behind"})
 
 
 class Diagnosis(NamedTuple):
-    """The whole answer.  *is_whole_way*: after *next* it starts and loses nothing, as far as the disk tells."""
+    """The whole answer.  *is_whole_way*: after *next* it starts and loses nothing, as far as the disk tells.
+
+    *retention*: what the first retention pass removes after the start; *notes* have a sentence about it.
+    """
 
     version: KafkaVersion
     failure: StartFailure | None
@@ -147,6 +152,7 @@ class Diagnosis(NamedTuple):
     notes: tuple[StartNote, ...] = ()
     next: tuple[NextStep, ...] = ()
     is_whole_way: bool = True
+    retention: tuple[DueRecords, ...] = ()
 
     @property
     def starts(self) -> bool:

@@ -339,3 +339,14 @@ class PartitionFates:
 def _span_of(row: _Row) -> OffsetSpan:
     outcome = row.loaded.outcome
     return OffsetSpan(outcome.log_start, outcome.log_end)
+
+
+def as_unreached(row: PartitionFate) -> PartitionFate:
+    """Return the row of a start that stops: only what stops it is told."""
+    if row.fate is Fate.REFUSES:
+        return row
+    if row.fate is Fate.OFFLINE and row.message != GOES_WITH_ITS_LOG_DIR:
+        return row._replace(fate=Fate.REFUSES)
+    return row._replace(
+        fate=Fate.UNREACHED, reason=None, becomes=None, records=None, lost_records=0, lost_bytes=0, message=""
+    )

@@ -67,10 +67,14 @@ _TABLE = (
     StartReason("future-complete", "puts the copy in the place of the partition", "a move between log dirs that was interrupted at its end", "nothing"),
     StartReason("future-without-current", "makes an empty partition in the log dir that the metadata have, and truncates the copy to that", "a move between log dirs whose source was lost or removed", "rename the directory to the partition's name"),
     StartReason("no-directory", "makes an empty log, which a follower fills from its leader", "a new replica, or a directory that was removed", "restore the directory if no other replica has it"),
+    # retention
+    StartReason("retention-due", "deletes the segments at its first retention pass, half a minute after the start", "the broker was down for long, or old records were written, adopted or copied", "the `kafka-configs` command that the note names, before the start or right after it"),
 )  # fmt: skip
 
 REASONS: Final = {reason.id: reason for reason in _TABLE}
 """Every reason by its id, in the order of the table."""
 
+RETENTION: Final = "retention-due"
+"""The id of the notes about what retention removes."""
 REFUSES: Final = "does not start"
 GOES_OFFLINE: Final = "the log dir goes offline"

@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 from typing import NamedTuple
 
 from klog.broker_start.metadata_behind import producer_clock
 from klog.data_dir.log_dir import LogDir
 from klog.doctor.broker_config import DELETE_DELAY_MS
 from klog.doctor.cures import Cures
+from klog.doctor.first_pass import FirstPass, with_retention
 from klog.doctor.loading import LoadedPartition, PartitionLoader
 from klog.doctor.log_dir_format import (
     FormattedDir,
@@ -40,12 +42,13 @@ from klog.doctor.outcome import (
     StartNote,
     StartStep,
 )
-from klog.doctor.partition_fates import GOES_WITH_ITS_LOG_DIR, BrokerIdentity, PartitionFates
+from klog.doctor.partition_fates import BrokerIdentity, PartitionFates, as_unreached
 from klog.doctor.recovery_time import recovery_work
 from klog.errors import KlogError, UsageError, counted
 from klog.formats.names import CLUSTER_METADATA, ROOT_CHECKPOINTS, FileKind, PartitionName
 from klog.metadata.loader import ClusterMetadata
 from klog.progress import Sink
+from klog.retention.due_records import DueRecords
 
 
 class StartRequest(NamedTuple):
@@ -54,7 +57,7 @@ class StartRequest(NamedTuple):
     *node_id*: the configured one, None: that of the log dirs.  *cluster_id*, *directory_ids*: what the cluster has,
     for log dirs in their order, where no metadata log says so.  *metadata_log_dir*: None: the log dir that has the
     metadata log, else the first.  *count_all*: count records also where none can be lost.  *producer_expiration_ms*:
-    `producer.id.expiration.ms`, None: as the metadata log has it.
+    `producer.id.expiration.ms`, None: as the metadata log has it.  *file*: the content of `server.properties`.
     """
 
     log_dirs: Sequence[str]
@@ -66,13 +69,15 @@ class StartRequest(NamedTuple):
     delete_delay_ms: int = DELETE_DELAY_MS
     count_all: bool = False
     producer_expiration_ms: int | None = None
+    file: Mapping[str, str] = MappingProxyType({})
 
 
 def diagnose(request: StartRequest, sink: Sink | None = None) -> Diagnosis:
     """Return what a start does.  Raises UsageError for another broker's disks, UnreadableError."""
     start = _Start(request, sink, Cures())
     found = play = start.run()
-    if found.is_harmless and not found.notes:
+    found = with_retention(found, start.due_records())
+    if found.is_harmless and not play.notes:
         return found
     from klog.doctor.next_steps import WayOut
 
@@ -158,6 +163,12 @@ class _Start:
             self._work,
             tuple(self._notes),
         )
+
+    def due_records(self) -> list[DueRecords]:
+        """Return what the first retention pass removes of the rows of `run`; nothing where it never gets there."""
+        rows = self._rows or () if self._failure is None else ()
+        log_dirs = {one.path: one.log_dir for one in self._live_at_load}
+        return FirstPass(log_dirs, self.cluster, self._request.file).of(rows, self.cures.loaded)
 
     def _unreached_metadata(self) -> RecoveredMetadata:
         """Return the metadata that the broker stops too early to read: they have the ids that its files should have."""
@@ -322,7 +333,7 @@ class _Start:
         failure = fates.refused[0] if fates.refused else self._offline_failure()
         if failure is not None:
             self._stop("partitions", failure)
-            self._rows = tuple(_as_unreached(row) for row in rows)
+            self._rows = tuple(as_unreached(row) for row in rows)
             return
         self._rows = rows
         counts: dict[str, int] = {}
@@ -384,14 +395,3 @@ class _Start:
             one.is_there and one.log_dir.clean_shutdown is not None,
             {True: "held", False: "free", None: "unknown"}[held],
         )
-
-
-def _as_unreached(row: PartitionFate) -> PartitionFate:
-    """Return the row of a start that stops: only what stops it is told."""
-    if row.fate is Fate.REFUSES:
-        return row
-    if row.fate is Fate.OFFLINE and row.message != GOES_WITH_ITS_LOG_DIR:
-        return row._replace(fate=Fate.REFUSES)
-    return row._replace(
-        fate=Fate.UNREACHED, reason=None, becomes=None, records=None, lost_records=0, lost_bytes=0, message=""
-    )

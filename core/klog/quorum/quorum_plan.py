@@ -46,6 +46,7 @@ from klog.quorum.voters import KRAFT_VOTERS, VoterAddress, check_named, moved, v
 from klog.replicas.copy_plan import CopyPlan, CopyPlanSettings
 from klog.replicas.diff import DiffOptions, ReplicaDiffer
 from klog.replicas.disks import BrokerDisk, MetadataLog
+from klog.retention.due_records import DueRecords
 
 
 class QuorumSettings(NamedTuple):
@@ -274,6 +275,11 @@ class QuorumPlanner:
     def copies_json(self) -> list[dict[str, object]]:
         """The partitions whose copies change, as a plan has them."""
         return self.gathering.copies.copies if self.gathering is not None else []
+
+    @property
+    def due(self) -> Sequence[DueRecords]:
+        """What the first retention pass removes of the partitions that are copied."""
+        return self.gathering.copies.due if self.gathering is not None else ()
 
     @property
     def written(self) -> set[int]:

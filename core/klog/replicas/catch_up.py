@@ -33,7 +33,8 @@ class CatchUp(NamedTuple):
     """What becomes of one copy.
 
     *cut_to*: its batches from this offset on go, those of the source from there on come.  *lower*, *final*: values in
-    the checkpoints of its log dir, before anything else changes and when all is done.
+    the checkpoints of its log dir, before anything else changes and when all is done.  *segments*: those that come.
+    *is_replaced*: nothing of the old log stays.
     """
 
     node: int
@@ -45,6 +46,8 @@ class CatchUp(NamedTuple):
     lower: Offsets
     final: Offsets
     losses: tuple[Loss, ...]
+    segments: tuple[SegmentCopy, ...] = ()
+    is_replaced: bool = False
 
 
 class CatchUpTarget(NamedTuple):
@@ -269,6 +272,8 @@ class CatchUpPlan:
             lower,
             {**lower, **self._raised(segments)},
             losses,
+            tuple(segments),
+            self._is_replaced,
         )
 
     def _lowered(self, cut: int) -> Offsets:

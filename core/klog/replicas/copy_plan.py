@@ -29,7 +29,9 @@ from klog.replicas.catch_up import CatchUp, CatchUpPlan, CatchUpSource, CatchUpT
 from klog.replicas.copy_choice import NO_COMPLETE_COPY, CopyChoice, LeftPartition, kept_copy
 from klog.replicas.diff import PartitionDiff, ReplicaDiffer, Verdict, diff_all
 from klog.replicas.disks import BrokerCopies, BrokerDisk
+from klog.replicas.first_pass import copied_due
 from klog.replicas.merged_copy import merged_copy
+from klog.retention.due_records import DueRecords
 
 
 class CopyPlanSettings(NamedTuple):
@@ -82,6 +84,7 @@ class CopyPlan:
 
     *disks* and *stagings* belong together; their places are the numbers of the log dirs.  *equal*: the partitions that
     change; *left*: those that do not, although their copies differ; *same* counts those that need nothing.
+    *due*: what the first retention pass removes of what the copies get.
     """
 
     def __init__(
@@ -98,6 +101,7 @@ class CopyPlan:
         self._drafts: dict[int, list[Draft]] = {number: [] for number in range(len(disks))}
         self._changes: dict[int, list[tuple[tuple[str, int], CatchUp]]] = {number: [] for number in range(len(disks))}
         self.equal: list[EqualCopies] = []
+        self.due: list[DueRecords] = []
         self.left: list[LeftPartition] = []
         self.same = 0
 
@@ -191,6 +195,8 @@ class CopyPlan:
         """Draft all *targets*; *read*: the partitions that the result rests on."""
         drafts: list[tuple[int, Draft]] = []
         done: list[tuple[int, CatchUp]] = []
+        due: list[DueRecords | None] = []
+        cluster, now_ms = self._settings.config.metadata, self._settings.now_ms
         try:
             for target in targets:
                 part = self._from_offset(diff, source, target)
@@ -204,6 +210,7 @@ class CopyPlan:
                 draft = Draft(self._disks[number].log_dir.path, number, self._stagings[number])
                 drafts.append((number, draft))
                 done.append((number, plan.draft(draft)))
+                due.append(copied_due(source, target, done[-1][1], cluster, now_ms))
         except BaseException:
             for _, draft in drafts:
                 draft.abandon()
@@ -218,6 +225,7 @@ class CopyPlan:
         for partition in read:
             self._guard(partition)
         self.equal.append(EqualCopies(diff, kept, tuple(change for _, change in done)))
+        self.due += [one for one in due if one is not None]
 
     def _is_chosen(self, diff: PartitionDiff) -> bool:
         return self._settings.choice.explicit(diff) is not None

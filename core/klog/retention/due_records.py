@@ -25,6 +25,9 @@ _ORIGINS: Final = {
     SettingOrigin.DEFAULT: "Kafka's default",
 }
 
+COPIED: Final = "of the records that are copied"
+"""Whose records a plan's notes are about that makes copies equal."""
+
 
 class RetainedPartition(NamedTuple):
     """A partition as a broker will have it.  *path*: of its directory.  *offsets*: from its log start to its end."""
@@ -99,12 +102,21 @@ def count_in(partition: Partition) -> Callable[[OffsetSpan], int]:
     return lambda span: tally_records(partition, span, EVERYTHING).records
 
 
-def due_notes(found: Iterable[DueRecords], whose: str) -> list[str]:
-    """Return a sentence for each topic, with the command that keeps the records.  *whose*: "of the records that …"."""
+def due_notes(found: Iterable[DueRecords], whose: str, most: int = 10) -> list[str]:
+    """Return a sentence for each topic, with the command that keeps the records.  *whose*: "of the records that …".
+
+    Of more than *most* topics those that lose most are named.
+    """
     by_topic: dict[str, list[DueRecords]] = {}
     for one in found:
         by_topic.setdefault(one.topic, []).append(one)
-    return [_note(topic, rows, whose) for topic, rows in sorted(by_topic.items())]
+    lost = {topic: sum(one.records for one in rows) for topic, rows in by_topic.items()}
+    named = sorted(by_topic, key=lambda topic: (-lost[topic], topic))[:most]
+    notes = [_note(topic, by_topic[topic], whose) for topic in named]
+    if more := len(by_topic) - len(named):
+        rest = sum(lost.values()) - sum(lost[topic] for topic in named)
+        notes.append(f"{counted(more, 'more topic')}: it removes {rest} {whose} (--output json names them)")
+    return notes
 
 
 def _note(topic: str, rows: Sequence[DueRecords], whose: str) -> str:

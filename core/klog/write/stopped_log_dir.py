@@ -12,6 +12,7 @@ from typing import Final
 from klog.append.appender import Appender
 from klog.append.drafted import DraftedPartition, remove_for_a_while
 from klog.append.open_log import open_log
+from klog.broker_start.record_tally import OffsetSpan
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.disk.disk import Disk
@@ -27,6 +28,8 @@ from klog.partition_plan import checkpoints
 from klog.plan.draft import Draft
 from klog.plan.staging import Staging
 from klog.replication.election import UNASSIGNED_DIRECTORY
+from klog.retention.due_records import DueRecords, RetainedPartition, due_records
+from klog.retention.stored_segments import stored_segments
 from klog.write.destination import OpenPartition, TopicPlace
 from klog.write.options import WriteOptions
 
@@ -178,6 +181,32 @@ class StoppedLogDir:
         if come_back is not None:
             come_back(last)
         return [*found, last]
+
+    def due(self, appenders: Collection[tuple[TopicPlace, int, Appender]]) -> list[DueRecords]:
+        """Return which of the records that were appended the broker's first retention pass removes.
+
+        Raises UnreadableError.
+        """
+        found = [self._due(*one) for one in appenders if one[0].is_broker and one[2].batches]
+        return [one for one in found if one is not None]
+
+    def _due(self, place: TopicPlace, number: int, appender: Appender) -> DueRecords | None:
+        partition, now_ms = self._open[place.name, number][0], self._options.now_ms
+        first = appender.ended[0].base_offset
+        kept = [one for one in stored_segments(partition, is_clean=True) if one.base_offset < first]
+        if kept and kept[-1].base_offset == partition.segments[-1].base_offset:
+            del kept[-1]  # it was empty, and is named after its first batch now
+        # A log without timestamps is as old as its file, which is changed now.
+        added = [
+            one if one.largest_timestamp >= 0 else one._replace(largest_timestamp=now_ms) for one in appender.ended
+        ]
+        offsets = OffsetSpan(appender.log.start, appender.end)
+        found = RetainedPartition(place.name, number, partition.path, [*kept, *added], offsets)
+
+        def count(due: OffsetSpan) -> int:
+            return sum(one.records for one in added if one.base_offset < due.end)
+
+        return due_records(found, place.config, now_ms, count)
 
     def abandon(self) -> None:
         """Close all files."""

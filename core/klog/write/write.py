@@ -28,6 +28,7 @@ from klog.write.record_writer import RecordWriter
 
 if TYPE_CHECKING:
     from klog.plan.session import PlanOptions, PlanResult, Reporter
+    from klog.retention.due_records import DueRecords
 
 FORMATS: Final = ("jsonl", "csv", "parquet", "log")
 _NAMES: Final = {".jsonl": "jsonl", ".json": "jsonl", ".ndjson": "jsonl", ".csv": "csv", ".parquet": "parquet"}
@@ -111,6 +112,7 @@ class WriteResult(NamedTuple):
     """What was written.
 
     *skipped*: records that were left out.  *plan*: of a log dir that was there, else None.  *notes*: about it.
+    *due*: which of the records the broker's first retention pass removes.
     """
 
     writers: Sequence[PartitionWriter]
@@ -118,6 +120,7 @@ class WriteResult(NamedTuple):
     skipped: int
     plan: PlanResult | None = None
     notes: Sequence[str] = ()
+    due: Sequence[DueRecords] = ()
 
 
 class _Bytes:
@@ -288,6 +291,7 @@ def write_stopped(
     """Plan to write *inputs* into a log dir that is there; do it where that is wanted.  Raises KlogError, OSError."""
     # A new log dir needs none of this.
     from klog.plan.session import PlanSession
+    from klog.retention.due_records import due_notes
     from klog.write.stopped_log_dir import StoppedLogDir
 
     with PlanSession(PartitionQuery([to]), plan_options, reporter=reporter) as session, ExitStack() as stack:
@@ -297,10 +301,11 @@ def write_stopped(
         stack.callback(place.abandon)
         write = _Write(place, log_dir.path, options, sink)
         write.run(inputs)
-        drafts = place.drafts([(one.place, one.number, one.appender) for one in write.writers])
+        appended = [(one.place, one.number, one.appender) for one in write.writers]
+        drafts, due = place.drafts(appended), place.due(appended)
         done = write.result(session.finish(drafts))
     notes = [] if config.metadata is None else list(_reuse_notes(done, inputs, options, config.metadata))
-    return done._replace(notes=notes)
+    return done._replace(notes=[*notes, *due_notes(due, "of the records that are written")], due=due)
 
 
 def _reuse_notes(

@@ -1,0 +1,46 @@
+"""The records that the broker's first retention pass removes from an adopted partition."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from klog.adopt.content import AdoptedLog
+from klog.adopt.home import AdoptTarget
+from klog.adopt.sources import AdoptSource
+from klog.broker_start.record_tally import EVERYTHING, OffsetSpan, tally_records
+from klog.formats.index import TIME_ENTRY
+from klog.formats.names import FileKind, file_name, parse_file
+from klog.metadata.topic_config import TopicConfig
+from klog.partition_plan.contents import tail
+from klog.retention.due_records import DueRecords, RetainedPartition, due_records
+from klog.retention.first_pass import SegmentAge
+
+
+def adopted_due(
+    source: AdoptSource, target: AdoptTarget, log: AdoptedLog, config: TopicConfig, now_ms: int
+) -> DueRecords | None:
+    """Return what the first pass removes at *now_ms*; *config*: the settings in the target's log dir.
+
+    Raises UnreadableError.
+    """
+    pieces = {name: content.pieces for name, content in log.logs.items()}
+
+    def count(due: OffsetSpan) -> int:
+        return tally_records(source.partition, due, EVERYTHING, pieces).records
+
+    offsets = OffsetSpan(log.log_start, log.log_end)
+    found = RetainedPartition(*target.key, target.partition.path, list(_segments(source, log)), offsets)
+    return due_records(found, config, now_ms, count)
+
+
+def _segments(source: AdoptSource, log: AdoptedLog) -> Iterator[SegmentAge]:
+    """Yield the future segments: timestamps are those of the time indexes, else of the files, which keep theirs."""
+    for name in sorted(log.logs):
+        base, pieces = parse_file(name).offset or 0, log.logs[name].pieces
+        entry = tail(source.partition.path, log.files.get(file_name(base, FileKind.TIME_INDEX)), TIME_ENTRY.size)
+        largest = TIME_ENTRY.read(entry)[0] if entry else -1
+        if largest < 0:
+            time_ns = os.stat(source.partition.file(pieces[0].name)).st_mtime_ns if pieces else log.now_ns
+            largest = time_ns // 1_000_000
+        yield SegmentAge(base, log.size(name), largest)
