@@ -24,7 +24,7 @@ class MetadataCopy(NamedTuple):
 
     *gone*: how many offsets that recovery cuts.  *epoch*: of its last record.  *snapshot*: the newest one, None without
     one.  *latest_epoch*: the greatest of which anything here knows; `quorum-state` may know of one in which nothing was
-    written.
+    written.  *has_rest*: something follows its last whole batch.
     """
 
     disk: BrokerDisk
@@ -35,17 +35,12 @@ class MetadataCopy(NamedTuple):
     snapshot: FileName | None
     latest_epoch: int
     gone: int = 0
+    has_rest: bool = False
 
     @property
     def node(self) -> int:
         """The node whose disk it is."""
         return self.disk.node
-
-    @property
-    def has_rest(self) -> bool:
-        """Whether something follows its last whole batch."""
-        end = self.partition.log_end
-        return self.gone > 0 or (end is not None and end.damage is not None)
 
     @property
     def rank(self) -> tuple[int, int]:
@@ -82,7 +77,11 @@ def _copy(disk: BrokerDisk, partition: Partition) -> MetadataCopy:
         raise KlogError(f"{partition.file(FileKind.QUORUM_STATE.value)}: {state}; its epoch must be known")
     known = (epoch, partition.leader_epoch or 0, state.leader_epoch if state is not None else 0)
     newest = next(iter(snapshot_files(partition)), None)
-    return MetadataCopy(disk, partition, bounds.log_start, bounds.log_end, epoch, newest, max(known), bounds.gone)
+    end = partition.log_end
+    has_rest = bounds.gone > 0 or (end is not None and end.damage is not None)
+    return MetadataCopy(
+        disk, partition, bounds.log_start, bounds.log_end, epoch, newest, max(known), bounds.gone, has_rest
+    )
 
 
 def choose_base(copies: Sequence[MetadataCopy], node: int | None) -> MetadataCopy:
