@@ -159,9 +159,20 @@ def make_anew(data: Path, disk: Disk) -> None:
         copied.append(NEW[len(content(data / "orders-3")) :])
 
 
+def take_away(data: Path, disk: Disk) -> None:
+    """Take the partition out of the copy, with its directory, and begin one of another topic in its place."""
+    with CopyDir(str(data), disk) as copy:
+        copy.claim(CLUSTER, "broker:9092")
+        if ("orders", 3) in copy.names() and copy.topic_id("orders", 3) != OTHER_ID:
+            copy.remove("orders", 3)
+            assert not (data / "orders-3").exists()
+        copied = copy.partition("orders", 3, OTHER_ID, SMALL)
+        copied.append(NEW[len(content(data / "orders-3")) :])
+
+
 @some_or_all
 @pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize(("change", "common"), [(diverge, COMMON), (make_anew, 0)])
+@pytest.mark.parametrize(("change", "common"), [(diverge, COMMON), (make_anew, 0), (take_away, 0)])
 def test_power_may_go_while_a_history_is_put_aside(
     folder: Path, change: Callable[[Path, Disk], None], common: int, model: str, every: int
 ) -> None:

@@ -56,13 +56,16 @@ def identity(topic: str) -> str:
 class ScriptedCluster:
     """Leads *topics*, each with one partition of these batches; *changes*: by API, what is said instead.
 
-    *asked*: how often each API was.  *starts*: log starts above the first batch.  *groups*: what each has committed,
+    *asked*: how often each API was.  *counts*: of partitions, which all have the same batches; *ids*: of
+    topics that were created again.  *starts*: log starts above the first batch.  *groups*: what each has committed,
     topics and offsets; *unseen*: of these groups the caller may see nothing.
     """
 
     def __init__(self, topics: Mapping[str, list[bytes]], changes: Mapping[str, Change] | None = None) -> None:
         self.topics, self.changes = dict(topics), dict(changes or {})
         self.asked: dict[str, int] = {}
+        self.counts: dict[str, int] = {}
+        self.ids: dict[str, str] = {}
         self.starts: dict[str, int] = {}
         self.groups: dict[str, list[tuple[str, int]]] = {}
         self.unseen: set[str] = set()
@@ -113,7 +116,11 @@ class ScriptedCluster:
 
     def _metadata(self, _: Data) -> Data:
         partition = {"partitionIndex": 0, "leaderId": 1, "leaderEpoch": 0, "replicaNodes": [1], "isrNodes": [1]}
-        topics = [{"name": name, "topicId": identity(name), "partitions": [dict(partition)]} for name in self.topics]
+        topics = [
+            {"name": name, "topicId": self.id_of(name)}
+            | {"partitions": [partition | {"partitionIndex": at} for at in range(self.counts.get(name, 1))]}
+            for name in self.topics
+        ]
         broker = {"nodeId": 1, "host": self._broker.host, "port": self._broker.port}
         return {"brokers": [broker], "clusterId": CLUSTER, "controllerId": 1, "topics": topics}
 
@@ -129,6 +136,9 @@ class ScriptedCluster:
     def drop_connections(self) -> None:
         """Let all connections end, as those of a broker that is stopped."""
         self._broker.drop()
+
+    def id_of(self, topic: str) -> str:
+        return self.ids.get(topic, identity(topic))
 
     def _bounds(self, topic: str) -> tuple[int, int]:
         batches, start = self.topics[topic], self.starts.get(topic, 0)
@@ -171,7 +181,7 @@ class ScriptedCluster:
         return {"groups": [group(one["groupId"]) for one in body["groups"]]}
 
     def _fetch(self, body: Data) -> Data:
-        names = {identity(name): name for name in self.topics}
+        names = {self.id_of(name): name for name in self.topics}
         responses = [
             {
                 "topicId": topic["topicId"],

@@ -50,6 +50,14 @@ class Resumption(NamedTuple):
     is_clean: bool = True
 
 
+class CutShortError(DamagedError):
+    """A log ends at offset *end*, below the offset *known* up to which it had been on the disk."""
+
+    def __init__(self, message: str, end: int, known: int) -> None:
+        super().__init__(message)
+        self.end, self.known = end, known
+
+
 class _Start(NamedTuple):
     """Where in the active segment to begin: a byte, how many entries the indexes have before it, and the last time."""
 
@@ -64,7 +72,8 @@ class _Start(NamedTuple):
 def resume(partition: Partition, settings: AppendSettings, window: Window, known: int) -> Resumption:
     """Return how *partition* goes on.  *window* is used to read; below offset *known* its files are believed.
 
-    Raises DamagedError where it must be recovered first, UnreadableError.
+    Raises DamagedError where it must be recovered first, CutShortError for what is no batch below *known*;
+    UnreadableError.
     """
     epochs = _known_epochs(partition)
     if not partition.segments:
@@ -75,8 +84,12 @@ def resume(partition: Partition, settings: AppendSettings, window: Window, known
     segment, start, torn = _resume_segment(partition, files, settings, epochs, window, known)
     end = segment.last_offset + 1 if segment.batches else files.base_offset
     if torn is not None and end < known:
-        raise DamagedError(f"{torn.place}: {torn.detail}; first: klog recover {quote(partition.path)}")
+        advice = f"first: klog recover {quote(partition.path)}"
+        raise CutShortError(f"{torn.place}: {torn.detail}; {advice}", end, known)
+    latest = epochs.latest
     epochs.truncate_end(end)
+    if epochs.latest != latest:  # the segment took an epoch for known that began behind its end
+        segment, start, torn = _resume_segment(partition, files, settings, epochs, window, known)
     for epoch, offset in segment.epochs:
         epochs.assign(epoch, offset)
     state = LogState(settings, segment, partition.log_start_offset or 0, end, ProducerState(), epochs, is_there=True)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from klog.append.appender import Appender
 from klog.append.log_state import AppendSettings
-from klog.append.resume import load_producers, resume
+from klog.append.resume import CutShortError, load_producers, resume
 from klog.copy_dir.copy_disk import CopyDisk
 from klog.copy_dir.live_directory import LiveDirectory, remove_temporaries
 from klog.copy_dir.partition_plans import cut_log, empty
@@ -57,33 +57,60 @@ class CopiedPartition:
 
     *topic_id*: of its directory; None for topics of brokers that give none.  Where it is not the leader's, `replace`
     comes before all else.  *torn*: bytes of a batch that a kill or a power cut had left unfinished, which are in the
-    backup; 0 where there were none.
+    backup; 0 where there were none.  *lost*: offsets that were on the disk when it was flushed, and are there no more,
+    from the first to behind the last; None for none.
     """
 
-    def __init__(self, copy: CopyDisk, topic: str, number: int, topic_id: str | None, settings: AppendSettings) -> None:
+    def __init__(
+        self,
+        copy: CopyDisk,
+        topic: str,
+        number: int,
+        topic_id: str | None,
+        settings: AppendSettings,
+        cut_at: int | None = None,
+    ) -> None:
         self._copy, self.topic, self.number, self.topic_id = copy, topic, number, topic_id
         self.settings = settings
         self.path = os.path.join(copy.path, f"{topic}-{number}")
         self.torn = self._batches = 0
         self.is_flushed = self.is_closed = True
-        self._open()
+        self.lost: tuple[int, int] | None = None
+        self.backups: list[str] = []
+        self._open(cut_at)
 
     @property
     def name(self) -> str:
         """The directory's name."""
         return f"{self.topic}-{self.number}"
 
-    def _open(self) -> None:
-        """Find out how the log goes on.  Raises DamagedError, UnreadableError, OSError."""
+    def _open(self, cut_at: int | None = None) -> None:
+        """Find out how the log goes on; one that ends at *cut_at*, below its recovery point, is cut there.
+
+        Raises DamagedError, UnreadableError, OSError.
+        """
         copy = self._copy
         partition = Partition(self.path, copy.root)
-        found = resume(partition, self.settings, copy.window, partition.recovery_point or 0)
-        if found.torn is not None:
-            assert found.torn.place.position is not None, "it was found there"
-            self.torn += partition.segments[-1].size - found.torn.place.position
-            cut_log(copy, self.path, found.log.end, self.settings.index_interval)
+        known = partition.recovery_point or 0
+        believed = known if cut_at is None else min(known, cut_at)
+        found = resume(partition, self.settings, copy.window, believed)
+        end = found.log.end
+        if partition.segments and end < believed:
+            advice = f"first: klog recover {quote(self.path)}"
+            raise CutShortError(
+                f"{self.path}: it ends at {end}, below its recovery point {known}; {advice}", end, known
+            )
+        if found.torn is not None or (partition.segments and end < known):
+            if found.torn is not None:
+                assert found.torn.place.position is not None, "it was found there"
+                self.torn += partition.segments[-1].size - found.torn.place.position
+            self.lost = (end, known) if end < known else None
+            backup = cut_log(copy, self.path, end, self.settings.index_interval)
+            self.backups += [backup] if backup is not None else []
+            if end < known:
+                copy.offsets.move(FileKind.RECOVERY_POINTS, self.topic, self.number, end)
             partition = Partition(self.path, copy.root)
-            found = resume(partition, self.settings, copy.window, partition.recovery_point or 0)
+            found = resume(partition, self.settings, copy.window, min(known, end))
         self._log, self._has_producers = found.log, False
         log = partition.segments[-1].log if partition.segments else None
         self._target = LiveDirectory(self.path, copy.files, copy.disk, log, dict(found.sizes))

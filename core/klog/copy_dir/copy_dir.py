@@ -25,7 +25,9 @@ from klog.append.log_state import AppendSettings
 from klog.copy_dir.copied_partition import CopiedPartition
 from klog.copy_dir.copy_disk import CopyDisk
 from klog.copy_dir.live_directory import remove_temporaries, replace_file
+from klog.copy_dir.partition_plans import remove
 from klog.data_dir.log_dir import LogDir
+from klog.data_dir.partition import Partition
 from klog.disk.disk import Disk
 from klog.disk.output_gate import check_directory
 from klog.errors import DamagedError, KlogError
@@ -144,13 +146,33 @@ class CopyDir:
         found = [one.name for one in LogDir(self.path).partitions if one.state is PartitionState.CURRENT]
         return [(name.topic, name.partition) for name in found if name is not None and name.canonical]
 
-    def partition(self, topic: str, number: int, topic_id: str | None, settings: AppendSettings) -> CopiedPartition:
+    def topic_id(self, topic: str, number: int) -> str | None:
+        """Return of which topic the directory of a partition is; None where it does not tell, or is not there."""
+        return Partition(os.path.join(self.path, f"{topic}-{number}")).topic_id
+
+    def is_empty(self, topic: str, number: int) -> bool:
+        """Whether the directory of a partition has no files, as where `remove` was interrupted at its very end."""
+        return not Partition(os.path.join(self.path, f"{topic}-{number}")).files
+
+    def remove(self, topic: str, number: int) -> str | None:
+        """Take a partition out of the copy; return where its files are kept, None where it had none.
+
+        As with `CopiedPartition.replace`, `klog undo` takes it back.  Raises KlogError, OSError.
+        """
+        opened = self._partitions.pop((topic, number), None)
+        self._copy.settle([opened] if opened is not None else [])
+        return remove(self._copy, os.path.join(self.path, f"{topic}-{number}"))
+
+    def partition(
+        self, topic: str, number: int, topic_id: str | None, settings: AppendSettings, cut_at: int | None = None
+    ) -> CopiedPartition:
         """Return a partition, which is made where it is not there; once made, the same one each time.
 
         *topic_id*: of the leader's topic, for a new directory; where the one that is there is of another topic,
         its `topic_id` differs, and `CopiedPartition.replace` starts over.  *settings*: by which segments roll.  A torn
-        tail is cut first.  Raises KlogError for a name that no topic has, and for what is no directory; DamagedError,
-        UnreadableError, OSError.
+        tail is cut first; a log that ends below its recovery point is cut only where *cut_at* names that end, which the
+        CutShortError of a call without has.  Raises KlogError for a name that no topic has, and for what is no
+        directory; DamagedError, UnreadableError, OSError.
         """
         found = self._partitions.get((topic, number))
         if found is not None:
@@ -164,7 +186,7 @@ class CopyDir:
             self._copy.has_new_directories = True
         elif os.path.islink(path) or not os.path.isdir(path):
             raise KlogError(f"{path}: no directory; move it away")
-        found = self._partitions[topic, number] = CopiedPartition(self._copy, topic, number, topic_id, settings)
+        found = self._partitions[topic, number] = CopiedPartition(self._copy, topic, number, topic_id, settings, cut_at)
         return found
 
     # to the disk

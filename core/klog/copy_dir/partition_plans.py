@@ -5,6 +5,7 @@ The lock of the log dir is held already, and no file of the partition is open.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 from klog.copy_dir.copy_disk import CopyDisk
@@ -63,6 +64,29 @@ def empty(copy: CopyDisk, path: str, topic_id: str | None) -> str | None:
         return tuple(losses), NOTHING
 
     return _carry_out(copy, path, draft_removal)
+
+
+def remove(copy: CopyDisk, path: str) -> str | None:
+    """Take the partition at *path* out of the copy, with its directory; return the backup, None for an empty directory.
+
+    Raises KlogError, OSError.
+    """
+
+    def draft_removal(log_dir: LogDir, found: Partition, draft: Draft, last: Draft) -> tuple[tuple[Loss, ...], Amount]:
+        losses = whole_losses(found, [files.log for files in found.segments], "replaced")
+        for name in sorted((file.name for file in found.files), reverse=True):
+            draft.remove(f"{found.directory}/{name}")
+        draft.emptied.add(found.directory)
+        lines: dict[FileKind, checkpoints.Changes] = {kind: {_key(found): None} for kind in ROOT_CHECKPOINTS}
+        checkpoints.plan(log_dir, lines, last, mend=False)
+        return tuple(losses), NOTHING
+
+    backup = _carry_out(copy, path, draft_removal)
+    with copy.writing():
+        if os.path.lexists(path):  # it was empty
+            copy.disk.remove_directory(path)
+        copy.disk.sync([copy.path])
+    return backup
 
 
 def _key(partition: Partition) -> tuple[str, int]:

@@ -7,6 +7,7 @@ asking the cluster for topics and leaders, bringing copies back to a history tha
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
 from queue import Empty, SimpleQueue
 from threading import Event, Lock
 from typing import Final, NamedTuple
@@ -18,6 +19,7 @@ from klog.client.requests import REQUESTS
 from klog.client.security import Security
 from klog.copy_dir.copy_dir import CopyDir
 from klog.errors import DamagedError, ExitCode, KlogError
+from klog.follow.copies import Copies
 from klog.follow.decisions import Decision, Leave, Wait, refusal
 from klog.follow.fetch_session import FollowedPlace
 from klog.follow.fetchers import Fetchers
@@ -77,6 +79,7 @@ class FollowRun:
         self._fetchers = Fetchers(self._cluster.connection, options, self._released, reporter, stop)
         self._side_file = SideFile(bootstrap, copy_dir, reporter, options)
         self._lock = Lock()
+        self._copies = Copies(copy_dir, self._cluster, self._side_file, options, reporter, self._lock)
         self._partitions: dict[FollowedPlace, FollowedPartition] = {}
         self._leaders: dict[FollowedPlace, LeaderOfPartition] = {}
         self._due: dict[FollowedPartition, float] = {}  # what is to be fetched again, and when
@@ -124,8 +127,9 @@ class FollowRun:
         partitions = sorted(self._partitions.values(), key=lambda one: (one.place.topic, one.place.number))
         for partition in partitions:
             self._exit_code |= partition.exit_code
-        backups = list(dict.fromkeys(backup for one in partitions for backup in one.backups))
-        return FollowResult(self._copy_dir.cluster_id or "", partitions, backups, self._exit_code)
+        self._exit_code |= self._copies.exit_code
+        backups = [*self._copies.backups, *(backup for one in partitions for backup in one.backups)]
+        return FollowResult(self._copy_dir.cluster_id or "", partitions, list(dict.fromkeys(backups)), self._exit_code)
 
     def _begin(self) -> None:
         """Ask for the topics for the first time, however long that takes, and open the copies."""
@@ -232,6 +236,7 @@ class FollowRun:
         for place in changed.gone:
             if place in self._partitions:
                 self._miss(self._partitions[place])
+        self._remove_old(found, wanted.leaders)
         for place, partition in self._partitions.items():
             if partition not in self._due and partition.error is None:
                 leader = self._leaders[place]
@@ -244,26 +249,13 @@ class FollowRun:
         self._side_file.learn(self._cluster, found, {place.topic for place in places})
         there = set(self._copy_dir.names())
         for place in places:
-            settings = self._side_file.settings(place.topic)
-            topic_id = place.topic_id if place.topic_id != ZERO_UUID else None
-            is_new = (place.topic, place.number) not in there
-            try:
-                with self._lock:
-                    copy = self._copy_dir.partition(place.topic, place.number, topic_id, settings)
-            except DamagedError as error:
-                self._reporter.error(str(error))
-                self._exit_code |= ExitCode.PROBLEMS_LEFT
+            partition = self._copies.open(place, (place.topic, place.number) not in there)
+            if partition is None:
                 self._damaged.add(place)
                 continue
-            partition = FollowedPartition(place, copy, self._lock, copy.end, is_new)
             self._partitions[place] = partition
             self._unreached.add(partition)
             self._due[partition] = 0.0
-            if copy.torn:
-                self._reporter.note(f"{partition.name}: {copy.torn} bytes that were torn at {copy.end} were cut")
-            if copy.topic_id is not None and topic_id is not None and copy.topic_id != topic_id:
-                replace(partition, place, self._reporter)
-                partition.first_offset = 0
 
     def _renew(self, partition: FollowedPartition, place: FollowedPlace) -> None:
         """Follow a topic that was created again, as soon as its fetcher has released the old one."""
@@ -286,10 +278,19 @@ class FollowRun:
         if partition not in self._due and partition.error is None:
             self._fetchers.revoke(partition)
             return
-        self._reporter.note(f"{partition.name}: the topic is gone; the copy stays, up to {partition.copy.end}")
+        if not self._copies.is_replaced(place.topic, place.topic_id):
+            self._reporter.note(f"{partition.name}: the topic is gone; the copy stays, up to {partition.copy.end}")
         self._due.pop(partition, None)
         self._unreached.discard(partition)
         partition.leader = _GONE
+
+    def _remove_old(self, found: ClusterTopics, wanted: Collection[FollowedPlace]) -> None:
+        """Take away the copies of topics that were created again, as far as no partition of the new ones needs them."""
+        there = {place for place, one in self._partitions.items() if one.leader != _GONE}
+        followed = frozenset((place.topic, place.number) for place in (*wanted, *self._damaged, *there))
+        removed = self._copies.remove_old(found, followed)
+        for place in [place for place in self._partitions if (place.topic, place.number) in removed]:
+            del self._partitions[place]
 
     def _find_again(self, partition: FollowedPartition | None) -> None:
         """Go on with a partition that was given up for gone, if it was."""

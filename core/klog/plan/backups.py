@@ -208,9 +208,9 @@ def _state(plan: Plan, found: list[FileHistory]) -> PlanStatus:
         is_used = _waits(plan) if is_unfinished else used_since(plan, found) is not None
         return PlanStatus.USED_SINCE if is_used else PlanStatus.APPLIED
     # A directory that is made with its first file may be there, and no file yet.
-    has_made = (
-        is_unfinished and plan.undoes is None and any(os.path.isdir(plan.path(*one)) for one in plan.new_directories)
-    )
+    put = {(action.log_dir, os.path.dirname(action.file)) for action in plan.actions if action.do == PUT}
+    made = put.intersection(plan.new_directories)
+    has_made = is_unfinished and plan.undoes is None and any(os.path.isdir(plan.path(*one)) for one in made)
     if all(chain.at == 0 and not chain.is_between for chain in found) and not has_made:
         is_kept = any(os.path.lexists(os.path.join(backup, PLAN)) for backup in plan.backups)
         return PlanStatus.TAKEN_BACK if is_kept and not is_unfinished else PlanStatus.NOT_BEGUN

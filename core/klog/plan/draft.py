@@ -2,7 +2,6 @@
 
     staging = Staging(os.path.join(backup, STAGED), disk)
     draft = Draft("/data", 0, staging)
-    draft.truncate("orders-3/00000000000000001841.log", 8192)
     draft.put("orders-3/00000000000000001841.index", [entries], like="orders-3/00000000000000001841.log")
 
 Nothing in the log dir changes.  New content is streamed into the staging directory, or only through a digest when the
@@ -56,8 +55,9 @@ class StagedContent(NamedTuple):
 class Draft:
     """What is going to change in one partition, or among the log dir's own files; in the order in which it is said.
 
-    *number* is the log dir's number in the plan.  Files are named relative to the log dir, with `/`.  Several changes
-    of one file follow each other; one that leads back to what the file was takes away those between.
+    *number* is the log dir's number in the plan; directories in *emptied* are removed with their last file.  Files are
+    named relative to the log dir, with `/`.  Several changes of one file follow each other; one that leads back to what
+    the file was takes away those between.
     """
 
     def __init__(self, log_dir: str, number: int, staging: Staging) -> None:
@@ -66,6 +66,7 @@ class Draft:
         self.staging = staging
         self.actions: list[Action] = []
         self.cuts: list[CutOut] = []
+        self.emptied = set[str]()
         self._guards: dict[str, Guard] = {}
         self._states: dict[str, list[FileState | None]] = {}
         self._digests: dict[str, Digest] = {}
@@ -331,7 +332,8 @@ def make_plan(
     waiting = tuple(staging.get(number, "") for number in range(len(places)))
     usual = tuple(os.path.join(backup, STAGED) for backup in backups)
     touched = {(number, os.path.dirname(file)) for number, file in changed}
-    new = {(n, inside) for n, inside in touched if not os.path.lexists(os.path.join(places[n], inside))}
+    emptied = {(draft.number, inside) for draft in drafts for inside in draft.emptied}
+    new = {one for one in touched if one in emptied or not os.path.lexists(os.path.join(places[one[0]], one[1]))}
     touched = (touched - new) | {(n, "") for n, _ in new}
     return Plan(
         name,
