@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 
 from klog.adopt.content import DROP, KEEP, REWRITE, AdoptedLog, AdoptOptions
 from klog.adopt.early_logs import EarlyLogs
-from klog.adopt.first_pass import adopted_due
 from klog.adopt.home import AdoptRefusal, AdoptTarget, BrokerHome, KnownProducers, RefusedError, refuse
+from klog.adopt.removed_later import adopted_due, null_key_notes
 from klog.adopt.sources import AdoptSource, Key, open_sources
 from klog.adopt.target_files import TargetDrafts, TargetFiles
 from klog.broker_start.metadata_behind import reuse_note
@@ -157,6 +157,8 @@ class Adoption:
             TargetFiles(source, target, log, drafts, early).draft()
             if not is_free and not drafts.is_empty:
                 raise self._not_empty(source, target, found)
+            due = None if drafts.is_empty else adopted_due(source, target, log, config, self._options.now_ms)
+            keyless = [] if drafts.is_empty else null_key_notes(source, target, log, config)
         except BaseException:
             early.abandon()
             drafts.abandon()
@@ -165,8 +167,8 @@ class Adoption:
         self._drafts.append((target.log_dir, drafts))
         self._lines[target.log_dir][target.key] = log.checkpoints(source.partition.cleaner_offset)
         self._note(source, target, log, found, drafts.is_empty)
-        due = None if drafts.is_empty else adopted_due(source, target, log, config, self._options.now_ms)
         self.due += [due] if due is not None else []
+        self.notes += keyless
 
     def _note(
         self, source: AdoptSource, target: AdoptTarget, log: AdoptedLog, found: Amount | None, is_done: bool

@@ -21,6 +21,7 @@ from klog.transactions.replay import replay
 from klog.write.destination import Destination, TopicPlace
 from klog.write.options import WriteOptions
 from klog.write.partition_writer import PartitionWriter
+from klog.write.unfit_batches import UnfitBatches
 
 _REFUSED = "nothing is written"
 
@@ -47,26 +48,43 @@ def place_of(partition: Partition, destination: Destination, options: WriteOptio
     return place
 
 
-def copy_batches(partition: Partition, writer: PartitionWriter, options: WriteOptions, sink: Sink) -> None:
-    """Append all batches of *partition*.
+def copy_batches(partition: Partition, writer: PartitionWriter, options: WriteOptions, sink: Sink) -> int:
+    """Append all batches of *partition*; return how many records the new topic does not take and were left out.
 
     Raises KlogError for batches that cannot be there, DamagedError over damage in the input, OSError.
     """
     place, number = writer.place, writer.number
-    epoch, shift, most = place.stamp(options, number), place.shift(options), place.most_bytes
+    epoch, shift = place.stamp(options, number), place.shift(options)
+    unfit, before = UnfitBatches(place, options.skips_bad), writer.appender.log.epochs.latest
     aborted = _aborted(partition) if options.drops_producers else None
-    for window in _windows(partition, sink):
+    for window, file in _windows(partition, sink):
         runs = [(0, window.count)]
         if aborted is not None:
             aborted.skip(window)
             runs = drop_producers(window)
-        for first, end in runs:
-            at_end = -1 if options.keep_offsets else writer.appender.end
-            _, largest = stamp(window, first, end, at_end, epoch, shift)
-            if largest > most:
-                raise KlogError(f"{partition.path}: a batch of {largest} bytes, and {place.name} takes at most {most}")
-            writer.append(window, first, end)
+        for run in runs:
+            for fitting, first, end in unfit.fitting(window, *run, file):
+                at_end = -1 if options.keep_offsets else writer.appender.end
+                stamp(fitting, first, end, at_end, epoch, shift)
+                writer.append(fitting, first, end)
+    _check_epoch(partition, writer, before)
     writer.builder.continue_at(writer.appender.end, writer.appender.log.epochs.latest)
+    if unfit.left_out:
+        sink.report(f"{partition.path}: left out {unfit.summary}")
+    return unfit.left_out
+
+
+def _check_epoch(partition: Partition, writer: PartitionWriter, before: int) -> None:
+    """Raise KlogError for a leader epoch that the cluster has not reached: a broker would forget all earlier ones.
+
+    *before*: the latest that the log had before anything was appended.
+    """
+    known, latest = writer.place.epochs.get(writer.number, -1), writer.appender.log.epochs.latest
+    if 0 <= known < latest and before < latest:
+        raise KlogError(
+            f"{partition.path}: batches of leader epoch {latest}, which the cluster has not reached: by the metadata"
+            f" {writer.name} is in {known}; nothing was written (without --leader-epoch they get that)"
+        )
 
 
 def _aborted(partition: Partition) -> AbortedFilter:
@@ -85,7 +103,8 @@ def _aborted(partition: Partition) -> AbortedFilter:
     return AbortedFilter(aborted, partition.path)
 
 
-def _windows(partition: Partition, sink: Sink) -> Iterator[Window]:
+def _windows(partition: Partition, sink: Sink) -> Iterator[tuple[Window, str]]:
+    """Yield windows of intact batches, each with the path of its log."""
     window = Window(output=0)
     for files in partition.segments:
         path = partition.file(files.log)
@@ -97,7 +116,7 @@ def _windows(partition: Partition, sink: Sink) -> Iterator[Window]:
                 if window.batch(0).magic < 2 or window.edges()[0] < window.count:
                     dump = "'klog dump --output jsonl' makes records of them"
                     raise KlogError(f"{path}: message sets of an old format are not appended; {dump}")
-                yield window
+                yield window, path
 
 
 def size_of(partition: Partition) -> int:

@@ -210,7 +210,8 @@ class _Write:
             assert partition.number is not None, "it has been looked for"
             if os.path.realpath(partition.path) == os.path.realpath(f"{self._to}/{place.name}-{partition.number}"):
                 raise KlogError(f"{partition.path} is read and written: --topic NAME writes it to another topic")
-            copy_batches(partition, self._writer.open(place, partition.number), self._options, self._sink)
+            writer = self._writer.open(place, partition.number)
+            self._writer.skipped += copy_batches(partition, writer, self._options, self._sink)
 
     def _end_transactions(self) -> None:
         """Abort what is open at the end of the input, with markers like those of a coordinator."""

@@ -1,4 +1,4 @@
-"""The records that the broker's first retention pass removes from an adopted partition."""
+"""The records of an adopted partition that the broker removes later: by retention, or because they have no key."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from klog.adopt.content import AdoptedLog
 from klog.adopt.home import AdoptTarget
 from klog.adopt.sources import AdoptSource
 from klog.broker_start.record_tally import EVERYTHING, OffsetSpan, tally_records
+from klog.errors import counted
 from klog.formats.index import TIME_ENTRY
 from klog.formats.names import FileKind, file_name, parse_file
 from klog.metadata.topic_config import TopicConfig
 from klog.partition_plan.contents import tail
+from klog.partition_plan.null_keys import count_null_keys
 from klog.retention.due_records import DueRecords, RetainedPartition, due_records
 from klog.retention.first_pass import SegmentAge
 
@@ -32,6 +34,18 @@ def adopted_due(
     offsets = OffsetSpan(log.log_start, log.log_end)
     found = RetainedPartition(*target.key, target.partition.path, list(_segments(source, log)), offsets)
     return due_records(found, config, now_ms, count)
+
+
+def null_key_notes(source: AdoptSource, target: AdoptTarget, log: AdoptedLog, config: TopicConfig) -> list[str]:
+    """Return a sentence about records without a key that a compacted topic gets.  Raises UnreadableError."""
+    if "compact" not in config.value(target.key[0], "cleanup.policy").words:
+        return []
+    count = count_null_keys(source.partition, log.log_start, log.log_end)
+    if not count:
+        return []
+    return [
+        f"{target.name}: {counted(count, 'record')} without a key, which the cleaner of the compacted topic removes"
+    ]
 
 
 def _segments(source: AdoptSource, log: AdoptedLog) -> Iterator[SegmentAge]:
