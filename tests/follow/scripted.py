@@ -56,14 +56,15 @@ def identity(topic: str) -> str:
 class ScriptedCluster:
     """Leads *topics*, each with one partition of these batches; *changes*: by API, what is said instead.
 
-    *asked*: how often each API was.  *counts*: of partitions, which all have the same batches; *ids*: of
-    topics that were created again.  *starts*: log starts above the first batch.  *groups*: what each has committed,
-    topics and offsets; *unseen*: of these groups the caller may see nothing.
+    *asked*: how often each API was.  *settings*: by topic.  *counts*: of partitions, which all have the same batches;
+    *ids*: of topics that were created again.  *starts*: log starts above the first batch.  *groups*: what each has
+    committed, topics and offsets; *unseen*: of these groups the caller may see nothing.
     """
 
     def __init__(self, topics: Mapping[str, list[bytes]], changes: Mapping[str, Change] | None = None) -> None:
         self.topics, self.changes = dict(topics), dict(changes or {})
         self.asked: dict[str, int] = {}
+        self.settings: dict[str, dict[str, str]] = {}
         self.counts: dict[str, int] = {}
         self.ids: dict[str, str] = {}
         self.starts: dict[str, int] = {}
@@ -159,7 +160,17 @@ class ScriptedCluster:
 
     def _configs(self, body: Data) -> Data:
         kept = [{"resourceType": one["resourceType"], "resourceName": one["resourceName"]} for one in body["resources"]]
-        return {"results": [one | {"errorCode": 0, "errorMessage": None, "configs": []} for one in kept]}
+        return {
+            "results": [
+                one | {"errorCode": 0, "errorMessage": None, "configs": self._settings_of(one["resourceName"])}
+                for one in kept
+            ]
+        }
+
+    def _settings_of(self, topic: str) -> list[Data]:
+        """Return the settings of a topic, as those of its brokers."""
+        found = self.settings.get(topic, {})
+        return [{"name": name, "value": value, "configSource": 4} for name, value in found.items()]
 
     def _coordinators(self, body: Data) -> Data:
         place = {"nodeId": 1, "host": self._broker.host, "port": self._broker.port}
@@ -189,6 +200,11 @@ class ScriptedCluster:
             }
             for topic in body["topics"]
         ]
+        left = body["maxBytes"]
+        for row in [one for topic in responses for one in topic["partitions"]]:
+            if len(row["records"]) > left < body["maxBytes"]:
+                row["records"] = b""
+            left -= len(row["records"])
         if not any(one["records"] for topic in responses for one in topic["partitions"]):
             time.sleep(min(body["maxWaitMs"], 100) / 1000)
         return {"sessionId": 0, "responses": responses}

@@ -64,6 +64,13 @@ class ClusterTopics(NamedTuple):
     topics: tuple[TopicOfCluster, ...]
 
 
+class TopicSettings(NamedTuple):
+    """Settings of a topic: its *own*, and all that hold for it, with those of its brokers."""
+
+    own: dict[str, str]
+    effective: dict[str, str]
+
+
 class OffsetAnswer(NamedTuple):
     """An offset, -1 when there is none, and the epoch of its record, -1 when it is unknown."""
 
@@ -156,11 +163,15 @@ class Cluster:
         return ClusterTopics(answer["clusterId"] or "", dict(self._brokers), topics)
 
     def configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Return the settings that are set on each of *topics* itself; a topic that is gone is left out.
+        """Return the settings that are set on each of *topics* itself; see `settings`."""
+        return {topic: found.own for topic, found in self.settings(topics).items()}
+
+    def settings(self, topics: Iterable[str]) -> dict[str, TopicSettings]:
+        """Return the settings of *topics*; a topic that is gone is left out.
 
         Raises RefusedRequestError when a topic's settings may not be read.
         """
-        found: dict[str, dict[str, str]] = {}
+        found: dict[str, TopicSettings] = {}
         for some in _parts(topics):
             wanted = [
                 {"resourceType": _TOPIC_RESOURCE, "resourceName": name, "configurationKeys": None} for name in some
@@ -170,8 +181,9 @@ class Cluster:
                     continue
                 if one["errorCode"]:
                     raise refused("DescribeConfigs", f"topic {one['resourceName'][:249]}", one["errorCode"])
-                settings = ((each["name"], each["value"]) for each in one["configs"] if each["configSource"] == _OWN)
-                found[one["resourceName"]] = {name: value for name, value in settings if value is not None}
+                known = [each for each in one["configs"] if each["value"] is not None]
+                own = {each["name"]: each["value"] for each in known if each["configSource"] == _OWN}
+                found[one["resourceName"]] = TopicSettings(own, {each["name"]: each["value"] for each in known})
         return found
 
     # ------------------------------------------------------------ offsets and epochs

@@ -13,7 +13,13 @@ from threading import Event
 from typing import TYPE_CHECKING, Final
 
 from klog import __version__
-from klog.client.failures import AuthenticationError, ForeignAnswerError, LostConnectionError, RefusedRequestError
+from klog.client.failures import (
+    AuthenticationError,
+    ForeignAnswerError,
+    LargeAnswerError,
+    LostConnectionError,
+    RefusedRequestError,
+)
 from klog.client.requests import REQUESTS, RequestVersions
 from klog.client.security import Credentials, Security
 from klog.client.stream import Stream
@@ -32,6 +38,7 @@ _TIMEOUT_S: Final = 30.0
 _CONNECT_S: Final = 10.0
 """Kafka: socket.connection.setup.timeout.ms."""
 _SLOWEST_BYTES_S: Final = 64 << 10
+_PIECE_BYTES: Final = 256 << 10
 _BUFFER_BYTES: Final = 64 << 10
 _MOST_TURNS: Final = 8
 _REAUTHENTICATE_AT: Final = 0.85
@@ -47,7 +54,7 @@ class BrokerConnection:
     """A connection that is made by the first request, and made again by the next one after it was lost.
 
     *versions*: the requests that may be sent, see `klog.client.requests`.  *timeout_s*: the longest wait for an answer
-    to begin, and for one of 64 KiB to end; larger ones may take a second more for each 64 KiB.  *connections*: how many
+    to begin, and for one of 64 KiB to end; each 64 KiB that have come give it a second more.  *connections*: how many
     there have been.
 
     Methods raise LostConnectionError, ForeignAnswerError, AuthenticationError, UnsupportedError for a request that the
@@ -169,23 +176,32 @@ class BrokerConnection:
         self._stream.read_into(memoryview(self._prefix), until)
         size = body_size(self._prefix)
         if not _SHORTEST_ANSWER <= size <= most_bytes:
-            hint = _FIRST_BYTES.get(bytes(self._prefix[:2]), f"{_SHORTEST_ANSWER} to {most_bytes} are accepted")
-            raise ForeignAnswerError(f"{self.name}: it announces an answer to {name} of {size} bytes; {hint}")
-        data = self._received(size, until + size / _SLOWEST_BYTES_S)
+            known = _FIRST_BYTES.get(bytes(self._prefix[:2]))
+            hint = known or f"{_SHORTEST_ANSWER} to {most_bytes} are accepted"
+            message = f"{self.name}: it announces an answer to {name} of {size} bytes; {hint}"
+            if known is None and size > most_bytes:
+                raise LargeAnswerError(message, size)
+            raise ForeignAnswerError(message)
+        data = self._received(size, until)
         try:
             return read_response(api_named(name), self._version(name), self._correlation_id, data, elements)
         except WireError as error:
             raise ForeignAnswerError(f"{self.name}: no answer of Kafka's: {error}") from None
 
     def _received(self, size: int, until: float) -> memoryview:
-        """Return the next *size* bytes.  A buffer that must grow is replaced: views of it may still be alive."""
+        """Return the next *size* bytes.  A buffer that must grow is replaced: views of it may still be alive.
+
+        *until*: when they have to begin; each piece of them has a little longer than the one before.
+        """
         got = 0
         while True:
-            room = min(size, len(self._buffer))
-            self._stream.read_into(memoryview(self._buffer)[got:room], until)
+            room = min(size, len(self._buffer), got + _PIECE_BYTES)
+            self._stream.read_into(memoryview(self._buffer)[got:room], until + room / _SLOWEST_BYTES_S)
             got = room
             if got == size:
                 return memoryview(self._buffer)[:size]
+            if got < len(self._buffer):
+                continue
             larger = bytearray(min(size, 4 * got))
             larger[:got] = self._buffer[:got]
             self._buffer = larger

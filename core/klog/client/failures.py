@@ -13,6 +13,14 @@ class ForeignAnswerError(KlogError):
     """What was answered is not what a Kafka broker answers, or claims more than may be received."""
 
 
+class LargeAnswerError(ForeignAnswerError):
+    """An answer of *size* bytes is announced, more than was to be received; its content may well be Kafka's."""
+
+    def __init__(self, message: str, size: int) -> None:
+        super().__init__(message)
+        self.size = size
+
+
 class AuthenticationError(KlogError):
     """The broker refused who we are, or could not prove who it is."""
 

@@ -113,7 +113,7 @@ class FetchSession:
 
         In a session that says: no records, and the marks are those of before.  Kafka: FetchSession.maybeUpdateResponse.
         """
-        asked = [place for place, _ in request.positions if request.epoch and place not in named]
+        asked = [place for place, _ in request.positions if request.epoch > 0 and place not in named]
         return [(place, self._told[place]) for place in asked if place in self._told]
 
     def lost(self) -> None:

@@ -315,6 +315,7 @@ class FollowRun:
                 continue
             partition.leader, partition.leader_epoch = leader.leader, leader.leader_epoch
             partition.high_watermark = -1
+            partition.largest_batch = self._side_file.number(partition.place.topic, "max.message.bytes", 0)
             partition.look_again()
             try:
                 self._fetchers.assign(partition)

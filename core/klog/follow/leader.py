@@ -18,7 +18,13 @@ from threading import Event, Lock
 from typing import Final, NamedTuple
 
 from klog.client.connection import BrokerConnection
-from klog.client.failures import ForeignAnswerError, LostConnectionError, RefusedRequestError, StoppedError
+from klog.client.failures import (
+    ForeignAnswerError,
+    LargeAnswerError,
+    LostConnectionError,
+    RefusedRequestError,
+    StoppedError,
+)
 from klog.errors import DamagedError, ExitCode, KlogError
 from klog.follow.decisions import Decision, FetchAnswer, Leave, Take, Wait, judge
 from klog.follow.fetch_session import FetchPosition, FetchSession, FollowedPlace, LeaderMarks, SessionRequest
@@ -38,6 +44,12 @@ _CONSUMER: Final = -1
 _TRIES: Final = 4
 """How often a batch that cannot be appended is fetched."""
 _IDLE_S: Final = 0.2
+_LARGEST_BATCH: Final = 1 << 30
+"""Of larger ones --fetch-bytes has to tell: memory is taken for them twice."""
+_LONGEST_THROTTLE_S: Final = 60.0
+"""Whoever is throttled for longer asks again."""
+_ALONE: Final = -1
+"""The session epoch of a request that has no session."""
 _SESSION_ERRORS: Final = (
     ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
     ErrorCode.INVALID_FETCH_SESSION_EPOCH,
@@ -94,6 +106,7 @@ class LeaderFetcher:
         self._lock, self._ended = Lock(), False
         self._inbox: deque[FollowedPartition] = deque()
         self._revoked: deque[FollowedPlace] = deque()
+        self._alone: deque[_Key] = deque()  # partitions of which one has a batch that is too large
         self._session = FetchSession()
         self._partitions: dict[_Key, FollowedPartition] = {}
         self._by_id, self._connections = False, 0
@@ -181,15 +194,41 @@ class LeaderFetcher:
             self._stop.wait(pause)
             return
         self._connect()
-        request = self._session.request()
+        request = self._alone_request() or self._session.request()
         self._trace_fetches(request)
         self._sent_at = time.monotonic()
         self._connection.send("Fetch", self._body(request))
         self._write()
         elements = _SPARE_ELEMENTS + 2 * len(self._partitions)
-        answer = self._connection.receive(most_bytes=self.fetch_bytes + ROOM_BYTES, elements=elements)
+        largest = max((one.largest_batch for one in self._partitions.values()), default=0)
+        most_bytes = max(self.fetch_bytes, min(largest, _LARGEST_BATCH)) + ROOM_BYTES
+        try:
+            answer = self._connection.receive(most_bytes=most_bytes, elements=elements)
+        except LargeAnswerError as error:
+            self._single_out(request, error, most_bytes)
+            return
         self._connection.keep_answer()
         self._take(answer, request)
+
+    def _single_out(self, request: SessionRequest, error: LargeAnswerError, most_bytes: int) -> None:
+        """Let go the partition that has a batch too large to be received; one of many is found by asking for each."""
+        self._session.lost()
+        asked = [self._key(place) for place, _ in request.positions] if request.epoch == _ALONE else [*self._partitions]
+        if len(asked) > 1:
+            self._alone.extend(asked)
+            return
+        why = f"{error.size} bytes are one answer there, for a batch comes whole, and {most_bytes} are taken"
+        for key in asked:
+            leave = Leave(f"{why}: --fetch-bytes {error.size} takes more", ExitCode.OPERATIONAL_ERROR)
+            self._release(self._partitions[key], leave)
+
+    def _alone_request(self) -> SessionRequest | None:
+        """Return a request for the next partition that is to be asked for alone; None where there is none."""
+        while self._alone:
+            partition = self._partitions.get(self._alone.popleft())
+            if partition is not None:
+                return SessionRequest(0, _ALONE, [(partition.place, partition.position())], [])
+        return None
 
     def _connect(self) -> None:
         """Connect, unless that is done.  Behind another connection there may be a leader with another history."""
@@ -225,7 +264,7 @@ class LeaderFetcher:
             forgotten.append({"topic": place.topic, "topicId": place.topic_id, "partitions": [place.number]})
         return {
             "replicaId": _CONSUMER,
-            "maxWaitMs": 0 if unknown and not options.continuous else options.max_wait_ms,
+            "maxWaitMs": 0 if request.epoch == _ALONE or (unknown and not options.continuous) else options.max_wait_ms,
             "minBytes": options.min_bytes,
             "maxBytes": self.fetch_bytes,
             "sessionId": request.session_id,
@@ -278,7 +317,9 @@ class LeaderFetcher:
 
     def _throttled(self, ms: int, partitions: list[FollowedPartition]) -> None:
         """Wait as the broker says: until then it reads nothing from this connection.  Kafka: KIP-219."""
-        self._resume_at = max(self._resume_at, time.monotonic() + ms / 1000)
+        longest_s = _LONGEST_THROTTLE_S if self._options.continuous else self._options.timeout_ms / 1000
+        pause_s = min(ms / 1000, longest_s, _LONGEST_THROTTLE_S)
+        self._resume_at = max(self._resume_at, time.monotonic() + pause_s)
         if self._options.trace:
             for partition in partitions or self._partitions.values():
                 self._reporter.trace(f"{partition.name} throttled ms={ms}")

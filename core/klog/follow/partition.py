@@ -48,7 +48,8 @@ class FollowedPartition:
     *first_offset*: where this run began.  *missed*, *cut*: first and last offsets;
     *backups*: where what was cut or replaced is kept.  *error*: why it is not followed
     any more.  *bad_answers*: in a row, with a batch that cannot be appended.  *is_new*: nothing was ever copied, so the
-    leader's log start is where it begins, and nothing was missed.  *unseen*: the last batch of the copy, until the
+    leader's log start is where it begins, and nothing was missed.  *largest_batch*: bytes that a batch of its
+    topic may have, 0 where that is not known.  *unseen*: the last batch of the copy, until the
     leader was seen to have it; *is_trusted*: the leader cannot have it any more, so it is not looked for the next time.
     """
 
@@ -71,6 +72,7 @@ class FollowedPartition:
     exit_code: ExitCode = ExitCode.CLEAN
     bad_answers: int = 0
     outage: Outage | None = None
+    largest_batch: int = 0
     unseen: CopiedBatch | None = None
     is_trusted: bool = False
 

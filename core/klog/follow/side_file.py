@@ -23,6 +23,7 @@ _PASSING: Final = (LostConnectionError, ForeignAnswerError, RefusedRequestError)
 _EACH_S: Final = 60.0
 _LAST_S: Final = 30.0
 _HURRY_S: Final = 2.0
+_DIGITS: Final = 20
 _ROLL: Final = ("internal.segment.bytes", "segment.bytes", "segment.ms", "index.interval.bytes", "segment.index.bytes")
 """The settings by which a copy's segments roll; the first goes before the second."""
 
@@ -34,6 +35,7 @@ class SideFile:
         self._bootstrap, self._copy_dir, self._reporter = bootstrap, copy_dir, reporter
         self._config = options.config
         self._topics: dict[str, FollowTopic] = {}
+        self._effective: dict[str, Mapping[str, str]] = {}
         self._groups: Mapping[str, Sequence[GroupOffset]] | None = None  # None: nobody has told
         # What has caught up within a minute is written once.
         self._written_at = 0.0 if options.continuous else time.monotonic()
@@ -49,7 +51,9 @@ class SideFile:
 
     def _configs(self, cluster: Cluster, names: Collection[str]) -> dict[str, dict[str, str]]:
         try:
-            return {topic: self._legible(topic, config) for topic, config in cluster.configs(names).items()}
+            found = cluster.settings(names)
+            self._effective |= {topic: one.effective for topic, one in found.items()}
+            return {topic: self._legible(topic, one.own) for topic, one in found.items()}
         except RefusedRequestError as error:
             if len(names) > 1:  # the others may be readable
                 return {name: found for one in names for name, found in self._configs(cluster, [one]).items()}
@@ -70,6 +74,13 @@ class SideFile:
             if value is not None and _is_valid(name, value):
                 own.setdefault(name.removeprefix("internal."), value)
         return AppendSettings.of(TopicConfig(None, {**own, **self._config}), topic)
+
+    def number(self, topic: str, name: str, default: int) -> int:
+        """Return a setting that holds for *topic*, on whatever it is set; *default* where it is not known."""
+        value = self._effective.get(topic, {}).get(name, "")
+        return (
+            int(value) if value.removeprefix("-").isdecimal() and len(value) < _DIGITS and value.isascii() else default
+        )
 
     def _say(self, line: str) -> None:
         if line not in self._said:
