@@ -256,8 +256,8 @@ def test_the_last_batch_of_a_log_has_nothing_behind_it_to_prove_its_offset(tmp_p
 def test_an_epoch_between_equal_ones_is_put_right(tmp_path: Path, number: int, epoch: int) -> None:
     partition = partition_of(tmp_path, _0=b"".join([*LOG[:number], at_epoch(LOG[number], epoch), *LOG[number + 1 :]]))
     found = only(partition)
-    if number == COUNT - 1:  # nothing behind it: a higher one may be right, another is damage
-        assert [cut.reason for cut in found.cuts] == ["odd-epoch"] * (epoch < 2)
+    if number == COUNT - 1:  # nothing behind it proves another one: it is kept, as a broker does
+        assert found.is_whole
     elif number == 0:  # nothing before it: a lower one may be right, and -1 is none at all
         assert offsets(partition, found) == ALL
         assert [patch.new for patch in found.patches] == {0: [], -2: [struct.pack(">i", -1)]}.get(
@@ -274,18 +274,14 @@ def test_an_epoch_on_the_border_between_two_is_put_right_only_by_one_bit(tmp_pat
     partition = partition_of(tmp_path, _0=broken)
     assert result(partition, only(partition)) == b"".join(log)
     partition = partition_of(tmp_path, _0=b"".join([*log[:5], at_epoch(log[5], 0x5550), *log[6:]]))
-    found = only(partition)
-    assert offsets(partition, found) == without(5)
-    assert [(cut.reason, cut.records) for cut in found.cuts] == [("odd-epoch", 10)]
+    assert only(partition).is_whole
 
 
-def test_an_epoch_that_could_be_two_is_damage(tmp_path: Path) -> None:
-    """2 and 4 are one bit from 0, and both lie between the neighbours'."""
+def test_an_epoch_that_could_be_two_stays(tmp_path: Path) -> None:
+    """2 and 4 are one bit from 0, and both lie between the neighbours'; no record is cut for a field."""
     log = [ten(10 * i, leader_epoch=2 if i < 5 else 7) for i in range(COUNT)]
     partition = partition_of(tmp_path, _0=b"".join([*log[:5], at_epoch(log[5], 0), *log[6:]]))
-    found = only(partition)
-    assert offsets(partition, found) == without(5)
-    assert [(cut.reason, cut.batches, cut.offsets_lost) for cut in found.cuts] == [("odd-epoch", 1, 10)]
+    assert only(partition).is_whole
 
 
 def test_of_two_epochs_that_do_not_fit_the_one_between_equal_ones_is_odd(tmp_path: Path) -> None:
@@ -304,6 +300,30 @@ def test_epochs_that_fall_for_good_are_what_their_leader_wrote(tmp_path: Path) -
     """No bit turns over in batch after batch; a broker ignores it, and half the log is no price for a field."""
     log = b"".join(ten(10 * i, leader_epoch=5 if i < 6 else 3) for i in range(COUNT))
     assert only(partition_of(tmp_path, _0=log)).is_whole
+
+
+@pytest.mark.parametrize("torn", [0, 7])
+@pytest.mark.parametrize("lower", [1, 2, 5])
+@pytest.mark.parametrize(("epochs", "last"), [((6,), 2), ((2, 4, 6), 2), ((2, 4, 6), 5), ((6,), 5), ((1, 9), 3)])
+def test_lower_epochs_at_the_end_stay(
+    tmp_path: Path, epochs: tuple[int, ...], last: int, lower: int, torn: int
+) -> None:
+    """A leader that counts on from a metadata log that was rolled back: its records were acknowledged."""
+    log = [ten(10 * i, leader_epoch=epochs[min(i // 2, len(epochs) - 1)]) for i in range(8)]
+    log += [ten(80 + 10 * i, leader_epoch=last) for i in range(lower)]
+    whole = b"".join(log)
+    partition = partition_of(tmp_path, _0=whole + (ten(80 + 10 * lower, leader_epoch=last)[:-torn] if torn else b""))
+    found = only(partition)
+    assert result(partition, found) == whole
+    assert not found.patches
+    assert [cut.batches for cut in found.cuts] == [0] * (torn > 0)
+
+
+def test_epochs_that_rise_again_behind_a_fall_stay(tmp_path: Path) -> None:
+    log = b"".join(ten(10 * i, leader_epoch=epoch) for i, epoch in enumerate([2, 6, 6, 3, 4, 5, 7, 7]))
+    found = only(partition_of(tmp_path, _0=log))
+    assert found.is_whole
+    assert not found.patches
 
 
 def test_a_wrong_format_version_is_put_right_by_the_checksum(tmp_path: Path) -> None:

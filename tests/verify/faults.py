@@ -85,6 +85,12 @@ LOG: Final[dict[str, dict[str, Maker]]] = {
         ),
         **f.everywhere("epoch"),
     },
+    "epochs-fall": {
+        "the last one": f.one_log(
+            strange.rows(0, leader_epoch=3), strange.rows(10, leader_epoch=3), strange.rows(20, leader_epoch=1)
+        ),
+        "several": f.one_log(*(strange.rows(10 * i, leader_epoch=epoch) for i, epoch in enumerate((3, 3, 1, 1, 2)))),
+    },
     "offsets-backwards": {
         "the same batch twice": f.one_log(strange.rows(0), strange.rows(10), strange.rows(10), strange.rows(20)),
         "others for the same offsets": f.one_log(

@@ -40,12 +40,13 @@ cdef class SegmentSurvey(IndexComparison):
     cdef Epoch *epochs_start
     cdef Py_ssize_t epochs_count, epochs_room
     cdef Neighbour before, previous
+    cdef int fallen                                      # the leader epoch of the batch before, where that fell; else -1
 
     def __cinit__(self, long long base, long long next_base, bytes offset_entries not None, bytes time_entries not None):
         self.base, self.next_base = base, next_base
         self.first_offset = self.last_offset = self.min_timestamp = -1
         self.max_timestamp = self.max_timestamp_offset = self.max_timestamp_position = -1
-        self.previous.position = self.before.position = self.previous.epoch = self.before.epoch = -1
+        self.previous.position = self.before.position = self.previous.epoch = self.before.epoch = self.fallen = -1
         self.offset_entries, self.time_entries = offset_entries, time_entries
         self.slots = <const uint8_t *>PyBytes_AsString(offset_entries)
         self.time_slots = <const uint8_t *>PyBytes_AsString(time_entries)
@@ -149,7 +150,7 @@ cdef class SegmentSurvey(IndexComparison):
         self.before = self.previous
         if row - (rows + first) > 1:
             self.before = neighbour(row - 2)
-        self.previous = neighbour(row - 1)
+        self.previous, self.fallen = neighbour(row - 1), -1
         return row - rows
 
     cdef void _batch(self, const BatchRow *row) noexcept nogil:
@@ -224,8 +225,15 @@ cdef class SegmentSurvey(IndexComparison):
         return False
 
     cdef void _epoch(self, Neighbour *this) noexcept nogil:
-        """Judge a leader epoch against those before it; one that is odd counts no further."""
+        """Judge a leader epoch against those before it; one that is odd counts no further.
+
+        An epoch that has fallen, and stays so, is told once: later batches are judged by it.
+        """
+        cdef int fallen = self.fallen
+        self.fallen = -1
         if this.epoch >= self.previous.epoch or this.epoch == -1:
+            return
+        if 0 <= fallen <= this.epoch:
             return
         if self.previous.epoch > self.before.epoch and this.epoch >= self.before.epoch:
             # Without the batch between them all would be well.
@@ -235,6 +243,7 @@ cdef class SegmentSurvey(IndexComparison):
                 self.previous.epoch = this.epoch
                 return
         self._event(ODD_EPOCH, this.position, this.epoch, self.previous.epoch)
+        self.fallen = this.epoch
         this.epoch = self.previous.epoch
 
     cdef void _begin_epoch(self, const Neighbour *this) noexcept nogil:

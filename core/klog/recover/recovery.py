@@ -210,7 +210,7 @@ class _Repair:
 def _compare(result: RecoverResult, survey: PartitionSurvey, settings: RecoverOptions) -> None:
     """Compute what a broker would keep, and where damage is left, what the other modes would lose."""
     # Only these can make a recovery cut, or fail; playing it is a second pass over the log.
-    may_cut = any(one.id in ENDS | OFFSET_KINDS | _STOPS for one in survey.findings)
+    may_cut = bool(result.losses) or any(one.id in ENDS | OFFSET_KINDS | _STOPS for one in survey.findings)
     if not may_cut or survey.fails is not None:
         result.broker_would_keep = result.kept
         return

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from itertools import zip_longest
 
 from klog.errors import UnreadableError
+from klog.formats.batch import BATCH
 from klog.formats.checkpoint import write_epochs
 from klog.formats.damage import Damage
 from klog.formats.names import SEGMENT_KINDS, FileKind, file_name, parse_file
@@ -41,7 +42,6 @@ from klog.transactions.producer_state import ProducerState
 from klog.verify.findings import Finding
 
 _MOST_SPLITS = 10
-_DROPPED = OFFSET_KINDS | {"odd-epoch"}
 
 
 def plan(survey: PartitionSurvey, settings: RecoverOptions, draft: Draft, sink: Sink) -> RecoverResult:
@@ -186,7 +186,7 @@ class _Salvage:
         self._logs[log] = pieces
         content = self._content(log, pieces, part.base, segment)
         self._end = content.end_offset
-        self._epochs += content.epochs
+        self._epochs += self._epochs_of(segment, content)
         keeps = segment.is_whole and not self._is_wrong(part.base, limit)
         if not (keeps and index in there and time_index in there) and content.builder is None:
             content.builder = self._builder(log, pieces, part.base, segment)
@@ -196,6 +196,15 @@ class _Salvage:
         entries = self._with_witnesses(part, self._end if limit is None else limit, content.aborted, old)
         if entries or txns in there:
             self._files[txns] = txn_index_content(entries)
+
+    def _epochs_of(self, segment: SegmentRanges, content: KeptContent) -> list[tuple[int, int]]:
+        """Return the epochs that a segment begins; one that is odd and stays as it is begins none, as for verify."""
+        log = segment.files.log
+        odd = (one for one in self._survey.findings if one.id == "odd-epoch" and os.path.basename(one.file) == log)
+        if all(map(self._is_right, odd)):
+            return content.epochs
+        surveys = (one.survey for one in self._survey.facts.segments if one.files.log == log)
+        return [(epoch, offset) for survey in surveys for epoch, offset, _ in survey.epochs]
 
     def _is_wrong(self, base: int, limit: int | None) -> bool:
         """Whether the indexes of a segment are wrong, or were only right while no segment followed (at *limit*)."""
@@ -250,7 +259,7 @@ class _Salvage:
 
     def left(self) -> list[Finding]:
         """Return the problems that will still be there."""
-        gone = ENDS | MENDED | _DROPPED
+        gone = ENDS | MENDED | OFFSET_KINDS
         if all(part.kept.bytes <= MAX_SEGMENT_BYTES for segment in self._segments for part in segment.parts):
             gone |= {"oversized-log"}
         broken = {segment.files.base_offset for segment in self._segments if segment.unreadable is not None}
@@ -259,9 +268,19 @@ class _Salvage:
                 one
                 for one in self._survey.findings
                 if parse_file(os.path.basename(one.file)).offset in broken
-                or not (one.id in gone or one.id.startswith(OF_INDEXES))
+                or not (one.id in gone or one.id.startswith(OF_INDEXES) or self._is_right(one))
             ]
         )
+
+    def _is_right(self, finding: Finding) -> bool:
+        """Whether an odd leader epoch has been put right, or went with its batch; else it is kept as it is."""
+        name = os.path.basename(finding.file)
+        if finding.id != "odd-epoch" or finding.position is None:
+            return False
+        first = finding.position
+        is_patched = any(first <= patch.position < first + BATCH.size for patch in self._patches.get(name, ()))
+        cuts = (cut for segment in self._segments if segment.files.log == name for cut in segment.cuts)
+        return is_patched or any(cut.start <= first < cut.end for cut in cuts)
 
     def offsets(self) -> dict[FileKind, int | None]:
         """Return what has to change in the log dir's checkpoints.

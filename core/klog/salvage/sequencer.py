@@ -162,8 +162,8 @@ class BatchSequencer:
             self.log.keep(repaired.facts, repaired.patch)
         elif is_apart or (self._is_newer(odd, following) and self.log.displace(self._source, odd)):
             self.log.keep(odd)
-        elif self._only_epoch_is_odd(odd) and following is not None and following.leader_epoch == odd.leader_epoch:
-            self.log.keep(odd)  # one bit does not turn over in batch after batch: that is what their leader wrote
+        elif self._only_epoch_is_odd(odd) and self._may_follow(odd, following):
+            self.log.keep(odd)  # a broker keeps it: a leader's epoch falls where the metadata log was rolled back
         else:
             self.log.drop(odd, *self._why(odd, following))
 
@@ -190,6 +190,12 @@ class BatchSequencer:
     def _only_epoch_is_odd(self, facts: BatchFacts) -> bool:
         is_near = facts.last_offset <= self.log.ceiling
         return (is_near or self._splits) and self.log.comes_behind(facts) and not self.log.agrees(facts)
+
+    def _may_follow(self, odd: BatchFacts, following: BatchFacts | None) -> bool:
+        """Whether the batch behind *odd* continues it, in its offsets or by the same leader."""
+        if following is None or following.base_offset > odd.last_offset:
+            return odd.last_offset <= self.log.ceiling
+        return following.leader_epoch == odd.leader_epoch
 
     def _has_room(self, odd: BatchFacts) -> bool:
         """Whether a batch that belongs in front of what is kept has offsets that no later segment has."""
@@ -282,11 +288,7 @@ class BatchSequencer:
         repaired = None if value is None else self._with_epoch(previous, value)
         if repaired is not None:
             self._replace_previous(repaired)
-        else:
-            self.log.drop(
-                self.log.unkeep(), "odd-epoch", f"leader epoch {previous.leader_epoch} next to {odd.leader_epoch}"
-            )
-        return True
+        return repaired is not None
 
     def _replace_previous(self, repaired: BitRepair) -> None:
         self.log.unkeep()

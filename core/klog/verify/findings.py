@@ -117,6 +117,7 @@ _TABLE: Final = (
     FindingKind("unknown-codec", _D, "a batch with a compression type that no version knows", _SERVED),
     FindingKind("odd-offset", _D, "a base offset, which no checksum covers, that fits neither neighbour", "passes as good data; may empty the segment when it meets an index entry", CUTS_OUT),
     FindingKind("odd-epoch", _D, "a leader epoch, which no checksum covers, that fits neither neighbour", "passes as good data; enters the epoch checkpoint if it is higher", SALVAGE),
+    FindingKind("epochs-fall", _N, "leader epochs that are lower from a batch on: the leader counted on from a metadata log that was rolled back", "keeps and serves the batches; the epoch checkpoint takes only epochs that rise"),
     FindingKind("offsets-backwards", _D, "a batch with the offsets of an earlier batch, or lower ones", "passes, or empties the segment when it meets an index entry", CUTS_OUT),
     FindingKind("offset-overflow", _D, "a batch whose offsets its segment cannot hold", "splits the segment, or does not start", SALVAGE),
     FindingKind("segments-overlap", _D, "offsets that the next segment also has", "is not looked at; consumers see records twice", CUTS_OUT),

@@ -10,6 +10,7 @@ from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import BATCH, ENTRY
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.index import OFFSET_ENTRY
+from klog.log.header_walk import header_at
 from klog.log.reader import MAX_BATCH_BYTES
 from klog.log.segment import MAX_SEGMENT_BYTES
 from klog.verify.facts import Findings, PartitionFacts
@@ -146,6 +147,8 @@ def batches(facts: PartitionFacts) -> Findings:
             if found is None:
                 continue
             kind, text, has_offset = found
+            if event == "odd epoch" and _falls(facts.partition.file(segment.files.log), position, first, second):
+                kind, text = "epochs-fall", "leader epoch {0} behind {1}"
             message = text.format(first, second)
             # Batches below their segment are among offsets that others have; batches above get a segment.
             fix = CUTS_OUT if event == "overflow" and first < segment.files.base_offset else None
@@ -158,6 +161,19 @@ def batches(facts: PartitionFacts) -> Findings:
             )
         if segment.size > MAX_SEGMENT_BYTES:
             yield facts.finding("oversized-log", f"{segment.size} bytes", segment.files.log)
+
+
+def _falls(path: str, position: int, epoch: int, before: int) -> bool:
+    """Whether the epochs are lower from a batch on: the one behind it does not return to the epoch *before* it."""
+    if not 0 <= epoch < before:
+        return False
+    try:
+        with ReadOnlyFile(path) as log:
+            batch = header_at(log, position)
+            behind = None if batch is None else header_at(log, position + batch.size)
+    except KlogError:
+        return False
+    return batch is not None and (behind is None or behind.leader_epoch < before)
 
 
 # Which finding an event of the survey is, what it says, and whether its first number is an offset.
