@@ -7,7 +7,7 @@ created again is another one: copies of different things are never compared, ran
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Final, NamedTuple
 
@@ -85,19 +85,54 @@ def are_all_copies(identities: Sequence[PartitionIdentity], by_name: bool = Fals
 def group_copies(partitions: Iterable[Partition], choice: IdentityChoice = IdentityChoice()) -> list[list[Partition]]:  # noqa: B008
     """Return the copies of each partition, in the order in which partitions first come; one without a name is alone.
 
-    Raises IdentityError, a line for each thing that has the name, when directories of one name are no copies.
+    Raises IdentityError, a line for each thing that has the name, when directories of one name are no copies, or
+    partitions of one name are of different topics.
     """
+    every = list(partitions)
     groups: dict[tuple[str, int] | str, list[Partition]] = {}
-    for partition in partitions:
+    for partition in every:
         name = partition.name
         groups.setdefault(partition.path if name is None else (name.topic, name.partition), []).append(partition)
-    problems = [line for group in groups.values() for line in _differences(group, choice)]
+    cluster, topic_id, _ = choice.options
+    _raise([line for group in groups.values() for line in _differences(group, choice)])
+    check_one_topic(every, f"{cluster} or {topic_id} chooses")
+    return list(groups.values())
+
+
+def check_one_topic(partitions: Iterable[Partition], advice: str) -> None:
+    """Raise IdentityError, a line for each name, where directories of one name are partitions of different topics.
+
+    A topic that was deleted and created again with fewer partitions leaves some of the old one in a copy.  *advice*:
+    how to choose one of them.
+    """
+    places: dict[str, dict[PartitionIdentity, list[str]]] = {}
+    for partition in partitions:
+        if partition.name is not None:
+            identities = places.setdefault(partition.name.topic, {})
+            identities.setdefault(identity_of(partition), []).append(partition.path)
+    _raise(
+        [
+            f"{topic} is {_number(len(found))} things: {_things(found)}; {advice}"
+            for topic, found in places.items()
+            if not all(_may_be_one(one, other) for one, other in combinations(found, 2))
+        ]
+    )
+
+
+def _may_be_one(one: PartitionIdentity, other: PartitionIdentity) -> bool:
+    return all(None in pair or pair[0] == pair[1] for pair in zip(one, other, strict=True))
+
+
+def _things(places: Mapping[PartitionIdentity, Sequence[str]]) -> str:
+    return ", ".join(f"{_described(identity)} in {_listed(paths)}" for identity, paths in places.items())
+
+
+def _raise(problems: Sequence[str]) -> None:
     if problems:
         more = len(problems) - _MOST_LINES
         raise IdentityError(
             *problems[:_MOST_LINES], *([f"{counted(more, 'more name')} like these"] if more > 0 else [])
         )
-    return list(groups.values())
 
 
 def choose_identity(partitions: Sequence[Partition], choice: IdentityChoice) -> tuple[list[Partition], str | None]:
@@ -136,15 +171,14 @@ def _differences(group: Sequence[Partition], choice: IdentityChoice) -> list[str
     if are_all_copies([one for one, paths in places.items() for _ in paths[:2]], choice.by_name):
         return []
     name, identities = group[0].directory, list(places)
-    described = [f"{_described(identity)} in {_listed(places[identity])}" for identity in identities]
     cluster, topic_id, by_name = choice.options
     if len(identities) == 1:
-        times = f"{name} is there {len(group)} times, and no file says of which topic: {described[0]}"
+        times = f"{name} is there {len(group)} times, and no file says of which topic: {_things(places)}"
         return [f"{times}; {by_name} takes equal names for equal"]
     advice = f"{cluster} or {topic_id} chooses"
     if any(None in identity for identity in identities) and not choice.by_name:
         advice += f", {by_name} takes equal names for equal where ids are unknown"
-    return [f"{name} is {_number(len(identities))} things: {', '.join(described)}; {advice}"]
+    return [f"{name} is {_number(len(identities))} things: {_things(places)}; {advice}"]
 
 
 def _described(identity: PartitionIdentity) -> str:

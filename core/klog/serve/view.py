@@ -73,11 +73,12 @@ class Topic:
 
     @cached_property
     def count(self) -> int:
-        """How many partitions the cluster had, as far as the disk shows."""
+        """How many partitions the topic of this id had in the cluster, as far as the disk shows."""
         known = self._known()
-        numbers = () if known is None else known.partitions.get(known.topic_ids.get(self.name, ""), ())
+        numbers = () if known is None else known.partitions.get(self.id, ())
         copied = self._copied(self.name) if known is None else None
-        return max(max(self.copies) + 1, max(numbers, default=0) + 1, copied.partitions if copied is not None else 0)
+        is_copied = copied is not None and (copied.topic_id in (None, self.id) or self.id == NO_ID)
+        return max(max(self.copies) + 1, max(numbers, default=0) + 1, copied.partitions if copied and is_copied else 0)
 
     @cached_property
     def indexes(self) -> Sequence[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from klog.append.appender import Appender
@@ -23,6 +23,7 @@ from klog.plan.full_disk import naming
 from klog.plan.locks import Locks
 from klog.plan.staging import make_directories, remove_made, remove_tree
 from klog.write.destination import OpenPartition, TopicPlace
+from klog.write.log_sources import SourceTopics
 from klog.write.options import WriteOptions
 
 _MOST_PARTITIONS = 100_000
@@ -32,11 +33,11 @@ _MOST_PARTITIONS = 100_000
 class NewLogDir:
     """A `Destination` that is written at *path* and is not there before; `finish` completes it.
 
-    *configs*: the settings of topics that the input is from, by their names.
+    *sources*: the topics that the input is from.
     """
 
-    def __init__(self, path: str, options: WriteOptions, configs: Mapping[str, TopicConfig], disk: Disk) -> None:
-        self._path, self._options, self._configs, self._disk = path, options, configs, disk
+    def __init__(self, path: str, options: WriteOptions, sources: SourceTopics, disk: Disk) -> None:
+        self._path, self._options, self._sources, self._disk = path, options, sources, disk
         self._files = GrowingFiles(disk)
         self._config = TopicConfig(None, options.config)
         self._topics: dict[str, TopicPlace] = {}
@@ -49,15 +50,21 @@ class NewLogDir:
         if name not in self._topics:
             if self._options.topic_id is not None and self._topics:
                 raise KlogError(f"--topic-id: of {next(iter(self._topics))}, but there is also {name}")
-            count = self._options.partitions or 1
+            count = self._options.partitions or self._count(name)
             if count > _MOST_PARTITIONS:
                 raise KlogError(
                     f"{name}: {count} partitions; a new topic gets at most {_MOST_PARTITIONS} (--partitions N)"
                 )
             topic_id = self._options.topic_id or _new_id()
-            config = self._configs.get(name, self._config)
+            config = self._sources.configs.get(name, self._config)
             self._topics[name] = TopicPlace(name, topic_id, count, config)
         return self._topics[name]
+
+    def _count(self, name: str) -> int:
+        """Return how many partitions a topic gets: as many as it has where it comes from, 1 for records of files."""
+        counts = self._sources.counts
+        # With --topic all partitions of all topics go into this one.
+        return max(counts.values(), default=1) if name == self._options.topic else counts.get(name, 1)
 
     def open(self, place: TopicPlace, number: int) -> OpenPartition:
         """Return a partition, which is made."""
@@ -112,9 +119,7 @@ def is_new(path: str) -> bool:
 
 
 @contextmanager
-def new_log_dir(
-    path: str, options: WriteOptions, configs: Mapping[str, TopicConfig], disk: Disk
-) -> Iterator[NewLogDir]:
+def new_log_dir(path: str, options: WriteOptions, sources: SourceTopics, disk: Disk) -> Iterator[NewLogDir]:
     """Yield a destination that appears at *path* when the block ends; if it raises, nothing is left of it.
 
     What a killed run has left beside *path* is removed.  Raises UsageError, LockedError where another klog is at it.
@@ -124,10 +129,10 @@ def new_log_dir(
     if not is_new(path):
         raise UsageError(f"--to {path}: exists, and is not an empty directory")
     with naming(path, disk, "nothing was written; make room, or name another place with --to"):
-        yield from _built(path, options, configs, disk)
+        yield from _built(path, options, sources, disk)
 
 
-def _built(path: str, options: WriteOptions, configs: Mapping[str, TopicConfig], disk: Disk) -> Iterator[NewLogDir]:
+def _built(path: str, options: WriteOptions, sources: SourceTopics, disk: Disk) -> Iterator[NewLogDir]:
     made = make_directories(os.path.dirname(path), disk)
     building = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.klog-write")
     is_whole = False
@@ -136,7 +141,7 @@ def _built(path: str, options: WriteOptions, configs: Mapping[str, TopicConfig],
             disk.make_directory(building)
         with Locks([building], disk):
             _clear(building, disk)
-            found = NewLogDir(building, options, configs, disk)
+            found = NewLogDir(building, options, sources, disk)
             try:
                 yield found
                 is_whole = True

@@ -6,7 +6,6 @@ import json
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klog.broker_start.metadata_behind import reuse_note
@@ -16,10 +15,11 @@ from klog.errors import DamagedError, KlogError, UsageError
 from klog.files.read_only import ReadOnlyFile
 from klog.kernel import InputRecords, TransactionEnds
 from klog.metadata.loader import ClusterMetadata
-from klog.metadata.topic_config import TopicConfig, topic_configs
+from klog.metadata.topic_config import topic_configs
 from klog.progress import Sink
 from klog.write.destination import Destination
 from klog.write.log_input import copy_batches, partitions_at, place_of, size_of
+from klog.write.log_sources import source_topics
 from klog.write.new_log_dir import is_new, new_log_dir
 from klog.write.options import WriteOptions
 from klog.write.partition_writer import PartitionWriter
@@ -249,35 +249,15 @@ class _Write:
 
 def write_new(inputs: Sequence[WriteInput], to: str, options: WriteOptions, sink: Sink, disk: Disk) -> WriteResult:
     """Write *inputs* into a log dir that is not there, or empty.  Raises KlogError, OSError; then it is as before."""
-    with new_log_dir(to, _with_count(inputs, options), _source_configs(inputs, options), disk) as made:
+    with new_log_dir(to, options, source_topics(_logs(inputs), options.config), disk) as made:
         write = _Write(made, to, options, sink)
         write.run(inputs)
         made.finish((one.place, one.number, one.appender) for one in write.writers)
         return write.result()
 
 
-def _with_count(inputs: Sequence[WriteInput], options: WriteOptions) -> WriteOptions:
-    """Give the topics of another log as many partitions as they have there."""
-    logs = [one.path for one in inputs if one.format == "log"]
-    if options.partitions is not None or not logs:
-        return options
-    numbers = [partition.number or 0 for path in logs for partition in partitions_at(path)]
-    return replace(options, partitions=max(numbers, default=0) + 1)
-
-
-def _source_configs(inputs: Sequence[WriteInput], options: WriteOptions) -> dict[str, TopicConfig]:
-    """Return the settings of topics of other logs, by their names, as their log dirs know them; the first one counts.
-
-    Raises UsageError, DamagedError, UnreadableError.
-    """
-    logs = [one.path for one in inputs if one.format == "log"]
-    selections = PartitionQuery(logs).selections()
-    configs = topic_configs([one.log_dir for one in selections], options.config)
-    found: dict[str, TopicConfig] = {}
-    for selection, config in zip(selections, configs, strict=True):
-        for partition in selection.partitions:
-            found.setdefault(partition.topic or "", config)
-    return found
+def _logs(inputs: Iterable[WriteInput]) -> list[str]:
+    return [one.path for one in inputs if one.format == "log"]
 
 
 def write_stopped(
@@ -301,6 +281,7 @@ def write_stopped(
         place = StoppedLogDir(log_dir, session.staging[0], config, options, session.disk)
         stack.callback(place.abandon)
         write = _Write(place, log_dir.path, options, sink)
+        source_topics(_logs(inputs), {})  # refuses two topics of one name
         write.run(inputs)
         appended = [(one.place, one.number, one.appender) for one in write.writers]
         drafts, due = place.drafts(appended), place.due(appended)
