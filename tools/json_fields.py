@@ -212,7 +212,7 @@ COPY: Declared = {
     **{"high_watermark": INT_OR_NULL, "cleaner_offset": INT_OR_NULL, "batches": INT_OR_NULL, "bad_batches": [INT]},
     **{"only_here": RANGES, "records_only_here": INT, "first_difference": {"*": INT_OR_NULL}},
     **{"cut_if_leads": {"*": INT_OR_NULL}, "clean_marker": "boolean|null", "directory_known": "boolean|null"},
-    **{"truncated_at_start": BOOL, "start_fails": TEXT_OR_NULL},
+    **{"expected_from": INT, "truncated_at_start": BOOL, "start_fails": TEXT_OR_NULL},
     **{"open_transactions": INT_OR_NULL, "holes?": {"explained": INT, "unexplained": RANGES}},
 }
 REPLICAS: Declared = {

@@ -21,7 +21,12 @@ def advice(diff: PartitionDiff, given: Sequence[str]) -> list[str]:
     found = []
     losing = {node for node, each in diff.lost_if_leads.items() if each.records}
     safe = [node for node in diff.lost_if_leads if node not in losing]
-    if diff.verdict in (Verdict.BEHIND, Verdict.MISSING) and losing and safe:
+    if any(copy.lost_head for copy in diff.copies.values()):
+        found.append(
+            "a copy without its first records removes them in the others as soon as it leads, at any time: fill it up,"
+            f" klog replicas plan {disk_list(given)} --topic {quote(diff.topic)}"
+        )
+    elif diff.verdict in (Verdict.BEHIND, Verdict.MISSING) and losing and safe:
         first, then = (",".join(map(str, sorted(nodes))) for nodes in (safe, losing))
         elect = "" if diff.leader in safe else f", elect a leader for {name(diff)} by an unclean election"
         found.append(f"start {first}{elect}, then {then}: nothing is lost")

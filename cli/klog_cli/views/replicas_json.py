@@ -78,6 +78,7 @@ def _copy_json(copy: CopyState, diff: PartitionDiff) -> dict[str, object]:
         "dir": copy.partition.path,
         "log_start": copy.log_start,
         "log_end": copy.log_end,
+        "expected_from": copy.expected_from,
         "last_epoch": copy.last_epoch,
         "epochs": [list(run) for run in facts.epochs] if facts is not None else [],
         "high_watermark": copy.partition.high_watermark,

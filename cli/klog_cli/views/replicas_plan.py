@@ -138,7 +138,16 @@ def _equal_lines(one: EqualCopies) -> Iterator[str]:
     for target in one.targets:
         mine = one.diff.copies.get(target.node)
         is_cut = mine is not None and mine.log_end > target.cut_to
-        verb = "new directory" if mine is None else f"cut to {target.cut_to}" if is_cut else f"from {target.cut_to} on"
+        is_new = target.is_replaced and mine is not None and mine.log_end > mine.log_start
+        verb = (
+            "new directory"
+            if mine is None
+            else "replaced as a whole"
+            if is_new
+            else f"cut to {target.cut_to}"
+            if is_cut
+            else f"from {target.cut_to} on"
+        )
         lost = f"{counted(target.records_lost, 'record')} lost, " if target.records_lost else ""
         size = output.human_size(target.bytes_copied)
         yield f"    node {target.node}: {verb}; {lost}{counted(target.records_added, 'record')} added ({size})"

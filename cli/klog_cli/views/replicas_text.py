@@ -105,6 +105,10 @@ def remarks(diff: PartitionDiff) -> Iterator[str]:
     for node, copy in diff.copies.items():
         if copy.directory_known is False:
             yield f"{node} has another log dir than the assignment names: it cannot lead before it has reported that"
+        if copy.lost_head is not None:
+            unknown = "" if diff.knows_settings else "; the topic's settings are not known"
+            since, end = copy.lost_head
+            yield f"{node} begins at {end}, and nothing explains that it has no records from {since} on{unknown}"
         if copy.kept.fails is not None:
             yield f"{node} does not start with this copy: {copy.kept.fails}"
         if copy.is_cut:

@@ -216,6 +216,12 @@ class TopicConfig:
         if metadata is not None:
             _check_metadata(metadata, log_dir)
 
+    def on(self, log_dir: LogDir) -> TopicConfig:
+        """Return the settings as the broker of *log_dir* has them, with the same options."""
+        found = TopicConfig(log_dir, {}, file=self._file, cluster=self.metadata)
+        found._options = self._options
+        return found
+
     @cached_property
     def metadata(self) -> ClusterMetadata | None:
         """The content of the metadata log; None if there is none."""

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from klog import truncate
+from klog.broker_start.record_tally import EVERYTHING, OffsetSpan, tally_records
 from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import EpochEntry, write_epochs
 from klog.formats.names import SEGMENT_KINDS, FileKind, file_name
@@ -72,7 +73,8 @@ class CatchUpPlan:
     """Drafts the changes of one target.
 
     *from_offset*: where the two part, None: at the first batch that differs.  *shared_end*: below it they are known to
-    be alike, and are not read again.
+    be alike, and are not read again.  A target that has lost its first records becomes the source as a whole; where the
+    source has lost them, those of the target are removed as well, and are a loss.
     """
 
     def __init__(
@@ -91,19 +93,39 @@ class CatchUpPlan:
         both = _compared(source.state, -1, shared_end), _compared(state, target.node, shared_end)
         pair = Comparison(both).run()
         self._part = pair.first_difference(-1, target.node) if from_offset is None else from_offset
-        self.records_lost = pair.facts[-1].lost.count
+        self._head = self._lost_head()
+        self.records_lost = pair.facts[-1].lost.count + (self._head.records or 0 if self._head is not None else 0)
+        self._gets_head = state is not None and state.lost_head is not None and source.log_start < state.log_start
         self.records_added = pair.facts[target.node].lost.count
+        if self._gets_head and source.partition is not None:
+            span = OffsetSpan(source.log_start, self._start)
+            self.records_added += tally_records(source.partition, span, EVERYTHING).records
         is_empty = not state or not target.partition.segments
         # A log that shares nothing is replaced as a whole, below its start, too.
-        self._is_replaced = is_empty or (self._part <= self._start and not self.is_equal)
+        self._is_replaced = is_empty or self._gets_head or (self._part <= self._start and not self.is_equal)
         if self._is_replaced:
             self._part = source.log_start
+
+    def _lost_head(self) -> Loss | None:
+        """Return the first records of the target that the source has lost: above them its log will start."""
+        state, kept = self._target.state, self._source.state
+        if state is None or kept is None or kept.lost_head is None or self._start >= self._source.log_start:
+            return None
+        span = OffsetSpan(max(kept.expected_from, self._start), self._source.log_start)
+        found = tally_records(state.partition, span, OffsetSpan(self._source.log_start))
+        if not found.records:
+            return None
+        first, last = span.start, span.end - 1
+        size = found.lost_bytes
+        return Loss(self._source.topic, self._source.number, first, last, found.records, size, "log start raised")
 
     @property
     def is_equal(self) -> bool:
         """Whether there is nothing to do."""
         state, kept = self._target.state, self._source.state
-        if state is None or not self._part == self._end == self._source.log_end:
+        if state is None or self._head is not None or self._gets_head:
+            return False
+        if not self._part == self._end == self._source.log_end:
             return False
         return kept is None or _epochs_from(state, kept.log_start) == _epochs_from(kept, state.log_start)
 
@@ -183,11 +205,13 @@ class CatchUpPlan:
         return end is not None and end.damage is None and end.offset == self._end
 
     def _losses(self, size: int) -> tuple[Loss, ...]:
-        if not self.records_lost:
-            return ()
         source = self._source
+        head = () if self._head is None else (self._head,)
+        records = self.records_lost - sum(one.records or 0 for one in head)
+        if not records:
+            return head
         first = min(self._part, self._end)
-        return (Loss(source.topic, source.number, first, self._end - 1, self.records_lost, size, "replaced"),)
+        return (*head, Loss(source.topic, source.number, first, self._end - 1, records, size, "replaced"))
 
     def _remove(self, name: str) -> None:
         self._draft.remove(self._file(name))

@@ -54,12 +54,12 @@ class CompactedComparison(Comparison):
     def _settle(self, offset: int, held: Sequence[HeldRecord]) -> None:
         keepers = {node for one in held for node in one.keepers}
         for one in held:
-            lacking = [node for node, start in self._starts.items() if node not in one.keepers and start <= offset]
+            lacking = [node for node, start in self._due.items() if node not in one.keepers and start <= offset]
             lost = [node for node in lacking if node in keepers or not self._explains(node, offset, one)]
             for node in lost:
                 if node not in keepers and offset < self._ends[node]:
                     self.unexplained[node].add(offset, offset, 1)
-                for other in one.keepers:
+                for other in one.keepers if self._starts[node] <= offset else ():
                     self.first_differences.setdefault((min(node, other), max(node, other)), offset)
             for node in set(lacking) - set(lost):
                 self.explained[node] += 1

@@ -21,7 +21,8 @@ class ComparedCopy(NamedTuple):
     """What a comparison needs to know of a copy; *partition* is None where a broker has no directory for it.
 
     *from_offset*: below it nothing is compared, since that is known to be alike; *epoch*: the last leader epoch there.
-    *kept*: what the broker has of the log after its next start; None: all.
+    *kept*: what the broker has of the log after its next start; None: all.  *expected_from*: the offset from which on
+    nothing explains that it lacks a record, below its log start where it has lost its first records; None: the latter.
     """
 
     node: int
@@ -31,6 +32,12 @@ class ComparedCopy(NamedTuple):
     from_offset: int = 0
     epoch: int = -1
     kept: KeptLog | None = None
+    expected_from: int | None = None
+
+    @property
+    def due_from(self) -> int:
+        """The first offset of which a record counts as lost that it lacks."""
+        return max(self.log_start if self.expected_from is None else self.expected_from, self.from_offset)
 
     @property
     def start(self) -> int:
@@ -74,8 +81,8 @@ class CopyFacts:
     """What the pass showed of one copy.
 
     *batches*: intact ones that its next start leaves; *leaving*: how many intact ones it removes.  *lost*: data records
-    that some copy has and this one will not have, from its log start on.  *only_here*: those that no other copy has,
-    though one could.  *has_transactions*: some batch is transactional.
+    that some copy has and this one will not have, from the offset on from which it should have all.  *only_here*: those
+    that no other copy has, though one could.  *has_transactions*: some batch is transactional.
     """
 
     def __init__(self) -> None:
@@ -129,6 +136,7 @@ class Comparison:
         self._committed = committed
         self._readers: dict[int, CopyReader] = {}
         self._starts = {copy.node: copy.start for copy in copies}
+        self._due = {copy.node: copy.due_from for copy in copies}
         self._ends = {copy.node: copy.log_end for copy in copies}
         self._pending: dict[int, list[HeldRecord]] = {}
         self._reach = -1
@@ -226,7 +234,8 @@ class Comparison:
             return False
         if self._sink is not None and self._sink.leader not in keepers and head.data_records:
             return False
-        return not any(head.base_offset < start <= head.last_offset for start in self._starts.values())
+        starts = (*self._starts.values(), *self._due.values())
+        return not any(head.base_offset < start <= head.last_offset for start in starts)
 
     def _take_records(self, reader: CopyReader, holders: Sequence[int], keepers: Sequence[int]) -> None:
         wanted = self._sink.origin if self._sink is not None and self._sink.leader not in keepers else None
@@ -252,7 +261,7 @@ class Comparison:
     def _settle(self, offset: int, held: Sequence[HeldRecord]) -> None:
         """Count the records that copies have at one offset."""
         for one in held:
-            lacking = [node for node, start in self._starts.items() if node not in one.keepers and start <= offset]
+            lacking = [node for node, start in self._due.items() if node not in one.keepers and start <= offset]
             self._lose(offset, one, lacking)
 
     def _lose(self, offset: int, held: HeldRecord, nodes: Sequence[int]) -> None:
@@ -266,7 +275,7 @@ class Comparison:
         first, records = head.base_offset, head.data_records or 0
         if not records:
             return
-        lacking = [node for node, start in self._starts.items() if node not in keepers and start <= first]
+        lacking = [node for node, start in self._due.items() if node not in keepers and start <= first]
         self._count_for(first, head.last_offset, records, holders, lacking)
 
     def _count_for(self, first: int, last: int, records: int, holders: set[int], lacking: Sequence[int]) -> None:

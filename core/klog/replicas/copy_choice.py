@@ -85,7 +85,7 @@ def _complete(diff: PartitionDiff, repairs: bool) -> int | LeftPartition:
         copy for node, copy in diff.copies.items() if not diff.lost_if_leads[node].records and not _is_bad(copy)
     ]
     if not complete and repairs:
-        complete = [copy for copy in diff.copies.values() if _is_bad(copy)]
+        complete = [copy for copy in diff.copies.values() if _is_bad(copy) and copy.lost_head is None]
     if not complete:
         return LeftPartition(diff, NO_COMPLETE_COPY)
     return max(complete, key=lambda copy: (copy.log_end, -copy.log_start, -copy.node)).node
@@ -100,7 +100,7 @@ def _greatest(diff: PartitionDiff, key: Callable[[CopyState], tuple[int, ...]]) 
         if copy.first_difference[best[0].node] < min(copy.log_end, best[0].log_end):
             nodes = ", ".join(str(one.node) for one in best)
             return LeftPartition(diff, f"the copies on {nodes} are alike in that, and differ: --choose")
-    return min(best, key=lambda copy: (_is_bad(copy), copy.log_start, copy.node)).node
+    return min(best, key=lambda copy: (_is_bad(copy), copy.lost_head is not None, copy.log_start, copy.node)).node
 
 
 def _elected(diff: PartitionDiff) -> int | LeftPartition:

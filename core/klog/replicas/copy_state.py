@@ -23,7 +23,8 @@ class CopyState(NamedTuple):
 
     *facts*: None where the copies are not compared.  *first_difference*, *shared_end* (see Comparison), *cut_if_leads*:
     by the other copy's node.
-    *directory_known*: whether the assignment names its log dir; None where it names none.
+    *directory_known*: whether the assignment names its log dir; None where it names none.  *expected_from*: see
+    `ComparedCopy`.
     """
 
     disk_copy: BrokerCopy
@@ -35,6 +36,7 @@ class CopyState(NamedTuple):
     first_difference: Mapping[int, int]
     cut_if_leads: Mapping[int, int]
     shared_end: Mapping[int, int] = {}
+    expected_from: int = 0
 
     @property
     def node(self) -> int:
@@ -55,6 +57,14 @@ class CopyState(NamedTuple):
     def log_end(self) -> int:
         """The log end offset after the next start."""
         return self.kept.log_end
+
+    @property
+    def lost_head(self) -> tuple[int, int] | None:
+        """The offsets, from and up to, of the first records that it lacks, and nothing explains that; None for none."""
+        ranges = self.facts.lost.ranges if self.facts is not None else []
+        if not ranges or ranges[0][0] >= self.log_start:
+            return None
+        return ranges[0][0], self.log_start
 
     @property
     def is_cut(self) -> bool:
@@ -122,6 +132,7 @@ def copy_states(
                 for other in others
             },
             {other: comparison.shared_end(node, other) for other in others} if comparison is not None else {},
+            bounds[node].due_from,
         )
     return found
 

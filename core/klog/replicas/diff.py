@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -15,7 +16,9 @@ from klog.replicas.compacted import CompactedComparison
 from klog.replicas.comparison import ComparedCopy, Comparison, CopyFacts, LostRecordSink
 from klog.replicas.copy_state import CopyState, compared_copy, copy_states
 from klog.replicas.disks import BrokerCopies, BrokerDisk, MetadataLog, broker_disks
+from klog.replicas.expected_start import StartedCopy, expected_starts
 from klog.replication.election import ElectionReason, ElectionRules, ReplicaSet, elect, outcomes
+from klog.retention.policy import topic_retention
 
 ELR_VERSION: Final = "eligible.leader.replicas.version"
 UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
@@ -72,11 +75,11 @@ class PartitionDiff(NamedTuple):
     *registration*: as the controller has it; None where no metadata log knows the partition.  *missing*: replicas whose
     log dir is given and has no directory.  *not_given*: replicas whose log dir is not given; *absent_log_dirs*: for
     those of them of whose node another log dir is given, the directory ids of the log dirs that may have the copy.
-    *leader*, *because*: of the election once all brokers that are given are back.
-    *lost_if_leads*: for each of their replicas.  *all_back*: every
-    outcome of that election.  *trusts_epochs*: the cuts that leader epochs ask for are the first differences.
-    *is_unregistered*: there is a metadata log, which does not know the partition.  *holes*: of compacted copies, how
-    many records are missing lawfully, and the ranges of those that are not.
+    *leader*, *because*: of the election once all brokers that are given are back.  *lost_if_leads*: for each of their
+    replicas.  *all_back*: every outcome of that election.  *trusts_epochs*: the cuts that leader epochs ask for are the
+    first differences.  *is_unregistered*: there is a metadata log, which does not know the partition.  *holes*: of
+    compacted copies, how many records are missing lawfully, and the ranges of those that are not.  *knows_settings*:
+    the settings of the topic itself are known.
     """
 
     topic: str
@@ -101,6 +104,7 @@ class PartitionDiff(NamedTuple):
     problem: str | None = None
     is_unregistered: bool = False
     absent_log_dirs: Mapping[int, tuple[str, ...]] = {}
+    knows_settings: bool = False
 
     @property
     def acks_all_safe(self) -> bool | None:
@@ -141,7 +145,7 @@ class ReplicaDiffer:
         self._nodes = tuple(sorted({disk.node for disk in disks}))
         self._log_dirs = {node: [disk.log_dir for disk in disks if disk.node == node] for node in self._nodes}
         self._disks = broker_disks(disks)
-        self._starts = NextStarts()
+        self._starts, self._now_ms = NextStarts(), int(time.time() * 1000)
 
     def diff(self, found: BrokerCopies, sink: LostRecordSink | None = None) -> PartitionDiff:
         """Compare the copies of a partition.  Nothing is raised: what cannot be read makes it incomparable.
@@ -167,6 +171,7 @@ class ReplicaDiffer:
             tuple(node for node, place in places.items() if place and place.number is not None),
             tuple(node for node, place in places.items() if place is None or place.number is None),
             is_unregistered=registration is None and self._options.metadata is not None,
+            knows_settings=settings.is_known(found.topic),
             absent_log_dirs={
                 node: place.absent for node, place in places.items() if place is not None and place.absent
             },
@@ -221,6 +226,7 @@ class ReplicaDiffer:
         bounds: Mapping[int, ComparedCopy],
         sink: LostRecordSink | None,
     ) -> PartitionDiff:
+        bounds = self._with_starts(found, bounds)
         every = [*bounds.values(), *(ComparedCopy(node, None, 0, 0) for node in common.missing)]
         watermark = max((copy.partition.high_watermark or 0 for copy in found.copies.values()), default=0)
         cleaned = {node: copy.partition.cleaner_offset for node, copy in found.copies.items()}
@@ -242,6 +248,16 @@ class ReplicaDiffer:
             holes=_holes(comparison),
         )
         return self._elected(diff)
+
+    def _with_starts(self, found: BrokerCopies, bounds: Mapping[int, ComparedCopy]) -> dict[int, ComparedCopy]:
+        """Return *bounds* with the offsets from which on each copy should have all records."""
+        config, started = self._options.config, {}
+        for node, one in bounds.items():
+            log_dir = found.copies[node].disk.log_dir
+            retention = topic_retention(config.on(log_dir), found.topic)
+            started[node] = StartedCopy(one, retention, log_dir.clean_shutdown is not None)
+        starts = expected_starts(started, self._now_ms)
+        return {node: one._replace(expected_from=starts[node]) for node, one in bounds.items()}
 
     def _elected(self, diff: PartitionDiff) -> PartitionDiff:
         """Add who leads."""
@@ -317,7 +333,8 @@ def _verdict(comparison: Comparison, copies: Mapping[int, CopyState], missing: C
                 return Verdict.DIVERGED
     if missing or (empty and any(facts.batches for facts in comparison.facts.values())):
         return Verdict.MISSING
-    return Verdict.BEHIND if len(set(ends.values())) > 1 else Verdict.SAME
+    is_lacking = any(facts.lost.count for facts in comparison.facts.values())
+    return Verdict.BEHIND if is_lacking or len(set(ends.values())) > 1 else Verdict.SAME
 
 
 def _cuts_fit(copies: Mapping[int, CopyState]) -> bool:
