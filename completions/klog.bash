@@ -246,6 +246,7 @@ _klog() {
         'follow --flush') words='' ;;
         'follow --config') words='' ;;
         'follow --on-divergence') words='cut stop' ;;
+        'follow --on-cleaned') words='say anew' ;;
         'follow --security-config') words='' ;;
         'follow --timeout') words='' ;;
         'follow --output') words='text json jsonl' ;;
@@ -506,7 +507,7 @@ _klog() {
             truncate) words='--to-offset --to-timestamp --to-log-start --topic --partition --apply --plan --backup --index-interval --producer-expiration --now --output --quiet -h --help' ;;
             compact) words='--topic --partition --apply --plan --backup --to --estimate --explain --policy --metadata --all --min-dirty-ratio --delete-retention --min-lag --segment-size --index-size --index-interval --map-memory --like-broker --rules --producer-expiration --now --output --jobs --quiet -h --help' ;;
             write) words='--to --format --topic --keep-offsets --batches --batch-size --linger --codec --level --partitions --partitioner --seed --repartition --idempotent --producers --timestamp-type --leader-epoch --config --topic-id --metadata --one-replica --end-transactions --skip-bad --apply --plan --backup --now --output --quiet -h --help' ;;
-            follow) words='--to --topic --partition --internal --until-caught-up --continuous --rate --max-wait --min-bytes --fetch-bytes --partition-bytes --flush --config --prune --on-divergence --security-config --timeout --trace --output --quiet -h --help' ;;
+            follow) words='--to --topic --partition --internal --until-caught-up --continuous --rate --max-wait --min-bytes --fetch-bytes --partition-bytes --flush --config --prune --on-divergence --on-cleaned --security-config --timeout --trace --output --quiet -h --help' ;;
             adopt) words='--into --as --topic --partition --replace --epochs --producers --open-transactions --now --apply --plan --backup --jobs --output --quiet -h --help' ;;
             apply) words='--backup --output --quiet -h --help' ;;
             undo) words='--apply --backup --output --quiet -h --help' ;;

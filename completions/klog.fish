@@ -320,6 +320,7 @@ complete -c klog -n 'test (__klog_command) = "follow"' -l flush -x -d 'Force dat
 complete -c klog -n 'test (__klog_command) = "follow"' -l config -x -d 'A setting by which segments roll (repeatable)'
 complete -c klog -n 'test (__klog_command) = "follow"' -l prune -d 'Remove segments wholly below the leader\'s log start'
 complete -c klog -n 'test (__klog_command) = "follow"' -l on-divergence -x -a 'cut stop' -d 'Where histories part: cut the copy there and keep what is cut in the backup, or leave that partition'
+complete -c klog -n 'test (__klog_command) = "follow"' -l on-cleaned -x -a 'say anew' -d 'Where deletions were compacted away before they were copied: say so, or copy that partition anew'
 complete -c klog -n 'test (__klog_command) = "follow"' -l security-config -r -F -d 'Java client properties: TLS, SASL, client.id'
 complete -c klog -n 'test (__klog_command) = "follow"' -l timeout -x -d 'Give up a partition that has no leader for so long (not --continuous)'
 complete -c klog -n 'test (__klog_command) = "follow"' -l trace -d 'Print a line for each event of the protocol'

@@ -193,7 +193,8 @@ FOLLOW: Declared = {
         {
             **{**WHERE, "topic_id": TEXT_OR_NULL, "leader": INT, "leader_epoch": INT, "first_offset": INT},
             **{"log_end_offset": INT, "high_watermark": INT, "log_start_offset": INT, "copied_bytes": INT},
-            **{"copied_batches": INT, "missed": [[INT]], "cut": [[INT]], "error": TEXT_OR_NULL},
+            **{"copied_batches": INT, "missed": [[INT]], "cut": [[INT]], "cleaned_from": INT_OR_NULL},
+            "error": TEXT_OR_NULL,
         }
     ],
 }

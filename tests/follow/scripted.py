@@ -168,9 +168,9 @@ class ScriptedCluster:
         }
 
     def _settings_of(self, topic: str) -> list[Data]:
-        """Return the settings of a topic, as those of its brokers."""
+        """Return the settings of a topic."""
         found = self.settings.get(topic, {})
-        return [{"name": name, "value": value, "configSource": 4} for name, value in found.items()]
+        return [{"name": name, "value": value, "configSource": 1} for name, value in found.items()]
 
     def _coordinators(self, body: Data) -> Data:
         place = {"nodeId": 1, "host": self._broker.host, "port": self._broker.port}

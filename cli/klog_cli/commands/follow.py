@@ -11,10 +11,11 @@ from klog_cli import options, output
 from klog_cli.units import parse_duration, parse_size
 
 if TYPE_CHECKING:
-    from klog.follow.options import OnDivergence
+    from klog.follow.options import OnCleaned, OnDivergence
 
 FOLLOW_OUTPUTS = ("text", "json", "jsonl")
 ON_DIVERGENCE: tuple[OnDivergence, ...] = ("cut", "stop")
+ON_CLEANED: tuple[OnCleaned, ...] = ("say", "anew")
 _DURATION_UNITS = ("", "ms", "s", "m", "h", "d", "w")
 _INT_MAX = 2**31 - 1
 
@@ -53,6 +54,14 @@ Divergence = Annotated[
         help="Where histories part: cut the copy there and keep what is cut in the backup, or leave that partition.",
     ),
 ]
+Cleaned = Annotated[
+    str,
+    typer.Option(
+        "--on-cleaned",
+        metavar="|".join(ON_CLEANED),
+        help="Where deletions were compacted away before they were copied: say so, or copy that partition anew.",
+    ),
+]
 SecurityConfig = Annotated[
     str | None, typer.Option("--security-config", metavar="FILE", help="Java client properties: TLS, SASL, client.id.")
 ]
@@ -83,6 +92,7 @@ def follow(
     config: CopyConfig = None,
     prune: Prune = False,
     on_divergence: Divergence = "cut",
+    on_cleaned: Cleaned = "say",
     security_config: SecurityConfig = None,
     timeout: Timeout = "60s",
     trace: Trace = False,
@@ -118,6 +128,7 @@ def follow(
         timeout_ms=parse_duration(timeout),
         prune=prune,
         on_divergence=options.known("--on-divergence", on_divergence, ON_DIVERGENCE),
+        on_cleaned=options.known("--on-cleaned", on_cleaned, ON_CLEANED),
         trace=trace,
         config=parse_settings(config or (), COPY_SETTINGS),
     )

@@ -117,6 +117,7 @@ def _row(partition: FollowedPartition) -> dict[str, object]:
         "copied_batches": partition.copied_batches,
         "missed": partition.missed,
         "cut": partition.cut,
+        "cleaned_from": partition.cleaning.lost_from,
         "error": partition.error,
     }
 

@@ -12,8 +12,8 @@ from klog.copy_dir.copy_dir import CopyDir
 from klog.errors import DamagedError, ExitCode
 from klog.follow.fetch_session import FollowedPlace
 from klog.follow.options import FollowOptions
-from klog.follow.partition import FollowedPartition, FollowReporter
-from klog.follow.repairs import replace
+from klog.follow.partition import CLEANED, FollowedPartition, FollowReporter
+from klog.follow.repairs import begin_anew, replace
 from klog.follow.side_file import SideFile
 from klog.formats.java_text import ZERO_UUID
 
@@ -52,6 +52,9 @@ class Copies:
             self.exit_code |= ExitCode.PROBLEMS_LEFT
             return None
         partition = FollowedPartition(place, copy, self._lock, copy.end, is_new)
+        partition.cleaning = self._side_file.watch(place, is_new=is_new)
+        if copy.lost is not None:
+            partition.cleaning.caught_up_ms = 0
         for backup in copy.backups:
             partition.keep(backup)
         if copy.lost is not None:
@@ -61,7 +64,17 @@ class Copies:
         if copy.topic_id is not None and place.topic_id not in (copy.topic_id, ZERO_UUID):
             replace(partition, place, self._reporter)
             partition.first_offset = 0
+        elif partition.cleaning.lost_from is not None:
+            self._tell_cleaned(partition, partition.cleaning.lost_from)
         return partition
+
+    def _tell_cleaned(self, partition: FollowedPartition, offset: int) -> None:
+        """Say again what an earlier run has found, or put it right where that is wanted."""
+        if self._options.on_cleaned == "anew":
+            begin_anew(partition, self._reporter)
+        else:
+            self._reporter.error(f"{partition.name}: from {offset} on, as an earlier run has found: {CLEANED}")
+            partition.exit_code |= ExitCode.PROBLEMS_LEFT
 
     def _opened(self, place: FollowedPlace) -> CopiedPartition:
         settings = self._side_file.settings(place.topic)

@@ -48,6 +48,10 @@ class Trust(NamedTuple):
     """The leader has deleted what could be compared with the copy's last batch: its leader epochs have to do."""
 
 
+class Renew(NamedTuple):
+    """Deletions may be missing in the copy: it has to begin anew."""
+
+
 class Cut(NamedTuple):
     """Histories part at *to*: at the leader *epoch* ended at *end*; both are -1 where it knows no epoch of the copy.
 
@@ -79,7 +83,7 @@ class Leave(NamedTuple):
     exit_code: ExitCode
 
 
-Decision: TypeAlias = "Take | Look | Part | Trust | Cut | Skip | Wait | Leave"
+Decision: TypeAlias = "Take | Look | Part | Trust | Renew | Cut | Skip | Wait | Leave"
 
 _DENIED: Final = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 

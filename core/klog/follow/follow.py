@@ -77,10 +77,10 @@ class FollowRun:
         self._cluster = self._new_cluster(stop)
         self._released: SimpleQueue[Released | BaseException] = SimpleQueue()
         self._fetchers = Fetchers(self._cluster.connection, options, self._released, reporter, stop)
-        self._side_file = SideFile(bootstrap, copy_dir, reporter, options)
+        self._partitions: dict[FollowedPlace, FollowedPartition] = {}
+        self._side_file = SideFile(bootstrap, copy_dir, reporter, options, self._partitions)
         self._lock = Lock()
         self._copies = Copies(copy_dir, self._cluster, self._side_file, options, reporter, self._lock)
-        self._partitions: dict[FollowedPlace, FollowedPartition] = {}
         self._leaders: dict[FollowedPlace, LeaderOfPartition] = {}
         self._due: dict[FollowedPartition, float] = {}  # what is to be fetched again, and when
         self._unreached: set[FollowedPartition] = set()

@@ -26,7 +26,8 @@ from klog.client.failures import (
     StoppedError,
 )
 from klog.errors import DamagedError, ExitCode, KlogError
-from klog.follow.decisions import Decision, FetchAnswer, Leave, Take, Wait, judge
+from klog.follow.cleaning import LeaderClock
+from klog.follow.decisions import Decision, FetchAnswer, Leave, Renew, Take, Wait, judge
 from klog.follow.fetch_session import FetchPosition, FetchSession, FollowedPlace, LeaderMarks, SessionRequest
 from klog.follow.options import FollowOptions
 from klog.follow.partition import FollowedPartition, FollowReporter
@@ -110,6 +111,7 @@ class LeaderFetcher:
         self._session = FetchSession()
         self._partitions: dict[_Key, FollowedPartition] = {}
         self._by_id, self._connections = False, 0
+        self._clock, self._answered_ms = LeaderClock(), 0
         self._resume_at = self._sent_at = 0.0
         self._silent_since = inf  # when the first of the latest answers without records was asked for
         self._unwritten: list[tuple[FollowedPartition, FetchAnswer]] = []
@@ -171,6 +173,7 @@ class LeaderFetcher:
             self._silent_since = inf
             partition = self._inbox.popleft()
             self._partitions[self._key(partition.place)] = partition
+            partition.cleaning.clock = self._clock
             self._session.follow(partition.place, partition.position())
         while self._revoked:
             place = self._revoked.popleft()
@@ -196,7 +199,7 @@ class LeaderFetcher:
         self._connect()
         request = self._alone_request() or self._session.request()
         self._trace_fetches(request)
-        self._sent_at = time.monotonic()
+        self._sent_at, sent_ms = time.monotonic(), time.time_ns() // 1_000_000
         self._connection.send("Fetch", self._body(request))
         self._write()
         elements = _SPARE_ELEMENTS + 2 * len(self._partitions)
@@ -208,6 +211,7 @@ class LeaderFetcher:
             self._single_out(request, error, most_bytes)
             return
         self._connection.keep_answer()
+        self._answered_ms = sent_ms
         self._take(answer, request)
 
     def _single_out(self, request: SessionRequest, error: LargeAnswerError, most_bytes: int) -> None:
@@ -350,6 +354,7 @@ class LeaderFetcher:
         for partition, got in self._unwritten:
             self._write_one(partition, got)
         self._unwritten.clear()
+        self._clock.asked_ms = self._answered_ms
         silent_s = max(self._resume_at, time.monotonic()) - self._silent_since
         if silent_s * 1000 > self._options.timeout_ms and not self._options.continuous:
             self._give_up(silent_s)
@@ -366,6 +371,9 @@ class LeaderFetcher:
             partition.take(got, self._options, self._reporter)
         except DamagedError as error:
             self._ask_again(partition, error)
+            return
+        if partition.cleaning.lost_from is not None and self._options.on_cleaned == "anew":
+            self._release(partition, Renew())
             return
         self._session.follow(partition.place, partition.position())
         if not partition.reached and partition.copy.end >= partition.high_watermark >= 0:

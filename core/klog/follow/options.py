@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Final, Literal, TypeAlias
 
 OnDivergence: TypeAlias = Literal["cut", "stop"]
+OnCleaned: TypeAlias = Literal["say", "anew"]
 COPY_SETTINGS: Final = ("segment.bytes", "segment.ms", "index.interval.bytes", "segment.index.bytes")
 """The settings of a topic that decide something in a copy."""
 
@@ -20,6 +21,7 @@ class FollowOptions:
     named is followed without.  *continuous*: goes on until it is stopped.  *rate*: bytes a second over all connections,
     None for any.  *max_wait_ms*, *min_bytes*, *fetch_bytes*, *partition_bytes*: a Fetch request's own.  *flush_ms*,
     *flush_bytes*: how much may be lost to a power cut.  *timeout_ms*: for how long a partition may have no leader.
+    *on_cleaned*: what becomes of a copy in which deletions may be missing.
     *config*: settings of the copy that go before the topics' own.
     """
 
@@ -37,6 +39,7 @@ class FollowOptions:
     timeout_ms: int = 60_000
     prune: bool = False
     on_divergence: OnDivergence = "cut"
+    on_cleaned: OnCleaned = "say"
     trace: bool = False
     config: Mapping[str, str] = field(default_factory=dict)
 

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Protocol
+from typing import Final, Protocol
 
 from klog.copy_dir.copied_partition import CopiedBatch, CopiedPartition, CrcMismatchError
 from klog.errors import DamagedError, ExitCode
+from klog.follow.cleaning import CleaningWatch
 from klog.follow.decisions import FetchAnswer, Look, Part, Take
 from klog.follow.fetch_session import FetchPosition, FollowedPlace
 from klog.follow.history import Standing, compare, first_batch
 from klog.follow.options import FollowOptions
+
+CLEANED: Final = (
+    "deletions and ends of transactions may be missing, so that deleted keys are back in the copy and aborted records"
+    " count as committed; --on-cleaned anew copies the partition anew"
+)
 
 
 class FollowReporter(Protocol):
@@ -49,8 +56,9 @@ class FollowedPartition:
     *backups*: where what was cut or replaced is kept.  *error*: why it is not followed
     any more.  *bad_answers*: in a row, with a batch that cannot be appended.  *is_new*: nothing was ever copied, so the
     leader's log start is where it begins, and nothing was missed.  *largest_batch*: bytes that a batch of its
-    topic may have, 0 where that is not known.  *unseen*: the last batch of the copy, until the
-    leader was seen to have it; *is_trusted*: the leader cannot have it any more, so it is not looked for the next time.
+    topic may have, 0 where that is not known.  *cleaning*: see CleaningWatch.  *unseen*: the last batch of the copy,
+    until the leader was seen to have it; *is_trusted*: the leader cannot have it any more, so it is not looked for the
+    next time.
     """
 
     place: FollowedPlace
@@ -73,6 +81,7 @@ class FollowedPartition:
     bad_answers: int = 0
     outage: Outage | None = None
     largest_batch: int = 0
+    cleaning: CleaningWatch = field(default_factory=CleaningWatch)
     unseen: CopiedBatch | None = None
     is_trusted: bool = False
 
@@ -125,6 +134,7 @@ class FollowedPartition:
 
     def _take(self, got: FetchAnswer, options: FollowOptions, reporter: FollowReporter) -> None:
         behind, end = self.lag, self.copy.end
+        self.note_caught_up()
         size, batches = self.copied_bytes, self.copied_batches
         try:
             if len(got.records):
@@ -138,10 +148,27 @@ class FollowedPartition:
             self.high_watermark, self.log_start = got.high_watermark, got.log_start
             reporter.advance(size, self.lag - behind)
         self.outage = None
+        if self.copy.end > end and self.cleaning.watch(got.records, end, time.time_ns() // 1_000_000):
+            self._tell_cleaned(end, reporter)
         self._follow_marks(options.prune)
         if options.trace:
             marks = f"HW={self.copy.high_watermark} leader HW={self.high_watermark} start={self.copy.log_start}"
             reporter.trace(f"{self.name} {marks}")
+
+    def note_caught_up(self) -> None:
+        """Take note of whether it has caught up with what its leader has told until now."""
+        self.cleaning.note(self.copy.end >= self.high_watermark >= 0 and self.unseen is None)
+
+    def _tell_cleaned(self, end: int, reporter: FollowReporter) -> None:
+        watch = self.cleaning
+        since = (
+            "was never caught up" if not watch.caught_up_ms else f"had last caught up at {_time(watch.caught_up_ms)}"
+        )
+        reporter.error(
+            f"{self.name}: the leader has cleaned offsets from {end} on, and the copy {since}, longer ago than"
+            f" delete.retention.ms ({watch.retention_ms}): {CLEANED}"
+        )
+        self.exit_code |= ExitCode.PROBLEMS_LEFT
 
     @property
     def lag(self) -> int:
@@ -179,3 +206,7 @@ class FollowedPartition:
             self.copy.move_start(self.log_start)
             if prune:
                 self.copy.prune()
+
+
+def _time(ms: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ms // 1000))

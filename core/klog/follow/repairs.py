@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import partial
 
 from klog.client.cluster import EARLIEST, LATEST, Cluster
 from klog.client.failures import ForeignAnswerError, LostConnectionError, RefusedRequestError
 from klog.errors import DamagedError, ExitCode
-from klog.follow.decisions import Cut, Decision, EpochEnd, Leave, Look, Part, Skip, Trust, Wait, locate, refusal
+from klog.follow.cleaning import CleaningWatch
+from klog.follow.decisions import (
+    Cut,
+    Decision,
+    EpochEnd,
+    Leave,
+    Look,
+    Part,
+    Renew,
+    Skip,
+    Trust,
+    Wait,
+    locate,
+    refusal,
+)
 from klog.follow.fetch_session import FollowedPlace
 from klog.follow.history import LeaderLog, find_parting
 from klog.follow.options import FollowOptions
@@ -40,6 +55,8 @@ def carry_out(
         _skip(partition, decision, reporter)
     elif isinstance(decision, Trust):
         partition.is_trusted = True
+    elif isinstance(decision, Renew):
+        begin_anew(partition, reporter)
     elif isinstance(decision, Wait | Leave):
         return decision
     return None
@@ -114,6 +131,8 @@ def _cut(partition: FollowedPartition, cut: Cut, options: FollowOptions, reporte
         partition.keep(partition.copy.cut(cut.to))
     # Where nothing was left, the copy starts over, at the leader's log start.
     partition.is_new = not partition.copy.end
+    if partition.is_new:
+        partition.cleaning = CleaningWatch(time.time_ns() // 1_000_000, partition.cleaning.retention_ms)
     now = max(start, partition.copy.end)
     if options.trace:
         reporter.trace(f"{partition.name} truncate LEO={now} kept={end - now}")
@@ -134,6 +153,20 @@ def _skip(partition: FollowedPartition, skip: Skip, reporter: FollowReporter) ->
     partition.exit_code |= ExitCode.PROBLEMS_LEFT
 
 
+def begin_anew(partition: FollowedPartition, reporter: FollowReporter) -> None:
+    """Start the copy over: deletions may be missing in it.  Raises KlogError, OSError."""
+    first, end = partition.copy.log_start, partition.copy.end
+    with partition.lock:
+        partition.keep(partition.copy.replace(partition.copy.topic_id))
+    reporter.error(
+        f"{partition.name}: it is copied anew; the copy, which ended at {end}, is in {partition.backups[-1]}"
+    )
+    partition.cut.append((first, end - 1))
+    partition.first_offset, partition.is_new = 0, True
+    partition.cleaning = CleaningWatch(time.time_ns() // 1_000_000, partition.cleaning.retention_ms)
+    partition.exit_code = partition.exit_code & ~ExitCode.PROBLEMS_LEFT | ExitCode.CORRECTED
+
+
 def replace(partition: FollowedPartition, place: FollowedPlace, reporter: FollowReporter) -> None:
     """Start the copy over: the topic was deleted, and made again with another id.  Raises KlogError, OSError."""
     before, end = partition.copy.topic_id, partition.copy.end
@@ -143,4 +176,5 @@ def replace(partition: FollowedPartition, place: FollowedPlace, reporter: Follow
     kept = f"is in {partition.backups[-1]}" if end else "was empty"
     reporter.error(f"{said}: the old copy, which ended at {end}, {kept}")
     partition.place, partition.is_new = place, True
+    partition.cleaning = CleaningWatch(time.time_ns() // 1_000_000, partition.cleaning.retention_ms)
     partition.exit_code |= ExitCode.CORRECTED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from threading import Event, Timer
@@ -13,8 +14,10 @@ from klog.client.failures import ForeignAnswerError, LostConnectionError, Refuse
 from klog.client.groups import committed_offsets
 from klog.copy_dir.copy_dir import CopyDir
 from klog.errors import UsageError, counted
+from klog.follow.cleaning import DELETE_RETENTION_MS, CleaningWatch
+from klog.follow.fetch_session import FollowedPlace
 from klog.follow.options import FollowOptions
-from klog.follow.partition import FollowReporter
+from klog.follow.partition import FollowedPartition, FollowReporter
 from klog.formats.follow_file import FollowFile, FollowTopic, GroupOffset, is_committed, is_setting
 from klog.formats.java_text import ZERO_UUID
 from klog.metadata.topic_config import TopicConfig
@@ -24,14 +27,26 @@ _EACH_S: Final = 60.0
 _LAST_S: Final = 30.0
 _HURRY_S: Final = 2.0
 _DIGITS: Final = 20
+_TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 _ROLL: Final = ("internal.segment.bytes", "segment.bytes", "segment.ms", "index.interval.bytes", "segment.index.bytes")
 """The settings by which a copy's segments roll; the first goes before the second."""
 
 
 class SideFile:
-    """`klog-follow.json` of *copy_dir*, as this run is going to write it."""
+    """`klog-follow.json` of *copy_dir*, as this run is going to write it.
 
-    def __init__(self, bootstrap: str, copy_dir: CopyDir, reporter: FollowReporter, options: FollowOptions) -> None:
+    *partitions*: those that it follows, at any time.
+    """
+
+    def __init__(
+        self,
+        bootstrap: str,
+        copy_dir: CopyDir,
+        reporter: FollowReporter,
+        options: FollowOptions,
+        partitions: Mapping[FollowedPlace, FollowedPartition],
+    ) -> None:
+        self._partitions = partitions
         self._bootstrap, self._copy_dir, self._reporter = bootstrap, copy_dir, reporter
         self._config = options.config
         self._topics: dict[str, FollowTopic] = {}
@@ -74,6 +89,40 @@ class SideFile:
             if value is not None and _is_valid(name, value):
                 own.setdefault(name.removeprefix("internal."), value)
         return AppendSettings.of(TopicConfig(None, {**own, **self._config}), topic)
+
+    def watch(self, place: FollowedPlace, is_new: bool) -> CleaningWatch:
+        """Return what watches the copy of a partition, by what the last run has known of it; *is_new*: it had none."""
+        retention_ms = max(0, self.number(place.topic, "delete.retention.ms", DELETE_RETENTION_MS))
+        before = self._copy_dir.follow_file
+        known = self._former(place.topic, place.topic_id)
+        if is_new or before is None or known is None:
+            return CleaningWatch(time.time_ns() // 1_000_000, retention_ms)
+        # Former versions tell only when they ended, which is no earlier.
+        updated_ms = _parsed_ms(before.updated)
+        caught_up_ms = min(known.caught_up.get(place.number, updated_ms), updated_ms)
+        return CleaningWatch(caught_up_ms, retention_ms, True, known.cleaned.get(place.number))
+
+    def _former(self, topic: str, topic_id: str | None) -> FollowTopic | None:
+        """Return what the file of the last run says of a topic; None for nothing, or another topic."""
+        before = self._copy_dir.follow_file
+        known = before.topics.get(topic) if before is not None else None
+        return known if known is not None and (known.topic_id or ZERO_UUID) == (topic_id or ZERO_UUID) else None
+
+    def _with_times(self) -> dict[str, FollowTopic]:
+        """Return the topics of this run, with what is known of the copies of their partitions."""
+        found = {}
+        for name, topic in self._topics.items():
+            known = self._former(name, topic.topic_id)
+            caught_up, cleaned = (dict(known.caught_up), dict(known.cleaned)) if known is not None else ({}, {})
+            for partition in [one for one in self._partitions.values() if one.place.topic == name]:
+                partition.note_caught_up()
+                number, watch = partition.place.number, partition.cleaning
+                caught_up[number] = watch.caught_up_ms
+                cleaned.pop(number, None)
+                if watch.lost_from is not None:
+                    cleaned[number] = watch.lost_from
+            found[name] = topic._replace(caught_up=caught_up, cleaned=cleaned)
+        return found
 
     def number(self, topic: str, name: str, default: int) -> int:
         """Return a setting that holds for *topic*, on whatever it is set; *default* where it is not known."""
@@ -154,11 +203,19 @@ class SideFile:
         before = self._copy_dir.follow_file
         there = {topic for topic, _ in self._copy_dir.names()}
         former = before.topics if before is not None else {}
-        topics = {**{name: one for name, one in former.items() if name in there}, **self._topics}
+        topics = {**{name: one for name, one in former.items() if name in there}, **self._with_times()}
         groups = self._groups if self._groups is not None else self._former_groups
-        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        now = time.strftime(_TIME, time.gmtime())
         content = FollowFile(self._copy_dir.cluster_id or "", self._bootstrap, now, topics, groups)
         self._copy_dir.write_follow_file(content)
+
+
+def _parsed_ms(text: str) -> int:
+    """Return the time that `_store` has written (ms); 0 where it is none, which is longer ago than anything."""
+    try:
+        return calendar.timegm(time.strptime(text, _TIME)) * 1000
+    except ValueError:
+        return 0
 
 
 def _is_valid(name: str, value: str) -> bool:

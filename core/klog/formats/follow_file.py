@@ -1,7 +1,8 @@
 """`klog-follow.json`: what a copy of a live cluster's partitions keeps of the cluster beside their logs.
 
     {"klog_follow": 1, "cluster_id": "fXeC61JOQie3q2pvw8VSPQ", "bootstrap": "broker:9092", "updated": "2026-11-23T…Z",
-     "topics": {"orders": {"topic_id": "…", "partitions": 6, "config": {"cleanup.policy": "compact"}}},
+     "topics": {"orders": {"topic_id": "…", "partitions": 6, "config": {"cleanup.policy": "compact"},
+                           "caught_up": {"0": 1795732241742}, "cleaned": {"0": 1841}}},
      "groups": {"billing": [{"topic": "orders", "partition": 0, "offset": 15, "leader_epoch": 2, "metadata": ""}]}}
 
 The file makes a directory a copy that `klog follow` may go on with.  It is klog's own, but anybody may have changed
@@ -11,6 +12,7 @@ it: a value of another kind than expected is a `Malformed`, and nothing of the f
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from klog.formats.checkpoint import Malformed, decode
@@ -21,18 +23,22 @@ from klog.formats.names import topic_is_legal
 FOLLOW_FILE: Final = "klog-follow.json"
 _VERSION: Final = 1
 _MOST_LETTERS: Final = 1 << 16
+_DIGITS: Final = 10
 
 
 class FollowTopic(NamedTuple):
     """A topic of the cluster.
 
     *topic_id*: None where brokers give none.  *partitions*: how many it has.  *config*: what is set on the topic
-    itself, as texts in Kafka's notation.
+    itself, as texts in Kafka's notation.  *caught_up*: by partition, when its copy was known to have all that the
+    leader had (ms); *cleaned*: the offset from which on the leader had removed deletions before they were copied.
     """
 
     topic_id: str | None
     partitions: int
     config: Mapping[str, str]
+    caught_up: Mapping[int, int] = MappingProxyType({})
+    cleaned: Mapping[int, int] = MappingProxyType({})
 
 
 class GroupOffset(NamedTuple):
@@ -64,10 +70,16 @@ def write_follow_file(content: FollowFile) -> bytes:
         "cluster_id": content.cluster_id,
         "bootstrap": content.bootstrap,
         "updated": content.updated,
-        "topics": {name: {**one._asdict(), "config": dict(one.config)} for name, one in content.topics.items()},
+        "topics": {name: _topic_json(one) for name, one in content.topics.items()},
         "groups": {group: [one._asdict() for one in offsets] for group, offsets in content.groups.items()},
     }
     return f"{json.dumps(found, indent=1)}\n".encode()
+
+
+def _topic_json(topic: FollowTopic) -> dict[str, object]:
+    found = {"topic_id": topic.topic_id, "partitions": topic.partitions, "config": dict(topic.config)}
+    numbers = {"caught_up": dict(sorted(topic.caught_up.items())), "cleaned": dict(sorted(topic.cleaned.items()))}
+    return found | {name: by_partition for name, by_partition in numbers.items() if by_partition}
 
 
 def read_follow_file(content: bytes) -> FollowFile | Malformed:
@@ -114,7 +126,17 @@ def _topic(name: str, found: object) -> FollowTopic:
         raise _WrongError(f"{where}.topic_id is {_shown(topic_id)}")
     config = _object(members.get("config"), f"{where}.config")
     settings = {_text(key, where): _text(value, f"{where}.config.{_shown(key)}") for key, value in config.items()}
-    return FollowTopic(topic_id, _number(members.get("partitions"), f"{where}.partitions", 0, INT_MAX), settings)
+    partitions = _number(members.get("partitions"), f"{where}.partitions", 0, INT_MAX)
+    caught_up, cleaned = (_by_partition(members.get(one, {}), f"{where}.{one}") for one in ("caught_up", "cleaned"))
+    return FollowTopic(topic_id, partitions, settings, caught_up, cleaned)
+
+
+def _by_partition(found: object, where: str) -> dict[int, int]:
+    members = _object(found, where)
+    wrong = next((one for one in members if not (one.isascii() and one.isdecimal() and len(one) <= _DIGITS)), None)
+    if wrong is not None:
+        raise _WrongError(f"{where}.{_shown(wrong)} is no partition")
+    return {int(one): _number(value, f"{where}.{one}", 0, LONG_MAX) for one, value in members.items()}
 
 
 def is_setting(topic: str, name: str, value: str) -> bool:
