@@ -171,6 +171,20 @@ def test_of_a_copy_without_its_beginning_and_one_without_its_end_none_is_whole(k
     assert disks.rescued(klog, 1) == list(range(40))
 
 
+def test_a_copy_that_begins_behind_the_end_of_another_one_is_rescued_from(klog: Run, tmp_path: Path) -> None:
+    """They have nothing in common: whoever leads, all that the other one has goes."""
+    disks = Disks(tmp_path)
+    disks.lose(1, 0, 20)
+    for node in (2, 3):
+        disks.lose(node, 20, 40)
+    found = disks.compared(klog, 4)
+    assert found["verdict"] == "incomparable"
+    assert {one: lost["records"] for one, lost in found["lost_if_leads"].items()} == {"1": 20, "2": 20, "3": 20}
+    assert disks.rescued(klog, 1) == list(range(20))
+    assert disks.rescued(klog, 2) == list(range(40, 60))
+    assert disks.plan(klog, "--keep", "1", code=4)["left"]
+
+
 @pytest.mark.parametrize("keep", [("--keep", "longest"), ("--keep", "1"), ("--choose", "t-0=1"), ("--keep", "kafka")])
 def test_a_log_start_is_raised_over_records_only_with_a_loss(keep: tuple[str, ...], klog: Run, tmp_path: Path) -> None:
     disks = Disks(tmp_path)

@@ -54,7 +54,9 @@ def rescue(request: RescueRequest) -> int:
             if leader is None:
                 continue
             diff = rescuer.rescue(found, leader)
-            if diff.problem is not None:
+            if diff.problem is not None and leader in diff.lost_if_leads:
+                output.note(f"{found.topic}-{found.number}: {diff.problem}")
+            if diff.problem is not None and leader not in diff.lost_if_leads:
                 output.error(f"{found.topic}-{found.number}: {diff.problem}; left out")
                 code |= ExitCode.OPERATIONAL_ERROR
             elif leader in diff.absent_log_dirs:

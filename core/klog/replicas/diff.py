@@ -180,7 +180,7 @@ class ReplicaDiffer:
             for copy in found.copies.values():
                 copy.partition.check_listed()
             bounds = {node: compared_copy(copy, self._starts, settings) for node, copy in sorted(found.copies.items())}
-            problem = _obstacle(found, bounds)
+            problem = _other_topic(found)
             if problem is not None:
                 copies = copy_states(found.copies, bounds, None, registration, leader_epoch)
                 return common._replace(copies=copies, problem=problem)
@@ -247,6 +247,9 @@ class ReplicaDiffer:
             trusts_epochs=common.is_compacted or verdict is Verdict.DAMAGED or _cuts_fit(copies),
             holes=_holes(comparison),
         )
+        gap = _gap(bounds)
+        if gap is not None:
+            diff = diff._replace(verdict=Verdict.INCOMPARABLE, problem=gap)
         return self._elected(diff)
 
     def _with_starts(self, found: BrokerCopies, bounds: Mapping[int, ComparedCopy]) -> dict[int, ComparedCopy]:
@@ -307,12 +310,17 @@ def diff_all(differ: ReplicaDiffer, wanted: Sequence[BrokerCopies], jobs: int = 
         yield one._replace(copies=copies)
 
 
-def _obstacle(found: BrokerCopies, bounds: Mapping[int, ComparedCopy]) -> str | None:
-    """Return why the copies cannot be compared, None if they can."""
-    if not found.is_one_thing:
-        ids = {node: copy.partition.topic_id or "unknown" for node, copy in sorted(found.copies.items())}
-        said = ", ".join(f"{topic_id} on {node}" for node, topic_id in ids.items())
-        return f"they are not known to be of one topic: topic id {said}"
+def _other_topic(found: BrokerCopies) -> str | None:
+    """Return why the directories are not copies of one partition, None if they are."""
+    if found.is_one_thing:
+        return None
+    ids = {node: copy.partition.topic_id or "unknown" for node, copy in sorted(found.copies.items())}
+    said = ", ".join(f"{topic_id} on {node}" for node, topic_id in ids.items())
+    return f"they are not known to be of one topic: topic id {said}"
+
+
+def _gap(bounds: Mapping[int, ComparedCopy]) -> str | None:
+    """Return which copy begins above the end of another one, None if there is none: they have nothing in common."""
     for one in bounds.values():
         for other in bounds.values():
             if one.log_start > other.log_end and other.log_end > other.log_start:
