@@ -114,7 +114,7 @@ def _records(
         if isinstance(rows, Damage):
             continue
         for number in range(rows.records):
-            offset, row = rows.record(number)[0], rows.record(number)[-1]
+            offset, row = rows.record(number, False)[0], rows.record(number, False)[-1]
             batch = rows.batch(row)
             if offset < own.start or (batch.attributes & CONTROL_BIT and batch.magic >= 2):
                 continue

@@ -120,7 +120,7 @@ def first_offset(window: Window, i: int, file: str) -> int:
         window.decode()
     if ready == i or not window.records:
         raise FailsError(f"{file} @ {batch.position}: its messages cannot be read")
-    offset: int = window.record(0)[0]
+    offset: int = window.record(0, False)[0]
     return offset
 
 

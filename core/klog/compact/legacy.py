@@ -68,7 +68,7 @@ def _kept(window: Window, at: int, rewriter: Rewriter, walk: StrictReader) -> tu
             walk.refuse(damage)  # rewritten, it would have a matching checksum
         stays = rewriter.judged()
         total += len(stays)
-        messages += [_Message(*window.record(i)[:4]) for i, stay in enumerate(stays) if stay]
+        messages += [_Message(*window.record(i, False)[:4]) for i, stay in enumerate(stays) if stay]
     if status != DONE:
         walk.refuse(batch_damage(window, at, DamageKind.BAD_RECORD, broken_record(window, status), walk.path))
     return messages, len(messages) == total

@@ -86,7 +86,7 @@ class OffsetMapping:
             row = self._offsets.fill(window, 0, self._start)
             self._records += row
             if row < window.records:
-                batch = window.record(row)[6]
+                batch = window.record(row, False)[6]
                 if batch:
                     self._offsets.latest = max(self._offsets.latest, window.batch(batch - 1).last_offset)
                 return True

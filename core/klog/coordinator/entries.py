@@ -86,7 +86,7 @@ def entries(partition: Partition, note: Note = ignore) -> Iterator[CoordinatorEn
     for rows in record_windows(partition, note):
         known = -1
         for i in range(rows.records):
-            offset, timestamp, key, value, _, _, number = rows.record(i)
+            offset, timestamp, key, value, _, _, number = rows.record(i, False)
             if number != known:
                 known, batch = number, rows.batch(number)
                 transactional = bool(batch.attributes & TRANSACTIONAL_BIT)

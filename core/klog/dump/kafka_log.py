@@ -187,7 +187,7 @@ class _Worker:
 
     def _die(self, window: Window, contents: list[bytes | None], row: int, reason: str, lane: OrderedOutput) -> None:
         """Print the rows before the one that kills Kafka's tool, then that one's batch and metadata, and die."""
-        batch = window.record(row)[6]
+        batch = window.record(row, False)[6]
         self._print(window, row, contents, lane)
         self._lines_up_to(window, batch + 1, lane)
         lane.flush(window)
@@ -214,7 +214,7 @@ class _Worker:
         for row in others:
             from klog.formats.control import control_record
 
-            control = control_record(*window.record(row)[2:4])
+            control = control_record(*window.record(row, False)[2:4])
             contents[row] = control.text.encode("utf-8", "replace")
             if control.failure:
                 deaths.append((row, control.failure))
@@ -236,7 +236,7 @@ class _Worker:
 
         problems = {row: f"newLimit > capacity: ({claimed} > {left})" for row, claimed, left in liars}
         for row in range(window.records):
-            offset, _, key, value, _, _, batch = window.record(row)
+            offset, _, key, value, _, _, batch = window.record(row, False)
             facts = window.batch(batch)
             if facts.magic >= 2 and facts.attributes & Attributes.CONTROL:
                 continue

@@ -139,7 +139,7 @@ def _by_batch(rows: Window, damages: list[Damage]) -> Iterator[tuple[Damage, int
     ends: dict[int, int] = {}
     if damages:
         for i in range(rows.records):
-            ends[rows.batch(rows.record(i)[6]).position] = i + 1
+            ends[rows.batch(rows.record(i, False)[6]).position] = i + 1
     for damage in damages:
         yield damage, ends[damage.place.position or 0]
 

@@ -93,7 +93,7 @@ def _records(batch: bytes) -> Iterator[_Row]:
         if damage is not None:
             return
         for row in range(window.records):
-            yield window.record(row)[:5]
+            yield *window.record(row, False)[:4], window.raw_headers(row)
 
 
 class LeaderLog:

@@ -69,7 +69,7 @@ def search(unit: Sequence[ExportTask], query: SearchQuery) -> Iterator[TaskResul
                 is_last = count.take(found)
                 for some in _lines(found, fields, query.style):
                     waiting += some
-                    if len(waiting) >= _ANSWER_BYTES and waiting.endswith(b"\n"):
+                    if len(waiting) >= _ANSWER_BYTES:  # perhaps a part of a line
                         yield TaskResult("lines", bytes(waiting), piece.number)
                         waiting.clear()
                 if is_last:

@@ -17,7 +17,9 @@ cdef struct LineStyle:
     Py_ssize_t origin_length
     int values                   # VALUES_…
     bint batch_offsets
-    uint8_t *value_at            # where the line being written has its value
+    uint8_t *key_at              # where the line being written has its key, value and headers
+    uint8_t *value_at
+    uint8_t *headers_at
     int batch                    # the batch whose part of a JSON line is kept here, -1: none
     int tail_length
     uint8_t tail[TAIL_ROOM]      # its fields between origin and sequence
@@ -65,20 +67,34 @@ cdef uint8_t *put_string_or_base64(uint8_t *w, const uint8_t *p, int length, int
     return put(base64(put(w, b'{"base64":"'), p, length), b'"}')
 
 
+cdef inline uint8_t *put_header(uint8_t *w, const uint8_t **header, int values) noexcept nogil:
+    """The header at *header*, without the bracket that opens it, and move on to the next one."""
+    cdef int length = 0
+    cdef const uint8_t *p = header[0]
+    p = varint(p, p + 5, &length)
+    w = put_string_or_base64(w, p, length, VALUES_TEXT)
+    w = put(w, b",")
+    p = varint(p + length, p + length + 5, &length)
+    w = put_string_or_base64(w, p, length, values)
+    header[0] = p + max(length, 0)
+    return put(w, b"]")
+
+
 cdef uint8_t *put_headers(uint8_t *w, const RecordRow *row, const uint8_t *base, int values) noexcept nogil:
-    cdef int i, length = 0
+    cdef int i
     cdef const uint8_t *p = base + row.headers_at
     w = put(w, b"[")
     for i in range(row.headers_count):
         w = put(w, b",[") if i else put(w, b"[")
-        p = varint(p, p + 5, &length)
-        w = put_string_or_base64(w, p, length, VALUES_TEXT)
-        w = put(w, b",")
-        p = varint(p + length, p + length + 5, &length)
-        w = put_string_or_base64(w, p, length, values)
-        w = put(w, b"]")
-        p += max(length, 0)
+        w = put_header(w, &p, values)
     return put(w, b"]")
+
+
+cdef inline long long json_room(const uint8_t *p, int length) noexcept nogil:
+    """Bytes that a text takes at most in JSON; exact where six for one would hurt."""
+    if length < 4096:
+        return 6 * <long long>max(length, 0)
+    return max(json_size(p, length), 2 * <long long>length) + 64
 
 
 cdef long long headers_room(const RecordRow *row, const uint8_t *base) noexcept nogil:
@@ -88,9 +104,9 @@ cdef long long headers_room(const RecordRow *row, const uint8_t *base) noexcept 
     cdef const uint8_t *p = base + row.headers_at
     for i in range(row.headers_count):
         p = varint(p, p + 5, &length)
-        total += 64 + 12 * <long long>length
+        total += 64 + 2 * json_room(p, length)
         p = varint(p + length, p + length + 5, &length)
-        total += 12 * <long long>max(length, 0)
+        total += 2 * json_room(p, length)
         p += max(length, 0)
     return total
 
@@ -98,11 +114,9 @@ cdef long long headers_room(const RecordRow *row, const uint8_t *base) noexcept 
 cdef long long line_room(const RecordRow *row, const uint8_t *base, const LineStyle *style) noexcept nogil:
     """Bytes that a record's JSON or CSV line takes at most; exact about large values, where six for one would hurt."""
     cdef long long room = LINE_ROOM + style.origin_length
-    cdef int key = max(row.key_length, 0)
-    cdef int value = max(row.value_length, 0)
-    room += 6 * <long long>key if key < 4096 else max(json_size(base + row.key_at, key), 2 * <long long>key) + 64
+    room += json_room(base + row.key_at, row.key_length)
     if style.values <= VALUES_HEX:
-        room += 6 * <long long>value if value < 4096 else max(json_size(base + row.value_at, value), 2 * <long long>value) + 64
+        room += json_room(base + row.value_at, row.value_length)
     if row.headers_count:
         room += headers_room(row, base)
     return room
@@ -163,14 +177,17 @@ cdef uint8_t *put_json_record(uint8_t *w, const View *v, const RecordRow *row, L
         if is_end_marker(row, base):
             w = decimal(put(w, b',"coordinator_epoch":'), be32(base + row.value_at + 2))
     else:
+        style.key_at = w
         w = put_named(put(w, b',"key'), base + row.key_at, row.key_length, VALUES_TEXT)
         style.value_at = w
         if style.values != VALUES_NONE:
             w = put_named(put(w, b',"value'), base + row.value_at, row.value_length, style.values)
+        w = put(w, b',"headers":')
+        style.headers_at = w
         if row.headers_count:
-            w = put_headers(put(w, b',"headers":'), row, base, style.values)
+            w = put_headers(w, row, base, style.values)
         else:
-            w = put(w, b',"headers":[]')
+            w = put(w, b"[]")
     w = put_bytes(w, style.origin, style.origin_length)
     if style.batch != row.batch:
         keep_tail(style, batch, row.batch)
@@ -224,9 +241,11 @@ cdef uint8_t *put_csv_record(uint8_t *w, const View *v, const RecordRow *row, Li
     if control:
         w = put(w, b",,,,")
     else:
+        style.key_at = w
         w = put_csv_pair(w, base + row.key_at, row.key_length, VALUES_TEXT)
         style.value_at = w
         w = put_csv_pair(w, base + row.value_at, row.value_length, style.values)
+    style.headers_at = w
     if row.headers_count and not control:
         w = put_csv_headers(w, row, base, style.values)
     w = put_bytes(put(w, b","), style.origin, style.origin_length)

@@ -6,6 +6,19 @@ cdef enum:
     CSV_LINES = 1
     TEXT_LINES = 2
     HUGE = 16 << 20              # a line that takes more than this is made in pieces
+    HUGE_KEY = 1
+    HUGE_VALUE = 2
+    HUGE_HEADERS = 4
+
+
+cdef int huge_parts(const RecordRow *row, const uint8_t *base, const LineStyle *style) noexcept nogil:
+    """Which parts of a record are too large to be made in one piece with the others."""
+    cdef int parts = HUGE_KEY if row.key_length >= HUGE // 6 else 0
+    if row.value_length >= HUGE // 6 and style.values <= VALUES_HEX:
+        parts |= HUGE_VALUE
+    if row.headers_count and headers_room(row, base) > HUGE:
+        parts |= HUGE_HEADERS
+    return parts
 
 
 cdef inline void set_values(LineStyle *style, int values, bint batch_offsets) noexcept:
@@ -126,7 +139,7 @@ cdef class LineOutput(RecordRows):
                     wanted[0] += lengths[row]
             else:
                 wanted[0] = line_room(r, base, style)
-            if wanted[0] > end - w or (kind != TEXT_LINES and wanted[0] > HUGE and r.value_length >= HUGE // 6):
+            if wanted[0] > end - w or (kind != TEXT_LINES and wanted[0] > HUGE and huge_parts(r, base, style)):
                 break
             if kind == JSON_LINES:
                 w = put_json_record(w, v, r, style)
@@ -151,30 +164,99 @@ cdef class LineOutput(RecordRows):
         """Whether the JSON or CSV line of row *i* is too large to be made in one piece; then `split_line` makes it."""
         cdef LineStyle style
         cdef const RecordRow *r = self.view.records + i
-        if not 0 <= i < self.view.records_count or r.value_length < HUGE // 6:
+        if not 0 <= i < self.view.records_count or is_control(&self.view, r):
             return False
         style.origin_length = len(origin)
         set_values(&style, values & ~BATCH_OFFSETS, values & BATCH_OFFSETS)
-        return line_room(r, self.view.bases[r.batch], &style) > HUGE and not is_control(&self.view, r)
+        return line_room(r, self.view.bases[r.batch], &style) > HUGE and huge_parts(r, self.view.bases[r.batch], &style) != 0
 
     def split_line(self, Py_ssize_t i, bint csv, bytes origin, int values):
-        """Return row *i*'s line in three parts: what comes before its value, the value as it stands, what comes after."""
+        """Return row *i*'s line in parts: tuples (text, name, content), and the text that ends it.
+
+        The text comes before what is huge: `key` or `value`, its bytes as they stand, or `headers`, how many there are.
+        """
         cdef RecordRow *r = self.view.records + i
+        cdef RecordRow whole
         cdef LineStyle style
-        cdef int length = r.value_length
-        cdef uint8_t *end
+        cdef uint8_t *w
+        cdef uint8_t *at
+        cdef int huge
         if not 0 <= i < self.view.records_count or self.out_used:
             raise ValueError(f"row {i}, with output of {self.out_used} bytes waiting")
         style.origin = <const uint8_t *>PyBytes_AsString(origin)
         style.origin_length = len(origin)
         set_values(&style, values & ~BATCH_OFFSETS, values & BATCH_OFFSETS)
-        r.value_length = -1
-        self._reserve_output(max(self.out_room, <Py_ssize_t>line_room(r, self.view.bases[r.batch], &style)))
-        end = put_csv_record(self.out_start, &self.view, r, &style) if csv else put_json_record(self.out_start, &self.view, r, &style)
-        r.value_length = length
-        null = 2 if csv else len(b',"value":null')
-        value = PyMemoryView_FromMemory(<char *>self.view.bases[r.batch] + r.value_at, length, 0x100)
-        return (<char *>self.out_start)[: style.value_at - self.out_start], value, (<char *>style.value_at)[null : end - style.value_at]
+        whole, huge = r[0], huge_parts(r, self.view.bases[r.batch], &style)
+        if huge & HUGE_KEY:
+            r.key_length = -1
+        if huge & HUGE_VALUE:
+            r.value_length = -1
+        if huge & HUGE_HEADERS:
+            r.headers_count = 0
+        try:
+            self._reserve_output(max(self.out_room, <Py_ssize_t>line_room(r, self.view.bases[r.batch], &style)))
+            w = put_csv_record(self.out_start, &self.view, r, &style) if csv else put_json_record(self.out_start, &self.view, r, &style)
+        finally:
+            r[0] = whole
+        parts, at = [], self.out_start
+        if huge & HUGE_KEY:
+            parts.append(((<char *>at)[: style.key_at - at], "key", self._bytes(r, r.key_at, r.key_length)))
+            at = style.key_at + (2 if csv else len(b',"key":null'))
+        if huge & HUGE_VALUE:
+            parts.append(((<char *>at)[: style.value_at - at], "value", self._bytes(r, r.value_at, r.value_length)))
+            at = style.value_at + (2 if csv else len(b',"value":null'))
+        if huge & HUGE_HEADERS:
+            parts.append(((<char *>at)[: style.headers_at - at], "headers", r.headers_count))
+            at = style.headers_at + (0 if csv else len(b"[]"))
+        return parts, (<char *>at)[: w - at]
+
+    cdef object _bytes(self, const RecordRow *r, int at, int length):
+        return None if length < 0 else PyMemoryView_FromMemory(<char *>self.view.bases[r.batch] + at, length, 0x100)
+
+    def headers_from(self, Py_ssize_t i, int number, int at, int values):
+        """Write row *i*'s headers from *number* on, which begins at byte *at* of them, as they stand in a line's JSON.
+
+        Returns the number and the byte of the first one that finds no room any more.
+        """
+        cdef const RecordRow *r = self.view.records + i
+        cdef RecordRow one
+        cdef const uint8_t *base
+        cdef const uint8_t *p
+        cdef uint8_t *w = self.out_start + self.out_used
+        cdef uint8_t *end = self.out_start + self.out_room
+        if not 0 <= i < self.view.records_count or not 0 <= number <= r.headers_count:
+            raise IndexError(f"header {number} of row {i}")
+        with nogil:
+            base, one = self.view.bases[r.batch], r[0]
+            p = base + r.headers_at + at
+            one.headers_count = 1
+            while number < r.headers_count:
+                one.headers_at = <int>(p - base)
+                if headers_room(&one, base) > end - w:
+                    break
+                w = put(w, b",[") if number else put(w, b"[")
+                w = put_header(w, &p, values)
+                number += 1
+            self.out_used = w - self.out_start
+        return number, p - base - r.headers_at
+
+    def header_at(self, Py_ssize_t i, int at):
+        """Return key and value of the header that begins at byte *at* of row *i*'s, and where the next one begins."""
+        cdef const RecordRow *r = self.view.records + i
+        cdef const uint8_t *base
+        cdef const uint8_t *p
+        cdef int key_length = 0, value_length = 0
+        cdef int key_at
+        if not 0 <= i < self.view.records_count or at < 0:
+            raise IndexError(f"row {i}")
+        base = self.view.bases[r.batch]
+        p = base + r.headers_at + at
+        p = varint(p, p + 5, &key_length)
+        key_at = <int>(p - base)
+        p = varint(p + key_length, p + key_length + 5, &value_length)
+        key = self._bytes(r, key_at, key_length)
+        value = self._bytes(r, <int>(p - base), value_length)
+        return key, value, p - base - r.headers_at + max(value_length, 0)
 
     def batch_lines(self, Py_ssize_t stop, int flags=0):
         """Write the text lines of the batches before *stop* that have none yet; True when all are written."""

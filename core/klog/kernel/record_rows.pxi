@@ -1,5 +1,8 @@
 # The records of a window: decompressed, decoded, and chosen.
 
+cdef enum:
+    MOST_HEADERS = 1 << 20       # of a record that become objects of Python: two bytes of a record take a hundred there
+
 cdef bint heap_is_kept = False
 
 
@@ -138,8 +141,11 @@ cdef class RecordRows(BatchRows):
         """How many record rows are filled."""
         return self.view.records_count
 
-    def record(self, Py_ssize_t i):
-        """Return record row *i* as (offset, timestamp, key, value, headers, sequence, batch)."""
+    def record(self, Py_ssize_t i, bint headers=True):
+        """Return record row *i* as (offset, timestamp, key, value, headers, sequence, batch).
+
+        The headers are None where there are more than MOST_HEADERS, and () without *headers*.
+        """
         cdef const RecordRow *row
         cdef const BatchRow *batch
         if not 0 <= i < self.view.records_count:
@@ -147,7 +153,8 @@ cdef class RecordRows(BatchRows):
         row = self.view.records + i
         batch = self.view.batches + row.batch
         return (row.offset, row.timestamp, self._slice(row.batch, row.key_at, row.key_length),
-                self._slice(row.batch, row.value_at, row.value_length if row.headers_count != VALUE_TOO_LONG else -1), self._headers(row), record_sequence(batch, row), row.batch)
+                self._slice(row.batch, row.value_at, row.value_length if row.headers_count != VALUE_TOO_LONG else -1),
+                self._headers(row) if headers else (), record_sequence(batch, row), row.batch)
 
     cdef object _slice(self, int batch, int at, int length):
         return None if length < 0 else (<const char *>self.view.bases[batch])[at : at + length]
@@ -157,6 +164,8 @@ cdef class RecordRows(BatchRows):
         cdef const uint8_t *p = base + row.headers_at
         cdef int i, length = 0
         cdef list found = []
+        if row.headers_count > MOST_HEADERS:
+            return None
         for i in range(row.headers_count):
             p = varint(p, p + 5, &length)
             key = (<const char *>p)[:length]
@@ -164,6 +173,19 @@ cdef class RecordRows(BatchRows):
             found.append((key, None if length < 0 else (<const char *>p)[:length]))
             p += max(length, 0)
         return tuple(found)
+
+    def raw_headers(self, Py_ssize_t i):
+        """Return the headers of row *i* as the record has them: bytes that differ where they do."""
+        cdef const RecordRow *row = self.view.records + i
+        cdef const uint8_t *base
+        cdef const uint8_t *p
+        if not 0 <= i < self.view.records_count:
+            raise IndexError(f"record {i} of {self.view.records_count}")
+        if row.headers_count <= 0:
+            return b""
+        base = self.view.bases[row.batch]
+        p = skip_headers(base + row.headers_at, base + self.view.lengths[row.batch], row.headers_count)
+        return (<const char *>base)[row.headers_at : p - base]
 
     def bad_inner_crcs(self):
         """Return the rows of messages (v0, v1) inside wrappers whose own checksum does not match."""

@@ -47,7 +47,11 @@ class Batch(BatchFacts):
         while status == MORE:
             status = own.decode()
             for i in range(own.records):
-                yield Record(*own.record(i)[:6])
+                offset, timestamp, key, value, headers, sequence, _ = own.record(i)
+                if headers is None:
+                    yield self._damage(DamageKind.BAD_RECORD, f"record {offset} has more headers than klog takes")
+                    return
+                yield Record(offset, timestamp, key, value, headers, sequence)
         if status:
             reason = "more or fewer bytes than the records take" if status == BAD_COUNT else "its structure is broken"
             yield self._damage(DamageKind.BAD_RECORD, f"record {own.decoding_record} of the batch: {reason}")

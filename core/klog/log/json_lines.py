@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from binascii import b2a_base64
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -68,40 +69,94 @@ def record_lines(rows: Window, first: int, end: int, fields: bytes, style: LineS
         yield rows.output()
         rows.flushed()
         if rows.is_huge(at, fields, flags):
-            # Escaped, a value can be six times as large as it is.
-            before, value, after = rows.split_line(at, style.csv, fields, flags)
-            yield before
-            yield from huge_value(value, style)
-            yield after
+            yield from huge_line(rows, at, fields, style)
             at += 1
 
 
-def huge_value(value: memoryview, style: LineStyle) -> Iterator[bytes]:
-    """Yield the member (JSON) or the two fields (CSV) that a value gives, in pieces."""
-    text = style.values == VALUES.index("text") and is_utf8(value)
-    encoding = "text" if text else "hex" if style.values == VALUES.index("hex") else "base64"
-    named = {"text": b',"value":"', "hex": b',"value_hex":"', "base64": b',"value_base64":"'}
+def huge_line(rows: Window, row: int, fields: bytes, style: LineStyle) -> Iterator[bytes | memoryview]:
+    """Yield the line of *row* in pieces: escaped, a key or a value can be six times as large, a header five times."""
+    parts, rest = rows.split_line(row, style.csv, fields, style.flags)
+    for text, name, content in parts:
+        yield text
+        if isinstance(content, int):
+            yield from _huge_headers(rows, row, content, style)
+        else:
+            yield from _huge_member(name, content, style)
+    yield rest
+
+
+def _huge_member(name: str, content: memoryview, style: LineStyle) -> Iterator[bytes]:
+    """Yield the member (JSON) or the two fields (CSV) that a key or a value gives."""
+    encoding = _encoding(content, 0 if name == "key" else style.values)
+    named = f',"{name}":"' if encoding == "text" else f',"{name}_{encoding}":"'
     fields = {"text": (b'"', b'",,'), "hex": (b"", b",,"), "base64": (b",", b",")}
-    opening, closing = fields[encoding] if style.csv else (named[encoding], b'"')
+    opening, closing = fields[encoding] if style.csv else (named.encode(), b'"')
     yield opening
-    at = 0
-    while at < len(value):
-        end = min(at + _PIECE_BYTES, len(value))
-        while text and end < len(value) and value[end] & 0xC0 == 0x80:
-            end -= 1  # not inside a character
-        yield _encoded(value[at:end], encoding, style.csv)
-        at = end
+    for piece in _encoded(content, encoding, escaped=not style.csv):
+        yield piece.replace(b'"', b'""') if style.csv else piece
     yield closing
 
 
-def _encoded(piece: memoryview, encoding: str, csv: bool) -> bytes:
-    if encoding == "hex":
-        return piece.hex().encode()
-    if encoding == "base64":
-        import base64
+def _huge_headers(rows: Window, row: int, count: int, style: LineStyle) -> Iterator[bytes]:
+    """Yield the JSON of *count* headers; in CSV it is a quoted field."""
+    yield b'"' if style.csv else b""
+    for piece in _headers_json(rows, row, count, style.values):
+        yield piece.replace(b'"', b'""') if style.csv else piece
+    yield b'"' if style.csv else b""
 
-        return base64.b64encode(piece)
-    return bytes(piece).replace(b'"', b'""') if csv else json_text(piece) or b""
+
+def _headers_json(rows: Window, row: int, count: int, values: int) -> Iterator[bytes]:
+    yield b"["
+    number = at = 0
+    while number < count:
+        known = number
+        number, at = rows.headers_from(row, number, at, values)
+        yield bytes(rows.output())
+        rows.flushed()
+        if number == known:  # this one alone is too large
+            key, value, at = rows.header_at(row, at)
+            yield b",[" if number else b"["
+            yield from _text_or_object(key, 0)
+            yield b","
+            yield from (b"null",) if value is None else _text_or_object(value, values)
+            yield b"]"
+            number += 1
+    yield b"]"
+
+
+def _text_or_object(content: memoryview, values: int) -> Iterator[bytes]:
+    """Yield a header's key or value: a string, or an object that tells the encoding."""
+    if VALUES[values] in ("redacted", "none"):
+        yield f'{{"size":{len(content)}}}'.encode()
+        return
+    encoding = _encoding(content, values)
+    opening, closing = (b'"', b'"') if encoding == "text" else (f'{{"{encoding}":"'.encode(), b'"}')
+    yield opening
+    yield from _encoded(content, encoding, escaped=True)
+    yield closing
+
+
+def _encoding(content: memoryview, values: int) -> str:
+    if values == VALUES.index("text") and is_utf8(content):
+        return "text"
+    return "hex" if values == VALUES.index("hex") else "base64"
+
+
+def _encoded(content: memoryview, encoding: str, *, escaped: bool) -> Iterator[bytes]:
+    """Yield *content* as text, hex or base64; *escaped*: text as a JSON string has it."""
+    at = 0
+    while at < len(content):
+        end = min(at + _PIECE_BYTES, len(content))
+        while encoding == "text" and end < len(content) and content[end] & 0xC0 == 0x80:
+            end -= 1  # not inside a character
+        piece = content[at:end]
+        if encoding == "hex":
+            yield piece.hex().encode()
+        elif encoding == "base64":
+            yield b2a_base64(piece, newline=False)
+        else:
+            yield (json_text(piece) or b"") if escaped else bytes(piece)
+        at = end
 
 
 def damage_json(damage: Damage) -> bytes:

@@ -131,7 +131,7 @@ def message_damages(rows: Window, file: str) -> list[Damage]:
     """Return the damages of messages inside intact wrappers (v0, v1) whose own checksums do not match."""
     found = []
     for i in rows.bad_inner_crcs():
-        offset, batch = rows.record(i)[0], rows.record(i)[6]
+        offset, batch = rows.record(i, False)[0], rows.record(i, False)[6]
         place = Location(file, rows.batch(batch).position, offset)
         detail = "the message's own CRC-32 inside an intact wrapper does not match"
         found.append(Damage(DamageKind.BAD_CRC, place, detail))
@@ -142,7 +142,7 @@ def misplaced_records(rows: Window, file: str) -> list[Damage]:
     """Return a damage for each batch (v2) with a record whose offset is not its own, or not above the one before it."""
     found = []
     for i in rows.stray_records():
-        offset, batch = rows.record(i)[0], rows.record(i)[6]
+        offset, batch = rows.record(i, False)[0], rows.record(i, False)[6]
         detail = f"a record of offset {offset}, which is outside of it or not above the one before"
         found.append(batch_damage(rows, batch, DamageKind.BAD_RECORD, detail, file))
     return found

@@ -48,7 +48,7 @@ class Body:
     def first(self, from_offset: int, from_time: int = LONG_MIN) -> Record | None:
         """Return the first record with an offset and a timestamp (ms) not below these, None if there is none.
 
-        The window then has that one row.
+        Without its headers where they are more than a million; the window then has that one row.
         """
         window, row = self.window, self.row
         if not self._ready and window.decompress(row, row + 1, self._codecs) == row:
@@ -62,7 +62,8 @@ class Body:
             window.keep(from_offset, LONG_MAX, from_time, LONG_MAX, True, None)
             if window.records:
                 window.cut_records(1)
-                return Record(*window.record(0)[:6])
+                offset, timestamp, key, value, headers, sequence, _ = window.record(0)
+                return Record(offset, timestamp, key, value, headers or (), sequence)
         if status:
             from klog.log.records import broken_record
 
@@ -74,10 +75,9 @@ class Body:
         window = self.window
         window.flushed()
         if window.json_lines(0, origin, 0, 1) == 0:
-            from klog.log.json_lines import LineStyle, huge_value
+            from klog.log.json_lines import LineStyle, huge_line
 
-            before, value, after = window.split_line(0, False, origin, 0)
-            return before + b"".join(huge_value(value, LineStyle())) + after.rstrip(b"\n")
+            return b"".join(huge_line(window, 0, origin, LineStyle())).rstrip(b"\n")
         line = bytes(window.output())
         window.flushed()
         return line.rstrip(b"\n")

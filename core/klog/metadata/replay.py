@@ -88,7 +88,7 @@ def read_records(path: str, first: int, until: int = LONG_MAX) -> Iterator[Logge
 
 def logged_record(rows: Window, i: int) -> LoggedRecord:
     """Return record row *i*."""
-    offset, timestamp, key, value, _, _, row = rows.record(i)
+    offset, timestamp, key, value, _, _, row = rows.record(i, False)
     batch = rows.batch(row)
     is_control = bool(batch.attributes & CONTROL_BIT)
     return LoggedRecord(offset, batch.leader_epoch, timestamp, is_control, key, value, batch.base_offset)
@@ -138,7 +138,7 @@ class Replay:
             while i < rows.records:
                 if self._waiting is None and (end := self.pass_over(rows, i, until)) > i:
                     self.expected += end - i
-                    self.epoch = rows.batch(rows.record(end - 1)[-1]).leader_epoch
+                    self.epoch = rows.batch(rows.record(end - 1, False)[-1]).leader_epoch
                     i = end
                     continue
                 found = logged_record(rows, i)

@@ -66,7 +66,7 @@ class DataRecord(NamedTuple):
     timestamp: int
     key: bytes | None
     value: bytes | None
-    headers: tuple[tuple[bytes, bytes | None], ...]
+    headers: bytes
 
 
 class CopyReader:
@@ -165,9 +165,9 @@ class CopyReader:
                 self._note(damage, window.batch(row).base_offset)
                 continue
             for i in range(window.records):
-                offset, timestamp, key, value, headers, *_ = window.record(i)
+                offset, timestamp, key, value, *_ = window.record(i, False)
                 line = b"" if origin is None else b"".join(map(bytes, _line(window, i, origin)))
-                yield offset, DataRecord(timestamp, key, value, headers), line
+                yield offset, DataRecord(timestamp, key, value, window.raw_headers(i)), line
 
     def record_windows(self, leave_out: Callable[[Window, int, int], None]) -> Iterator[Window]:
         """Decode all that is left and stays: yield a window each time that its rows are filled with records.

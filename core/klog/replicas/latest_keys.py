@@ -62,7 +62,7 @@ class LatestKeys:
         if is_whole:
             self._latest.fill(window, 0, self._log_start)
         for row in range(window.records):
-            offset, _, key, value, *_ = window.record(row)
+            offset, _, key, value, *_ = window.record(row, False)
             if key is None or not self._log_start <= offset < self._end:
                 continue
             if not is_whole:

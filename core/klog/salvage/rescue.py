@@ -16,7 +16,7 @@ from klog.formats.batch import BATCH, OVERHEAD, BatchFacts
 from klog.formats.codec import Decompressor
 from klog.kernel import Window
 from klog.log.bit_flips import whole
-from klog.log.json_lines import LineStyle, RecordOrigin, huge_value
+from klog.log.json_lines import LineStyle, RecordOrigin, record_lines
 from klog.log.reader import MAX_BATCH_BYTES
 from klog.log.records import BatchRun, decode_run
 from klog.log.windows import window_of
@@ -95,15 +95,7 @@ def _write(facts: BatchFacts, data: bytes, origin: RecordOrigin, sink: Sink, max
 
 
 def _lines(window: Window, fields: bytes, sink: Sink) -> None:
-    at = 0
-    while at < window.records:
-        at = window.json_lines(at, fields, 0)
-        sink.write(window.output())
-        window.flushed()
-        if at < window.records and window.is_huge(at, fields, 0):
-            before, value, after = window.split_line(at, False, fields, 0)
-            sink.write(before)
-            for piece in huge_value(value, LineStyle()):
-                sink.write(piece)
-            sink.write(after)
-            at += 1
+    for piece in record_lines(window, 0, window.records, fields, LineStyle()):
+        sink.write(piece)
+    sink.write(window.output())
+    window.flushed()

@@ -130,7 +130,7 @@ def read_marker(window: Window, i: int) -> Marker | FlawedMarker | None:
     # A broker reads the first record alone, but for a compressed batch, which it reads whole.
     if not window.records or (compressed and status not in (DONE, MORE)):
         return FlawedMarker(MarkerFlaw.INVALID_RECORD, "its record is broken")
-    _, timestamp, key, value, *_ = window.record(0)
+    _, timestamp, key, value, *_ = window.record(0, False)
     return _marker(timestamp, key, value)
 
 

@@ -164,8 +164,7 @@ def _has_timestamp(log: str, position: int, offset: int) -> bool:
         return True  # beside a running broker it may be another one by now
     if batch.attributes & Attributes.LOG_APPEND_TIME:
         return offset == batch.base_offset
-    records = list(batch.records())
     return any(
         isinstance(record, Damage) or (record.offset == offset and record.timestamp == batch.max_timestamp)
-        for record in records
+        for record in batch.records()
     )
