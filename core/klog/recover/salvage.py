@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from itertools import zip_longest
 
 from klog.errors import UnreadableError
+from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import BATCH
 from klog.formats.checkpoint import write_epochs
 from klog.formats.damage import Damage
@@ -19,6 +20,7 @@ from klog.formats.names import SEGMENT_KINDS, FileKind, file_name, parse_file
 from klog.formats.snapshot import write_snapshot
 from klog.kernel import IndexBuilder, Window, crc32c
 from klog.log.bit_flips import Patch
+from klog.log.header_walk import header_at
 from klog.log.reader import LogReader
 from klog.log.records import intact_runs
 from klog.log.segment import MAX_SEGMENT_BYTES, Segment
@@ -273,13 +275,20 @@ class _Salvage:
         )
 
     def _is_right(self, finding: Finding) -> bool:
-        """Whether an odd leader epoch has been put right, or went with its batch; else it is kept as it is."""
-        name = os.path.basename(finding.file)
-        if finding.id != "odd-epoch" or finding.position is None:
+        """Whether an odd leader epoch has been put right, or went with its batch; else it is kept as it is.
+
+        Of two that contradict each other it may be the later one that is put right.
+        """
+        name, first = os.path.basename(finding.file), finding.position
+        if finding.id != "odd-epoch" or first is None:
             return False
-        first = finding.position
-        is_patched = any(first <= patch.position < first + BATCH.size for patch in self._patches.get(name, ()))
+        with ReadOnlyFile(os.path.join(self._folder, name)) as log:
+            batch = header_at(log, first)
+        headers = [(first, first + BATCH.size)]
+        headers += [(first + batch.size, first + batch.size + BATCH.size)] if batch is not None else []
+        patches = [patch.position for patch in self._patches.get(name, ())]
         cuts = (cut for segment in self._segments if segment.files.log == name for cut in segment.cuts)
+        is_patched = any(start <= position < end for position in patches for start, end in headers)
         return is_patched or any(cut.start <= first < cut.end for cut in cuts)
 
     def offsets(self) -> dict[FileKind, int | None]:
