@@ -123,6 +123,20 @@ def test_a_log_with_other_bytes_comes_while_its_index_says_nothing(folder: Path,
     assert put.modified_ns == 7_000_000_001  # retention goes by it where a log has no timestamps
 
 
+@pytest.mark.parametrize("times", [(5, 9), (9, 5)])
+def test_a_log_of_two_is_as_old_as_the_newer_one(folder: Path, times: tuple[int, int]) -> None:
+    """Retention goes by it where a log has no timestamps: no record becomes older than it was."""
+    first, second = short(0, "log"), short(10, "log")
+    for name, time_ns in zip((first, second), times, strict=True):
+        os.utime(folder / name, ns=(time_ns, time_ns))
+    logs, files = unchanged(20)
+    logs[first] = (FileRange(first, 0, 30), FileRange(second, 0, 30))
+    files |= {short(0, kind): b"new" for kind in ("index", "timeindex")}
+    files |= {short(base, "snapshot"): StoredContent(short(base, "snapshot"), 30) for base in (20, 30)}
+    puts = [one.after for one in draft_of(folder, DesiredFiles(logs, files)).actions if one.file.endswith("0.log")]
+    assert [one.modified_ns for one in puts if one is not None] == [9]
+
+
 def test_what_leaves_a_segment_is_there_before_it_is_cut_the_last_first(folder: Path) -> None:
     """So the log ends where it did all the while; of one that keeps nothing, and goes, it is the same."""
     log = short(10, "log")

@@ -145,7 +145,9 @@ class _Writer:
 
     def _put_log(self, log: str, pieces: tuple[FileRange, ...]) -> None:
         like = self._file(pieces[0].name) if pieces else self._like()
-        source = os.stat(self._path(pieces[0].name)).st_mtime_ns if pieces else None
+        # Without a timestamp a log is as old as its file: none becomes older by what is joined to it.
+        names = {piece.name for piece in pieces}
+        source = max((os.stat(self._path(name)).st_mtime_ns for name in names), default=None)
         content = self._content(log, pieces)
         if pieces and all(piece.name == log for piece in pieces):
             # A plan has the digest of what is replaced; so its bytes need not be read a second time for that.
