@@ -82,6 +82,12 @@ def check(ran: Ran, case: Case, whose: str, notes: str | None = None) -> None:
     assert f"{case.by[-1]}=-1" in said
 
 
+def check_applied(klog: Run, data: Path, due: int) -> None:
+    """See that doctor finds what the plan said."""
+    rows = json.loads(klog("doctor", data, "--output", "json").stdout)["retention"]
+    assert sum(row["records"] for row in rows) == due
+
+
 @each()
 def test_doctor_names_what_the_next_start_finds(klog: Run, tmp_path: Path, case: Case) -> None:
     """A broker that was down for a week deletes what it kept all that time, half a minute after its start."""
@@ -103,7 +109,10 @@ def test_write_names_what_it_writes_in_vain(klog: Run, tmp_path: Path, case: Cas
     partition(data / "orders-0", ())
     source = partition(tmp_path / "source" / "orders-0", case.ages)
     options = ["--config", f"segment.bytes={SEGMENT}"]  # a segment each, as in the source
-    check(klog("write", source, "--to", data, "--output", "json", *options), case, "of the records that are written")
+    words = "write", source, "--to", data, "--output", "json", *options
+    check(klog(*words), case, "of the records that are written")
+    check(klog(*words, "--apply"), case, "of the records that are written")
+    check_applied(klog, data, case.due)
 
 
 def test_write_counts_what_is_written_and_not_what_is_there(klog: Run, tmp_path: Path) -> None:
@@ -140,8 +149,10 @@ def test_adopt_names_what_comes_home_in_vain(klog: Run, tmp_path: Path, case: Ca
     data = disk(tmp_path / "data", case.settings, case.broker)
     partition(data / "orders-0", ())
     source = partition(tmp_path / "source" / "orders-0", case.ages)
-    ran = klog("adopt", source, "--into", data, "--output", "json")
-    check(ran, case, "of the records that are adopted")
+    words = "adopt", source, "--into", data, "--output", "json"
+    check(klog(*words), case, "of the records that are adopted")
+    check(klog(*words, "--apply"), case, "of the records that are adopted")
+    check_applied(klog, data, case.due)
 
 
 @each(OF_TOPICS)
@@ -160,8 +171,10 @@ def test_only_broker_names_what_it_copies_in_vain(klog: Run, tmp_path: Path, cas
     data = disk(tmp_path / "data", case.settings, nodes=(1, 2))
     partition(data / "orders-0", case.ages)
     other = second_disk(tmp_path / "other")
-    ran = klog("metadata", "plan", data, other, "--only-broker", "2", "--output", "json")
-    check(ran, case, "of the records that are copied")
+    words = "metadata", "plan", data, other, "--only-broker", "2", "--output", "json"
+    check(klog(*words), case, "of the records that are copied")
+    check(klog(*words, "--apply"), case, "of the records that are copied")
+    check_applied(klog, other, case.due)
 
 
 def test_settings_that_are_not_known_are_called_so(klog: Run, tmp_path: Path) -> None:
