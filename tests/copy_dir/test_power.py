@@ -204,36 +204,43 @@ def test_power_may_go_while_a_history_is_put_aside(
         shutil.rmtree(original)
 
 
-def prune(data: Path, disk: Disk) -> None:
-    """Remove what lies wholly below the leader's log start."""
+def prune(data: Path, disk: Disk, is_kept: bool) -> None:
+    """Remove what lies wholly below the leader's log start, or move it to the backup."""
     with CopyDir(str(data), disk) as copy:
         copied = opened(copy)
         copied.move_start(52)
-        copied.prune()
+        if is_kept:
+            copied.put_aside()
+        else:
+            copied.prune()
 
 
+@some_or_all
+@pytest.mark.parametrize("is_kept", [False, True])
 @pytest.mark.parametrize("model", MODELS)
-def test_power_may_go_while_segments_are_pruned(folder: Path, model: str) -> None:
+def test_power_may_go_while_segments_are_pruned(folder: Path, model: str, is_kept: bool, every: int) -> None:
     """The log starts at the leader's log start by then, and nothing above it is missing."""
     with CopyDir(str(folder / "data"), HastyDisk()) as copy:
         opened(copy).append(WHOLE)
     original = folder.parent / f"{folder.name}-original"
     shutil.copytree(folder / "data", original)
     try:
-        prune(folder / "data", whole_run := PowerCutDisk(folder))
+        prune(folder / "data", whole_run := PowerCutDisk(folder), is_kept)
         pruned = content(folder / "data" / "orders-3")
         assert 0 < len(pruned) < len(WHOLE)
-        for at in range(len(whole_run.calls)):
+        for at in range(0, len(whole_run.calls), every):
             data = restore(original, folder)
             disk = PowerCutDisk(folder, at)
             with suppress(PowerCutError):
-                prune(data, disk)
+                prune(data, disk, is_kept)
             disk.lose_power(model, Random(at))
             found = content(data / "orders-3")
             assert WHOLE.endswith(found)
             assert found.endswith(pruned)
-            prune(data, HastyDisk())
+            prune(data, HastyDisk(), is_kept)
             assert content(data / "orders-3") == pruned, f"call {at}: {whole_run.calls[at]}"
+            kept = {path.name: path.read_bytes() for path in (folder / BACKUPS).rglob("originals/orders-3/*.log")}
+            assert not is_kept or b"".join(kept[name] for name in sorted(kept)) + pruned == WHOLE
             check(data)
     finally:
         shutil.rmtree(original)

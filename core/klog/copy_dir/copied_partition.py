@@ -17,14 +17,14 @@ from klog.append.log_state import AppendSettings
 from klog.append.resume import CutShortError, load_producers, resume
 from klog.copy_dir.copy_disk import CopyDisk
 from klog.copy_dir.live_directory import LiveDirectory, remove_temporaries
-from klog.copy_dir.partition_plans import cut_log, empty
+from klog.copy_dir.partition_plans import cut_log, empty, is_below, needed_from, put_aside
 from klog.data_dir.partition import Partition
 from klog.errors import DamagedError
 from klog.files.directory import names_in
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import BatchFacts
 from klog.formats.checkpoint import EpochEntry, Malformed, write_epochs, write_partition_metadata
-from klog.formats.names import SEGMENT_KINDS, FileKind, file_name
+from klog.formats.names import FileKind, file_name
 from klog.kernel import DONE, MORE, Window
 from klog.log.log_end import find_log_end
 
@@ -276,10 +276,8 @@ class CopiedPartition:
     def prune(self) -> int:
         """Remove the segments wholly below the log start; return how many.  Raises OSError."""
         partition = Partition(self.path)
-        bases = [files.base_offset for files in partition.segments]
-        kept = max((base for base in bases if base <= self.log_start), default=min(bases, default=0))
-        gone = [file for file in partition.files if file.kind in (*SEGMENT_KINDS, FileKind.SNAPSHOT)]
-        gone = [file for file in gone if file.offset is not None and file.offset < kept]
+        kept = needed_from(partition, self.log_start)
+        gone = [file for file in partition.files if is_below(file, kept)]
         if gone:
             # The log must not start in them any more, whatever happens.
             self._copy.flush()
@@ -287,7 +285,16 @@ class CopiedPartition:
                 for file in sorted(gone, key=lambda file: (file.offset or 0, file.kind is not FileKind.LOG)):
                     self._copy.disk.unlink(os.path.join(self.path, file.name))
                 self._copy.disk.sync([self.path])
-        return sum(base < kept for base in bases)
+        return sum(files.base_offset < kept for files in partition.segments)
+
+    def put_aside(self) -> str | None:
+        """Move the segments wholly below the log start to the backup, as a plan; return where they are.
+
+        None where there are none.  Raises KlogError, OSError.
+        """
+        partition = Partition(self.path)
+        kept = needed_from(partition, self.log_start)
+        return put_aside(self._copy, self.path, kept) if any(is_below(file, kept) for file in partition.files) else None
 
     # histories that part
 

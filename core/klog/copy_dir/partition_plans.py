@@ -14,7 +14,7 @@ from klog.data_dir.partition import Partition
 from klog.data_dir.selection import PartitionQuery
 from klog.formats.checkpoint import write_partition_metadata
 from klog.formats.java_integers import LONG_MAX
-from klog.formats.names import ROOT_CHECKPOINTS, SEGMENT_KINDS, FileKind, file_name
+from klog.formats.names import ROOT_CHECKPOINTS, SEGMENT_KINDS, FileKind, FileName, file_name
 from klog.partition_plan import checkpoints
 from klog.partition_plan.losses import whole_losses
 from klog.plan.draft import Draft
@@ -61,6 +61,32 @@ def empty(copy: CopyDisk, path: str, topic_id: str | None) -> str | None:
         lines: dict[FileKind, checkpoints.Changes] = {kind: {_key(found): None} for kind in ROOT_CHECKPOINTS}
         lines[FileKind.RECOVERY_POINTS] = {_key(found): 0}
         checkpoints.plan(log_dir, lines, last, mend=False)
+        return tuple(losses), NOTHING
+
+    return _carry_out(copy, path, draft_removal)
+
+
+def needed_from(partition: Partition, log_start: int) -> int:
+    """Return the base offset of the segment that has *log_start*: what is below it is below the log start."""
+    bases = [files.base_offset for files in partition.segments]
+    return max((base for base in bases if base <= log_start), default=min(bases, default=0))
+
+
+def is_below(file: FileName, offset: int) -> bool:
+    """Whether *file* belongs to a segment that is older than the one with that base offset."""
+    return file.kind in (*SEGMENT_KINDS, FileKind.SNAPSHOT) and file.offset is not None and file.offset < offset
+
+
+def put_aside(copy: CopyDisk, path: str, kept: int) -> str | None:
+    """Move the segments of the partition at *path* that are older than the one at *kept* to the backup; return that.
+
+    The partition may be open: none of these files is.  Raises KlogError, OSError.
+    """
+
+    def draft_removal(_log_dir: LogDir, found: Partition, draft: Draft, _: Draft) -> tuple[tuple[Loss, ...], Amount]:
+        losses = whole_losses(found, [files.log for files in found.segments if files.base_offset < kept], "pruned")
+        for name in sorted((file.name for file in found.files if is_below(file, kept)), reverse=True):
+            draft.remove(f"{found.directory}/{name}")
         return tuple(losses), NOTHING
 
     return _carry_out(copy, path, draft_removal)

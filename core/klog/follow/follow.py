@@ -316,6 +316,7 @@ class FollowRun:
             partition.leader, partition.leader_epoch = leader.leader, leader.leader_epoch
             partition.high_watermark = -1
             partition.largest_batch = self._side_file.number(partition.place.topic, "max.message.bytes", 0)
+            partition.retention = self._side_file.retention(partition.place.topic)
             partition.look_again()
             try:
                 self._fetchers.assign(partition)

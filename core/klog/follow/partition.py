@@ -8,12 +8,15 @@ from threading import Lock
 from typing import Final, Protocol
 
 from klog.copy_dir.copied_partition import CopiedBatch, CopiedPartition, CrcMismatchError
+from klog.data_dir.partition import Partition
 from klog.errors import DamagedError, ExitCode
 from klog.follow.cleaning import CleaningWatch
 from klog.follow.decisions import FetchAnswer, Look, Part, Take
 from klog.follow.fetch_session import FetchPosition, FollowedPlace
 from klog.follow.history import Standing, compare, first_batch
 from klog.follow.options import FollowOptions
+from klog.follow.pruning import retention_explains
+from klog.retention.policy import RetentionLimits
 
 CLEANED: Final = (
     "deletions and ends of transactions may be missing, so that deleted keys are back in the copy and aborted records"
@@ -56,7 +59,8 @@ class FollowedPartition:
     *backups*: where what was cut or replaced is kept.  *error*: why it is not followed
     any more.  *bad_answers*: in a row, with a batch that cannot be appended.  *is_new*: nothing was ever copied, so the
     leader's log start is where it begins, and nothing was missed.  *largest_batch*: bytes that a batch of its
-    topic may have, 0 where that is not known.  *cleaning*: see CleaningWatch.  *unseen*: the last batch of the copy,
+    topic may have, 0 where that is not known.  *retention*: by what the leader deletes segments, None
+    where that is not known.  *cleaning*: see CleaningWatch.  *unseen*: the last batch of the copy,
     until the leader was seen to have it; *is_trusted*: the leader cannot have it any more, so it is not looked for the
     next time.
     """
@@ -81,6 +85,7 @@ class FollowedPartition:
     bad_answers: int = 0
     outage: Outage | None = None
     largest_batch: int = 0
+    retention: RetentionLimits | None = None
     cleaning: CleaningWatch = field(default_factory=CleaningWatch)
     unseen: CopiedBatch | None = None
     is_trusted: bool = False
@@ -150,7 +155,7 @@ class FollowedPartition:
         self.outage = None
         if self.copy.end > end and self.cleaning.watch(got.records, end, time.time_ns() // 1_000_000):
             self._tell_cleaned(end, reporter)
-        self._follow_marks(options.prune)
+        self._follow_marks(options.prune, reporter)
         if options.trace:
             marks = f"HW={self.copy.high_watermark} leader HW={self.high_watermark} start={self.copy.log_start}"
             reporter.trace(f"{self.name} {marks}")
@@ -199,13 +204,33 @@ class FollowedPartition:
         if not taken:
             raise DamagedError(f"{self.name}: {len(records)} bytes at offset {self.copy.end}, and no whole batch")
 
-    def _follow_marks(self, prune: bool) -> None:
+    def _follow_marks(self, prune: bool, reporter: FollowReporter) -> None:
         """Move the copy's high watermark and log start to the leader's, as far as the copy goes."""
         self.copy.set_high_watermark(min(self.high_watermark, self.copy.end))
         if self.copy.log_start < self.log_start <= self.copy.end:
             self.copy.move_start(self.log_start)
             if prune:
-                self.copy.prune()
+                self._prune(reporter)
+
+    def _prune(self, reporter: FollowReporter) -> None:
+        """Remove segments below the log start; those that retention does not explain are kept in the backup.
+
+        They may be all that is left: a leader that has lost its first segments tells the same as after DeleteRecords.
+        """
+        if retention_explains(self.copy, self.retention):
+            self.copy.prune()
+            return
+        first, backup = self.first_stored, self.copy.put_aside()
+        if backup is not None:
+            self.keep(backup)
+            why = "retention does not explain that, DeleteRecords would, and so would segments that it has lost"
+            gone = f"segments with offsets {first} to {self.first_stored - 1} are in {backup}"
+            reporter.note(f"{self.name}: the leader's log starts at {self.copy.log_start} now; {why}: {gone}")
+
+    @property
+    def first_stored(self) -> int:
+        """The base offset of the copy's first segment."""
+        return min((files.base_offset for files in Partition(self.copy.path).segments), default=0)
 
 
 def _time(ms: int) -> str:

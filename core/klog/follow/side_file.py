@@ -21,6 +21,7 @@ from klog.follow.partition import FollowedPartition, FollowReporter
 from klog.formats.follow_file import FollowFile, FollowTopic, GroupOffset, is_committed, is_setting
 from klog.formats.java_text import ZERO_UUID
 from klog.metadata.topic_config import TopicConfig
+from klog.retention.policy import RetentionLimits
 
 _PASSING: Final = (LostConnectionError, ForeignAnswerError, RefusedRequestError)
 _EACH_S: Final = 60.0
@@ -130,6 +131,14 @@ class SideFile:
         return (
             int(value) if value.removeprefix("-").isdecimal() and len(value) < _DIGITS and value.isascii() else default
         )
+
+    def retention(self, topic: str) -> RetentionLimits | None:
+        """Return by which limits the leader deletes segments; None where its settings are not known."""
+        policy = self._effective.get(topic, {}).get("cleanup.policy")
+        if policy is None:
+            return None
+        limits = (self.number(topic, name, -1) for name in ("retention.ms", "retention.bytes"))
+        return RetentionLimits("delete" in [one.strip() for one in policy.split(",")], *limits)
 
     def _say(self, line: str) -> None:
         if line not in self._said:
