@@ -114,16 +114,16 @@ def state_of(transactional_id: bytes, producer_id: int, status: int, updated: in
 
 
 @pytest.mark.parametrize(
-    ("status", "updated", "is_behind"),
-    [(0, NOW_MS, True), (4, NOW_MS - DAYS_2, True), (4, NOW_MS - 5 * DAYS_2, False), (1, NOW_MS - 5 * DAYS_2, True)],
+    ("status", "idle_ms", "is_behind"),
+    [(0, 0, True), (4, DAYS_2, True), (4, 5 * DAYS_2, False), (1, 5 * DAYS_2, True)],
 )
 def test_the_producer_of_a_transactional_id(
-    status: int, updated: int, is_behind: bool, klog: Klog, tmp_path: Path
+    status: int, idle_ms: int, is_behind: bool, klog: Klog, tmp_path: Path
 ) -> None:
     """The coordinator has it for a week: two transactional ids with one producer id end each other's transactions."""
     name = "__transaction_state"
     metadata(tmp_path / "data", 0, 1000, name)
-    partition(tmp_path / "data", [state_of(b"app", 1000, status, updated)], [(0, 0)], name=name)
+    partition(tmp_path / "data", [state_of(b"app", 1000, status, NOW_MS - idle_ms)], [(0, 0)], name=name)
     assert (BEHIND in notes(klog, tmp_path / "data")) == is_behind
 
 
