@@ -224,7 +224,7 @@ def selected_replicas(
     choice: IdentityChoice,
 ) -> list[Partition]:
     """Return the partitions to read, and say what *choice* leaves out.  Raises UsageError, IdentityError."""
-    from klog.data_dir.replicas import select_replicas
+    from klog.broker_start.replica_choice import select_replicas
 
     from klog_cli import output
 

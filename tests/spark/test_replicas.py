@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from klog.broker_start.replica_choice import choose_replicas
 from klog.data_dir.partition import Partition
-from klog.data_dir.replicas import choose_replicas, epoch_at, find_partitions, last_leader_epoch, log_end
+from klog.data_dir.replicas import epoch_at, find_partitions, last_leader_epoch, log_end
 from klog.errors import UsageError
 
 from tests.oracles.plain.encode import Record

@@ -6,9 +6,10 @@ from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from klog.broker_start.replica_choice import select_replicas
 from klog.data_dir.identity import IdentityChoice
 from klog.data_dir.log_dir import LogDir
-from klog.data_dir.replicas import find_partitions, select_replicas
+from klog.data_dir.replicas import find_partitions
 from klog.errors import ExitCode
 from klog.kernel import is_utf8
 from klog.keys.check import CheckedTopic, KeyCheckOptions, MisplacedKey, check_keys

@@ -12,13 +12,13 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import NamedTuple
 
+from klog.broker_start.replica_choice import select_replicas
 from klog.coordinator.entries import Note, ignore
 from klog.coordinator.groups import AssignedPartition, GroupImage, OffsetImage, group_images
 from klog.coordinator.share import ShareImage, StateBatch, share_images
 from klog.data_dir.identity import IdentityChoice
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
-from klog.data_dir.replicas import select_replicas
 from klog.errors import KlogError
 from klog.formats.internal_topics import CONSUMER_OFFSETS, SHARE_GROUP_STATE
 from klog.serve.times import as_late

@@ -1,10 +1,5 @@
-"""The partitions below some paths, and the choice of one replica where several log dirs have the same partition.
+"""The partitions below some paths, and how far a log reaches on its disk.
 
-    longest         the copy whose log ends last: what a broker would have served that led with all it had
-    leader-epoch    the copy that followed the newest leader, then the longest: as an unclean election should choose
-    all             every copy, for comparing them
-
-Copies are compared only where their ids say that they are copies: `klog.data_dir.identity`.
 Directories on their way out (`-delete`, `-stray`) or in (`-future`) are no copies, unless a path names one.
 """
 
@@ -12,14 +7,12 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from typing import Final
 
-from klog.data_dir.identity import IdentityChoice, choose_identity, group_copies
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.open_path import EXPECTED, open_path
 from klog.data_dir.partition import Partition, SegmentFiles
-from klog.data_dir.selection import select
 from klog.errors import KlogError, UsageError
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import BatchFacts
@@ -56,28 +49,6 @@ def find_partitions(
     return list(found.values())
 
 
-def select_replicas(
-    paths: Iterable[str],
-    topics: Sequence[str],
-    numbers: Sequence[int],
-    replicas: str = "longest",
-    choice: IdentityChoice = IdentityChoice(),  # noqa: B008
-    note: Callable[[str], object] = len,
-) -> list[Partition]:
-    """Return the partitions of *paths* that *topics* and *numbers* select, of each the replica that *replicas* says.
-
-    *note*: gets the sentence about what *choice* leaves out.  Raises UsageError, UnreadableError; IdentityError where
-    directories of one name are not copies, even if all are requested.
-    """
-    found, sentence = choose_identity(find_partitions(paths), choice)
-    if topics or numbers:
-        found = select(found, topics, numbers)
-    group_copies(found, choice)
-    if sentence is not None:
-        note(sentence)
-    return choose_replicas(found, replicas, choice)
-
-
 def _in_path(path: str, states: Collection[PartitionState]) -> list[Partition]:
     if os.path.lexists(path) or not glob.has_magic(path):
         return _in_directory(path, states)
@@ -102,35 +73,6 @@ def _in_directory(path: str, states: Collection[PartitionState]) -> list[Partiti
     if isinstance(opened, LogDir):
         return [partition for partition in opened.partitions if partition.state in states]
     raise UsageError(f"{path}: a single file; expected a log dir (what log.dirs names) or a partition's directory")
-
-
-def choose_replicas(
-    partitions: Iterable[Partition],
-    rule: str,
-    choice: IdentityChoice = IdentityChoice(),  # noqa: B008
-) -> list[Partition]:
-    """Return the partitions to read, by topic and number, one copy of each unless *rule* is "all".
-
-    Raises IdentityError where one would have to be chosen of directories that are not copies.
-    """
-    kept = (
-        list(partitions)
-        if rule == "all"
-        else [best_replica(copies, rule) for copies in group_copies(partitions, choice)]
-    )
-    return sorted(kept, key=lambda partition: (partition.topic or "", partition.number or 0, partition.path))
-
-
-def best_replica(copies: Sequence[Partition], rule: str) -> Partition:
-    """Return the one of *copies* to read.
-
-    Of two that are equal by the rule the first stays.  A copy that cannot be read counts as empty.
-    """
-    if len(copies) == 1:
-        return copies[0]
-    if rule == "leader-epoch":
-        return max(copies, key=lambda copy: (last_leader_epoch(copy), log_end(copy)))
-    return max(copies, key=log_end)
 
 
 def log_end(partition: Partition) -> int:

@@ -3,7 +3,7 @@
     for log_dir, partitions, *_ in PartitionQuery(["data"], topics=["orders-*"]).selections():
         ...
 
-One partition is `select_one`; the best replicas of several log dirs are `klog.data_dir.replicas.select_replicas`.
+One partition is `select_one`; of several log dirs `klog.broker_start.replica_choice` has the best replicas.
 """
 
 from __future__ import annotations

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from klog.broker_start.replica_choice import best_replica
 from klog.data_dir.partition import Partition
 from klog.data_dir.preallocation import is_preallocated_tail
-from klog.data_dir.replicas import UNKNOWN, best_replica, epoch_at
+from klog.data_dir.replicas import UNKNOWN, epoch_at
 from klog.errors import KlogError
 from klog.fetch import FetchLog, FetchRequest, FetchResult, OffsetBounds, OpenFiles, UnservedRange, fetch
 from klog.fetch.slices import SliceCache

@@ -14,6 +14,7 @@ from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
+from klog.broker_start.replica_choice import best_replica
 from klog.data_dir.identity import (
     IdentityChoice,
     IdentityError,
@@ -24,7 +25,7 @@ from klog.data_dir.identity import (
 )
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
-from klog.data_dir.replicas import best_replica, find_partitions
+from klog.data_dir.replicas import find_partitions
 from klog.errors import UsageError, counted, near_misses
 from klog.fetch import OpenFiles
 from klog.fetch.slices import SliceCache, WindowPool

@@ -11,11 +11,11 @@ from fnmatch import fnmatchcase
 from shlex import quote
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from klog.broker_start.replica_choice import select_replicas
 from klog.coordinator.entries import Note, ignore
 from klog.coordinator.transactions import IN_PROGRESS, PREPARED, TransactionImage, transaction_images
 from klog.data_dir.identity import IdentityChoice
 from klog.data_dir.partition import Partition
-from klog.data_dir.replicas import select_replicas
 from klog.formats.internal_topics import CLUSTER_METADATA, SHARE_GROUP_STATE, TRANSACTION_STATE
 from klog.transaction_history.joins import JoinedTransaction, joined_transactions
 from klog.transactions.spans import TransactionSpan
