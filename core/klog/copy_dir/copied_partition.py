@@ -17,7 +17,7 @@ from klog.append.log_state import AppendSettings
 from klog.append.resume import CutShortError, load_producers, resume
 from klog.copy_dir.copy_disk import CopyDisk
 from klog.copy_dir.live_directory import LiveDirectory, remove_temporaries
-from klog.copy_dir.partition_plans import cut_log, empty, is_below, needed_from, put_aside
+from klog.copy_dir.partition_plans import cut_log, empty, names_below, needed_from, put_aside
 from klog.data_dir.partition import Partition
 from klog.errors import DamagedError
 from klog.files.directory import names_in
@@ -277,13 +277,13 @@ class CopiedPartition:
         """Remove the segments wholly below the log start; return how many.  Raises OSError."""
         partition = Partition(self.path)
         kept = needed_from(partition, self.log_start)
-        gone = [file for file in partition.files if is_below(file, kept)]
+        gone = names_below(partition, kept)
         if gone:
             # The log must not start in them any more, whatever happens.
             self._copy.flush()
             with self._copy.writing():
-                for file in sorted(gone, key=lambda file: (file.offset or 0, file.kind is not FileKind.LOG)):
-                    self._copy.disk.unlink(os.path.join(self.path, file.name))
+                for name in gone:
+                    self._copy.disk.unlink(os.path.join(self.path, name))
                 self._copy.disk.sync([self.path])
         return sum(files.base_offset < kept for files in partition.segments)
 
@@ -294,7 +294,7 @@ class CopiedPartition:
         """
         partition = Partition(self.path)
         kept = needed_from(partition, self.log_start)
-        return put_aside(self._copy, self.path, kept) if any(is_below(file, kept) for file in partition.files) else None
+        return put_aside(self._copy, self.path, kept) if names_below(partition, kept) else None
 
     # histories that part
 

@@ -14,7 +14,7 @@ from klog.data_dir.partition import Partition
 from klog.data_dir.selection import PartitionQuery
 from klog.formats.checkpoint import write_partition_metadata
 from klog.formats.java_integers import LONG_MAX
-from klog.formats.names import ROOT_CHECKPOINTS, SEGMENT_KINDS, FileKind, FileName, file_name
+from klog.formats.names import ROOT_CHECKPOINTS, SEGMENT_KINDS, FileKind, file_name
 from klog.partition_plan import checkpoints
 from klog.partition_plan.losses import whole_losses
 from klog.plan.draft import Draft
@@ -72,9 +72,15 @@ def needed_from(partition: Partition, log_start: int) -> int:
     return max((base for base in bases if base <= log_start), default=min(bases, default=0))
 
 
-def is_below(file: FileName, offset: int) -> bool:
-    """Whether *file* belongs to a segment that is older than the one with that base offset."""
-    return file.kind in (*SEGMENT_KINDS, FileKind.SNAPSHOT) and file.offset is not None and file.offset < offset
+def names_below(partition: Partition, offset: int) -> list[str]:
+    """Return the files of segments that are older than the one with that base offset, in the order of their removal.
+
+    Whatever interrupts it, what is left is the end of the log.
+    """
+    kinds = (*SEGMENT_KINDS, FileKind.SNAPSHOT)
+    named = [file for file in partition.files if file.kind in kinds and file.offset is not None]
+    named.sort(key=lambda file: (file.offset or 0, file.kind is not FileKind.LOG))
+    return [file.name for file in named if (file.offset or 0) < offset]
 
 
 def put_aside(copy: CopyDisk, path: str, kept: int) -> str | None:
@@ -85,7 +91,7 @@ def put_aside(copy: CopyDisk, path: str, kept: int) -> str | None:
 
     def draft_removal(_log_dir: LogDir, found: Partition, draft: Draft, _: Draft) -> tuple[tuple[Loss, ...], Amount]:
         losses = whole_losses(found, [files.log for files in found.segments if files.base_offset < kept], "pruned")
-        for name in sorted((file.name for file in found.files if is_below(file, kept)), reverse=True):
+        for name in names_below(found, kept):
             draft.remove(f"{found.directory}/{name}")
         return tuple(losses), NOTHING
 
