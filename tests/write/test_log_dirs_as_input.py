@@ -187,3 +187,14 @@ def test_one_topic_is_read_as_ever(klog: Run, tmp_path: Path, topics: Mapping[st
     assert klog("search", source, "--key", "k1").exit_code == 0
     assert klog("write", source, "--to", tmp_path / "new").exit_code == 0
     View.open([str(source)]).close()
+
+
+@pytest.mark.parametrize("command", ["groups", "transactions"])
+def test_an_id_leaves_the_coordinators_topics_in(klog: Run, mixed: Path, command: str) -> None:
+    """A topic that is two things must not be in the way of the groups; its id chooses, and they are read."""
+    partition(mixed, "__consumer_offsets-0", uuid(20), "x")
+    partition(mixed, "__transaction_state-0", uuid(21), "x")
+    refused(klog(command, mixed), CHOOSES)
+    ran = klog(command, mixed, "--topic-id", NEW)
+    assert ran.exit_code != 8, ran.stderr
+    assert b"3 of 6 partition directories are of other ids" in ran.stderr

@@ -29,13 +29,14 @@ def select_replicas(
     replicas: str = "longest",
     choice: IdentityChoice = IdentityChoice(),  # noqa: B008
     note: Callable[[str], object] = len,
+    choose: Callable[[Sequence[Partition], IdentityChoice], tuple[list[Partition], str | None]] = choose_identity,
 ) -> list[Partition]:
     """Return the partitions of *paths* that *topics* and *numbers* select, of each the replica that *replicas* says.
 
-    *note*: gets the sentence about what *choice* leaves out.  Raises UsageError, UnreadableError; IdentityError where
-    directories of one name are not copies, even if all are requested.
+    *note*: gets the sentence about what *choice* leaves out; *choose* applies it.  Raises UsageError, UnreadableError;
+    IdentityError where directories of one name are not copies, even if all are requested.
     """
-    found, sentence = choose_identity(find_partitions(paths), choice)
+    found, sentence = choose(find_partitions(paths), choice)
     if topics or numbers:
         found = select(found, topics, numbers)
     group_copies(found, choice)

@@ -16,7 +16,7 @@ from klog.broker_start.replica_choice import select_replicas
 from klog.coordinator.entries import Note, ignore
 from klog.coordinator.groups import AssignedPartition, GroupImage, OffsetImage, group_images
 from klog.coordinator.share import ShareImage, StateBatch, share_images
-from klog.data_dir.identity import IdentityChoice
+from klog.data_dir.identity import IdentityChoice, choose_with_internal
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.errors import KlogError
@@ -72,7 +72,7 @@ def describe_groups(paths: Iterable[str], query: GroupQuery, note: Note = ignore
     *note* gets a sentence about each thing that could not be read.  Raises UsageError, UnreadableError, IdentityError.
     Kafka: ConsumerGroupCommand.describeGroups, ShareGroupCommand.describeGroups.
     """
-    partitions = select_replicas(paths, (), (), "leader-epoch", query.choice, note)
+    partitions = select_replicas(paths, (), (), "leader-epoch", query.choice, note, choose_with_internal)
     of_groups = [one for one in partitions if one.topic == CONSUMER_OFFSETS]
     if not of_groups:
         return None

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from klog.data_dir.partition import Partition
 from klog.errors import KlogError, UsageError, counted, near_misses
-from klog.formats.names import CLUSTER_METADATA
+from klog.formats.names import CLUSTER_METADATA, INTERNAL
 
 _MOST_PLACES: Final = 3
 _MOST_LINES: Final = 10
@@ -153,6 +153,21 @@ def choose_identity(partitions: Sequence[Partition], choice: IdentityChoice) -> 
                 raise UsageError(f"no {what} has the id {one}{near_misses(one, known)}")
     kept = [one for one, identity in zip(partitions, identities, strict=True) if choice.includes(identity)]
     return kept, left_out(len(partitions) - len(kept), len(partitions))
+
+
+def choose_with_internal(partitions: Sequence[Partition], choice: IdentityChoice) -> tuple[list[Partition], str | None]:
+    """Return the same, for readers of the groups' offsets and the transactions.
+
+    Ids of topics that clients read leave Kafka's own topics in, which have these.
+    """
+    kept, sentence = choose_identity(partitions, choice)
+    own = (*INTERNAL, CLUSTER_METADATA)
+    if choice.topic_ids and not any(one.topic in own for one in kept):
+        of_cluster = choice._replace(topic_ids=())
+        wanted = {*kept, *(one for one in partitions if one.topic in own and of_cluster.includes(identity_of(one)))}
+        kept = [one for one in partitions if one in wanted]
+        sentence = left_out(len(partitions) - len(kept), len(partitions))
+    return kept, sentence
 
 
 def left_out(count: int, total: int) -> str | None:

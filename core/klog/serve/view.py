@@ -16,12 +16,9 @@ from typing import TYPE_CHECKING, Final
 
 from klog.broker_start.replica_choice import best_replica
 from klog.data_dir.identity import (
-    IdentityChoice,
     IdentityError,
-    choose_identity,
+    choose_with_internal,
     group_copies,
-    identity_of,
-    left_out,
 )
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
@@ -138,7 +135,7 @@ class View:
         Raises UsageError for a path that is none of these and for topics that do not exist, UnreadableError if a path
         cannot be read; IdentityError for log dirs of different clusters, and for different things of one name.
         """
-        found, sentence = _choose(find_partitions(paths), options.identity)
+        found, sentence = choose_with_internal(find_partitions(paths), options.identity)
         view = cls(found, options)
         view._left_out = sentence
         group_copies([one for one in found if one.topic is not None and view._reads(one.topic)], options.identity)
@@ -342,21 +339,6 @@ class View:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _choose(found: Sequence[Partition], choice: IdentityChoice) -> tuple[list[Partition], str | None]:
-    """Return what *choice* includes, and a sentence about the others.
-
-    Ids of topics that clients read leave Kafka's own topics in, which have the groups' offsets and the transactions.
-    """
-    kept, sentence = choose_identity(found, choice)
-    own = (*INTERNAL, CLUSTER_METADATA)
-    if choice.topic_ids and not any(one.topic in own for one in kept):
-        of_cluster = choice._replace(topic_ids=())
-        wanted = {*kept, *(one for one in found if one.topic in own and of_cluster.includes(identity_of(one)))}
-        kept = [one for one in found if one in wanted]
-        sentence = left_out(len(found) - len(kept), len(found))
-    return kept, sentence
 
 
 def _by_topic(partitions: Sequence[Partition]) -> dict[str, dict[int, list[Partition]]]:

@@ -14,7 +14,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from klog.broker_start.replica_choice import select_replicas
 from klog.coordinator.entries import Note, ignore
 from klog.coordinator.transactions import IN_PROGRESS, PREPARED, TransactionImage, transaction_images
-from klog.data_dir.identity import IdentityChoice
+from klog.data_dir.identity import IdentityChoice, choose_with_internal
 from klog.data_dir.partition import Partition
 from klog.formats.internal_topics import CLUSTER_METADATA, SHARE_GROUP_STATE, TRANSACTION_STATE
 from klog.transaction_history.joins import JoinedTransaction, joined_transactions
@@ -97,7 +97,7 @@ def describe_transactions(
     *without*: the paths of partitions whose logs are known to have none, and are not read.  *note* gets a sentence
     about each thing that could not be read.  Raises UsageError, UnreadableError, IdentityError.
     """
-    partitions = select_replicas(paths, (), (), "leader-epoch", query.choice, note)
+    partitions = select_replicas(paths, (), (), "leader-epoch", query.choice, note, choose_with_internal)
     logs = [one for one in partitions if one.topic not in _WITHOUT and one.path not in without and one.segments]
     # Listed after the logs: beside a running broker, too, they know of each transaction in these.
     coordinators = [Partition(one.path) for one in partitions if one.topic == TRANSACTION_STATE]
