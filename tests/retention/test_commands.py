@@ -134,6 +134,30 @@ def test_write_counts_what_is_written_and_not_what_is_there(klog: Run, tmp_path:
     assert (row["records"], row["segments"]) == (5, 1)
 
 
+@pytest.mark.parametrize(
+    ("settings", "options", "due"),
+    [
+        ({}, (), 3),
+        ({"message.timestamp.type": "LogAppendTime"}, (), 0),
+        ({}, ("--timestamp-type", "LogAppendTime"), 0),
+        ({}, ("--config", "retention.ms=-1"), 0),
+        ({"retention.ms": "-1"}, ("--config", "retention.ms=1000"), 3),
+    ],
+)
+def test_records_of_lines_are_as_old_as_the_topic_takes_them(
+    klog: Run, tmp_path: Path, settings: Mapping[str, str], options: tuple[str, ...], due: int
+) -> None:
+    """With LogAppendTime all of them are of now; a setting that server.properties has can be given."""
+    data = disk(tmp_path / "data", settings)
+    partition(data / "orders-0", ())
+    given = tmp_path / "orders.jsonl"
+    then = int(time.time() * 1000) - 9 * DAY
+    rows = [{"topic": "orders", "partition": 0, "key": "k", "value": "v", "timestamp": then + n} for n in range(3)]
+    given.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    found = json.loads(klog("write", given, "--to", data, "--output", "json", *options).stdout)["retention"]
+    assert sum(row["records"] for row in found) == due
+
+
 def test_a_new_log_dir_has_no_broker_and_no_note(klog: Run, tmp_path: Path) -> None:
     """What becomes of it is another broker's business."""
     source = partition(tmp_path / "source" / "orders-0", (OLD,))

@@ -27,9 +27,9 @@ LEVELS: Final[Mapping[str, tuple[int, int]]] = {"gzip": (1, 9), "lz4": (1, 17), 
 """The levels of each codec that has some.  Kafka: CompressionType."""
 WRITE_SETTINGS: Final = (
     "segment.bytes", "segment.ms", "index.interval.bytes", "segment.index.bytes", "max.message.bytes",
-    "message.timestamp.type", "compression.type", "cleanup.policy", "preallocate",
+    "message.timestamp.type", "compression.type", "cleanup.policy", "preallocate", "retention.ms", "retention.bytes",
 )  # fmt: skip
-"""The settings of a topic that decide what is written."""
+"""The settings of a topic that decide what is written, and how long that stays."""
 
 
 class BadRecordError(KlogError):
