@@ -265,6 +265,7 @@ METADATA_COMPARE: Declared = {
         }
     ],
     "diverged": [{"nodes": [INT_OR_NULL], "dirs": [TEXT], "offset": INT, "epochs": [INT]}],
+    "behind_logs": TEXT_OR_NULL,
 }
 SPREAD: Declared = {
     **{"leaders": {"*": INT}, "replicas": {"*": INT}, "distinct": BOOL, "racks_covered": "boolean|null"},

@@ -26,7 +26,7 @@ def compare(paths: Sequence[str], choice: IdentityChoice, form: str) -> int:
         output.emit_json(_document(found))
     else:
         _print(found)
-    is_sound = not found.diverged and not any(log.bad_batches for log in found.logs)
+    is_sound = not found.diverged and not found.lag and not any(log.bad_batches for log in found.logs)
     return ExitCode.CLEAN if is_sound else ExitCode.PROBLEMS_LEFT
 
 
@@ -45,6 +45,7 @@ def _document(found: LogComparison) -> dict[str, object]:
             }
             for one in found.diverged
         ],
+        "behind_logs": found.lag.told or None,
     }
 
 
@@ -81,6 +82,9 @@ def _print(found: LogComparison) -> None:
         output.text(f"{output.printable(_fork(found, one))}\n")
     if not found.diverged:
         output.text("all one history\n")
+    if found.lag:
+        line = f"! the log of {found.logs[found.best].name} is behind the logs of partitions: {found.lag.told}"
+        output.text(f"{output.printable(line)}\n")
 
 
 def _fork(found: LogComparison, one: Divergence) -> str:

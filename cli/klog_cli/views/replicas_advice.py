@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import time
+from collections.abc import Iterable, Sequence
 from shlex import quote
 
+from klog.broker_start.metadata_behind import lag_behind
 from klog.errors import counted
 from klog.replicas.diff import PartitionDiff, Verdict
+from klog.replicas.disks import BrokerCopies, MetadataLog
 
 _DANGEROUS = (Verdict.INCOMPARABLE, Verdict.DAMAGED, Verdict.DIVERGED, Verdict.MISSING)
+
+
+def behind_logs(metadata: MetadataLog | None, found: Iterable[BrokerCopies]) -> list[str]:
+    """Return that the metadata log is behind the copies that were found, and what to do; nothing where it is not."""
+    if metadata is None:
+        return []
+    held = (copy.partition for one in found for copy in one.copies.values())
+    lag = lag_behind(metadata.state, held, int(time.time() * 1000))
+    path = os.path.join(metadata.path, "__cluster_metadata-0")
+    help_text = "klog metadata compare shows a newer one, klog metadata plan appends what is missing"
+    return [f"{path} is behind the logs: {lag.told}; {help_text}"] if lag else []
 
 
 def name(diff: PartitionDiff) -> str:

@@ -14,7 +14,7 @@ from klog.replicas.diff import ELR_VERSION, DiffOptions, PartitionDiff, ReplicaD
 from klog.replicas.disks import BrokerDisk, copies_on, find_metadata, open_disks
 
 from klog_cli import output
-from klog_cli.views import replicas_json, replicas_text
+from klog_cli.views import replicas_advice, replicas_json, replicas_text
 from klog_cli.views.replicas_advice import name, summary
 
 
@@ -48,16 +48,20 @@ def diff(request: DiffRequest, form: str) -> int:
     else:
         node = "" if options.metadata.node is None else f" of node {options.metadata.node}"
         output.note(f"metadata: {options.metadata.path}{node}, offset {options.metadata.state.end_offset}")
+    behind = replicas_advice.behind_logs(options.metadata, found)
+    for line in behind:
+        output.note(line)
+    left = ExitCode.PROBLEMS_LEFT if behind else ExitCode.CLEAN
     differ = ReplicaDiffer(disks, options)
     diffs = diff_all(differ, found, request.jobs)
     if form == "jsonl":
-        return _exit_code(_printed(diffs, request.paths))
+        return left | _exit_code(_printed(diffs, request.paths))
     kept = list(diffs)
     if form == "json":
         output.emit_json(_document(kept, disks, options, request.paths))
     else:
         _print(kept, request.paths, form)
-    return _exit_code(kept)
+    return left | _exit_code(kept)
 
 
 def _settings(given: Sequence[str]) -> dict[str, str]:

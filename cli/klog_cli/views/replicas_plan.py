@@ -60,20 +60,21 @@ def plan(request: CopyRequest, options: PlanOptions, form: str) -> int:
             for found in copies_on(disks, request.topics, request.numbers, request.choice, output.note)
             if all(os.path.realpath(copy.partition.path) in free for copy in found.copies.values())
         ]
+        behind = replicas_advice.behind_logs(metadata, wanted)
         copies.add_all(wanted, request.jobs)
         result = session.finish(copies.drafts(), losses=copies.losses, copies=copies.copies)
-    for note in due_notes(copies.due, COPIED):
+    for note in [*behind, *due_notes(copies.due, COPIED)]:
         output.note(note)
     if form == "json":
         output.emit_json(_json(copies, result))
     else:
         _show(copies, result, request, options)
-    return _exit_code(copies, result)
+    return _exit_code(copies, result, is_behind=bool(behind))
 
 
-def _exit_code(copies: CopyPlan, result: PlanResult) -> int:
+def _exit_code(copies: CopyPlan, result: PlanResult, *, is_behind: bool) -> int:
     could_not = ExitCode.OPERATIONAL_ERROR if result.is_partial else 0
-    if not copies.left:
+    if not copies.left and not is_behind:
         return could_not
     return ExitCode.PROBLEMS_LEFT + (ExitCode.CORRECTED if result.is_applied else 0) + could_not
 

@@ -14,7 +14,6 @@ from typing import Final, NamedTuple
 
 from klog.broker_start.producers import BrokerClock
 from klog.coordinator.transactions import COMPLETED, transaction_images
-from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import epoch_at, log_end
 from klog.errors import counted
@@ -155,17 +154,21 @@ def reuse_note(cluster: ClusterMetadata, producer_ids: Collection[int], is_own: 
     )
 
 
-def lag_behind(cluster: ClusterMetadata, log_dirs: Iterable[LogDir], now_ms: int) -> MetadataLag:
-    """Compare a metadata log with all partitions of its cluster in *log_dirs*.  Raises UnreadableError."""
-    return metadata_lag(cluster, _logs(cluster, log_dirs, now_ms))
+def lag_behind(cluster: ClusterMetadata, partitions: Iterable[Partition], now_ms: int) -> MetadataLag:
+    """Compare a metadata log with those of *partitions*, of any broker, that are its cluster's.
+
+    Raises UnreadableError.
+    """
+    return metadata_lag(cluster, _logs(cluster, partitions, now_ms))
 
 
-def _logs(cluster: ClusterMetadata, log_dirs: Iterable[LogDir], now_ms: int) -> Iterator[tuple[str, int, UsedNumbers]]:
-    for log_dir in log_dirs:
-        clock = producer_clock(now_ms, cluster, log_dir.node_id)
-        for one in log_dir.partitions:
-            topic_id = cluster.topic_ids.get(one.topic or "")
-            if topic_id is None or one.topic_id not in (None, topic_id) or one.state is not PartitionState.CURRENT:
-                continue
-            if one.topic is not None and one.number is not None and (end := log_end(one)) >= 0:
-                yield one.topic, one.number, used_numbers(one, end, clock)
+def _logs(
+    cluster: ClusterMetadata, partitions: Iterable[Partition], now_ms: int
+) -> Iterator[tuple[str, int, UsedNumbers]]:
+    clock = producer_clock(now_ms, cluster, None)
+    for one in partitions:
+        topic_id = cluster.topic_ids.get(one.topic or "")
+        if topic_id is None or one.topic_id not in (None, topic_id) or one.state is not PartitionState.CURRENT:
+            continue
+        if one.topic is not None and one.number is not None and (end := log_end(one)) >= 0:
+            yield one.topic, one.number, used_numbers(one, end, clock)

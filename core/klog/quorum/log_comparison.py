@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Sequence
 from itertools import combinations
 from typing import Final, NamedTuple
 
+from klog.broker_start.metadata_behind import MetadataLag, lag_behind
 from klog.data_dir.identity import IdentityChoice, are_all_copies, choose_identity, identity_of
 from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import epoch_at
@@ -56,12 +58,16 @@ class Divergence(NamedTuple):
 
 
 class LogComparison(NamedTuple):
-    """*best*: the number of the log that is ahead: of the latest epoch, then the longest."""
+    """*best*: the number of the log that is ahead: of the latest epoch, then the longest.
+
+    *lag*: how far that is behind the logs of partitions beside all of them.
+    """
 
     cluster_id: str | None
     logs: tuple[ComparedLog, ...]
     best: int
     diverged: tuple[Divergence, ...]
+    lag: MetadataLag
     left_out: str | None = None
 
 
@@ -99,9 +105,10 @@ def compare_logs(paths: Sequence[str], choice: IdentityChoice = IdentityChoice()
         for i, (path, node, directory) in enumerate(kept)
     )
     cluster_ids = [directory.log_dir.cluster_id for _, _, directory in kept if directory.log_dir is not None]
-    return LogComparison(
-        next(filter(None, cluster_ids), None), logs, best, tuple(_divergences(comparison, logs)), left_out
-    )
+    log_dirs = [directory.log_dir for _, _, directory in kept if directory.log_dir is not None]
+    lag = lag_behind(state, (one for log_dir in log_dirs for one in log_dir.partitions), int(time.time() * 1000))
+    diverged = tuple(_divergences(comparison, logs))
+    return LogComparison(next(filter(None, cluster_ids), None), logs, best, diverged, lag, left_out)
 
 
 def _open(path: str) -> tuple[int | None, MetadataDirectory]:

@@ -11,8 +11,8 @@ from klog.data_dir.identity import IdentityChoice, are_all_copies, choose_identi
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.open_path import open_path
 from klog.data_dir.partition import Partition
-from klog.data_dir.replicas import last_leader_epoch, log_end
 from klog.data_dir.selection import select
+from klog.doctor.metadata_log import metadata_bounds
 from klog.errors import KlogError, UsageError
 from klog.formats.checkpoint import Malformed
 from klog.formats.names import CLUSTER_METADATA, PartitionState
@@ -194,7 +194,8 @@ def copies_on(
 def find_metadata(disks: Sequence[BrokerDisk], path: str | None = None) -> MetadataLog | None:
     """Return the metadata log at *path*, else the best one on *disks*: of the latest epoch, then the longest.
 
-    None where there is none.  Raises UsageError for a *path* without one, or of another cluster; UnreadableError.
+    Each as its node has it once it has recovered it.  None where there is none.  Raises UsageError for a *path* without
+    one, or of another cluster; KlogError for one that a node refuses; UnreadableError.
     """
     if path is not None:
         log_dir = _metadata_dir(path)
@@ -204,16 +205,12 @@ def find_metadata(disks: Sequence[BrokerDisk], path: str | None = None) -> Metad
         candidates = [log_dir]
     else:
         candidates = [disk.log_dir for disk in disks if disk.log_dir.metadata_log is not None]
-    ranked = [
-        ((last_leader_epoch(log), log_end(log)), log_dir)
-        for log_dir in candidates
-        if (log := log_dir.metadata_log) is not None
-    ]
+    ranked = [(metadata_bounds(log), log_dir) for log_dir in candidates if (log := log_dir.metadata_log) is not None]
     if not ranked:
         return None
-    (epoch, _), best = max(ranked, key=lambda one: one[0])
-    state = read_metadata(best)
-    return None if state is None else MetadataLog(best.path, best.node_id, epoch, state)
+    bounds, best = max(ranked, key=lambda one: (one[0].end.epoch, one[0].end.offset))
+    state = read_metadata(best, bounds.end.offset if bounds.gone else None)
+    return None if state is None else MetadataLog(best.path, best.node_id, bounds.end.epoch, state)
 
 
 def _metadata_dir(path: str) -> LogDir:
