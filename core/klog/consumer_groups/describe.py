@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property
+from itertools import islice
 from typing import NamedTuple
 
 from klog.broker_start.replica_choice import select_replicas
@@ -92,8 +93,8 @@ def describe_groups(paths: Iterable[str], query: GroupQuery, note: Note = ignore
 
 def _tell_absent(of_groups: Sequence[Partition], note: Note) -> None:
     numbers = {one.number for one in of_groups if one.number is not None}
-    absent = sorted(set(range(max(numbers, default=-1) + 1)) - numbers)
-    if absent:
+    count = max(numbers, default=-1) + 1
+    if absent := list(islice((number for number in range(count) if number not in numbers), 11)):
         some = ", ".join(map(str, absent[:10])) + (", …" if len(absent) > 10 else "")
         note(f"{CONSUMER_OFFSETS}: without the partitions {some}, whose groups are not shown")
 

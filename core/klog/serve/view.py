@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property
+from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
@@ -23,7 +24,7 @@ from klog.data_dir.identity import (
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import find_partitions
-from klog.errors import UsageError, counted, near_misses
+from klog.errors import UnsupportedError, UsageError, counted, near_misses
 from klog.fetch import OpenFiles
 from klog.fetch.slices import SliceCache, WindowPool
 from klog.files.read_only import ReadOnlyFile
@@ -43,6 +44,8 @@ __all__ = ["PartitionView", "ServeOptions", "Topic", "View"]
 NO_ID: Final = "A" * 22
 _CONSUMER_OFFSETS, _TRANSACTION_STATE, _ = INTERNAL
 _MOST_NAMED: Final = 10
+MOST_PARTITIONS: Final = 1_000_000
+"""Of one topic: an answer to a client lists all of them."""
 
 
 class Topic:
@@ -88,10 +91,10 @@ class Topic:
         """How many partitions are listed."""
         return len(self.indexes)
 
-    @cached_property
-    def absent(self) -> tuple[int, ...]:
-        """The numbers of those that the disk does not have."""
-        return tuple(number for number in range(self.count) if number not in self.copies)
+    @property
+    def absent(self) -> Iterator[int]:
+        """The numbers of those that the disk does not have, ascending: as many as `count` without those of `copies`."""
+        return (number for number in range(self.count) if number not in self.copies)
 
     @property
     def configs(self) -> Mapping[str, str]:
@@ -138,6 +141,7 @@ class View:
         found, sentence = choose_with_internal(find_partitions(paths), options.identity)
         view = cls(found, options)
         view._left_out = sentence
+        view._check_counts()
         group_copies([one for one in found if one.topic is not None and view._reads(one.topic)], options.identity)
         clusters = {one.cluster_id: one.path for one in view._dirs if one.cluster_id is not None}
         if len(clusters) > 1:
@@ -150,6 +154,16 @@ class View:
             if not any(fnmatchcase(name, glob) for name in view._copies):
                 raise UsageError(f"--topic {glob}: no such topic here{near_misses(glob, view._copies)}")
         return view
+
+    def _check_counts(self) -> None:
+        """Raise UnsupportedError for a topic of more partitions than a client's list of them may have."""
+        for topic in self.topics.values() if self.options.missing != "omit" else ():
+            if topic.count > MOST_PARTITIONS:
+                where = max(topic.copies.values(), key=lambda copies: copies[0].number or 0)[0].path
+                raise UnsupportedError(
+                    f"{topic.name}: {topic.count} partitions, where clients are told of {MOST_PARTITIONS} at most:"
+                    f" look at {where}; --missing omit lists only those that are on the disk"
+                )
 
     def _reads(self, name: str) -> bool:
         """Whether the view reads a topic, to show it or for its own sake."""
@@ -284,14 +298,15 @@ class View:
         ]
         lines += [self._left_out] if self._left_out is not None else []
         lines += [f"a broker holds {path}: each log is served as it is when first asked for" for path in self._live]
-        absent = [f"{topic.name}-{number}" for topic in topics for number in topic.absent]
-        if absent:
+        absent = (f"{topic.name}-{number}" for topic in topics for number in topic.absent)
+        if some := list(islice(absent, _MOST_NAMED)):
             how = {"empty": "shown empty", "offline": "listed without a leader", "omit": "not listed"}
-            lines.append(_elsewhere(absent, "partition", how[self.options.missing]))
+            count = sum(topic.count - len(topic.copies) for topic in topics)
+            lines.append(_elsewhere(some, count, "partition", how[self.options.missing]))
         known = () if self._known is None else sorted(self._known.topic_ids)
         nowhere = [name for name in known if name not in self._copies and self._shows(name)]
         if nowhere:
-            lines.append(_elsewhere(nowhere, "topic", "not listed"))
+            lines.append(_elsewhere(nowhere[:_MOST_NAMED], len(nowhere), "topic", "not listed"))
         lines += [*self._offsets_note(), *(() if self._known is None else self._known.problems)]
         return lines
 
@@ -349,7 +364,7 @@ def _by_topic(partitions: Sequence[Partition]) -> dict[str, dict[int, list[Parti
     return found
 
 
-def _elsewhere(names: Sequence[str], what: str, how: str) -> str:
-    """Return the line about partitions or topics that the disk does not have."""
-    named = ", ".join(names[:_MOST_NAMED]) + (", …" if len(names) > _MOST_NAMED else "")
-    return f"{counted(len(names), what)} {'is' if len(names) == 1 else 'are'} not on this disk, and {how}: {named}"
+def _elsewhere(some: Sequence[str], count: int, what: str, how: str) -> str:
+    """Return the line about *count* partitions or topics that the disk does not have, the first of which are named."""
+    named = ", ".join(some) + (", …" if count > len(some) else "")
+    return f"{counted(count, what)} {'is' if count == 1 else 'are'} not on this disk, and {how}: {named}"

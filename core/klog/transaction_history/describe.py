@@ -103,7 +103,7 @@ def describe_transactions(
     coordinators = [Partition(one.path) for one in partitions if one.topic == TRANSACTION_STATE]
     known = _Coordinators(transaction_images(coordinators, note=note), query.now_ms)
     numbers = {one.number for one in coordinators if one.number is not None}
-    known.is_whole = bool(numbers) and numbers == set(range(max(numbers) + 1))
+    known.is_whole = bool(numbers) and len(numbers) == max(numbers) + 1
     if not known.is_whole:
         what = f"not all partitions of {TRANSACTION_STATE}" if numbers else f"no {TRANSACTION_STATE}"
         note(f"{what} among the paths: whether an open transaction hangs is known only where its coordinator tells")
