@@ -199,7 +199,7 @@ cdef class BatchRows(WindowBuffer):
             if b.last_offset < from_offset or b.max_timestamp < from_time:
                 b.state |= SKIPPED
             # a wrapper's first offset is not in its header
-            elif b.base_offset >= to_offset and (b.magic >= 2 or not b.attributes & ATTRIBUTE_CODEC):
+            elif b.base_offset >= to_offset and to_offset != HIGHEST and (b.magic >= 2 or not b.attributes & ATTRIBUTE_CODEC):
                 b.state |= SKIPPED
                 beyond = True
         return beyond

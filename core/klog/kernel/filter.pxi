@@ -40,6 +40,10 @@ cdef class KeySet:
         return False
 
 
+cdef long long HIGHEST = 0x7FFFFFFFFFFFFFFF
+cdef long long LOWEST = -HIGHEST - 1
+
+
 cdef inline uint64_t fnv(const uint8_t *p, Py_ssize_t n) noexcept nogil:
     cdef uint64_t h = 0xCBF29CE484222325
     cdef Py_ssize_t i
@@ -54,13 +58,19 @@ cdef inline bint is_control(const View *v, const RecordRow *row) noexcept nogil:
 
 cdef Py_ssize_t keep_rows(View *v, long long from_offset, long long to_offset, long long from_time, long long to_time,
                           bint controls, KeySet keys) noexcept nogil:
-    """Close the rows up over those that are not wanted; return how many stay."""
+    """Close the rows up over those that are not wanted; return how many stay.  The highest number is no end."""
     cdef Py_ssize_t i, n = 0
     cdef RecordRow *row
     cdef bint control
+    # Up to, not including: an end that is reached is one less for what is compared below.
+    cdef long long last_offset = to_offset if to_offset == HIGHEST else to_offset - 1
+    cdef long long last_time = to_time if to_time == HIGHEST else to_time - 1
+    if to_offset == LOWEST or to_time == LOWEST:
+        v.records_count = 0
+        return 0
     for i in range(v.records_count):
         row = v.records + i
-        if row.offset < from_offset or row.offset >= to_offset or row.timestamp < from_time or row.timestamp >= to_time:
+        if row.offset < from_offset or row.offset > last_offset or row.timestamp < from_time or row.timestamp > last_time:
             continue
         control = is_control(v, row)
         if control and (not controls or keys is not None):

@@ -98,6 +98,9 @@ def visible_range(
     Kafka: UnifiedLog.read, LocalLog.addAbortedTransactions.
     """
     start = partition.log_start_offset
+    # A log that begins with its first segment hides nothing, not even an offset below that one's: it is an odd one.
+    if start is not None and partition.segments and start <= partition.segments[0].base_offset:
+        start = None
     seen = VisibleRange(LONG_MIN if start is None else start)
     if isolation == "read_uncommitted":
         return seen
