@@ -16,6 +16,7 @@ import pytest
 
 FLOORS = (
     "errors location",
+    "unusable",
     "processes progress threads",
     "formats",
     "files kernel placement replication wire",

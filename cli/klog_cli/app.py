@@ -12,7 +12,8 @@ import sys
 from contextlib import suppress
 from types import TracebackType
 
-from klog.errors import ExitCode, KlogError
+from klog.errors import ExitCode, KlogError, counted
+from klog.unusable import UNUSABLE
 
 from klog_cli import output
 
@@ -61,6 +62,7 @@ def main() -> int:
     """Run the command line of this process; return its exit code."""
     _occupy_standard_descriptors()
     output.Stderr.is_incomplete = False
+    UNUSABLE.clear()
     # nohup ignores SIGHUP, and klog then does as well.  A shell makes background jobs ignore SIGINT.
     before = {number: signal.getsignal(number) for number in _ENDING}
     for number, handler in before.items():
@@ -93,7 +95,19 @@ def _guarded(arguments: list[str]) -> int:
         code = ExitCode.OPERATIONAL_ERROR
         with suppress(Exception):  # no memory is left for a message, for example
             code = _explain(error)
+    code |= _name_unusable()
     return code | (ExitCode.OPERATIONAL_ERROR if output.Stderr.is_incomplete else 0)
+
+
+def _name_unusable() -> int:
+    """Name the files and directories that could not be used, as far as the command has not; return what they add."""
+    for one in UNUSABLE.untold():
+        output.error(one.message)
+    if UNUSABLE.more:
+        output.error(f"and {counted(UNUSABLE.more, 'more file')} that could not be read, or are malformed")
+    found = UNUSABLE.named()
+    code = ExitCode.OPERATIONAL_ERROR if any(one.is_unreadable for one in found) else 0
+    return code | (ExitCode.PROBLEMS_LEFT if any(not one.is_unreadable for one in found) else 0)
 
 
 def _explain(error: BaseException) -> int:

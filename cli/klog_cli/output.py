@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
 from types import TracebackType
 
+from klog.unusable import UNUSABLE
+
 STDOUT, STDERR = 1, 2
 Cell = object
 
@@ -53,6 +55,7 @@ def write(
 
 def _tell(data: bytes) -> None:
     """Write *data* to stderr.  The command goes on without stderr; see Stderr."""
+    UNUSABLE.tell(data)
     try:
         write(data, STDERR)
     except (OutputError, ClosedPipeError):
@@ -117,7 +120,9 @@ def plain(line: str) -> None:
 
 def text(content: str) -> None:
     """Print *content* to stdout: what it has from a disk is printable, or JSON."""
-    write(content.encode("utf-8", "surrogateescape"), keep_colours=True)
+    data = content.encode("utf-8", "surrogateescape")
+    UNUSABLE.tell(data)
+    write(data, keep_colours=True)
 
 
 def is_terminal(descriptor: int = STDOUT) -> bool:

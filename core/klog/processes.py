@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import BinaryIO, TypeVar
 
 from klog.errors import KlogError
+from klog.unusable import UNUSABLE, Unusable
 
 T = TypeVar("T")
 
@@ -48,9 +49,13 @@ def map_in_processes(work: Callable[[int], T], count: int, jobs: int, chunk: int
 def _results(pipe: BinaryIO) -> list[T]:
     """Return what came of the next chunk of a process."""
     try:
-        results: list[T] | Exception = pickle.load(pipe)
+        results: list[T] | Exception
+        unusable: list[Unusable]
+        results, unusable = pickle.load(pipe)
     except EOFError:
         raise KlogError("a process that did part of the work was killed") from None
+    for one in unusable:
+        UNUSABLE.note(one)
     if isinstance(results, Exception):
         raise results
     return results
@@ -77,7 +82,7 @@ def _work(work: Callable[[int], T], starts: range, chunk: int, count: int, pipe:
     try:
         for start in starts:
             results = [work(one) for one in range(start, min(start + chunk, count))]
-            pickle.dump(results, pipe, pickle.HIGHEST_PROTOCOL)
+            pickle.dump((results, UNUSABLE.named()), pipe, pickle.HIGHEST_PROTOCOL)
             pipe.flush()
     except (KlogError, OSError, MemoryError) as error:  # the first process raises it, as if it had done the work itself
-        pickle.dump(error, pipe)
+        pickle.dump((error, UNUSABLE.named()), pipe)

@@ -257,8 +257,9 @@ def test_a_disk_that_fails_is_8_and_one_line(klog: Klog, log: Path, monkeypatch:
     assert b"Input/output error" in done.stderr
     assert b"Traceback" not in done.stderr
     done = klog("dump", "--output", "jsonl", log)
-    assert done.exit_code == 4
+    assert done.exit_code == 12
     assert b"unreadable" in done.stdout
+    assert f"klog: {log}: cannot read at byte 0: Input/output error".encode() in done.stderr
     assert done.stdout.count(b"\n") > 90
 
 

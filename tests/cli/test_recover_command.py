@@ -496,8 +496,7 @@ def test_the_next_run_finishes_what_was_interrupted(
                 raise PowerCutError
 
     monkeypatch.setattr(session, "Disk", Interrupted)
-    with pytest.raises(PowerCutError):
-        klog("recover", torn, "--apply")
+    assert b"PowerCutError" in klog("recover", torn, "--apply").stderr
     (backup,) = backups(torn)
     assert b"half done" in klog("plans", torn).stdout
     monkeypatch.setattr(session, "Disk", HastyDisk)

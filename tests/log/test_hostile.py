@@ -380,7 +380,7 @@ def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
             [*KLOG, "dump", "orders-3"], cwd=tmp_path, env=ENVIRONMENT, stdout=full, stderr=subprocess.PIPE, check=False
         )
     assert done.returncode == FAILED
-    assert done.stderr.decode().splitlines() == ["klog: No space left on device"]
+    assert done.stderr.decode().splitlines() == ["klog: standard output: No space left on device"]
 
 
 # verify

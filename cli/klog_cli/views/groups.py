@@ -9,6 +9,7 @@ from klog.consumer_groups.export import export_rows
 from klog.coordinator.groups import MemberImage
 from klog.disk.output_gate import check_output
 from klog.errors import ExitCode, UsageError, near_misses
+from klog.unusable import UNUSABLE
 
 from klog_cli import output
 
@@ -65,6 +66,7 @@ def _export(found: Sequence[GroupDetail], path: str) -> int:
     shared = [one.image.group for one in found if one.image.type == "share"]
     if shared:
         output.note(f"share groups have no committed offsets and are left out: {', '.join(shared)}")
+    UNUSABLE.check_read(0, "nothing is written; name the partition directories to take")
     rows = export_rows(found)
     with output.Results(None if path == "-" else path) as results:
         results.write(output.csv_lines(rows))

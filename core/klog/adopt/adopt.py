@@ -33,6 +33,7 @@ from klog.plan.session import PlanOptions, PlanResult, PlanSession, Reporter
 from klog.plan.staging import Staging
 from klog.progress import Silence, Sink
 from klog.retention.due_records import DueRecords, due_notes
+from klog.unusable import UNUSABLE
 
 _AS_ASKED: Final = {KEEP: KnownProducers(LONG_MAX, True), DROP: KnownProducers(0, False)}
 
@@ -281,12 +282,14 @@ def adopt(
     for path in request.into:
         if not isinstance(open_path(path), LogDir):
             raise UsageError(f"--into {path}: expected a log dir of the broker")
+    refusals = UNUSABLE.refusals
     with PlanSession(PartitionQuery(request.into), plan_options, disk, reporter) as session:
         home = BrokerHome([one.log_dir for one in session.selections])
         sources = open_sources(request.sources, request.topics, request.numbers, options.name, request.into)
         free = {os.path.realpath(part.path) for one in session.selections for part in one.partitions}
         adoption = Adoption(home, session.staging, options, free, sink or Silence())
         adoption.add_all(sources)
+        UNUSABLE.check_read(refusals, "nothing is adopted; to leave it out, name the partition directories to adopt")
         result = session.finish(adoption.drafts(), losses=adoption.losses)
     due = due_notes(adoption.due, "of the records that are adopted")
     notes = [*home.notes, *adoption.notes, *_replica_notes(adoption.adopted), *due]

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from klog.files.directory import list_directory
 from klog.formats.names import FileName, Stage, parse_file
+from klog.unusable import UNUSABLE
 
 
 class BrokerFiles(NamedTuple):
@@ -27,6 +28,7 @@ def list_broker_files(path: str) -> BrokerFiles:
     try:
         found = list_directory(path, sized=".log")
     except OSError as error:
+        UNUSABLE.refuse(path, error, "list")
         return BrokerFiles(unreadable=f"cannot be listed: {error.strerror}")
     return BrokerFiles(tuple(sorted(map(parse_file, found.files))), found.directories, found.others, found.sizes)
 

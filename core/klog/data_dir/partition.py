@@ -16,8 +16,9 @@ from functools import cached_property
 from typing import NamedTuple
 
 from klog.data_dir.listing import BrokerDirectory
-from klog.data_dir.root_files import RootFiles, read_small
+from klog.data_dir.root_files import RootFiles, note_malformed, read_small
 from klog.errors import UnreadableError
+from klog.files.paths import is_missing
 from klog.formats.checkpoint import (
     Checkpoint,
     EpochEntry,
@@ -162,13 +163,14 @@ class Partition(BrokerDirectory):
             return read_small(path) if any(file.name == kind.value for file in self.files) else None
         # do not list the directory for this file alone: callers ask thousands of partitions for the epoch
         content = read_small(path)
-        return None if isinstance(content, Malformed) and not os.path.isfile(path) else content
+        return None if isinstance(content, Malformed) and is_missing(path) else content
 
     @cached_property
     def metadata(self) -> PartitionMetadata | Malformed | None:
         """The content of `partition.metadata`; None when there is no such file, as before 2.8."""
         content = self._small(FileKind.PARTITION_METADATA)
-        return read_partition_metadata(content) if isinstance(content, bytes) else content
+        found = read_partition_metadata(content) if isinstance(content, bytes) else content
+        return note_malformed(self.file(FileKind.PARTITION_METADATA.value), found)
 
     @property
     def topic_id(self) -> str | None:
@@ -179,9 +181,11 @@ class Partition(BrokerDirectory):
     def epochs(self) -> Checkpoint[EpochEntry] | None:
         """The content of `leader-epoch-checkpoint`; None when there is no such file."""
         content = self._small(FileKind.LEADER_EPOCHS)
-        if isinstance(content, Malformed):
-            return Checkpoint((), content)
-        return None if content is None else read_epochs(content)
+        if content is None:
+            return None
+        found = read_epochs(content) if isinstance(content, bytes) else Checkpoint[EpochEntry]((), content)
+        note_malformed(self.file(FileKind.LEADER_EPOCHS.value), found.malformed)
+        return found
 
     @property
     def leader_epoch(self) -> int | None:

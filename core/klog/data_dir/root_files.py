@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import os
 from functools import cached_property
-from typing import Final
+from typing import Final, TypeVar
 
 from klog.data_dir.listing import list_broker_files
 from klog.errors import KlogError, UnreadableError, UsageError
+from klog.files.paths import is_missing
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.checkpoint import Checkpoint, Malformed, OffsetEntry, offsets_by_partition, read_offsets
 from klog.formats.follow_file import FOLLOW_FILE, FollowFile, read_follow_file
 from klog.formats.names import ROOT_CHECKPOINTS, FileKind, parse_partition
 from klog.formats.properties import MetaProperties, read_meta_properties, read_properties
+from klog.unusable import UNUSABLE, Unusable
+
+T = TypeVar("T")
 
 SMALL_FILE_BYTES: Final = 64 << 20
 """No text file or snapshot of a broker comes near this; a larger one is not read."""
@@ -37,9 +41,9 @@ class RootFiles:
         if kind not in self._read:
             content = self._content(kind)
             if isinstance(content, bytes):
-                self._read[kind] = read_offsets(content)
+                self._read[kind] = self._told(kind, read_offsets(content))
             else:
-                self._read[kind] = None if content is None else Checkpoint((), content)
+                self._read[kind] = None if content is None else self._told(kind, Checkpoint((), content))
         return self._read[kind]
 
     def malformed(self, kind: FileKind) -> Malformed | None:
@@ -65,11 +69,16 @@ class RootFiles:
         if found is None:
             content = self._content(kind) or b""
             found = Checkpoint((), content) if isinstance(content, Malformed) else self._checkpoint(content)
+            self._told(kind, found)
         self._malformed[kind], self._offsets[kind] = found.malformed, offsets_by_partition(found)
 
     def _content(self, kind: FileKind) -> bytes | Malformed | None:
         path = os.path.join(self.log_dir, kind.value)
-        return read_small(path) if os.path.lexists(path) else None
+        return None if is_missing(path) else read_small(path)
+
+    def _told(self, kind: FileKind, found: Checkpoint[OffsetEntry]) -> Checkpoint[OffsetEntry]:
+        note_malformed(os.path.join(self.log_dir, kind.value), found.malformed)
+        return found
 
     def _checkpoint(self, content: bytes) -> Checkpoint[OffsetEntry]:
         return read_offsets(content, None if len(content) <= _MANY_BYTES else self._named)
@@ -84,19 +93,19 @@ class RootFiles:
     def meta(self) -> MetaProperties | Malformed | None:
         """The content of `meta.properties`; None when there is none: the directory was never formatted."""
         path = os.path.join(self.log_dir, FileKind.META_PROPERTIES.value)
-        if not os.path.isfile(path):
+        if is_missing(path):
             return None
         content = read_small(path)
-        return content if isinstance(content, Malformed) else read_meta_properties(content)
+        return note_malformed(path, content if isinstance(content, Malformed) else read_meta_properties(content))
 
     @cached_property
     def follow_file(self) -> FollowFile | Malformed | None:
         """The content of `klog-follow.json`; None when there is none: the log dir is no copy that klog has made."""
         path = os.path.join(self.log_dir, FOLLOW_FILE)
-        if not os.path.lexists(path):
+        if is_missing(path):
             return None
         content = read_small(path)
-        return content if isinstance(content, Malformed) else read_follow_file(content)
+        return note_malformed(path, content if isinstance(content, Malformed) else read_follow_file(content))
 
     @property
     def cluster_id(self) -> str | None:
@@ -110,6 +119,14 @@ def read_server_properties(path: str) -> dict[str, str]:
     found = content if isinstance(content, Malformed) else read_properties(content)
     if isinstance(found, Malformed):
         raise UsageError(f"{path}: {found}")
+    return found
+
+
+def note_malformed(path: str, found: T) -> T:
+    """Return *found*, the content of the file at *path*; a Malformed is named at the end of the command."""
+    if isinstance(found, Malformed):
+        message = str(found) if path in found.reason else f"{path}: {found}"
+        UNUSABLE.note(Unusable(path, message, is_unreadable=False))
     return found
 
 

@@ -9,6 +9,7 @@ from klog.dump.log_input import LogInputs
 from klog.dump.reports import DumpReports, absolute
 from klog.dump.request import ALL_BYTES, DumpRequest, DumpTarget
 from klog.errors import ExitCode, KlogError, UsageError
+from klog.files.paths import is_missing
 from klog.formats.batch import BATCH
 from klog.log.pipeline import run
 from klog.log.record_filter import RecordLimit
@@ -76,7 +77,7 @@ def _left_over(target: DumpTarget) -> str | None:
 
 
 def _must_exist(target: DumpTarget) -> None:
-    if not os.path.lexists(target.path):
+    if is_missing(target.path):
         from klog.data_dir.open_path import EXPECTED
 
         raise UsageError(f"{target.shown}: no such file; {EXPECTED}")
@@ -84,7 +85,7 @@ def _must_exist(target: DumpTarget) -> None:
 
 def report_failure(error: KlogError, target: DumpTarget, sink: Sink) -> int:
     """Report why a file was not dumped; return the exit code: what a running broker removed is no problem."""
-    if target.may_go and not os.path.lexists(target.path):
+    if target.may_go and is_missing(target.path):
         sink.report(f"{target.shown}: not dumped: the broker that is running here removed it meanwhile")
         return ExitCode.CLEAN
     sink.report(str(error))

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from klog.errors import NotKafkaError, UnreadableError
 from klog.files.paths import inode_of
+from klog.unusable import UNUSABLE
 
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _NO_ATIME: int = getattr(os, "O_NOATIME", 0)
@@ -62,6 +63,7 @@ class ReadOnlyFile:
         try:
             self._descriptor = _open(path)
         except OSError as error:
+            UNUSABLE.refuse(path, error, "open")
             raise UnreadableError(f"{path}: cannot open: {error.strerror}") from error
         facts = os.fstat(self._descriptor)
         if not stat.S_ISREG(facts.st_mode):
@@ -74,9 +76,13 @@ class ReadOnlyFile:
 
         Raises OSError (EIO …) as the system gave it.
         """
-        done = os.preadv(self._descriptor, [view], position) if view else 0
-        while 0 < done < len(view) and (more := os.preadv(self._descriptor, [view[done:]], position + done)):
-            done += more
+        try:
+            done = os.preadv(self._descriptor, [view], position) if view else 0
+            while 0 < done < len(view) and (more := os.preadv(self._descriptor, [view[done:]], position + done)):
+                done += more
+        except OSError as error:
+            UNUSABLE.refuse(self.path, error, f"read at byte {position}")
+            raise
         return done
 
     def read(self, position: int, size: int) -> bytes:
@@ -89,6 +95,7 @@ class ReadOnlyFile:
             while len(data) < size and (more := os.pread(self._descriptor, size - len(data), position + len(data))):
                 data += more
         except OSError as error:
+            UNUSABLE.refuse(self.path, error, f"read at byte {position}")
             raise UnreadableError(f"{self.path} @ {position}: cannot read: {error.strerror}") from error
         return data
 

@@ -5,8 +5,7 @@
 
 In this order, each step on the disk before the next begins: the locks; every file is what the plan says it is; there is
 room; what the plan relies on is on the disk; the plan and all originals are in the backup, all new content is ready;
-then action after action.  Killed
-anywhere, the same plan applied once more finishes.  What fails before the first action leaves everything as it was.
+then action after action.  Killed anywhere, the same plan finishes.  What fails before the first action changes nothing.
 """
 
 from __future__ import annotations
@@ -45,6 +44,7 @@ from klog.plan.staging import link, remove_emptied, remove_made, remove_tree
 from klog.plan.status import FileHistory, check_directories, check_leftovers, locate_histories
 from klog.plan.validation import check_plan
 from klog.progress import Silence, Sink
+from klog.unusable import UNUSABLE
 
 _INDEXES = (FileKind.INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
 
@@ -309,10 +309,10 @@ class _Run:
             if os.path.isdir(path) and self._disk.make_like(path, self._plan.log_dirs[number]):
                 self._disk.sync([path])
         for (number, inside), modified_ns in self._plan.leaves_times.items():
-            directory = self._plan.path(number, inside).rstrip("/")
-            self._disk.set_directory_time(directory, modified_ns)
+            self._disk.set_directory_time(self._plan.path(number, inside).rstrip("/"), modified_ns)
         self._disk.sync([self._plan.path(number, inside) for number, inside in self._plan.leaves_times])
         end_plan(self._plan, self._disk)
+        UNUSABLE.settle(*self._plan.backups, *(self._plan.path(one.log_dir, one.file) for one in self._plan.actions))
         # One that an earlier run has left behind goes as well.
         locks.made.update(self._plan.log_dirs[number] for number in self._plan.no_lock)
 

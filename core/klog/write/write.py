@@ -17,6 +17,7 @@ from klog.kernel import InputRecords, TransactionEnds
 from klog.metadata.loader import ClusterMetadata
 from klog.metadata.topic_config import topic_configs
 from klog.progress import Sink
+from klog.unusable import UNUSABLE
 from klog.write.destination import Destination
 from klog.write.log_input import copy_batches, partitions_at, place_of, size_of
 from klog.write.log_sources import source_topics
@@ -69,6 +70,7 @@ class WriteInput(NamedTuple):
         return cls(path, kind)
 
 
+_LEAVE_OUT: Final = "nothing is written; to leave it out, name the partition directories to take"
 _OF_RECORDS: Final = (
     "--batches", "--batch-size", "--linger", "--codec", "--level", "--partitioner", "--timestamp-type", "--repartition",
     "--idempotent",
@@ -248,10 +250,15 @@ class _Write:
 
 
 def write_new(inputs: Sequence[WriteInput], to: str, options: WriteOptions, sink: Sink, disk: Disk) -> WriteResult:
-    """Write *inputs* into a log dir that is not there, or empty.  Raises KlogError, OSError; then it is as before."""
+    """Write *inputs* into a log dir that is not there, or empty.
+
+    Raises KlogError, also where anything cannot be read, and OSError; then it is as before.
+    """
+    refusals = UNUSABLE.refusals
     with new_log_dir(to, options, source_topics(_logs(inputs), options.config), disk) as made:
         write = _Write(made, to, options, sink)
         write.run(inputs)
+        UNUSABLE.check_read(refusals, _LEAVE_OUT)
         made.finish((one.place, one.number, one.appender) for one in write.writers)
         return write.result()
 
@@ -275,6 +282,7 @@ def write_stopped(
     from klog.retention.due_records import due_notes
     from klog.write.stopped_log_dir import StoppedLogDir
 
+    refusals = UNUSABLE.refusals
     with PlanSession(PartitionQuery([to]), plan_options, reporter=reporter) as session, ExitStack() as stack:
         log_dir = session.selections[0].log_dir
         config = topic_configs([log_dir], options.config, metadata)[0]
@@ -283,6 +291,7 @@ def write_stopped(
         write = _Write(place, log_dir.path, options, sink)
         source_topics(_logs(inputs), {})  # refuses two topics of one name
         write.run(inputs)
+        UNUSABLE.check_read(refusals, _LEAVE_OUT)
         appended = [(one.place, one.number, one.appender) for one in write.writers]
         drafts, due = place.drafts(appended), place.due(appended)
         done = write.result(session.finish(drafts))

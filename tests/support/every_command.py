@@ -1,0 +1,142 @@
+"""A run of every command, for tests of what holds for all of them.
+
+A command that is not here fails `tests/cli/test_every_command.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import typer
+from klog_cli.command_tree import build
+
+from tests.adopt import disks as adopt_disks
+from tests.conftest import FIXTURES, Ran, run_klog, writable_copy
+
+NOW = "--now=1750000000000"
+ON_ONE_DISK: Mapping[str, str] = {
+    "describe": "describe data",
+    "describe partition": "describe data/tx-0",
+    "dump": "dump data",
+    "dump rows": "dump --output jsonl data",
+    "dump committed": "dump --output jsonl --isolation read_committed data",
+    "dump partition": "dump data/tx-0",
+    "lookup": "lookup data/tx-0 --offset 5",
+    "lookup time": "lookup data/tx-0 --timestamp 1",
+    "search": "search data",
+    "stats": "stats data",
+    "space": f"space data {NOW}",
+    "export": "export data --format jsonl --output-path new",
+    "fetch": "fetch data/tx-0 --offset 5 --isolation read_committed",
+    "serve": "serve --listen 127.0.0.1:0 data/nothing",
+    "verify": "verify data",
+    "recover": f"recover data {NOW}",
+    "recover salvage": f"recover data --salvage {NOW}",
+    "truncate": f"truncate data/tx-0 --to-offset 5 {NOW}",
+    "compact": f"compact data --policy compact {NOW}",
+    "compact copy": f"compact data --policy compact --to new {NOW}",
+    "compact estimate": f"compact data --policy compact --estimate {NOW}",
+    "write": f"write data --to new --skip-bad {NOW}",
+    "write into": f"write records.jsonl --topic plain --one-replica --to data {NOW}",
+    "adopt": f"adopt data --into home {NOW}",
+    "adopt into": f"adopt foreign/tx-0 --into data --replace {NOW}",
+    "plans": "plans data",
+    "doctor": "doctor data",
+    "groups": "groups data",
+    "groups offsets": "groups data --export new",
+    "transactions": f"transactions data {NOW}",
+    "timeline": "timeline data",
+    "report": f"report data --to new {NOW}",
+    "assign from": "assign --from data --partitions 2 --replication 1 --seed 1",
+    "assign": "assign --check data",
+    "partition": "partition --partitions 7 key",
+    "keys check": "keys check data",
+    "audit headers": f"audit headers data {NOW}",
+    "audit misrouted": "audit misrouted data",
+    "metadata show": "metadata show data",
+    "metadata history": "metadata history data --quorum",
+    "metadata compare": "metadata compare data",
+    "replicas simulate": "replicas simulate events.jsonl",
+}
+"""The words of a command, and perhaps a remark, to what is typed beside `data`, a disk.  `new` is not there."""
+_NODES = "b1 b2 b3 c4"
+ON_SEVERAL_DISKS: Mapping[str, str] = {
+    "replicas diff": f"replicas diff {_NODES}",
+    "replicas plan": f"replicas plan {_NODES} --keep newest",
+    "replicas rescue": f"replicas rescue {_NODES} --if-leads 1 --to -",
+    "metadata plan": f"metadata plan {_NODES} --only-broker 1 --keep newest",
+    "spark search": "search b1",
+}
+"""The same beside the disks of three brokers and a controller."""
+ELSEWHERE = (
+    "apply",
+    "undo",
+    "follow",
+    "spark verify",
+    "spark audit",
+    "spark stats",
+    "spark export",
+    "spark search",
+    "spark compact",
+)
+"""They read no broker's disk, but a plan or a cluster; or, as Spark's jobs, what the commands of the same name read."""
+
+
+def disks(folder: Path) -> None:
+    """Make what `ON_ONE_DISK` runs beside, in an empty folder."""
+    writable_copy(FIXTURES / "modern", folder / "data")
+    adopt_disks.home(folder / "home")
+    adopt_disks.foreign(folder / "foreign")
+    (folder / "records.jsonl").write_text('{"topic":"plain","partition":1,"key":"k","value":"v"}\n')
+
+
+def several(folder: Path) -> None:
+    """Make what `ON_SEVERAL_DISKS` runs beside, in an empty folder."""
+    for node in (1, 2, 3):
+        writable_copy(FIXTURES / f"replicas/split/broker-{node}", folder / f"b{node}")
+    writable_copy(FIXTURES / "replicas/split/controller-4", folder / "c4")
+
+
+_PASSING = re.compile(rb"klog-backup/[\w-]+|\b\d{8}-\d{6}-\w+-\w{4}\b")
+"""The ids of plans."""
+
+
+def run(words: str) -> Ran:
+    """Run a command in the folder; what it writes to `new` is added to what it says on stdout, and removed."""
+    new = Path("new")
+    try:
+        ran = run_klog(*words.split())
+        written = [new] if new.is_file() else sorted(new.rglob("*")) if new.is_dir() else []
+        content = b"".join(path.read_bytes() for path in written if path.is_file() and path.name not in _RANDOM)
+    finally:
+        if new.is_dir():
+            shutil.rmtree(new)
+        new.unlink(missing_ok=True)
+    return Ran(_PASSING.sub(b"", ran.stdout + content), ran.stderr, ran.exit_code)
+
+
+_RANDOM = ("meta.properties", "partition.metadata")
+"""They have ids that are drawn."""
+
+
+def leaves() -> Iterator[str]:
+    """Yield the words of each command that klog has."""
+
+    def below(words: tuple[str, ...], group: Any) -> Iterator[str]:
+        for name, command in group.commands.items():
+            if hasattr(command, "commands"):
+                yield from below((*words, name), command)
+            else:
+                yield " ".join((*words, name))
+
+    return below((), _tree())
+
+
+@functools.cache
+def _tree() -> Any:
+    return typer.main.get_command(build())
