@@ -124,7 +124,8 @@ COMPACT: Declared = planned(
 )
 RETENTION: Declared = [
     {
-        **{**WHERE, "directory": TEXT, "records": INT, "segments": INT, "bytes": INT, "by": [TEXT], "known": BOOL},
+        **{**WHERE, "directory": TEXT, "records": INT, "exact": BOOL, "segments": INT, "bytes": INT},
+        **{"by": [TEXT], "known": BOOL},
         "settings": {"*": {"value": "*", "origin": TEXT, "name": TEXT}},
     }
 ]

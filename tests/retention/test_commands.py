@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from klog.doctor import first_pass
 
 from tests.conftest import Ran
+from tests.oracles.plain.encode import Record, batch
 from tests.retention.disks import DAY, Age, disk, partition, second_disk, segment
 
 Run = Callable[..., Ran]
@@ -241,6 +243,20 @@ def test_a_log_without_time_index_is_as_old_as_its_file(
         (data / ".kafka_cleanshutdown").unlink()
     found = json.loads(klog("doctor", data, "--output", "json").stdout)
     assert sum(row["records"] for row in found["retention"]) == due
+
+
+def test_of_very_large_logs_offsets_are_counted(klog: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Doctor answers at once, however much is due; --records counts all the same."""
+    data = disk(tmp_path / "data", {})
+    path = partition(data / "orders-0", (OLD,))
+    gap = batch([Record(offset, int(time.time() * 1000) - 9 * DAY) for offset in (15, 19)], base_offset=12)
+    (path / f"{0:020}.log").write_bytes(segment(0, OLD) + gap)
+    monkeypatch.setattr(first_pass, "_MOST_BYTES", 100)
+    (row,) = json.loads(klog("doctor", data, "--output", "json").stdout)["retention"]
+    assert (row["records"], row["exact"]) == (20, False)
+    assert f"{NOTE} up to 20 records" in klog("doctor", data).stdout.decode()
+    (row,) = json.loads(klog("doctor", data, "--records", "--output", "json").stdout)["retention"]
+    assert (row["records"], row["exact"]) == (12, True)
 
 
 def test_of_many_topics_the_worst_are_named(klog: Run, tmp_path: Path) -> None:

@@ -29,6 +29,8 @@ def adopted_due(
     pieces = {name: content.pieces for name, content in log.logs.items()}
 
     def count(due: OffsetSpan) -> int:
+        if due.end >= log.log_end:
+            return log.records
         return tally_records(source.partition, due, EVERYTHING, pieces).records
 
     offsets = OffsetSpan(log.log_start, log.log_end)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from klog.broker_start.record_tally import OffsetSpan
 from klog.data_dir.log_dir import LogDir
@@ -11,11 +12,14 @@ from klog.data_dir.partition import Partition
 from klog.doctor.loading import LoadedPartition
 from klog.doctor.outcome import Diagnosis, Fate, PartitionFate, StartNote
 from klog.doctor.reasons import RETENTION
+from klog.formats.java_integers import LONG_MAX
 from klog.metadata.loader import ClusterMetadata
 from klog.metadata.topic_config import TopicConfig
 from klog.retention.due_records import DueRecords, RetainedPartition, count_in, due_notes, due_records
 from klog.retention.stored_segments import stored_segments
 
+_MOST_BYTES: Final = 1 << 30
+"""Of logs whose headers are read for it, of all partitions."""
 _SERVED = (Fate.SERVES, Fate.LEADERLESS, Fate.PROMOTES)
 
 
@@ -23,12 +27,13 @@ class FirstPass:
     """What retention removes from partitions that a start leaves.
 
     *log_dirs*: by path.  *cluster*: None where there is no metadata log.  *file*: the content of `server.properties`.
+    *count_all*: count records in any number of bytes, rather than offsets beyond some.
     """
 
     def __init__(
-        self, log_dirs: Mapping[str, LogDir], cluster: ClusterMetadata | None, file: Mapping[str, str]
+        self, log_dirs: Mapping[str, LogDir], cluster: ClusterMetadata | None, file: Mapping[str, str], count_all: bool
     ) -> None:
-        self._log_dirs = log_dirs
+        self._log_dirs, self._left_bytes = log_dirs, LONG_MAX if count_all else _MOST_BYTES
         self._configs = {path: TopicConfig(one, file=file, cluster=cluster) for path, one in log_dirs.items()}
         self._now_ms = int(time.time() * 1000)
 
@@ -50,7 +55,16 @@ class FirstPass:
         segments = stored_segments(partition, log_dir.clean_shutdown is not None, sizes)
         offsets = OffsetSpan(loaded.outcome.log_start, loaded.outcome.log_end)
         found = RetainedPartition(row.topic, row.partition, partition.path, segments, offsets)
-        return due_records(found, self._configs[loaded.log_dir], self._now_ms, count_in(partition))
+        is_exact = True
+
+        def count(span: OffsetSpan) -> int:
+            nonlocal is_exact
+            self._left_bytes -= sum(one.bytes for one in segments if one.base_offset < span.end)
+            is_exact = self._left_bytes >= 0
+            return count_in(partition)(span) if is_exact else span.end - span.start
+
+        due = due_records(found, self._configs[loaded.log_dir], self._now_ms, count)
+        return due and due._replace(is_exact=is_exact)
 
 
 def with_retention(diagnosis: Diagnosis, due: Sequence[DueRecords]) -> Diagnosis:

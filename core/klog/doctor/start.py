@@ -168,7 +168,9 @@ class _Start:
         """Return what the first retention pass removes of the rows of `run`; nothing where it never gets there."""
         rows = self._rows or () if self._failure is None else ()
         log_dirs = {one.path: one.log_dir for one in self._live_at_load}
-        return FirstPass(log_dirs, self.cluster, self._request.file).of(rows, self.cures.loaded)
+        return FirstPass(log_dirs, self.cluster, self._request.file, self._request.count_all).of(
+            rows, self.cures.loaded
+        )
 
     def _unreached_metadata(self) -> RecoveredMetadata:
         """Return the metadata that the broker stops too early to read: they have the ids that its files should have."""

@@ -33,6 +33,8 @@ def copied_due(
     found = RetainedPartition(source.topic, source.number, target.partition.path, segments, offsets)
 
     def count(due: OffsetSpan) -> int:
+        if due.end >= source.log_end:
+            return change.records_added
         if due.start <= change.cut_to and due.end >= source.log_end:
             return change.records_added
         return count_in(original)(OffsetSpan(max(due.start, change.cut_to), due.end))

@@ -11,8 +11,12 @@ from shlex import join
 from typing import Final, NamedTuple
 
 from klog.broker_start.record_tally import EVERYTHING, OffsetSpan, tally_records
-from klog.data_dir.partition import Partition
+from klog.data_dir.partition import Partition, segments_between
 from klog.errors import counted
+from klog.files.read_only import ReadOnlyFile
+from klog.formats.batch import CONTROL_BIT, BatchFacts
+from klog.formats.damage import Damage
+from klog.log.header_walk import walk_windows
 from klog.metadata.topic_config import Setting, SettingOrigin, TopicConfig
 from klog.retention.first_pass import BY_BYTES, BY_MS, BY_START, AgedSegment, due_segments
 from klog.retention.policy import TopicRetention, topic_retention
@@ -27,6 +31,9 @@ _ORIGINS: Final = {
 
 COPIED: Final = "of the records that are copied"
 """Whose records a plan's notes are about that makes copies equal."""
+
+_WITH_COUNTS: Final = 2
+"""From this format on a header tells how many records there are."""
 
 
 class RetainedPartition(NamedTuple):
@@ -43,6 +50,7 @@ class DueRecords(NamedTuple):
     """What the first pass removes from a partition.
 
     *records*: those that the caller counts.  *segments*, *bytes*: all that are removed.  *rules*: by which settings.
+    *is_exact*: they were counted, else they are the offsets: some may be gaps or markers.
     """
 
     topic: str
@@ -53,6 +61,7 @@ class DueRecords(NamedTuple):
     bytes: int
     rules: tuple[str, ...]
     retention: TopicRetention
+    is_exact: bool = True
 
     def json(self) -> dict[str, object]:
         """Return it as JSON has it."""
@@ -62,6 +71,7 @@ class DueRecords(NamedTuple):
             "partition": self.partition,
             "directory": self.path,
             "records": self.records,
+            "exact": self.is_exact,
             "segments": self.segments,
             "bytes": self.bytes,
             "by": list(self.rules),
@@ -98,8 +108,30 @@ def due_records(
 
 
 def count_in(partition: Partition) -> Callable[[OffsetSpan], int]:
-    """Return what counts the data records of a directory in an offset span.  Raises UnreadableError."""
-    return lambda span: tally_records(partition, span, EVERYTHING).records
+    """Return what counts the data records of a directory in an offset span, by the headers of batches.
+
+    Where these do not tell, over damage and in the old formats, the logs are read.  Raises UnreadableError.
+    """
+
+    def count(span: OffsetSpan) -> int:
+        found = 0
+        for files in segments_between(partition.segments, *span):
+            with ReadOnlyFile(partition.file(files.log)) as log:
+                for window in walk_windows(log):
+                    if isinstance(window, Damage) or window.batch(0).magic < _WITH_COUNTS:
+                        return tally_records(partition, span, EVERYTHING).records
+                    found += sum(_records_in(window.batch(i), span) for i in range(window.count))
+        return found
+
+    return count
+
+
+def _records_in(batch: BatchFacts, span: OffsetSpan) -> int:
+    """Return how many data records of a batch are in a span; of one that the log starts inside of at most so many."""
+    if batch.attributes & CONTROL_BIT or span.misses(batch):
+        return 0
+    inside = min(batch.last_offset + 1, span.end) - max(batch.base_offset, span.start)
+    return min(batch.records_count, inside)
 
 
 def due_notes(found: Iterable[DueRecords], whose: str, most: int = 10) -> list[str]:
@@ -122,15 +154,15 @@ def due_notes(found: Iterable[DueRecords], whose: str, most: int = 10) -> list[s
 def _note(topic: str, rows: Sequence[DueRecords], whose: str) -> str:
     retention = rows[0].retention
     records, segments = sum(one.records for one in rows), sum(one.segments for one in rows)
+    at_most = "" if all(one.is_exact for one in rows) else "up to "
     partitions = {one.partition for one in rows}
     where = counted(segments, "segment") + (f" of {len(partitions)} partitions" if len(partitions) > 1 else "")
     rules = sorted({rule for one in rows for rule in one.rules})
     said = " and ".join(_said(retention, retention.settings[rule]) for rule in rules)
     unknown = "" if retention.is_known else "; the topic's own settings are not known"
-    return (
-        f"{topic}: the first retention pass of the broker removes {records} {whose} ({where}), by {said}{unknown};"
-        f" to keep them, first: {keep_command(topic, retention)}"
-    )
+    what = f"{at_most}{records} {whose} ({where}), by {said}{unknown}"
+    command = keep_command(topic, retention)
+    return f"{topic}: the first retention pass of the broker removes {what}; to keep them, first: {command}"
 
 
 def _said(retention: TopicRetention, setting: Setting) -> str:
