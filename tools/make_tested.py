@@ -83,6 +83,8 @@ SHARES = (
     Share("Mutants", "mutants made", "mutants killed", _MUTANTS, ("mutants", "killed")),
 )
 SINGLE = {
+    "rounds of the proof": "rounds in which real brokers started on harmed disks, and no record was lost that klog had "
+    "not named",
     "kills": "times a change was killed before a call",
     "refused calls": "calls of a change that a disk refused",
     "outputs of dump held against Kafka's tool": "outputs of `klog dump` that were compared with Kafka's",

@@ -39,6 +39,7 @@ LONGEST = (
     "fuzz/test_fuzz.py",
     "lookup/test_broker.py",
     "metadata/test_loader.py",
+    "proof/test_proof.py",
     "replicas/test_brokers.py",
     "serve/test_brokers.py",
     "placement/test_assign_brokers.py",

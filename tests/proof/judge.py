@@ -1,0 +1,172 @@
+"""The law: each acknowledged record that a disk had is served, unless the cluster's rules or klog say why not."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from tests.proof.contents import Found
+from tests.proof.ledger import Content, Fate, Ledger, Place, Sent, Topic, superseded
+from tests.proof.reading import Served
+from tests.proof.words import Comparison, Named, Prediction, Words
+
+BATCH_BYTES = 75
+"""More than a record alone in its batch takes beside its key and value."""
+NONE = Sent(-1, None, None, -1, -1)
+UNREAD = {"offline", "leaderless", "unreached", "refuses"}
+
+
+@dataclass
+class Verdict:
+    """What a round found: sentences, each with its kind first."""
+
+    problems: list[str] = field(default_factory=list)
+
+    def add(self, kind: str, where: object, words: str) -> None:
+        self.problems.append(f"{kind}: {where}: {words}")
+
+
+def _some(offsets: set[int]) -> str:
+    ordered = sorted(offsets)
+    return f"{len(ordered)} records, offsets {', '.join(map(str, ordered[:6]))}{' …' if len(ordered) > 6 else ''}"
+
+
+def lawful(topic: Topic, place: Place, contents: Found, ledger: Ledger) -> dict[int, str]:
+    """Return the offsets that may be missing after two passes by the cluster's own rules, and the rule.
+
+    A cleaner looks at no checksum: a record in a damaged batch lets it remove older ones like any other.
+    """
+    sent, records = ledger.sent[place], contents.records
+    found = dict.fromkeys((one for one in records if one < ledger.trimmed.get(place, 0)), "DeleteRecords")
+    found |= {offset: "aborted" for offset in records if offset in sent and sent[offset].fate is Fate.ABORTED}
+    if topic.is_compacted:
+        later = {offset: (one.key, one.value) for offset, one in sent.items()} if contents.is_damaged else {}
+        found |= dict.fromkeys(superseded(later | records, sent) & records.keys(), "compaction")
+    return found | _retention(topic, records, sent)
+
+
+def _retention(topic: Topic, records: dict[int, Content], sent: dict[int, Sent]) -> dict[int, str]:
+    age_ms, size = topic.retention
+    found, behind, now = dict[int, str](), 0, time.time() * 1000
+    for offset in sorted(records, reverse=True):
+        old = offset not in sent or sent[offset].timestamp_ms < now - age_ms
+        if (age_ms >= 0 and old) or 0 <= size <= behind:
+            found[offset] = "retention"
+        behind += BATCH_BYTES + sum(len(part or b"") for part in records[offset])
+    return found
+
+
+def judge_change(
+    before: dict[Place, Found], after: dict[Place, Found], words: Words, ledger: Ledger, verdict: Verdict
+) -> None:
+    """A command that takes records off the disks has to name them."""
+    for place, found in before.items():
+        topic = ledger.topics[place[0]]
+        gone = {offset for offset in found.records if offset not in after.get(place, Found()).records}
+        if topic.is_compacted:
+            gone -= superseded(found.records, ledger.sent[place])
+            gone -= {offset for offset in gone if (one := ledger.sent[place].get(offset)) and one.fate is Fate.ABORTED}
+        unnamed = {offset for offset in gone if not words.names((topic.name, place[1]), offset)}
+        if unnamed and not topic.is_deleted:
+            verdict.add("removed", f"{topic.name}-{place[1]}", f"{_some(unnamed)}, which the command does not name")
+
+
+@dataclass
+class Evidence:
+    """What was said before the start, and what was read after it.
+
+    *restored*: what the command put there.  *left*: what the disks have after the start.
+    """
+
+    words: Words
+    predictions: dict[int, Prediction]
+    comparison: Comparison | None
+    served: dict[Named, Served]
+    restored: set[Named]
+    left: dict[Place, Found] = field(default_factory=dict)
+
+    def mentions(self, word: str) -> bool:
+        """Return whether the command, or doctor, has said a word at all."""
+        return word in self.words.said or any(word in note for one in self.predictions.values() for note in one.notes)
+
+    def warns_producers(self, name: Named) -> bool:
+        """Return whether klog has said that what new producers of a partition send may not be served."""
+        return self.mentions("producer id") or any(one.reasons.get(name) for one in self.predictions.values())
+
+
+def judge_start(after: dict[Place, Found], ledger: Ledger, evidence: Evidence, verdict: Verdict) -> None:
+    """What the disks had before the start is served after it."""
+    told = defaultdict[Named, int](int)
+    for prediction in evidence.predictions.values():
+        for name, count in prediction.lost.items():
+            told[name] += count
+    for place, found in after.items():
+        topic = ledger.topics[place[0]]
+        if topic.is_deleted:
+            continue
+        name = topic.name, place[1]
+        served = evidence.served.get(name, Served(-1))
+        missing = {
+            offset
+            for offset, content in found.records.items()
+            if served.uncommitted.get(offset) != content and _is_content(ledger.sent[place], offset, content)
+        }
+        if told[name] and not missing and len(topic.replicas[place[1]]) == 1 and len(evidence.predictions) == 1:
+            verdict.add("alarm", "-".join(map(str, name)), f"doctor names {told[name]} lost records; all are served")
+        rules = lawful(topic, place, found, ledger)
+        unlawful = missing - rules.keys() - _unread_as_before(place, found, served, evidence)
+        if name in evidence.words.ended:
+            unlawful = {one for one in unlawful if ledger.sent[place].get(one, NONE).fate is not Fate.OPEN}
+        _judge_retention(name, {one for one in missing if rules.get(one) == "retention"}, evidence, verdict)
+        unnamed = {offset for offset in unlawful if not evidence.words.names(name, offset)}
+        if unnamed and not _is_named(name, unnamed, told[name], served, evidence):
+            where = f"{topic.name}-{place[1]} (leader {served.leader}, log {served.log_start} to {served.log_end})"
+            verdict.add("lost", where, f"{_some(unnamed)} were on the disks; doctor names {told[name]} {served.error}")
+
+
+def _unread_as_before(place: Place, found: Found, served: Served, evidence: Evidence) -> set[int]:
+    """Return what lies behind damage in its segment, and lies there still: nobody could read it before, either."""
+    left = evidence.left.get(place, Found()).records
+    return {offset for offset in found.behind_damage if offset in left and served.log_start <= offset < served.log_end}
+
+
+def _is_content(sent: dict[int, Sent], offset: int, content: Content) -> bool:
+    """Return whether that is what was acknowledged there; what klog wrote itself is in no ledger."""
+    return offset not in sent or (sent[offset].key, sent[offset].value) == content
+
+
+def _is_named(name: Named, unnamed: set[int], told: int, served: Served, evidence: Evidence) -> bool:
+    if told >= len(unnamed):
+        return True
+    if any(one.fates.get(name, set()) & UNREAD for one in evidence.predictions.values()):
+        return True
+    if len(evidence.predictions) > 1 and any(one.doubts(name) for one in evidence.predictions.values()):
+        return True
+    comparison = evidence.comparison
+    return comparison is not None and all(comparison.names(name, served.leader, offset) for offset in unnamed)
+
+
+def _judge_retention(name: Named, missing: set[int], evidence: Evidence, verdict: Verdict) -> None:
+    """What a command has restored and retention takes at once is to be said."""
+    if missing and name in evidence.restored and not evidence.mentions("retention"):
+        verdict.add(
+            "retention", "-".join(map(str, name)), f"{_some(missing)} were restored, and deleted at once, unsaid"
+        )
+
+
+def judge_transactions(ledger: Ledger, served: dict[Named, Served], ended: set[str], verdict: Verdict) -> None:
+    """An aborted record is never committed; what was committed at last is."""
+    for topic, number, sent in ledger.places():
+        found = served.get((topic.name, number))
+        if found is None or found.leader < 0:
+            continue
+        for offset, one in sent.items():
+            content = one.key, one.value
+            if one.fate is Fate.ABORTED and found.committed.get(offset) == content:
+                verdict.add(
+                    "aborted", f"{topic.name}-{number}", f"offset {offset} was aborted and is read as committed"
+                )
+            is_there = found.uncommitted.get(offset) == content
+            if one.fate is Fate.OPEN and one.transaction in ended and is_there and offset not in found.committed:
+                verdict.add("hidden", f"{topic.name}-{number}", f"offset {offset} was committed after the start")
