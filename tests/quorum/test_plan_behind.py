@@ -108,6 +108,29 @@ def test_a_plan_for_the_voters_mends_it_as_well(words: tuple[object, ...], klog:
     assert others == {number: one for number, one in before.partitions[topic_id].items() if number != key}
 
 
+def test_static_voters_are_mended_as_well(klog: Run, tmp_path: Path) -> None:
+    """Their addresses are in the configuration: only what is missing is appended, the same on each disk."""
+    for node in (1, 2):
+        folder = tmp_path / f"broker-{node}"
+        log = metadata(folder, 3, 1000, replicas=(1, 2))
+        meta = log.log_dir / "meta.properties"
+        meta.write_text(f"version=1\ncluster.id=x\nnode.id={node}\ndirectory.id={uuid(100 + node)}\n")
+        partition(folder, [data(0), data(2, 8, 4000)], [(0, 0), (8, 2)])
+    voters = "1@a:9093,2@b:9093"
+    made = planned(klog, *disks(tmp_path), "--voters", voters)
+    assert [one["records"] for one in made["appended"]] == [["PARTITION", "PRODUCER_IDS"]]
+    assert f"on every node, brokers too: controller.quorum.voters={voters}" in made["next"]
+    logs = [sorted((disk / "__cluster_metadata-0").glob("*.log")) for disk in disks(tmp_path)]
+    assert [one.read_bytes() for one in logs[0]] == [one.read_bytes() for one in logs[1]]
+    for disk in disks(tmp_path):
+        found = state(disk)
+        after = found.partitions[uuid(7)][0]
+        assert (after.leader_epoch, after.replicas, found.state.settings.next_producer_id) == (9, (1, 2), 5000)
+        assert not is_behind(klog, disk)
+    ran = klog("metadata", "plan", *disks(tmp_path), "--voters", voters)  # nothing is missing any more
+    assert (ran.exit_code, b"kraft.version is 0" in ran.stderr) == (8, True)
+
+
 def test_an_older_base_of_which_the_logs_need_no_more(klog: Run, quorum: Path) -> None:
     """--base 2 is 13 records behind; the logs have nothing of these, and nothing is appended for them."""
     made = planned(klog, *disks(quorum), "--only-voter", 2, "--base", 2)

@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 
 from tests.brokers import clients, kafka
+from tests.brokers.quorum import BROKERS, Combined
+from tests.quorum import serving
+from tests.replicas.test_copy_plan_brokers import await_full_isr
 
 Run = Callable[..., Any]
 pytestmark = [pytest.mark.kafka]
@@ -101,3 +104,43 @@ def test_without_the_plan_records_are_acknowledged_and_lost(version: str, klog: 
     served = broker.go_on("new", 3)
     assert set(broker.sent) - set(served) == {b"new-0", b"new-1"}
     assert broker.epochs[: len(before)] != before
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("is_dynamic", [True, False])
+def test_three_controllers_that_were_all_rolled_back(is_dynamic: bool, klog: Run, tmp_path: Path) -> None:
+    """The plan for the voters mends all of their metadata logs alike; no copy of a partition is cut afterwards."""
+    with Combined(kafka.NEWEST, tmp_path, is_dynamic=is_dynamic) as cluster:
+        cluster.start(*BROKERS)
+        serving.create(cluster.bootstrap, {TOPIC: (1, 3)})
+        await_full_isr(cluster.bootstrap, (TOPIC,))
+        cluster.stop(*BROKERS)
+        disks = [cluster.disk(node) for node in BROKERS]
+        for disk in disks:
+            shutil.copytree(disk / "__cluster_metadata-0", tmp_path / "backup" / disk.name)
+        sent = []
+        for number in range(2):
+            cluster.start(*BROKERS)
+            await_full_isr(cluster.bootstrap, (TOPIC,))
+            for again in range(3):
+                sent.append(f"old-{number}-{again}".encode())
+                send(cluster.bootstrap, sent[-1])
+            cluster.stop(*BROKERS)
+        for disk in disks:
+            shutil.rmtree(disk / "__cluster_metadata-0")
+            shutil.copytree(tmp_path / "backup" / disk.name, disk / "__cluster_metadata-0")
+        assert all(notes(klog, disk) == ["metadata-log-behind"] for disk in disks)
+        ran = klog("metadata", "plan", *disks, "--voters", cluster.voters, "--apply")
+        assert ran.exit_code == 0, ran
+        assert all(notes(klog, disk) == [] for disk in disks)
+        for number in range(2):
+            cluster.start(*BROKERS)
+            await_full_isr(cluster.bootstrap, (TOPIC,))
+            for again in range(3):
+                sent.append(f"new-{number}-{again}".encode())
+                send(cluster.bootstrap, sent[-1])
+            served = [one.value for one in clients.consume(cluster.bootstrap, TOPIC, "read_uncommitted")]
+            assert served == sent
+            cluster.stop(*BROKERS)
+        assert klog("replicas", "diff", *disks, "--topic", TOPIC).exit_code == 0
+        assert all(klog("verify", "--deep", disk / f"{TOPIC}-0").exit_code == 0 for disk in disks)

@@ -132,7 +132,7 @@ class _Steps:
         self._cures.is_blocked = True
         sentence = (
             "take __cluster_metadata-0 from another node whose copy is not behind, klog metadata compare shows which is"
-            " ahead; if all are behind, klog metadata plan appends what is missing"
+            " ahead; if all are behind, klog metadata plan --voters appends what is missing"
         )
         return _manual(sentence, why)
 

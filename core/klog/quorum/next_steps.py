@@ -29,6 +29,9 @@ def _addresses(planner: QuorumPlanner) -> str:
 
 
 def _of_quorum(planner: QuorumPlanner) -> Iterator[str]:
+    if planner.configured_voters is not None:
+        yield f"on every node, brokers too: controller.quorum.voters={planner.configured_voters}"
+        return
     yield f"on every node, brokers too: controller.quorum.bootstrap.servers={_addresses(planner)}"
     for voter in planner.voters:
         for endpoint in voter.endpoints:

@@ -83,6 +83,7 @@ class QuorumPlanner:
         self.voters: tuple[Voter, ...] = self.state.quorum.voters or ()
         self.gathering: Gathering | None = None
         self.address: VoterAddress | None = None
+        self.configured_voters: str | None = None
         self.without = settings.without
         self._updates: list[PartitionUpdate] = []
 
@@ -91,16 +92,22 @@ class QuorumPlanner:
     def move_voters(self, addresses: Mapping[int, VoterAddress], *, uses_disk_ids: bool) -> None:
         """Give the voters other addresses, and with *uses_disk_ids* the directory ids that their disks have.
 
+        Where the voters are in the configuration, a base that is behind the logs is mended on their disks, no more.
         Raises UsageError for addresses that are not those of the voters; KlogError for voters that are in the
         configuration, for one whose disk is missing, and for directory ids that are not those of the log.
         """
-        voters = self._voters(",".join(f"{node}@{address}" for node, address in sorted(addresses.items())))
+        configured = ",".join(f"{node}@{address}" for node, address in sorted(addresses.items()))
+        if self.lag and not self._is_dynamic:
+            self.configured_voters = configured
+            self._update(())
+            return self._write(sorted(addresses))
+        voters = self._voters(configured)
         check_named(voters, addresses, self.without)
         ids = self._directory_ids(voters, uses_disk_ids)
         self.voters = tuple(moved(voter, addresses[voter.id], ids.get(voter.id)) for voter in voters)
         self.new.add_control(KRAFT_VOTERS, voters_data(self.voters))
         self._update(directory_updates(self.state, self.disks) if uses_disk_ids else ())
-        self._write([voter.id for voter in voters if voter.id not in self.without])
+        return self._write([voter.id for voter in voters if voter.id not in self.without])
 
     def _directory_ids(self, voters: Sequence[Voter], uses_disk_ids: bool) -> dict[int, str]:
         """Return what the disks of the voters say, by node."""
@@ -157,10 +164,15 @@ class QuorumPlanner:
         self._update(directory_updates(self.state, mine) if uses_disk_ids else ())
         self._write([node])
 
+    @property
+    def _is_dynamic(self) -> bool:
+        """Whether the voters are in the metadata log."""
+        return self.state.quorum.voters is not None and self.state.quorum.kraft_version >= 1
+
     def _voters(self, configured: str) -> tuple[Voter, ...]:
         """Return the voters of the log.  Raises KlogError, with the line *configured*, where it has none."""
         voters = self.state.quorum.voters
-        if voters is None or self.state.quorum.kraft_version < 1:
+        if voters is None or not self._is_dynamic:
             raise KlogError(
                 "kraft.version is 0: the voters are in the configuration, and nothing is written; on every node:"
                 f" controller.quorum.voters={configured}"
