@@ -1,7 +1,7 @@
 """A pytest plugin that counts what tests did: `make tested` puts it on a page.
 
-count("power cuts") adds one.  Each process writes its sums to a file of its own in the directory that KLOG_COUNTS
-names; without that nothing is written.
+count("power cuts") adds one, most("MiB at most", 7) keeps the largest.  Each process writes what it counted to a file
+of its own in the directory that KLOG_COUNTS names; without that nothing is written.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import pytest
 
 VARIABLE = "KLOG_COUNTS"
 PASSED = "tests that passed"
+AT_MOST = " at most"
+"""In the name of a count of which the largest counts, not the sum."""
 KINDS = ("kafka", "corpora", "strace", "fuse", "spark", "browser", "release")
 """Markers by which tests are counted; a test counts by the first that it has."""
 
@@ -24,6 +26,12 @@ _sums: Counter[str] = Counter()
 def count(what: str, times: int = 1) -> None:
     """Add to the sum of *what*."""
     _sums[what] += times
+
+
+def most(what: str, value: int) -> None:
+    """Keep the largest *value* of *what*, whose name has "at most"."""
+    assert AT_MOST in what
+    _sums[what] = max(_sums[what], value)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

@@ -57,10 +57,12 @@ def space(asked: SpaceRequest, form: str) -> int:
         emit_metrics(_metrics(add_up(usage)), asked.to)
     else:
         _emit_rows(rows(usage, asked.by, asked.sort), form)
-    for problem in usage.problems:
+    for problem in (*usage.problems, *usage.damage):
         output.error(problem)
-    unmet = ExitCode.PROBLEMS_LEFT if answers is not None and answers.is_unmet else ExitCode.CLEAN
-    return unmet | (ExitCode.OPERATIONAL_ERROR if usage.problems else ExitCode.CLEAN)
+    is_left = usage.damage or (answers is not None and answers.is_unmet)
+    return (ExitCode.PROBLEMS_LEFT if is_left else ExitCode.CLEAN) | (
+        ExitCode.OPERATIONAL_ERROR if usage.problems else ExitCode.CLEAN
+    )
 
 
 def _answers(usage: DiskUsage, asked: ContentQuery) -> Answers | None:
@@ -87,7 +89,7 @@ def _document(usage: DiskUsage, sort: str | None, answers: Answers | None) -> It
     yield "reasons", in_words(totals.all)
     yield "imbalance", None if totals.imbalance is None else totals.imbalance._asdict()
     yield from (_NO_ANSWERS if answers is None else answers.members()).items()
-    yield "problems", usage.problems
+    yield "problems", (*usage.problems, *usage.damage)
 
 
 def _emit_document(members: Iterator[tuple[str, object]]) -> None:

@@ -328,5 +328,9 @@ class DiskUsage:
     @property
     def problems(self) -> tuple[str, ...]:
         """What could not be read so far, a sentence each; the rest is right."""
-        damaged = (sentence for one in self.log_dirs for sentence in one.topics.damage)
-        return tuple(dict.fromkeys((*self._problems, *damaged)))
+        return tuple(self._problems)
+
+    @property
+    def damage(self) -> tuple[str, ...]:
+        """What is wrong with metadata logs, as far as they have been read: settings may be missing."""
+        return tuple(dict.fromkeys(sentence for one in self.log_dirs for sentence in one.topics.damage))

@@ -1,0 +1,192 @@
+"""Every command over every log that wants to become gigabytes: an end within a minute of processor time and 1 GiB."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.support import counts
+from tests.support.bomb_dirs import BOMBS, bombs
+from tools import command_line
+
+MEMORY_BYTES = 1 << 30
+SECONDS = 60
+ENDS = (0, 4, 8, 12)
+"""Clean, problems left, could not do it; never 1, never killed."""
+RUNS: dict[str, tuple[str, ...]] = {
+    "adopt": ("P --log-dir=E",),
+    "assign": ("--check D",),
+    "audit headers": ("D --internal",),
+    "audit misrouted": ("D --internal", "D --internal --deep"),
+    "compact": ("D --policy=compact --all", "D --policy=compact --all --to=N"),
+    "describe": ("D", "P"),
+    "doctor": ("D",),
+    "dump": (
+        "P",
+        "P --print-data-log",
+        "P --offsets-decoder",
+        "P --transaction-log-decoder",
+        "P --cluster-metadata-decoder",
+        "P --share-group-state-decoder",
+        "P --remote-log-metadata-decoder",
+        "P --output=jsonl",
+        "P --output=csv",
+        "P --output=parquet --to=N",
+        "P --batches --output=jsonl",
+        "P --isolation=read_committed --output=jsonl",
+    ),
+    "export": ("D --format=jsonl --output-path=N", "D --format=parquet --output-path=N"),
+    "fetch": ("P --offset=0",),
+    "groups": ("D", "D --output=json", "D --at=2026-01-01T00:00:00Z"),
+    "keys check": ("D",),
+    "lookup": ("P --offset=0", "P --timestamp=1750000000000"),
+    "metadata compare": ("D E",),
+    "metadata history": ("D --quorum",),
+    "metadata plan": ("D --only-voter=1",),
+    "metadata show": ("D", "D --output=json"),
+    "plans": ("D",),
+    "recover": ("D", "D --salvage", "D --like-broker", "D --mark-clean"),
+    "replicas diff": ("D E",),
+    "replicas plan": ("D E",),
+    "replicas rescue": ("D E --to=N",),
+    "report": ("D --to=N",),
+    "search": ("D", "D --regex=zz", "D --header=h"),
+    "space": ("D", "D --what-if=compression", "D --what-if=compact", "D --keys"),
+    "stats": ("D",),
+    "timeline": ("D",),
+    "transactions": ("D",),
+    "truncate": ("P --to-offset=0",),
+    "verify": ("D", "D --deep"),
+    "write": ("P --to=N",),
+}
+"""What is run, by command: D the log dir, E a copy of it, P the partition, N a path where nothing is."""
+ELSEWHERE = {
+    "apply": "reads a plan",
+    "undo": "reads a backup",
+    "follow": "reads a cluster",
+    "partition": "reads keys, see tests/partitioning",
+    "replicas simulate": "reads a script",
+    "serve": "runs until it is stopped; what it reads at its start is that of groups, transactions and metadata show",
+    "spark": "runs the jobs of verify, audit, stats, search, export and compact in processes of Spark's",
+}
+FAST = {
+    ("headers", "zstd"): ("dump", "search", "stats", "lookup"),
+    ("topics of a transaction", "zstd"): ("transactions", "timeline", "groups"),
+    ("topics of a transaction", "gzip"): ("transactions",),
+    ("tags of a topic", "zstd"): ("space", "metadata show", "doctor"),
+    ("members of a group", "lz4"): ("groups", "report"),
+    ("tiny records of a coordinator", "snappy"): ("groups",),
+    ("a large value", "zstd"): ("dump", "search"),
+}
+"""The sample of the usual run."""
+
+
+def test_every_command_is_run_or_said_to_be_run_elsewhere() -> None:
+    """A new command fails until somebody has added it."""
+    leaves = {one.name for one in command_line.read().walk() if not one.children and one.words}
+    spark = {name for name in leaves if name.startswith("spark ")}
+    assert leaves - spark == set(RUNS) | set(ELSEWHERE) - {"spark"}
+    assert not set(RUNS) & set(ELSEWHERE)
+
+
+def cases() -> Iterator[object]:
+    for name, codec in bombs():
+        for command in RUNS:
+            marks = [] if command in FAST.get((name, codec), ()) else [pytest.mark.long]
+            yield pytest.param(name, codec, command, marks=marks, id=f"{command}-{name}-{codec}".replace(" ", "_"))
+
+
+@cache
+def _folder() -> Path:
+    return Path(os.environ.get("TMPDIR", "/tmp"), f"klog-bombs-{os.getpid()}")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _made() -> Iterator[None]:
+    yield
+    shutil.rmtree(_folder(), ignore_errors=True)
+
+
+def log_dir(name: str, codec: str) -> Path:
+    """Return a log dir with this bomb, made once, and a copy of another broker's beside it."""
+    folder = _folder() / f"{name}-{codec}".replace(" ", "-")
+    if not folder.exists():
+        BOMBS[name].write(folder / "data", codec)
+        shutil.copytree(folder / "data", folder / "copy")
+        meta = folder / "copy" / "meta.properties"
+        meta.write_text(meta.read_text().replace("node.id=1", "node.id=2").replace("AAAQ", "AAAg"))
+    return folder
+
+
+def _limit() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 5))
+
+
+@pytest.mark.parametrize(("name", "codec", "command"), list(cases()))
+def test_a_command_keeps_to_its_bounds(name: str, codec: str, command: str, tmp_path: Path) -> None:
+    """It ends by itself, with an exit code of its own, and no traceback."""
+    folder = log_dir(name, codec)
+    places = {"D": folder / "data", "E": folder / "copy", "P": folder / "data" / BOMBS[name].directory}
+    for number, line in enumerate(RUNS[command]):
+        places["N"] = tmp_path / f"new-{number}"
+        words = [_filled(word, places) for word in line.split()]
+        code, peak, said = run([*command.split(), *words])
+        assert b"Traceback" not in said, (line, said[-2000:])
+        assert code in ENDS or (code == 16 and b"klog: " in said), (line, code, said[-500:])
+        counts.count("runs over logs that want to become gigabytes")
+        counts.most("MiB of memory at most, over logs that want to become gigabytes", peak >> 20)
+        shutil.rmtree(places["N"], ignore_errors=True)
+
+
+def _filled(word: str, places: dict[str, Path]) -> str:
+    option, equals, value = word.rpartition("=")
+    return f"{option}{equals}{places.get(value, value)}"
+
+
+def run(words: list[str]) -> tuple[int, int, bytes]:
+    """Run klog within the bounds; return its exit code, its peak in bytes, and what it said."""
+    command = [sys.executable, "-m", "klog_cli.app", *words]
+    with subprocess.Popen(
+        command,
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        preexec_fn=_limit,
+    ) as process:
+        assert process.stderr is not None
+        said = process.stderr.read()
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    return process.returncode, used.ru_maxrss << 10, said
+
+
+@pytest.mark.parametrize(
+    ("name", "codec", "words"),
+    [
+        ("topics of a transaction", "zstd", "transactions D"),
+        ("members of a group", "zstd", "groups D"),
+        ("tags of a topic", "zstd", "metadata show D"),
+        ("tags of a topic", "zstd", "space D"),
+        ("replicas of a partition", "zstd", "metadata show D"),
+        ("topics of a transaction", "zstd", "dump P --transaction-log-decoder"),
+        ("topics of a transaction", "zstd", "timeline D"),
+    ],
+)
+def test_what_is_left_out_is_said(name: str, codec: str, words: str) -> None:
+    """A sentence, and exit code 4; 0 from those that show what they could read."""
+    folder = log_dir(name, codec)
+    places = {"D": folder / "data", "P": folder / "data" / BOMBS[name].directory}
+    code, _, said = run([_filled(word, places) for word in words.split()])
+    assert code == 4 or words in ("transactions D", "groups D"), said
+    assert b"elements" in said or b"its few bytes" in said or b"cannot be decoded" in said
