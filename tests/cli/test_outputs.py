@@ -129,6 +129,7 @@ ARGUMENTS_READ = {
 }
 """What commands are given without an option is read, or changed by a plan."""
 NO_PLACE = (
+    "N|ID",
     *(
         "BYTES",
         "DURATION",
