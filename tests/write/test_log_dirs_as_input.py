@@ -15,6 +15,7 @@ from klog.serve.view import View
 from tests.conftest import Ran
 from tests.oracles.plain.encode import Record, batch
 from tests.support.metadata_logs import MetadataLog, topic, uuid, value
+from tests.support.rolled_back import metadata
 
 Run = Callable[..., Ran]
 NEW, OLD = uuid(7), uuid(8)
@@ -187,6 +188,18 @@ def test_one_topic_is_read_as_ever(klog: Run, tmp_path: Path, topics: Mapping[st
     assert klog("search", source, "--key", "k1").exit_code == 0
     assert klog("write", source, "--to", tmp_path / "new").exit_code == 0
     View.open([str(source)]).close()
+
+
+@pytest.mark.usefixtures("hasty")
+def test_adopt_makes_no_topic_of_two(klog: Run, mixed: Path, tmp_path: Path) -> None:
+    """A whole copy comes home as the topics that it has; a directory that is named comes as what it is called."""
+    log = metadata(tmp_path / "data", 0, 0)
+    log.add(value("Partition", topicId=NEW, partitionId=1, replicas=[1], isr=[1], leader=1, directories=[uuid(101)]))
+    refused(klog("adopt", mixed, "--into", tmp_path / "data"), "name the partition directories of one of them")
+    for place in (mixed / "orders-1", mixed / "orders-0"):
+        assert klog("adopt", place, "--into", tmp_path / "data").exit_code == 0
+    other = klog("adopt", mixed, "--into", tmp_path / "data", "--topic", "other")
+    assert b"topic-unknown" in other.stdout
 
 
 @pytest.mark.parametrize("command", ["groups", "transactions"])

@@ -7,6 +7,7 @@ import stat
 from collections.abc import Sequence
 from functools import cached_property
 
+from klog.data_dir.identity import check_one_topic
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.open_path import KafkaFile, open_path
 from klog.data_dir.partition import Partition
@@ -119,7 +120,8 @@ def open_sources(
     """Return the sources at *paths*, narrowed to *topics* and *numbers* where a path is a log dir.
 
     *name*: of the partition that a lone one becomes.  *into*: the log dirs of the broker that gets them, of which only
-    what is set aside is a source, unless it is named.  Raises UsageError, UnreadableError.
+    what is set aside is a source, unless it is named.  Raises UsageError, UnreadableError; IdentityError where log dirs
+    have partitions of two topics of one name in use.
     """
     homes = {os.path.realpath(path) for path in into}
     found: dict[str, AdoptSource] = {}
@@ -133,7 +135,10 @@ def open_sources(
             log_dirs += [one for one in opened.partitions if _is_meant(one, is_home)]
         else:
             found.setdefault(os.path.realpath(path), AdoptSource(opened, _key(opened, name)))
-    for one in select(log_dirs, topics, numbers) if topics or numbers else log_dirs:
+    chosen = select(log_dirs, topics, numbers) if topics or numbers else log_dirs
+    in_use = (one for one in chosen if one.state is PartitionState.CURRENT)
+    check_one_topic(in_use, "name the partition directories of one of them")
+    for one in chosen:
         found.setdefault(os.path.realpath(one.path), AdoptSource(one, _key(one, name)))
     if name is not None and len(found) != 1:
         raise UsageError(f"--as {name}: names one partition, and there are {len(found)} sources")
