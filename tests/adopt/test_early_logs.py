@@ -117,5 +117,6 @@ def test_a_mistake_of_the_thread_is_not_swallowed(monkeypatch: pytest.MonkeyPatc
         raise ZeroDivisionError
 
     monkeypatch.setattr(EarlyLogs, "_content", wrong)
-    with pytest.raises(ZeroDivisionError):
-        run_klog("adopt", source / NAME, "--into", data, NOW, "--apply")
+    done = run_klog("adopt", source / NAME, "--into", data, NOW, "--apply")
+    assert done.exit_code == 8
+    assert b"a bug in klog: ZeroDivisionError" in done.stderr
