@@ -150,6 +150,8 @@ ADOPT: Declared = planned(
             **{"log_start": INT, "log_end": INT, "records": INT, "epochs": "=keep|rewrite", "epoch": INT_OR_NULL},
             **{"producers": "=keep|drop", "ended": [{"producer_id": INT, "first_offset": INT}], "replicas": [INT]},
             **{"producers_kept": INT, "producers_forgotten": INT, "done_before": BOOL},
+            "committed": [{"producer_id": INT, "first_offset": INT}],
+            "left_open": [{"producer_id": INT, "first_offset": INT, "is_under_way": BOOL}],
         }
     ],
     refused=[{"source": TEXT, "id": TEXT, "message": TEXT, "next": TEXT}],

@@ -26,16 +26,18 @@ def made_home(
     next_id: int | None,
     topics: Iterable[tuple[str, int, int]] = (("orders", ORDERS, 1),),
     epoch: int = EPOCH,
+    replicas: int = 1,
 ) -> Path:
     """Make the log dir of node 1; the metadata log has handed out the producer ids below *next_id*.
 
-    *topics*: name, number of the id, partitions.  A topic `orders` with another id was deleted before.
+    *topics*: name, number of the id, partitions; all but `orders` have so many *replicas*.
+    A topic `orders` with another id was deleted before.
     """
     log = MetadataLog(folder)
     add_topic(log, "orders", FORMER, 1, epoch)
     log.add(value("RemoveTopic", topicId=uuid(FORMER)))
     for name, number, count in topics:
-        add_topic(log, name, number, count, epoch)
+        add_topic(log, name, number, count, epoch, 1 if name == "orders" else replicas)
     if next_id is not None:
         log.add(value("ProducerIds", brokerId=1, brokerEpoch=1, nextProducerId=next_id))
     (folder / "meta.properties").write_text(f"version=1\ncluster.id={CLUSTER_ID}\nnode.id=1\n")

@@ -42,7 +42,11 @@ Producers = Annotated[
     ),
 ]
 OpenTransactions = Annotated[
-    str, typer.Option(metavar="|".join(OPEN_TRANSACTIONS), help="Abort open transactions by a marker, or refuse them.")
+    str | None,
+    typer.Option(
+        metavar="|".join(OPEN_TRANSACTIONS),
+        help="Abort all open transactions, or refuse them; default: end those that no coordinator here has under way.",
+    ),
 ]
 
 
@@ -55,7 +59,7 @@ def adopt(
     replace: Replace = False,
     epochs: Epochs = None,
     producers: Producers = None,
-    open_transactions: OpenTransactions = OPEN_TRANSACTIONS[0],
+    open_transactions: OpenTransactions = None,
     now: options.Now = None,
     apply: options.Apply = False,
     plan: options.PlanTo = None,
@@ -77,10 +81,13 @@ def adopt(
 
     output.Quiet.on = quiet
     options.known_form(form, options.PLAN_OUTPUTS)
-    for option, given, choices in (("--epochs", epochs, EPOCHS), ("--producers", producers, PRODUCERS)):
+    for option, given, choices in (
+        ("--epochs", epochs, EPOCHS),
+        ("--producers", producers, PRODUCERS),
+        ("--open-transactions", open_transactions, OPEN_TRANSACTIONS),
+    ):
         if given is not None:
             options.known(option, given, choices)
-    options.known("--open-transactions", open_transactions, OPEN_TRANSACTIONS)
     check_exclusive(apply, plan)
     now_ms = parse_time(now, output.note) if now is not None else int(time.time() * 1000)
     wishes = AdoptOptions(now_ms, replace, epochs, producers, open_transactions, name, jobs or os.cpu_count() or 1)

@@ -8,6 +8,7 @@ from shlex import quote
 from klog.adopt.adopt import AdoptedPartition, AdoptRequest, AdoptResult
 from klog.adopt.adopt import adopt as run
 from klog.adopt.content import AdoptOptions
+from klog.adopt.transaction_ends import ABORTED
 from klog.errors import ExitCode, counted
 from klog.plan.json_file import plan_json
 from klog.plan.session import PlanOptions
@@ -36,7 +37,7 @@ def adopt(request: AdoptRequest, options: AdoptOptions, plan_options: PlanOption
 def _exit_code(result: AdoptResult) -> int:
     could_not = ExitCode.OPERATIONAL_ERROR if result.plan.is_partial else 0
     if not result.refused:
-        return could_not
+        return could_not | (0 if result.is_certain else ExitCode.PROBLEMS_LEFT)
     return could_not | (ExitCode.PROBLEMS_LEFT if result.adopted else ExitCode.OPERATIONAL_ERROR)
 
 
@@ -84,7 +85,15 @@ def _adopted(one: AdoptedPartition) -> Iterator[str]:
         yield f"    replaces {counted(one.replaces.records or 0, 'record')} ({size}), which go to the backup"
     for loss in log.losses:
         lost = counted(loss.records or 0, "record")
-        yield f"    recovered on the way: {lost} cut, {loss.bytes} bytes ({loss.reason})"
+        if loss.reason == ABORTED:
+            yield f"    loses {lost} from offset {loss.first_offset} on, whose transaction may yet be committed"
+        else:
+            yield f"    recovered on the way: {lost} cut, {loss.bytes} bytes ({loss.reason})"
+    for left in log.left_open:
+        yield f"    leaves the transaction of producer {left.producer_id} open, from offset {left.first_offset} on"
+    for ended in log.committed:
+        which = f"producer {ended.producer_id}, open from offset {ended.first_offset} on"
+        yield f"    commits the transaction of {which}, as its coordinator had decided"
     for ended in log.ended:
         yield f"    aborts the transaction of producer {ended.producer_id}, open from offset {ended.first_offset} on"
 

@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from shlex import quote
 from typing import Final, NamedTuple
 
-from klog.adopt.content import DROP, KEEP, REWRITE, AdoptedLog, AdoptOptions
+from klog.adopt.content import ABORT, DROP, KEEP, REWRITE, AdoptedLog, AdoptOptions
 from klog.adopt.early_logs import EarlyLogs
 from klog.adopt.home import AdoptRefusal, AdoptTarget, BrokerHome, KnownProducers, RefusedError, refuse
 from klog.adopt.removed_later import adopted_due, null_key_notes
 from klog.adopt.sources import AdoptSource, Key, open_sources
 from klog.adopt.target_files import TargetDrafts, TargetFiles
+from klog.adopt.transaction_ends import HomeCoordinator, LeftOpen, SourceTransactions
 from klog.broker_start.metadata_behind import reuse_note
 from klog.broker_start.record_tally import EVERYTHING, tally_records
 from klog.data_dir.log_dir import LogDir
@@ -24,6 +25,7 @@ from klog.data_dir.open_path import open_path
 from klog.data_dir.selection import PartitionQuery
 from klog.disk.disk import Disk
 from klog.errors import KlogError, UsageError, counted
+from klog.formats.internal_topics import TRANSACTION_STATE
 from klog.formats.java_integers import LONG_MAX
 from klog.formats.names import FileKind
 from klog.partition_plan import checkpoints
@@ -80,6 +82,8 @@ class AdoptedPartition(NamedTuple):
             "producers_kept": len(self.log.producers),
             "producers_forgotten": len(self.log.forgotten),
             "ended": [one._asdict() for one in self.log.ended],
+            "committed": [one._asdict() for one in self.log.committed],
+            "left_open": [one._asdict() for one in self.log.left_open],
             "replicas": list(self.target.replicas),
             "done_before": self.is_done,
         }
@@ -96,6 +100,11 @@ class AdoptResult(NamedTuple):
     plan: PlanResult
     notes: list[str]
     due: Sequence[DueRecords] = ()
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether it is known how each open transaction ends."""
+        return all(left.is_under_way for one in self.adopted for left in one.log.left_open)
 
 
 class Adoption:
@@ -121,6 +130,8 @@ class Adoption:
         for one in sources:
             by_key.setdefault((one.topic, one.number), []).append(one)
         self._sink.expect(sum(one.partition.size for one in sources))
+        come = [one.partition for one in sources if one.topic == TRANSACTION_STATE]
+        self._coordinator = HomeCoordinator(self._home.log_dirs, self._home.cluster, come)
         for source in sources:
             rivals = by_key[source.topic, source.number]
             try:
@@ -152,7 +163,9 @@ class Adoption:
         try:
             if is_free:
                 early.begin()
-            log = AdoptedLog(source, target, config, self._options, known, self._sink)
+            log = AdoptedLog(
+                source, target, config, self._options, known, self._transactions(source, target), self._sink
+            )
             if not is_free and not _may_be_same(log, target):
                 raise self._not_empty(source, target, found)
             TargetFiles(source, target, log, drafts, early).draft()
@@ -171,6 +184,10 @@ class Adoption:
         self.due += [due] if due is not None else []
         self.notes += keyless
 
+    def _transactions(self, source: AdoptSource, target: AdoptTarget) -> SourceTransactions:
+        homes = {os.path.realpath(one.path) for one in self._home.log_dirs}
+        return SourceTransactions(source, target, self._coordinator, self._home.is_foreign(source), homes)
+
     def _note(
         self, source: AdoptSource, target: AdoptTarget, log: AdoptedLog, found: Amount | None, is_done: bool
     ) -> None:
@@ -181,6 +198,7 @@ class Adoption:
         if self._options.producers == KEEP:
             reuse = reuse_note(self._home.cluster, log.producers, self._home.knows_topic(source))
             self.notes += [f"{target.name}: {reuse}"] if reuse else []
+        self.notes += [_open_note(source, target, left) for left in log.left_open]
 
     def _check(self, source: AdoptSource, target: AdoptTarget) -> None:
         """Raise RefusedError for what no source may be."""
@@ -294,6 +312,17 @@ def adopt(
     due = due_notes(adoption.due, "of the records that are adopted")
     notes = [*home.notes, *adoption.notes, *_replica_notes(adoption.adopted), *due]
     return AdoptResult(adoption.adopted, adoption.refused, result, notes, adoption.due)
+
+
+def _open_note(source: AdoptSource, target: AdoptTarget, left: LeftOpen) -> str:
+    told = f"{target.name}: the transaction of producer {left.producer_id}, open from offset {left.first_offset} on"
+    if left.is_under_way:
+        return f"{told}, is left open: its coordinator has it under way, and ends it after the start"
+    command = target.command(source, "--open-transactions", ABORT)
+    return (
+        f"{told}, is left open: these log dirs do not tell whether its coordinator ends it; where it does not, readers"
+        f" of committed data stop there, and {command} aborts it"
+    )
 
 
 def _replica_notes(adopted: Sequence[AdoptedPartition]) -> list[str]:

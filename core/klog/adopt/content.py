@@ -10,18 +10,23 @@ from typing import Final, NamedTuple
 
 from klog.adopt.home import AdoptTarget, KnownProducers, refuse
 from klog.adopt.sources import AdoptSource
+from klog.adopt.transaction_ends import (
+    ABORTED,
+    EndedTransaction,
+    LeftOpen,
+    SourceTransactions,
+    open_amount,
+    transaction_ends,
+)
 from klog.broker_start.record_tally import EVERYTHING, OffsetSpan, tally_records
 from klog.errors import UnreadableError, counted
-from klog.formats.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHead, write_batch
 from klog.formats.checkpoint import EpochEntry, epochs_in_force, read_epochs, write_epochs
-from klog.formats.control import END_TXN_MARKER, KEY
 from klog.formats.java_integers import LONG_MAX
 from klog.formats.names import SEGMENT_KINDS, FileKind, file_name, parse_file
-from klog.formats.record import write_record
 from klog.formats.snapshot import Producer, write_snapshot
-from klog.kernel import DONE, IndexBuilder, Window, crc32c, stamp
+from klog.kernel import IndexBuilder, Window, crc32c, stamp
 from klog.log.reader import LogReader
-from klog.log.txn_index import AbortedTxn, txn_index_content
+from klog.log.txn_index import txn_index_content
 from klog.log.windows import window_of
 from klog.metadata.topic_config import TopicConfig
 from klog.partition_plan.contents import Content, FileRange, txn_entries
@@ -32,9 +37,6 @@ from klog.recover.outcome import RecoverMode, RecoverOptions
 from klog.recover.producers import RebuiltSnapshots
 from klog.recover.rebuild import RepairedContent, repaired_content
 from klog.recover.survey import PartitionSurvey
-from klog.transactions.markers import CompletedTxn
-from klog.transactions.producer_state import ProducerState
-from klog.transactions.replay import apply_window
 from klog.verify.findings import Severity
 
 REWRITE, KEEP, DROP, ABORT, REFUSE = "rewrite", "keep", "drop", "abort", "refuse"
@@ -49,14 +51,15 @@ class AdoptOptions(NamedTuple):
 
     *now_ms*: time of markers.  *replace*: records of the target may go.  *epochs*: REWRITE, KEEP, or None: as needed.
     *producers*: KEEP, DROP, or None: those whose ids the target's metadata log has handed out.  *open_transactions*:
-    ABORT or REFUSE.  *name*: of the partition that a lone source becomes.  *jobs*: threads.
+    ABORT, REFUSE, or None: those end that no coordinator of the target has under way.  *name*: of the partition that a
+    lone source becomes.  *jobs*: threads.
     """
 
     now_ms: int
     replace: bool = False
     epochs: str | None = None
     producers: str | None = None
-    open_transactions: str = ABORT
+    open_transactions: str | None = None
     name: str | None = None
     jobs: int = 1
 
@@ -68,20 +71,14 @@ class LogContent(NamedTuple):
     more: bytes = b""
 
 
-class EndedTransaction(NamedTuple):
-    """A transaction that gets its end: nothing else would end it."""
-
-    producer_id: int
-    first_offset: int
-
-
 class AdoptedLog:
     """The future content of a partition.
 
     *logs*, *files*: by name.  *epoch*: that all batches get, None where they keep theirs.  *keeps_producers*: all that
     the source knows stay known.  *producers*: the ids of those that do, *forgotten*: of the others, as far as there are
-    both.  *records*: data records between *log_start* and *log_end*.  *losses*: what was cut off the source, damaged.
-    Raises RefusedError, UnreadableError.
+    both.  *ended* (aborted), *committed*, *left_open*: what becomes of open transactions.  *records*: data records
+    between *log_start* and *log_end*.  *losses*: what is cut off the source, damaged, or aborted against its
+    coordinator.  Raises RefusedError, UnreadableError.
     """
 
     def __init__(
@@ -91,9 +88,11 @@ class AdoptedLog:
         config: TopicConfig,
         options: AdoptOptions,
         known: KnownProducers,
+        transactions: SourceTransactions,
         sink: Sink,
     ) -> None:
         self._source, self._target, self._options, self._known = source, target, options, known
+        self._transactions = transactions
         self._interval = config.value(target.key[0], "index.interval.bytes").number
         index_bytes = config.value(target.key[0], "segment.index.bytes").number
         self._settings = RecoverOptions(
@@ -110,6 +109,8 @@ class AdoptedLog:
         self._epochs = self._known_epochs(found)
         self.epoch = self._choose_epoch()
         self.ended: tuple[EndedTransaction, ...] = ()
+        self.committed: tuple[EndedTransaction, ...] = ()
+        self.left_open: tuple[LeftOpen, ...] = ()
         self.keeps_producers = known.is_own
         self.producers: frozenset[int] = frozenset()
         self.forgotten: frozenset[int] = frozenset()
@@ -159,7 +160,8 @@ class AdoptedLog:
             command = self._target.command(self._source, "--epochs", KEEP)
             raise refuse(self._source, "format-too-old", message, command)
         last = max([*seen, *(one.epoch for one in self._epochs)], default=-1)
-        if wanted == KEEP or (wanted is None and last <= self._target.epoch):
+        self._is_ahead = last > self._target.epoch
+        if wanted == KEEP or (wanted is None and not self._is_ahead):
             return None
         self._epochs = [EpochEntry(self._target.epoch, self.log_start)] if seen else []
         return self._target.epoch
@@ -178,7 +180,8 @@ class AdoptedLog:
             return
         found = self._end_transactions(last)
         seen = self._ids_in_force(last) if self._known.is_own else frozenset()
-        self.producers = frozenset(filter(self._known.has, seen))
+        # Without its producer an open transaction would be none, and all could read it.
+        self.producers = frozenset([*filter(self._known.has, seen), *(one.producer_id for one in self.left_open)])
         self.forgotten = seen - self.producers
         if self._known.is_own and not self.forgotten:
             return
@@ -216,49 +219,53 @@ class AdoptedLog:
         self.files[file_name(self.log_end, FileKind.SNAPSHOT)] = write_snapshot(producers, crc32c)
 
     def _end_transactions(self, last: str) -> Sequence[Producer]:
-        """End what is open; return the producers at the log end."""
+        """End what nobody else is going to end; return the producers at the log end."""
         end = self.log_end
         producers = RebuiltSnapshots(self._survey.facts, self._settings).at([end], self._wrong_snapshots())[end]
-        opened = [one for one in producers if one.current_txn_first_offset >= 0]
-        if not opened:
+        commits = self._choose_ends([one for one in producers if one.current_txn_first_offset >= 0])
+        if not commits:
             return producers
-        if self._options.open_transactions == REFUSE:
-            first = min(one.current_txn_first_offset for one in opened)
-            message = f"{counted(len(opened), 'transaction')} from offset {first} on: open, and nothing would end them"
-            command = self._target.command(self._source, "--open-transactions", ABORT)
-            raise refuse(self._source, "open-transaction", message, command)
-        state, batches, entries = self._aborted(producers)
+        epoch = self._epochs[-1].epoch if self._epochs else -1
+        ends = transaction_ends(end, producers, commits, epoch, self._options.now_ms)
         txns = file_name(parse_file(last).offset or 0, FileKind.TXN_INDEX)
         known = list(txn_entries(self._source.partition.path, self.files.get(txns)))
-        self.files[txns] = txn_index_content([*known, *entries])
-        self.logs[last] = self.logs[last]._replace(more=batches)
+        if known or ends.entries:
+            self.files[txns] = txn_index_content([*known, *ends.entries])
+        self.logs[last] = self.logs[last]._replace(more=ends.batches)
         self._index(last)
-        self.ended = tuple(EndedTransaction(one.producer_id, one.first_offset) for one in entries)
-        self.log_end = state.end
+        self.ended, self.committed, self.log_end = ends.aborted, ends.committed, ends.state.end
         if end not in {parse_file(name).offset for name in self.logs}:
             self.files.pop(file_name(end, FileKind.SNAPSHOT), None)
-        self.files[file_name(state.end, FileKind.SNAPSHOT)] = write_snapshot(state.snapshot(), crc32c)
-        return state.snapshot()
+        self.files[file_name(self.log_end, FileKind.SNAPSHOT)] = write_snapshot(ends.state.snapshot(), crc32c)
+        return ends.state.snapshot()
 
-    def _aborted(self, producers: Sequence[Producer]) -> tuple[ProducerState, bytes, list[AbortedTxn]]:
-        """Return the producers behind the markers that end what is open, the markers, and their index entries."""
-        state = ProducerState(self.log_end)
-        state.take(producers)
-        epoch = self._epochs[-1].epoch if self._epochs else -1
-        batches, entries = b"", []
-        for _, producer_id in state.ongoing.all():
-            entry = state.producers[producer_id]
-            coordinator_epoch = max(entry.coordinator_epoch, 0)
-            batch = abort_marker(
-                state.end, epoch, producer_id, entry.producer_epoch, coordinator_epoch, self._options.now_ms
-            )
-            window = window_of(batch, 0)
-            assert window.scan(0) == DONE
-            assert not window.check(0, window.count)
-            events = apply_window(state, window)
-            entries += [one.index_entry for one in events if isinstance(one, CompletedTxn)]
-            batches += batch
-        return state, batches, [one for one in entries if one is not None]
+    def _choose_ends(self, opened: Sequence[Producer]) -> dict[int, bool]:
+        """Return the producers whose open transaction gets its end from here, and whether that is a commit."""
+        asked = self._options.open_transactions
+        fates = {one: self._transactions.are_ended(one, self._is_ahead) for one in opened}
+        unsure = [one for one, is_ended in fates.items() if not is_ended]
+        if asked == REFUSE and unsure:
+            first = min(one.current_txn_first_offset for one in unsure)
+            message = f"{counted(len(unsure), 'transaction')} from offset {first} on: open, and nothing would end them"
+            command = self._target.command(self._source, "--open-transactions", ABORT)
+            raise refuse(self._source, "open-transaction", message, command)
+        commits = {}
+        for one, is_ended in fates.items():
+            if is_ended is False:
+                commits[one.producer_id] = asked is None and self._transactions.is_committed(one, self.log_end)
+            elif asked == ABORT:
+                commits[one.producer_id] = False
+                self.losses.append(self._aborted(one))
+            else:
+                left = LeftOpen(one.producer_id, one.current_txn_first_offset, is_ended is True)
+                self.left_open = (*self.left_open, left)
+        return commits
+
+    def _aborted(self, producer: Producer) -> Loss:
+        """Return what is lost where a transaction is aborted that its coordinator may commit."""
+        amount = open_amount(self._survey.partition, producer, self.log_end)
+        offsets = producer.current_txn_first_offset, self.log_end - 1
+        return Loss(*self._target.key, *offsets, amount.records, amount.bytes, ABORTED)
 
     def _index(self, log: str) -> None:
         """Rebuild the indexes of a segment that gets more batches.  Raises UnreadableError."""
@@ -360,13 +367,3 @@ def restamped(source: SplicedLog, base: int, epoch: int) -> Iterator[memoryview]
         yield window.content()[:consumed]
     if size != source.size:
         raise UnreadableError(f"{source.path}: {_BEHIND_DAMAGE}")
-
-
-def abort_marker(
-    offset: int, leader_epoch: int, producer_id: int, producer_epoch: int, coordinator_epoch: int, now_ms: int
-) -> bytes:
-    """Return the batch by which a coordinator aborts a transaction.  Kafka: MemoryRecords.withEndTransactionMarker."""
-    record = write_record(0, 0, KEY.write(0, 0), END_TXN_MARKER.write(0, coordinator_epoch))
-    attributes = TRANSACTIONAL_BIT | CONTROL_BIT
-    head = BatchHead(offset, leader_epoch, attributes, 0, now_ms, now_ms, 1, producer_id, producer_epoch)
-    return write_batch(head, record, crc32c)

@@ -189,6 +189,12 @@ class BrokerHome:
             return topic_id is not None
         return any(topic_id == change.state["topic_id"] for change in self._history(source))
 
+    def is_foreign(self, source: AdoptSource) -> bool:
+        """Whether the source is certainly not of this metadata log."""
+        if source.partition.topic_id is not None:
+            return not self.knows_topic(source)
+        return source.cluster_id not in (None, self.cluster_id)
+
     def is_same_cluster(self, source: AdoptSource) -> bool:
         """Whether the source was in a cluster of the same id, which says nothing of its metadata log."""
         return None not in (source.cluster_id, self.cluster_id) and source.cluster_id == self.cluster_id
