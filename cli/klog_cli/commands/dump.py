@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from io import BufferedReader
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,6 +12,7 @@ from klog.errors import UsageError
 from klog.formats.java_integers import LONG_MAX, LONG_MIN
 
 from klog_cli import options, output
+from klog_cli.input_lines import input_lines
 from klog_cli.units import parse_key, parse_size, parse_time
 
 if TYPE_CHECKING:
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
 
 DECODERS = ("offsets", "transactions", "cluster_metadata", "remote_log_metadata", "share_group_state")
 
+
+_LONGEST_KEY = 16 << 20
+_MOST_KEYS_BYTES = 512 << 20
+_BYTES_OF_A_KEY = 100  # in memory, beside its own
 
 DUMP_OUTPUTS = ("text", "jsonl", "csv", "parquet")
 Files = Annotated[str | None, typer.Option(help="Files, separated by commas, as Kafka's tool takes them.")]
@@ -272,5 +278,16 @@ def key_set(keys: list[str] | None, file: str | None) -> KeySet | None:
     wanted = [parse_key(key) for key in keys or ()]
     if file is not None:
         with open(file, "rb") as lines:
-            wanted += [line.rstrip(b"\r\n") for line in lines]
+            wanted += _keys(lines, file)
     return KeySet(wanted)
+
+
+def _keys(file: BufferedReader, name: str) -> Iterator[bytes]:
+    left = _MOST_KEYS_BYTES
+    for _, key in input_lines(file, name, _LONGEST_KEY):
+        left -= len(key) + _BYTES_OF_A_KEY
+        if left < 0:
+            raise UsageError(
+                f"{name}: more keys than fit into {_MOST_KEYS_BYTES >> 20} MiB: give them in several files"
+            )
+        yield key

@@ -12,11 +12,13 @@ from klog.formats.java_integers import LONG_MAX, LONG_MIN
 from klog.lookup import Lookup, Trail, TrailDetail
 
 from klog_cli import output
+from klog_cli.input_lines import input_lines
 
 if TYPE_CHECKING:
     from klog.data_dir.open_path import KafkaFile
 
 _CHUNK = 100_000
+_LONGEST_LINE = 1024
 
 
 class LookupArguments(NamedTuple):
@@ -103,10 +105,10 @@ def _time_row(trail: Trail) -> str:
 def _numbers(file: str) -> Iterator[list[int]]:
     """Yield the numbers of *file*, one a line, many at a time; empty lines do not count.  Raises UsageError."""
     descriptor = 0 if file == "-" else os.open(file, os.O_RDONLY | os.O_CLOEXEC)
-    with open(descriptor, encoding="ascii", errors="replace", closefd=file != "-") as lines:
+    with open(descriptor, "rb", closefd=file != "-") as lines:
         found: list[int] = []
-        for number, line in enumerate(lines, 1):
-            word = line.strip()
+        for number, line in input_lines(lines, file, _LONGEST_LINE):
+            word = line.decode("ascii", "replace").strip()
             if not word:
                 continue
             if not word.removeprefix("-").isdecimal() or len(word) > 20:

@@ -17,6 +17,8 @@ from klog.replicas.rescue import PartitionRescue
 from klog_cli import output
 from klog_cli.views.replicas_choice import chosen
 
+_MOST_PLAN_BYTES = 64 << 20
+
 
 class RescueRequest(NamedTuple):
     """What the command line asks for."""
@@ -81,7 +83,10 @@ def _planned(path: str | None) -> Mapping[tuple[str, int], int]:
         return {}
     try:
         with open(path, "rb") as file:
-            plan = json.load(file)
+            content = file.read(_MOST_PLAN_BYTES + 1)
+        if len(content) > _MOST_PLAN_BYTES:
+            raise UsageError(f"--plan {path}: no plan of 'klog replicas plan': more than {_MOST_PLAN_BYTES} bytes")
+        plan = json.loads(content)
         return {(one["topic"], int(one["partition"])): int(one["kept"]) for one in plan["copies"]}
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise UsageError(f"--plan {path}: no plan of 'klog replicas plan': {error}") from None
