@@ -20,6 +20,7 @@ SHA256_BELOW: Final = 16 << 20
 
 _WINDOW = 1 << 20
 _END_BYTES = 1 << 20
+_ALL_BITS = 0xFFFFFFFF
 
 
 class Digest:
@@ -45,6 +46,18 @@ class Digest:
             self._sha256 = None
         elif self._sha256 is not None:
             self._sha256.update(data)
+
+    @property
+    def takes_zeros(self) -> bool:
+        """Whether `zeros` can be told how many come by, without them."""
+        return self._sha256 is None
+
+    def zeros(self, count: int) -> None:
+        """Take *count* bytes that are zero: of a hole, which may be larger than any disk."""
+        from klog.kernel import crc32c_shift
+
+        self.size += count
+        self._crc = crc32c_shift(self._crc ^ _ALL_BITS, count) ^ _ALL_BITS
 
     def copy(self) -> Digest:
         """Return a digest that has seen the same."""
@@ -147,11 +160,16 @@ def _states(
         with ReadOnlyFile(path) as source:
             while True:
                 # A window ends where the file would be cut: the digest until there is wanted too.
-                window = view[: size_to_cut - whole.size] if whole.size < size_to_cut else view
-                count = source.read_into(whole.size, window)
+                left = size_to_cut - whole.size if whole.size < size_to_cut else status.st_size - whole.size
+                count = min(source.next_data(whole.size) - whole.size, left) if whole.takes_zeros else 0
+                if count >= _WINDOW:
+                    whole.zeros(count)
+                else:
+                    window = view[:left] if whole.size < size_to_cut else view
+                    count = source.read_into(whole.size, window)
+                    whole.update(window[:count])
                 if not count:
                     break
-                whole.update(window[:count])
                 if whole.size == size:
                     cut = whole.text()
                 if advance is not None:
