@@ -254,7 +254,7 @@ class CatchUpPlan:
             return SourceProducers({}, ())
         # Below the cut the target's log is the source's: so are the snapshots of it.
         alike = None if self._is_replaced else self._target.partition
-        return source_log.producers_at(source, offsets, alike)
+        return source_log.producers_at(source, offsets, segments[0].base_offset, alike)
 
     def _put_segment(self, segment: SegmentCopy, producers: SourceProducers) -> None:
         source = self._source.partition

@@ -132,25 +132,26 @@ def content(partition: Partition, segment: SegmentCopy) -> Iterator[bytes]:
     return intact(read(), path)
 
 
-def producers_at(partition: Partition, offsets: Sequence[int], alike: Partition | None = None) -> SourceProducers:
+def producers_at(
+    partition: Partition, offsets: Sequence[int], begin: int, alike: Partition | None = None
+) -> SourceProducers:
     """Return the state of the producers at *offsets*, ascending, and the transactions that were aborted up to the last.
 
-    Of the latter those that end at the first of *offsets* or behind it.  *alike*: a copy with the same batches
-    below the first of them; its snapshots are as good.  Raises UnreadableError.
+    Of the latter those that end at *begin* or behind it, which is not above the first of *offsets*.  *alike*: a copy
+    with the same batches below *begin*; its snapshots are as good.  Raises UnreadableError.
     """
     from klog.transactions.markers import CompletedTxn
     from klog.transactions.replay import nearest_state, replay
 
-    first = min(offsets, default=0)
-    state = nearest_state(partition, first)
-    if alike is not None and (other := nearest_state(alike, first)).end > max(state.end, alike.log_start_offset or 0):
+    state = nearest_state(partition, begin)
+    if alike is not None and (other := nearest_state(alike, begin)).end > max(state.end, alike.log_start_offset or 0):
         state = other
     states: dict[int, tuple[Producer, ...]] = {}
     aborted: list[AbortedTxn] = []
     for offset in offsets:
         for event in replay(state, partition.path, partition.segments, end=offset):
             entry = event.index_entry if isinstance(event, CompletedTxn) else None
-            if entry is not None and entry.last_offset >= offsets[0]:
+            if entry is not None and entry.last_offset >= begin:
                 aborted.append(entry)
         states[offset] = state.snapshot()
     return SourceProducers(states, tuple(aborted))
