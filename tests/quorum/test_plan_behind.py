@@ -12,7 +12,7 @@ from klog.data_dir.log_dir import LogDir
 from klog.metadata.loader import ClusterMetadata, read_metadata
 
 from tests.quorum.test_metadata_plan import ADDRESSES, disks, quorum
-from tests.support.metadata_logs import uuid
+from tests.support.metadata_logs import topic, uuid, value
 from tests.support.rolled_back import data, known, metadata, partition
 
 Run = Callable[..., Any]
@@ -129,6 +129,43 @@ def test_static_voters_are_mended_as_well(klog: Run, tmp_path: Path) -> None:
         assert not is_behind(klog, disk)
     ran = klog("metadata", "plan", *disks(tmp_path), "--voters", voters)  # nothing is missing any more
     assert (ran.exit_code, b"kraft.version is 0" in ran.stderr) == (8, True)
+
+
+def damaged(folder: Path, roll: bool = False) -> None:
+    """Write a log dir whose metadata log is damaged where a topic and the block from 5000 on were added."""
+    log = metadata(folder, 3, 1000)
+    log.add_control()
+    at = log.log.stat().st_size
+    log.add(topic("gone", 9))
+    damaged_log = log.log
+    if roll:
+        log.roll()
+    log.add(value("ProducerIds", brokerId=1, brokerEpoch=11, nextProducerId=6000))
+    content = bytearray(damaged_log.read_bytes())
+    content[at + 70] ^= 1
+    damaged_log.write_bytes(content)
+    for one in log.path.glob("*.log"):
+        one.with_suffix(".index").touch()
+    partition(folder, [data(0), data(2, 4, 5000)], [(0, 0), (4, 2)])
+
+
+@pytest.mark.parametrize("roll", [False, True])
+def test_a_damaged_base_is_built_on_as_far_as_its_node_has_it(roll: bool, klog: Run, tmp_path: Path) -> None:
+    """Only where --base asks for it: what is behind the damage is gone, as at the node's own start; that is said."""
+    folder = tmp_path / "data"
+    damaged(folder, roll)
+    ran = klog("metadata", "plan", folder, "--only-broker", "1")
+    assert (ran.exit_code, b"--base chooses another" in ran.stderr) == (8, True)
+    ran = klog("metadata", "plan", folder, "--only-broker", "1", "--base", "1", "--apply", "--output", "json")
+    assert ran.exit_code == 5, ran
+    made = json.loads(ran.stdout)["metadata"]
+    assert made["base"]["offset"] == 6
+    assert any("2 offsets, which its own start would cut as well" in one for one in made["next"])
+    found = state(folder)
+    assert (found.state.settings.next_producer_id, "gone" in found.topic_ids) == (6000, False)
+    assert found.partitions[uuid(7)][0].leader_epoch == 5
+    done = klog("doctor", "--output", "json", folder)
+    assert (done.exit_code, json.loads(done.stdout)["notes"]) == (0, [])
 
 
 def test_an_older_base_of_which_the_logs_need_no_more(klog: Run, quorum: Path) -> None:

@@ -75,7 +75,8 @@ def plan(request: QuorumRequest, options: PlanOptions, form: str) -> int:
         output.emit_json(_json(planner, result))
     else:
         _show(planner, result, options)
-    if planner.gathering is None or not planner.gathering.lost:
+    is_lost = planner.gathering is not None and bool(planner.gathering.lost)
+    if not is_lost and not planner.base.gone:
         return ExitCode.CLEAN
     return ExitCode.PROBLEMS_LEFT + (ExitCode.CORRECTED if result.is_applied else 0)
 

@@ -119,6 +119,8 @@ class _Steps:
                     " a backup; one that is older than the logs hands out producer ids and leader epochs again; klog"
                     " metadata compare shows which copy is ahead"
                 )
+                if note.id == "metadata-log-damaged":
+                    sentence += "; klog metadata plan with --base goes on from what is before the damage"
                 yield _manual(sentence, note.message)
             elif note.id == "metadata-log-behind":
                 yield self._behind(note.message)

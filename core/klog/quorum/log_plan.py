@@ -42,10 +42,11 @@ def future_log(base: MetadataCopy, intact: IntactLog, new: NewBatches, disk: Dis
     try:
         folder = os.path.join(place, DIRECTORY)
         disk.make_directory(folder)
-        last = base.partition.segments[-1].log if base.partition.segments else None
+        last = file_name(intact.last, FileKind.LOG)
         behind = file_name(intact.end, FileKind.LOG)
         for file in base.partition.files:
-            if file.stage is Stage.IN_USE and file.kind in _COPIED and file.name != behind:
+            is_over = file.kind is FileKind.LOG and (file.offset or 0) > intact.last
+            if file.stage is Stage.IN_USE and file.kind in _COPIED and file.name != behind and not is_over:
                 _copy(
                     disk,
                     base.partition,

@@ -49,11 +49,15 @@ class MetadataCopy(NamedTuple):
 
 
 class IntactLog(NamedTuple):
-    """What a plan builds on: *size* bytes of the last segment, up to *end*, and the log's *epochs*."""
+    """What a plan builds on: *size* bytes of the segment that counts last, up to *end*, and the log's *epochs*.
+
+    *last*: that segment's base offset.
+    """
 
     end: int
     size: int
     epochs: tuple[EpochEntry, ...]
+    last: int
 
 
 def metadata_copies(disks: Sequence[BrokerDisk]) -> list[MetadataCopy]:
@@ -101,28 +105,36 @@ def unused_epoch(copies: Sequence[MetadataCopy]) -> int:
     return 1 + max(copy.latest_epoch for copy in copies)
 
 
-def intact_log(copy: MetadataCopy) -> IntactLog:
-    """Read the whole log.  Raises KlogError for damage; an unfinished last batch is none, and left out."""
+def intact_log(copy: MetadataCopy, up_to_damage: bool = False) -> IntactLog:
+    """Read the whole log.  Raises KlogError for damage; an unfinished last batch is none, and left out.
+
+    *up_to_damage*: read as far as its node has it once it has recovered it, if no snapshot reaches beyond that.
+    """
     seen: list[tuple[int, int]] = []
-    end, size, expected = copy.log_start, 0, copy.log_start
+    end, size, expected, last = copy.log_start, 0, copy.log_start, 0
+    up_to_damage &= copy.snapshot is None or (copy.snapshot.offset or 0) <= copy.log_end
     segments = copy.partition.segments
     for number, files in enumerate(segments):
         is_last = number + 1 == len(segments)
         builder = IndexBuilder(files.base_offset, 2**31 - 1, latest_epoch=seen[-1][0] if seen else -1)
-        path = copy.partition.file(files.log)
+        path, is_over = copy.partition.file(files.log), False
         if files.base_offset != expected:
             raise KlogError(f"{path}: the segment begins at {files.base_offset}, {expected} was expected")
         for run in Segment(path, bounded=False).runs():
             if isinstance(run, Damage):
-                if is_last and run.is_unfinished:
+                is_over = up_to_damage
+                if is_over or (is_last and run.is_unfinished):
                     break
                 raise KlogError(
-                    f"{run.place}: {run.detail}; nothing is built on a damaged log (--base chooses another)"
+                    f"{run.place}: {run.detail}; nothing is built on a damaged log (--base chooses another, or this one"
+                    " as far as its node will have it)"
                 )
             if builder.walk(run.window, run.first, run.end) < run.end:
                 raise KlogError(f"{path}: batches are not in order; nothing is built on a damaged log")
         seen += builder.epochs
         end, size = max(builder.last_offset + 1, files.base_offset), builder.size
-        expected = end
+        expected, last = end, files.base_offset
+        if is_over:
+            break
     entries = rebuilt(copy.partition.epochs, list(seen), end)
-    return IntactLog(end, size, tuple(entries))
+    return IntactLog(end, size, tuple(entries), last)

@@ -108,6 +108,7 @@ def warnings(planner: QuorumPlanner) -> list[str]:
         "once a controller has started on these logs there is no undo",
         *(
             f"what follows the last whole batch of node {copy.node}'s log is cut"
+            f"{f': {copy.gone} offsets, which its own start would cut as well' if copy.gone else ''}"
             for copy in planner.copies
             if copy.has_rest and copy.node in planner.written
         ),

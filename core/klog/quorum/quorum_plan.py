@@ -74,8 +74,11 @@ class QuorumPlanner:
         self.disks, self._stagings, self._disk = disks, stagings, disk
         self.copies = metadata_copies(disks)
         self.base = choose_base(self.copies, settings.base)
-        self._intact = intact_log(self.base)
-        self.state = _sound(read_log(self.base.partition), self._intact.end)
+        self._intact = intact_log(self.base, up_to_damage=settings.base is not None)
+        if self.base.gone:  # what is below the damage is looked at again with what is appended to it
+            self.state = read_log(self.base.partition, self._intact.end)
+        else:
+            self.state = _sound(read_log(self.base.partition), self._intact.end)
         held = (partition for one in disks for partition in one.log_dir.partitions)
         self.lag: MetadataLag = lag_behind(self.state, held, settings.now_ms)
         self.new = NewBatches(self._intact.end, unused_epoch(self.copies), settings.now_ms)
