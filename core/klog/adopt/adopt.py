@@ -150,6 +150,7 @@ class Adoption:
     def _add(self, source: AdoptSource) -> None:
         target = self._home.target(source)
         self._check(source, target)
+        told = self._home.check_coordinators(source, target, self._options.name is not None)
         config = self._home.configs[target.log_dir]
         asked = self._options.producers
         known = self._home.known_producers(source) if asked is None else _AS_ASKED[asked]
@@ -182,7 +183,7 @@ class Adoption:
         self._lines[target.log_dir][target.key] = log.checkpoints(source.partition.cleaner_offset)
         self._note(source, target, log, found, drafts.is_empty)
         self.due += [due] if due is not None else []
-        self.notes += keyless
+        self.notes += [*keyless, *told]
 
     def _transactions(self, source: AdoptSource, target: AdoptTarget) -> SourceTransactions:
         homes = {os.path.realpath(one.path) for one in self._home.log_dirs}
@@ -205,9 +206,6 @@ class Adoption:
         if source.is_in_use:
             lock = source.log_dir.lock.of(source.log_dir.path, with_pid=False)
             raise refuse(source, "lock-held", f"{lock}, and may change it", "cp", "-a", source.path, "COPY")
-        if self._home.is_internal(source) and not self._is_at_home(source, target) and not self._options.name:
-            message = "coordinators keep their state in it: of another cluster only all its partitions together fit"
-            raise refuse(source, "internal-topic", message, target.command(source, "--as", target.name))
         if source.is_tiered:
             message = "its log start is below its first segment: the rest is in remote storage"
             raise refuse(source, "tiered", message, "klog", "describe", source.path)
@@ -217,9 +215,6 @@ class Adoption:
         if target.is_there and os.path.realpath(target.partition.path) not in self._free:
             message = f"an earlier plan is half done in {target.partition.path}"
             raise refuse(source, "half-done", message, "klog", "plans", self._home.log_dirs[target.log_dir].path)
-
-    def _is_at_home(self, source: AdoptSource, target: AdoptTarget) -> bool:
-        return source.partition.topic_id == target.topic_id or self._home.is_same_cluster(source)
 
     def _there(self, source: AdoptSource, target: AdoptTarget) -> Amount | None:
         """Return what the target has, None for no records.  Raises UnreadableError."""

@@ -7,12 +7,15 @@ from collections.abc import Sequence
 from shlex import join, quote
 from typing import NamedTuple
 
+from klog.adopt.former_topic import FormerTopic, former_topic
 from klog.adopt.sources import AdoptSource, Key
-from klog.broker_start.metadata_behind import FIRST_SHIFTED_ID, next_producer_id
+from klog.broker_start.metadata_behind import FIRST_SHIFTED_ID, next_producer_id, reuse_note
+from klog.coordinator.transactions import transaction_images
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.doctor.metadata_log import recover_metadata
 from klog.errors import KlogError, UsageError, counted
+from klog.formats.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from klog.formats.names import CLUSTER_METADATA, INTERNAL, ROOT_CHECKPOINTS, PartitionState
 from klog.metadata.history import MetadataChange, PartitionSubject, read_history
 from klog.metadata.loader import ClusterMetadata, read_metadata
@@ -141,12 +144,10 @@ class BrokerHome:
         topic_id = self.cluster.topic_ids.get(source.topic)
         registration = self.cluster.partition(*key)
         if topic_id is None:
-            message = f"the cluster has no topic {source.topic}"
-            raise refuse(source, "topic-unknown", message, self._create(source))
+            former = self.former(source)
+            raise refuse(source, "topic-unknown", former.absence(), former.create_command())
         if registration is None:
-            count = len(self.cluster.partitions[topic_id])
-            message = f"the cluster's {source.topic} has {counted(count, 'partition')}"
-            raise refuse(source, "topic-unknown", message, self._more_partitions(source))
+            raise self._has_fewer(source, len(self.cluster.partitions[topic_id]))
         if self.node_id not in registration.replicas:
             nodes = ", ".join(map(str, registration.replicas))
             message = f"its replicas are on {nodes}, and these are log dirs of node {self.node_id}"
@@ -199,30 +200,38 @@ class BrokerHome:
         """Whether the source was in a cluster of the same id, which says nothing of its metadata log."""
         return None not in (source.cluster_id, self.cluster_id) and source.cluster_id == self.cluster_id
 
-    @staticmethod
-    def is_internal(source: AdoptSource) -> bool:
-        """Whether the coordinators of a cluster keep their state in it."""
-        return source.topic in INTERNAL
+    def check_coordinators(self, source: AdoptSource, target: AdoptTarget, is_named: bool) -> list[str]:
+        """Return what is to be known of a partition of the coordinators' topics; nothing of another one.
+
+        *is_named*: the operator wants it in that place, although it may not fit.  Raises RefusedError.
+        """
+        if source.topic not in INTERNAL or source.partition.topic_id == target.topic_id:
+            return []
+        as_named = target.command(source, "--as", target.name)
+        if not self.is_same_cluster(source) and not is_named:
+            message = "coordinators keep their state in it: of another cluster only all its partitions together fit"
+            raise refuse(source, "internal-topic", message, as_named)
+        former = self.former(source)
+        misfit = former.misfit(len(self.cluster.partitions[target.topic_id]))
+        if misfit is not None and not is_named:
+            raise refuse(source, "internal-topic", misfit, *content_command(source))
+        reuse = self._reused_ids(source)
+        if reuse is not None and not is_named:
+            raise refuse(source, "internal-topic", reuse, as_named)
+        return [f"{target.name}: {told}" for told in (misfit or former.doubt(), reuse) if told is not None]
+
+    def _reused_ids(self, source: AdoptSource) -> str | None:
+        """Return what it means that transactional ids keep their producer ids."""
+        if source.topic != TRANSACTION_STATE:
+            return None
+        ids = {one.producer_id for one in transaction_images([source.partition]) if one.producer_id >= 0}
+        return reuse_note(self.cluster, ids, self.knows_topic(source))
 
     # what the topic was
 
-    def _create(self, source: AdoptSource) -> str:
-        """Return the command that makes the topic as it was, as far as a metadata log still says how."""
-        known = self._deleted(source) or source.metadata
-        topic = source.partition.topic or source.topic
-        topic_id = None if known is None else known.topic_ids.get(topic)
-        numbers = [one.number for one in source.log_dir.partitions if one.topic == topic and one.number is not None]
-        count, replicas, settings = max([source.number, *numbers]) + 1, 1, {}
-        if known is not None and topic_id is not None:
-            partitions = known.partitions[topic_id]
-            count = max(count, len(partitions))
-            replicas = max((len(one.replicas) for one in partitions.values()), default=1)
-            settings = dict(known.topic_config(topic))
-        words = ["kafka-topics", "--bootstrap-server", "HOST:PORT", "--create", "--topic", source.topic]
-        words += ["--partitions", str(count), "--replication-factor", str(replicas)]
-        for name, value in sorted(settings.items()):
-            words += ["--config", f"{name}={value}"]
-        return join(words)
+    def former(self, source: AdoptSource) -> FormerTopic:
+        """Return the topic of a source as it was, as far as a metadata log still says how."""
+        return former_topic(source, [self._deleted(source), source.metadata])
 
     def _deleted(self, source: AdoptSource) -> ClusterMetadata | None:
         """Return the cluster as of just before the topic was deleted; None where the metadata log no longer has that.
@@ -251,9 +260,21 @@ class BrokerHome:
         return [one for one in changes if one.offset <= self.cluster.end_offset]
 
     @staticmethod
-    def _more_partitions(source: AdoptSource) -> str:
+    def _has_fewer(source: AdoptSource, count: int) -> RefusedError:
+        message = f"the cluster's {source.topic} has {counted(count, 'partition')}"
+        if source.topic in INTERNAL:
+            message += ", over which the coordinators hash what is in it: more partitions would part them from that"
+            return refuse(source, "internal-topic", message, *content_command(source))
         words = ["kafka-topics", "--bootstrap-server", "HOST:PORT", "--alter", "--topic", source.topic]
-        return join([*words, "--partitions", str(source.number + 1)])
+        message += "; with more, new records of a key may go to another partition than its former ones"
+        return refuse(source, "topic-unknown", message, *words, "--partitions", str(source.number + 1))
+
+
+def content_command(source: AdoptSource) -> tuple[str, ...]:
+    """Return the command that shows what a partition of the coordinators has."""
+    if source.topic == CONSUMER_OFFSETS:
+        return ("klog", "groups", source.path, "--export", "offsets.csv")
+    return ("klog", "transactions" if source.topic == TRANSACTION_STATE else "dump", source.path)
 
 
 def _check_checkpoints(log_dir: LogDir) -> None:

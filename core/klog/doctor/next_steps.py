@@ -326,7 +326,8 @@ class _Steps:
             return
         why = f"the broker would set it aside: {row.message}"
         if row.lost_records:
-            why += "; once the topic has such a partition here, klog adopt brings it back"
+            has = "as many partitions as it had" if row.topic in INTERNAL else "such a partition here"
+            why += f"; once the topic has {has}, klog adopt brings it back"
         yield _aside(path, why)
 
     def _adopt(self, row: PartitionFate, path: str) -> Iterator[NextStep]:
