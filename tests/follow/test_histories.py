@@ -14,7 +14,7 @@ from klog.wire.messages import ApiRequest
 
 from tests.conftest import Ran
 from tests.follow.following import Following, batches, marks
-from tests.follow.scripted import ScriptedCluster, base_of, end_of, identity
+from tests.follow.scripted import ScriptedCluster, base_of, end_of, identity, split
 from tests.oracles.plain.encode import Record, batch, empty_batch
 
 Klog = Callable[..., Ran]
@@ -213,3 +213,75 @@ def test_a_log_that_became_empty_is_caught_up(klog: Klog, tmp_path: Path, others
         assert (rows["orders"]["log_end_offset"], rows["orders"]["error"]) == (0, None)
         assert follow(klog, cluster, copy)[0].exit_code == 0
         assert identity("orders") == rows["orders"]["topic_id"]
+
+
+def parting(epoch: int, end: int, when: Callable[[Data], bool]) -> Callable[[ApiRequest, Data], Data]:
+    """Return what a leader answers: a batch at a time, and where *when* holds none, but where *epoch* ended."""
+
+    def change(request: ApiRequest, said: Data) -> Data:
+        for topic, answered in zip((request.body or {})["topics"], said["responses"], strict=True):
+            for asked, row in zip(topic["partitions"], answered["partitions"], strict=True):
+                row["records"] = b"".join(split(row["records"])[:1])
+                if when(asked):
+                    row |= {"errorCode": 0, "records": b"", "divergingEpoch": {"epoch": epoch, "endOffset": end}}
+        return said
+
+    return change
+
+
+def test_a_leader_whose_epochs_do_not_ascend_is_not_followed_in_circles(klog: Klog, tmp_path: Path) -> None:
+    """It sends the same batches after each cut, and says again that they are none of its history."""
+    copy = tmp_path / "copy"
+    with ScriptedCluster(
+        {"orders": BASE}, {"Fetch": parting(0, 50, lambda asked: asked["fetchOffset"] >= 69)}
+    ) as cluster:
+        ran, rows = follow(klog, cluster, copy)
+        assert ran.exit_code == 5, ran
+        assert rows["orders"]["cut"] == [[50, 69]]
+        assert ran.stderr.count(b"is left as it is") == 1
+    assert batches(copy / "orders-0") == b"".join(BASE[:7])
+    assert klog("verify", copy, "--deep").exit_code == 0
+
+
+def test_behind_a_gap_no_epoch_is_asked_for(klog: Klog, tmp_path: Path) -> None:
+    """A leader that has lost its first segments may know another end of the epoch that the copy had before the gap."""
+    copy, later = tmp_path / "copy", log("base", 120, 150)
+    with ScriptedCluster({"orders": BASE}) as cluster:
+        assert follow(klog, cluster, copy)[0].exit_code == 0
+        cluster.topics["orders"] = later
+        cluster.changes["Fetch"] = parting(
+            0, 30, lambda asked: asked["fetchOffset"] == 120 and asked["lastFetchedEpoch"] >= 0
+        )
+        cluster.changes["OffsetForLeaderEpoch"] = lambda _, said: {
+            "topics": [
+                topic | {"partitions": [row | {"endOffset": 30} for row in topic["partitions"]]}
+                for topic in said["topics"]
+            ]
+        }
+        ran, rows = follow(klog, cluster, copy)
+        assert ran.exit_code == 5, ran
+        assert rows["orders"]["cut"] == [[30, 99]]
+        assert rows["orders"]["missed"] == [[30, 119]]
+    assert batches(copy / "orders-0") == b"".join([*BASE[:3], *later])
+
+
+@pytest.mark.parametrize(
+    ("policy", "is_cleaned", "code"), [("compact", True, 5), ("compact", False, 1), ("delete", True, 1)]
+)
+def test_a_cut_in_a_compacted_topic_may_cost_keys(
+    klog: Klog, tmp_path: Path, policy: str, is_cleaned: bool, code: int
+) -> None:
+    """Records below the cut went for the sake of later ones, which are cut: it is said until the copy begins anew."""
+    copy, kept = tmp_path / "copy", log("base", 0, 100, kept=lambda at: not is_cleaned or at > 50 or at % 3 > 0)
+    with ScriptedCluster({"orders": kept + log("A", 100, 150)}) as cluster:
+        cluster.settings["orders"] = {"cleanup.policy": policy}
+        assert follow(klog, cluster, copy, *SMALL)[0].exit_code == 0
+        cluster.topics["orders"] = whole = BASE + log("B", 100, 130)
+        ran, _ = follow(klog, cluster, copy, *SMALL)
+        assert ran.exit_code == code, ran
+        assert (b"keys may be missing" in ran.stderr) == (code == 5)
+        if code == 5:
+            assert follow(klog, cluster, copy, *SMALL)[0].exit_code == 4
+            assert follow(klog, cluster, copy, *SMALL, "--on-cleaned", "anew")[0].exit_code == 1
+            assert batches(copy / "orders-0") == b"".join(whole)
+        assert follow(klog, cluster, copy, *SMALL)[0].exit_code == 0

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from klog.copy_dir.copied_partition import CopiedBatch, CopiedPartition, CrcMismatchError
 from klog.data_dir.partition import Partition
 from klog.errors import DamagedError, ExitCode
-from klog.follow.cleaning import CleaningWatch
+from klog.follow.cleaning import ANEW, CleaningWatch
 from klog.follow.decisions import FetchAnswer, Look, Part, Take
 from klog.follow.fetch_session import FetchPosition, FollowedPlace
 from klog.follow.history import Standing, compare, first_batch
@@ -20,7 +20,7 @@ from klog.retention.policy import RetentionLimits
 
 CLEANED: Final = (
     "deletions and ends of transactions may be missing, so that deleted keys are back in the copy and aborted records"
-    " count as committed; --on-cleaned anew copies the partition anew"
+    f" count as committed; {ANEW}"
 )
 
 
@@ -62,7 +62,8 @@ class FollowedPartition:
     topic may have, 0 where that is not known.  *retention*: by what the leader deletes segments, None
     where that is not known.  *cleaning*: see CleaningWatch.  *unseen*: the last batch of the copy,
     until the leader was seen to have it; *is_trusted*: the leader cannot have it any more, so it is not looked for the
-    next time.
+    next time.  *skipped_to*: the leader's log start at which the copy goes on behind a gap, -1 for none.
+    *parted*: where it was cut in this run, each with the leader epoch of the metadata at that time.
     """
 
     place: FollowedPlace
@@ -89,6 +90,8 @@ class FollowedPartition:
     cleaning: CleaningWatch = field(default_factory=CleaningWatch)
     unseen: CopiedBatch | None = None
     is_trusted: bool = False
+    skipped_to: int = -1
+    parted: set[tuple[int, int]] = field(default_factory=set)
 
     @property
     def name(self) -> str:
@@ -123,11 +126,15 @@ class FollowedPartition:
         return Take(), got._replace(records=got.records[first.size if first is not None else 0 :])
 
     def position(self) -> FetchPosition:
-        """Return from where on it is fetched: from its last record on, until the leader was seen to have that batch."""
+        """Return from where on it is fetched: from its last record on, until the leader was seen to have that batch.
+
+        Behind a gap no epoch precedes.  Kafka: UnifiedLog.truncateFullyAndStartAt, which clears the epochs.
+        """
         if self.unseen is not None:
             last = self.unseen.facts
             return FetchPosition(self.leader_epoch, last.last_offset, last.leader_epoch)
-        return FetchPosition(self.leader_epoch, self.copy.end, self.copy.latest_epoch)
+        epoch = self.copy.latest_epoch if self.copy.end != self.skipped_to else -1
+        return FetchPosition(self.leader_epoch, self.copy.end, epoch)
 
     def take(self, got: FetchAnswer, options: FollowOptions, reporter: FollowReporter) -> None:
         """Append what a leader answered, and follow its marks.

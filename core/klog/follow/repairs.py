@@ -9,7 +9,7 @@ from functools import partial
 from klog.client.cluster import EARLIEST, LATEST, Cluster
 from klog.client.failures import ForeignAnswerError, LostConnectionError, RefusedRequestError
 from klog.errors import DamagedError, ExitCode
-from klog.follow.cleaning import CleaningWatch
+from klog.follow.cleaning import ANEW
 from klog.follow.decisions import (
     Cut,
     Decision,
@@ -48,8 +48,11 @@ def carry_out(
     if isinstance(decision, Cut):
         if options.trace and decision.epoch != UNDEFINED:
             reporter.trace(f"{partition.name} diverging epoch={decision.epoch} end={decision.end}")
-        if options.on_divergence == "stop":
-            return Leave(f"{_parting(partition, decision)}: it is left as it is", ExitCode.PROBLEMS_LEFT)
+        parted = decision.to, partition.leader_epoch
+        if options.on_divergence == "stop" or parted in partition.parted:
+            again = " again after a cut there" if parted in partition.parted else ""
+            return Leave(f"{_parting(partition, decision)}{again}: it is left as it is", ExitCode.PROBLEMS_LEFT)
+        partition.parted.add(parted)
         _cut(partition, decision, options, reporter)
     elif isinstance(decision, Skip):
         _skip(partition, decision, reporter)
@@ -132,7 +135,7 @@ def _cut(partition: FollowedPartition, cut: Cut, options: FollowOptions, reporte
     # Where nothing was left, the copy starts over, at the leader's log start.
     partition.is_new = not partition.copy.end
     if partition.is_new:
-        partition.cleaning = CleaningWatch(time.time_ns() // 1_000_000, partition.cleaning.retention_ms)
+        partition.cleaning = partition.cleaning.begun(time.time_ns() // 1_000_000)
     now = max(start, partition.copy.end)
     if options.trace:
         reporter.trace(f"{partition.name} truncate LEO={now} kept={end - now}")
@@ -141,6 +144,12 @@ def _cut(partition: FollowedPartition, cut: Cut, options: FollowOptions, reporte
         partition.cut.append((now, end - 1))
         partition.first_offset = min(partition.first_offset, now)
         partition.exit_code |= ExitCode.CORRECTED
+        if not partition.is_new and partition.cleaning.note_cut(partition.copy):
+            reporter.error(
+                f"{partition.name}: compaction has removed records below {now} that later ones replaced, and of those"
+                f" some were cut: keys may be missing in the copy; {ANEW}"
+            )
+            partition.exit_code |= ExitCode.PROBLEMS_LEFT
 
 
 def _skip(partition: FollowedPartition, skip: Skip, reporter: FollowReporter) -> None:
@@ -148,7 +157,7 @@ def _skip(partition: FollowedPartition, skip: Skip, reporter: FollowReporter) ->
     with partition.lock:
         partition.copy.skip_to(skip.to)
     reporter.error(f"{partition.name}: offsets {first} to {last} were deleted before they were copied")
-    partition.is_trusted = True
+    partition.is_trusted, partition.skipped_to = True, skip.to
     partition.missed.append((first, last))
     partition.exit_code |= ExitCode.PROBLEMS_LEFT
 
@@ -163,7 +172,7 @@ def begin_anew(partition: FollowedPartition, reporter: FollowReporter) -> None:
     )
     partition.cut.append((first, end - 1))
     partition.first_offset, partition.is_new = 0, True
-    partition.cleaning = CleaningWatch(time.time_ns() // 1_000_000, partition.cleaning.retention_ms)
+    partition.cleaning = partition.cleaning.begun(time.time_ns() // 1_000_000)
     partition.exit_code = partition.exit_code & ~ExitCode.PROBLEMS_LEFT | ExitCode.CORRECTED
 
 
@@ -176,5 +185,5 @@ def replace(partition: FollowedPartition, place: FollowedPlace, reporter: Follow
     kept = f"is in {partition.backups[-1]}" if end else "was empty"
     reporter.error(f"{said}: the old copy, which ended at {end}, {kept}")
     partition.place, partition.is_new = place, True
-    partition.cleaning = CleaningWatch(time.time_ns() // 1_000_000, partition.cleaning.retention_ms)
+    partition.cleaning = partition.cleaning.begun(time.time_ns() // 1_000_000)
     partition.exit_code |= ExitCode.CORRECTED

@@ -96,12 +96,13 @@ class SideFile:
         retention_ms = max(0, self.number(place.topic, "delete.retention.ms", DELETE_RETENTION_MS))
         before = self._copy_dir.follow_file
         known = self._former(place.topic, place.topic_id)
+        compacts = "compact" in self._policy(place.topic)
         if is_new or before is None or known is None:
-            return CleaningWatch(time.time_ns() // 1_000_000, retention_ms)
+            return CleaningWatch(time.time_ns() // 1_000_000, retention_ms, compacts=compacts)
         # Former versions tell only when they ended, which is no earlier.
         updated_ms = _parsed_ms(before.updated)
         caught_up_ms = min(known.caught_up.get(place.number, updated_ms), updated_ms)
-        return CleaningWatch(caught_up_ms, retention_ms, True, known.cleaned.get(place.number))
+        return CleaningWatch(caught_up_ms, retention_ms, True, known.cleaned.get(place.number), compacts)
 
     def _former(self, topic: str, topic_id: str | None) -> FollowTopic | None:
         """Return what the file of the last run says of a topic; None for nothing, or another topic."""
@@ -134,11 +135,16 @@ class SideFile:
 
     def retention(self, topic: str) -> RetentionLimits | None:
         """Return by which limits the leader deletes segments; None where its settings are not known."""
-        policy = self._effective.get(topic, {}).get("cleanup.policy")
-        if policy is None:
+        policy = self._policy(topic)
+        if not policy:
             return None
         limits = (self.number(topic, name, -1) for name in ("retention.ms", "retention.bytes"))
-        return RetentionLimits("delete" in [one.strip() for one in policy.split(",")], *limits)
+        return RetentionLimits("delete" in policy, *limits)
+
+    def _policy(self, topic: str) -> list[str]:
+        """Return the words of a topic's cleanup.policy; none where it is not known."""
+        policy = self._effective.get(topic, {}).get("cleanup.policy", "")
+        return [one.strip() for one in policy.split(",") if one.strip()]
 
     def _say(self, line: str) -> None:
         if line not in self._said:
