@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -14,7 +15,7 @@ from klog.doctor import first_pass
 
 from tests.conftest import Ran
 from tests.oracles.plain.encode import Record, batch
-from tests.retention.disks import DAY, Age, disk, partition, second_disk, segment
+from tests.retention.disks import DAY, RECORDS, Age, disk, partition, second_disk, segment
 
 Run = Callable[..., Ran]
 pytestmark = pytest.mark.usefixtures("hasty")
@@ -189,6 +190,27 @@ def test_replicas_plan_names_what_a_new_copy_gets_in_vain(klog: Run, tmp_path: P
     other = second_disk(tmp_path / "other")
     ran = klog("replicas", "plan", data, other, "--output", "json")
     check(ran, case, "of the records that are copied")
+
+
+@pytest.mark.parametrize(
+    ("ages", "there", "due"),
+    [((OLD, OLD), 1, 10), ((OLD, OLD, OLD), 1, 20), ((OLD, NEW), 1, 0), ((OLD, OLD, NEW), 1, 10), ((OLD, OLD), 2, 0)],
+)
+def test_replicas_plan_counts_what_a_copy_gets(
+    klog: Run, tmp_path: Path, ages: tuple[Age, ...], there: int, due: int
+) -> None:
+    """What the copy has already is as old as ever, and no reason for a word."""
+    data = disk(tmp_path / "data", {}, nodes=(1, 2))
+    partition(data / "orders-0", ages)
+    other = second_disk(tmp_path / "other")
+    shutil.copytree(data / "orders-0", other / "orders-0")
+    for base in range(RECORDS * there, RECORDS * len(ages), RECORDS):
+        for path in (other / "orders-0").glob(f"{base:020}.*"):
+            path.unlink()
+    ran = klog("replicas", "plan", data, other, "--output", "json")
+    assert ran.exit_code == 0, ran.stderr
+    assert sum(row["records"] for row in json.loads(ran.stdout)["retention"]) == due
+    assert (NOTE in ran.stderr.decode()) == bool(due)
 
 
 @each(OF_TOPICS)

@@ -127,7 +127,7 @@ def test_a_first_pass_removes_what_doctor_says(tmp_path: Path, version: str, see
     rows_by_topic = {row["topic"]: row for row in json.loads(told.stdout)["retention"]}
     before = {topic: offsets(cluster.data / f"{topic}-0", starts.get(topic, 0)) for topic in topics}
     with cluster:
-        time.sleep(8)
+        time.sleep(5)
     for topic in topics:
         left = offsets(cluster.data / f"{topic}-0", starts.get(topic, 0))
         removed = rows_by_topic[topic]["records"] if topic in rows_by_topic else 0
