@@ -118,9 +118,10 @@ def count_in(partition: Partition) -> Callable[[OffsetSpan], int]:
         for files in segments_between(partition.segments, *span):
             with ReadOnlyFile(partition.file(files.log)) as log:
                 for window in walk_windows(log):
-                    if isinstance(window, Damage) or window.batch(0).magic < _WITH_COUNTS:
+                    batches = [] if isinstance(window, Damage) else list(map(window.batch, range(window.count)))
+                    if not batches or any(one.magic < _WITH_COUNTS for one in batches):
                         return tally_records(partition, span, EVERYTHING).records
-                    found += sum(_records_in(window.batch(i), span) for i in range(window.count))
+                    found += sum(_records_in(one, span) for one in batches)
         return found
 
     return count
