@@ -88,7 +88,7 @@ def _guarded(arguments: list[str]) -> int:
     """Run the command line, and turn what it raises into a line and an exit code, never into 1."""
     try:
         code = _run(arguments)
-    except BaseException as error:  # a bug and a library's sys.exit as well
+    except (Exception, KeyboardInterrupt, SystemExit) as error:  # a bug and a library's sys.exit as well
         if _has_no_reader(error):
             _silence_stdout()
             return 0

@@ -21,6 +21,13 @@ RUNS = {
     for name, words in {**ON_ONE_DISK, **ON_SEVERAL_DISKS, "apply": "apply plan", "undo": "undo plan"}.items()
     if name != "serve"
 }
+MORE_FORMS = (
+    "stats data --output json", "stats data --output jsonl", "space data --output prometheus --to new",
+    "dump --output csv data", "describe data --output json", "doctor data --output json", "verify data --output json",
+    "verify data --output prometheus --to new", "recover data --output json", "keys check data --output json",
+    "audit headers data --output json", "transactions data --output csv", "groups data --output csv",
+    "space data --output csv", "export data --output-path new", "truncate data/tx-0 --to-offset 2 --plan new",
+)  # fmt: skip
 ERRORS: dict[str, Callable[[], Exception]] = {
     "KlogError": lambda: KlogError("injected"),
     "OSError": lambda: OSError(errno.EIO, os.strerror(errno.EIO), "injected"),
@@ -36,6 +43,29 @@ def test_no_command_is_forgotten() -> None:
         return command in ELSEWHERE or any(f"{words} ".startswith(f"{command} ") for words in RUNS.values())
 
     assert [one for one in leaves() if one != "serve" and not is_run(one)] == []
+
+
+@pytest.fixture(scope="module")
+def latin_place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder and a partition with names that are not UTF-8, as file systems have them from other times."""
+    folder = tmp_path_factory.mktemp("names") / os.fsdecode(b"f\xe9")
+    folder.mkdir()
+    every_command.disks(folder)
+    (folder / "data/tx-0").rename(folder / "data" / os.fsdecode(b"caf\xe9-0"))
+    return folder
+
+
+@pytest.mark.parametrize("words", [*(words for name, words in ON_ONE_DISK.items() if name != "serve"), *MORE_FORMS])
+def test_a_name_that_is_not_utf8_is_a_name(words: str, latin_place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of no topic, but what is there is shown."""
+    monkeypatch.chdir(latin_place)
+    monkeypatch.setenv("XDG_STATE_HOME", str(latin_place / "state"))
+    typed = [word.replace("tx-0", os.fsdecode(b"caf\xe9-0")) for word in words.split()]
+    whole = [str(latin_place / word) if word.startswith("data") else word for word in typed]
+    for given in (typed, whole):
+        ran = run(" ".join(given))
+        assert b"a bug in klog" not in ran.stderr, ran
+        assert not ran.exit_code & ExitCode.CORRECTED, ran
 
 
 class _Calls:

@@ -29,12 +29,14 @@ class Answer(NamedTuple):
     was_asked: bool
 
 
-def answers(folder: Path, commands: Iterable[str], refused: Mapping[str, str]) -> dict[tuple[str, str], Answer]:
+def answers(
+    folder: Path, commands: Iterable[str], refused: Mapping[str, str], mode: int = 0
+) -> dict[tuple[str, str], Answer]:
     """Run each of *commands* in *folder* twice with everything, and once without each of *refused*.
 
-    *refused*: names, to paths below *folder*.  The names of the runs with everything are "" and AGAIN.
+    *refused*: names, to paths below *folder*, which get that *mode*.  The names of the other runs: "" and AGAIN.
     """
-    wanted = json.dumps({"commands": list(commands), "refused": dict(refused)})
+    wanted = json.dumps({"commands": list(commands), "refused": dict(refused), "mode": mode})
     done = subprocess.run(
         [sys.executable, "-m", "tests.faults.refusing", folder],
         input=wanted,
@@ -81,7 +83,7 @@ def main() -> None:
     for name, path in {"": "", AGAIN: "", **wanted["refused"]}.items():
         mode = os.stat(path).st_mode & 0o777 if path else 0
         if path:
-            os.chmod(path, 0)
+            os.chmod(path, wanted["mode"])
         for command in wanted["commands"]:
             watch.path, watch.was_asked = os.path.abspath(path) if path else "", False
             ran = run(command)

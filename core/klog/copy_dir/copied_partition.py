@@ -20,7 +20,7 @@ from klog.copy_dir.live_directory import LiveDirectory, remove_temporaries
 from klog.copy_dir.partition_plans import cut_log, empty, names_below, needed_from, put_aside
 from klog.data_dir.partition import Partition
 from klog.errors import DamagedError
-from klog.files.directory import names_in
+from klog.files.directory import names_if_there
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import BatchFacts
 from klog.formats.checkpoint import EpochEntry, Malformed, write_epochs, write_partition_metadata
@@ -120,7 +120,7 @@ class CopiedPartition:
         if not found.is_clean:
             remove_temporaries(self.path, copy.disk)
             # What a killed process has written may be in memory alone.
-            self._target.unsynced.update(dict.fromkeys(map(partition.file, names_in(self.path))))
+            self._target.unsynced.update(dict.fromkeys(map(partition.file, names_if_there(self.path))))
             self._target.has_new_names = True
             for name, content in found.entries.items():
                 self._target.put(name, content)

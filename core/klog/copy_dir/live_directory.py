@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from klog.disk.disk import Disk
 from klog.disk.growing_files import GrowingFiles
-from klog.files.directory import names_in
+from klog.files.directory import names_if_there
 from klog.formats.names import FileKind, parse_file
 from klog.plan.model import TEMPORARY
 
@@ -43,7 +43,7 @@ def replace_file(path: str, content: bytes, disk: Disk) -> None:
 
 def remove_temporaries(directory: str, disk: Disk) -> None:
     """Remove what a killed process was writing in *directory*.  Raises OSError."""
-    for name in names_in(directory):
+    for name in names_if_there(directory):
         if name.endswith(TEMPORARY):
             disk.unlink(os.path.join(directory, name))
 

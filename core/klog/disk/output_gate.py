@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from klog.errors import KlogError, PlanError, UnreadableError, UsageError
-from klog.files.directory import names_in, scan_directory
+from klog.files.directory import scan_directory
 from klog.files.paths import inode_of
 from klog.formats.names import ROOT_KINDS, FileKind, parse_file, parse_partition
 
@@ -194,7 +194,11 @@ def _partitions(directory: str) -> Iterator[str]:
 
 def _paths(directory: str) -> Iterator[str]:
     """Yield the paths of a directory's entries; nothing if it cannot be listed."""
-    return (os.path.join(directory, name) for name in names_in(directory))
+    try:
+        names = os.listdir(directory)
+    except OSError:  # then its entries are met where they are written
+        names = []
+    return (os.path.join(directory, name) for name in names)
 
 
 def _names(directory: str) -> list[str]:

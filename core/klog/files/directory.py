@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
+
+from klog.unusable import UNUSABLE
 
 
 class DirectoryListing(NamedTuple):
@@ -34,21 +37,23 @@ def list_directory(path: str, sized: str | None = None) -> DirectoryListing:
                 if entry.is_file():
                     files.append(name)
                     if sized is not None and name.endswith(sized):
-                        sizes[name] = _size(entry)
+                        sizes[name] = _size(path, entry)
                 elif entry.is_dir():
                     directories.append(name)
                 else:
                     others.append(name)
-            except OSError:
-                others.append(name)  # a link to itself
+            except OSError as error:  # a link to itself is nothing else
+                if error.errno != errno.ELOOP:
+                    UNUSABLE.refuse(os.path.join(path, name), error, "look at it")
+                others.append(name)
     return DirectoryListing(tuple(sorted(files)), tuple(sorted(directories)), tuple(sorted(others)), sizes)
 
 
-def names_in(path: str) -> list[str]:
-    """Return the names in a directory; none if it does not exist or cannot be listed."""
+def names_if_there(path: str) -> list[str]:
+    """Return the names in a directory; none where there is no such directory.  Raises OSError where it refuses."""
     try:
         return os.listdir(path)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
 
 
@@ -67,8 +72,9 @@ def scan_directory(path: str) -> Iterator[Iterator[os.DirEntry[str]]]:
         os.close(descriptor)
 
 
-def _size(entry: os.DirEntry[str]) -> int:
+def _size(path: str, entry: os.DirEntry[str]) -> int:
     try:
         return entry.stat().st_size
-    except OSError:
-        return 0  # it vanished meanwhile; opening it reports that
+    except OSError as error:  # if it has vanished, opening it reports that
+        UNUSABLE.refuse(os.path.join(path, entry.name), error, "look at it")
+        return 0

@@ -155,8 +155,15 @@ def epochs_in_force(entries: Iterable[EpochEntry]) -> list[EpochEntry]:
 
 
 def write_offsets(entries: Iterable[OffsetEntry]) -> bytes:
-    """Return the content of a checkpoint file of a log dir."""
-    return _write(f"{topic} {partition} {offset}" for topic, partition, offset in entries)
+    """Return the content of a checkpoint file of a log dir.
+
+    Without directories whose names are not UTF-8: no topic has such a name.
+    """
+    return _write(f"{topic} {partition} {offset}" for topic, partition, offset in entries if _is_utf8(topic))
+
+
+def _is_utf8(name: str) -> bool:
+    return name.encode("utf-8", "ignore").decode() == name
 
 
 def write_epochs(entries: Iterable[EpochEntry]) -> bytes:

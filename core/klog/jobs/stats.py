@@ -48,7 +48,11 @@ class StatsOptions(NamedTuple):
             for segment in partition.segments[-1:]:
                 with suppress(OSError):
                     written_ns = os.stat(os.path.join(partition.path, segment.log)).st_mtime_ns
-                    digest.update(f"{partition.directory} {segment.log} {segment.size} {written_ns}\n".encode())
+                    digest.update(
+                        f"{partition.directory} {segment.log} {segment.size} {written_ns}\n".encode(
+                            "utf-8", "surrogateescape"
+                        )
+                    )
         return cls(digest.digest(), max_batch_bytes)
 
 

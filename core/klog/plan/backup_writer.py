@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 
 from klog.disk.disk import Disk, OpenFile
 from klog.errors import PlanError
-from klog.files.directory import names_in
+from klog.files.directory import names_if_there
 from klog.files.paths import inode_of
 from klog.files.read_only import ReadOnlyFile
 from klog.formats.names import FileKind
@@ -207,7 +207,7 @@ class BackupWriter:
         directory, name = os.path.split(path)
         log = f"{name.partition('.')[0]}.{FileKind.LOG.value}"
         if not os.path.isfile(os.path.join(directory, log)):
-            log = max((one for one in names_in(directory) if one.endswith(f".{FileKind.LOG.value}")), default="")
+            log = max((one for one in names_if_there(directory) if one.endswith(f".{FileKind.LOG.value}")), default="")
         return os.path.join(directory, log) if log else None
 
     def _state(self, path: str, wanted: FileState) -> FileState | None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from klog.disk.disk import Disk
 from klog.errors import KlogError, UsageError
-from klog.files.directory import names_in
+from klog.files.directory import names_if_there
 from klog.files.paths import inode_of
 from klog.formats.names import ROOT_CHECKPOINTS, parse_file
 from klog.plan.backup_writer import begun, kept_plan
@@ -55,7 +55,7 @@ def load_backup(directory: str) -> StoredPlan:
         if len(plan.backups) == 1 and os.path.realpath(place) != os.path.realpath(plan.backups[0]):
             plan = plan._replace(backups=(place,))
         return StoredPlan(place, plan)
-    inside = sorted(name for name in names_in(directory) if os.path.isfile(os.path.join(directory, name, PLAN)))
+    inside = sorted(name for name in names_if_there(directory) if os.path.isfile(os.path.join(directory, name, PLAN)))
     plans = {load_plan(os.path.join(directory, name, PLAN)).id: name for name in inside}
     if len(plans) == 1:
         return load_backup(os.path.join(directory, next(iter(plans.values()))))

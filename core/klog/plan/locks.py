@@ -17,7 +17,7 @@ from klog.data_dir.lock_state import HELD_HERE, lock_holder, lock_state
 from klog.disk.disk import Disk, OpenFile
 from klog.disk.output_gate import own_file
 from klog.errors import KlogError
-from klog.files.directory import names_in
+from klog.files.directory import names_if_there
 from klog.files.paths import inode_of
 from klog.formats.names import FileKind
 
@@ -169,7 +169,7 @@ def check_closed(directories: Iterable[str]) -> None:
             lock = lock_state(os.path.join(log_dir, FileKind.LOCK.value))
             if lock.held:
                 raise LockedError(f"{lock.of(log_dir)}, where {directory} leads; nothing was changed")
-        for name in names_in(directory):
+        for name in names_if_there(directory):
             path = os.path.join(directory, name)
             with suppress(OSError):  # a link to nothing is open nowhere
                 files[inode_of(os.stat(path))] = path
@@ -180,8 +180,11 @@ def check_closed(directories: Iterable[str]) -> None:
 
 def _open_files() -> Iterator[tuple[int, tuple[int, int]]]:
     """Yield the files that processes have open: a process's id, and the file's device and inode."""
-    for pid in filter(str.isdigit, names_in("/proc")):
-        for descriptor in names_in(f"/proc/{pid}/fd"):
+    for pid in filter(str.isdigit, names_if_there("/proc")):
+        descriptors: list[str] = []
+        with suppress(OSError):  # another user's process does not show its files
+            descriptors = names_if_there(f"/proc/{pid}/fd")
+        for descriptor in descriptors:
             try:
                 yield int(pid), inode_of(os.stat(f"/proc/{pid}/fd/{descriptor}"))
             except OSError:

@@ -22,11 +22,12 @@ from collections.abc import Iterable, Iterator
 from klog.disk.disk import Disk, NewFile
 from klog.disk.output_gate import check_directory, check_output
 from klog.errors import KlogError
-from klog.files.directory import names_in
+from klog.files.directory import names_if_there
 from klog.files.read_only import ReadOnlyFile
 from klog.plan.json_file import load_plan
 from klog.plan.model import BACKUPS, PLAN, Plan
 from klog.plan.staging import make_directories, remove_made
+from klog.unusable import UNUSABLE
 
 _SUFFIX = ".path"
 _MAX_PATH_BYTES = 4096
@@ -41,13 +42,13 @@ def remember(plan: Plan) -> None:
     if _target(os.path.join(notes, plan.id)) == backup:
         return
     _index_older_notes(disk)
-    names = names_in(notes)
+    names = _names(notes)
     _remove_stale(notes, random.sample(names, min(len(names), _SAMPLED)), disk)
     _write(os.path.join(notes, plan.id), backup, disk)
     for log_dir in pointed_from(plan):
         beside, index = _beside(log_dir), _index(log_dir)
-        _remove_stale(beside, (name for name in names_in(beside) if name.endswith(_SUFFIX)), disk)
-        _remove_stale(index, names_in(index), disk)
+        _remove_stale(beside, (name for name in _names(beside) if name.endswith(_SUFFIX)), disk)
+        _remove_stale(index, _names(index), disk)
         if not _write(_pointer(log_dir, plan.id), backup, disk):
             _write(os.path.join(index, plan.id), backup, disk)
 
@@ -66,16 +67,25 @@ def forget(plan: Plan) -> None:
             continue  # there was none
 
 
+def _names(place: str) -> list[str]:
+    """Return the names in a directory of notes or backups; what cannot be listed is named at the end."""
+    try:
+        return names_if_there(place)
+    except OSError as error:
+        UNUSABLE.refuse(place, error, "list")
+        return []
+
+
 def backups_of(log_dir: str) -> Iterator[str]:
     """Yield where backups of the plans for *log_dir* may be."""
     beside = _beside(log_dir)
-    for name in names_in(beside):
+    for name in _names(beside):
         path = os.path.join(beside, name)
         target = _target(path) if name.endswith(_SUFFIX) else path
         if target is not None:
             yield target
     places = [_index(log_dir)] if _is_indexed() else [_notes()]
-    for path in (os.path.join(place, name) for place in places for name in names_in(place)):
+    for path in (os.path.join(place, name) for place in places for name in _names(place)):
         target = _target(path)
         if target is not None:
             yield target
@@ -187,7 +197,7 @@ def _index_older_notes(disk: Disk) -> None:
     index = os.path.join(_home(), "log-dirs")
     if os.path.isdir(index):
         return
-    for name in names_in(_notes()):
+    for name in _names(_notes()):
         target = _target(os.path.join(_notes(), name)) or ""
         try:
             plan = load_plan(os.path.join(target, PLAN))

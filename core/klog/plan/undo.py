@@ -13,7 +13,7 @@ from shlex import quote
 
 from klog.disk.disk import Disk
 from klog.disk.output_gate import check_places
-from klog.files.directory import names_in
+from klog.files.directory import names_if_there
 from klog.formats.names import FileKind
 from klog.plan.backup_writer import begun, keeps_tail, original_place, tail_place
 from klog.plan.backups import has_begun, may_stay, plans_of, used_since
@@ -71,7 +71,7 @@ def end_begun(plan: Plan, disk: Disk) -> None:
         return
     for number, inside in plan.new_directories:
         directory = plan.path(number, inside)
-        if os.path.isdir(directory) and not names_in(directory):
+        if os.path.isdir(directory) and not names_if_there(directory):
             disk.remove_directory(directory)
             if (number, "") in plan.directory_times:
                 disk.set_directory_time(plan.log_dirs[number], plan.directory_times[number, ""])

@@ -18,7 +18,7 @@ from itertools import chain
 from struct import Struct
 from typing import Final, NamedTuple
 
-from klog.files.directory import names_in, scan_directory
+from klog.files.directory import names_if_there, scan_directory
 from klog.formats.names import SEGMENT_KINDS, FileKind, FileName, Stage, parse_file
 from klog.kernel import partition_sizes
 from klog.threads import run_all
@@ -160,7 +160,7 @@ def _read_odd(path: str, directories: list[str]) -> DirectorySizes:
     """
     found = DirectorySizes(b"", [])
     segments: dict[int, dict[FileKind, tuple[FileName, FileSize, int]]] = {}
-    for one, modified in file_sizes(path, sorted(names_in(path))):
+    for one, modified in file_sizes(path, sorted(names_if_there(path))):
         if one.name in directories:
             continue
         name = parse_file(one.name)
