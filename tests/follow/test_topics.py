@@ -147,7 +147,7 @@ def test_settings_that_may_not_be_read_hide_no_others() -> None:
         def note(self, message: str) -> None:
             said.append(message)
 
-    file: Any = SideFile("b:1", cast(Any, None), cast(Any, Listening()), FollowOptions(config={"segment.ms": "77"}))
+    file: Any = SideFile("b:1", cast(Any, None), cast(Any, Listening()), FollowOptions(config={"segment.ms": "77"}), {})
     found = ClusterTopics(OTHER, {}, (topic("orders"), topic("secret")))
     for _ in range(2):
         file.learn(Denying(), found, ["orders", "secret"])

@@ -45,8 +45,8 @@ class CleaningWatch:
     retention_ms: int = DELETE_RETENTION_MS
     is_earlier: bool = False
     lost_from: int | None = None
-    compacts: bool = False
     clock: LeaderClock = field(default_factory=LeaderClock)
+    compacts: bool = False
 
     def note(self, is_caught_up: bool) -> None:
         """Take note of whether the copy has all that the leader's answers until now have told of."""

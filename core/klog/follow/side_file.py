@@ -102,7 +102,7 @@ class SideFile:
         # Former versions tell only when they ended, which is no earlier.
         updated_ms = _parsed_ms(before.updated)
         caught_up_ms = min(known.caught_up.get(place.number, updated_ms), updated_ms)
-        return CleaningWatch(caught_up_ms, retention_ms, True, known.cleaned.get(place.number), compacts)
+        return CleaningWatch(caught_up_ms, retention_ms, True, known.cleaned.get(place.number), compacts=compacts)
 
     def _former(self, topic: str, topic_id: str | None) -> FollowTopic | None:
         """Return what the file of the last run says of a topic; None for nothing, or another topic."""
