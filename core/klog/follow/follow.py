@@ -181,7 +181,7 @@ class FollowRun:
         if not self._due:
             self._outages.clear()
         self._flush()
-        self._side_file.write_each_minute(self._cluster)
+        self._side_file.write_each_minute(self._new_cluster, self._stop)
 
     def _tell_once(self, line: str) -> None:
         if line not in self._said:
@@ -249,6 +249,7 @@ class FollowRun:
         self._side_file.learn(self._cluster, found, {place.topic for place in places})
         there = set(self._copy_dir.names())
         for place in places:
+            self._pause(0)
             partition = self._copies.open(place, (place.topic, place.number) not in there)
             if partition is None:
                 self._damaged.add(place)

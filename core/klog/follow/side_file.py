@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import calendar
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from threading import Event, Timer
 from typing import Final
 
@@ -153,38 +154,32 @@ class SideFile:
 
     # ------------------------------------------------------------ writing
 
-    def write_each_minute(self, cluster: Cluster) -> None:
-        """Write the file if a minute has passed.  Raises OSError, StoppedError."""
-        if time.monotonic() - self._written_at >= _EACH_S:
+    def write_each_minute(self, new_cluster: Callable[[Event], Cluster], stop: Event) -> None:
+        """Write the file if a minute has passed, in half a minute.  Raises OSError, StoppedError when *stop* is set."""
+        if time.monotonic() - self._written_at < _EACH_S:
+            return
+        with _in_time(new_cluster, _LAST_S, stop) as cluster:
             try:
+                cluster.topics([])
                 for name, config in self._configs(cluster, self._topics).items():
                     self._topics[name] = self._topics[name]._replace(config=config)
-            except _PASSING as error:
+            except (*_PASSING, StoppedError) as error:
                 self._say(f"{error}: the settings of topics are those of before")
             self._write(cluster)
+        if stop.is_set():
+            raise StoppedError("stopped")
 
     def write_last(self, new_cluster: Callable[[Event], Cluster], in_a_hurry: bool) -> None:
         """Write the file in the end, in two seconds where that has to be.  Raises OSError."""
-        late = Event()
-        timer = Timer(_HURRY_S if in_a_hurry else _LAST_S, late.set)
-        timer.daemon = True
-        timer.start()
-        cluster = new_cluster(late)
-        try:
-            cluster.topics([])
+        with _in_time(new_cluster, _HURRY_S if in_a_hurry else _LAST_S) as cluster:
             self._write(cluster)
-        except (*_PASSING, StoppedError) as error:
-            self._say(f"{error}: the offsets of groups are those of before")
-            self._store()
-        finally:
-            timer.cancel()
-            cluster.close()
 
     def _write(self, cluster: Cluster) -> None:
         self._written_at = time.monotonic()
         try:
+            cluster.topics([])
             self._groups = self._committed(cluster)
-        except _PASSING as error:
+        except (*_PASSING, StoppedError) as error:
             self._say(f"{error}: the offsets of groups are those of before")
         self._store()
 
@@ -223,6 +218,33 @@ class SideFile:
         now = time.strftime(_TIME, time.gmtime())
         content = FollowFile(self._copy_dir.cluster_id or "", self._bootstrap, now, topics, groups)
         self._copy_dir.write_follow_file(content)
+
+
+class _EitherEvent(Event):
+    """Is set when it is, or when *other* is."""
+
+    def __init__(self, other: Event | None) -> None:
+        super().__init__()
+        self._other = other
+
+    def is_set(self) -> bool:
+        """Whether one of both is set."""
+        return super().is_set() or (self._other is not None and self._other.is_set())
+
+
+@contextmanager
+def _in_time(new_cluster: Callable[[Event], Cluster], seconds: float, stop: Event | None = None) -> Iterator[Cluster]:
+    """Yield a cluster that raises StoppedError after so many seconds: how much it has to tell is its own choice."""
+    late = _EitherEvent(stop)
+    timer = Timer(seconds, late.set)
+    timer.daemon = True
+    timer.start()
+    cluster = new_cluster(late)
+    try:
+        yield cluster
+    finally:
+        timer.cancel()
+        cluster.close()
 
 
 def _parsed_ms(text: str) -> int:
