@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import struct
 import time
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
 from tests.brokers import clients, kafka
 from tests.conftest import run_klog
-from tests.oracles.plain.encode import Record, batch
 from tests.retention.disks import DAY
+from tests.retention.random_segments import random_segments, write_segments
 
 pytestmark = pytest.mark.kafka
 TOPICS = 24
-AGES = (-40.0, 0.01, 0.4, 1.0, 3.0, 9.0, 40.0)
-"""In days, none of them near a limit; a negative one is in the future."""
 BROKER = {
     "log.retention.check.interval.ms": "1000",
     "log.initial.task.delay.ms": "500",
@@ -32,16 +28,6 @@ KEPT = {"min.compaction.lag.ms": str(1000 * DAY), "min.cleanable.dirty.ratio": "
 SAMPLES = [pytest.param("4.3.1", 0)] + [
     pytest.param(version, seed, marks=pytest.mark.long) for version in ("4.3.1", "3.9.1") for seed in range(1, 9)
 ]
-
-
-class Written(NamedTuple):
-    """A segment: its records, the bytes of its log, and the settings of its files."""
-
-    base: int
-    log: bytes
-    timestamp: int
-    index: str
-    modified_days: float
 
 
 def settings(dice: random.Random) -> dict[str, str]:
@@ -56,39 +42,6 @@ def settings(dice: random.Random) -> dict[str, str]:
     if dice.random() < 0.2:
         found["message.timestamp.type"] = "LogAppendTime"
     return found
-
-
-def segments(dice: random.Random, now_ms: int) -> list[Written]:
-    found, base = [], 0
-    for _ in range(dice.randint(1, 6)):
-        count, age = dice.randint(1, 12), dice.choice(AGES)
-        then = -1 if dice.random() < 0.1 else now_ms - int(age * DAY)
-        records = [Record(base + i, then, b"%d" % (base + i), b"v" * dice.randint(1, 60)) for i in range(count)]
-        appended = then if then >= 0 and dice.random() < 0.2 else None
-        index = dice.choice(["right"] * 6 + ["missing", "empty", "low", "zeros", "all missing"])
-        log = batch(records, append_time_ms=appended)
-        found.append(Written(base, log, then, index, abs(dice.choice(AGES))))
-        base += count + dice.randint(0, 3)
-    return found
-
-
-def write(path: Path, written: list[Written], dice: random.Random) -> int:
-    """Replace the empty log of a new partition; return its end."""
-    for file in path.glob("0*"):
-        file.unlink()
-    for one in written:
-        stem = path / f"{one.base:020}"
-        log = stem.with_suffix(".log")
-        log.write_bytes(one.log)
-        if one.index != "all missing":
-            stem.with_suffix(".index").touch()
-        entry = struct.pack(">qi", one.timestamp, 0) if one.timestamp >= 0 else b""
-        contents = {"right": entry, "empty": b"", "low": struct.pack(">qi", 1000, 0), "zeros": entry + bytes(24)}
-        if one.index in contents:
-            stem.with_suffix(".timeindex").write_bytes(contents[one.index])
-        then = time.time() - one.modified_days * DAY / 1000
-        os.utime(log, (then, then))
-    return written[-1].base + struct.unpack_from(">i", written[-1].log, 23)[0] + 1
 
 
 def offsets(path: Path, log_start: int) -> list[int]:
@@ -113,7 +66,7 @@ def test_a_first_pass_removes_what_doctor_says(tmp_path: Path, version: str, see
         clients.create(cluster.bootstrap, topics)
     ends, starts, now_ms = {}, {}, int(time.time() * 1000)
     for topic in topics:
-        ends[topic] = write(cluster.data / f"{topic}-0", segments(dice, now_ms), dice)
+        ends[topic] = write_segments(cluster.data / f"{topic}-0", random_segments(dice, now_ms))
         if dice.random() < 0.3:
             starts[topic] = dice.randint(0, ends[topic])
     points = {topic: dice.choice([end, end // 2, 0]) for topic, end in ends.items()}
