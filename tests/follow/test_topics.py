@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from klog.client.cluster import ClusterTopics, LeaderOfPartition, TopicOfCluster
+from klog.client.cluster import ClusterTopics, LeaderOfPartition, TopicOfCluster, TopicSettings
 from klog.client.failures import RefusedRequestError
 from klog.errors import UsageError
 from klog.follow.fetch_session import FollowedPlace
@@ -136,10 +136,11 @@ def test_settings_that_may_not_be_read_hide_no_others() -> None:
     class Denying:
         """A cluster that tells nothing of one topic."""
 
-        def configs(self, names: Collection[str]) -> dict[str, dict[str, str]]:
+        def settings(self, names: Collection[str]) -> dict[str, TopicSettings]:
             if "secret" in names:
                 raise RefusedRequestError("settings of secret: TOPIC_AUTHORIZATION_FAILED", 29)
-            return {name: {"segment.bytes": "1000000", "internal.segment.bytes": "9000"} for name in names}
+            own = {"segment.bytes": "1000000", "internal.segment.bytes": "9000"}
+            return {name: TopicSettings(own, own) for name in names}
 
     class Listening:
         """A reporter that keeps what is said."""
