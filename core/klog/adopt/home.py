@@ -125,6 +125,7 @@ class BrokerHome:
             raise KlogError(f"{why}; first: restore it, see klog doctor {quote(having[0].path)}")
         self.cluster: ClusterMetadata = found.cluster
         self.notes = [note.message for note in found.notes]
+        self._histories: dict[str, list[MetadataChange]] = {}
         self.configs = [TopicConfig(one, metadata=having[0]) for one in log_dirs]
         for one in log_dirs:
             _check_checkpoints(one)
@@ -248,16 +249,20 @@ class BrokerHome:
             return None
 
     def _history(self, source: AdoptSource) -> list[MetadataChange]:
-        """Return what a start finds in the metadata log about a source's partition; nothing where it cannot be told."""
-        log = self._metadata_dir.metadata_log
-        assert log is not None, "it has been read"
-        named = source.partition.topic, source.partition.number
-        subject = PartitionSubject(named[0] or source.topic, source.number if named[1] is None else named[1])
-        try:
-            changes = list(read_history(log, subject, Problems()))
-        except KlogError:
-            return []
-        return [one for one in changes if one.offset <= self.cluster.end_offset]
+        """Return what a start finds in the metadata log about the topics of a source's name; nothing if it cannot.
+
+        Each topic has a partition 0, which stands for all of it.
+        """
+        topic = source.partition.topic or source.topic
+        if topic not in self._histories:
+            log = self._metadata_dir.metadata_log
+            assert log is not None, "it has been read"
+            try:
+                changes = list(read_history(log, PartitionSubject(topic, 0), Problems()))
+            except KlogError:
+                changes = []
+            self._histories[topic] = [one for one in changes if one.offset <= self.cluster.end_offset]
+        return self._histories[topic]
 
     @staticmethod
     def _has_fewer(source: AdoptSource, count: int) -> RefusedError:
