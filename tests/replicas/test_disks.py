@@ -91,6 +91,22 @@ def test_the_longest_metadata_log_of_the_latest_epoch_counts(tmp_path: Path) -> 
     assert alone.state.end_offset < best.state.end_offset
 
 
+def test_a_damaged_metadata_log_reaches_to_the_damage(tmp_path: Path) -> None:
+    """Its node truncates it there when it starts: a shorter one that is whole knows more."""
+    damaged, short = controller(tmp_path, "damaged", 5), controller(tmp_path, "short", 6, cut=50)
+    log = max((damaged / "__cluster_metadata-0").glob("*.log"))
+    content = bytearray(log.read_bytes())
+    content[-500] ^= 1
+    log.write_bytes(content)
+    for order in ((damaged, short), (short, damaged)):
+        best = find_metadata(open_disks([str(one) for one in order]))
+        assert best is not None
+        assert best.node == 6
+    alone = find_metadata(open_disks([str(damaged)]))
+    assert alone is not None
+    assert alone.state.end_offset < best.state.end_offset
+
+
 def test_a_metadata_log_may_be_named(tmp_path: Path) -> None:
     """As a log dir or as the partition in it; one of another cluster is a wrong option."""
     disks = open_disks([disk(tmp_path, "one", 1)])
