@@ -64,7 +64,7 @@ class Harmed:
         if self.random.random() < 0.5:  # all in sync
             longest = max(logs.values(), key=end)
             logs = dict.fromkeys(logs, longest)
-        self._metadata(self.place(1).parent)
+        self._metadata(self.place(1).parent, elections)
         for node, log in logs.items():
             self._write(node, log)
             self._harm(node, log)
@@ -76,11 +76,11 @@ class Harmed:
     def disks(self) -> list[Path]:
         return [self.place(node).parent for node in self.nodes]
 
-    def _metadata(self, place: Path) -> None:
+    def _metadata(self, place: Path, epoch: int) -> None:
         made = metadata_logs.MetadataLog(place)
         made.add(metadata_logs.value("FeatureLevel", name="metadata.version", featureLevel=16))
         made.add(metadata_logs.topic("t", 7))
-        fields = {"replicas": list(self.nodes), "isr": list(self.nodes), "leader": 1}
+        fields = {"replicas": list(self.nodes), "isr": list(self.nodes), "leader": 1, "leaderEpoch": epoch}
         made.add(metadata_logs.value("Partition", topicId=uuid(7), partitionId=0, **fields))
         made.add(metadata_logs.config(2, "t", "retention.ms", "-1"))
 

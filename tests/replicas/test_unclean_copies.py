@@ -203,6 +203,21 @@ def test_a_plan_gives_back_what_recovery_would_remove(keep: tuple[str, ...], klo
     assert (found["verdict"], ends(found)) == ("same", [END, END])
 
 
+def test_copies_that_only_the_start_makes_equal_are_left(klog: Run, tmp_path: Path) -> None:
+    """Nothing is to be changed, and records that only one disk has are removed: that is not equal."""
+    disks = Disks(tmp_path)
+    disks.stop(1, clean=False, recovery_point=0)
+    disks.flip(1, 25)
+    for path in (disks.paths[2] / "t-0").glob(f"{40:020}.*"):
+        path.unlink()
+    disks.segment(2, 20).write_bytes(b"".join(log(20, 25)))
+    for keep in ("2", "longest"):
+        done = klog("replicas", "plan", *disks.paths.values(), "--repair", "--keep", keep, "--output", "json")
+        assert done.exit_code == 4
+        said = json.loads(done.stdout)["left"][0]["reason"]
+        assert said.startswith("the start of node 1 removes 34 records behind damage")
+
+
 def test_an_unclean_copy_that_is_cut_is_no_longest_one(klog: Run, tmp_path: Path) -> None:
     """Before its start it is longer than the other one."""
     disks = Disks(tmp_path)

@@ -17,7 +17,7 @@ from klog import truncate
 from klog.broker_start.kept_log import KeptLog
 from klog.data_dir.partition import Partition
 from klog.disk.disk import Disk
-from klog.errors import KlogError, UnreadableError
+from klog.errors import KlogError, UnreadableError, counted
 from klog.formats.names import FileKind
 from klog.metadata.topic_config import TopicConfig
 from klog.partition_plan import checkpoints
@@ -203,6 +203,7 @@ class CopyPlan:
                 shared_end = _shared_end(source, target) if part is None else part
                 plan = CatchUpPlan(source, target, self._truncation(diff), part, shared_end)
                 if plan.is_equal:
+                    _check_start(target, plan.records_lost)
                     continue
                 if plan.records_lost and self._settings.choice.keep is None and not self._is_chosen(diff):
                     raise KlogError(NO_COMPLETE_COPY)
@@ -313,6 +314,15 @@ class CopyPlan:
             log_dir, lower, checkpoints.by_file({key: one.final for key, one in changes}), before, after
         )
         return before, after
+
+
+def _check_start(target: CatchUpTarget, records: int) -> None:
+    """Raise KlogError where the next start of a copy that stays as it is removes records that the kept copy lacks."""
+    if records:
+        raise KlogError(
+            f"the start of node {target.node} removes {counted(records, 'record')} behind damage that the copy to keep"
+            f" does not have; first: klog recover {quote(target.partition.path)} --salvage"
+        )
 
 
 def _shared_end(source: CatchUpSource, target: CatchUpTarget) -> int:
