@@ -30,12 +30,17 @@ class AbortedTxn(NamedTuple):
 def aborted_txns(file: ReadableLog, size: int | None = None) -> Iterator[AbortedTxn]:
     """Yield the whole entries in the first *size* bytes of an open index (None: all), with 68 KiB of it in memory.
 
-    Raises UnreadableError.
+    Of a hole, which no broker leaves, there are the entries of 68 KiB at most, zeros.  Raises UnreadableError.
     """
     end = file.size if size is None else size
-    for position in range(0, end - end % ABORTED_TXN.size, _STEP_BYTES):
+    position = 0
+    while position < end - end % ABORTED_TXN.size:
         content = file.read(position, min(_STEP_BYTES, end - position))
+        if not content:
+            return
         yield from map(AbortedTxn._make, ABORTED_TXN.read_all(content))
+        position += _STEP_BYTES
+        position += max(file.next_data(position) - position, 0) // _STEP_BYTES * _STEP_BYTES
 
 
 def read_txn_index(folder: str, name: str) -> tuple[list[AbortedTxn], int]:
