@@ -50,17 +50,21 @@ def partition(path: Path, ages: Sequence[Age], time_index: bool = True) -> Path:
 
 
 def disk(
-    folder: Path, settings: Mapping[str, str], broker: Mapping[str, str] | None = None, nodes: Sequence[int] = (1,)
+    folder: Path,
+    settings: Mapping[str, str],
+    broker: Mapping[str, str] | None = None,
+    nodes: Sequence[int] = (1,),
+    of_node: str = "1",
 ) -> Path:
     """Write the log dir of node 1 with the metadata log of a cluster that has orders-0 on *nodes*.
 
-    *settings*: set on the topic; *broker*: set dynamically for node 1.
+    *settings*: set on the topic; *broker*: set dynamically for *of_node*, of all nodes where that is empty.
     """
     log = metadata(folder, 0, 0, replicas=nodes)
     for name, text in settings.items():
         log.add(value("Config", resourceType=TOPIC, resourceName="orders", name=name, value=text))
     for name, text in (broker or {}).items():
-        log.add(value("Config", resourceType=BROKER, resourceName="1", name=name, value=text))
+        log.add(value("Config", resourceType=BROKER, resourceName=of_node, name=name, value=text))
     return folder
 
 

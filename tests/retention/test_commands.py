@@ -225,6 +225,19 @@ def test_only_broker_names_what_it_copies_in_vain(klog: Run, tmp_path: Path, cas
     check_applied(klog, other, case.due)
 
 
+@pytest.mark.parametrize(("of_node", "due"), [("1", 20), ("2", 0), ("", 0)])
+@pytest.mark.parametrize("command", ["replicas", "metadata"])
+def test_the_settings_of_the_broker_that_gets_a_copy_count(
+    klog: Run, tmp_path: Path, command: str, of_node: str, due: int
+) -> None:
+    """A broker deletes by its own settings, not by those of the one that it has a copy from."""
+    data = disk(tmp_path / "data", {}, {"log.retention.ms": "-1"}, nodes=(1, 2), of_node=of_node)
+    partition(data / "orders-0", (OLD, OLD))
+    more = ("--only-broker", "2") if command == "metadata" else ()
+    ran = klog(command, "plan", data, second_disk(tmp_path / "other"), *more, "--output", "json")
+    assert sum(row["records"] for row in json.loads(ran.stdout)["retention"]) == due
+
+
 def test_settings_that_are_not_known_are_called_so(klog: Run, tmp_path: Path) -> None:
     """Without a metadata log nothing tells the topic's settings: Kafka's defaults are an assumption."""
     data = disk(tmp_path / "data", {})
