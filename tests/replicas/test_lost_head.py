@@ -348,6 +348,20 @@ def test_only_broker_gets_its_beginning_back(klog: Run, tmp_path: Path) -> None:
     assert disks.names(1) == disks.names(2)
 
 
+@pytest.mark.parametrize(("keep", "losses"), [("1", [(0, 39, 40)]), ("2", [])])
+def test_only_broker_names_what_only_other_disks_have(
+    keep: str, losses: list[tuple[int, int, int]], klog: Run, tmp_path: Path
+) -> None:
+    """They are left as they are, and their broker does not come back."""
+    disks = Disks(tmp_path)
+    disks.lose(1, 0, 20)
+    words = ("--only-broker", "1", "--voter", "localhost:9093", "--keep", keep, "--output", "json")
+    done = klog("metadata", "plan", *disks.paths, *words)
+    assert done.exit_code == 0, done.stderr
+    found = json.loads(done.stdout)["losses"]
+    assert [(one["first_offset"], one["last_offset"], one["records"]) for one in found] == losses
+
+
 def test_segments_that_are_old_by_their_files_alone_are_not(klog: Run, tmp_path: Path) -> None:
     """Without timestamps in the time index a broker takes the time of the file."""
     disks = Disks(tmp_path, {"retention.ms": "3600000"}, 5 * MINUTE)

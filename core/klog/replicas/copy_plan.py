@@ -27,7 +27,7 @@ from klog.plan.staging import Staging
 from klog.replicas import source_log
 from klog.replicas.catch_up import CatchUp, CatchUpPlan, CatchUpSource, CatchUpTarget
 from klog.replicas.copy_choice import NO_COMPLETE_COPY, CopyChoice, LeftPartition, kept_copy
-from klog.replicas.diff import PartitionDiff, ReplicaDiffer, Verdict, diff_all
+from klog.replicas.diff import LostRecords, PartitionDiff, ReplicaDiffer, Verdict, diff_all
 from klog.replicas.disks import BrokerCopies, BrokerDisk
 from klog.replicas.first_pass import copied_due
 from klog.replicas.merged_copy import merged_copy
@@ -103,12 +103,13 @@ class CopyPlan:
         self.equal: list[EqualCopies] = []
         self.due: list[DueRecords] = []
         self.left: list[LeftPartition] = []
+        self._left_behind: list[Loss] = []
         self.same = 0
 
     @property
     def losses(self) -> list[Loss]:
-        """The records that go."""
-        return [loss for one in self.equal for target in one.targets for loss in target.losses]
+        """The records that go, and those that only copies have that do not count any more."""
+        return [loss for one in self.equal for target in one.targets for loss in target.losses] + self._left_behind
 
     @property
     def copies(self) -> list[dict[str, object]]:
@@ -141,8 +142,25 @@ class CopyPlan:
             return
         try:
             self._equalise(diff, kept)
+            if only is not None:
+                self._leave_behind(diff, kept)
         except KlogError as error:
             self.left.append(LeftPartition(diff, str(error), isinstance(error, UnreadableError)))
+
+    def _leave_behind(self, diff: PartitionDiff, kept: int) -> None:
+        """Name what the kept copy lacks as a loss, where the other copies stay as they are and are given up."""
+        copy = diff.copies.get(kept)
+        if copy is not None and copy.facts is not None and copy.facts.bad_batches:
+            return  # they have been replaced by intact ones
+        changed = [one for one in self.equal[-1:] if one.diff is diff]
+        named = sum(target.records_lost for one in changed for target in one.targets)
+        lost = diff.lost_if_leads.get(kept, LostRecords())
+        if lost.records > named:
+            first, last = lost.ranges[0][0], lost.ranges[-1][1]
+            loss = Loss(
+                diff.topic, diff.number, first, last, lost.records - named, 0, "only in copies that are left out"
+            )
+            self._left_behind.append(loss)
 
     def _check_absent(self, diff: PartitionDiff, node: int) -> None:
         """Raise KlogError for a replica that is not given and may come back."""
