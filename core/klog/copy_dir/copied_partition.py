@@ -27,6 +27,7 @@ from klog.formats.checkpoint import EpochEntry, Malformed, write_epochs, write_p
 from klog.formats.names import FileKind, file_name
 from klog.kernel import DONE, MORE, Window
 from klog.log.log_end import find_log_end
+from klog.unusable import UNUSABLE
 
 
 class CrcMismatchError(DamagedError):
@@ -89,11 +90,13 @@ class CopiedPartition:
 
         Raises DamagedError, UnreadableError, OSError.
         """
-        copy = self._copy
+        copy, refusals = self._copy, UNUSABLE.refusals
         partition = Partition(self.path, copy.root)
+        partition.check_listed()
         known = partition.recovery_point or 0
         believed = known if cut_at is None else min(known, cut_at)
         found = resume(partition, self.settings, copy.window, believed)
+        UNUSABLE.check_read(refusals, "nothing is written to that copy")
         end = found.log.end
         if partition.segments and end < believed:
             advice = f"first: klog recover {quote(self.path)}"

@@ -31,7 +31,7 @@ from klog.data_dir.partition import Partition
 from klog.disk.disk import Disk
 from klog.disk.output_gate import check_directory
 from klog.errors import DamagedError, KlogError
-from klog.files.paths import straight
+from klog.files.paths import is_missing, straight
 from klog.formats.checkpoint import Malformed
 from klog.formats.follow_file import FOLLOW_FILE, FollowFile, write_follow_file
 from klog.formats.names import FileKind, PartitionState, cluster_id_is_legal, topic_is_legal
@@ -151,8 +151,14 @@ class CopyDir:
         return Partition(os.path.join(self.path, f"{topic}-{number}")).topic_id
 
     def is_empty(self, topic: str, number: int) -> bool:
-        """Whether the directory of a partition has no files, as where `remove` was interrupted at its very end."""
-        return not Partition(os.path.join(self.path, f"{topic}-{number}")).files
+        """Whether the directory of a partition has no files, as where `remove` was interrupted at its very end.
+
+        Raises UnreadableError.
+        """
+        partition = Partition(os.path.join(self.path, f"{topic}-{number}"))
+        if not is_missing(partition.path):
+            partition.check_listed()
+        return not partition.files
 
     def remove(self, topic: str, number: int) -> str | None:
         """Take a partition out of the copy; return where its files are kept, None where it had none.

@@ -44,7 +44,7 @@ def list_directory(path: str, sized: str | None = None) -> DirectoryListing:
                     others.append(name)
             except OSError as error:  # a link to itself is nothing else
                 if error.errno != errno.ELOOP:
-                    UNUSABLE.refuse(os.path.join(path, name), error, "look at it")
+                    UNUSABLE.refuse(os.path.join(path, name), error, "look at")
                 others.append(name)
     return DirectoryListing(tuple(sorted(files)), tuple(sorted(directories)), tuple(sorted(others)), sizes)
 
@@ -76,5 +76,5 @@ def _size(path: str, entry: os.DirEntry[str]) -> int:
     try:
         return entry.stat().st_size
     except OSError as error:  # if it has vanished, opening it reports that
-        UNUSABLE.refuse(os.path.join(path, entry.name), error, "look at it")
+        UNUSABLE.refuse(os.path.join(path, entry.name), error, "look at")
         return 0

@@ -9,7 +9,7 @@ from klog.client.cluster import EARLIEST, Cluster, ClusterTopics
 from klog.client.failures import ForeignAnswerError, LostConnectionError, RefusedRequestError
 from klog.copy_dir.copied_partition import CopiedPartition
 from klog.copy_dir.copy_dir import CopyDir
-from klog.errors import DamagedError, ExitCode
+from klog.errors import DamagedError, ExitCode, UnreadableError
 from klog.follow.fetch_session import FollowedPlace
 from klog.follow.options import FollowOptions
 from klog.follow.partition import CLEANED, FollowedPartition, FollowReporter
@@ -41,15 +41,15 @@ class Copies:
     # ------------------------------------------------------------ opening
 
     def open(self, place: FollowedPlace, is_new: bool) -> FollowedPartition | None:
-        """Return a partition that can be followed; None where its copy has to be repaired first, which is said.
+        """Return a partition that can be followed; None where its copy is damaged or cannot be read, which is said.
 
         *is_new*: the copy has no directory of it.  Raises KlogError, OSError.
         """
         try:
             copy = self._opened(place)
-        except DamagedError as error:
+        except (DamagedError, UnreadableError) as error:
             self._reporter.error(str(error))
-            self.exit_code |= ExitCode.PROBLEMS_LEFT
+            self.exit_code |= error.exit_code
             return None
         partition = FollowedPartition(place, copy, self._lock, copy.end, is_new)
         partition.cleaning = self._side_file.watch(place, is_new=is_new)

@@ -22,6 +22,7 @@ from klog.files.directory import names_if_there, scan_directory
 from klog.formats.names import SEGMENT_KINDS, FileKind, FileName, Stage, parse_file
 from klog.kernel import partition_sizes
 from klog.threads import run_all
+from klog.unusable import UNUSABLE
 
 _ROW: Final = Struct("=7q")
 NO_ENTRY: Final = -1
@@ -104,6 +105,7 @@ def read_sizes(paths: Sequence[str], walk_active: bool = False) -> list[Director
 def _sizes(path: str, look: _Look) -> DirectorySizes:
     rows, others, directories, is_odd, failed = look
     if failed:
+        UNUSABLE.refuse(path, OSError(failed, os.strerror(failed)), "list")
         return DirectorySizes(b"", [], [f"{path}: cannot be listed: {os.strerror(failed)}"])
     if is_odd:
         return _read_odd(path, directories)
@@ -136,6 +138,7 @@ def tree_size(path: str, name: str, unreadable: list[str]) -> FileSize:
         except FileNotFoundError:
             continue
         except OSError as error:
+            UNUSABLE.refuse(place, error, "list")
             unreadable.append(f"{place}: cannot be listed: {error.strerror}")
     return FileSize(os.path.join(name, ""), size, disk)
 
@@ -148,7 +151,8 @@ def file_sizes(path: str, names: Iterable[str]) -> Iterator[tuple[FileSize, int]
             facts = os.lstat(place)
             if stat.S_ISLNK(facts.st_mode) and os.path.isfile(place):
                 facts = os.stat(place)
-        except OSError:
+        except OSError as error:
+            UNUSABLE.refuse(place, error, "look at")
             continue
         yield FileSize(name, facts.st_size, facts.st_blocks * 512), facts.st_mtime_ns // 1_000_000
 
