@@ -193,8 +193,14 @@ def _is_number(cell: str) -> bool:
     return not cell or cell[0].isdigit() or cell[0] == "-"
 
 
+_WIDEST_COLUMN = 250
+"""A topic's name has 249 letters at most.  A longer cell moves its own row alone: thousands would be padded to it."""
+
+
 def _plain_table(columns: Sequence[str], rows: list[list[str]], numeric: list[bool]) -> None:
-    widths = [max(len(column), *(len(row[i]) for row in rows), 0) for i, column in enumerate(columns)]
+    widths = [
+        max(len(column), *(min(len(row[i]), _WIDEST_COLUMN) for row in rows), 0) for i, column in enumerate(columns)
+    ]
     for row in [list(columns), *rows]:
         padded = [
             cell.rjust(width) if right else cell.ljust(width)

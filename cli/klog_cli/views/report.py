@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -44,6 +45,9 @@ from klog_cli.views.transactions import transaction_json
 
 _MOST_COMMANDS = 5
 _MOST_TRANSACTIONS = 100_000
+_MOST_BYTES = 16 << 20
+"""Of the JSON of groups, and of that of transactions."""
+_MOST_LETTERS = 1000
 _BY_ORDER = attrgetter("order")
 _ORDER = (Severity.DAMAGE, Severity.WARNING, Severity.NOTE)
 
@@ -187,20 +191,31 @@ class _Collected:
         """Return the latest events, the groups and the transactions; *without*: the logs that have none of these."""
         return (
             self._events(timeline),
-            self._had(partial(self._groups, paths)),
-            self._had(partial(self._transactions, paths, now_ms, without)),
+            self._had("groups", partial(self._groups, paths)),
+            self._had("transactions", partial(self._transactions, paths, now_ms, without)),
         )
 
-    def _had(self, read: Callable[[], Iterable[Row]]) -> list[Row]:
+    def _had(self, command: str, read: Callable[[], Iterable[Row]]) -> list[Row]:
+        """Return what is read, up to the bytes that it may take of the page; what is left out is a problem."""
+        found: list[Row] = []
+        room, left_out = _MOST_BYTES, 0
         try:
-            return list(read())
+            for row in map(_clipped_row, read()):
+                room -= len(json.dumps(row))
+                if room >= 0:
+                    found.append(row)
+                else:
+                    left_out += 1
         except KlogError as error:
             self.problems.append(str(error))
             return []
+        if left_out:
+            self.problems.append(f"{left_out} rows of 'klog {command}' are left out: the page would be too large")
+        return found
 
     def _events(self, timeline: Timeline) -> list[Row]:
         self.problems += timeline.problems
-        return list(map(event_json, deque(timeline.events(), maxlen=MOST_ROWS)))
+        return [_clipped_row(event_json(event)) for event in deque(timeline.events(), maxlen=MOST_ROWS)]
 
     def _groups(self, paths: Sequence[str]) -> Iterable[Row]:
         return map(group_json, describe_groups(paths, GroupQuery(), self.problems.append) or [])
@@ -208,6 +223,19 @@ class _Collected:
     def _transactions(self, paths: Sequence[str], now_ms: int, without: Container[str]) -> Iterable[Row]:
         found = describe_transactions(paths, TransactionQuery(now_ms), without=without)
         return map(transaction_json, islice(found, _MOST_TRANSACTIONS))
+
+
+def _clipped_row(row: Row) -> Row:
+    return {name: _clipped(value) for name, value in row.items()}
+
+
+def _clipped(value: object) -> object:
+    """Return *value* with the beginnings of texts that are longer than names, ids and messages are."""
+    if isinstance(value, str) and len(value) > _MOST_LETTERS:
+        return f"{value[:_MOST_LETTERS]}… ({len(value)} letters)"
+    if isinstance(value, (list, tuple)):
+        return [_clipped(one) for one in value]
+    return _clipped_row(value) if isinstance(value, dict) else value
 
 
 def _worst_first(findings: Sequence[Finding]) -> list[Finding]:
