@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.oracles.plain.encode import Record, batch
+from tests.plan.test_executor import end, other_process, said
 
 Run = Callable[..., Any]
 pytestmark = pytest.mark.usefixtures("hasty")
@@ -203,6 +204,20 @@ def test_a_plan_gives_back_what_recovery_would_remove(keep: tuple[str, ...], klo
     assert (found["verdict"], ends(found)) == ("same", [END, END])
 
 
+def test_a_broker_that_runs_has_no_marker_and_is_about_to_cut_nothing(klog: Run, tmp_path: Path) -> None:
+    """It writes on while its disk is read: what is new is not what a start would remove."""
+    disks = Disks(tmp_path)
+    disks.stop(1, clean=False, recovery_point=0)
+    process = other_process(disks.paths[1] / ".lock")
+    assert said(process) == b"held"
+    assert disks.compared(klog, 0)["verdict"] == "same"
+    disks.flip(1, 25)
+    found = disks.compared(klog)
+    assert (ends(found), found["lost_if_leads"]["1"]["ranges"]) == ([END, END], [[25, 25]])
+    end(process)
+    assert disks.compared(klog)["lost_if_leads"]["1"]["records"] == 35
+
+
 def test_copies_that_only_the_start_makes_equal_are_left(klog: Run, tmp_path: Path) -> None:
     """Nothing is to be changed, and records that only one disk has are removed: that is not equal."""
     disks = Disks(tmp_path)
@@ -214,8 +229,8 @@ def test_copies_that_only_the_start_makes_equal_are_left(klog: Run, tmp_path: Pa
     for keep in ("2", "longest"):
         done = klog("replicas", "plan", *disks.paths.values(), "--repair", "--keep", keep, "--output", "json")
         assert done.exit_code == 4
-        said = json.loads(done.stdout)["left"][0]["reason"]
-        assert said.startswith("the start of node 1 removes 34 records behind damage")
+        reason = json.loads(done.stdout)["left"][0]["reason"]
+        assert reason.startswith("the start of node 1 removes 34 records behind damage")
 
 
 def test_an_unclean_copy_that_is_cut_is_no_longest_one(klog: Run, tmp_path: Path) -> None:
@@ -233,9 +248,9 @@ def test_the_table_says_what_a_start_removes(klog: Run, tmp_path: Path) -> None:
     disks = Disks(tmp_path)
     disks.stop(1, clean=False, recovery_point=0)
     disks.flip(1, 25)
-    said = klog("replicas", "diff", *disks.paths.values()).stdout.decode()
-    assert "1 truncates its log at 25 when it starts, and removes what is behind that" in said
-    assert "1: 0..24 e0, 1 bad batch  2: 0..59 e0" in said
+    table = klog("replicas", "diff", *disks.paths.values()).stdout.decode()
+    assert "1 truncates its log at 25 when it starts, and removes what is behind that" in table
+    assert "1: 0..24 e0, 1 bad batch  2: 0..59 e0" in table
 
 
 def test_a_copy_with_which_no_broker_starts_is_named(klog: Run, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 
 from klog.data_dir.identity import IdentityChoice, choose_identity, group_copies
+from klog.data_dir.lock_state import lock_state
 from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import UNKNOWN, epoch_at, find_partitions, last_leader_epoch, log_end
 from klog.data_dir.selection import select
@@ -111,4 +112,5 @@ def _end_after_start(copy: Partition) -> int:
 def _was_unclean(log_dir: str) -> bool:
     names = (FileKind.META_PROPERTIES.value, FileKind.CLEAN_SHUTDOWN.value)
     is_log_dir, has_marker = (os.path.lexists(os.path.join(log_dir, name)) for name in names)
-    return is_log_dir and not has_marker
+    # A broker that runs has no marker either, and is about to cut nothing.
+    return is_log_dir and not has_marker and not lock_state(os.path.join(log_dir, FileKind.LOCK.value)).held

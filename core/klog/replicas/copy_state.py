@@ -87,10 +87,11 @@ class CopyState(NamedTuple):
         return self.facts.epochs[-1].epoch if self.facts is not None and self.facts.epochs else -1
 
 
-def compared_copy(copy: BrokerCopy, starts: NextStarts, config: TopicConfig) -> ComparedCopy:
+def compared_copy(copy: BrokerCopy, starts: NextStarts, config: TopicConfig, is_in_use: bool = False) -> ComparedCopy:
     """Return what a comparison needs of a copy: the log that its broker has after the next start.
 
-    *config*: of topics.  Raises UnreadableError.
+    *config*: of topics.  *is_in_use*: the broker runs, and writes on while the copy is read: its log is the one on
+    disk, and nothing of it is about to go.  Raises UnreadableError.
     """
     topic, clean = copy.partition.topic, copy.disk.log_dir.clean_shutdown is not None
     settings = ReadSettings(
@@ -98,8 +99,8 @@ def compared_copy(copy: BrokerCopy, starts: NextStarts, config: TopicConfig) -> 
         config.value(topic, "segment.index.bytes").number,
         with_files=False,
     )
-    kept = starts.kept(copy.partition, clean, settings)
-    return ComparedCopy(copy.disk.node, copy.partition, kept.log_start, kept.log_end, kept=kept)
+    kept = starts.kept(copy.partition, clean or is_in_use, settings)
+    return ComparedCopy(copy.disk.node, copy.partition, kept.log_start, kept.log_end, kept=None if is_in_use else kept)
 
 
 def copy_states(

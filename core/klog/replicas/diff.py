@@ -146,6 +146,8 @@ class ReplicaDiffer:
         self._log_dirs = {node: [disk.log_dir for disk in disks if disk.node == node] for node in self._nodes}
         self._disks = broker_disks(disks)
         self._starts, self._now_ms = NextStarts(), int(time.time() * 1000)
+        # Asked here: to a forked process a lock of klog's own looks like a broker's.
+        self._in_use = {disk.log_dir.path for disk in disks if disk.log_dir.lock.held}
 
     def diff(self, found: BrokerCopies, sink: LostRecordSink | None = None) -> PartitionDiff:
         """Compare the copies of a partition.  Nothing is raised: what cannot be read makes it incomparable.
@@ -179,7 +181,10 @@ class ReplicaDiffer:
         try:
             for copy in found.copies.values():
                 copy.partition.check_listed()
-            bounds = {node: compared_copy(copy, self._starts, settings) for node, copy in sorted(found.copies.items())}
+            bounds = {
+                node: compared_copy(copy, self._starts, settings, copy.disk.log_dir.path in self._in_use)
+                for node, copy in sorted(found.copies.items())
+            }
             problem = _other_topic(found)
             if problem is not None:
                 copies = copy_states(found.copies, bounds, None, registration, leader_epoch)
