@@ -25,6 +25,7 @@ public class HostNodes extends RequestLoop {
         Exit.setHaltProcedure(HostNodes::end);
         Exit.setShutdownHookAdder((name, hook) -> { });
         new HostNodes().run();
+        Runtime.getRuntime().halt(0); // nodes do not outlive whoever asked for them
     }
 
     private static void end(int code, String message) {

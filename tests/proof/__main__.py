@@ -7,8 +7,11 @@ import os
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from pathlib import Path
+
+from confluent_kafka import KafkaException
 
 from tests.brokers.kafka import NEWEST, PORT
 from tests.proof.rounds import Outcome, Proof
@@ -36,7 +39,7 @@ def main() -> int:
         for seed in range(given.seed, given.seed + given.rounds):
             if time.monotonic() > end:
                 break
-            done.append(proof.play(seed))
+            done.append(_played(proof, seed))
             _tell(done[-1])
             if given.summary:
                 given.summary.write_text(summary(done))
@@ -45,6 +48,15 @@ def main() -> int:
     counts.pytest_sessionfinish()
     print(summary(done), end="")
     return int(any(one.problems for one in done))
+
+
+def _played(proof: Proof, seed: int) -> Outcome:
+    """Play a round; what keeps it from being played is its problem, and no end of the others."""
+    try:
+        return proof.play(seed)
+    except (AssertionError, OSError, RuntimeError, KafkaException):
+        proof.close()
+        return Outcome(seed, "not played", problems=[f"harness: {traceback.format_exc()}"])
 
 
 def _tell(outcome: Outcome) -> None:

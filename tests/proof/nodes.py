@@ -19,7 +19,7 @@ PASSES_S = 2.0
 NEVER_MS = 86_400_000
 
 
-class NoCleanStopError(Exception):
+class NoCleanStopError(RuntimeError):
     """Nodes that were told to stop have not ended, or not well."""
 
 

@@ -259,9 +259,12 @@ class _Round:
         return len(self.nodes.numbers) > 1 and any(harm.METADATA in one or "metadata log" in one for one in self.harms)
 
     def _judge_control(self, words: Words, predictions: dict[int, Prediction]) -> None:
+        """Where nothing was harmed, doctor says so, unless a command has changed something."""
+        if words.code or words.ranges or self.moment == "reborn":
+            return
         for node, one in predictions.items():
-            if one.run.code and not words.ranges and self.moment != "reborn":
-                self.verdict.add("control", f"doctor of node {node}", f"exit code {one.run.code}: {one.run.said[:300]}")
+            if one.run.code:
+                self.verdict.add("control", f"doctor of node {node}", f"exit code {one.run.code}: {one.run.said[:900]}")
 
     def _read(self, scene: commands.Scene, words: Words, after: dict[Place, Found], evidence: Evidence) -> None:
         bootstrap = ",".join(f"localhost:{self.nodes.port + node}" for node in evidence.predictions)
