@@ -145,6 +145,15 @@ def test_the_producer_of_an_open_transaction_stays_known(words: tuple[str, ...],
     assert newest is None or producers_known(data / "orders-0") == {7}
 
 
+def test_one_under_way_whose_id_is_handed_out_again(tmp_path: Path, run: Adopt) -> None:
+    """The metadata log is behind: the producer stays for its transaction, and that is said."""
+    data = home(tmp_path / "data", {0: [state(ONGOING, 0, 0, HERE, epoch=3, producer=1007)]})
+    done = run(opened(tmp_path, producer=1007), "--into", data, "--apply")
+    assert one(done) == ([], [], [(1, True)])
+    assert any("1 id will be handed out again (the next is 1000)" in note for note in done["notes"])
+    assert producers_known(data / "orders-0") == {1007}
+
+
 # where the disk does not tell
 
 

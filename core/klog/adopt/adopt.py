@@ -197,8 +197,11 @@ class Adoption:
         log_dir, replaces = self._home.log_dirs[target.log_dir].path, None if is_done else found
         self.adopted.append(AdoptedPartition(source, target, log_dir, log, replaces, is_done, is_aside))
         if self._options.producers == KEEP:
-            reuse = reuse_note(self._home.cluster, log.producers, self._home.knows_topic(source))
-            self.notes += [f"{target.name}: {reuse}"] if reuse else []
+            kept, is_own = log.producers, self._home.knows_topic(source)
+        else:  # others are kept only where nobody else gets their ids, or where a coordinator has them
+            kept, is_own = frozenset(left.producer_id for left in log.left_open), True
+        reuse = reuse_note(self._home.cluster, kept, is_own)
+        self.notes += [f"{target.name}: {reuse}"] if reuse else []
         self.notes += [_open_note(source, target, left) for left in log.left_open]
 
     def _check(self, source: AdoptSource, target: AdoptTarget) -> None:
