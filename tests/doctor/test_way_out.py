@@ -142,7 +142,7 @@ def test_what_cannot_be_read_is_named(disk: Path, tmp_path: Path) -> None:
         (disk / name).chmod(0)
     command = [sys.executable, "-m", "klog_cli.app", "doctor", "--output", "json", str(disk)]
     done = measured(command, tmp_path, privileges=False)
-    assert (done.exit_code, done.stderr) == (4, "")
+    assert (done.exit_code, done.stderr) == (12, "")
     found = json.loads(done.stdout)
     assert found["fatal"]["id"] == "log-dirs-offline"
     refused = {one["directory"]: one["reason"] for one in found["partitions"] if one["fate"] == "refuses"}
