@@ -19,6 +19,7 @@ from klog.coordinator.groups import AssignedPartition, GroupImage, OffsetImage, 
 from klog.coordinator.share import ShareImage, StateBatch, share_images
 from klog.data_dir.identity import IdentityChoice, choose_with_internal
 from klog.data_dir.log_dir import LogDir
+from klog.data_dir.noted_damage import note_damage
 from klog.data_dir.partition import Partition
 from klog.errors import KlogError
 from klog.formats.internal_topics import CONSUMER_OFFSETS, SHARE_GROUP_STATE
@@ -143,6 +144,8 @@ class _Logs:
     def _read(self, partition: Partition) -> tuple[int | None, int | None]:
         try:
             end = None if partition.log_end is None else partition.log_end.offset
+            if partition.log_end is not None and partition.log_end.damage is not None:
+                note_damage(partition, partition.file(partition.segments[-1].log), partition.log_end.damage, self._note)
             if self._until_ms is not None and end is not None:
                 later = as_late(partition, self._until_ms)
                 if later is not None and later.batch is not None:

@@ -6,18 +6,16 @@ import os
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from klog.data_dir.lock_state import lock_state
+from klog.data_dir.noted_damage import note_damage
 from klog.data_dir.partition import Partition, segments_between
 from klog.errors import KlogError
 from klog.formats.batch import CONTROL_BIT, TRANSACTIONAL_BIT
 from klog.formats.control import control_record
 from klog.formats.damage import Damage
 from klog.formats.java_integers import LONG_MAX, LONG_MIN
-from klog.formats.names import FileKind
 from klog.formats.sparing_codec import sparing_codecs
 from klog.kernel import LatestRecords, Window
 from klog.log.segment import Segment
-from klog.unusable import UNUSABLE, Unusable
 
 _COMMIT_MARKER = 1
 _MOST_LISTINGS = 10
@@ -57,8 +55,7 @@ def record_windows(partition: Partition, note: Note = ignore, window: Window | N
         try:
             for rows in Segment(path).record_windows(first, window, codecs):
                 if isinstance(rows, Damage):
-                    note(str(rows))
-                    note_damage(partition, path, rows)
+                    note_damage(partition, path, rows, note)
                 else:
                     yield rows
         except KlogError as error:
@@ -68,13 +65,6 @@ def record_windows(partition: Partition, note: Note = ignore, window: Window | N
                 # A running broker's cleaner has put what was in it into the segment before it.
                 first, tries = segment.base_offset, tries - 1
                 waiting = list(segments_between(Partition(partition.path).segments, first, LONG_MAX))
-
-
-def note_damage(partition: Partition, path: str, damage: Damage) -> None:
-    """Have the command name a damaged log, and exit with 4; a running broker may just be writing what is unfinished."""
-    is_live = damage.is_unfinished and lock_state(os.path.join(partition.log_dir, FileKind.LOCK.value)).held
-    if not is_live:
-        UNUSABLE.note(Unusable(path, str(damage), is_unreadable=False))
 
 
 def latest_records(

@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Container, Iterator
 from typing import Final, NamedTuple
 
+from klog.data_dir.noted_damage import note_damage
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.errors import KlogError
 from klog.files.read_only import ReadOnlyFile
@@ -105,7 +106,7 @@ def _read_segment(
     """Read a segment from *position* (bytes) until transactions have ended; return where to go on, None at its end."""
     path = partition.file(segment.log)
     try:
-        return _read_on(path, position, segment.size, spans, note)
+        return _read_on(partition, path, position, segment.size, spans, note)
     except KlogError as error:
         if os.path.lexists(path):  # else a running broker has just deleted it
             note(str(error))
@@ -119,7 +120,9 @@ def _span(partition: Partition, facts: tuple[int, ...]) -> TransactionSpan:
     return TransactionSpan(topic, number, producer_id, epoch, first, last, records, began, latest, marker)
 
 
-def _read_on(path: str, position: int, end: int, spans: TransactionSpans, note: Callable[[str], object]) -> int | None:
+def _read_on(
+    partition: Partition, path: str, position: int, end: int, spans: TransactionSpans, note: Callable[[str], object]
+) -> int | None:
     with ReadOnlyFile(path) as log:
         log.size = min(log.size, end)
         if position >= log.size:
@@ -138,10 +141,10 @@ def _read_on(path: str, position: int, end: int, spans: TransactionSpans, note: 
         if (damage := walk.damage()) is None:
             return None
         position = walk.next_position
-        note(str(damage))
+        note_damage(partition, path, damage, note)
     for run in Segment(path).runs(position, end):
         if isinstance(run, Damage):
-            note(str(run))
+            note_damage(partition, path, run, note)
         else:
             _take(run.window, run.first, run.end, spans, None)
     return None
