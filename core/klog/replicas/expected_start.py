@@ -84,7 +84,8 @@ def _explained(log: _Log | None, other: _Log, now_ms: int) -> int:
     retention, start = log.copy.retention, log.start
     limits = retention.limits
     has_limit = limits.deletes and limits.retention_bytes >= 0
-    if retention.is_remote or (has_limit and limits.retention_bytes <= sum(segment.bytes for segment in log.segments)):
+    # The bytes on disk: a start may truncate the log at its end, long after retention has left so much.
+    if retention.is_remote or (has_limit and limits.retention_bytes <= log.partition.size):
         return start
     due = due_segments(other.segments, limits, other.start, now_ms)
     explained, left = other.start, other.segments[len(due) :]
