@@ -76,7 +76,9 @@ def judge_change(
 class Evidence:
     """What was said before the start, and what was read after it.
 
-    *restored*: what the command put there.  *left*: what the disks have after the start.
+    *restored*: what the command put there.  *left*: what the disks have after the start.  *unindexed*: partitions
+    whose transaction indexes were harmed; below a clean-shutdown marker nobody but `klog verify` reads logs, and a
+    broker without the entry of an aborted transaction takes it for a committed one.
     """
 
     words: Words
@@ -85,6 +87,7 @@ class Evidence:
     served: dict[Named, Served]
     restored: set[Named]
     left: dict[Place, Found] = field(default_factory=dict)
+    unindexed: frozenset[Named] = frozenset()
 
     def mentions(self, word: str) -> bool:
         """Return whether the command, or doctor, has said a word at all."""
@@ -115,6 +118,8 @@ def judge_start(after: dict[Place, Found], ledger: Ledger, evidence: Evidence, v
         if told[name] and not missing and len(topic.replicas[place[1]]) == 1 and len(evidence.predictions) == 1:
             verdict.add("alarm", "-".join(map(str, name)), f"doctor names {told[name]} lost records; all are served")
         rules = lawful(topic, place, found, ledger)
+        if topic.is_compacted and name in evidence.unindexed:
+            rules |= dict.fromkeys(superseded(found.records, {}), "an aborted record taken for a committed one")
         unlawful = missing - rules.keys() - _unread_as_before(place, found, served, evidence)
         if name in evidence.words.ended:
             unlawful = {one for one in unlawful if ledger.sent[place].get(one, NONE).fate is not Fate.OPEN}
@@ -155,7 +160,9 @@ def _judge_retention(name: Named, missing: set[int], evidence: Evidence, verdict
         )
 
 
-def judge_transactions(ledger: Ledger, served: dict[Named, Served], ended: set[str], verdict: Verdict) -> None:
+def judge_transactions(
+    ledger: Ledger, served: dict[Named, Served], ended: set[str], evidence: Evidence, verdict: Verdict
+) -> None:
     """An aborted record is never committed; what was committed at last is."""
     for topic, number, sent in ledger.places():
         found = served.get((topic.name, number))
@@ -163,7 +170,8 @@ def judge_transactions(ledger: Ledger, served: dict[Named, Served], ended: set[s
             continue
         for offset, one in sent.items():
             content = one.key, one.value
-            if one.fate is Fate.ABORTED and found.committed.get(offset) == content:
+            is_known = (topic.name, number) not in evidence.unindexed
+            if is_known and one.fate is Fate.ABORTED and found.committed.get(offset) == content:
                 verdict.add(
                     "aborted", f"{topic.name}-{number}", f"offset {offset} was aborted and is read as committed"
                 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import re
 import shutil
 import time
 from collections.abc import Iterable
@@ -22,6 +23,7 @@ from tests.support.counts import count
 
 ROUNDS_OF_A_HISTORY = 40
 SHAPES = (Shape(1, 2), Shape(1, 1), Shape(3, 1), Shape(1, 2), Shape(2, 2))
+INDEX_HARM = re.compile(r"(?:^(.+)-(\d+) has lost indexes)|(?:in (.+)-(\d+)/\d+\.txnindex)")
 PORTS = 20
 """How many ports a cluster takes; the next round takes others."""
 BLOCKS = 4
@@ -255,6 +257,11 @@ class _Round:
         finally:
             self.nodes.leave()
 
+    def _unindexed(self) -> frozenset[Named]:
+        """Return the partitions whose transaction indexes were harmed."""
+        found = (INDEX_HARM.search(one) for one in self.harms)
+        return frozenset((match[1] or match[3], int(match[2] or match[4])) for match in found if match)
+
     def _may_lack_quorum(self) -> bool:
         return len(self.nodes.numbers) > 1 and any(harm.METADATA in one or "metadata log" in one for one in self.harms)
 
@@ -278,7 +285,7 @@ class _Round:
             if not self._may_lack_quorum():
                 self.verdict.add("start", "no broker answers", "; ".join(self.harms))
             return
-        evidence.served = served
+        evidence.served, evidence.unindexed = served, self._unindexed()
         evidence.left = self._on_disks(disk for node in evidence.predictions for disk in self.nodes.disks(node))
         judge_start(after, self.ledger, evidence, self.verdict)
         ended = afterwards.commit_open(self.nodes, self.ledger, after)
@@ -293,5 +300,5 @@ class _Round:
         served = read(bootstrap, self.nodes.port, wanted) or {}
         if followed is not None:
             afterwards.judge_copy(followed, self._on_disks([copy]), self.ledger, served, self.verdict)
-        judge_transactions(self.ledger, served, ended, self.verdict)
+        judge_transactions(self.ledger, served, ended, evidence, self.verdict)
         afterwards.judge(sequel, served, evidence, self.verdict)
