@@ -93,8 +93,9 @@ def test_a_directory_of_which_only_a_part_may_be_read(mode: int, tmp_path: Path)
     assert not wrong, "\n".join(wrong)
 
 
-BAD_BLOCKS = ("tx-0/*.log", "__consumer_offsets-2/*.log", "log-start-offset-checkpoint", "tx-0/*.snapshot")
+BAD_BLOCKS = ("tx-0/*.log", "log-start-offset-checkpoint")
 MORE_BAD_BLOCKS = (
+    "__consumer_offsets-2/*.log", "tx-0/*.snapshot",
     "__cluster_metadata-0/*433.log", "__transaction_state-0/*.log", "tx-0/*.index", "tx-0/*.timeindex",
     "tx-0/*.txnindex", "tx-0/leader-epoch-checkpoint", "tx-0/partition.metadata", "meta.properties",
     "recovery-point-offset-checkpoint", "replication-offset-checkpoint", "cleaner-offset-checkpoint",
