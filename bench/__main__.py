@@ -14,6 +14,7 @@ from bench import table
 from bench.adopt import adopt
 from bench.against import Pair, Version, built, compared
 from bench.audit import audit
+from bench.bombs import bombs
 from bench.compact import compact
 from bench.doctor import doctor
 from bench.follow import follow
@@ -58,6 +59,7 @@ JOBS = {
     "groups": groups,
     "timeline": timeline,
     "adopt": adopt,
+    "bombs": bombs,
     "one-file": one_file,
     **OF_BROKERS,
 }
