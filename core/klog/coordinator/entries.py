@@ -16,6 +16,7 @@ from klog.formats.java_integers import LONG_MAX, LONG_MIN
 from klog.formats.sparing_codec import sparing_codecs
 from klog.kernel import LatestRecords, Window
 from klog.log.segment import Segment
+from klog.unusable import UNUSABLE, Unusable
 
 _COMMIT_MARKER = 1
 _MOST_LISTINGS = 10
@@ -78,7 +79,9 @@ def latest_records(
     for window in record_windows(partition, note):
         latest.take(window)
     if latest.left_out:
-        note(f"{partition.path}: {latest.left_out} records are left out: too many keys for a log of so few bytes")
+        told = f"{partition.path}: {latest.left_out} records are left out: too many keys for a log of so few bytes"
+        note(told)
+        UNUSABLE.note(Unusable(partition.path, told, is_unreadable=False))
     return latest
 
 

@@ -16,6 +16,7 @@ from klog.data_dir.partition import Partition
 from klog.formats.internal_topics import TRANSACTION_STATE, CoordinatorRecord, coordinator_record
 from klog.formats.transaction_state import VALUE_HEAD, VALUE_TAIL, TransactionStatus
 from klog.kernel import Window, transaction_states
+from klog.unusable import UNUSABLE, Unusable
 
 EPOCH_BUMPS: Final = 2
 """From this transaction version on each transaction has an epoch of its own.  Kafka: TransactionVersion.TV_2."""
@@ -118,7 +119,9 @@ def transaction_images(
             else:
                 yield image
         if unknown:
-            note(f"{partition.path}: {unknown} records that cannot be decoded")
+            told = f"{partition.path}: {unknown} records that cannot be decoded"
+            note(told)
+            UNUSABLE.note(Unusable(partition.path, told, is_unreadable=False))
 
 
 class TransactionEnding(NamedTuple):
