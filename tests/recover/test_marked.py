@@ -181,7 +181,7 @@ REFUSED: tuple[tuple[str, str, Callable[[bytearray], bytes | bytearray | None], 
     ("a bad checkpoint", "replication-offset-checkpoint", write("0\n7\n"), 4, "checkpoint-malformed"),
     ("a log start beyond the end", "log-start-offset-checkpoint", write("0\n1\nplain 1 5000\n"), 4, "log-start-beyond"),
     ("no meta.properties", "meta.properties", lambda _: None, 8, "meta.properties"),
-    ("bad meta.properties", "meta.properties", write("version=7\n"), 8, "meta.properties"),
+    ("bad meta.properties", "meta.properties", write("version=7\n"), 12, "meta.properties"),
 )
 
 
