@@ -27,7 +27,7 @@ class Host(kafka.Jvm):
     """The JVM."""
 
     def __init__(self, version: str) -> None:
-        super().__init__(version, "HostNodes", seconds=60)
+        super().__init__(version, "HostNodes", seconds=30)
 
     def request(self, *words: str) -> str:
         """Return what failed, empty where nothing did."""
