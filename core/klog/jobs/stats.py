@@ -10,6 +10,7 @@ from contextlib import suppress
 from hashlib import blake2b
 from heapq import nsmallest
 from itertools import groupby
+from sys import intern
 from typing import Any, NamedTuple
 from zlib import compress, decompress
 
@@ -116,7 +117,7 @@ def stats(unit: Sequence[LogSlice | str], options: StatsOptions) -> Iterator[Tas
         cut = [part for part in parts if isinstance(part, LogSlice)]
         profile.clear()
         counted = counter.count(cut or slice_partition(Partition(path)), profile, _SENT_KEYS if cut else MOST_KEYS)
-        yield json_result("stats", {"path": path, **counted})
+        yield json_result("stats", {"path": path, "whole": not cut, **counted})
 
 
 def share_out(
@@ -198,14 +199,23 @@ def _text(content: bytes) -> str:
 
 
 def collect_stats(answers: Iterable[TaskResult], partitions: Sequence[Partition]) -> list[Stats]:
-    """Return what was counted of each of *partitions*, put together from the answers of all units."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    """Return what was counted of each of *partitions*, put together from the answers of all units.
+
+    Of a partition that was not cut only the result is kept: the registers of its keys alone are kilobytes.
+    """
+    places = {partition.path: partition for partition in partitions}
+    parts: dict[str, list[dict[str, Any]]] = {}
+    done: dict[str, Stats] = {}
+    profile = Profile(bytes(16))
     for answer in answers:
         facts = answer.facts
-        found.setdefault(facts["path"], []).append(facts)
-    profile = Profile(bytes(16))
-    nothing = _facts(profile, 0) | {"bytes": 0, "largest": [], "damages": 0, "damage": []}
-    return [_merged(partition, found.get(partition.path, [nothing]), profile) for partition in partitions]
+        if facts["whole"]:
+            done[facts["path"]] = _merged(places[facts["path"]], [facts], profile)
+        else:
+            parts.setdefault(facts["path"], []).append(facts)
+    nothing = _facts(Profile(bytes(16)), 0) | {"bytes": 0, "largest": [], "damages": 0, "damage": []}
+    done |= {path: _merged(places[path], some, profile) for path, some in parts.items()}
+    return [done.get(one.path) or _merged(one, [nothing], profile) for one in partitions]
 
 
 def _merged(partition: Partition, parts: Sequence[dict[str, Any]], profile: Profile) -> Stats:
@@ -215,9 +225,10 @@ def _merged(partition: Partition, parts: Sequence[dict[str, Any]], profile: Prof
     profile.clear()
     for part in parts:
         profile.absorb(decompress(b64decode(part["registers"])))
-    large = sorted(
-        (LargeRecord(*one) for part in parts for one in part["largest"]), key=lambda one: (-one.bytes, one.offset)
-    )
+    large = [
+        LargeRecord(size, offset, at, intern(file)) for part in parts for size, offset, at, file in part["largest"]
+    ]
+    large.sort(key=lambda one: (-one.bytes, one.offset))
     return Stats(
         path=partition.path,
         topic=partition.topic,
