@@ -328,7 +328,8 @@ class NewFile:
 
     def __del__(self) -> None:
         """Remove it where a signal kept the caller from entering the block, or disturbed its end."""
-        self.__exit__()
+        with suppress(OSError):  # the caller has the error that matters
+            self.__exit__()
 
 
 class Scratch:

@@ -93,8 +93,11 @@ static int klog_keep_name(klog_sized_directory *d, const char *name, klog_sized_
 static int klog_size_entry(int fd, const char *name, klog_sized_directory *d) {
     klog_sized_file file = {0};
     struct stat facts;
-    if (fstatat(fd, name, &facts, AT_SYMLINK_NOFOLLOW))
-        return 0; /* it vanished meanwhile */
+    if (fstatat(fd, name, &facts, AT_SYMLINK_NOFOLLOW)) {
+        if (errno != ENOENT) /* else it vanished meanwhile */
+            d->is_odd = 1;   /* looked at once more, and what is refused is told */
+        return 0;
+    }
     if (d->count == d->room) {
         int64_t room = 2 * d->room + 16;
         klog_sized_file *files = realloc(d->files, (size_t)room * sizeof(klog_sized_file));

@@ -76,6 +76,20 @@ def _names(place: str) -> list[str]:
         return []
 
 
+def _own_names(place: str) -> list[str]:
+    """Return the names in a directory of this user's notes; none where it is another user's, as under `su`.
+
+    Such notes say nothing of a log dir that pointers beside it do not.
+    """
+    try:
+        return names_if_there(place)
+    except PermissionError:
+        return []
+    except OSError as error:
+        UNUSABLE.refuse(place, error, "list")
+        return []
+
+
 def backups_of(log_dir: str) -> Iterator[str]:
     """Yield where backups of the plans for *log_dir* may be."""
     beside = _beside(log_dir)
@@ -85,7 +99,7 @@ def backups_of(log_dir: str) -> Iterator[str]:
         if target is not None:
             yield target
     places = [_index(log_dir)] if _is_indexed() else [_notes()]
-    for path in (os.path.join(place, name) for place in places for name in _names(place)):
+    for path in (os.path.join(place, name) for place in places for name in _own_names(place)):
         target = _target(path)
         if target is not None:
             yield target
