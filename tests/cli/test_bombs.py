@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-import resource
 import shutil
-import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import ROOT
 from tests.support import counts
 from tests.support.bomb_dirs import BOMBS, bombs
+from tests.support.measure import measured
 from tools import command_line
 
 MEMORY_BYTES = 1 << 30
@@ -23,7 +22,7 @@ SECONDS = 60
 ENDS = (0, 4, 8, 12)
 """Clean, problems left, could not do it; never 1, never killed."""
 RUNS: dict[str, tuple[str, ...]] = {
-    "adopt": ("P --log-dir=E",),
+    "adopt": ("P --into=E",),
     "assign": ("--check D",),
     "audit headers": ("D --internal",),
     "audit misrouted": ("D --internal", "D --internal --deep"),
@@ -98,6 +97,13 @@ def test_every_command_is_run_or_said_to_be_run_elsewhere() -> None:
     assert not set(RUNS) & set(ELSEWHERE)
 
 
+_LIMITED = f"""
+import os, resource, sys
+resource.setrlimit(resource.RLIMIT_AS, ({MEMORY_BYTES}, {MEMORY_BYTES}))
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+
+
 def cases() -> Iterator[object]:
     for name, codec in bombs():
         for command in RUNS:
@@ -127,11 +133,6 @@ def log_dir(name: str, codec: str) -> Path:
     return folder
 
 
-def _limit() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 5))
-
-
 @pytest.mark.parametrize(("name", "codec", "command"), list(cases()))
 def test_a_command_keeps_to_its_bounds(name: str, codec: str, command: str, tmp_path: Path) -> None:
     """It ends by itself, with an exit code of its own, and no traceback."""
@@ -155,20 +156,10 @@ def _filled(word: str, places: dict[str, Path]) -> str:
 
 def run(words: list[str]) -> tuple[int, int, bytes]:
     """Run klog within the bounds; return its exit code, its peak in bytes, and what it said."""
-    command = [sys.executable, "-m", "klog_cli.app", *words]
-    with subprocess.Popen(
-        command,
-        cwd=ROOT,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        preexec_fn=_limit,
-    ) as process:
-        assert process.stderr is not None
-        said = process.stderr.read()
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    return process.returncode, used.ru_maxrss << 10, said
+    command = [sys.executable, "-S", "-c", _LIMITED, sys.executable, "-m", "klog_cli.app"]
+    with tempfile.TemporaryDirectory() as folder:
+        ran = measured([*command, *words], Path(folder), seconds=SECONDS)
+    return ran.exit_code, ran.rss, ran.stderr.encode()
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,9 @@ def test_preallocated_space_is_no_damage(partition: str, command: str, data: Pat
     with open(last_log(data, partition), "ab") as log:
         log.truncate(log.tell() + 8192)
     ran = klog(*command.split(), data)
-    assert (ran.exit_code, ran.stdout) == (whole.exit_code, whole.stdout)
+    assert ran.exit_code == whole.exit_code
+    if command != "stats":  # it has the size of the log, and orders equally frequent keys by it
+        assert ran.stdout == whole.stdout
 
 
 @pytest.mark.parametrize("is_running", [True, False])

@@ -43,7 +43,7 @@ def test_what_cannot_be_read_is_told_and_replaced_from_the_logs(pattern: str, st
     assert why in cell.recovered.stdout, cell
     assert cell.helped == cell.alone, cell
     if pattern.endswith((".log", "partition.metadata")):
-        assert cell.recovered.exit_code == ExitCode.PROBLEMS_LEFT, cell
+        assert cell.recovered.exit_code == ExitCode.PROBLEMS_LEFT | ExitCode.OPERATIONAL_ERROR, cell
         assert cell.did_helped.state == cell.did.state, cell
     else:
         assert cell.recovered.exit_code == ExitCode.CORRECTED, cell

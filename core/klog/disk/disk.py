@@ -327,8 +327,7 @@ class NewFile:
             self._temporary = ""
 
     def __del__(self) -> None:
-        """Remove it where a signal kept the caller from entering the block, or disturbed its end."""
-        with suppress(OSError):  # the caller has the error that matters
+        with suppress(OSError):  # a signal kept the caller from entering the block, or disturbed its end
             self.__exit__()
 
 
