@@ -69,7 +69,10 @@ public class HostNodes extends RequestLoop {
         String failed = "";
         for (Map.Entry<String, CompletableFuture<Void>> part : parts.entrySet()) {
             try {
-                part.getValue().get();
+                while (!part.getValue().isDone() && parts.values().stream().noneMatch(CompletableFuture::isCompletedExceptionally))
+                    Thread.sleep(20); // a quorum may wait for ever for a node that has failed
+                if (part.getValue().isDone())
+                    part.getValue().get();
             } catch (Exception wrapper) {
                 Throwable cause = wrapper;
                 while (cause.getCause() != null)

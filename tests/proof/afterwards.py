@@ -121,10 +121,9 @@ def follow(klog: Klog, bootstrap: str, to: Path, earlier: Path | None) -> Run:
     return klog("follow", bootstrap, "--to", to, "--timeout", "5s", "--output", "json")
 
 
-def judge_copy(
-    run: Run, copy: dict[Place, Found], ledger: Ledger, served: dict[Named, Served], verdict: Verdict
-) -> None:
+def judge_copy(run: Run, copy: dict[Place, Found], ledger: Ledger, evidence: Evidence, verdict: Verdict) -> None:
     """A copy that follow calls complete has what the cluster serves, and nothing that it does not."""
+    served = evidence.served
     if run.code & ~1:
         return
     by_name = {(ledger.topics[place[0]].name, place[1]): (place, found) for place, found in copy.items()}
@@ -138,7 +137,9 @@ def judge_copy(
         more = {offset for offset in found.records if offset >= one.log_start} - one.uncommitted.keys()
         more -= {offset for offset in more if (it := ledger.sent[place].get(offset)) and it.fate is Fate.ABORTED}
         if ledger.topics[place[0]].is_compacted:
-            more, lacking = _alive_only(found, more, one), lacking & _latest(one.uncommitted)
+            is_damaged = evidence.left.get(place, Found()).is_damaged  # a leader's may be where a copy's is not
+            more = set() if is_damaged else _alive_only(found, more, one)
+            lacking &= _latest(one.uncommitted)
         else:
             more = {
                 offset for offset in more if offset >= one.log_end

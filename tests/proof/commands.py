@@ -134,7 +134,10 @@ def adopt(scene: Scene) -> Words:
     if scene.chance.random() < 0.5:  # the partition itself, which was set aside
         aside = scene.klog.home / "aside" / path.name
         shutil.move(path, aside)
-        return Words().take(scene.klog("adopt", aside, *into, "--apply", *JSON))
+        words = Words().take(scene.klog("adopt", aside, *into, "--apply", *JSON))
+        if not words.is_done:
+            shutil.move(aside, path)
+        return words
     source = scene.history.disks("early") / path.relative_to(scene.nodes.folder)
     if not source.exists():
         return Words()

@@ -113,7 +113,9 @@ def judge_start(after: dict[Place, Found], ledger: Ledger, evidence: Evidence, v
         missing = {
             offset
             for offset, content in found.records.items()
-            if served.uncommitted.get(offset) != content and _is_content(ledger.sent[place], offset, content)
+            if served.uncommitted.get(offset) != content
+            and (offset in ledger.sent[place] or name in evidence.restored)
+            and _is_content(ledger.sent[place], offset, content)
         }
         if told[name] and not missing and len(topic.replicas[place[1]]) == 1 and len(evidence.predictions) == 1:
             verdict.add("alarm", "-".join(map(str, name)), f"doctor names {told[name]} lost records; all are served")

@@ -299,6 +299,7 @@ class _Round:
             wanted[name] = wanted.get(name, []) + list(values.values())
         served = read(bootstrap, self.nodes.port, wanted) or {}
         if followed is not None:
-            afterwards.judge_copy(followed, self._on_disks([copy]), self.ledger, served, self.verdict)
+            evidence.served = served
+            afterwards.judge_copy(followed, self._on_disks([copy]), self.ledger, evidence, self.verdict)
         judge_transactions(self.ledger, served, ended, evidence, self.verdict)
         afterwards.judge(sequel, served, evidence, self.verdict)
