@@ -12,8 +12,11 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
+from klog.data_dir.partition import Partition
+
 from tests.brokers.kafka import cluster_identity
 from tests.doctor.broker import TOPIC
+from tests.oracles.plain.encode import Record, batch
 
 RESERVED = "AAAAAAAAAAAAAAAAAAAAYA"
 ZERO = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -158,6 +161,18 @@ def _checkpoint(which: int, name: str, content: bytes) -> Callable[[Disk], None]
     return lambda disk: (disk.dirs[which] / name).write_bytes(content) and None
 
 
+def _open_transaction_in_a_failed_dir(disk: Disk) -> None:
+    """A log dir that is offline before its logs are loaded, one of which has a transaction without an end."""
+    path = min(one for one in disk.data1.glob(f"{TOPIC}-*") if logs(one))
+    log, end = logs(path)[-1], Partition(str(path)).log_end
+    assert end is not None
+    assert end.last is not None
+    record = Record(end.offset, end.last.max_timestamp, b"k", b"v")
+    with open(log, "ab") as file:
+        file.write(batch([record], transactional=True, producer=(0, 0, 0), leader_epoch=end.last.leader_epoch))
+    (disk.data1 / "recovery-point-offset-checkpoint").write_bytes(b"0\n2\norders 1 2\n")
+
+
 def _without_checkpoints(disk: Disk) -> None:
     for one in disk.dirs:
         for file in one.glob("*-checkpoint"):
@@ -283,6 +298,7 @@ DISK_STATES: dict[str, Callable[[Disk], None]] = {
     "two-futures": _two_futures,
     "future-beside-current": _future_beside,
     "recovery-points-malformed": _checkpoint(1, "recovery-point-offset-checkpoint", b"0\n2\norders 1 2\n"),
+    "recovery-points-malformed-beside-an-open-transaction": _open_transaction_in_a_failed_dir,
     "log-starts-malformed": _checkpoint(1, "log-start-offset-checkpoint", b"\0" * 40),
     "high-watermarks-malformed": _checkpoint(1, "replication-offset-checkpoint", b"0\n1\norders\n"),
     "cleaner-offsets-malformed": _checkpoint(1, "cleaner-offset-checkpoint", b"0\n1\n1 2\n"),

@@ -17,6 +17,7 @@ from klog.errors import counted
 from klog.formats.names import PartitionName, PartitionState
 from klog.metadata.loader import ClusterMetadata
 from klog.replication.election import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
+from klog.transactions.isolation import open_at
 
 _NO_DIRECTORY: Final = frozenset({None, LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY})
 
@@ -109,10 +110,10 @@ class PartitionFates:
             row.set(Fate.STRAYS, *stray)
             if loaded.log_dir in self._failed:
                 # Renaming throws there, and not an IOException.  Kafka: LocalLog.maybeHandleIOException.
-                why = f"it would be renamed to -stray: the log dir {loaded.log_dir} is already offline"
-                row.set(Fate.REFUSES, "checkpoint-malformed", why)
-                failure = StartFailure("checkpoint-malformed", why, loaded.log_dir, loaded.name.name)
-                self.refused.append(failure)
+                self._refuse(row, f"it would be renamed to -stray: the log dir {loaded.log_dir} is already offline")
+        elif loaded.log_dir in self._failed and open_at(loaded.read_again(), outcome.log_end):
+            # Its first offset is looked up in the log.  Kafka: UnifiedLog.maybeIncrementFirstUnstableOffset.
+            self._refuse(row, f"it has an open transaction, and the log dir {loaded.log_dir} is already offline")
         elif loaded.name.state is PartitionState.FUTURE:
             row.set(Fate.MOVES, "copy-unfinished")
         elif loaded.emptied:
@@ -123,6 +124,11 @@ class PartitionFates:
             row.set(Fate.SERVES, "torn-tail", loaded.torn)
         elif loaded.is_cut:
             row.set(Fate.SERVES, "recovery-cuts", f"recovery truncates the log at offset {outcome.log_end}")
+
+    def _refuse(self, row: _Row, why: str) -> None:
+        """Take note of a partition in a log dir with a malformed checkpoint, on which the whole broker stops."""
+        row.set(Fate.REFUSES, "checkpoint-malformed", why)
+        self.refused.append(StartFailure("checkpoint-malformed", why, row.loaded.log_dir, row.loaded.name.name))
 
     def _stray(self, loaded: LoadedPartition) -> tuple[str, str] | None:
         """Return why the broker sets a directory aside; None if it does not.  Kafka: LogManager.isStrayKraftReplica."""
