@@ -1,4 +1,4 @@
-"""What this process could not use: files, directories and blocks that the system did not give, and malformed files.
+"""Files, directories and blocks that the system refused to this process, and malformed files.
 
 What cannot be read is not absent.  Many answers do without a file: a reader scans where an index is missing.  So the
 places that open, list, read and parse note here what they were refused, and a command that has done without it still
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from klog.errors import UnreadableError
 
 MOST_NAMED: Final = 100
-"""So many are kept with their names; of the others there is only a number."""
+"""The most paths that are kept with their names; the others are counted."""
 
 
 class Unusable(NamedTuple):
@@ -26,7 +26,7 @@ class Unusable(NamedTuple):
 
 
 class Unusables:
-    """What could not be used, each path once."""
+    """Paths that could not be used, each once."""
 
     def __init__(self) -> None:
         self._found: dict[str, Unusable] = {}
@@ -96,4 +96,4 @@ def _above(path: str) -> Iterator[str]:
 
 
 UNUSABLE: Final = Unusables()
-"""Of this process; worker processes hand theirs back with their results."""
+"""The paths of this process; worker processes hand theirs back with their results."""

@@ -90,7 +90,7 @@ class AdoptedPartition(NamedTuple):
 
 
 class AdoptResult(NamedTuple):
-    """What was planned or done, and what was not.  *notes*: what is to be known of all of it.
+    """Sources that were planned or adopted, and those that were refused.  *notes*: lines about all of them.
 
     *due*: what the first retention pass removes of what is adopted.
     """

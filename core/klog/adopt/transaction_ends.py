@@ -122,7 +122,7 @@ def _is_under_way(image: TransactionImage, epoch: int, key: Key) -> bool:
 
 
 class SourceTransactions:
-    """What becomes of the open transactions of a source.
+    """The ends of the open transactions of a source.
 
     *is_foreign*: it is of another cluster, or of a topic that the cluster never had, and no coordinator here has its
     transactions, unless its records name them.  *homes*: the target's log dirs.

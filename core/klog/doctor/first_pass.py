@@ -19,12 +19,12 @@ from klog.retention.due_records import DueRecords, RetainedPartition, count_in, 
 from klog.retention.stored_segments import stored_segments
 
 _MOST_BYTES: Final = 1 << 30
-"""Of logs whose headers are read for it, of all partitions."""
+"""The most bytes of logs whose headers are read for it, over all partitions."""
 _SERVED = (Fate.SERVES, Fate.LEADERLESS, Fate.PROMOTES)
 
 
 class FirstPass:
-    """What retention removes from partitions that a start leaves.
+    """Records that retention removes from partitions after a start.
 
     *log_dirs*: by path.  *cluster*: None where there is no metadata log.  *file*: the content of `server.properties`.
     *count_all*: count records in any number of bytes, rather than offsets beyond some.

@@ -54,7 +54,7 @@ class RecoveredMetadata(NamedTuple):
 
 
 class MetadataBounds(NamedTuple):
-    """Where a metadata log begins and ends for a node that has recovered it.
+    """The begin and the end of a metadata log for a node that has recovered it.
 
     *end*: of the log, or of its newest snapshot where that ends later.  *gone*: how many offsets recovery cuts.
     """

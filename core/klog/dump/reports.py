@@ -28,7 +28,7 @@ def shown(path: str) -> str:
 
 @dataclass
 class OffsetGaps:
-    """Where the offsets of a log's records do not follow one another: pairs of an offset and the one after it.
+    """Gaps in the offsets of a log's records: pairs of an offset and the one after it.
 
     Kafka's tool keeps them by the first of the pair, the last one winning.  Where they do not ascend, which no broker
     writes, there may be one for each record of a batch that unpacks from nothing: then only so many offsets are kept.

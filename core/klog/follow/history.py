@@ -27,12 +27,12 @@ from klog.log.windows import window_of
 
 _ROWS: Final = 1024
 _MOST_BYTES: Final = 64 << 20
-"""What the records of a batch may take when they are compared one by one; beyond that its header has to do."""
+"""The most bytes of a batch whose records are compared one by one; of a larger one the header is compared."""
 _Row: TypeAlias = "tuple[object, ...]"
 
 
 class Standing(Enum):
-    """What a leader has where a copy has a batch: the same one, another one, or none, as it was deleted or cleaned."""
+    """The batch of a leader in place of a copy's: the same one, another one, or none, as it was deleted or cleaned."""
 
     SAME = "same"
     OTHER = "other"

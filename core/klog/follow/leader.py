@@ -46,7 +46,7 @@ _TRIES: Final = 4
 """How often a batch that cannot be appended is fetched."""
 _IDLE_S: Final = 0.2
 _LARGEST_BATCH: Final = 1 << 30
-"""Of larger ones --fetch-bytes has to tell: memory is taken for them twice."""
+"""The largest answer without --fetch-bytes: memory is taken for it twice."""
 _LONGEST_THROTTLE_S: Final = 60.0
 """Whoever is throttled for longer asks again."""
 _ALONE: Final = -1

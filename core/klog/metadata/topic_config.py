@@ -235,7 +235,7 @@ class TopicConfig:
 
     @property
     def damage(self) -> tuple[str, ...]:
-        """What is wrong with the metadata log, as far as it has been read: settings may be missing."""
+        """The faults of the metadata log, as far as it has been read: settings may be missing."""
         read: ClusterMetadata | None = vars(self).get("metadata")
         return () if read is None else read.damage
 

@@ -49,7 +49,7 @@ class MetadataCopy(NamedTuple):
 
 
 class IntactLog(NamedTuple):
-    """What a plan builds on: *size* bytes of the segment that counts last, up to *end*, and the log's *epochs*.
+    """The log that a plan builds on: *size* bytes of the segment that counts last, up to *end*, and the log's *epochs*.
 
     *last*: that segment's base offset.
     """

@@ -294,7 +294,7 @@ class QuorumPlanner:
 
     @property
     def due(self) -> Sequence[DueRecords]:
-        """What the first retention pass removes of the partitions that are copied."""
+        """Records that the first retention pass removes from the partitions that are copied."""
         return self.gathering.copies.due if self.gathering is not None else ()
 
     @property

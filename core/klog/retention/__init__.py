@@ -1,1 +1,1 @@
-"""What retention deletes: the limits of a topic, and the segments that a broker's first pass removes."""
+"""Retention: the limits of a topic, and the segments that a broker's first pass removes."""

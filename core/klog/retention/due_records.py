@@ -47,7 +47,7 @@ class RetainedPartition(NamedTuple):
 
 
 class DueRecords(NamedTuple):
-    """What the first pass removes from a partition.
+    """Records that the first pass removes from a partition.
 
     *records*: those that the caller counts.  *segments*, *bytes*: all that are removed.  *rules*: by which settings.
     *is_exact*: they were counted, else they are the offsets: some may be gaps or markers.

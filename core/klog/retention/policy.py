@@ -20,7 +20,7 @@ class RetentionLimits(NamedTuple):
 
 
 class TopicRetention(NamedTuple):
-    """What decides about a topic's segments.  *settings*: by name, with their origins.
+    """The settings that decide about a topic's segments.  *settings*: by name, with their origins.
 
     *is_known*: what was set on the topic itself is known.  *knows_file*: the broker's `server.properties` is, too.
     """

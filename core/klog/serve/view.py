@@ -45,7 +45,7 @@ NO_ID: Final = "A" * 22
 _CONSUMER_OFFSETS, _TRANSACTION_STATE, _ = INTERNAL
 _MOST_NAMED: Final = 10
 MOST_PARTITIONS: Final = 1_000_000
-"""Of one topic: an answer to a client lists all of them."""
+"""The most partitions of a topic: an answer to a client lists all of them."""
 
 
 class Topic:

@@ -332,5 +332,5 @@ class DiskUsage:
 
     @property
     def damage(self) -> tuple[str, ...]:
-        """What is wrong with metadata logs, as far as they have been read: settings may be missing."""
+        """The faults of metadata logs, as far as they have been read: settings may be missing."""
         return tuple(dict.fromkeys(sentence for one in self.log_dirs for sentence in one.topics.damage))

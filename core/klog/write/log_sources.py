@@ -1,4 +1,4 @@
-"""What the log dirs of other logs say of the topics that are written."""
+"""The settings of topics that are written, as the log dirs of other logs have them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from klog.metadata.topic_config import TopicConfig, topic_configs
 
 
 class SourceTopics(NamedTuple):
-    """By the names of topics: the settings that hold where they are, and how many partitions they have."""
+    """The settings of topics in their log dirs, and their numbers of partitions, by name."""
 
     configs: Mapping[str, TopicConfig]
     counts: Mapping[str, int]

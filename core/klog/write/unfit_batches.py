@@ -104,7 +104,7 @@ class UnfitBatches:
 
     @property
     def summary(self) -> str:
-        """What was left out, in words."""
+        """The batches and records that were left out, in words."""
         return ", ".join(f"{counted(count, 'record')} ({why})" for why, count in self.reasons.items())
 
 
