@@ -168,8 +168,11 @@ def _has_no_reader(error: BaseException) -> bool:
 
 
 def _silence_stdout() -> None:
-    """Keep the interpreter from reporting a closed stdout at its end."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
+    """Keep the interpreter from reporting a closed stdout at its end, as far as there is a /dev/null."""
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+    except OSError:  # a root without devices, or no descriptor is left: the message matters more
+        return
     os.dup2(nowhere, output.STDOUT)
     os.close(nowhere)
 

@@ -178,6 +178,13 @@ def test_a_mistake_in_usage_is_one_line_and_16(klog: Klog, arguments: list[str])
     assert done.stderr.count(b"\n") == 1
 
 
+def test_a_message_needs_no_dev_null(klog: Klog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A root may have no devices."""
+    wanted = klog("dump", "--nope")
+    monkeypatch.setattr(os, "devnull", "/nowhere/null")
+    assert klog("dump", "--nope") == wanted
+
+
 VERBS = {
     "spark": ["verify"],
     "replicas": ["simulate"],

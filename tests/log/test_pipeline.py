@@ -37,13 +37,19 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def carry_out(path: Path, work: Work | Callable[[], Work], sink: Sink, jobs: int, *, made: bool = False) -> None:
-    """Run *work* over the log, and see to it that no worker outlives it."""
-    before = threading.enumerate()
+    """Run *work* over the log, and see to it that no worker outlives it.
+
+    Python lists a thread for a moment after its end, and an interrupt may keep it from being waited for.
+    """
+    before = set(threading.enumerate())
     with ReadOnlyFile(str(path)) as source:
         try:
             run(LogReader(source), work if made else lambda: work, sink, jobs)  # type: ignore[arg-type, return-value]
         finally:
-            assert set(threading.enumerate()) <= set(before)
+            until = time.monotonic() + 60
+            while not (left := set(threading.enumerate())) <= before and time.monotonic() < until:
+                time.sleep(0.001)
+            assert left <= before
 
 
 def offsets(window: Window) -> bytes:
