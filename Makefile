@@ -58,7 +58,7 @@ tested: dev          ## docs/tested.md, from what every test counts while it run
 	KLOG_COUNTS=$(CURDIR)/build/counts $(BIN)/python -m tests.mutation --jobs "$$(nproc)"
 	$(BIN)/python -m tools.make_tested build/counts
 
-coverage: dev        ## branches that tests take, in klog's Python and in its kernel (ARGS="tests/plan")
+coverage: dev        ## branches that tests take, in klog's Python and in its kernel (ARGS="tests/change/plan")
 	$(BIN)/python -m tests.coverage $(ARGS)
 
 mutants: dev         ## small mistakes in verify, recover, plan, compact: which does no test see (ARGS="--package plan")

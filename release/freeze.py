@@ -40,7 +40,7 @@ LEFT_OUT = (
 )
 """What no command comes to, with all that lies in it."""
 
-RESOURCES = {"klog.formats.structs": "schemas", "klog.report": ""}
+RESOURCES = {"klog.formats.structs": "schemas", "klog.commands.report": ""}
 """Packages whose other files are read at run time, and where these lie."""
 
 Module = tuple[str, bool]

@@ -149,7 +149,7 @@ def _read(number: int) -> bytes:
 def _main() -> Callable[[], int]:
     """Return the command line's main, its commands built once: that is four fifths of a short run."""
     import typer
-    from klog.dump import arrow
+    from klog.log import arrow
     from klog_cli import app, command_tree
 
     command_tree.build = functools.cache(command_tree.build)
@@ -226,7 +226,7 @@ def elsewhere(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch, state_home: Path) -> None:
     """Commands wait for no disk: the power stays."""
-    from klog.plan import session
+    from klog.change.plan import session
 
     from tests.support.power import HastyDisk
 

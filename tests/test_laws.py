@@ -15,12 +15,12 @@ import pytest
 from hypothesis import Phase, assume, event, given
 from hypothesis import strategies as st
 
-from tests.compact.compacting import NOW_MS
-from tests.compact.logs import Log, fresh, logs, old_logs
+from tests.commands.compact.compacting import NOW_MS
+from tests.commands.compact.logs import Log, fresh, logs, old_logs
+from tests.commands.serve.serving import Serving, Wire
 from tests.conftest import Ran, run_klog
 from tests.oracles.plain import mutate
 from tests.oracles.plain.decode import Batch, scan
-from tests.serve.serving import Serving, Wire
 from tests.support.examples import examples
 from tests.support.power import tree
 

@@ -42,8 +42,8 @@ ONLY_IN = {
     "klog_cli/output.py": "print typer.echo typer.secho rich.print",
     "klog_cli/": "typer click rich",
     "klog/spark/": "pyspark",
-    "klog/serve/ klog/client/": "socket socketserver ssl select selectors asyncio http",
-    "klog/disk/disk.py": "writing-open shutil tempfile os.O_WRONLY os.O_RDWR os.O_CREAT os.O_TRUNC os.O_APPEND"
+    "klog/commands/serve/ klog/commands/follow/client/": "socket socketserver ssl select selectors asyncio http",
+    "klog/data_dir/disk/disk.py": "writing-open shutil tempfile os.O_WRONLY os.O_RDWR os.O_CREAT os.O_TRUNC os.O_APPEND"
     " os.truncate os.ftruncate os.rename os.renames os.replace os.unlink os.remove os.rmdir os.removedirs os.link"
     " os.symlink os.mkdir os.makedirs",
 }
@@ -140,16 +140,16 @@ def test_every_package_imports_downwards_only() -> None:
 PLANTED = (
     ("core/klog/formats/batch.py", "import klog.log", "klog/formats/batch.py imports klog.log, which is not below it"),
     ("core/klog/kernel/__init__.py", "def f():\n from klog import log", "imports klog.log, which is not below it"),
-    ("core/klog/files/read_only.py", "import klog.kernel", "imports klog.kernel, which is not below it"),
+    ("core/klog/base/files/read_only.py", "import klog.kernel", "imports klog.kernel, which is not below it"),
     (
-        "core/klog/verify/log.py",
-        "from klog.recover.outcome import RecoverOptions",
-        "imports klog.recover.outcome.RecoverOptions, which is not below it",
+        "core/klog/partition/verify/log.py",
+        "from klog.commands.recover.outcome import RecoverOptions",
+        "imports klog.commands.recover.outcome.RecoverOptions, which is not below it",
     ),
     (
-        "core/klog/verify/log.py",
+        "core/klog/partition/verify/log.py",
         "from klog import Segment",
-        "klog/verify/log.py imports klog.Segment, which is not below it",
+        "klog/partition/verify/log.py imports klog.Segment, which is not below it",
     ),
     ("core/klog/spark/job.py", "from klog_cli.app import app", "imports klog_cli.app.app, which is not below it"),
     ("core/klog/log/segment.py", "from .source import S", "klog/log/segment.py imports .source.S, a relative name"),
@@ -158,32 +158,56 @@ PLANTED = (
     ("cli/klog_cli/dump.py", "print(1)", "klog_cli/dump.py uses print, which belongs in klog_cli/output.py"),
     ("cli/klog_cli/dump.py", "import typer\ntyper.echo(1)", "uses typer.echo, which belongs in klog_cli/output.py"),
     (
-        "cli/klog_cli/views/spark.py",
+        "cli/klog_cli/views/spark/jobs.py",
         "import pyspark.sql",
-        "klog_cli/views/spark.py uses pyspark, which belongs in klog/spark/",
+        "klog_cli/views/spark/jobs.py uses pyspark, which belongs in klog/spark/",
     ),
-    ("core/klog/jobs/x.py", "def f():\n import socket", "klog/jobs/x.py uses socket, which belongs in klog/serve/"),
-    ("core/klog/verify/x.py", "from rich.table import T", "klog/verify/x.py uses rich, which belongs in klog_cli/"),
-    ("core/klog/verify/x.py", "import os\nos.replace('a', 'b')", "uses os.replace, which belongs in klog/disk/disk.py"),
-    ("core/klog/verify/x.py", "from os import unlink", "uses os.unlink, which belongs in klog/disk/disk.py"),
     (
-        "core/klog/verify/x.py",
-        "import os\nos.open('a', os.O_RDWR)",
-        "uses os.O_RDWR, which belongs in klog/disk/disk.py",
+        "core/klog/jobs/x.py",
+        "def f():\n import socket",
+        "klog/jobs/x.py uses socket, which belongs in klog/commands/serve/",
     ),
-    ("core/klog/verify/x.py", "open('a', 'r+b')", "uses writing-open, which belongs in klog/disk/disk.py"),
-    ("core/klog/verify/x.py", "m = 'w'\nopen('a', m)", "uses writing-open, which belongs in klog/disk/disk.py"),
+    (
+        "core/klog/partition/verify/x.py",
+        "from rich.table import T",
+        "klog/partition/verify/x.py uses rich, which belongs in klog_cli/",
+    ),
+    (
+        "core/klog/partition/verify/x.py",
+        "import os\nos.replace('a', 'b')",
+        "uses os.replace, which belongs in klog/data_dir/disk/disk.py",
+    ),
+    (
+        "core/klog/partition/verify/x.py",
+        "from os import unlink",
+        "uses os.unlink, which belongs in klog/data_dir/disk/disk.py",
+    ),
+    (
+        "core/klog/partition/verify/x.py",
+        "import os\nos.open('a', os.O_RDWR)",
+        "uses os.O_RDWR, which belongs in klog/data_dir/disk/disk.py",
+    ),
+    (
+        "core/klog/partition/verify/x.py",
+        "open('a', 'r+b')",
+        "uses writing-open, which belongs in klog/data_dir/disk/disk.py",
+    ),
+    (
+        "core/klog/partition/verify/x.py",
+        "m = 'w'\nopen('a', m)",
+        "uses writing-open, which belongs in klog/data_dir/disk/disk.py",
+    ),
     (
         "cli/klog_cli/dump.py",
         "import gzip\ngzip.open('a', mode='wb')",
-        "uses writing-open, which belongs in klog/disk/disk.py",
+        "uses writing-open, which belongs in klog/data_dir/disk/disk.py",
     ),
 )
 ALLOWED = {
     "core/klog/__init__.py": "from klog.log.segment import Segment",
-    "core/klog/log/index.py": "import klog.errors\nfrom klog.log.segment import S\nopen('a', 'rb')\n'a'.strip('a')",
+    "core/klog/log/index.py": "import klog.base.errors\nfrom klog.log.segment import S\nopen('a', 'rb')\n'a'.strip('a')",
     "core/klog/log/segment.py": "from klog import __version__\nimport os\nos.open(os.devnull, os.O_WRONLY)",
-    "core/klog/disk/disk.py": "import os, shutil\nos.replace('a', 'b')\nopen('a', 'wb')",
+    "core/klog/data_dir/disk/disk.py": "import os, shutil\nos.replace('a', 'b')\nopen('a', 'wb')",
     "cli/klog_cli/output.py": "import rich, typer, klog.spark\nprint(1)",
 }
 

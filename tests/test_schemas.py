@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from tests.commands.serve.serving import Serving, Wire
 from tests.conftest import CORPORA, FIXTURES, ROOT, run_klog, run_klog_process, writable_copy
-from tests.serve.serving import Serving, Wire
+from tests.partition.verify.faults import FAULTS
 from tests.support.samples import sampled
-from tests.verify.faults import FAULTS
 from tools import json_fields
 from tools.command_line import read
 

@@ -8,9 +8,9 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "core"))
 
-from klog.audit.header_findings import HEADER_KINDS  # noqa: E402
-from klog.doctor.reasons import REASONS  # noqa: E402
-from klog.verify.findings import KINDS  # noqa: E402
+from klog.commands.audit.header_findings import HEADER_KINDS  # noqa: E402
+from klog.partition.start.reasons import REASONS  # noqa: E402
+from klog.partition.verify.findings import KINDS  # noqa: E402
 
 DOCTOR = os.path.join(ROOT, "docs", "doctor.md")
 

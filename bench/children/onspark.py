@@ -182,7 +182,7 @@ def _slices_and_rows(path: str, topic: str) -> tuple[list[Any], int]:
 
 def partitions_of(*paths: str) -> list[Any]:
     from klog.data_dir.log_dir import LogDir
-    from klog.verify.verify import log_dir_facts
+    from klog.partition.verify.verify import log_dir_facts
 
     log_dirs = [LogDir(path) for path in paths]
     return [(partition, log_dir_facts(log_dir)) for log_dir in log_dirs for partition in log_dir.partitions]
@@ -195,8 +195,8 @@ def verify(spark: Any, *paths: str) -> dict[str, Contestant]:
 
 
 def deep(spark: Any, *paths: str) -> dict[str, Contestant]:
+    from klog.partition.verify.segment import SurveyOptions
     from klog.spark.verify import verify as job
-    from klog.verify.segment import SurveyOptions
 
     request = SurveyOptions(deep=True)
     return {"klog": lambda: sum(checked.totals.records for checked in job(spark, partitions_of(*paths), request))}
@@ -209,8 +209,8 @@ def stats(spark: Any, *paths: str) -> dict[str, Contestant]:
 
 
 def audit(spark: Any, path: str) -> dict[str, Contestant]:
-    from klog.audit.audit import MEMORY_BYTES, AuditOptions, audit_misrouted
-    from klog.audit.partitions import AuditQuery
+    from klog.commands.audit.audit import MEMORY_BYTES, AuditOptions, audit_misrouted
+    from klog.commands.audit.partitions import AuditQuery
     from klog.spark.audit import SparkAudit
 
     def run() -> list[int]:

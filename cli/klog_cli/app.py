@@ -12,8 +12,8 @@ import sys
 from contextlib import suppress
 from types import TracebackType
 
-from klog.errors import ExitCode, KlogError, counted
-from klog.unusable import UNUSABLE
+from klog.base.errors import ExitCode, KlogError, counted
+from klog.base.unusable import UNUSABLE
 
 from klog_cli import output
 

@@ -7,10 +7,10 @@ import sys
 from collections.abc import Sequence
 from shlex import quote
 
-from klog.errors import UsageError
-from klog.plan.model import PLAN, Plan
-from klog.plan.pointers import backups_of_plan
-from klog.plan.session import PlanOptions, PlanResult
+from klog.base.errors import UsageError
+from klog.change.plan.model import PLAN, Plan
+from klog.change.plan.pointers import backups_of_plan
+from klog.change.plan.session import PlanOptions, PlanResult
 
 from klog_cli import output
 

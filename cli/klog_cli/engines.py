@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, get_type_hints
 from klog_cli import options
 
 if TYPE_CHECKING:
+    from klog.base.progress import Sink
     from klog.data_dir.partition import Partition
     from klog.jobs.export import ExportOptions
     from klog.jobs.output import Facts
     from klog.jobs.results import TaskResult
     from klog.jobs.search import SearchQuery
     from klog.jobs.stats import Stats
-    from klog.progress import Sink
-    from klog.transactions.isolation import Isolation
+    from klog.partition.transactions.isolation import Isolation
 
 
 class Engine(Protocol):
@@ -91,7 +91,7 @@ def on_spark(command: Command) -> Command:
     """Return *command*, whose first parameter is an Engine, as one on Spark, with Spark's options."""
 
     def run(master: str | None, conf: list[str] | None, ship: str, **given: Any) -> int:
-        from klog_cli.views.spark import SparkEngine
+        from klog_cli.views.spark.jobs import SparkEngine
 
         return command(SparkEngine(master, options.spark_settings(conf), ship), **given)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from io import BufferedReader
 
-from klog.errors import UsageError
+from klog.base.errors import UsageError
 
 
 def input_lines(file: BufferedReader, name: str, longest: int) -> Iterator[tuple[int, bytes]]:

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
-from klog.errors import UsageError
+from klog.base.errors import UsageError
 
 if TYPE_CHECKING:
+    from klog.commands.serve.options import End
     from klog.data_dir.identity import IdentityChoice
     from klog.data_dir.partition import Partition
     from klog.jobs.output_files import Format
-    from klog.serve.options import End
-    from klog.transactions.isolation import Isolation as Level
+    from klog.partition.transactions.isolation import Isolation as Level
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ def known(option: str, given: str, choices: Sequence[T]) -> T:
     for one in choices:
         if one == given:
             return one
-    from klog.errors import near_misses
+    from klog.base.errors import near_misses
 
     names = [str(one) for one in choices]
     raise UsageError(f"{option} {given}: expected one of {', '.join(names)}{near_misses(given, names)}")
@@ -224,7 +224,7 @@ def selected_replicas(
     choice: IdentityChoice,
 ) -> list[Partition]:
     """Return the partitions to read, and say what *choice* leaves out.  Raises UsageError, IdentityError."""
-    from klog.broker_start.replica_choice import select_replicas
+    from klog.partition.start.replica_choice import select_replicas
 
     from klog_cli import output
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
 from types import TracebackType
 
-from klog.unusable import UNUSABLE
+from klog.base.unusable import UNUSABLE
 
 STDOUT, STDERR = 1, 2
 Cell = object
@@ -98,7 +98,7 @@ def note(message: str) -> None:
 
 
 class TerminalReporter:
-    """Shows what a session of `klog.plan.session` reports: lines on stderr, a bar while a plan is carried out."""
+    """Shows what a session of `klog.change.plan.session` reports: lines on stderr, a bar while a plan is carried out."""
 
     def note(self, message: str) -> None:
         """Print one line that is good to know."""
@@ -261,7 +261,7 @@ class Results:
     """
 
     def __init__(self, path: str | None = None) -> None:
-        from klog.disk.disk import NewFile, Preallocation
+        from klog.data_dir.disk.disk import NewFile, Preallocation
 
         from klog_cli.progress import Bar
 

@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Callable
 
-from klog.errors import UsageError
+from klog.base.errors import UsageError
 
 _SIZES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _SIZES |= {

@@ -16,32 +16,32 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # type checkers take it for True; typing itself would cost as much as a small command
 if TYPE_CHECKING:
+    from klog.base.errors import KlogError
+    from klog.base.location import Location
+    from klog.base.location import Location as Place
     from klog.data_dir.log_dir import LogDir
     from klog.data_dir.partition import Partition
-    from klog.errors import KlogError
     from klog.formats.damage import Damage
     from klog.formats.record import Record
-    from klog.location import Location
-    from klog.location import Location as Place
     from klog.log.batch import Batch
     from klog.log.segment import Segment
-    from klog.lookup import Lookup
-    from klog.verify.verify import verify_partition
+    from klog.partition.lookup import Lookup
+    from klog.partition.verify.verify import verify_partition
 
 __version__ = "0.1.0"
 
 _HOME = {
     "Batch": "klog.log.batch",
     "Damage": "klog.formats.damage",
-    "KlogError": "klog.errors",
+    "KlogError": "klog.base.errors",
     "LogDir": "klog.data_dir.log_dir",
-    "Location": "klog.location",
-    "Lookup": "klog.lookup",
+    "Location": "klog.base.location",
+    "Lookup": "klog.partition.lookup",
     "Partition": "klog.data_dir.partition",
-    "Place": "klog.location",
+    "Place": "klog.base.location",
     "Record": "klog.formats.record",
     "Segment": "klog.log.segment",
-    "verify_partition": "klog.verify.verify",
+    "verify_partition": "klog.partition.verify.verify",
 }
 _NAMES = {"Place": "Location"}
 """An older public name of a class, which stays."""

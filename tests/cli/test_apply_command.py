@@ -12,16 +12,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from klog.disk.disk import Disk
-from klog.plan.draft import Draft, backup_places, make_plan, staging_of
-from klog.plan.executor import apply
-from klog.plan.json_file import plan_pieces
-from klog.plan.model import Plan
-from klog.plan.staging import Staging
+from klog.change.plan.draft import Draft, backup_places, make_plan, staging_of
+from klog.change.plan.executor import apply
+from klog.change.plan.json_file import plan_pieces
+from klog.change.plan.model import Plan
+from klog.change.plan.staging import Staging
+from klog.data_dir.disk.disk import Disk
 
+from tests.change.plan.test_executor import NOW, end, name, original, other_process, said
+from tests.change.plan.test_undo import half_done
 from tests.conftest import Ran
-from tests.plan.test_executor import NOW, end, name, original, other_process, said
-from tests.plan.test_undo import half_done
 from tests.support.power import tree
 
 __all__ = ["original"]
@@ -202,7 +202,7 @@ def test_unknown_forms_are_usage(klog: Klog, original: Path, command: str) -> No
 
 SLOW = """
 import sys, time
-from klog.disk.disk import Disk
+from klog.data_dir.disk.disk import Disk
 from klog_cli import app
 truncate = Disk.truncate
 def slowly(*arguments):

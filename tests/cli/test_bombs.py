@@ -72,7 +72,7 @@ ELSEWHERE = {
     "apply": "reads a plan",
     "undo": "reads a backup",
     "follow": "reads a cluster",
-    "partition": "reads keys, see tests/partitioning",
+    "partition": "reads keys, see tests/cluster/partitioning",
     "replicas simulate": "reads a script",
     "serve": "runs until it is stopped; what it reads at its start is that of groups, transactions and metadata show",
     "spark": "runs the jobs of verify, audit, stats, search, export and compact in processes of Spark's",

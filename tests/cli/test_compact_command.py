@@ -16,17 +16,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from klog.plan import session
-from klog_cli.views import compact as command
+from klog.change.plan import session
+from klog_cli.views.compact import compact as command
 
+from tests.change.plan.test_executor import end, other_process, said
 from tests.conftest import FIXTURES, ROOT, Ran
 from tests.oracles.broker_load import Loader
 from tests.oracles.plain import encode
 from tests.oracles.plain.encode import Record
-from tests.plan.test_executor import end, other_process, said
+from tests.partition.verify.partitions import flipped
 from tests.support.metadata_logs import MetadataLog, config, topic
 from tests.support.power import HastyDisk, same, tree
-from tests.verify.partitions import flipped
 
 Klog = Callable[..., Ran]
 pytestmark = pytest.mark.usefixtures("hasty")

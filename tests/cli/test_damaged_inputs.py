@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from klog.errors import ExitCode
+from klog.base.errors import ExitCode
 
 from tests.conftest import FIXTURES, Ran, writable_copy
 

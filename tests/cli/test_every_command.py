@@ -10,7 +10,7 @@ from pathlib import Path
 from types import FrameType
 
 import pytest
-from klog.errors import ExitCode, KlogError
+from klog.base.errors import ExitCode, KlogError
 
 from tests.conftest import Ran
 from tests.support import every_command
@@ -85,7 +85,7 @@ class _Calls:
         name = frame.f_globals.get("__name__", "")
         if event not in ("call", "return") or not name.startswith(("klog.", "klog_cli.")):
             return
-        if name in ("klog_cli.app", "klog_cli.output", "klog_cli.command_tree", "klog.unusable"):
+        if name in ("klog_cli.app", "klog_cli.output", "klog_cli.command_tree", "klog.base.unusable"):
             return
         if frame.f_code.co_name == "<module>":
             return

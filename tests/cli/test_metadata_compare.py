@@ -11,8 +11,8 @@ import pytest
 from klog.log.segment import Segment
 
 from tests.cli.test_metadata_show import klog
+from tests.cluster.metadata.quorum_truth import NODES, TRUTH, disk, end
 from tests.conftest import FIXTURES
-from tests.metadata.quorum_truth import NODES, TRUTH, disk, end
 from tests.oracles.plain.encode import Record, batch
 from tests.support.metadata_logs import MetadataLog, topic
 from tests.support.power import tree

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.cli.test_metadata_show import Said, klog
-from tests.metadata.quorum_truth import MOMENTS, NODES, TOLD, TRUTH, disk, end
+from tests.cluster.metadata.quorum_truth import MOMENTS, NODES, TOLD, TRUTH, disk, end
 from tests.support.metadata_logs import MetadataLog, control, topic, uuid, value
 
 Row = dict[str, Any]

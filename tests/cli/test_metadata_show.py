@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.cluster.metadata.quorum_truth import MOMENTS, NODES, TOLD, TRUTH, disk, end, voters
 from tests.conftest import FIXTURES, run_klog
-from tests.metadata.quorum_truth import MOMENTS, NODES, TOLD, TRUTH, disk, end, voters
 from tests.support.metadata_logs import SNAPSHOT_FOOTER, MetadataLog, topic, uuid, value
 from tests.support.power import tree
 

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import pytest
 import typer
-from klog.disk import output_gate
-from klog.errors import PlanError, UsageError
+from klog.base.errors import PlanError, UsageError
+from klog.data_dir.disk import output_gate
 from klog.jobs.output import RUN, JobOutput, check_target, lock_target
 from klog_cli.command_tree import build
 
@@ -337,7 +337,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     def start(*_: object, **__: object) -> None:
         pytest.fail("Spark was started", pytrace=False)
 
-    monkeypatch.setattr("klog_cli.views.spark.session", start)
+    monkeypatch.setattr("klog_cli.views.spark.jobs.session", start)
 
 
 def refused(done: Ran, place: str | Path) -> bool:

@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from klog.disk.disk import OpenFile
-from klog.plan import session
-from klog.recover import like_broker
+from klog.change.plan import session
+from klog.commands.recover import like_broker
+from klog.data_dir.disk.disk import OpenFile
 
+from tests.change.plan.test_executor import end, other_process, said
 from tests.conftest import FIXTURES, Ran
 from tests.oracles.plain import encode
 from tests.oracles.plain.shapes import some_records
-from tests.plan.test_executor import end, other_process, said
+from tests.partition.verify.partitions import Damageable, flipped
 from tests.support.power import HastyDisk, PowerCutError, SteppedDisk, same, tree
-from tests.verify.partitions import Damageable, flipped
 
 Klog = Callable[..., Ran]
 pytestmark = pytest.mark.usefixtures("hasty")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.commands.serve.serving import Serving, Wire
 from tests.conftest import FIXTURES, Ran
-from tests.serve.serving import Serving, Wire
 
 Klog = Callable[..., Ran]
 MODERN = FIXTURES / "modern"

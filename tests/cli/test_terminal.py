@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_app import on_a_terminal
+from tests.commands.serve.coordinator_logs import T, commit_of, write_batches
 from tests.conftest import run_klog
 from tests.oracles.plain.encode import Record, batch
-from tests.serve.coordinator_logs import T, commit_of, write_batches
 
 HOSTILE = "\x00\x07\x08\x0b\x1b[2J\x1b[31mred\x1b[0m\x7f\x80\x85\x9b2J\u061c\u200e\u2028\u202eevil\u2066\r\t"
 """Clears the screen, sets a colour, rings, deletes, reverses: in ASCII, in Latin-1 and in Unicode."""

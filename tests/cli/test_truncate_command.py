@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.change.plan.test_executor import end, other_process, said
 from tests.conftest import FIXTURES, Ran
-from tests.plan.test_executor import end, other_process, said
+from tests.partition.verify.partitions import Damageable, flipped
 from tests.support.power import same, tree
-from tests.verify.partitions import Damageable, flipped
 
 Klog = Callable[..., Ran]
 pytestmark = pytest.mark.usefixtures("hasty")

@@ -13,14 +13,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from klog.change.plan import executor
+from klog.data_dir.disk.disk import Disk
 from klog.data_dir.partition import Partition
-from klog.disk.disk import Disk
-from klog.plan import executor
 
+from tests.change.plan.test_executor import end, other_process, said
+from tests.commands.recover.test_places import NOBODY, as_nobody
 from tests.conftest import FIXTURES, Ran, writable_copy
 from tests.oracles.plain.encode import Record, batch
-from tests.plan.test_executor import end, other_process, said
-from tests.recover.test_places import NOBODY, as_nobody
 from tests.support.power import DeadlyDisk, KilledError, only_root, tree
 
 Klog = Callable[..., Ran]
@@ -217,7 +217,7 @@ def test_an_undo_goes_where_there_is_room(
     free = Disk.free_bytes
     monkeypatch.setattr(Disk, "free_bytes", lambda self, path: 0 if os.stat(path).st_dev == here else free(self, path))
     monkeypatch.setattr(
-        "klog.plan.undo.device_of", lambda path: 1 if str(data) in path else 2 + (str(elsewhere) in path)
+        "klog.change.plan.undo.device_of", lambda path: 1 if str(data) in path else 2 + (str(elsewhere) in path)
     )
     done = klog("undo", backup)
     assert done.exit_code == 8  # copies into the log dir need room there
@@ -234,7 +234,9 @@ def test_an_undo_goes_where_there_is_room(
 def half_compacted(data: Path, klog: Klog, monkeypatch: pytest.MonkeyPatch, calls: int) -> str:
     """Compact a topic, and be killed behind so many calls that act; return the backup."""
     acting: list[DeadlyDisk] = []
-    monkeypatch.setattr("klog.plan.session.Disk", lambda: acting.append(DeadlyDisk(data.parent, 10**9)) or acting[0])
+    monkeypatch.setattr(
+        "klog.change.plan.session.Disk", lambda: acting.append(DeadlyDisk(data.parent, 10**9)) or acting[0]
+    )
     real = executor._Run._act
 
     def act(run: executor._Run, places: list[int]) -> None:
@@ -416,7 +418,7 @@ def test_an_empty_directory_that_was_there_stays(klog: Klog, data: Path, tmp_pat
 def test_what_a_killed_planner_has_left_is_listed_and_removed(klog: Klog, dirty: Path) -> None:
     """Until then it took room, and nothing told that it was there."""
     code = (
-        "import os, signal; from klog.compact import partition; from klog_cli import app\n"
+        "import os, signal; from klog.commands.compact import partition; from klog_cli import app\n"
         "partition.PartitionCompaction.plan = (lambda real: lambda *words: (real(*words), os.kill(os.getpid(), 9)))"
         "(partition.PartitionCompaction.plan)\napp.main()"
     )
@@ -579,7 +581,7 @@ def test_extended_attributes_stay(klog: Klog, data: Path, elsewhere: Path) -> No
 
 def test_another_klog_is_not_called_a_broker(klog: Klog, data: Path) -> None:
     code = (
-        "import sys; from klog.disk.disk import Disk; from klog.plan.locks import Locks\n"
+        "import sys; from klog.data_dir.disk.disk import Disk; from klog.change.plan.locks import Locks\n"
         "with Locks([sys.argv[1]], Disk()): print('held', flush=True); input()"
     )
     process = subprocess.Popen(

@@ -7,7 +7,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from klog.errors import UsageError
+from klog.base.errors import UsageError
 from klog_cli.units import parse_duration, parse_key, parse_size, parse_time
 
 NOW = 1_795_254_454.586

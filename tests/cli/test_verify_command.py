@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import FIXTURES, Ran
-from tests.verify.partitions import Damageable, flipped
+from tests.partition.verify.partitions import Damageable, flipped
 
 Klog = Callable[..., Ran]
 LOG = "idempotent-0/00000000000000000375.log"

@@ -1,7 +1,7 @@
 """Runs tests with branches counted, in klog's Python and in its kernel: `make coverage`.
 
-    python -m tests.coverage -n 2 tests/plan tests/kernel
-    python -m tests.coverage --more -n 2 tests/recover
+    python -m tests.coverage -n 2 tests/change/plan tests/kernel
+    python -m tests.coverage --more -n 2 tests/commands/recover
 
 Arguments are pytest's, but for --more: what earlier runs have counted counts as well, while the kernel is the same.
 The tests meet a second core/: links to the sources, and a kernel that counts (see `kernel`).  Processes that tests

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from klog.base.errors import UsageError
 from klog.data_dir.identity import (
     IdentityChoice,
     IdentityError,
@@ -18,7 +19,6 @@ from klog.data_dir.identity import (
     identity_of,
 )
 from klog.data_dir.partition import Partition
-from klog.errors import UsageError
 
 TOPIC, OTHER_TOPIC = "PzrBv7lASuWmpPcXNQyJWg", "9aXkBv7lASuWmpPcXNQyJQ"
 CLUSTER, OTHER_CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg", "QwU3OEVBNTcwNTJENDM2Qg"

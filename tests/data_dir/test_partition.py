@@ -9,11 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from klog.base.errors import KlogError, UnreadableError
+from klog.base.files.read_only import ReadOnlyFile
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.data_dir.root_files import SMALL_FILE_BYTES
-from klog.errors import KlogError, UnreadableError
-from klog.files.read_only import ReadOnlyFile
 from klog.formats.checkpoint import Malformed
 from klog.formats.damage import Damage, DamageKind
 from klog.log.header_walk import walk_headers

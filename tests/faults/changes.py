@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from klog.errors import ExitCode
+from klog.base.errors import ExitCode
 
-from tests.adopt.disks import foreign, home
+from tests.commands.adopt.disks import foreign, home
+from tests.commands.recover.test_power import damaged
+from tests.commands.replicas.test_only_broker import Disks
 from tests.conftest import FIXTURES, writable_copy
-from tests.quorum.test_only_broker import Disks
-from tests.recover.test_power import damaged
 
 NOW = "1750000000000"
 VOTERS = "1@one:9093,2@two:9093,3@three:9093"

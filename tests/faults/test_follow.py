@@ -13,11 +13,11 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from klog.errors import ExitCode
+from klog.base.errors import ExitCode
 
+from tests.commands.follow.scripted import ScriptedCluster, log_of, of_fixture
 from tests.faults.changes import klog
 from tests.faults.test_system_calls import ERRORS, traced
-from tests.follow.scripted import ScriptedCluster, log_of, of_fixture
 from tests.support.counts import count
 
 pytestmark = pytest.mark.strace

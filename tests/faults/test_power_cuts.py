@@ -20,8 +20,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from klog.errors import ExitCode
-from klog.plan.backups import plans_of
+from klog.base.errors import ExitCode
+from klog.change.plan.backups import plans_of
 
 from tests.conftest import Ran, run_klog
 from tests.faults import changes

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from klog.errors import ExitCode
+from klog.base.errors import ExitCode
 
 from tests.faults.lossy_mount import Unreadable, mounted
 from tests.faults.refusing import AGAIN, Answer, answers
@@ -24,7 +24,7 @@ _NUMBERS = re.compile(r"\d{20}(-\d{10})?")
 _FREE = re.compile(r"^.* are free$", re.MULTILINE)
 """The line of `klog space` about the file system, which all processes of the machine write to."""
 WITHOUT_ANSWER = ("serve",)
-"""It runs until a signal; tests/serve has its own."""
+"""It runs until a signal; tests/commands/serve has its own."""
 
 
 def paths_in(folder: Path, *disks: str) -> Iterator[Path]:

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from klog.errors import ExitCode
+from klog.base.errors import ExitCode
 
 from tests.conftest import FIXTURES
 from tests.faults.single_faults import FAULTS, FILES, STOPS, UNREADABLE, play

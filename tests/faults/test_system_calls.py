@@ -19,8 +19,8 @@ from random import Random
 from typing import NamedTuple
 
 import pytest
-from klog.errors import ExitCode
-from klog.plan.backups import plans_of, unfinished
+from klog.base.errors import ExitCode
+from klog.change.plan.backups import plans_of, unfinished
 
 from tests.faults.changes import CHANGES, Change, klog
 from tests.support.counts import count

@@ -7,9 +7,9 @@ import os
 from pathlib import Path
 
 import pytest
-from klog.errors import ExitCode, UnreadableError
-from klog.plan.file_state import file_state
-from klog.plan.model import same_content
+from klog.base.errors import ExitCode, UnreadableError
+from klog.change.plan.file_state import file_state
+from klog.change.plan.model import same_content
 
 from tests.conftest import run_klog
 from tests.faults.lossy_mount import Unreadable, mounted

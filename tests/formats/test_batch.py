@@ -6,10 +6,10 @@ import struct
 from random import Random
 
 import pytest
+from klog.base.location import Location
 from klog.formats.batch import CODEC_NAMES, Attributes, BatchFacts, Codec, decrement_sequence, increment_sequence
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.header import HEADER_BYTES, read_header
-from klog.location import Location
 
 from tests.kernel.windows import plain_batches, scanned
 from tests.oracles.plain import compress, decode, encode, shapes

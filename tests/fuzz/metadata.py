@@ -20,9 +20,9 @@ from tests.oracles.plain import mutate
 from tests.oracles.plain.decode import scan
 
 if TYPE_CHECKING:
+    from klog.cluster.metadata.history import HistorySubject
+    from klog.commands.replicas.quorum_plan import QuorumPlanner
     from klog.kernel import Window
-    from klog.metadata.history import HistorySubject
-    from klog.quorum.quorum_plan import QuorumPlanner
 
 DISKS = Path(__file__).resolve().parents[2] / "fixtures" / "replicas" / "quorum"
 NODES = (1, 2, 3)
@@ -76,8 +76,8 @@ class MetadataLogs:
 
     def read_both_ways(self, path: Path) -> None:
         """Replay a file as it is, and record by record."""
-        from klog.metadata.image import MetadataImage
-        from klog.metadata.replay import Problems, Replay
+        from klog.cluster.metadata.image import MetadataImage
+        from klog.cluster.metadata.replay import Problems, Replay
 
         class OneByOne(Replay):
             def pass_over(self, rows: Window, first: int, until: int) -> int:
@@ -94,9 +94,9 @@ class MetadataLogs:
 
     def tell_state(self, node: int) -> None:
         """What `show` prints, as of the end and of some offset."""
-        from klog.errors import KlogError
-        from klog.metadata.metadata_directory import open_metadata
-        from klog_cli.views.metadata_json import document
+        from klog.base.errors import KlogError
+        from klog.cluster.metadata.metadata_directory import open_metadata
+        from klog_cli.views.metadata.json import document
 
         for at in (None, self.chance.randrange(LAST_OFFSET)):
             with suppress(KlogError):
@@ -108,10 +108,10 @@ class MetadataLogs:
 
     def tell_history(self, node: int) -> None:
         """Changes come in the order of their offsets."""
+        from klog.base.errors import KlogError
+        from klog.cluster.metadata.history import BrokerSubject, PartitionSubject, QuorumSubject, read_history
+        from klog.cluster.metadata.replay import Problems
         from klog.data_dir.partition import Partition
-        from klog.errors import KlogError
-        from klog.metadata.history import BrokerSubject, PartitionSubject, QuorumSubject, read_history
-        from klog.metadata.replay import Problems
 
         subjects: tuple[HistorySubject, ...] = (PartitionSubject("elr16", 0), BrokerSubject(2), QuorumSubject())
         with suppress(KlogError):
@@ -121,11 +121,11 @@ class MetadataLogs:
 
     def plan(self) -> None:
         """One of the plans, drafted and not saved: what it would write is read back before it is one."""
-        from klog.errors import KlogError
-        from klog.metadata.topic_config import TopicConfig
-        from klog.quorum.voters import VoterAddress
-        from klog.replicas.copy_choice import CopyChoice
-        from klog.replicas.copy_plan import CopyPlanSettings
+        from klog.base.errors import KlogError
+        from klog.cluster.metadata.topic_config import TopicConfig
+        from klog.commands.replicas.copy_choice import CopyChoice
+        from klog.commands.replicas.copy_plan import CopyPlanSettings
+        from klog.commands.replicas.voters import VoterAddress
 
         addresses = {node: VoterAddress(f"new-{node}", 9090 + node) for node in NODES}
         node, uses_disk_ids = self.chance.choice(NODES), self.chance.random() < 0.3
@@ -143,10 +143,10 @@ class MetadataLogs:
     @contextmanager
     def planner(self) -> Iterator[QuorumPlanner]:
         """Give what plans on the three disks."""
+        from klog.change.plan.session import PlanOptions, PlanSession
+        from klog.commands.replicas.disks import BrokerDisk, open_disks
+        from klog.commands.replicas.quorum_plan import QuorumPlanner, QuorumSettings
         from klog.data_dir.selection import PartitionQuery
-        from klog.plan.session import PlanOptions, PlanSession
-        from klog.quorum.quorum_plan import QuorumPlanner, QuorumSettings
-        from klog.replicas.disks import BrokerDisk, open_disks
 
         paths = [str(disk) for disk in self.disks.values()]
         nodes = [disk.node for disk in open_disks(paths)]

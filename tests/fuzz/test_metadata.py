@@ -6,8 +6,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from klog.cluster.metadata.replay import read_records
 from klog.formats.damage import Damage
-from klog.metadata.replay import read_records
 
 from tests.fuzz.metadata import DISKS, MetadataLogs, spoilt
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from klog.commands.dump.request import JSON_LINES, DumpRequest
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
-from klog.dump.request import JSON_LINES, DumpRequest
 from klog.formats.names import PartitionState
 from klog.jobs import export as job
 from klog.jobs.export import MANIFEST, ExportOptions, ExportTask
@@ -20,7 +20,7 @@ from klog.jobs.output import JobOutput
 from klog.jobs.slices import SPLIT_BYTES, Isolation, LogSlice, slice_partition
 from klog.log.record_filter import RecordFilter
 
-from tests.dump.sinks import dump
+from tests.commands.dump.sinks import dump
 from tests.support.power import HastyDisk
 
 DISK = HastyDisk()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from klog.errors import UsageError
+from klog.base.errors import UsageError
 from klog.jobs.export import MANIFEST
 from klog.jobs.output import RUN, OutputAttempt
 from klog.jobs.output_files import folder
@@ -69,7 +69,7 @@ def test_the_manifest_has_files_with_their_offsets_and_counts(tmp_path: Path) ->
 
 
 def test_files_end_where_they_are_large_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("klog.dump.table.ROW_GROUP_ROWS", 1)
+    monkeypatch.setattr("klog.log.table.ROW_GROUP_ROWS", 1)
     pieces = pieces_of(parts_of(partitions(LOG_DIRS[0])))
     large = Export(tmp_path / "large", pieces).run()
     small = Export(tmp_path / "small", pieces, file_bytes=1).run()
@@ -166,7 +166,7 @@ def test_a_full_disk_fails_the_task_and_leaves_no_piece(tmp_path: Path, monkeypa
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("klog.disk.disk.Disk.write", full)
+        patch.setattr("klog.data_dir.disk.disk.Disk.write", full)
         with pytest.raises(OSError, match="No space left"):
             run.do()
     assert names(tmp_path / "out") == [RUN]

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.compact.compacting import batches, table
-from tests.compact.logs import Log, Segment, fresh, logs, old_logs
+from tests.commands.compact.compacting import batches, table
+from tests.commands.compact.logs import Log, Segment, fresh, logs, old_logs
 from tests.conftest import FIXTURES
 from tests.jobs.pieces import Export, folder_of, partitions, parts_of, pieces_of, rows
 from tests.oracles.plain.encode import Record, batch, marker

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from klog.errors import KlogError
+from klog.base.errors import KlogError
+from klog.base.progress import Silence
 from klog.jobs import units
 from klog.jobs.results import TaskResult
-from klog.progress import Silence
 
+from tests.commands.dump.sinks import Kept
 from tests.conftest import FIXTURES, Ran
-from tests.dump.sinks import Kept
 from tests.jobs.pieces import dumped, folder_of, lines, partitions
 from tests.oracles.plain.encode import Record, batch
 from tests.oracles.plain.shapes import MS

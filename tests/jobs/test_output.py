@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from klog.disk.disk import Disk
-from klog.errors import KlogError, UsageError
+from klog.base.errors import KlogError, UsageError
+from klog.change.plan.locks import LockedError
+from klog.data_dir.disk.disk import Disk
 from klog.jobs.output import JobOutput, OutputAttempt, lock_target
-from klog.plan.locks import LockedError
 
 from tests.support.power import HastyDisk
 
@@ -176,7 +176,7 @@ def test_a_discarded_run_leaves_what_was_there(tmp_path: Path) -> None:
 
 HOLDER = """
 import sys, time
-from klog.disk.disk import Disk
+from klog.data_dir.disk.disk import Disk
 from klog.jobs.output import JobOutput, lock_target
 with lock_target(sys.argv[1], Disk()):
     JobOutput(sys.argv[1], {"job": "first"}, Disk())

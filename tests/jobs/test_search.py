@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from klog.errors import UsageError
+from klog.base.errors import UsageError
 from klog.jobs.export import ExportTask
 from klog.jobs.results import TaskResult
 from klog.jobs.search import LineLimit, SearchQuery, compile_pattern, merge_results, search

@@ -11,9 +11,9 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from klog.base.files.read_only import ReadOnlyFile
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
-from klog.files.read_only import ReadOnlyFile
 from klog.jobs.slices import OPENING_BYTES, TASK_BYTES, LogSlice, pack_tasks, slice_partition
 from klog.kernel import KeySet
 from klog.log import split_points

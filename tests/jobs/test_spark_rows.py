@@ -12,10 +12,10 @@ from random import Random
 
 import pyarrow as pa
 import pytest
+from klog.base.errors import DamagedError, UsageError
+from klog.base.files.read_only import ReadOnlyFile
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
-from klog.errors import DamagedError, UsageError
-from klog.files.read_only import ReadOnlyFile
 from klog.jobs.slices import LogSlice, slice_partition
 from klog.jobs.spark_rows import COLUMNS, KAFKA_COLUMNS, RowQuery, read, schema
 from klog.log import split_points

@@ -18,7 +18,7 @@ from klog.jobs.stats import Stats, StatsOptions, collect_stats, stats
 
 from tests.conftest import FIXTURES
 from tests.oracles.plain import decode
-from tests.verify.partitions import Damageable, flipped
+from tests.partition.verify.partitions import Damageable, flipped
 
 OPTIONS = StatsOptions(b"0123456789abcdef")
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")

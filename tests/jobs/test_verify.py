@@ -7,14 +7,14 @@ import shutil
 from pathlib import Path
 
 import pytest
+from klog.base.errors import UnreadableError
 from klog.data_dir.log_dir import LogDir
-from klog.errors import UnreadableError
 from klog.jobs import verify as module
 from klog.jobs.verify import VerifyOptions, VerifyTask, collect_results, verify
-from klog.verify.segment import SurveyOptions
-from klog.verify.verify import log_dir_facts, verify_partition
+from klog.partition.verify.segment import SurveyOptions
+from klog.partition.verify.verify import log_dir_facts, verify_partition
 
-from tests.verify.partitions import Damageable, flipped
+from tests.partition.verify.partitions import Damageable, flipped
 
 
 @pytest.fixture

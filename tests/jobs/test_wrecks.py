@@ -15,12 +15,12 @@ from klog.data_dir.log_dir import LogDir
 from klog.jobs.slices import slice_partition
 from klog.jobs.spark_rows import RowQuery, read
 from klog.jobs.verify import VerifyOptions, VerifyTask, collect_results, verify
-from klog.verify.segment import SurveyOptions
-from klog.verify.verify import log_dir_facts, verify_partition
+from klog.partition.verify.segment import SurveyOptions
+from klog.partition.verify.verify import log_dir_facts, verify_partition
 
 from tests.conftest import FIXTURES, writable_copy
+from tests.partition.verify.images import CRASHES
 from tests.support.measure import measured
-from tests.verify.images import CRASHES
 
 Image = Callable[[str], Path]
 SPLITS = (4096, 10_000, 1 << 40)

@@ -6,11 +6,11 @@ import struct
 from random import Random
 
 import pytest
-from klog.compact.transactions import CleanedTransactions
+from klog.commands.compact.transactions import CleanedTransactions
 from klog.formats.batch import Attributes
 from klog.kernel import WITHOUT_DATA, OpenTransactions, Window
 from klog.log.txn_index import AbortedTxn
-from klog.transactions.markers import read_marker
+from klog.partition.transactions.markers import read_marker
 
 from tests.kernel.windows import scanned
 from tests.oracles.plain.encode import Record, batch, empty_batch, marker

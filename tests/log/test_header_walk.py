@@ -7,8 +7,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from klog.errors import UnreadableError
-from klog.files.read_only import ReadOnlyFile
+from klog.base.errors import UnreadableError
+from klog.base.files.read_only import ReadOnlyFile
 from klog.formats.batch import BatchFacts
 from klog.formats.damage import Damage, DamageKind
 from klog.log.header_walk import LARGE_BYTES, SMALL_BYTES, HeaderWalk, walk_headers

@@ -12,14 +12,14 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from klog.files.read_only import ReadOnlyFile
+from klog.base.files.read_only import ReadOnlyFile
+from klog.base.progress import Sink
+from klog.base.threads import start
 from klog.kernel import Window
 from klog.log.pipeline import OrderedOutput, Work, run
 from klog.log.reader import LogReader, WindowResult
-from klog.progress import Sink
-from klog.threads import start
 
-from tests.dump.sinks import Kept
+from tests.commands.dump.sinks import Kept
 from tests.oracles.plain.encode import Record, batch
 from tests.oracles.plain.shapes import MS
 

@@ -7,14 +7,14 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from klog.commands.dump.request import JSON_LINES, TEXT, DumpRequest, LogStyle
 from klog.data_dir.partition import SegmentFiles, segments_between
-from klog.dump.request import JSON_LINES, TEXT, DumpRequest, LogStyle
 from klog.formats.java_integers import LONG_MAX, LONG_MIN
 from klog.kernel import KeySet, Window
 from klog.log.json_lines import LineStyle
 from klog.log.record_filter import RecordFilter, RecordLimit
 
-from tests.dump.sinks import Kept, bytes_read, dump, dump_file
+from tests.commands.dump.sinks import Kept, bytes_read, dump, dump_file
 from tests.kernel.windows import filled
 from tests.log.test_index import BASE, COUNT, Log, damaged
 from tests.oracles.plain import encode

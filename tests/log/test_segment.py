@@ -13,7 +13,7 @@ from pathlib import Path
 
 import klog
 import pytest
-from klog.errors import KlogError, NotKafkaError, UnreadableError
+from klog.base.errors import KlogError, NotKafkaError, UnreadableError
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.record import Record

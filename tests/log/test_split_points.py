@@ -10,12 +10,12 @@ from random import Random
 
 import pyarrow as pa
 import pytest
+from klog.base.files.read_only import ReadOnlyFile
 from klog.data_dir.partition import Partition
-from klog.files.read_only import ReadOnlyFile
 from klog.jobs.slices import slice_partition
 from klog.jobs.spark_rows import RowQuery, read, schema
 from klog.log import reader, split_points
-from klog.transactions.isolation import Isolation
+from klog.partition.transactions.isolation import Isolation
 
 from tests.conftest import FIXTURES
 from tests.oracles.plain import encode

@@ -6,12 +6,12 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
+from klog.base.files.read_only import ReadOnlyFile
 from klog.data_dir.partition import Partition
-from klog.files.read_only import ReadOnlyFile
 from klog.formats.index import ABORTED_TXN
 from klog.log import txn_index
 from klog.log.txn_index import AbortedTxn, aborted_txns, newer_version, read_txn_index, txn_index_content
-from klog.verify.verify import verify_partition
+from klog.partition.verify.verify import verify_partition
 
 from tests.conftest import FIXTURES
 

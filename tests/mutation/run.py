@@ -40,15 +40,25 @@ CORE = ROOT / "core"
 FOLDER = ROOT / "build/mutation"
 _CLI = "tests/cli/test_{}_command.py"
 TESTS = {
-    "verify": ("tests/verify", _CLI.format("verify"), "tests/jobs/test_verify.py", "tests/test_laws.py"),
-    "recover": ("tests/recover", _CLI.format("recover"), "tests/test_laws.py", "tests/adopt/test_adopt.py"),
-    "plan": (
-        "tests/plan",
-        *map(_CLI.format, ("apply", "undo", "truncate", "recover")),
-        "tests/test_truncate.py",
-        "tests/write/test_stopped_log_dir.py",
+    "verify": ("tests/partition/verify", _CLI.format("verify"), "tests/jobs/test_verify.py", "tests/test_laws.py"),
+    "recover": (
+        "tests/commands/recover",
+        _CLI.format("recover"),
+        "tests/test_laws.py",
+        "tests/commands/adopt/test_adopt.py",
     ),
-    "compact": ("tests/compact", _CLI.format("compact"), "tests/jobs/test_compact.py", "tests/space"),
+    "plan": (
+        "tests/change/plan",
+        *map(_CLI.format, ("apply", "undo", "truncate", "recover")),
+        "tests/partition/test_truncate.py",
+        "tests/commands/write/test_stopped_log_dir.py",
+    ),
+    "compact": (
+        "tests/commands/compact",
+        _CLI.format("compact"),
+        "tests/commands/compact/test_job.py",
+        "tests/commands/space",
+    ),
 }
 """By package, the tests that are to kill its mutants."""
 PACKAGES = tuple(TESTS)

@@ -76,7 +76,7 @@ def pytest_unconfigure() -> None:
     tests = {name: seconds for name, seconds in _seconds.items() if name not in _failed}
     places = {name: place for place, name in enumerate(tests)}
     lines = {
-        file: {line: [places[name] for name in set(names) & tests.keys()] for line, names in by_line.items()}
+        file: {line: [places[name] for name in set(names) & tests.commands.keys()] for line, names in by_line.items()}
         for file in data.measured_files()
         if (by_line := data.contexts_by_lineno(file))
     }

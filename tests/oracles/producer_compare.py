@@ -20,10 +20,10 @@ from klog.formats.index import ABORTED_TXN
 from klog.formats.names import CLUSTER_METADATA
 from klog.formats.snapshot import Producer, read_snapshot
 from klog.kernel import crc32c
-from klog.transactions.anomalies import STOPS_BROKER, ProducerAnomaly
-from klog.transactions.markers import CompletedTxn
-from klog.transactions.producer_state import PRODUCER_ID_EXPIRATION_MS, ProducerState, differences
-from klog.transactions.replay import replay
+from klog.partition.transactions.anomalies import STOPS_BROKER, ProducerAnomaly
+from klog.partition.transactions.markers import CompletedTxn
+from klog.partition.transactions.producer_state import PRODUCER_ID_EXPIRATION_MS, ProducerState, differences
+from klog.partition.transactions.replay import replay
 
 Entry = tuple[int, ...]
 

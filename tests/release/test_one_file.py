@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.commands.serve.readers import READERS
+from tests.commands.serve.serving import Serving
 from tests.conftest import FIXTURES, run_klog
 from tests.release.root import Root, lay_fixtures, log_dirs, one_file
-from tests.serve.readers import READERS
-from tests.serve.serving import Serving
 from tests.support.insight import unpack
 from tools import command_line
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.client.fake_broker import CERTIFICATES
-from tests.client.test_secured_broker import WELCOME, Secured, secured
+from tests.commands.follow.client.fake_broker import CERTIFICATES
+from tests.commands.follow.client.test_secured_broker import WELCOME, Secured, secured
 from tests.release.root import Root
 
 __all__ = ["secured"]  # a fixture, which pytest finds by its name here

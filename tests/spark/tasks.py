@@ -10,7 +10,7 @@ from typing import Any
 
 import klog
 import pyarrow as pa
-from klog.errors import DamagedError
+from klog.base.errors import DamagedError
 from klog.jobs.output import Facts, OutputAttempt
 from klog.jobs.verify import VerifyOptions, VerifyTask, verify
 

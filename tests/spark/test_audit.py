@@ -9,8 +9,8 @@ import pytest
 from klog.spark import audit
 from pyspark.sql import SparkSession
 
-from tests.audit.auditing import disks
-from tests.audit.clusters import Cluster
+from tests.commands.audit.auditing import disks
+from tests.commands.audit.clusters import Cluster
 from tests.conftest import Ran
 
 pytestmark = pytest.mark.spark

@@ -17,19 +17,19 @@ from klog.data_dir.log_dir import LogDir
 from klog.jobs.export import MANIFEST, plan_tasks
 from klog.log.record_filter import RecordFilter
 
-from tests.compact.compacting import NOW_MS, ORIGINAL
+from tests.commands.compact.compacting import NOW_MS, ORIGINAL
 from tests.conftest import Ran, writable_copy
 from tests.jobs.pieces import dumped, folder_of, lines, partitions
+from tests.partition.verify.partitions import Damageable, flipped
 from tests.spark import class_data
 from tests.spark.cluster import Cluster, bare_python
-from tests.verify.partitions import Damageable, flipped
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 DRIVER = """
 import sys
 from pathlib import Path
-from klog.verify.verify import log_dir_facts
+from klog.partition.verify.verify import log_dir_facts
 from klog.jobs.verify import VerifyOptions, VerifyTask, collect_results
 from klog.data_dir.log_dir import LogDir
 from klog.spark.run import run
@@ -54,7 +54,8 @@ for checked in collect_results(batches, partitions):
 WRITER = """
 import sys
 from functools import partial
-from klog.jobs import compact, export
+from klog.commands.compact import job as compact
+from klog.jobs import export
 from klog_cli.app import main
 from pyspark import cloudpickle
 from tests.spark import tasks

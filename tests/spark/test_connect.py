@@ -15,10 +15,10 @@ import pytest
 from klog.spark.java import find_java, java_home
 
 from tests.conftest import FIXTURES, Ran
+from tests.partition.verify.partitions import Damageable, flipped
 from tests.spark import class_data
 from tests.spark.class_data import HOME
 from tests.spark.cluster import bare_python
-from tests.verify.partitions import Damageable, flipped
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 

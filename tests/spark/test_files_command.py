@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from klog.disk.disk import Disk
+from klog.data_dir.disk.disk import Disk
 from klog.jobs.output import lock_target
 from pyspark.sql import SparkSession
 
-from tests.compact.compacting import NOW_MS, ORIGINAL
+from tests.commands.compact.compacting import NOW_MS, ORIGINAL
 from tests.conftest import FIXTURES, Ran, writable_copy
 from tests.jobs.pieces import bytes_of, dumped, folder_of, lines, partitions, rows
 

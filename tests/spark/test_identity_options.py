@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from klog.base.errors import UsageError
 from klog.data_dir.identity import IdentityError
-from klog.errors import UsageError
 from klog.spark.options import read_options
 from klog.spark.replicas import chosen
 from pyspark.sql import SparkSession

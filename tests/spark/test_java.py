@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from klog.disk.disk import Scratch
-from klog.errors import SparkError, UnsupportedError
+from klog.base.errors import SparkError, UnsupportedError
+from klog.data_dir.disk.disk import Scratch
 from klog.spark.java import Gateway, find_java, java_home, java_version
 
 Jre = Callable[[str, str], Path]

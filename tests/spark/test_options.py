@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from klog.errors import UsageError
+from klog.base.errors import UsageError
 from klog.jobs.spark_rows import KAFKA_COLUMNS
 from klog.spark.bounds import EARLIEST, LATEST, OffsetBound
 from klog.spark.options import SourceOptions, read_columns, read_options

@@ -8,24 +8,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from klog.base.errors import SparkError
+from klog.base.progress import Silence
+from klog.cluster.metadata.topic_config import TopicConfig
+from klog.commands.compact import job as compact_job
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.selection import Selection
-from klog.errors import SparkError
-from klog.jobs import compact as compact_job
 from klog.jobs.export import MANIFEST, ExportOptions
 from klog.jobs.search import SearchQuery
 from klog.log.record_filter import RecordFilter
-from klog.metadata.topic_config import TopicConfig
-from klog.progress import Silence
 from klog.spark.compact import compact
 from klog.spark.export import export, latest
 from klog.spark.search import search
 from pyspark.sql import SparkSession
 
-from tests.compact.compacting import NOW_MS, ORIGINAL, SETTINGS, SEVERAL_ROUNDS
+from tests.commands.compact.compacting import NOW_MS, ORIGINAL, SETTINGS, SEVERAL_ROUNDS
+from tests.commands.compact.test_job import copied, tree
 from tests.conftest import FIXTURES, writable_copy
 from tests.jobs.pieces import Export, dumped, folder_of, lines, partitions, parts_of, pieces_of, rows
-from tests.jobs.test_compact import copied, tree
 
 pytestmark = pytest.mark.spark
 MODERN = FIXTURES / "modern"

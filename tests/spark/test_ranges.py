@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
+from klog.base.errors import UsageError
 from klog.data_dir.partition import Partition
-from klog.errors import UsageError
 from klog.formats.java_integers import LONG_MAX
 from klog.spark.options import read_options
 from klog.spark.ranges import batch_ranges, hold_names_against

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from klog.broker_start.replica_choice import choose_replicas
+from klog.base.errors import UsageError
 from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import epoch_at, find_partitions, last_leader_epoch, log_end
-from klog.errors import UsageError
+from klog.partition.start.replica_choice import choose_replicas
 
 from tests.oracles.plain.encode import Record
 from tests.support.lookup_logs import MS, of_records, write_segment

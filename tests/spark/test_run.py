@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from klog.errors import DamagedError, SparkError
-from klog.progress import Silence
+from klog.base.errors import DamagedError, SparkError
+from klog.base.progress import Silence
 from klog.spark.run import _batches, arrow_frame, is_connect, parallelism, run
 from pyspark.sql import SparkSession
 

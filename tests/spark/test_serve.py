@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.brokers import jars
+from tests.commands.serve.serving import Serving
 from tests.conftest import FIXTURES
-from tests.serve.serving import Serving
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

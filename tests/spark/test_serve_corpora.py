@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.brokers import jars
-from tests.serve.corpus import LEGACY, MODERN, Corpus
-from tests.serve.serving import Serving
+from tests.commands.serve.corpus import LEGACY, MODERN, Corpus
+from tests.commands.serve.serving import Serving
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

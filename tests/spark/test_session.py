@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from klog.disk.disk import Scratch
-from klog.errors import UnsupportedError, UsageError
+from klog.base.errors import UnsupportedError, UsageError
+from klog.data_dir.disk.disk import Scratch
 from klog.spark import session as module
 from klog.spark.packaging import write_archive
 from klog.spark.session import Session, environment_conf, session
@@ -128,8 +128,8 @@ def test_the_archive_is_all_that_a_bare_python_needs_to_verify(tmp_path: Path) -
         archive.extractall(tmp_path / "site")
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from klog.verify.segment import SurveyOptions\n"
-        "from klog.verify.verify import verify_partition\n"
+        "from klog.partition.verify.segment import SurveyOptions\n"
+        "from klog.partition.verify.verify import verify_partition\n"
         "from klog.data_dir.partition import Partition\n"
         "import klog.kernel._kernel as kernel\n"
         "assert kernel.__file__.startswith(sys.argv[1])\n"

@@ -15,7 +15,7 @@ from klog.spark.stats import stats
 from pyspark.sql import SparkSession
 
 from tests.conftest import FIXTURES, Ran
-from tests.verify.partitions import Damageable, flipped
+from tests.partition.verify.partitions import Damageable, flipped
 
 pytestmark = pytest.mark.spark
 Klog = Callable[..., Ran]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from klog.errors import DamagedError, UnreadableError, UsageError
+from klog.base.errors import DamagedError, UnreadableError, UsageError
 from klog.jobs.spark_rows import KAFKA_COLUMNS
 from klog.log.log_end import LogEnd
 from klog.spark.options import read_options

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from klog.data_dir.log_dir import LogDir
+from klog.partition.verify.verify import log_dir_facts
 from klog.spark.verify import verify
-from klog.verify.verify import log_dir_facts
 from pyspark.sql import SparkSession
 
 from tests.conftest import FIXTURES, Ran
-from tests.verify.partitions import Damageable, flipped
+from tests.partition.verify.partitions import Damageable, flipped
 
 pytestmark = pytest.mark.spark
 Klog = Callable[..., Ran]

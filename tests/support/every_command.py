@@ -15,7 +15,7 @@ from typing import Any
 import typer
 from klog_cli.command_tree import build
 
-from tests.adopt import disks as adopt_disks
+from tests.commands.adopt import disks as adopt_disks
 from tests.conftest import FIXTURES, Ran, run_klog, writable_copy
 
 NOW = "--now=1750000000000"

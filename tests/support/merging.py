@@ -9,13 +9,13 @@ from itertools import combinations
 from pathlib import Path
 from typing import NamedTuple
 
-from klog.disk.disk import Disk
+from klog.change.plan.draft import Draft, backup_places, make_plan, plan_id
+from klog.change.plan.executor import apply
+from klog.change.plan.model import PUT, STAGED, TRUNCATE, Plan
+from klog.change.plan.replace_segments import replace_segments
+from klog.change.plan.staging import Staging
+from klog.data_dir.disk.disk import Disk
 from klog.formats.names import SEGMENT_KINDS, FileKind, parse_file
-from klog.plan.draft import Draft, backup_places, make_plan, plan_id
-from klog.plan.executor import apply
-from klog.plan.model import PUT, STAGED, TRUNCATE, Plan
-from klog.plan.replace_segments import replace_segments
-from klog.plan.staging import Staging
 
 from tests.conftest import FIXTURES, writable_copy
 from tests.oracles.plain.decode import Batch, Record, scan

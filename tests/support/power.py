@@ -19,13 +19,13 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from klog.disk.disk import Disk, OpenFile
+from klog.change.plan.backups import plans_of, unfinished
+from klog.change.plan.executor import apply
+from klog.change.plan.model import BACKUPS, PUT, Plan
+from klog.change.plan.status import locate_histories
+from klog.change.plan.undo import plan_undo, stage_undo
+from klog.data_dir.disk.disk import Disk, OpenFile
 from klog.formats.names import FileKind, parse_file
-from klog.plan.backups import plans_of, unfinished
-from klog.plan.executor import apply
-from klog.plan.model import BACKUPS, PUT, Plan
-from klog.plan.status import locate_histories
-from klog.plan.undo import plan_undo, stage_undo
 
 from tests.support.counts import count
 

@@ -73,8 +73,8 @@ def adopt(
     They get the topic id that the cluster has. The topic must exist, and its broker must be stopped. Sources are only
     read. Nothing changes without --apply. Exit code 4: some sources were refused; 8: all were.
     """
-    from klog.adopt.adopt import AdoptRequest
-    from klog.adopt.content import AdoptOptions
+    from klog.commands.adopt.adopt import AdoptRequest
+    from klog.commands.adopt.content import AdoptOptions
 
     from klog_cli.command_line import check_exclusive, plan_options
     from klog_cli.views.adopt import adopt as run

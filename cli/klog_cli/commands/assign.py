@@ -78,14 +78,14 @@ def assign(
     The controller draws at random: --seed makes it the same each time. Exit code 4, with --check: a partition has a
     broker twice, or is over fewer racks than it could be.
     """
-    from klog_cli.views.assign import AssignRequest
-    from klog_cli.views.assign import assign as run
+    from klog_cli.views.assign.assign import AssignRequest
+    from klog_cli.views.assign.assign import assign as run
 
     output.Quiet.on = quiet
     options.known_form(form, ASSIGN_OUTPUTS)
     options.known("--algorithm", algorithm, ALGORITHMS)
     if check is not None:
-        from klog_cli.views.assign_check import check as run_check
+        from klog_cli.views.assign.check import check as run_check
 
         given: dict[str, object] = {
             "--brokers": brokers,

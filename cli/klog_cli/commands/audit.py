@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import typer.core
-from klog.errors import UsageError
+from klog.base.errors import UsageError
 
 from klog_cli import options, output
 from klog_cli.units import parse_now, parse_size
 
 if TYPE_CHECKING:
-    from klog.audit.audit import AuditOptions
-    from klog.audit.partitions import AuditQuery
+    from klog.commands.audit.audit import AuditOptions
+    from klog.commands.audit.partitions import AuditQuery
 
 
 class _PathsOrVerb(typer.core.TyperGroup):
@@ -78,9 +78,9 @@ def headers(
     'klog audit PATH...' is the same. Batches in the wrong partition, batches that are there twice, gaps in sequences,
     wrong times, batches that are too large or too small, old formats, mixed codecs.
     """
-    from klog.audit.audit import AuditOptions
-    from klog.audit.header_findings import HEADER_KINDS
-    from klog.audit.partitions import AuditQuery
+    from klog.commands.audit.audit import AuditOptions
+    from klog.commands.audit.header_findings import HEADER_KINDS
+    from klog.commands.audit.partitions import AuditQuery
 
     from klog_cli.views.audit import headers as run
 
@@ -131,8 +131,8 @@ def misrouted_request(
     max_batch_bytes: str,
 ) -> tuple[AuditQuery, AuditOptions]:
     """Return what the options of `misrouted` ask for; *what*: as AuditQuery has it.  Raises UsageError."""
-    from klog.audit.audit import AuditOptions
-    from klog.audit.partitions import AuditQuery
+    from klog.commands.audit.audit import AuditOptions
+    from klog.commands.audit.partitions import AuditQuery
 
     options.known_form(form, MISROUTED_OUTPUTS)
     options.known("--min-confidence", least, CONFIDENCES)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
-from klog.errors import UsageError
+from klog.base.errors import UsageError
 
 from klog_cli import options, output
 from klog_cli.units import parse_duration, parse_now, parse_size
@@ -66,14 +66,14 @@ def compact(
     The last value of each key is retained. Offsets, order, transactions and the state that producers need to continue
     are preserved.
     """
-    from klog.compact.partition import CleanerOptions
-    from klog.compact.rewriting import CleanerRelease
-    from klog.compact.run import CompactOptions
+    from klog.commands.compact.partition import CleanerOptions
+    from klog.commands.compact.rewriting import CleanerRelease
+    from klog.commands.compact.run import CompactOptions
     from klog.data_dir.selection import PartitionQuery
 
     from klog_cli.command_line import check_exclusive, plan_options
-    from klog_cli.views.compact import CompactArguments
-    from klog_cli.views.compact import compact as run
+    from klog_cli.views.compact.compact import CompactArguments
+    from klog_cli.views.compact.compact import compact as run
 
     output.Quiet.on = quiet
     options.known_form(form, options.PLAN_OUTPUTS)

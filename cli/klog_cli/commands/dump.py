@@ -1,4 +1,4 @@
-"""`klog dump`: its options, and what they ask of klog.dump."""
+"""`klog dump`: its options, and what they ask of klog.commands.dump."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from io import BufferedReader
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from klog.errors import UsageError
+from klog.base.errors import UsageError
 from klog.formats.java_integers import LONG_MAX, LONG_MIN
 
 from klog_cli import options, output
@@ -16,7 +16,7 @@ from klog_cli.input_lines import input_lines
 from klog_cli.units import parse_key, parse_size, parse_time
 
 if TYPE_CHECKING:
-    from klog.dump.request import Decoder, DumpRequest, LogStyle
+    from klog.commands.dump.request import Decoder, DumpRequest, LogStyle
     from klog.kernel import KeySet
     from klog.log.record_filter import RecordFilter
 
@@ -118,7 +118,7 @@ def dump(
     The files of a directory are printed in order. Ranges are found through the indexes, so ten records from the middle
     of a large segment cost a few KiB of reading. Damage is reported where it is and does not end the dump.
     """
-    from klog.dump.request import ALL_BYTES, DumpRequest, IndexStyle
+    from klog.commands.dump.request import ALL_BYTES, DumpRequest, IndexStyle
     from klog.kernel import VALUES
     from klog.log.json_lines import LineStyle
 
@@ -145,13 +145,13 @@ def _dump(
     request: DumpRequest,
     to: str | None,
 ) -> int:
-    from klog.dump.files import dump_lines, dump_text
-    from klog.dump.request import CSV, PARQUET, TEXT, expand
+    from klog.commands.dump.files import dump_lines, dump_text
+    from klog.commands.dump.request import CSV, PARQUET, TEXT, expand
 
     if not paths:
         raise UsageError("nothing to dump: name files, partition directories or log dirs")
     if to is not None:
-        from klog.disk.output_gate import check_output
+        from klog.data_dir.disk.output_gate import check_output
 
         _spare_inputs(to, paths)
         check_output(to, paths)
@@ -165,11 +165,11 @@ def _dump(
         if request.output == TEXT:
             return dump_text(targets, request, results)
         if request.output == PARQUET:
-            from klog.dump.columns import dump_parquet
+            from klog.commands.dump.columns import dump_parquet
 
             return dump_parquet(targets, request, results, results.descriptor)
         if request.output == CSV:
-            from klog.dump.lines import CSV_BATCH_COLUMNS, CSV_COLUMNS
+            from klog.commands.dump.lines import CSV_BATCH_COLUMNS, CSV_COLUMNS
 
             results.write(
                 (
@@ -254,7 +254,7 @@ def _check_choices(
 
 
 def _log_style(records: bool, content: bool, bare: bool, batches: bool, decoder: Decoder | None) -> LogStyle:
-    from klog.dump.request import LogStyle
+    from klog.commands.dump.request import LogStyle
 
     content = content or decoder is not None
     return LogStyle((records or content) and not batches, content, bare, decoder)

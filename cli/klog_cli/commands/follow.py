@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from klog.errors import UsageError
+from klog.base.errors import UsageError
 
 from klog_cli import options, output
 from klog_cli.units import parse_duration, parse_size
 
 if TYPE_CHECKING:
-    from klog.follow.options import OnCleaned, OnDivergence
+    from klog.commands.follow.options import OnCleaned, OnDivergence
 
 FOLLOW_OUTPUTS = ("text", "json", "jsonl")
 ON_DIVERGENCE: tuple[OnDivergence, ...] = ("cut", "stop")
@@ -103,8 +103,8 @@ def follow(
 
     Each run goes on where the last one ended. What is cut because histories part is kept in a backup.
     """
-    from klog.follow.options import COPY_SETTINGS, FollowOptions
-    from klog.metadata.topic_config import parse_settings
+    from klog.cluster.metadata.topic_config import parse_settings
+    from klog.commands.follow.options import COPY_SETTINGS, FollowOptions
 
     from klog_cli.views.follow import follow as run
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from klog.errors import UsageError
+from klog.base.errors import UsageError
 
 from klog_cli import options, output
 from klog_cli.units import parse_time
@@ -49,7 +49,7 @@ def lookup(
     Each step is shown: segment, index entry, scan, batch, record. If an index is missing or wrong, klog searches the
     log itself: the answer is right, and the output says what was wrong.
     """
-    from klog_cli.views.lookup import LookupArguments, look_up, look_up_many
+    from klog_cli.views.lookup.lookup import LookupArguments, look_up, look_up_many
 
     output.Quiet.on = quiet
     options.known_form(form, LOOKUP_OUTPUTS)

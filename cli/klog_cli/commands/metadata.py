@@ -38,7 +38,7 @@ def show(
     Brokers, voters, features, topics, settings, quotas, ACLs and users with credentials; as of the log's end or of any
     offset.  Brokers have that log as well as controllers.  No secret is ever printed.  Exit code 4: the log is damaged.
     """
-    from klog_cli.views.metadata_show import show as run
+    from klog_cli.views.metadata.show import show as run
 
     output.Quiet.on = quiet
     options.known_form(form, SHOW_OUTPUTS)
@@ -70,7 +70,7 @@ def history(
     With its time, and with its reason where the records tell.  It begins with the log, or with what the oldest
     snapshot says where the log begins later.  A topic that was deleted and created again appears with both ids.
     """
-    from klog_cli.views.metadata_history import history as run
+    from klog_cli.views.metadata.history import history as run
 
     output.Quiet.on = quiet
     options.known_form(form, HISTORY_OUTPUTS)
@@ -95,7 +95,7 @@ def compare(
 
     Exit code 4: two logs have different batches at an offset, or one is damaged.
     """
-    from klog_cli.views.metadata_compare import compare as run
+    from klog_cli.views.metadata.compare import compare as run
 
     output.Quiet.on = quiet
     options.known_form(form, COMPARE_OUTPUTS)

@@ -77,8 +77,8 @@ def plan(
     started; the lines for server.properties are printed. Exit code 4: there are partitions that no disk has.
     """
     from klog_cli.command_line import check_exclusive, plan_options
-    from klog_cli.views.metadata_plan import QuorumRequest
-    from klog_cli.views.metadata_plan import plan as run
+    from klog_cli.views.metadata.plan import QuorumRequest
+    from klog_cli.views.metadata.plan import plan as run
 
     output.Quiet.on = quiet
     options.known_form(form, options.PLAN_OUTPUTS)

@@ -6,8 +6,8 @@ from inspect import cleandoc
 from typing import Annotated
 
 import typer
-from klog.errors import UsageError
-from klog.partitioning.partitioners import MOST_PARTITIONS, NAMES, table_rows
+from klog.base.errors import UsageError
+from klog.cluster.partitioning.partitioners import MOST_PARTITIONS, NAMES, table_rows
 
 from klog_cli import options
 

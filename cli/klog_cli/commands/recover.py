@@ -6,7 +6,7 @@ import os
 from typing import Annotated
 
 import typer
-from klog.errors import UsageError
+from klog.base.errors import UsageError
 
 from klog_cli import options, output
 from klog_cli.units import parse_duration, parse_now, parse_size
@@ -81,11 +81,11 @@ def recover(
 
     Damage with intact batches behind it is not cut: klog shows what --like-broker and --salvage would each cost.
     """
+    from klog.commands.recover.outcome import RecoverMode, RecoverOptions
     from klog.data_dir.selection import PartitionQuery
-    from klog.recover.outcome import RecoverMode, RecoverOptions
 
     from klog_cli.command_line import check_exclusive, plan_options
-    from klog_cli.views.recover import recover as run
+    from klog_cli.views.recover.recover import recover as run
 
     output.Quiet.on = quiet
     options.known_form(form, options.PLAN_OUTPUTS)

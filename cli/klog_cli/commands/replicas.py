@@ -48,8 +48,8 @@ def diff(
 
     Nothing is changed, and the brokers need not run.  Exit code 4: records would be lost, or copies differ.
     """
-    from klog_cli.views.replicas_diff import DiffRequest
-    from klog_cli.views.replicas_diff import diff as run
+    from klog_cli.views.replicas.diff import DiffRequest
+    from klog_cli.views.replicas.diff import diff as run
 
     output.Quiet.on = quiet
     options.known_form(form, DIFF_OUTPUTS)
@@ -98,8 +98,8 @@ def plan(
     one counts. Exit code 4: a partition was left.
     """
     from klog_cli.command_line import check_exclusive, plan_options
-    from klog_cli.views.replicas_plan import CopyRequest
-    from klog_cli.views.replicas_plan import plan as run
+    from klog_cli.views.replicas.plan import CopyRequest
+    from klog_cli.views.replicas.plan import plan as run
 
     output.Quiet.on = quiet
     options.known_form(form, options.PLAN_OUTPUTS)
@@ -149,8 +149,8 @@ def rescue(
     Each with who has it, and whether it was committed.  Where two copies differ at one offset, both records are
     written.  To publish them again is the operator's business.
     """
-    from klog_cli.views.replicas_rescue import RescueRequest
-    from klog_cli.views.replicas_rescue import rescue as run
+    from klog_cli.views.replicas.rescue import RescueRequest
+    from klog_cli.views.replicas.rescue import rescue as run
 
     output.Quiet.on = quiet
     choice = options.identity_choice(cluster, topic_id, by_name)
@@ -174,7 +174,7 @@ def simulate(
     Appends, fetches, lost answers, crashes and elections move log ends, high watermarks and the ISR as in brokers.
     Exit code 4: a leader lacks records that were acknowledged to acks=all.
     """
-    from klog_cli.views.replicas_simulate import simulate as run
+    from klog_cli.views.replicas.simulate import simulate as run
 
     output.Quiet.on = quiet
     options.known_form(form, SIMULATE_OUTPUTS)

@@ -7,7 +7,7 @@ import time
 from typing import Annotated
 
 import typer
-from klog.errors import UsageError
+from klog.base.errors import UsageError
 
 from klog_cli import options, output
 from klog_cli.units import parse_time
@@ -33,7 +33,7 @@ def report(
 
     Verdict, space, partitions, timeline, groups, transactions and findings; the page loads nothing from anywhere.
     """
-    from klog.verify.segment import SurveyOptions
+    from klog.partition.verify.segment import SurveyOptions
 
     from klog_cli.views.report import report as run
 

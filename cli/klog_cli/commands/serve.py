@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from klog.errors import UsageError
+from klog.base.errors import UsageError
 
 from klog_cli import options, output
 from klog_cli.units import parse_size, parse_time
 
 if TYPE_CHECKING:
-    from klog.fetch import Damaged
-    from klog.serve.options import Missing as Absent
-    from klog.serve.options import OpenTransactions as OpenTxns
+    from klog.commands.serve.options import Missing as Absent
+    from klog.commands.serve.options import OpenTransactions as OpenTxns
+    from klog.partition.fetch import Damaged
 
 SERVE_OUTPUTS = ("text", "jsonl")
 OPEN_TRANSACTIONS: tuple[OpenTxns, ...] = ("abort", "hide")
@@ -101,7 +101,7 @@ def serve(
 
     Consumers, consumer groups, MirrorMaker and Spark can read; producers are refused. It runs until ^C or SIGTERM.
     """
-    from klog.serve.view import ServeOptions
+    from klog.commands.serve.view import ServeOptions
 
     from klog_cli.views.serve import ListenAddress
     from klog_cli.views.serve import serve as run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from klog.errors import UsageError
+from klog.base.errors import UsageError
 
 from klog_cli import options, output
 from klog_cli.units import parse_now, parse_size
@@ -52,12 +52,12 @@ def space(
     metadata log, the broker's from --config, else Kafka's defaults count. --top-keys, --codecs and --free read a sample
     of the logs, one in a hundred if --sample says nothing else. Exit code 4: --free cannot be met.
     """
+    from klog.commands.space.disk_usage import ContentQuery, SpaceSettings
     from klog.data_dir.root_files import read_server_properties
     from klog.data_dir.selection import PartitionQuery
-    from klog.space.disk_usage import ContentQuery, SpaceSettings
 
-    from klog_cli.views.space import SpaceRequest
-    from klog_cli.views.space import space as run
+    from klog_cli.views.space.space import SpaceRequest
+    from klog_cli.views.space.space import space as run
 
     output.Quiet.on = quiet
     options.known_form(form, FORMS)

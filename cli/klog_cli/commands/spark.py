@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import typer
-from klog.errors import UsageError
+from klog.base.errors import UsageError
 
 from klog_cli import options, output
 from klog_cli.commands import audit as audit_options
@@ -38,10 +38,10 @@ def verify(
 
     The findings and the exit code are the same.
     """
-    from klog.verify.segment import SurveyOptions
+    from klog.partition.verify.segment import SurveyOptions
 
-    from klog_cli.views.spark import SparkEngine
-    from klog_cli.views.spark import verify as run
+    from klog_cli.views.spark.jobs import SparkEngine
+    from klog_cli.views.spark.jobs import verify as run
 
     output.Quiet.on = quiet
     options.known_form(form, options.VERIFY_OUTPUTS)
@@ -73,8 +73,8 @@ def audit(
 
     The rows and the exit code are the same.
     """
-    from klog_cli.views.spark import SparkEngine
-    from klog_cli.views.spark import audit as run
+    from klog_cli.views.spark.jobs import SparkEngine
+    from klog_cli.views.spark.jobs import audit as run
 
     output.Quiet.on = quiet
     query, request = audit_options.misrouted_request(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from klog.errors import UsageError
+from klog.base.errors import UsageError
 
 from klog_cli import options, output
 from klog_cli.units import parse_size, parse_time
@@ -57,14 +57,14 @@ def compact(
     The table (Parquet or JSON lines) is what a read_committed consumer sees: no aborted data, no tombstones. --format
     log writes the compacted partitions of 'klog compact --to', and takes its options.
     """
-    from klog.compact.partition import CleanerOptions
+    from klog.commands.compact.job import CompactJobOptions
+    from klog.commands.compact.partition import CleanerOptions
     from klog.data_dir.selection import PartitionQuery
-    from klog.jobs.compact import CompactJobOptions
 
     from klog_cli.commands.compact import settings
     from klog_cli.commands.export import output_directory
-    from klog_cli.views import spark_files
-    from klog_cli.views.spark import SparkEngine
+    from klog_cli.views.spark import files as spark_files
+    from klog_cli.views.spark.jobs import SparkEngine
 
     output.Quiet.on = quiet
     target, memory = output_directory(paths, to), parse_size(map_memory)

@@ -6,13 +6,13 @@ import os
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from klog.errors import UsageError
+from klog.base.errors import UsageError
 
 from klog_cli import options, output
 from klog_cli.units import parse_duration, parse_time
 
 if TYPE_CHECKING:
-    from klog.timeline.event import EventFilter
+    from klog.commands.timeline.event import EventFilter
 
 FORMS = ("text", "jsonl")
 
@@ -63,7 +63,7 @@ def _wanted(
     around: str | None, window: str, from_time: str | None, to_time: str | None, kind: str | None
 ) -> EventFilter:
     """Raises UsageError."""
-    from klog.timeline.event import KINDS, EventFilter
+    from klog.commands.timeline.event import KINDS, EventFilter
 
     wanted = EventFilter()
     if around is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from klog.errors import UsageError
+from klog.base.errors import UsageError
 
 from klog_cli import options, output
 from klog_cli.units import parse_duration, parse_now, parse_size, parse_time
@@ -45,7 +45,7 @@ def truncate(
     """
     from klog.data_dir.open_path import open_path
     from klog.data_dir.selection import PartitionQuery
-    from klog.truncate import TruncateOptions, TruncateTarget
+    from klog.partition.truncate import TruncateOptions, TruncateTarget
 
     from klog_cli.command_line import check_exclusive, plan_options
     from klog_cli.views.truncate import truncate as run

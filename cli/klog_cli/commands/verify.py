@@ -7,13 +7,13 @@ import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from klog.errors import UsageError
+from klog.base.errors import UsageError
 
 from klog_cli import options, output
 from klog_cli.units import parse_duration, parse_time
 
 if TYPE_CHECKING:
-    from klog.verify.verify import Chosen
+    from klog.partition.verify.verify import Chosen
 
 
 FORMS = (*options.VERIFY_OUTPUTS, "prometheus")
@@ -40,7 +40,7 @@ def verify(
 
     Each finding says what it means, what a broker would do about it at its next start, and which command repairs it.
     """
-    from klog.verify.segment import SurveyOptions
+    from klog.partition.verify.segment import SurveyOptions
 
     from klog_cli.views.verify import verify as run
 

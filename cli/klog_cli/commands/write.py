@@ -6,7 +6,7 @@ import time
 from typing import Annotated
 
 import typer
-from klog.errors import UsageError
+from klog.base.errors import UsageError
 
 from klog_cli import options, output
 from klog_cli.units import parse_duration, parse_size, parse_time
@@ -118,9 +118,9 @@ def write(
 
     In a log dir that exists nothing changes without --apply; its broker must be stopped, and have the topic.
     """
-    from klog.metadata.topic_config import parse_settings
-    from klog.write.options import WRITE_SETTINGS, WriteOptions, check_level, check_topic
-    from klog.write.write import WriteInput, check_record_options
+    from klog.cluster.metadata.topic_config import parse_settings
+    from klog.commands.write.options import WRITE_SETTINGS, WriteOptions, check_level, check_topic
+    from klog.commands.write.write import WriteInput, check_record_options
 
     from klog_cli.command_line import check_exclusive, plan_options
     from klog_cli.views import write as view
@@ -146,8 +146,8 @@ def write(
 
 def _check_choices(*given: str | None) -> None:
     """Raise UsageError for a word that an option does not know."""
-    from klog.write.options import PARTITIONER_NAMES, PRODUCERS
-    from klog.write.write import FORMATS
+    from klog.commands.write.options import PARTITIONER_NAMES, PRODUCERS
+    from klog.commands.write.write import FORMATS
 
     choices = (
         options.PLAN_OUTPUTS,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from shlex import quote
 
-from klog.adopt.adopt import AdoptedPartition, AdoptRequest, AdoptResult
-from klog.adopt.adopt import adopt as run
-from klog.adopt.content import AdoptOptions
-from klog.adopt.transaction_ends import ABORTED
-from klog.errors import ExitCode, counted
-from klog.plan.json_file import plan_json
-from klog.plan.session import PlanOptions
+from klog.base.errors import ExitCode, counted
+from klog.change.plan.json_file import plan_json
+from klog.change.plan.session import PlanOptions
+from klog.commands.adopt.adopt import AdoptedPartition, AdoptRequest, AdoptResult
+from klog.commands.adopt.adopt import adopt as run
+from klog.commands.adopt.content import AdoptOptions
+from klog.commands.adopt.transaction_ends import ABORTED
 
 from klog_cli import output
 from klog_cli.command_line import next_step

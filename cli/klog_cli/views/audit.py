@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from klog.audit.audit import AuditOptions, HeaderReport, MisroutedReport, audit_headers, audit_misrouted
-from klog.audit.misrouted import BatchPlace, MisroutedBatch
-from klog.audit.partitions import AuditQuery
-from klog.audit.survey import LocalAudit
-from klog.errors import ExitCode, counted
-from klog.verify.verify import VerifyTotals
+from klog.base.errors import ExitCode, counted
+from klog.commands.audit.audit import AuditOptions, HeaderReport, MisroutedReport, audit_headers, audit_misrouted
+from klog.commands.audit.misrouted import BatchPlace, MisroutedBatch
+from klog.commands.audit.partitions import AuditQuery
+from klog.commands.audit.survey import LocalAudit
+from klog.partition.verify.verify import VerifyTotals
 
 from klog_cli import output
 from klog_cli.views.verify import FoundFindings, finish

@@ -5,11 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 
-from klog.data_dir.log_dir import LogDir
-from klog.data_dir.open_path import KafkaFile, open_path
-from klog.data_dir.partition import Partition
-from klog.data_dir.selection import partitions_of, select
-from klog.describe import (
+from klog.base.errors import ExitCode
+from klog.commands.describe import (
     FileFacts,
     LogDirSummary,
     PartitionSummary,
@@ -19,7 +16,10 @@ from klog.describe import (
     describe_log_dir,
     describe_partition,
 )
-from klog.errors import ExitCode
+from klog.data_dir.log_dir import LogDir
+from klog.data_dir.open_path import KafkaFile, open_path
+from klog.data_dir.partition import Partition
+from klog.data_dir.selection import partitions_of, select
 from klog.formats.follow_file import FollowFile
 from klog.formats.names import ROOT_CHECKPOINTS, FileKind
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from klog.doctor.broker_config import BrokerConfig, choose_log_dirs, read_config
-from klog.doctor.outcome import Diagnosis, Fate, KafkaVersion, NextStep, PartitionFate
-from klog.doctor.reasons import RETENTION
-from klog.doctor.recovery_time import WORTH_MARKING_SECONDS
-from klog.doctor.start import StartRequest, diagnose
-from klog.errors import ExitCode, UsageError, counted
+from klog.base.errors import ExitCode, UsageError, counted
+from klog.commands.doctor.broker_config import BrokerConfig, choose_log_dirs, read_config
+from klog.commands.doctor.outcome import Diagnosis, Fate, KafkaVersion, NextStep, PartitionFate
+from klog.commands.doctor.recovery_time import WORTH_MARKING_SECONDS
+from klog.commands.doctor.start import StartRequest, diagnose
 from klog.formats.java_text import parse_uuid
+from klog.partition.start.reasons import RETENTION
 
 from klog_cli import output
 

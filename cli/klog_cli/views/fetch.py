@@ -6,17 +6,17 @@ import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from klog.base.errors import ExitCode, UsageError
+from klog.commands.serve.options import End, ServeOptions
+from klog.commands.serve.partitions import PartitionView
+from klog.commands.serve.view import View
 from klog.data_dir.open_path import KafkaFile
 from klog.data_dir.partition import Partition
 from klog.data_dir.selection import select_one
-from klog.errors import ExitCode, UsageError
-from klog.fetch import FetchListing, FetchResult, OpenFiles, list_batches
 from klog.formats.damage import Damage
 from klog.formats.error_codes import ErrorCode
 from klog.log.segment import Segment
-from klog.serve.options import End, ServeOptions
-from klog.serve.partitions import PartitionView
-from klog.serve.view import View
+from klog.partition.fetch import FetchListing, FetchResult, OpenFiles, list_batches
 
 from klog_cli import output
 

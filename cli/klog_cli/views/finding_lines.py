@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from klog.verify.findings import Finding, Severity
+from klog.partition.verify.findings import Finding, Severity
 
 from klog_cli import output
 

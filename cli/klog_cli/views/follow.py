@@ -6,23 +6,23 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from klog.errors import ExitCode, counted
+from klog.base.errors import ExitCode, counted
 
 from klog_cli import output
 
 if TYPE_CHECKING:
-    from klog.follow.follow import FollowResult
-    from klog.follow.options import FollowOptions
-    from klog.follow.partition import FollowedPartition
+    from klog.commands.follow.follow import FollowResult
+    from klog.commands.follow.options import FollowOptions
+    from klog.commands.follow.partition import FollowedPartition
 
 
 def follow(bootstrap: str, to: str, options: FollowOptions, security_config: str | None, form: str) -> int:
     """Follow the cluster until that is done or a signal ends it; return the exit code.  Raises KlogError, OSError."""
-    from klog.client.cluster import parse_bootstrap
-    from klog.client.security import Security, read_security
-    from klog.copy_dir.copy_dir import CopyDir
-    from klog.follow.follow import FollowRun
-    from klog.threads import run_all
+    from klog.base.threads import run_all
+    from klog.commands.follow.client.cluster import parse_bootstrap
+    from klog.commands.follow.client.security import Security, read_security
+    from klog.commands.follow.copy_dir import CopyDir
+    from klog.commands.follow.follow import FollowRun
 
     parse_bootstrap(bootstrap)
     security = read_security(security_config) if security_config is not None else Security()

@@ -6,15 +6,15 @@ from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from klog.broker_start.replica_choice import select_replicas
+from klog.base.errors import ExitCode
+from klog.cluster.partitioning.partitioners import NAME_OF_RULE
+from klog.cluster.topics import NO_PARTITIONER, KeyTopic, key_topics
+from klog.commands.keys.check import CheckedTopic, KeyCheckOptions, MisplacedKey, check_keys
 from klog.data_dir.identity import IdentityChoice
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.replicas import find_partitions
-from klog.errors import ExitCode
 from klog.kernel import is_utf8
-from klog.keys.check import CheckedTopic, KeyCheckOptions, MisplacedKey, check_keys
-from klog.keys.topics import NO_PARTITIONER, KeyTopic, key_topics
-from klog.partitioning.partitioners import NAME_OF_RULE
+from klog.partition.start.replica_choice import select_replicas
 
 from klog_cli import output
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 
-from klog.errors import counted
-from klog.plan.model import APPEND, PUT, REMOVE, TRUNCATE, Action, FileState, Plan
+from klog.base.errors import counted
+from klog.change.plan.model import APPEND, PUT, REMOVE, TRUNCATE, Action, FileState, Plan
 
 from klog_cli import output
 

@@ -6,13 +6,13 @@ import os
 import time
 from shlex import quote
 
+from klog.change.plan import session
+from klog.change.plan.backups import PlanStatus, find_plan, plans_of, state_of
+from klog.change.plan.executor import ApplyResult
+from klog.change.plan.json_file import plan_json
+from klog.change.plan.model import Plan
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.open_path import open_path
-from klog.plan import session
-from klog.plan.backups import PlanStatus, find_plan, plans_of, state_of
-from klog.plan.executor import ApplyResult
-from klog.plan.json_file import plan_json
-from klog.plan.model import Plan
 
 from klog_cli import output
 from klog_cli.views.plan_lines import action_lines, changes
@@ -44,7 +44,7 @@ def _show_done(plan: Plan, result: ApplyResult | None, form: str) -> None:
 
 def undo_plan(what: str, backup: str | None, form: str, *, carry_out: bool) -> int:
     """Take back, or show how to take back, the plan that *what* names; return the exit code."""
-    from klog.plan.undo import plan_undo
+    from klog.change.plan.undo import plan_undo
 
     plan = find_plan(what, backup).plan
     if carry_out:

@@ -12,34 +12,34 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from klog import __version__
-from klog.consumer_groups.describe import GroupQuery, describe_groups
+from klog.base.errors import ExitCode, KlogError, UsageError
+from klog.commands.groups.describe import GroupQuery, describe_groups
+from klog.commands.report.page import MOST_ROWS, Report, page
+from klog.commands.report.redaction import Redaction
+from klog.commands.report.strips import PartitionStrip, strip_of
+from klog.commands.report.tables import Row
+from klog.commands.space.disk_usage import DiskUsage, SpaceSettings
+from klog.commands.space.totals import add_up
+from klog.commands.timeline.event import EventFilter, TimelineEvent
+from klog.commands.timeline.log_events import LogEvents
+from klog.commands.timeline.timeline import Timeline, pass_events
+from klog.commands.transactions.describe import TransactionQuery, describe_transactions
+from klog.data_dir.disk.disk import Disk
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.open_path import KafkaFile, open_path
 from klog.data_dir.partition import Partition
 from klog.data_dir.selection import PartitionQuery, Selection
-from klog.disk.disk import Disk
-from klog.errors import ExitCode, KlogError, UsageError
-from klog.report.page import MOST_ROWS, Report, page
-from klog.report.redaction import Redaction
-from klog.report.strips import PartitionStrip, strip_of
-from klog.report.tables import Row
-from klog.space.disk_usage import DiskUsage, SpaceSettings
-from klog.space.totals import add_up
-from klog.timeline.event import EventFilter, TimelineEvent
-from klog.timeline.log_events import LogEvents
-from klog.timeline.timeline import Timeline, pass_events
-from klog.transaction_history.describe import TransactionQuery, describe_transactions
-from klog.verify.facts import PartitionFacts
-from klog.verify.findings import Finding, Severity, quoted
-from klog.verify.log_dir_checks import root
-from klog.verify.segment import SurveyOptions
-from klog.verify.selection import partitions_to_verify, segments_of_files
-from klog.verify.verify import VerifyTotals
-from klog.verify.workers import verify_partitions
+from klog.partition.verify.facts import PartitionFacts
+from klog.partition.verify.findings import Finding, Severity, quoted
+from klog.partition.verify.log_dir_checks import root
+from klog.partition.verify.segment import SurveyOptions
+from klog.partition.verify.selection import partitions_to_verify, segments_of_files
+from klog.partition.verify.verify import VerifyTotals
+from klog.partition.verify.workers import verify_partitions
 
 from klog_cli import output
 from klog_cli.views.groups import group_json
-from klog_cli.views.space import in_words, log_dir_rows, topic_rows
+from klog_cli.views.space.space import in_words, log_dir_rows, topic_rows
 from klog_cli.views.timeline import event_json
 from klog_cli.views.transactions import transaction_json
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from klog.base.errors import ExitCode
 from klog.data_dir.partition import Partition
-from klog.errors import ExitCode
 from klog.jobs.results import TaskResult
 from klog.jobs.search import SearchQuery
-from klog.transactions.isolation import Isolation
+from klog.partition.transactions.isolation import Isolation
 
 from klog_cli import output
 

@@ -7,14 +7,14 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from klog.errors import ExitCode, UsageError
+from klog.base.errors import ExitCode, UsageError
 from klog.kernel import give_memory_back
 
 from klog_cli import output
 
 if TYPE_CHECKING:
+    from klog.commands.serve.view import ServeOptions, View
     from klog.formats.structs.schema import Data
-    from klog.serve.view import ServeOptions, View
 
 _HIGHEST_PORT = 65535
 _LIVING_OBJECTS = 100_000
@@ -42,9 +42,9 @@ def serve(
     """Serve *paths* until a signal ends it; *requests*: a line on stdout for each.  Return the exit code."""
     gc.set_threshold(_LIVING_OBJECTS)
     give_memory_back()
-    from klog.serve.connection import ConnectionLimits
-    from klog.serve.endpoint import Endpoint, EndpointReports, listen
-    from klog.serve.view import View
+    from klog.commands.serve.connection import ConnectionLimits
+    from klog.commands.serve.endpoint import Endpoint, EndpointReports, listen
+    from klog.commands.serve.view import View
 
     host, port = _address(place.listen, "--listen")
     advertised_host, advertised_port = _advertised(place, host)

@@ -6,12 +6,12 @@ from base64 import b64encode
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from klog.base.errors import ExitCode
 from klog.data_dir.identity import IdentityChoice, choose_identity
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.open_path import open_path
 from klog.data_dir.partition import Partition
 from klog.data_dir.selection import PartitionQuery, select
-from klog.errors import ExitCode
 from klog.jobs.stats import FrequentKey, LargeRecord, Stats
 from klog.kernel import is_utf8
 
@@ -56,7 +56,7 @@ def _partitions(query: PartitionQuery, choice: IdentityChoice) -> list[Partition
 
 
 def _refuse(path: str) -> Partition:
-    from klog.errors import UsageError
+    from klog.base.errors import UsageError
 
     raise UsageError(f"{path}: a file; name its partition directory")
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from klog.base.errors import ExitCode, KlogError, counted
+from klog.commands.timeline.event import METADATA_KINDS, EventFilter, TimelineEvent
+from klog.commands.timeline.timeline import Timeline
+from klog.data_dir.disk.disk import Disk
 from klog.data_dir.selection import PartitionQuery
-from klog.disk.disk import Disk
-from klog.errors import ExitCode, KlogError, counted
-from klog.timeline.event import METADATA_KINDS, EventFilter, TimelineEvent
-from klog.timeline.timeline import Timeline
 
 from klog_cli import output
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from klog.metadata.topic_config import Setting, Value
+from klog.cluster.metadata.topic_config import Setting, Value
 
 
 def settings_json(found: Mapping[str, Setting]) -> dict[str, object]:

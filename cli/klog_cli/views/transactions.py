@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from klog.errors import ExitCode, UsageError, counted
-from klog.transaction_history.describe import (
+from klog.base.errors import ExitCode, UsageError, counted
+from klog.commands.transactions.describe import (
     TransactionDetail,
     TransactionPart,
     TransactionQuery,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from klog.change.partition_plan import checkpoints
+from klog.change.plan.draft import Draft
+from klog.change.plan.json_file import plan_json
+from klog.change.plan.session import PlanOptions, PlanResult, PlanSession
+from klog.cluster.metadata.topic_config import Setting, TopicConfig
 from klog.data_dir.selection import PartitionQuery, only
-from klog.metadata.topic_config import Setting, TopicConfig
-from klog.partition_plan import checkpoints
-from klog.plan.draft import Draft
-from klog.plan.json_file import plan_json
-from klog.plan.session import PlanOptions, PlanResult, PlanSession
-from klog.truncate import TruncateOptions, TruncateTarget, Truncation, plan
+from klog.partition.truncate import TruncateOptions, TruncateTarget, Truncation, plan
 
 from klog_cli import output
 from klog_cli.command_line import next_step

@@ -5,17 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from klog.base.errors import ExitCode, counted
+from klog.base.progress import Sink
+from klog.data_dir.disk.output_gate import check_output
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.open_path import open_path
-from klog.disk.output_gate import check_output
-from klog.errors import ExitCode, counted
-from klog.progress import Sink
-from klog.verify.findings import KINDS, Finding, FindingKind, Severity
-from klog.verify.log_dir_checks import root
-from klog.verify.segment import SurveyOptions
-from klog.verify.selection import partitions_to_verify, segments_of_files
-from klog.verify.verify import Chosen, PartitionResult, VerifyTotals
-from klog.verify.workers import Wanted, verify_partitions
+from klog.partition.verify.findings import KINDS, Finding, FindingKind, Severity
+from klog.partition.verify.log_dir_checks import root
+from klog.partition.verify.segment import SurveyOptions
+from klog.partition.verify.selection import partitions_to_verify, segments_of_files
+from klog.partition.verify.verify import Chosen, PartitionResult, VerifyTotals
+from klog.partition.verify.workers import Wanted, verify_partitions
 
 from klog_cli import output
 from klog_cli.views.finding_lines import coloured, finding_line

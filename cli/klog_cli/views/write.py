@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from klog.disk.disk import Disk
-from klog.errors import ExitCode, UsageError, counted
-from klog.plan.session import PlanOptions
-from klog.write.options import WriteOptions
-from klog.write.partition_writer import PartitionWriter
-from klog.write.write import WriteInput, WriteResult, is_log_dir, write_new, write_stopped
+from klog.base.errors import ExitCode, UsageError, counted
+from klog.change.plan.session import PlanOptions
+from klog.commands.write.options import WriteOptions
+from klog.commands.write.partition_writer import PartitionWriter
+from klog.commands.write.write import WriteInput, WriteResult, is_log_dir, write_new, write_stopped
+from klog.data_dir.disk.disk import Disk
 
 from klog_cli import output
 from klog_cli.command_line import next_step
@@ -30,7 +30,7 @@ class WriteArguments(NamedTuple):
 def write(asked: WriteArguments, options: WriteOptions, plan_options: PlanOptions, form: str) -> int:
     """Write, or plan to, and return the exit code.  Raises KlogError, OSError."""
     if any(one.format == "parquet" for one in asked.inputs):
-        from klog.dump.arrow import make_pyarrow_small
+        from klog.log.arrow import make_pyarrow_small
 
         make_pyarrow_small()
     is_there = is_log_dir(asked.to)

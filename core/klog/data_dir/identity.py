@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Final, NamedTuple
 
+from klog.base.errors import KlogError, UsageError, counted, near_misses
 from klog.data_dir.partition import Partition
-from klog.errors import KlogError, UsageError, counted, near_misses
 from klog.formats.names import CLUSTER_METADATA, INTERNAL
 
 _MOST_PLACES: Final = 3

@@ -6,7 +6,7 @@ import os
 import sys
 from typing import NamedTuple
 
-from klog.files.paths import inode_of
+from klog.base.files.paths import inode_of
 
 
 class Lock(NamedTuple):
@@ -42,7 +42,7 @@ class Lock(NamedTuple):
 
 
 HELD_HERE: set[tuple[int, int]] = set()
-"""The lock files, by device and inode, that this process holds itself; `klog.plan.locks` adds and removes them.
+"""The lock files, by device and inode, that this process holds itself; `klog.change.plan.locks` adds and removes them.
 
 It is a property of the process, as the locks are: POSIX drops a lock as soon as its process closes any descriptor of
 the file, so a caller who asks about a lock must first know that it is not this process's own.

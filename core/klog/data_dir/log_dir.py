@@ -11,11 +11,11 @@ from __future__ import annotations
 import os
 from functools import cached_property
 
+from klog.base.errors import UnreadableError, UsageError, near_misses
 from klog.data_dir.listing import BrokerDirectory, BrokerFiles, list_broker_files
 from klog.data_dir.lock_state import Lock, lock_state
 from klog.data_dir.partition import Partition
 from klog.data_dir.root_files import RootFiles, read_small
-from klog.errors import UnreadableError, UsageError, near_misses
 from klog.formats.checkpoint import Malformed
 from klog.formats.names import (
     CLUSTER_METADATA,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
+from klog.base.unusable import UNUSABLE, Unusable
 from klog.data_dir.lock_state import lock_state
 from klog.data_dir.partition import Partition
 from klog.data_dir.preallocation import is_preallocated_tail
 from klog.formats.damage import Damage
 from klog.formats.names import FileKind
-from klog.unusable import UNUSABLE, Unusable
 
 
 def note_damage(partition: Partition, path: str, damage: Damage, note: Callable[[str], object]) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
+from klog.base.errors import UnreadableError, UsageError
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
-from klog.errors import UnreadableError, UsageError
 from klog.formats.names import ROOT_KINDS, SEGMENT_KINDS, FileKind, FileName, parse_file
 
 

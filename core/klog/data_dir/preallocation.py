@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
+from klog.base.errors import KlogError
 from klog.data_dir.partition import Partition, SegmentFiles
-from klog.errors import KlogError
 from klog.formats.batch import ENTRY
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.index import OFFSET_ENTRY

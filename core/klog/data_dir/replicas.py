@@ -10,11 +10,11 @@ import os
 from collections.abc import Collection, Iterable
 from typing import Final
 
+from klog.base.errors import KlogError, UsageError
+from klog.base.files.read_only import ReadOnlyFile
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.open_path import EXPECTED, open_path
 from klog.data_dir.partition import Partition, SegmentFiles
-from klog.errors import KlogError, UsageError
-from klog.files.read_only import ReadOnlyFile
 from klog.formats.batch import BatchFacts
 from klog.formats.checkpoint import epochs_in_force
 from klog.formats.damage import Damage

@@ -6,15 +6,15 @@ import os
 from functools import cached_property
 from typing import Final, TypeVar
 
+from klog.base.errors import KlogError, UnreadableError, UsageError
+from klog.base.files.paths import is_missing
+from klog.base.files.read_only import ReadOnlyFile
+from klog.base.unusable import UNUSABLE, Unusable
 from klog.data_dir.listing import list_broker_files
-from klog.errors import KlogError, UnreadableError, UsageError
-from klog.files.paths import is_missing
-from klog.files.read_only import ReadOnlyFile
 from klog.formats.checkpoint import Checkpoint, Malformed, OffsetEntry, offsets_by_partition, read_offsets
 from klog.formats.follow_file import FOLLOW_FILE, FollowFile, read_follow_file
 from klog.formats.names import ROOT_CHECKPOINTS, FileKind, parse_partition
 from klog.formats.properties import MetaProperties, read_meta_properties, read_properties
-from klog.unusable import UNUSABLE, Unusable
 
 T = TypeVar("T")
 

@@ -3,7 +3,7 @@
     for log_dir, partitions, *_ in PartitionQuery(["data"], topics=["orders-*"]).selections():
         ...
 
-One partition is `select_one`; of several log dirs `klog.broker_start.replica_choice` has the best replicas.
+One partition is `select_one`; of several log dirs `klog.partition.start.replica_choice` has the best replicas.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from klog.base.errors import UsageError, near_misses
+from klog.base.files.paths import straight
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.open_path import KafkaFile, open_path
 from klog.data_dir.partition import Partition
-from klog.errors import UsageError, near_misses
-from klog.files.paths import straight
 
 
 class Selection(NamedTuple):

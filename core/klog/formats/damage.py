@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-from klog.location import Location
+from klog.base.location import Location
 
 
 class DamageKind(StrEnum):

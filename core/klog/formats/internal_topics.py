@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final, TypeAlias
 
-from klog.errors import KlogError
+from klog.base.errors import KlogError
 from klog.formats.structs.json import EmbeddedStruct, to_json
 from klog.formats.structs.read import RECORD_ELEMENTS, Reader, StructError, TooManyElementsError, struct_reader
 from klog.formats.structs.schema import Data, Schema, load, names_by_key

@@ -16,9 +16,9 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.fenced_disk import FencedDisk
 from klog.data_dir.partition import Partition
-from klog.disk.disk import Disk
-from klog.disk.fenced_disk import FencedDisk
 from klog.formats.damage import Damage
 from klog.jobs.output import Facts, JobOutput, OutputAttempt, lock_target
 from klog.jobs.output_files import FILE_BYTES, Format, OutputFiles
@@ -27,7 +27,7 @@ from klog.jobs.slice_reader import SliceScan
 from klog.jobs.slices import OPENING_BYTES, SPLIT_BYTES, TASK_BYTES, LogSlice, slice_partition
 from klog.log.reader import MAX_BATCH_BYTES
 from klog.log.record_filter import RecordFilter
-from klog.transactions.isolation import Isolation
+from klog.partition.transactions.isolation import Isolation
 
 MANIFEST = "_klog_manifest.json"
 """Spark looks past names that begin so."""

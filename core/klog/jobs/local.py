@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from klog.base.progress import Sink
 from klog.data_dir.partition import Partition
 from klog.jobs.export import ExportOptions, plan_tasks, write_all
 from klog.jobs.export import export as export_job
@@ -18,8 +19,7 @@ from klog.jobs.search import search as search_job
 from klog.jobs.stats import Stats, StatsOptions, collect_stats, share_out
 from klog.jobs.stats import stats as stats_job
 from klog.jobs.units import run
-from klog.progress import Sink
-from klog.transactions.isolation import Isolation
+from klog.partition.transactions.isolation import Isolation
 
 
 def search(

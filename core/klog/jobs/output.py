@@ -22,14 +22,14 @@ from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Any
 
-from klog.disk.disk import Disk
-from klog.disk.fenced_disk import FencedDisk
-from klog.disk.output_gate import check_directory
-from klog.errors import KlogError, UsageError
-from klog.files.paths import straight
+from klog.base.errors import KlogError, UsageError
+from klog.base.files.paths import straight
+from klog.change.plan.locks import LockedError, Locks
+from klog.change.plan.staging import make_directories, remove_tree
+from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.fenced_disk import FencedDisk
+from klog.data_dir.disk.output_gate import check_directory
 from klog.formats.names import FileKind
-from klog.plan.locks import LockedError, Locks
-from klog.plan.staging import make_directories, remove_tree
 
 RUN = ".klog-unfinished"
 _JOB, _RESULT, _FINISHING, _PIECE = "job.json", "result.json", "finishing", "piece-"

@@ -6,13 +6,13 @@ import os
 from collections.abc import Callable
 from typing import Literal, NamedTuple, Protocol
 
-from klog.disk.disk import Disk, OpenFile
-from klog.dump.table import Table
+from klog.data_dir.disk.disk import Disk, OpenFile
 from klog.formats.damage import Damage
 from klog.jobs.output import Facts
 from klog.jobs.slices import LogSlice
 from klog.kernel import Window
 from klog.log.json_lines import LineStyle, RecordOrigin, damage_json, record_lines
+from klog.log.table import Table
 
 FILE_BYTES = 256 << 20
 Format = Literal["parquet", "jsonl"]

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from klog.errors import UsageError
+from klog.base.errors import UsageError
 from klog.formats.damage import Damage
 from klog.jobs.export import ExportTask, damage_facts
 from klog.jobs.results import TaskResult, json_result

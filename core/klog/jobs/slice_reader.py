@@ -9,22 +9,22 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+from klog.base.errors import KlogError
+from klog.base.files.read_only import ReadOnlyFile
+from klog.base.location import Location
 from klog.data_dir.lock_state import lock_state
 from klog.data_dir.partition import Partition
 from klog.data_dir.preallocation import is_preallocated_tail
-from klog.errors import KlogError
-from klog.files.read_only import ReadOnlyFile
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.java_integers import LONG_MAX
 from klog.formats.names import FileKind
 from klog.jobs.slices import LogSlice
 from klog.kernel import Window
-from klog.location import Location
 from klog.log.reader import MAX_BATCH_BYTES, LogReader
 from klog.log.record_filter import RecordFilter
 from klog.log.records import BatchRun, BatchTaker, Codecs, OffsetRange, intact_runs, message_damages, wanted_rows
-from klog.transactions.isolation import AbortedFilter
+from klog.partition.transactions.isolation import AbortedFilter
 
 _ROWS = 16 << 10
 

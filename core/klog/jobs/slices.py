@@ -16,10 +16,10 @@ from contextlib import ExitStack
 from itertools import pairwise
 from typing import NamedTuple
 
+from klog.base.errors import KlogError
+from klog.base.files.read_only import ReadOnlyFile
 from klog.data_dir.lock_state import lock_state
 from klog.data_dir.partition import Partition, SegmentFiles, segments_between
-from klog.errors import KlogError
-from klog.files.read_only import ReadOnlyFile
 from klog.formats.damage import Damage
 from klog.formats.java_integers import LONG_MAX, LONG_MIN
 from klog.formats.names import FileKind
@@ -29,7 +29,7 @@ from klog.log.record_filter import RecordFilter, start_position
 from klog.log.records import OffsetRange
 from klog.log.segment import Segment
 from klog.log.split_points import SplitPoints
-from klog.transactions.isolation import AbortedRange, Isolation, IsolationState, visible_range
+from klog.partition.transactions.isolation import AbortedRange, Isolation, IsolationState, visible_range
 
 SPLIT_BYTES = 64 << 20
 TASK_BYTES = 128 << 20

@@ -12,16 +12,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from klog.dump.arrow import Arrays, Sizes, import_pyarrow
-from klog.errors import DamagedError, UsageError, near_misses
+from klog.base.errors import DamagedError, UsageError, near_misses
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage
 from klog.jobs.slice_reader import records
 from klog.jobs.slices import LogSlice
 from klog.kernel import Window
+from klog.log.arrow import Arrays, Sizes, import_pyarrow
 from klog.log.reader import MAX_BATCH_BYTES
 from klog.log.record_filter import RecordFilter
-from klog.transactions.isolation import Isolation
+from klog.partition.transactions.isolation import Isolation
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Final, TypeVar
 
+from klog.base.progress import Sink
+from klog.base.threads import run_all
 from klog.jobs.results import TaskResult
 from klog.log.pipeline import PATIENCE_S, OverError, Turns
-from klog.progress import Sink
-from klog.threads import run_all
 
 U = TypeVar("U")
 O = TypeVar("O")  # noqa: E741

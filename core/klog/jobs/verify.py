@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from klog.base.errors import KlogError
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
-from klog.errors import KlogError
 from klog.jobs.results import TaskResult, from_batch, json_result, to_batch
-from klog.verify.facts import LogDirFacts
-from klog.verify.findings import KINDS, Finding
-from klog.verify.segment import SurveyOptions
-from klog.verify.verify import Chosen, PartitionResult, VerifyTotals, log_dir_facts, verify_partition
+from klog.partition.verify.facts import LogDirFacts
+from klog.partition.verify.findings import KINDS, Finding
+from klog.partition.verify.segment import SurveyOptions
+from klog.partition.verify.verify import Chosen, PartitionResult, VerifyTotals, log_dir_facts, verify_partition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -29,7 +29,7 @@ class VerifyTask(NamedTuple):
 
 
 class VerifyOptions(NamedTuple):
-    """How partitions are checked: see `klog.verify.verify.verify_partition`."""
+    """How partitions are checked: see `klog.partition.verify.verify.verify_partition`."""
 
     request: SurveyOptions = SurveyOptions()
     chosen: Chosen | None = None

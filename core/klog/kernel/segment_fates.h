@@ -1,4 +1,4 @@
-/* Why the segments of a log are still there, and what they add up to: klog.space.reasons says where the rules are from. */
+/* Why the segments of a log are still there, and what they add up to: klog.commands.space.reasons says where the rules are from. */
 
 enum { KLOG_FATE_ACTIVE, KLOG_FATE_TIME, KLOG_FATE_SIZE, KLOG_FATE_DUE, KLOG_FATE_BEHIND, KLOG_FATE_FUTURE, KLOG_FATE_BELOW,
        KLOG_FATE_UNKNOWN, KLOG_FATES };

@@ -1,4 +1,4 @@
-# Why segments are still there.  klog.space.reasons has the words for what is decided here.
+# Why segments are still there.  klog.commands.space.reasons has the words for what is decided here.
 
 cdef extern from "segment_fates.h" nogil:
     ctypedef struct Retention "klog_retention":

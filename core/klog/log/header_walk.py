@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from klog.errors import UnreadableError
-from klog.files.read_only import ReadableLog
+from klog.base.errors import UnreadableError
+from klog.base.files.read_only import ReadableLog
+from klog.base.location import Location
 from klog.formats.batch import BatchFacts
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.header import HEADER_BYTES, read_header
 from klog.kernel import Window
-from klog.location import Location
 from klog.log.windows import read_window
 
 SMALL_BYTES: Final = 8 << 10

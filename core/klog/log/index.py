@@ -11,8 +11,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final, NamedTuple
 
-from klog.errors import KlogError, UnreadableError
-from klog.files.read_only import ReadableLog, ReadOnlyFile
+from klog.base.errors import KlogError, UnreadableError
+from klog.base.files.read_only import ReadableLog, ReadOnlyFile
 from klog.formats.damage import Damage
 from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
 from klog.formats.layout import Layout

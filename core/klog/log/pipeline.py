@@ -11,10 +11,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
+from klog.base.progress import Sink
+from klog.base.threads import run_all
 from klog.kernel import Window
 from klog.log.reader import LogReader, WindowResult
-from klog.progress import Sink
-from klog.threads import run_all
 
 OUTPUT_BYTES = 1 << 20
 """Lines are written in pieces of this size when one worker writes at once …"""

@@ -10,13 +10,13 @@ import threading
 from bisect import bisect_left
 from typing import NamedTuple
 
-from klog.errors import UnreadableError
-from klog.files.read_only import ReadableLog
+from klog.base.errors import UnreadableError
+from klog.base.files.read_only import ReadableLog
+from klog.base.location import Location
 from klog.formats.batch import BATCH, ENTRY, OVERHEAD
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.java_integers import LONG_MAX
 from klog.kernel import DONE, MORE, Window
-from klog.location import Location
 from klog.log.resync import BLOCK_BYTES, describe_damage, next_entry, readable
 from klog.log.windows import read_window
 

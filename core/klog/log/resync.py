@@ -8,8 +8,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 
-from klog.errors import UnreadableError
-from klog.files.read_only import ReadableLog
+from klog.base.errors import UnreadableError
+from klog.base.files.read_only import ReadableLog
+from klog.base.location import Location
 from klog.formats.batch import BATCH, CRC_START, ENTRY, OVERHEAD
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.legacy import CRC_START as MESSAGE_CRC_START
@@ -25,7 +26,6 @@ from klog.kernel import (
     crc32c,
     crc32c_shift,
 )
-from klog.location import Location
 from klog.log.windows import read_window
 
 Checksum = Callable[[bytes, int], int]

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from klog.audit.digest_table import DigestTable
-from klog.audit.headers import HeaderOptions, LogReport, log_report, read_headers
-from klog.audit.partitions import AuditLog
-from klog.audit.survey import units_of
+from klog.base.progress import Silence, Sink
+from klog.commands.audit.digest_table import DigestTable
+from klog.commands.audit.headers import HeaderOptions, LogReport, log_report, read_headers
+from klog.commands.audit.partitions import AuditLog
+from klog.commands.audit.survey import units_of
 from klog.jobs.results import TaskResult
-from klog.progress import Silence, Sink
 from klog.spark.run import parallelism, results
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _NAME: Final = "klog audit"
 
 
 class SparkAudit:
-    """An engine for `klog.audit`: see AuditEngine.  *memory*: bytes for the table of digests, in the driver."""
+    """An engine for `klog.commands.audit`: see AuditEngine.  *memory*: bytes for the table of digests, in the driver."""
 
     def __init__(self, spark: SparkSession, memory: int, sink: Sink | None = None) -> None:
         self._spark, self._memory, self._sink = spark, memory, sink or Silence()

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from klog.errors import UsageError
+from klog.base.errors import UsageError
 
 EARLIEST: Final = -2
 LATEST: Final = -1

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from klog.compact.run import PartitionOutcome
+from klog.base.progress import Silence, Sink
+from klog.cluster.metadata.topic_config import TopicConfig
+from klog.commands.compact import job as job
+from klog.commands.compact.job import CompactJobOptions
+from klog.commands.compact.run import PartitionOutcome
+from klog.data_dir.disk.disk import Disk
 from klog.data_dir.selection import Selection
-from klog.disk.disk import Disk
-from klog.jobs import compact as job
-from klog.jobs.compact import CompactJobOptions
 from klog.jobs.output import Facts, lock_target
 from klog.jobs.slices import pack_tasks
-from klog.metadata.topic_config import TopicConfig
-from klog.progress import Silence, Sink
 from klog.spark.run import parallelism, results
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def compact(
 ) -> tuple[list[Facts], list[PartitionOutcome]]:
     """Write the partitions of *targets*, compacted, into *to*, as `klog compact --to` does; *topics*: their settings.
 
-    Returns the result of each, and the results of `klog.compact` for those that failed.  After a failure the same call
+    Returns the result of each, and the results of `klog.commands.compact` for those that failed.  After a failure the same call
     continues with what is missing.  Raises UsageError if *to* has other content, LockedError if another run writes
     there, KlogError, OSError.
     """

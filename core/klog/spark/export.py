@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from klog.base.progress import Silence, Sink
 from klog.data_dir.partition import Partition
 from klog.jobs.export import ExportOptions, Run, write_all
 from klog.jobs.export import export as export_job
 from klog.jobs.latest_values import write_latest_values
 from klog.jobs.output import Facts
-from klog.progress import Silence, Sink
+from klog.partition.transactions.isolation import Isolation
 from klog.spark.run import results
-from klog.transactions.isolation import Isolation
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,8 +10,8 @@ import subprocess
 import time
 from collections.abc import Mapping
 
-from klog.disk.disk import Scratch
-from klog.errors import SparkError, UnsupportedError
+from klog.base.errors import SparkError, UnsupportedError
+from klog.data_dir.disk.disk import Scratch
 
 OLDEST = 17
 _PATIENCE_SECONDS = 120.0

@@ -16,14 +16,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from klog.base.errors import UsageError, near_misses
 from klog.data_dir.identity import IdentityChoice
-from klog.errors import UsageError, near_misses
 from klog.jobs.slices import SPLIT_BYTES
 from klog.jobs.spark_rows import COLUMNS, KAFKA_COLUMNS
 from klog.log.reader import MAX_BATCH_BYTES
+from klog.partition.transactions.isolation import Isolation
 from klog.spark.bounds import EARLIEST, LATEST, OffsetBound, read_time, read_times, read_words
 from klog.spark.topics import Topics, read_topics
-from klog.transactions.isolation import Isolation
 
 REPLICAS: Final = ("longest", "all", "leader-epoch")
 ISOLATIONS: Final = ("read_uncommitted", "read_committed")

@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO
 
-from klog.disk.disk import Scratch
-from klog.errors import UsageError
+from klog.base.errors import UsageError
+from klog.data_dir.disk.disk import Scratch
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from klog.base.errors import UsageError
 from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import log_end
-from klog.errors import UsageError
 from klog.formats.java_integers import LONG_MAX, LONG_MIN
-from klog.lookup import Lookup
+from klog.partition.lookup import Lookup
 from klog.spark.bounds import EARLIEST, LATEST, OffsetBound, TopicPartition
 from klog.spark.options import SourceOptions
 

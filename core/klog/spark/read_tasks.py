@@ -12,11 +12,11 @@ from pyspark.sql.datasource import InputPartition
 
 from klog.jobs.slices import LogSlice, pack_tasks, slice_partition
 from klog.log.record_filter import RecordFilter
+from klog.partition.transactions.isolation import IsolationState
 from klog.spark.filters import FilterPushdown
 from klog.spark.options import SourceOptions
 from klog.spark.ranges import Range
 from klog.spark.utf8_errors import in_text
-from klog.transactions.isolation import IsolationState
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -14,10 +14,10 @@ from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from klog import errors
-from klog.errors import ExitCode, KlogError, SparkError
+from klog.base import errors
+from klog.base.errors import ExitCode, KlogError, SparkError
+from klog.base.progress import Silence, Sink
 from klog.jobs.results import TaskResult, from_batch, in_batches
-from klog.progress import Silence, Sink
 from klog.spark import remote_call
 from klog.spark.packaging import SITE
 from klog.spark.session import abandon_all

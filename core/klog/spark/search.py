@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from klog.base.progress import Silence, Sink
 from klog.data_dir.partition import Partition
 from klog.jobs.export import ExportTask, plan_tasks
 from klog.jobs.results import TaskResult
 from klog.jobs.search import LineLimit, SearchQuery, merge_results
 from klog.jobs.search import search as job
 from klog.jobs.slices import TASK_BYTES, pack_tasks
-from klog.progress import Silence, Sink
+from klog.partition.transactions.isolation import Isolation
 from klog.spark.run import parallelism, results
-from klog.transactions.isolation import Isolation
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,8 +16,8 @@ from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from klog.disk.disk import Scratch
-from klog.errors import KlogError, SparkError, UnsupportedError, UsageError
+from klog.base.errors import KlogError, SparkError, UnsupportedError, UsageError
+from klog.data_dir.disk.disk import Scratch
 from klog.formats.checkpoint import Malformed
 from klog.formats.properties import read_properties
 from klog.spark.java import Gateway, find_java, java_home

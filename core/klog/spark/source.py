@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from klog.errors import UsageError, near_misses
+from klog.base.errors import UsageError, near_misses
 from klog.spark.filters import FilterPushdown, push
 from klog.spark.options import SourceOptions, read_columns, read_options
 from klog.spark.ranges import batch_ranges, hold_names_against

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from klog.base.progress import Silence, Sink
 from klog.data_dir.partition import Partition
 from klog.jobs.slices import SPLIT_BYTES
 from klog.jobs.stats import Stats, StatsOptions, collect_stats, share_out
 from klog.jobs.stats import stats as job
 from klog.log.reader import MAX_BATCH_BYTES
-from klog.progress import Silence, Sink
 from klog.spark.run import parallelism, results
 
 if TYPE_CHECKING:

@@ -16,15 +16,15 @@ from typing import TYPE_CHECKING, TypedDict
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from klog.base.errors import DamagedError, KlogError, UsageError
 from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import UNKNOWN, epoch_at, log_end
-from klog.errors import DamagedError, KlogError, UsageError
+from klog.partition.transactions.isolation import IsolationState, visible_range
 from klog.spark.options import SourceOptions
 from klog.spark.ranges import Range, hold_names_against, start_offset
 from klog.spark.read_tasks import read_task, tasks
 from klog.spark.replicas import chosen
 from klog.spark.utf8_errors import in_text
-from klog.transactions.isolation import IsolationState, visible_range
 
 if TYPE_CHECKING:
     import pyarrow as pa

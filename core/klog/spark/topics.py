@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
+from klog.base.errors import UsageError, near_misses
 from klog.data_dir.partition import Partition
-from klog.errors import UsageError, near_misses
 from klog.formats.names import CLUSTER_METADATA, INTERNAL
 
 KAFKAS_OWN: Final = frozenset((*INTERNAL, CLUSTER_METADATA))

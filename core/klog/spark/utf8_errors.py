@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from klog.errors import KlogError
+from klog.base.errors import KlogError
 
 
 @contextmanager

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from klog.base.progress import Silence, Sink
 from klog.data_dir.partition import Partition
 from klog.jobs.slices import pack_tasks
 from klog.jobs.verify import VerifyOptions, VerifyTask, collect_results
 from klog.jobs.verify import verify as job
-from klog.progress import Silence, Sink
+from klog.partition.verify.facts import LogDirFacts
+from klog.partition.verify.segment import SurveyOptions
+from klog.partition.verify.verify import Chosen, PartitionResult
 from klog.spark.run import parallelism, run
-from klog.verify.facts import LogDirFacts
-from klog.verify.segment import SurveyOptions
-from klog.verify.verify import Chosen, PartitionResult
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,0 +1,200 @@
+"""`klog metadata plan`: from the paths to metadata logs on which a quorum or a broker comes up again."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from klog.base.errors import ExitCode, KlogError, UsageError, counted
+from klog.change.plan.json_file import plan_json
+from klog.change.plan.session import PlanOptions, PlanResult, PlanSession
+from klog.commands.replicas.copy_plan import CopyPlanSettings
+from klog.commands.replicas.disks import BrokerDisk, open_disks
+from klog.commands.replicas.next_steps import next_steps, warnings
+from klog.commands.replicas.quorum_plan import QuorumPlanner, QuorumSettings
+from klog.commands.replicas.voters import VoterAddress, parse_address, parse_voters
+from klog.data_dir.identity import IdentityChoice
+from klog.data_dir.selection import PartitionQuery
+from klog.partition.retention.due_records import COPIED, due_notes
+
+from klog_cli import output
+from klog_cli.command_line import next_step
+from klog_cli.views.plan_lines import changes, first_lines
+from klog_cli.views.replicas.choice import copy_settings
+
+
+class QuorumRequest(NamedTuple):
+    """What the command line asks for."""
+
+    paths: Sequence[str]
+    voters: str | None
+    uses_disk_ids: bool
+    only_broker: int | None
+    only_voter: int | None
+    voter: str | None
+    keep: str | None
+    choices: Sequence[str]
+    repairs: bool
+    without: Sequence[str]
+    base: int | None
+    choice: IdentityChoice
+
+
+class _Wanted(NamedTuple):
+    """The request, read: the *addresses* of all voters, or the *address* of the only one; which copies count."""
+
+    addresses: dict[int, VoterAddress]
+    address: VoterAddress | None
+    copies: CopyPlanSettings
+
+
+def plan(request: QuorumRequest, options: PlanOptions, form: str) -> int:
+    """Plan, carry out where that is wanted, print, and return the exit code.  Raises KlogError."""
+    _check(request)
+    disks = open_disks(request.paths, request.choice, output.note)
+    wanted = _wanted(request, disks)
+    query = PartitionQuery([disk.log_dir.path for disk in disks])
+    with PlanSession(query, options, reporter=output.TerminalReporter()) as session:
+        if not all(one.whole for one in session.selections):
+            raise KlogError("an earlier plan is half done on these disks; first finish it, or take it back")
+        # What was listed before the locks were taken may have changed.
+        disks = [BrokerDisk(disk.node, one.log_dir) for disk, one in zip(disks, session.selections, strict=True)]
+        settings = QuorumSettings(wanted.copies.now_ms, request.base, wanted.copies.without)
+        planner = QuorumPlanner(disks, session.staging, settings, session.disk)
+        if request.only_broker is not None:
+            planner.own_everything(request.only_broker, wanted.copies, wanted.address)
+        elif request.only_voter is not None:
+            planner.lead_alone(request.only_voter, wanted.address, uses_disk_ids=request.uses_disk_ids)
+        else:
+            planner.move_voters(wanted.addresses, uses_disk_ids=request.uses_disk_ids)
+        result = session.finish(planner.drafts(), losses=planner.losses, copies=planner.copies_json)
+    for note in due_notes(planner.due, COPIED):
+        output.note(note)
+    if form == "json":
+        output.emit_json(_json(planner, result))
+    else:
+        _show(planner, result, options)
+    is_lost = planner.gathering is not None and bool(planner.gathering.lost)
+    if not is_lost and not planner.base.gone:
+        return ExitCode.CLEAN
+    return ExitCode.PROBLEMS_LEFT + (ExitCode.CORRECTED if result.is_applied else 0)
+
+
+def _check(request: QuorumRequest) -> None:
+    """Raise UsageError for options that do not go together."""
+    tasks = {
+        "--voters": request.voters,
+        "--only-voter": request.only_voter,
+        "--only-broker": request.only_broker,
+    }
+    given = [name for name, value in tasks.items() if value is not None]
+    if len(given) != 1:
+        raise UsageError("one of --voters, --only-voter and --only-broker says what to plan")
+    for name, is_given, takes in (
+        ("--voter", request.voter, ("--only-voter", "--only-broker")),
+        ("--without", request.without, ("--voters", "--only-broker")),
+        ("--directory-ids", request.uses_disk_ids, ("--voters", "--only-voter")),
+        ("--keep", request.keep, ("--only-broker",)),
+        ("--choose", request.choices, ("--only-broker",)),
+        ("--repair", request.repairs, ("--only-broker",)),
+    ):
+        if is_given and given[0] not in takes:
+            raise UsageError(f"{name} goes with {' and '.join(takes)}")
+
+
+def _wanted(request: QuorumRequest, disks: Sequence[BrokerDisk]) -> _Wanted:
+    """Read the request.  Raises UsageError."""
+    for name, node in (("--only-broker", request.only_broker), ("--only-voter", request.only_voter)):
+        if node is not None and node not in {disk.node for disk in disks}:
+            raise UsageError(f"{name} {node}: no disk of node {node} is given")
+    return _Wanted(
+        parse_voters(request.voters) if request.voters is not None else {},
+        parse_address("--voter", request.voter) if request.voter is not None else None,
+        copy_settings(disks, request.keep, request.choices, request.repairs, without=request.without),
+    )
+
+
+def _json(planner: QuorumPlanner, result: PlanResult) -> dict[str, object]:
+    members = plan_json(result.plan) if result.plan is not None else {"id": None, "actions": []}
+    base = planner.base
+    lost = planner.gathering.lost if planner.gathering is not None else []
+    return {
+        **members,
+        "applied": result.is_applied,
+        "copies": planner.copies_json,
+        "retention": [one.json() for one in planner.due],
+        "metadata": {
+            "base": {"node": base.node, "offset": base.log_end, "epoch": base.epoch},
+            "appended": [
+                {"offset": one.offset, "epoch": one.epoch, "records": list(one.records)} for one in planner.new.batches
+            ],
+            "extended": {str(one.change.node): one.extended for one in planner.logs.changes if one.extended},
+            "cut": {str(one.change.node): one.cut for one in planner.logs.changes if one.cut},
+            "mended": _mended(planner),
+            "lost": [{"topic": topic, "partition": number} for topic, number in lost],
+            "next": [*next_steps(planner), *warnings(planner)],
+        },
+    }
+
+
+def _mended(planner: QuorumPlanner) -> dict[str, object] | None:
+    """Return what is appended because the base is behind the logs; None where it is not."""
+    if not planner.lag:
+        return None
+    epochs = [
+        {"topic": one.topic, "partition": one.number, "log": one.used, "metadata": one.known}
+        for one in planner.lag.epochs
+    ]
+    return {
+        "epochs": epochs,
+        "producer_ids": len(planner.lag.producer_ids),
+        "next_producer_id": planner.next_producer_id,
+    }
+
+
+def _show(planner: QuorumPlanner, result: PlanResult, options: PlanOptions) -> None:
+    for line in _lines(planner):
+        output.text(output.printable(line) + "\n")
+    made = result.plan
+    if made is None:
+        output.text("nothing to do\n")
+        return
+    done = "written" if result.is_applied else "planned"
+    output.text(f"{counted(len(planner.logs.changes), 'metadata log')} {done}; {changes(len(made.actions))}\n")
+    for backup in made.backups if result.is_applied else ():
+        output.text(f"backup: {output.printable(backup)}\n")
+    for line in next_steps(planner):
+        output.text(f"next: {output.printable(line)}\n")
+    for warning in warnings(planner):
+        output.note(output.printable(warning))
+    output.note(next_step(result, options))
+
+
+def _lines(planner: QuorumPlanner) -> Iterator[str]:
+    """Yield what becomes of the logs and of the partitions."""
+    base = planner.base
+    yield f"base: node {base.node}, offset {base.log_end}, epoch {base.epoch} ({base.partition.path})"
+    if planner.lag:
+        yield f"it is behind the logs on these disks, which the batches mend: {planner.lag.told}"
+    for one in planner.logs.changes:
+        steps = [
+            *([f"{counted(one.cut, 'offset')} cut from {one.change.cut_to} on"] if one.cut else []),
+            *([f"{counted(one.extended, 'offset')} filled up"] if one.extended else []),
+            f"{counted(len(planner.new.batches), 'batch', 'es')} from {planner.new.batches[0].offset} on",
+        ]
+        yield f"    node {one.change.node}: {', then '.join(steps)}"
+    for batch in planner.new.batches:
+        names = ", ".join(f"{name} x {count}" if count > 1 else name for name, count in Counter(batch.records).items())
+        yield f"batch at {batch.offset}, epoch {batch.epoch}: {names}"
+    if planner.gathering is None:
+        return
+    gathered = planner.gathering.copies
+    yield (
+        f"node {planner.gathering.node} owns {counted(len(planner.gathering.directories), 'partition')};"
+        f" {len(gathered.equal)} copied from other disks"
+    )
+    copied = [f"    {one.diff.topic}-{one.diff.number} from node {one.kept}" for one in gathered.equal]
+    yield from first_lines(copied, "partitions")
+    lost = [f"    {topic}-{number}: no disk has it; it stays as it is" for topic, number in planner.gathering.lost]
+    yield from first_lines(lost, "partitions that no disk has")

@@ -1,0 +1,89 @@
+"""What to do about partitions whose copies differ: the text and the JSON of `klog replicas` say the same."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Sequence
+from shlex import quote
+
+from klog.base.errors import counted
+from klog.commands.replicas.diff import PartitionDiff, Verdict
+from klog.commands.replicas.disks import BrokerCopies, MetadataLog
+from klog.partition.start.metadata_behind import lag_behind
+
+_DANGEROUS = (Verdict.INCOMPARABLE, Verdict.DAMAGED, Verdict.DIVERGED, Verdict.MISSING)
+
+
+def behind_logs(metadata: MetadataLog | None, found: Iterable[BrokerCopies]) -> list[str]:
+    """Return that the metadata log is behind the copies that were found, and what to do; nothing where it is not."""
+    if metadata is None:
+        return []
+    held = (copy.partition for one in found for copy in one.copies.values())
+    lag = lag_behind(metadata.state, held, int(time.time() * 1000))
+    path = os.path.join(metadata.path, "__cluster_metadata-0")
+    help_text = "klog metadata compare shows a newer one, klog metadata plan appends what is missing"
+    return [f"{path} is behind the logs: {lag.told}; {help_text}"] if lag else []
+
+
+def name(diff: PartitionDiff) -> str:
+    """Return TOPIC-N."""
+    return f"{diff.topic}-{diff.number}"
+
+
+def advice(diff: PartitionDiff, given: Sequence[str]) -> list[str]:
+    """Return what to do about a partition, the harmless first."""
+    found = []
+    losing = {node for node, each in diff.lost_if_leads.items() if each.records}
+    safe = [node for node in diff.lost_if_leads if node not in losing]
+    if any(copy.lost_head for copy in diff.copies.values()):
+        found.append(
+            "a copy without its first records removes them in the others as soon as it leads, at any time: fill it up,"
+            f" klog replicas plan {disk_list(given)} --topic {quote(diff.topic)}"
+        )
+    elif diff.verdict in (Verdict.BEHIND, Verdict.MISSING) and losing and safe:
+        first, then = (",".join(map(str, sorted(nodes))) for nodes in (safe, losing))
+        elect = "" if diff.leader in safe else f", elect a leader for {name(diff)} by an unclean election"
+        found.append(f"start {first}{elect}, then {then}: nothing is lost")
+        found.append(f"or fill the copies up: klog replicas plan {disk_list(given)} --topic {quote(diff.topic)}")
+    if diff.verdict is Verdict.DIVERGED:
+        found.append("no start order keeps all records: save those of the losing branches first (klog replicas rescue)")
+    if diff.verdict is Verdict.DAMAGED:
+        found.append("a broker does not notice a bad batch at a clean start: see klog verify, klog recover")
+    cut = [quote(copy.partition.path) for copy in diff.copies.values() if copy.is_cut]
+    if cut:
+        found.append(f"what a start removes behind damage is kept by: klog recover {' '.join(cut)} --salvage")
+    if diff.verdict is Verdict.INCOMPARABLE:
+        found.append("these directories are not compared: move away what does not belong to the cluster")
+    return found
+
+
+def disk_list(given: Sequence[str]) -> str:
+    """Return the disks as they are typed."""
+    return " ".join(map(quote, given))
+
+
+def summary(diffs: Sequence[PartitionDiff], given: Sequence[str]) -> str:
+    """Return the last line: the verdict of all, and the next command."""
+    counts = {verdict: sum(diff.verdict is verdict for diff in diffs) for verdict in Verdict}
+    total = counted(len(diffs), "partition")
+    if counts[Verdict.SAME] == len(diffs) and all(diff.is_safe for diff in diffs):
+        return f"{total}, all copies equal"
+    verdicts = ", ".join(f"{count} {verdict.value}" for verdict, count in counts.items() if count)
+    return f"{total}: {verdicts}. {_next(diffs, given)}"
+
+
+def _next(diffs: Sequence[PartitionDiff], given: Sequence[str]) -> str:
+    losing = [diff for diff in diffs if any(outcome.lost.records for outcome in diff.all_back)]
+    disks = disk_list(given)
+    leaders = [diff.leader for diff in diffs if diff.leader is not None and diff.verdict is Verdict.DIVERGED]
+    if leaders:
+        most = max(set(leaders), key=leaders.count)
+        return f"Do not start these brokers yet: klog replicas rescue {disks} --if-leads {most} --to lost.jsonl"
+    if losing or any(diff.verdict in _DANGEROUS for diff in diffs):
+        return f"Do not start these brokers yet: klog replicas plan {disks}"
+    if any(lost.records for diff in diffs for lost in diff.lost_if_leads.values()):
+        return f"Mind the start order, or fill the copies up: klog replicas plan {disks}"
+    if any(diff.not_given for diff in diffs):
+        return "Whether something is lost is not known: copies that may lead are not given."
+    return "Nothing is lost, whoever leads."

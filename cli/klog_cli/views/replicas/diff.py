@@ -1,0 +1,145 @@
+"""`klog replicas diff`: from the paths to what is printed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from klog.base.errors import ExitCode, UsageError
+from klog.cluster.metadata.topic_config import TopicConfig
+from klog.commands.replicas.diff import ELR_VERSION, DiffOptions, PartitionDiff, ReplicaDiffer, Verdict, diff_all
+from klog.commands.replicas.disks import BrokerDisk, copies_on, find_metadata, open_disks
+from klog.data_dir.identity import IdentityChoice
+from klog.data_dir.log_dir import LogDir
+
+from klog_cli import output
+from klog_cli.views.replicas import advice as replicas_advice
+from klog_cli.views.replicas import json as replicas_json
+from klog_cli.views.replicas import text as replicas_text
+from klog_cli.views.replicas.advice import name, summary
+
+
+class DiffRequest(NamedTuple):
+    """What the command line asks for."""
+
+    paths: Sequence[str]
+    metadata: str | None
+    up: str | None
+    settings: Sequence[str]
+    is_deep: bool
+    topics: Sequence[str]
+    numbers: Sequence[int]
+    choice: IdentityChoice
+    jobs: int
+
+
+def diff(request: DiffRequest, form: str) -> int:
+    """Compare, print, and return the exit code.  Raises UsageError, UnreadableError, KlogError."""
+    settings = _settings(request.settings)
+    disks = open_disks(request.paths, request.choice, output.note)
+    options = _options(request, disks, settings)
+    found = copies_on(disks, request.topics, request.numbers, request.choice, output.note)
+    for disk in disks:
+        if disk.log_dir.lock.held:
+            output.note(
+                f"{disk.log_dir.lock.of(disk.log_dir.path, with_pid=False)}: its copies move while they are compared"
+            )
+    if options.metadata is None:
+        output.note("no metadata log among the disks: it is not known who leads; --metadata DIR names one")
+    else:
+        node = "" if options.metadata.node is None else f" of node {options.metadata.node}"
+        output.note(f"metadata: {options.metadata.path}{node}, offset {options.metadata.state.end_offset}")
+    behind = replicas_advice.behind_logs(options.metadata, found)
+    for line in behind:
+        output.note(line)
+    left = ExitCode.PROBLEMS_LEFT if behind else ExitCode.CLEAN
+    differ = ReplicaDiffer(disks, options)
+    diffs = diff_all(differ, found, request.jobs)
+    if form == "jsonl":
+        return left | _exit_code(_printed(diffs, request.paths))
+    kept = list(diffs)
+    if form == "json":
+        output.emit_json(_document(kept, disks, options, request.paths))
+    else:
+        _print(kept, request.paths, form)
+    return left | _exit_code(kept)
+
+
+def _settings(given: Sequence[str]) -> dict[str, str]:
+    found = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(f"--set {text}: expected NAME=VALUE")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def _options(request: DiffRequest, disks: Sequence[BrokerDisk], settings: dict[str, str]) -> DiffOptions:
+    metadata = find_metadata(disks, request.metadata)
+    known = dict(settings)
+    version = known.pop(ELR_VERSION, None)
+    if version is not None and re.fullmatch(r"[0-9]{1,5}", version) is None:
+        raise UsageError(f"--set {ELR_VERSION}={version}: expected a feature level, 0 or 1")
+    config = TopicConfig(None, known) if metadata is None else TopicConfig(None, known, LogDir(metadata.path))
+    up = _order(request.up, disks) if request.up is not None else None
+    return DiffOptions(metadata, config, int(version) if version is not None else None, up, settings, request.is_deep)
+
+
+def _order(text: str, disks: Sequence[BrokerDisk]) -> tuple[tuple[int, ...], ...]:
+    """Return the groups of a start order.  Raises UsageError."""
+    groups = []
+    known = {disk.node for disk in disks}
+    for group in re.split(r"\s+then\s+", text.strip()):
+        nodes = re.split(r"\s*,\s*|\s+", group.strip())
+        if any(re.fullmatch(r"[0-9]{1,10}", node) is None for node in nodes):
+            raise UsageError(f"--up {text}: expected nodes with 'then' between those that start later: 3 then 1,2")
+        groups.append(tuple(map(int, nodes)))
+    every = [node for group in groups for node in group]
+    if len(set(every)) < len(every):
+        raise UsageError(f"--up {text}: a node starts once")
+    unknown = [node for node in every if node not in known]
+    if unknown:
+        raise UsageError(f"--up {text}: no disk of node {unknown[0]} is given")
+    return tuple(groups)
+
+
+def _printed(diffs: Iterable[PartitionDiff], given: Sequence[str]) -> Iterator[PartitionDiff]:
+    for one in diffs:
+        output.emit_jsonl([replicas_json.partition_json(one, given)])
+        yield one
+
+
+def _document(
+    diffs: Sequence[PartitionDiff], disks: Sequence[BrokerDisk], options: DiffOptions, given: Sequence[str]
+) -> dict[str, object]:
+    verdicts = [one.verdict.value for one in diffs]
+    return {
+        "cluster_id": next(filter(None, (disk.log_dir.cluster_id for disk in disks)), None),
+        "metadata": replicas_json.metadata_json(options.metadata),
+        "disks": list(map(replicas_json.disk_json, disks)),
+        "partitions": [replicas_json.partition_json(one, given) for one in diffs],
+        "summary": {verdict.value: verdicts.count(verdict.value) for verdict in Verdict if verdict.value in verdicts},
+    }
+
+
+def _print(diffs: Sequence[PartitionDiff], given: Sequence[str], form: str) -> None:
+    shown = [one for one in diffs if form == "table" or one.verdict is not Verdict.SAME or not one.is_safe]
+    rows = [replicas_text.row(one) for one in shown]
+    if form == "table" or output.is_terminal():
+        output.emit_table([], replicas_text.COLUMNS, rows, form)
+        lines = [line for one in shown for line in replicas_text.below(one, name(one))]
+    else:
+        lines = list(replicas_text.plain_table(shown, rows))
+    for line in [*lines, summary(diffs, given)]:
+        output.text(output.printable(line) + "\n")
+
+
+def _exit_code(diffs: Iterable[PartitionDiff]) -> int:
+    """Return 0 when nothing would be lost, whoever leads, 8 when a copy could not be read, else 4."""
+    code = ExitCode.CLEAN
+    for one in diffs:
+        if not one.is_safe:
+            code |= ExitCode.PROBLEMS_LEFT
+    return code

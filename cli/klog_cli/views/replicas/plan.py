@@ -1,0 +1,181 @@
+"""`klog replicas plan`: from the paths to copies that are equal."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from klog.base.errors import ExitCode, counted
+from klog.change.plan.json_file import plan_json
+from klog.change.plan.session import PlanOptions, PlanResult, PlanSession
+from klog.cluster.metadata.topic_config import TopicConfig
+from klog.commands.replicas.catch_up import CatchUp
+from klog.commands.replicas.copy_choice import LeftPartition
+from klog.commands.replicas.copy_plan import CopyPlan, EqualCopies
+from klog.commands.replicas.diff import DiffOptions, PartitionDiff, ReplicaDiffer, Verdict
+from klog.commands.replicas.disks import BrokerDisk, copies_on, find_metadata, open_disks
+from klog.data_dir.identity import IdentityChoice
+from klog.data_dir.log_dir import LogDir
+from klog.data_dir.selection import PartitionQuery
+from klog.partition.retention.due_records import COPIED, due_notes
+
+from klog_cli import output
+from klog_cli.command_line import next_step
+from klog_cli.views.plan_lines import changes
+from klog_cli.views.replicas import advice as replicas_advice
+from klog_cli.views.replicas.choice import copy_settings
+
+
+class CopyRequest(NamedTuple):
+    """What the command line asks for."""
+
+    paths: Sequence[str]
+    keep: str | None
+    choices: Sequence[str]
+    without: Sequence[str]
+    repairs: bool
+    metadata: str | None
+    topics: Sequence[str]
+    numbers: Sequence[int]
+    choice: IdentityChoice
+    jobs: int
+
+
+def plan(request: CopyRequest, options: PlanOptions, form: str) -> int:
+    """Plan, carry out where that is wanted, print, and return the exit code.  Raises KlogError."""
+    disks = open_disks(request.paths, request.choice, output.note)
+    settings = copy_settings(disks, request.keep, request.choices, request.repairs, without=request.without)
+    query = PartitionQuery([disk.log_dir.path for disk in disks])
+    with PlanSession(query, options, reporter=output.TerminalReporter()) as session:
+        # What was listed before the locks were taken may have changed.
+        disks = [BrokerDisk(disk.node, one.log_dir) for disk, one in zip(disks, session.selections, strict=True)]
+        metadata = find_metadata(disks, request.metadata)
+        config = TopicConfig() if metadata is None else TopicConfig(None, {}, LogDir(metadata.path))
+        differ = ReplicaDiffer(disks, DiffOptions(metadata, config))
+        copies = CopyPlan(disks, session.staging, differ, settings._replace(config=config), session.disk)
+        free = {os.path.realpath(part.path) for one in session.selections for part in one.partitions}
+        wanted = [
+            found
+            for found in copies_on(disks, request.topics, request.numbers, request.choice, output.note)
+            if all(os.path.realpath(copy.partition.path) in free for copy in found.copies.values())
+        ]
+        behind = replicas_advice.behind_logs(metadata, wanted)
+        copies.add_all(wanted, request.jobs)
+        result = session.finish(copies.drafts(), losses=copies.losses, copies=copies.copies)
+    for note in [*behind, *due_notes(copies.due, COPIED)]:
+        output.note(note)
+    if form == "json":
+        output.emit_json(_json(copies, result))
+    else:
+        _show(copies, result, request, options)
+    return _exit_code(copies, result, is_behind=bool(behind))
+
+
+def _exit_code(copies: CopyPlan, result: PlanResult, *, is_behind: bool) -> int:
+    could_not = ExitCode.OPERATIONAL_ERROR if result.is_partial else 0
+    if not copies.left and not is_behind:
+        return could_not
+    return ExitCode.PROBLEMS_LEFT + (ExitCode.CORRECTED if result.is_applied else 0) + could_not
+
+
+def _json(copies: CopyPlan, result: PlanResult) -> dict[str, object]:
+    members = plan_json(result.plan) if result.plan is not None else {"id": None, "actions": []}
+    return {
+        **members,
+        "applied": result.is_applied,
+        "copies": copies.copies,
+        "left": [
+            {
+                "topic": one.diff.topic,
+                "partition": one.diff.number,
+                "verdict": one.diff.verdict.value,
+                "reason": one.reason,
+                "choices": {str(node): {"records": lost.records} for node, lost in one.diff.lost_if_leads.items()},
+            }
+            for one in copies.left
+        ],
+        "retention": [one.json() for one in copies.due],
+    }
+
+
+def _show(copies: CopyPlan, result: PlanResult, request: CopyRequest, options: PlanOptions) -> None:
+    lines = [line for one in copies.equal for line in (*_equal_lines(one), *_help_lines(one.diff, request.paths))]
+    lines += [line for one in copies.left for line in _left_lines(one)]
+    for line in lines:
+        output.text(output.printable(line) + "\n")
+    made = result.plan
+    counts = [
+        f"{counted(len(copies.equal), 'partition')} {'made' if result.is_applied else 'planned to become'} equal",
+        *([f"{len(copies.left)} left"] if copies.left else []),
+        *([f"{copies.same} equal already"] if copies.same else []),
+    ]
+    if made is None and not copies.left:
+        output.text(f"nothing to do: {counted(copies.same, 'partition')}, all copies equal\n")
+        return
+    output.text(f"{', '.join(counts)}" + (f"; {changes(len(made.actions))}\n" if made is not None else "\n"))
+    for one in request.without:
+        name = f"node {one}" if one.isdecimal() else f"the log dir with directory.id={one}"
+        output.note(f"{name} must not come up with its old copies")
+    if made is None:
+        return
+    if result.is_applied:
+        for backup in made.backups:
+            output.text(f"backup: {output.printable(backup)}\n")
+    if any(target.records_lost for one in copies.equal for target in one.targets):
+        output.note(
+            "consumers that had read beyond a cut will see other records under the offsets they know;"
+            " 'klog replicas rescue' saves what goes, before it goes"
+        )
+    output.note(next_step(result, options))
+
+
+def _equal_lines(one: EqualCopies) -> Iterator[str]:
+    """Yield what becomes of a partition, a line for each copy that changes."""
+    copy = one.diff.copies.get(one.kept)
+    offsets = f"{copy.log_start}..{copy.log_end - 1}" if copy is not None and copy.log_end > copy.log_start else "empty"
+    epoch = f" e{copy.last_epoch}" if copy is not None and copy.last_epoch >= 0 else ""
+    yield f"{replicas_advice.name(one.diff)}  {one.diff.verdict.value}, keeps node {one.kept} ({offsets}{epoch})"
+    for target in one.targets:
+        mine = one.diff.copies.get(target.node)
+        is_cut = mine is not None and mine.log_end > target.cut_to
+        is_new = target.is_replaced and mine is not None and mine.log_end > mine.log_start
+        verb = (
+            "new directory"
+            if mine is None
+            else "replaced as a whole"
+            if is_new
+            else f"cut to {target.cut_to}"
+            if is_cut
+            else f"from {target.cut_to} on"
+        )
+        lost = f"{counted(target.records_lost, 'record')} lost, " if target.records_lost else ""
+        size = output.human_size(target.bytes_copied)
+        yield f"    node {target.node}: {verb}; {lost}{counted(target.records_added, 'record')} added ({size})"
+        if mine is None:
+            yield from _directory_lines(one.diff, target)
+        elif mine.open_transactions and is_cut:
+            ends = counted(mine.open_transactions, "open transaction")
+            yield f"    node {target.node}: {ends} at its end; what would end it may be on the branch that goes"
+
+
+def _directory_lines(diff: PartitionDiff, target: CatchUp) -> Iterator[str]:
+    assigned = diff.registration.directory_of(target.node) if diff.registration is not None else None
+    here = LogDir(os.path.dirname(target.directory)).directory_id
+    if assigned is not None and here != assigned:
+        yield f"    node {target.node}: the assignment names directory {assigned}, not {here}: the broker reports it"
+
+
+def _help_lines(diff: PartitionDiff, given: Sequence[str]) -> Iterator[str]:
+    """Yield what would do without any change."""
+    if diff.verdict in (Verdict.BEHIND, Verdict.MISSING):
+        first = [line for line in replicas_advice.advice(diff, given) if line.startswith("start ")]
+        yield from (f"    a start order would do as well: {line}" for line in first)
+
+
+def _left_lines(one: LeftPartition) -> Iterator[str]:
+    name = replicas_advice.name(one.diff)
+    yield f"{name}  {one.diff.verdict.value}, left: {one.reason}"
+    if one.diff.verdict in (Verdict.DIVERGED, Verdict.MISSING, Verdict.DAMAGED):
+        for node, lost in one.diff.lost_if_leads.items():
+            yield f"    --choose {name}={node}: {counted(lost.records, 'record')} lost"

@@ -1,0 +1,92 @@
+"""`klog replicas rescue`: from the paths to a file of records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from klog.base.errors import ExitCode, UsageError, counted
+from klog.cluster.metadata.topic_config import TopicConfig
+from klog.commands.replicas.diff import DiffOptions, ReplicaDiffer
+from klog.commands.replicas.disks import copies_on, find_metadata, open_disks
+from klog.commands.replicas.rescue import PartitionRescue
+from klog.data_dir.identity import IdentityChoice
+from klog.data_dir.log_dir import LogDir
+
+from klog_cli import output
+from klog_cli.views.replicas.choice import chosen
+
+_MOST_PLAN_BYTES = 64 << 20
+
+
+class RescueRequest(NamedTuple):
+    """What the command line asks for."""
+
+    paths: Sequence[str]
+    to: str
+    if_leads: int | None
+    plan: str | None
+    choices: Sequence[str]
+    metadata: str | None
+    topics: Sequence[str]
+    numbers: Sequence[int]
+    choice: IdentityChoice
+
+
+def rescue(request: RescueRequest) -> int:
+    """Write the records; return the exit code.  Raises UsageError, UnreadableError, KlogError."""
+    if (request.if_leads is None) == (request.plan is None) and not request.choices:
+        raise UsageError("which replica is to lead?  Give --if-leads N or --plan FILE")
+    leaders = {**_planned(request.plan), **chosen(request.choices)}
+    disks = open_disks(request.paths, request.choice, output.note)
+    nodes = {disk.node for disk in disks}
+    for node in {*leaders.values(), request.if_leads} - {None}:
+        if node not in nodes:
+            raise UsageError(f"no disk of node {node} is given")
+    metadata = find_metadata(disks, request.metadata)
+    config = TopicConfig() if metadata is None else TopicConfig(None, {}, LogDir(metadata.path))
+    differ = ReplicaDiffer(disks, DiffOptions(metadata, config))
+    records = 0
+    code = ExitCode.CLEAN
+    with output.Results(None if request.to == "-" else request.to) as results:
+        rescuer = PartitionRescue(differ, results.write)
+        for found in copies_on(disks, request.topics, request.numbers, request.choice, output.note):
+            leader = leaders.get((found.topic, found.number), request.if_leads)
+            if leader is None:
+                continue
+            diff = rescuer.rescue(found, leader)
+            if diff.problem is not None and leader in diff.lost_if_leads:
+                output.note(f"{found.topic}-{found.number}: {diff.problem}")
+            if diff.problem is not None and leader not in diff.lost_if_leads:
+                output.error(f"{found.topic}-{found.number}: {diff.problem}; left out")
+                code |= ExitCode.OPERATIONAL_ERROR
+            elif leader in diff.absent_log_dirs:
+                ids = " or ".join(diff.absent_log_dirs[leader])
+                output.error(
+                    f"{found.topic}-{found.number}: the log dir of node {leader} with directory.id={ids} is not given,"
+                    " and it is not known what would be lost; left out"
+                )
+                code |= ExitCode.PROBLEMS_LEFT
+            elif leader in diff.lost_if_leads:
+                records += diff.lost_if_leads[leader].records
+            else:
+                output.note(f"{found.topic}-{found.number}: node {leader} has no copy and is no replica; left out")
+    where = "stdout" if request.to == "-" else request.to
+    output.note(f"{counted(records, 'record')} written to {where}" if records else "nothing would be lost: no record")
+    return code
+
+
+def _planned(path: str | None) -> Mapping[tuple[str, int], int]:
+    """Return which copies a plan keeps, by topic and partition.  Raises UsageError."""
+    if path is None:
+        return {}
+    try:
+        with open(path, "rb") as file:
+            content = file.read(_MOST_PLAN_BYTES + 1)
+        if len(content) > _MOST_PLAN_BYTES:
+            raise UsageError(f"--plan {path}: no plan of 'klog replicas plan': more than {_MOST_PLAN_BYTES} bytes")
+        plan = json.loads(content)
+        return {(one["topic"], int(one["partition"])): int(one["kept"]) for one in plan["copies"]}
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise UsageError(f"--plan {path}: no plan of 'klog replicas plan': {error}") from None

@@ -1,0 +1,170 @@
+"""`klog space` for people: a tree of log dirs, topics, partitions and segments, with bars."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple, TypeVar
+
+from klog.base.errors import counted
+from klog.commands.space.disk_usage import DiskUsage, LogDirUsage, PartitionUsage, SegmentUsage
+from klog.commands.space.reasons import Reason
+from klog.commands.space.totals import SpaceTotals, Sum, sum_of
+
+from klog_cli import output
+
+T = TypeVar("T")
+
+_BAR: Final = 10
+_MOST_REASONS: Final = 3
+_MOST: Final = {"topic": 30, "partition": 12, "segment": 12}
+_COLUMNS: Final = ("size", "share", "", "name", "next goes (UTC)", "why it is still there")
+_WORDS: Final = {
+    Reason.ACTIVE: "the segment that is written to",
+    Reason.RETENTION_TIME: "not as old as retention.ms",
+    Reason.RETENTION_SIZE: "within retention.bytes",
+    Reason.RETENTION_DUE: "goes at a broker's next check",
+    Reason.BEHIND: "due, but a segment before it is not",
+    Reason.FUTURE_TIMESTAMP: "has a record that is dated later than now",
+    Reason.UNLIMITED: "no retention",
+    Reason.COMPACTED: "clean part of a compacted log",
+    Reason.DIRTY: "will be cleaned",
+    Reason.UNCLEANABLE: "the cleaner leaves it alone",
+    Reason.OPEN_TRANSACTION: "an open transaction keeps the cleaner away",
+    Reason.BELOW_LOG_START: "deleted records; goes at a broker's next check",
+    Reason.DELETING: "of a deleted partition; a broker removes it",
+    Reason.STRAY: "set aside by a broker; it is never removed",
+    Reason.FUTURE: "copy of a partition that moves to this log dir",
+    Reason.LEFTOVER: "of an unfinished operation",
+    Reason.METADATA: "the cluster's metadata log",
+    Reason.REMOTE: "local part of a log with remote storage",
+}
+
+
+class TextRequest(NamedTuple):
+    """*by*: the deepest level.  *sort*: what comes first."""
+
+    by: str
+    sort: str
+
+
+class _Line(NamedTuple):
+    name: str
+    bytes: int
+    why: str
+    due: int | None
+
+
+def show(usage: DiskUsage, totals: SpaceTotals, asked: TextRequest) -> None:
+    """Print the tree, or the reasons."""
+    titles = list(_titles(totals))
+    if asked.by == "reason":
+        total = totals.all.reasons
+        lines = [_Line(reason.value, total[reason], _WORDS[reason], None) for reason in Reason if reason in total]
+        lines.sort(key=lambda one: -one.bytes)
+    else:
+        lines = list(_tree(usage, totals, asked))
+    whole = totals.all.bytes or 1
+    output.emit_table(
+        titles,
+        _COLUMNS,
+        [
+            (
+                output.human_size(one.bytes),
+                f"{one.bytes / whole:.1%}",
+                "#" * round(_BAR * one.bytes / whole),
+                one.name,
+                "" if one.due is None else output.iso_time(one.due)[:19],
+                one.why,
+            )
+            for one in lines
+        ],
+    )
+
+
+def _titles(totals: SpaceTotals) -> Iterator[str]:
+    total = totals.all
+    occupied = f"{output.human_size(total.bytes)} in files, {output.human_size(total.disk_bytes)} on disk"
+    what = f"{counted(len(totals.log_dirs), 'log dir')}, {counted(total.partitions, 'partition')}"
+    yield f"{occupied}: {what}, {counted(total.segments, 'segment')}"
+    for path, system in totals.file_systems.items():
+        if system is not None:
+            yield f"{path}: {output.human_size(system.free)} of {output.human_size(system.capacity)} are free"
+    uneven = totals.imbalance
+    if uneven is not None and uneven.mean_bytes:
+        shared = "; all are on one file system" if uneven.shared else ""
+        yield (
+            f"fullest {uneven.fullest} ({output.human_size(uneven.fullest_bytes)}), emptiest {uneven.emptiest}"
+            f" ({output.human_size(uneven.emptiest_bytes)}): {uneven.spread:.0%} of the mean apart{shared}"
+        )
+
+
+def _tree(usage: DiskUsage, totals: SpaceTotals, asked: TextRequest) -> Iterator[_Line]:
+    for log_dir in usage.log_dirs:
+        path = log_dir.log_dir.path
+        yield _line(path, totals.log_dirs[path])
+        if asked.by == "log-dir":
+            continue
+        topics = [(topic or "?", total, topic) for (where, topic), total in totals.topics.items() if where == path]
+        shown, rest = _cut(topics, asked.sort, "topic")
+        for name, total, topic in shown:
+            yield _line(f"  {name}", total)
+            if asked.by != "topic":
+                yield from _partitions(usage, log_dir, topic, asked)
+        yield from _more("  ", rest, "topic")
+        others = totals.log_dirs[path].bytes - sum(total.bytes for _, total, _ in topics)
+        yield _Line("  other files", others, "snapshots, checkpoints, and whatever is of no segment", None)
+
+
+def _partitions(usage: DiskUsage, log_dir: LogDirUsage, topic: str | None, asked: TextRequest) -> Iterator[_Line]:
+    found = [
+        (one.partition.directory, sum_of(usage, log_dir, one), one)
+        for one in log_dir.partitions
+        if one.partition.topic == topic
+    ]
+    shown, rest = _cut(found, asked.sort, "partition")
+    for name, total, partition in shown:
+        yield _line(f"    {name}", total)
+        if asked.by == "segment":
+            yield from _segments(usage, log_dir, partition, asked.sort)
+    yield from _more("    ", rest, "partition")
+
+
+def _segments(usage: DiskUsage, log_dir: LogDirUsage, partition: PartitionUsage, sort: str) -> Iterator[_Line]:
+    found = list[tuple[str, Sum, SegmentUsage]]()
+    for segment in usage.segments_of(log_dir, partition):
+        total = Sum()
+        total.take(segment)
+        found.append((f"{segment.base_offset:020d}", total, segment))
+    shown, rest = _cut(found, sort, "segment")
+    for name, total, segment in shown:
+        why = segment.reason.value + (f": {segment.because}" if segment.because else "")
+        yield _Line(f"      {name}", total.bytes, why, segment.due)
+    yield from _more("      ", rest, "segment")
+
+
+def _line(name: str, total: Sum) -> _Line:
+    reasons = sorted(total.reasons.items(), key=lambda one: -one[1])
+    told = [f"{reason.value} {output.human_size(size)}" for reason, size in reasons[:_MOST_REASONS]]
+    return _Line(name, total.bytes, ", ".join([*told, *["…"][: len(reasons) > _MOST_REASONS]]), total.due)
+
+
+def _cut(found: list[tuple[str, Sum, T]], sort: str, level: str) -> tuple[list[tuple[str, Sum, T]], list[Sum]]:
+    """Return what is shown of a level, sorted, and the sums of the rest."""
+    found.sort(key=lambda one: sort_key(sort, one[0], one[1].bytes, one[1].oldest))
+    most = _MOST[level]
+    return found[:most], [total for _, total, _ in found[most:]]
+
+
+def _more(indent: str, rest: list[Sum], what: str) -> Iterator[_Line]:
+    if rest:
+        size = sum(one.bytes for one in rest)
+        yield _Line(f"{indent}… {counted(len(rest), what)} more", size, "all of them with --output json", None)
+
+
+def sort_key(sort: str, name: str, size: int, oldest: int | None) -> tuple[object, ...]:
+    """Return the key of a row: the largest, the oldest or the alphabetically first one comes first."""
+    if sort == "name":
+        return (name,)
+    if sort == "age":
+        return (oldest is None, oldest or 0, name)
+    return (-size, name)

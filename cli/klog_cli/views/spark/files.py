@@ -1,0 +1,76 @@
+"""What `klog spark compact` does: a session around the library, and what came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from klog.cluster.metadata.topic_config import topic_configs
+from klog.commands.compact.job import CompactJobOptions
+from klog.data_dir.identity import IdentityChoice, choose_identity, group_copies
+from klog.data_dir.partition import Partition
+from klog.data_dir.selection import PartitionQuery, Selection
+from klog.formats.names import PartitionState
+from klog.jobs.export import ExportOptions
+from klog.jobs.output import Facts
+
+from klog_cli import output
+from klog_cli.views.export import tell
+from klog_cli.views.spark.jobs import SparkEngine
+
+
+def latest(partitions: Sequence[Partition], to: str, options: ExportOptions, where: SparkEngine) -> int:
+    """Write the last value of each key as files, and return the exit code."""
+    from klog.spark.export import latest as run
+
+    with output.Results() as results, where.session() as ours:
+        manifest = run(ours.spark, partitions, to, options, results)
+    return tell(manifest, to)
+
+
+def compact(
+    chosen: tuple[PartitionQuery, IdentityChoice],
+    metadata: str | None,
+    settings: Mapping[str, str],
+    wishes: CompactJobOptions,
+    to: str,
+    where: SparkEngine,
+) -> int:
+    """Write compacted partitions as a new log dir, and return the exit code."""
+    from klog.spark.compact import compact as run
+
+    from klog_cli.views.compact.compact import exit_code, report_outcomes
+
+    found = _selections(*chosen)
+    topics = topic_configs([one.log_dir for one in found], settings, metadata)
+    with output.Results() as results, where.session() as ours:
+        facts, outcomes = run(ours.spark, found, topics, to, wishes, results)
+    for one in facts:
+        if one["result"] in ("compacted", "copied"):
+            output.text(output.printable(_line(one)) + "\n")
+    is_narrow = not all(one.whole for one in found)
+    report_outcomes(outcomes, topics, is_narrow)
+    return exit_code(outcomes, is_narrow)
+
+
+def _selections(query: PartitionQuery, choice: IdentityChoice) -> list[Selection]:
+    """Return what *query* and *choice* ask for.  Raises UsageError; IdentityError for two things of one name."""
+    found = query.selections()
+    kept, sentence = choose_identity([partition for one in found for partition in one.partitions], choice)
+    group_copies([partition for partition in kept if partition.state is PartitionState.CURRENT], choice)
+    if sentence is None:
+        return found
+    output.note(sentence)
+    wanted = set(kept)
+    narrowed = []
+    for one in found:
+        partitions = [partition for partition in one.partitions if partition in wanted]
+        is_whole = one.whole and len(partitions) == len(one.partitions)
+        narrowed.append(one._replace(partitions=partitions, whole=is_whole))
+    return [one for one in narrowed if one.partitions]
+
+
+def _line(one: Facts) -> str:
+    if one["result"] == "copied":
+        return f"{one['directory']}: as it is, {one['reason']}"
+    sizes = f"{output.human_size(one['bytes_in'])} to {output.human_size(one['bytes_out'])}"
+    return f"{one['directory']}: compacted, {one['records_in']} to {one['records_out']} records, {sizes}"

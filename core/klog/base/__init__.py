@@ -1,0 +1,1 @@
+"""The ground of everything: errors, progress, threads, processes, and files that are read without a trace."""

@@ -1,0 +1,99 @@
+"""Files, directories and blocks that the system refused to this process, and malformed files.
+
+What cannot be read is not absent.  Many answers do without a file: a reader scans where an index is missing.  So the
+places that open, list, read and parse note here what they were refused, and a command that has done without it still
+names it, and its exit code tells.  `klog_cli.app` does that at the end of each command, for all commands alike.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from klog.base.errors import UnreadableError
+
+MOST_NAMED: Final = 100
+"""The most paths that are kept with their names; the others are counted."""
+
+
+class Unusable(NamedTuple):
+    """A file or directory that could not be used.  *is_unreadable*: the system refused it; else it is malformed."""
+
+    path: str
+    message: str
+    is_unreadable: bool
+
+
+class Unusables:
+    """Paths that could not be used, each once."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, Unusable] = {}
+        self._told: set[str] = set()
+        self.more = self.refusals = 0
+        self._latest = ""
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
+    def refuse(self, path: str, error: OSError, doing: str) -> None:
+        """Note that the system refused *path*; nothing if there is no such file, or no longer.  *doing*: `open`."""
+        if not isinstance(error, FileNotFoundError | NotADirectoryError):
+            self.refusals += 1
+            self._latest = f"{path}: cannot {doing}: {error.strerror}"
+            self.note(Unusable(path, self._latest, is_unreadable=True))
+
+    def note(self, one: Unusable) -> None:
+        """Note what could not be used, unless its path has been noted."""
+        key = os.path.abspath(one.path)
+        if key in self._found:
+            return
+        if len(self._found) < MOST_NAMED:
+            self._found[key] = one
+        else:
+            self.more += 1
+
+    def check_read(self, refusals: int, otherwise: str) -> None:
+        """Raise UnreadableError if the system has refused anything since *refusals* was what it is.
+
+        For what restores data: it must not take what it could not read for absent.  *otherwise*: what to do.
+        """
+        if self.refusals > refusals:
+            raise UnreadableError(f"{self._latest}; {otherwise}")
+
+    def settle(self, *paths: str) -> None:
+        """Forget *paths*, and what is below them: a plan has replaced or kept them."""
+        if self._found:
+            places = {os.path.abspath(path) for path in paths}
+            for key in [key for key in self._found if not places.isdisjoint(_above(key))]:
+                del self._found[key]
+
+    def tell(self, said: bytes) -> None:
+        """Note that a command has *said* this: what it names there need not be named again."""
+        self._told.update(one.path for one in self._found.values() if os.fsencode(one.path) in said)
+
+    def untold(self) -> list[Unusable]:
+        """Return what no output has named."""
+        return [one for one in self._found.values() if one.path not in self._told]
+
+    def named(self) -> list[Unusable]:
+        """Return what was noted, in that order."""
+        return list(self._found.values())
+
+    def clear(self) -> None:
+        """Forget everything: a command begins."""
+        self._found.clear()
+        self._told.clear()
+        self.more = self.refusals = 0
+
+
+def _above(path: str) -> Iterator[str]:
+    """Yield *path* and each directory above it."""
+    while path != os.path.dirname(path):
+        yield path
+        path = os.path.dirname(path)
+
+
+UNUSABLE: Final = Unusables()
+"""The paths of this process; worker processes hand theirs back with their results."""

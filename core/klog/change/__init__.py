@@ -1,0 +1,1 @@
+"""Plans that change a disk: drafts, staging, execution, undo."""

@@ -1,0 +1,309 @@
+"""Finds backups, their plans, and the status of each plan."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from enum import StrEnum
+from typing import NamedTuple
+
+from klog.base.errors import KlogError, UsageError
+from klog.base.files.directory import names_if_there
+from klog.base.files.paths import inode_of
+from klog.change.plan.backup_writer import begun, kept_plan
+from klog.change.plan.guards import Difference, differences
+from klog.change.plan.json_file import load_plan, plan_pieces
+from klog.change.plan.model import BACKUPS, PLAN, PUT, REMOVE, STAGED, UNFINISHED, FileState, Plan, StaleError
+from klog.change.plan.pointers import backups_of, backups_of_plan, forget, remember
+from klog.change.plan.staging import ROUNDS, make_directories, nearest_directory, remove_made, remove_tree
+from klog.change.plan.status import FileHistory, locate_histories
+from klog.data_dir.disk.disk import Disk
+from klog.formats.names import ROOT_CHECKPOINTS, parse_file
+
+
+class PlanStatus(StrEnum):
+    """How far a plan has come."""
+
+    PLANNING = "being planned"
+    """Or it was, when its process was killed: then the next command that changes the log dir removes what it left."""
+    NOT_BEGUN = "not begun"
+    HALF_DONE = "half done"
+    APPLIED = "applied"
+    TAKEN_BACK = "taken back"
+    USED_SINCE = "used since"
+    """A file is none of what the plan knows: a broker, or another plan, has changed it."""
+
+
+class StoredPlan(NamedTuple):
+    """A plan in a backup directory."""
+
+    backup: str
+    plan: Plan
+
+
+def load_backup(directory: str) -> StoredPlan:
+    """Return the plan in a backup directory, or in the only one within it.
+
+    A backup that was moved is where it is now.  Raises UsageError, PlanError.
+    """
+    path = os.path.join(directory, PLAN)
+    if os.path.isfile(path):
+        plan, place = load_plan(path), os.path.abspath(directory)
+        if len(plan.backups) == 1 and os.path.realpath(place) != os.path.realpath(plan.backups[0]):
+            plan = plan._replace(backups=(place,))
+        return StoredPlan(place, plan)
+    inside = sorted(name for name in names_if_there(directory) if os.path.isfile(os.path.join(directory, name, PLAN)))
+    plans = {load_plan(os.path.join(directory, name, PLAN)).id: name for name in inside}
+    if len(plans) == 1:
+        return load_backup(os.path.join(directory, next(iter(plans.values()))))
+    if plans:
+        raise UsageError(f"{directory}: backups of several plans, name one: {', '.join(sorted(plans))}")
+    raise UsageError(f"{directory}: no backup, there is no {PLAN} in it")
+
+
+def find_plan(what: str, backup: str | None = None) -> StoredPlan:
+    """Return the plan that *what* names: its file, its backup directory, or its id.
+
+    An id is looked for in the directory *backup*, if one is given, in `klog-backup` of the working directory and of
+    those above it, and among the notes of what was applied.  Raises UsageError, PlanError, UnreadableError.
+    """
+    if os.path.isfile(what):
+        plan = load_plan(what)
+        return StoredPlan(plan.backups[0], begun(plan) or plan)
+    if os.path.isdir(what):
+        return load_backup(what)
+    if os.sep not in what:
+        given = [] if backup is None else [backup, os.path.join(backup, what)]
+        for place in itertools.chain(given, backups_of_plan(what, os.getcwd())):
+            if os.path.isfile(os.path.join(place, PLAN)):
+                kept = load_backup(place)
+                if kept.plan.id == what:
+                    return kept
+    where = f"{backup}, or {BACKUPS} here or above" if backup else f"{BACKUPS} here or above"
+    raise UsageError(
+        f"{what}: expected a plan's file, a backup directory or an id that is in {where}; 'klog plans DIR' lists them"
+    )
+
+
+class Announcement:
+    """What tells that *plan* is being made, before its first new file waits in a backup: the plan, without actions.
+
+    Any number of threads.  What a killed process has left is found by that, and removed by `sweep`.
+    """
+
+    def __init__(self, plan: Plan, disk: Disk) -> None:
+        self._plan, self._disk = plan, disk
+        self._lock = threading.Lock()
+        self._is_made = False
+        self._made: list[str] = []
+        self._files: list[tuple[str, tuple[int, int]]] = []
+
+    def make(self) -> None:
+        """Put it into all backups, once, and leave a note where they are.  Raises OSError."""
+        with self._lock:
+            if self._is_made:
+                return
+            self._is_made = True
+            for backup in self._plan.backups:
+                self._made += make_directories(backup, self._disk)
+                file = self._disk.create(os.path.join(backup, PLAN))
+                self._files.append((file.path, inode_of(os.lstat(file.path))))
+                try:
+                    for piece in plan_pieces(self._plan):
+                        self._disk.write(file, piece)
+                finally:
+                    self._disk.close(file)
+            remember(self._plan)
+
+    def narrow(self, backups: Collection[str]) -> None:
+        """Remove it from all backups but these: the plan will not need the others.  Raises OSError."""
+        with self._lock:
+            gone = [one for one in self._files if os.path.dirname(one[0]) not in backups]
+            for one in gone:
+                _remove(os.path.dirname(one[0]), self._disk)
+                self._files.remove(one)
+            remove_made(self._made, self._disk)
+            # What came back with the power would look like a plan that is still being made.
+            self._disk.sync(sorted({nearest_directory(os.path.dirname(path)) for path, _ in gone}))
+
+    def withdraw(self) -> None:
+        """Remove it, with all that was made ready, unless the plan itself has taken its place; if the disk lets it."""
+        with suppress(OSError):
+            for path, inode in self._files:
+                if os.path.lexists(path) and inode_of(os.lstat(path)) == inode:
+                    _remove(os.path.dirname(path), self._disk)
+            remove_made(self._made, self._disk)
+            if self._is_made and not any(os.path.lexists(path) for path, _ in self._files):
+                forget(self._plan)
+
+
+def sweep(plans: Iterable[StoredPlan], disk: Disk) -> list[Plan]:
+    """Remove what is left of those *plans* that were still being made when their process was killed; return them.
+
+    The caller must hold the locks of their log dirs: then no other process is making one.  Raises OSError.
+    """
+    left = {kept.plan.id: kept.plan for kept in plans if not kept.plan.actions}
+    for plan in left.values():
+        for backup in plan.backups:
+            path = os.path.join(backup, PLAN)
+            kept = kept_plan(path) if os.path.lexists(path) else None
+            if kept is not None and not kept.actions and kept.id == plan.id:
+                _remove(backup, disk)
+                # A directory that a user has named may have been there before.
+                above = [
+                    one for one in (backup, os.path.dirname(backup)) if os.path.basename(one) in (plan.id, BACKUPS)
+                ]
+                remove_made(above, disk)
+        forget(plan)
+    return list(left.values())
+
+
+def _remove(backup: str, disk: Disk) -> None:
+    for name in (STAGED, f"{STAGED}{ROUNDS}"):
+        remove_tree(os.path.join(backup, name), disk)
+    disk.unlink(os.path.join(backup, PLAN))
+
+
+def plans_of(log_dir: str) -> list[StoredPlan]:
+    """Return the plans that have changed, or were going to change, *log_dir*; the oldest first.
+
+    Those in `klog-backup` beside it, and those that pointers lead to.  What cannot be read is no plan.
+    """
+    found: dict[str, StoredPlan] = {}
+    for backup in dict.fromkeys(backups_of(log_dir)):
+        path = os.path.join(backup, PLAN)
+        if not os.path.isfile(path):
+            continue
+        try:
+            plan = load_plan(path)
+        except KlogError:
+            continue
+        if os.path.realpath(log_dir) in map(os.path.realpath, plan.log_dirs):
+            found.setdefault(plan.id, StoredPlan(backup, plan))
+    return sorted(found.values(), key=lambda kept: (kept.plan.created, kept.plan.id))
+
+
+def state_of(plan: Plan) -> PlanStatus:
+    """Return the status of *plan*, derived from the state of its files.  Raises UnreadableError."""
+    if not plan.actions:
+        return PlanStatus.PLANNING
+    try:
+        return _state(plan, locate_histories(plan, quick=True))
+    except StaleError:
+        return PlanStatus.USED_SINCE
+
+
+def _state(plan: Plan, found: list[FileHistory]) -> PlanStatus:
+    is_unfinished = has_begun(plan)
+    for chain in found:
+        if is_unfinished and may_stay(chain):
+            chain.at = 0
+    if any(chain.at is None for chain in found):
+        return PlanStatus.USED_SINCE
+    if all(not chain.to_do for chain in found):
+        # What is as another plan has made it was not made by one whose new files still wait.
+        is_used = _waits(plan) if is_unfinished else used_since(plan, found) is not None
+        return PlanStatus.USED_SINCE if is_used else PlanStatus.APPLIED
+    # A directory that is made with its first file may be there, and no file yet.
+    put = {(action.log_dir, os.path.dirname(action.file)) for action in plan.actions if action.do == PUT}
+    made = put.intersection(plan.new_directories)
+    has_made = is_unfinished and plan.undoes is None and any(os.path.isdir(plan.path(*one)) for one in made)
+    if all(chain.at == 0 and not chain.is_between for chain in found) and not has_made:
+        is_kept = any(os.path.lexists(os.path.join(backup, PLAN)) for backup in plan.backups)
+        return PlanStatus.TAKEN_BACK if is_kept and not is_unfinished else PlanStatus.NOT_BEGUN
+    return PlanStatus.HALF_DONE if is_unfinished else PlanStatus.USED_SINCE
+
+
+def may_stay(chain: FileHistory) -> bool:
+    """Whether a file that is in no state of a plan is a log dir's checkpoint.
+
+    It goes on changing for other partitions while the plan is half done, and what it says of the plan's own may stay.
+    """
+    return chain.at is None and "/" not in chain.file
+
+
+def obstacle(plan: Plan) -> str | None:
+    """Return the path of what keeps *plan*, which is half done, from being finished; None where nothing does.
+
+    Raises StaleError, UnreadableError.
+    """
+    found = locate_histories(plan, quick=True)
+    if all(chain.at is not None and not chain.to_do for chain in found):
+        return None
+    strange = (chain.path for chain in found if chain.at is None)
+    used = (plan.path(other.log_dir, other.file) for other in differences(plan))
+    return next(itertools.chain(used, strange), None)
+
+
+def has_begun(plan: Plan) -> bool:
+    """Whether *plan* has begun and is not finished."""
+    return any(os.path.lexists(os.path.join(backup, UNFINISHED)) for backup in plan.backups)
+
+
+def used_since(plan: Plan, found: Iterable[FileHistory]) -> str | None:
+    """Return the path of a file that has changed since *plan*, which is done, or came since; None where none has.
+
+    *found*: its files, located.  What other plans did to a log dir's checkpoints, for other partitions, does not count.
+    Raises StaleError, UnreadableError.
+    """
+    for chain in found:
+        if chain.is_used():
+            return chain.path
+    for other in differences(plan):
+        is_read = other.log_dir >= len(plan.log_dirs)  # what a plan only read may be used once it is done
+        if not is_read and not _is_explained(plan, other):
+            return plan.path(other.log_dir, other.file)
+    return None
+
+
+def _is_explained(plan: Plan, other: Difference) -> bool:
+    """Whether a checkpoint of a log dir is what other plans have made of it."""
+    if parse_file(other.file).kind not in ROOT_CHECKPOINTS:
+        return False
+    log_dir = plan.log_dirs[other.log_dir]
+    steps = [
+        (_facts(action.before), _facts(action.after))
+        for kept in plans_of(log_dir)
+        for action in kept.plan.actions
+        if action.file == other.file
+        and os.path.realpath(kept.plan.log_dirs[action.log_dir]) == os.path.realpath(log_dir)
+    ]
+    guard, status = other.guard, other.status
+    seen = {None if guard is None else (guard.size, guard.modified_ns)}
+    wanted = None if status is None else (status.st_size, status.st_mtime_ns)
+    while more := {after for before, after in steps if before in seen} - seen:
+        seen |= more
+    return wanted in seen
+
+
+def _facts(state: FileState | None) -> tuple[int, int] | None:
+    return None if state is None else (state.size, state.modified_ns)
+
+
+def _waits(plan: Plan) -> bool:
+    """Whether a new file of the plan is still where it was made, and has not got its name."""
+    # One that another replaces, or that is removed, has lost its name again: a power cut may have brought it back here.
+    last = {(action.log_dir, action.file): action for action in plan.actions if action.do in (PUT, REMOVE)}
+    for action in last.values():
+        if action.source is None:
+            continue
+        staged = os.path.join(plan.backups[action.log_dir], STAGED, action.source)
+        path = plan.path(action.log_dir, action.file)
+        # After a power cut it may have its old name besides.
+        if os.path.lexists(staged) and not (os.path.lexists(path) and os.path.samefile(staged, path)):
+            return True
+    return False
+
+
+def unfinished(log_dir: str) -> list[StoredPlan]:
+    """Return the plans that were begun in *log_dir* and not finished; they come before anything else is planned."""
+    return [kept for kept in plans_of(log_dir) if is_unfinished(kept.plan)]
+
+
+def is_unfinished(plan: Plan) -> bool:
+    """Whether *plan* was begun and not finished, or only not cleared away.  Raises UnreadableError."""
+    # Only an unfinished plan needs a look at its files.
+    return has_begun(plan) and state_of(plan) in (PlanStatus.HALF_DONE, PlanStatus.APPLIED)

@@ -1,0 +1,400 @@
+"""Executes plans: the only way in which a plan changes files.
+
+    with Locks(plan.log_dirs, disk) as locks:
+        result = apply(plan, disk, locks=locks)
+
+In this order, each step on the disk before the next begins: the locks; every file is what the plan says it is; there is
+room; what the plan relies on is on the disk; the plan and all originals are in the backup, all new content is ready;
+then action after action.  Killed anywhere, the same plan finishes.  What fails before the first action changes nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shlex
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from klog.base.errors import KlogError
+from klog.base.progress import Silence, Sink
+from klog.base.unusable import UNUSABLE
+from klog.change.plan.backup_writer import BackupWriter, begun
+from klog.change.plan.full_disk import disk_refused
+from klog.change.plan.guards import differences, is_above
+from klog.change.plan.locks import Locks, check_closed
+from klog.change.plan.model import (
+    APPEND,
+    PLAN,
+    PUT,
+    REMOVE,
+    STAGED,
+    TEMPORARY,
+    TRUNCATE,
+    UNFINISHED,
+    Action,
+    FileState,
+    Plan,
+    StaleError,
+)
+from klog.change.plan.preflight import copies, lack_of_space, twins
+from klog.change.plan.staging import link, remove_emptied, remove_made, remove_tree
+from klog.change.plan.status import FileHistory, check_directories, check_leftovers, locate_histories
+from klog.change.plan.validation import check_plan
+from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.output_gate import check_places
+from klog.formats.names import FileKind, parse_file
+
+_INDEXES = (FileKind.INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
+
+
+class ApplyError(KlogError):
+    """The system has refused something: the line says what, and whether anything is changed."""
+
+
+class ApplyResult(NamedTuple):
+    """What has been done: *done* actions now, *done_before* by an earlier run that did not finish."""
+
+    plan: Plan
+    done: int
+    done_before: int
+
+
+def apply(plan: Plan, disk: Disk, progress: Sink | None = None, locks: Locks | None = None) -> ApplyResult:
+    """Carry out *plan*, or what is left of it.
+
+    *locks*: those of the log dirs, if they are held already.  Raises PlanError, LockedError, StaleError; ApplyError
+    where the system refuses something.
+    """
+    check_plan(plan)
+    run = _Run(plan, disk, progress or Silence())
+    try:
+        check_places(plan.log_dirs, backups=plan.backups, staging=filter(None, plan.staging))
+        if locks is not None:
+            assert locks.hold(plan.locked), "locks of other log dirs"
+            return run.all(locks)
+        with Locks(plan.locked, disk) as own:
+            return run.all(own)
+    except OSError as error:
+        raise ApplyError(disk_refused(error, plan.backups, plan.log_dirs, disk, run.standing())) from error
+
+
+def bring_to_disk(plan: Plan, disk: Disk) -> None:
+    """Return when the unchanged files that *plan* wants there are on the disk, and their names.  Raises OSError."""
+    paths: dict[str, None] = {}
+    for guard in plan.guards:
+        if guard.sync:
+            path = plan.path(guard.log_dir, guard.file)
+            paths[path] = paths[os.path.dirname(path)] = paths[plan.locked[guard.log_dir]] = None
+    disk.sync(list(paths))
+
+
+class _Run:
+    def __init__(self, plan: Plan, disk: Disk, progress: Sink) -> None:
+        self._plan = plan
+        self._disk = disk
+        self._progress = progress
+        self._done_before = self._done = 0
+        self._is_acting = False
+        self._twins: dict[tuple[int, str], str] = {}
+
+    def standing(self) -> str:
+        """Return how many changes are made, and what to do next."""
+        count = self._done_before + self._done
+        if not count and not self._is_acting:
+            return "nothing was changed"
+        plan = os.path.join(self._plan.backups[0], PLAN)
+        return f"{count} of {len(self._plan.actions)} changes are made, 'klog apply {shlex.quote(plan)}' makes the rest"
+
+    def all(self, locks: Locks) -> ApplyResult:
+        """Do everything, under *locks*."""
+        kept = begun(self._plan)
+        is_new = kept is None
+        if kept is not None:
+            self._plan = self._plan._replace(beside=kept.beside)
+        keeper = BackupWriter(self._plan, self._disk, is_new)
+        try:
+            found = self._look(is_new)
+            check_closed(self._plan.partitions())
+            if self._done_before == len(self._plan.actions):
+                self._end(locks)
+                return ApplyResult(self._plan, 0, self._done_before)
+            self._check_room(found)
+            # Before the plan can be found and finished: after a power cut these may be other files of the same size.
+            bring_to_disk(self._plan, self._disk)
+            keeper.write_plan()
+            keeper.keep(found)
+            keeper.stage(found)
+            locks.assure()
+            # From here on a call that fails may have done its work all the same, so the originals stay.
+            self._is_acting = True
+        finally:
+            if not self._is_acting and is_new and not self._done_before:
+                keeper.clean()
+                drop_staged(self._plan, self._disk)
+        to_do = {place for chain in found for place in chain.to_do}
+        for places in _rounds(self._plan.actions, to_do):
+            self._act(places)
+        self._end(locks)
+        return ApplyResult(self._plan, self._done, self._done_before)
+
+    def _look(self, is_new: bool) -> list[FileHistory]:
+        """Find out how far each file has come.  Raises StaleError where one is not what the plan knows.
+
+        *is_new*: no backup has the plan, so that nothing can have been done by it.
+        """
+        self._progress.expect(sum(chain_size(action) for action in self._plan.actions))
+        found = locate_histories(self._plan, self._progress.advance)
+        self._twins = twins(self._plan, found)
+        self._done_before = len(self._plan.actions) - sum(len(chain.to_do) for chain in found)
+        strange = next((one for one in found if one.at is None or (is_new and not one.is_untouched)), None)
+        if strange is not None:
+            raise StaleError(f"{strange.path}: {self._staleness(strange, is_new)}")
+        if self._done_before < len(self._plan.actions):
+            check_leftovers(found)
+            self._check_unused()
+            if is_new:
+                check_directories(self._plan)
+        return found
+
+    def _check_unused(self) -> None:
+        """Raise StaleError when files beside those of the plan have changed."""
+        others = list(differences(self._plan))
+        if not others:
+            return
+        path = self._plan.path(others[0].log_dir, others[0].file)
+        if not self._done_before:
+            raise StaleError(f"{path}: has changed since the plan was made; make it again")
+        what = f"has changed since {self._done_before} of {len(self._plan.actions)} changes had been made"
+        if all(is_above(self._plan, other) for other in others):
+            undo = f"klog undo {shlex.quote(self._plan.backups[0])} --apply"
+            raise StaleError(f"{path}: {what}: '{undo}' takes these back, and keeps what has come since")
+        raise StaleError(f"{path}: {what}; nothing more was done, the originals are in {self._plan.backups[0]}")
+
+    def _staleness(self, strange: FileHistory, is_new: bool) -> str:
+        what = "is gone" if strange.current is None else "has changed"
+        if is_new or not self._done_before:
+            self._done_before = 0
+            return f"{what} since the plan was made; nothing was started, make the plan again"
+        count = f"{self._done_before} of {len(self._plan.actions)} changes had been made"
+        return f"{what} since {count}; nothing more was done, the originals are in {self._plan.backups[0]}"
+
+    # free space
+
+    def _check_room(self, found: list[FileHistory]) -> None:
+        """Raise ApplyError when a file system has less free space than the copies need."""
+        lack = lack_of_space((), copies(self._plan, found), self._disk)
+        if lack is not None:
+            advice = "" if self._done_before else "; another directory may be named with --backup"
+            raise ApplyError(f"{lack}; {self.standing()}{advice}")
+
+    # acting
+
+    def _act(self, places: list[int]) -> None:
+        """Do actions of which none depends on another; return when they are on the disk."""
+        changed: dict[str, None] = {}
+        for place in places:
+            action = self._plan.actions[place]
+            path = self._plan.path(action.log_dir, action.file)
+            if action.do == PUT:
+                if self._make_directory(action):
+                    changed[self._plan.log_dirs[action.log_dir]] = None
+                self._put(action, path)
+            elif action.do == TRUNCATE:
+                self._truncate(action, path)
+                changed[path] = None
+            elif action.do == APPEND:
+                self._append(action, path)
+                changed[path] = None
+            elif action.do == REMOVE:
+                self._disk.unlink(path)
+            self._done += 1
+            if action.do not in (TRUNCATE, APPEND):
+                changed[os.path.dirname(path)] = None
+        self._disk.sync(list(changed))
+
+    def _make_directory(self, action: Action) -> bool:
+        """Make the directory of a new partition for its first file; False where it is there, or is none."""
+        place = action.log_dir, os.path.dirname(action.file)
+        if place not in self._plan.new_directories or os.path.isdir(self._plan.path(*place)):
+            return False
+        self._disk.make_directory(self._plan.path(*place), like=self._plan.log_dirs[action.log_dir])
+        return True
+
+    def _put(self, action: Action, path: str) -> None:
+        assert action.source is not None
+        staged = os.path.join(self._plan.backups[action.log_dir], STAGED, action.source)
+        try:
+            self._disk.rename(staged, path)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            self._put_from_afar(action, staged, path)
+
+    def _put_from_afar(self, action: Action, staged: str, path: str) -> None:
+        """Copy a file from another file system, first under a temporary name."""
+        after, temporary, twin = action.after, f"{path}{TEMPORARY}", self._twins.get((action.log_dir, action.file))
+        assert after is not None
+        if os.path.lexists(temporary):
+            self._disk.unlink(temporary)
+        if twin is not None and link(twin, temporary, self._disk):
+            self._disk.rename(temporary, path)
+            return
+        self._bring_copy(staged, after, path)
+
+    def _bring_copy(self, source: str, after: FileState, path: str, added: str | None = None, end: int = 0) -> None:
+        """Let *path* be a new file with the beginning of *source*, which is like *after*.
+
+        *added*: a file whose content comes behind the first *end* bytes.
+        """
+        temporary = f"{path}{TEMPORARY}"
+        if os.path.lexists(temporary):
+            self._disk.unlink(temporary)
+        file = self._disk.create(temporary)
+        is_whole = False
+        try:
+            self._disk.copy(source, 0, after.size if added is None else end, file)
+            if added is not None:
+                self._disk.copy(added, 0, after.size - end, file)
+            self._disk.copy_attributes(path if os.path.lexists(path) else source, file)
+            self._disk.set_metadata(file, after.mode, after.uid, after.gid, after.modified_ns)
+            is_whole = True
+        finally:
+            self._disk.close(file)
+            if not is_whole:
+                self._disk.unlink(temporary)
+        self._disk.sync([temporary])
+        self._disk.rename(temporary, path)
+
+    def _truncate(self, action: Action, path: str) -> None:
+        after = action.after
+        assert after is not None
+        file = self._disk.open(path)
+        try:
+            if os.fstat(file.descriptor).st_nlink == 1:
+                self._disk.truncate(file, after.size)
+                self._disk.set_metadata(file, after.mode, after.uid, after.gid, after.modified_ns)
+                return
+        finally:
+            self._disk.close(file)
+        # The file has another name, in a snapshot or in the backup of another plan, which must keep all of it.
+        self._bring_copy(path, after, path)
+
+    def _append(self, action: Action, path: str) -> None:
+        before, after = action.before, action.after
+        assert before is not None
+        assert after is not None
+        assert action.source is not None
+        added = os.path.join(self._plan.backups[action.log_dir], STAGED, action.source)
+        file = self._disk.open(path)
+        try:
+            status = os.fstat(file.descriptor)
+            if status.st_nlink == 1:
+                if status.st_size > before.size:  # an earlier run has not finished
+                    self._disk.truncate(file, before.size)
+                self._disk.copy(added, 0, after.size - before.size, file)
+                self._disk.set_metadata(file, after.mode, after.uid, after.gid, after.modified_ns)
+                return
+        finally:
+            self._disk.close(file)
+        self._bring_copy(path, after, path, added, before.size)
+
+    def _end(self, locks: Locks) -> None:
+        """Set the times of directories, where the plan has them, and remove what is no longer needed."""
+        for number, inside in self._plan.new_directories:
+            path = self._plan.path(number, inside)
+            remove_made([path], self._disk)
+            # One that an interrupted run has made may still be for its owner alone.
+            if os.path.isdir(path) and self._disk.make_like(path, self._plan.log_dirs[number]):
+                self._disk.sync([path])
+        for (number, inside), modified_ns in self._plan.leaves_times.items():
+            self._disk.set_directory_time(self._plan.path(number, inside).rstrip("/"), modified_ns)
+        self._disk.sync([self._plan.path(number, inside) for number, inside in self._plan.leaves_times])
+        end_plan(self._plan, self._disk)
+        UNUSABLE.settle(*self._plan.backups, *(self._plan.path(one.log_dir, one.file) for one in self._plan.actions))
+        # One that an earlier run has left behind goes as well.
+        locks.made.update(self._plan.log_dirs[number] for number in self._plan.no_lock)
+
+
+def end_plan(plan: Plan, disk: Disk) -> None:
+    """Remove what only a plan needs that is not done: its new files that still wait, and the marker.  Raises OSError.
+
+    What others have put beside them stays.
+    """
+    for number, backup in enumerate(plan.backups):
+        staged = os.path.join(backup, STAGED)
+        if staged in plan.made_here:
+            remove_tree(staged, disk)
+        else:
+            sources = (one.source for one in plan.actions if one.log_dir == number and one.source is not None)
+            remove_emptied(staged, sources, disk)
+    disk.sync([backup for backup in plan.backups if os.path.isdir(backup)])
+    for backup in plan.backups:
+        marker = os.path.join(backup, UNFINISHED)
+        if os.path.lexists(marker):
+            disk.unlink(marker)
+            disk.sync([backup])
+
+
+def drop_staged(plan: Plan, disk: Disk) -> None:
+    """Remove what this process has made ready in backups for a plan that will not be carried out, if the disk lets it.
+
+    Beside a plan's file it stays with the plan.
+    """
+    staged = [place for place in (os.path.join(backup, STAGED) for backup in plan.backups) if place in plan.made_here]
+    try:
+        for place in staged:
+            remove_tree(place, disk)
+        if staged:
+            remove_made(plan.made_here, disk)
+    except OSError:
+        pass  # the error that stopped the plan is the one to report
+
+
+def chain_size(action: Action) -> int:
+    """Return how many bytes an action has read before it: its file, about."""
+    return action.before.size - action.before.digest_start if action.before is not None else 0
+
+
+def _rounds(actions: tuple[Action, ...], to_do: set[int]) -> Iterator[list[int]]:
+    """Yield actions, by their places, in rounds: all of one round may reach the disk in any order.
+
+    Those of different partitions may; those of one are in an order that a broker survives at each step, and so are the
+    log dir's own files, which come after all before them and before all after them.
+    """
+    queues: dict[tuple[int, str], deque[int]] = {}
+    for place, action in enumerate(actions):
+        if place not in to_do:
+            continue
+        directory = os.path.dirname(action.file)
+        if directory:
+            queues.setdefault((action.log_dir, directory), deque()).append(place)
+            continue
+        yield from _drained(actions, queues.values())
+        queues = {}
+        yield [place]
+    yield from _drained(actions, queues.values())
+
+
+def _drained(actions: tuple[Action, ...], queues: Iterable[deque[int]]) -> Iterator[list[int]]:
+    left = list(queues)
+    while left:
+        yield [place for queue in left for place in _group(actions, queue)]
+        left = [queue for queue in left if queue]
+
+
+def _group(actions: tuple[Action, ...], queue: deque[int]) -> list[int]:
+    """Take the next action, or several that put indexes: a broker compares each index with its own log only."""
+    group = [queue.popleft()]
+    files = {actions[group[0]].file}
+    while _puts_index(actions[group[0]]) and queue and _puts_index(actions[queue[0]]):
+        if actions[queue[0]].file in files:
+            break
+        files.add(actions[queue[0]].file)
+        group.append(queue.popleft())
+    return group
+
+
+def _puts_index(action: Action) -> bool:
+    return action.do == PUT and parse_file(action.file.rpartition("/")[2]).kind in _INDEXES

@@ -1,0 +1,342 @@
+"""Plans as JSON files; a plan that is read is not trusted, because it can remove files.
+
+Members of the wrong type, states without a digest that is known, actions with unknown members, numbers and
+depths that no plan has: such a file is refused as a whole, as is a plan that `klog.change.plan.validation` does not let pass.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, TypeVar
+
+from klog.base.errors import PlanError
+from klog.base.files.read_only import ReadOnlyFile
+from klog.change.plan.model import TRUNCATE, UNREADABLE, VERSION, Action, Amount, CutOut, FileState, Guard, Loss, Plan
+from klog.change.plan.validation import check_plan, refuse, shown
+from klog.formats.java_integers import LONG_MAX
+
+MAX_BYTES: Final = 512 << 20
+"""The largest plan file that is read: enough for a million actions."""
+
+_DIGESTS = {
+    "sha256": re.compile(r"[0-9a-f]{64}"),
+    "crc32c": re.compile(r"[0-9a-f]{8}(@[1-9][0-9]{0,18})?"),
+    UNREADABLE[:-1]: re.compile(r"[0-9a-f]{1,16}"),
+}
+_ACTION_KEYS = {"do", "file", "from", "size", "before", "after", "added", "log_dir"}
+_STATE_KEYS = {"size", "mode", "uid", "gid", "modified_ns"}
+_GUARD_KEYS = {"file", "size", "modified_ns", "log_dir", "sync"}
+_CUT_KEYS = {"file", "start", "end", "reason", "facts", "log_dir"}
+
+Object = Mapping[str, object]
+_T = TypeVar("_T")
+
+
+# writing
+
+
+def plan_json(plan: Plan) -> dict[str, object]:
+    """Return *plan* as the members of a JSON object."""
+    return {name: list(value) if isinstance(value, map) else value for name, value in _plan_members(plan)}
+
+
+def plan_pieces(plan: Plan) -> Iterator[bytes]:
+    """Yield the content of a plan's file, an action a line: in one piece it is several times as large as the plan."""
+    import json  # late: nearly every run looks for plans, and few find one
+
+    encode = json.JSONEncoder(ensure_ascii=True, separators=(",", ":")).encode
+    before = "{"
+    for name, value in _plan_members(plan):
+        yield f"{before}{encode(name)}:".encode("ascii")
+        before = ",\n "
+        if not isinstance(value, map):
+            yield encode(value).encode("ascii")
+            continue
+        yield b"["
+        for number, row in enumerate(value):
+            yield f"{',' * bool(number)}\n  {encode(row)}".encode("ascii")
+        yield b"]"
+    yield b"}\n"
+
+
+def _plan_members(plan: Plan) -> Iterator[tuple[str, object]]:
+    """Yield the members and their values; long lists come as a map, whose elements are created when they are read."""
+    would_keep = plan.broker_would_keep
+    yield "klog_plan", VERSION
+    yield "id", plan.id
+    yield "created", plan.created
+    yield "command", plan.command
+    yield "log_dirs", list(plan.log_dirs)
+    yield "findings", map(dict, plan.findings)
+    yield "losses", map(Loss._asdict, plan.losses)
+    yield "actions", map(_action_json, plan.actions)
+    yield "broker_would_keep", would_keep and would_keep._asdict()
+    yield "kept", plan.kept._asdict()
+    yield "backup", plan.backups[0] if plan.backups else None
+    yield "backups", list(plan.backups)
+    yield "unchanged", map(_guard_json, plan.guards)
+    yield "cut_out", map(_cut_json, plan.cuts)
+    yield "no_lock", list(plan.no_lock)
+    yield "directory_times", map(_time_json, sorted(plan.directory_times.items()))
+    if plan.staging:
+        yield "staging", list(plan.staging)
+    if plan.reads:
+        yield "reads", list(plan.reads)
+    if plan.new_directories:
+        yield "new_directories", map(_directory_json, plan.new_directories)
+    if plan.copies:
+        yield "copies", map(dict, plan.copies)
+    if plan.beside is not None:
+        yield "beside", map(_guard_json, plan.beside)
+    if plan.undoes is not None:
+        yield "undoes", plan.undoes
+        yield "leaves_times", map(_time_json, sorted(plan.leaves_times.items()))
+
+
+def _numbered(members: dict[str, object]) -> dict[str, object]:
+    if not members["log_dir"]:
+        del members["log_dir"]
+    return members
+
+
+def _guard_json(guard: Guard) -> dict[str, object]:
+    members = _numbered(guard._asdict())
+    if not guard.sync:
+        del members["sync"]
+    return members
+
+
+def _action_json(action: Action) -> dict[str, object]:
+    members: dict[str, object] = {"do": action.do, "file": action.file}
+    if action.do == TRUNCATE and action.after is not None:
+        members["size"] = action.after.size
+    if action.source is not None:
+        members["from"] = action.source
+    for name, state in (("before", action.before), ("after", action.after), ("added", action.added)):
+        if state is not None:
+            members[name] = _state_json(state)
+    if action.log_dir:
+        members["log_dir"] = action.log_dir
+    return members
+
+
+def _state_json(state: FileState) -> dict[str, object]:
+    kind, _, digits = state.digest.partition(":")
+    return {
+        "size": state.size,
+        kind: digits,
+        "mode": state.mode,
+        "uid": state.uid,
+        "gid": state.gid,
+        "modified_ns": state.modified_ns,
+    }
+
+
+def _cut_json(cut: CutOut) -> dict[str, object]:
+    return _numbered({**cut._asdict(), "facts": dict(cut.facts)})
+
+
+def _time_json(time: tuple[tuple[int, str], int]) -> dict[str, object]:
+    (log_dir, directory), modified_ns = time
+    return _numbered({"directory": directory, "modified_ns": modified_ns, "log_dir": log_dir})
+
+
+def _directory_json(place: tuple[int, str]) -> dict[str, object]:
+    return _numbered({"directory": place[1], "log_dir": place[0]})
+
+
+# reading
+
+
+def read_plan(data: bytes) -> Plan:
+    """Return the plan that a file of JSON says.  Raises PlanError for anything that is odd about it."""
+    if len(data) > MAX_BYTES:
+        refuse(f"larger than {MAX_BYTES} bytes")
+    import json
+
+    try:
+        members = json.loads(data.decode("utf-8"), parse_int=_integer, parse_constant=refuse, object_pairs_hook=_object)
+    except (ValueError, RecursionError) as error:
+        raise PlanError(f"no plan: {str(error)[:100]}") from error
+    plan = _plan(_members(members, "the plan"))
+    check_plan(plan)
+    return plan
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > 20:
+        refuse("a number of more than 20 digits")
+    return int(digits)
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        refuse("a member that is there twice")
+    return members
+
+
+def _members(value: object, what: str, known: set[str] | None = None) -> dict[str, object]:
+    if not isinstance(value, dict):
+        refuse(f"{what} is not an object")
+    if known is not None and not known.issuperset(value):
+        refuse(f"{what} has {shown(sorted(set(value) - known)[0])}, which this klog does not know")
+    return value
+
+
+def _number(members: Object, name: str, most: int = LONG_MAX, default: int | None = None) -> int:
+    value = members.get(name, default)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
+        refuse(f"{name} is {shown(value)}")
+    return value
+
+
+def _maybe_number(members: Object, name: str) -> int | None:
+    value = members.get(name)
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or abs(value) > LONG_MAX):
+        refuse(f"{name} is {shown(value)}")
+    return value
+
+
+def _time(members: Object) -> int:
+    value = _maybe_number(members, "modified_ns")
+    if value is None:
+        refuse("modified_ns is missing")
+    return value
+
+
+def _text(members: Object, name: str) -> str:
+    value = members.get(name)
+    if not isinstance(value, str) or "\0" in value:
+        refuse(f"{name} is {shown(value)}")
+    return value
+
+
+def _list(members: Object, name: str, item: Callable[[object], _T]) -> tuple[_T, ...]:
+    value = members.get(name, [])
+    if not isinstance(value, list):
+        refuse(f"{name} is not a list")
+    return tuple(item(one) for one in value)
+
+
+def _plan(members: Object) -> Plan:
+    version = members.get("klog_plan")
+    if version != VERSION or isinstance(version, bool):
+        refuse(f"klog_plan is {shown(version)}, this klog knows {VERSION}")
+    would_keep = members.get("broker_would_keep")
+    return Plan(
+        id=_text(members, "id"),
+        created=_text(members, "created"),
+        command=_text(members, "command"),
+        log_dirs=_list(members, "log_dirs", _directory),
+        backups=_list(members, "backups", _directory),
+        actions=_list(members, "actions", _action),
+        guards=_list(members, "unchanged", _guard),
+        losses=_list(members, "losses", _loss),
+        findings=_list(members, "findings", lambda one: _members(one, "a finding")),
+        kept=_amount(members.get("kept")),
+        broker_would_keep=None if would_keep is None else _amount(would_keep),
+        staging=_list(members, "staging", lambda one: "" if one == "" else _directory(one)),
+        no_lock=_list(members, "no_lock", lambda one: _number({"no_lock": one}, "no_lock")),
+        cuts=_list(members, "cut_out", _cut),
+        directory_times=dict(_list(members, "directory_times", _directory_time)),
+        leaves_times=dict(_list(members, "leaves_times", _directory_time)),
+        undoes=None if members.get("undoes") is None else _text(members, "undoes"),
+        beside=_list(members, "beside", _guard) if "beside" in members else None,
+        reads=_list(members, "reads", _directory),
+        new_directories=_list(members, "new_directories", _new_directory),
+        copies=_list(members, "copies", lambda one: _members(one, "one of copies")),
+    )
+
+
+def _directory(value: object) -> str:
+    if not isinstance(value, str) or not os.path.isabs(value) or "\0" in value or ".." in value.split("/"):
+        refuse(f"{shown(value)} is not an absolute path")
+    return value
+
+
+def _action(value: object) -> Action:
+    members = _members(value, "an action", _ACTION_KEYS)
+    do = _text(members, "do")
+    source = _text(members, "from") if "from" in members else None
+    states = ("before", "after", "added")
+    before, after, added = (_state(members[name]) if name in members else None for name in states)
+    # The size of a truncation is there for people; the state afterwards says it once more.
+    if ("size" in members) != (do == TRUNCATE) or (after is not None and members.get("size", after.size) != after.size):
+        refuse(f"size and after of {shown(members.get('file'))} contradict each other")
+    return Action(do, _text(members, "file"), before, after, source, _number(members, "log_dir", default=0), added)
+
+
+def _state(value: object) -> FileState:
+    members = _members(value, "before or after", _STATE_KEYS | set(_DIGESTS))
+    kinds = [kind for kind in _DIGESTS if kind in members]
+    if len(kinds) != 1 or not _DIGESTS[kinds[0]].fullmatch(_text(members, kinds[0])):
+        refuse("before or after without a digest that this klog knows")
+    return FileState(
+        _number(members, "size"),
+        f"{kinds[0]}:{members[kinds[0]]}",
+        _number(members, "mode", 0o7777),
+        _number(members, "uid", 2**32 - 2),
+        _number(members, "gid", 2**32 - 2),
+        _time(members),
+    )
+
+
+def _guard(value: object) -> Guard:
+    members = _members(value, "one of unchanged", _GUARD_KEYS)
+    sync = members.get("sync", False)
+    if not isinstance(sync, bool):
+        refuse(f"sync is {shown(sync)}")
+    log_dir = _number(members, "log_dir", default=0)
+    return Guard(_text(members, "file"), _number(members, "size"), _time(members), log_dir, sync)
+
+
+def _cut(value: object) -> CutOut:
+    members = _members(value, "one of cut_out", _CUT_KEYS)
+    facts = _members(members.get("facts", {}), "the facts of cut_out")
+    start, end = _number(members, "start"), _number(members, "end")
+    return CutOut(
+        _text(members, "file"), start, end, _text(members, "reason"), facts, _number(members, "log_dir", default=0)
+    )
+
+
+def _loss(value: object) -> Loss:
+    members = _members(value, "a loss", set(Loss._fields))
+    return Loss(
+        None if members.get("topic") is None else _text(members, "topic"),
+        _maybe_number(members, "partition"),
+        _maybe_number(members, "first_offset"),
+        _maybe_number(members, "last_offset"),
+        _maybe_number(members, "records"),
+        _number(members, "bytes"),
+        _text(members, "reason"),
+    )
+
+
+def _amount(value: object) -> Amount:
+    members = _members({"records": 0, "bytes": 0} if value is None else value, "an amount", set(Amount._fields))
+    return Amount(_maybe_number(members, "records"), _number(members, "bytes"))
+
+
+def _directory_time(value: object) -> tuple[tuple[int, str], int]:
+    members = _members(value, "a directory's time", {"directory", "modified_ns", "log_dir"})
+    return (_number(members, "log_dir", default=0), _text(members, "directory")), _time(members)
+
+
+def _new_directory(value: object) -> tuple[int, str]:
+    members = _members(value, "a new directory", {"directory", "log_dir"})
+    return _number(members, "log_dir", default=0), _text(members, "directory")
+
+
+def load_plan(path: str) -> Plan:
+    """Return the plan in the file at *path*.  Raises PlanError, UnreadableError."""
+    with ReadOnlyFile(path) as source:
+        if source.size > MAX_BYTES:
+            raise PlanError(f"{path}: {source.size} bytes, too large for a plan")
+        data = source.read(0, source.size)
+    try:
+        return read_plan(data)
+    except PlanError as error:
+        raise PlanError(f"{path}: {error}") from error

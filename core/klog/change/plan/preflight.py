@@ -1,0 +1,152 @@
+"""Checks before a plan is executed: permissions, free space, and files that other processes have open."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Iterable, Iterator, Sequence
+
+from klog.base.errors import KlogError
+from klog.base.files.paths import inode_of
+from klog.change.plan.backup_writer import keeps_tail, may_be_linked, needs_copy
+from klog.change.plan.locks import LockedError, check_closed
+from klog.change.plan.model import APPEND, PUT, TRUNCATE, Action, Plan
+from klog.change.plan.staging import device_of, nearest_directory
+from klog.change.plan.status import FileHistory, file_histories
+from klog.change.plan.swap_files import is_transient
+from klog.data_dir.disk.disk import Disk
+from klog.formats.names import Stage
+
+_SLACK = 4096
+"""Estimated bytes for each file beside its content."""
+
+
+_OPENED = (TRUNCATE, APPEND)
+"""What is done to a file itself, not to its name."""
+
+
+class NoSpaceError(KlogError):
+    """Free space or a directory is missing; nothing was written."""
+
+
+def lack_of_rights(path: str, action: Action) -> str | None:
+    """Return what keeps this user from doing *action* to the file at *path*, in words; None when nothing does."""
+    directory = nearest_directory(os.path.dirname(path))
+    shut = [directory] if not os.access(directory, os.W_OK | os.X_OK) else []
+    is_opened = action.do in _OPENED and action.before is not None
+    if is_opened and os.path.exists(path) and not os.access(path, os.W_OK):
+        shut.append(path)
+    return f"{shut[0]}: is not writable" if shut else None
+
+
+def refusals(plan: Plan, disk: Disk) -> list[str]:
+    """Return what would keep *plan*, which has just been made, from being carried out now, in words.
+
+    Locks and what is half done are not among it.  Raises OSError.
+    """
+    # One file stands for all that are put into its directory; truncated files are checked one by one.
+    telling = {
+        (one.log_dir, os.path.dirname(one.file), one.file if one.do in _OPENED else ""): one for one in plan.actions
+    }
+    found = {lack_of_rights(plan.path(one.log_dir, one.file), one): None for one in telling.values()}
+    untouched = list(file_histories(plan).values())
+    for chain in untouched:
+        chain.at, chain.current = 0, chain.before
+    found[lack_of_space(plan.backups, copies(plan, untouched), disk)] = None
+    try:
+        check_closed(plan.partitions())
+    except LockedError as error:
+        found[str(error)] = None
+    return [why for why in found if why is not None]
+
+
+def twins(plan: Plan, found: Iterable[FileHistory]) -> dict[tuple[int, str], str]:
+    """Return, for files that *plan* puts, the path of the transient file that has the same content."""
+    passing = {(chain.log_dir, chain.file): chain for chain in found if is_transient(chain.states)}
+    standing = {}
+    for action in plan.actions:
+        chain = passing.get((action.log_dir, f"{action.file}{Stage.SWAP.value}"))
+        if chain is not None and chain.states[1] == action.after:
+            standing[action.log_dir, action.file] = chain.path
+    return standing
+
+
+def copies(plan: Plan, found: Sequence[FileHistory]) -> Iterator[tuple[str, int]]:
+    """Yield where files are going to be written when *plan* is carried out, or the rest of it, and how large."""
+    brought: set[tuple[int, int]] = set()
+    standing = twins(plan, found)
+    # A partition may be a link to a directory on another file system than its log dir.
+    device = functools.cache(device_of)
+    for chain in found:
+        backup, staged = plan.backups[chain.log_dir], plan.staged(chain.log_dir)
+        is_near = staged and device(staged) == device(backup)
+        is_far = device(backup) != device(os.path.dirname(chain.path))
+        yield from _kept(plan, chain, backup, is_far)
+        for place in chain.to_do:
+            action = plan.actions[place]
+            if action.added is not None and action.after is not None:
+                if not is_near:
+                    yield backup, action.added.size
+                is_shared = os.path.exists(chain.path) and os.stat(chain.path).st_nlink > 1
+                yield chain.path, action.after.size if is_shared else action.added.size
+            if action.do == PUT and action.source is not None and action.after is not None:
+                is_twin = (action.log_dir, action.file) in standing
+                # What was only shown waits nowhere: there two names of one file are known by the plan alone.
+                if not staged:
+                    is_brought = not is_twin
+                else:
+                    is_brought = not is_near and _is_first_name(os.path.join(staged, action.source), brought)
+                if is_brought:
+                    yield backup, action.after.size
+                if is_far and not is_twin:
+                    yield chain.path, action.after.size
+    for cut in plan.cuts:
+        yield plan.backups[cut.log_dir], cut.end - cut.start
+
+
+def _kept(plan: Plan, chain: FileHistory, backup: str, is_far: bool) -> Iterator[tuple[str, int]]:
+    """Yield what keeping a file's original takes."""
+    if chain.before is None or not chain.is_untouched or not needs_copy(plan, chain):
+        return
+    after = plan.actions[chain.actions[0]].after
+    if keeps_tail(plan, chain) and after is not None:
+        yield backup, chain.before.size - after.size
+        if os.stat(chain.path).st_nlink > 1:
+            yield chain.path, after.size
+    elif is_far or not may_be_linked(plan, chain):
+        yield backup, chain.before.size
+
+
+def _is_first_name(path: str, known: set[tuple[int, int]]) -> bool:
+    """Whether the file is none of the *known*, of which it then is one."""
+    inode = inode_of(os.lstat(path)) if os.path.lexists(path) else None
+    if inode is None or inode in known:
+        return inode is None
+    known.add(inode)
+    return True
+
+
+def lack_of_space(places: Iterable[str], copies: Iterable[tuple[str, int]], disk: Disk) -> str | None:
+    """Return why the directories *places* cannot be made, or why *copies*, each with its size, cannot be written.
+
+    None when everything can be made and written.  Raises OSError.
+    """
+    for place in places:
+        above = nearest_directory(place)
+        first = os.path.join(above, os.path.relpath(place, above).split(os.sep)[0])
+        if above != place and os.path.lexists(first):
+            return f"{first}: is not a directory"
+        if not os.access(above, os.W_OK | os.X_OK):
+            return f"{place}: {above} is not writable"
+    needed: dict[int, tuple[str, int]] = {}
+    known: dict[str, tuple[str, int]] = {}
+    for path, size in copies:
+        if path not in known:
+            known[path] = nearest_directory(path), device_of(path)
+        place, device = known[path]
+        needed[device] = place, needed.get(device, (place, 0))[1] + size + _SLACK
+    for place, size in needed.values():
+        free = disk.free_bytes(place)
+        if free < size:
+            return f"{place}: {size} bytes are needed, {free} are free"
+    return None

@@ -1,0 +1,71 @@
+"""Replaces several segments by one, or shortens one, in an order of actions that may stop anywhere.
+
+    log = draft.prepare(f"orders-3/{base:020}.log", content)
+    replace_segments(draft, "orders-3", [0, 52, 100], log, {FileKind.INDEX: entries, FileKind.TIME_INDEX: times})
+
+A broker that starts between two of the actions (`klog.change.plan.swap_files`) finds the log as it was or as it will be,
+indexes and all.  Only segments that begin behind the end of the new log may be there still: then the log has what it
+will have, and the end of what it had.  So segments go from the first to the last and come back from the last to the
+first: as long as a record is there, all that came after it is there too, or it
+would outlive the tombstone that was written over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from klog.change.plan.draft import Draft, StagedContent
+from klog.change.plan.model import same_content
+from klog.formats.names import SEGMENT_KINDS, FileKind, Stage, file_name
+
+_INDEXES = SEGMENT_KINDS[1:]
+
+
+def replace_segments(
+    draft: Draft,
+    directory: str,
+    bases: Sequence[int],
+    log: StagedContent,
+    indexes: Mapping[FileKind, Iterable[bytes | bytearray | memoryview]],
+) -> None:
+    """Add to *draft* that consecutive segments become one, with the base offset of the first.
+
+    *bases*: their base offsets, ascending, without the active segment's.  *log*: what was prepared for the log of the
+    first; it may be empty, else its offsets lie between that base and the base of the segment behind the last.
+    *indexes*: what its indexes will have; one that is not among them goes.  Producer snapshots at the base offsets of
+    the others go as well.  Raises StaleError, UnreadableError, OSError.
+    """
+    names = {kind: f"{directory}/{file_name(bases[0], kind)}" for kind in SEGMENT_KINDS}
+    new = {kind: draft.prepare(names[kind], content, log.file) for kind, content in indexes.items()}
+    changes = not same_content(draft.state(log.file), log.after)
+    swaps = list(_stand_in(draft, names, log, new)) if changes else []
+    for base in bases[1:]:
+        # The log first: without it, a start takes the indexes away.
+        for kind in SEGMENT_KINDS:
+            draft.remove(f"{directory}/{file_name(base, kind)}")
+    draft.put_prepared(log)
+    for kind in _INDEXES:
+        if kind in new:
+            draft.put_prepared(new[kind])
+        else:
+            draft.remove(names[kind])
+    for swap in swaps:
+        draft.remove_passing(swap)
+    for base in bases[1:]:
+        draft.remove(f"{directory}/{file_name(base, FileKind.SNAPSHOT)}")
+
+
+def _stand_in(
+    draft: Draft, names: Mapping[FileKind, str], log: StagedContent, new: Mapping[FileKind, StagedContent]
+) -> Iterator[str]:
+    """Put the new files beside the old ones; yield their names, in the order in which they are removed again."""
+    shield = f"{names[FileKind.LOG]}{Stage.CLEANED.value}"
+    draft.put_passing(shield)
+    for kind in SEGMENT_KINDS:
+        content = log if kind is FileKind.LOG else new.get(kind)
+        # An index that goes has to be written over where the new log is empty, for then a start deletes nothing.
+        if content is not None or draft.state(names[kind]) is not None:
+            swap = f"{names[kind]}{Stage.SWAP.value}"
+            draft.put_passing(swap, content)
+            yield swap
+    draft.remove_passing(shield)

@@ -1,0 +1,399 @@
+"""A repair from begin to end, as safe from Python as from the command line.
+
+    with PlanSession(PartitionQuery(["data"]), PlanOptions("recover", apply=True)) as session:
+        recovery = recover_log_dirs(session.selections, options, session.staging, {})
+        result = session.finish(recovery.drafts, losses=recovery.losses, kept=recovery.kept)
+
+The block runs under the locks of all log dirs, after plans that were interrupted have been finished.  What it drafts
+becomes a plan in `finish`, which saves it or carries it out.  A block that fails, or never calls `finish`, leaves
+nothing behind.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from shlex import quote
+from types import TracebackType
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from klog.base.errors import KlogError, UsageError
+from klog.base.progress import Silence, Sink
+from klog.change.plan.draft import Draft, backup_places, make_plan, plan_id, separate_reads, staged_beside, staging_of
+from klog.change.plan.full_disk import is_full, plan_disk_full
+from klog.change.plan.model import NOTHING, STAGED, Amount, Loss, Plan, StaleError
+from klog.change.plan.staging import Staging, in_pieces
+from klog.data_dir.disk.disk import Disk, NewFile, OpenFile
+from klog.data_dir.disk.output_gate import check_places
+from klog.data_dir.selection import PartitionQuery, Selection
+
+if TYPE_CHECKING:
+    from klog.change.plan.backups import Announcement, StoredPlan
+    from klog.change.plan.executor import ApplyResult
+    from klog.change.plan.locks import Locks
+
+
+class PlanOptions(NamedTuple):
+    """What to do with a plan: without *apply* and *plan_file* it is only made.
+
+    *name*: what is done, a part of the plan's id.  *apply*: carry it out.  *plan_file*: save it there.  *backup*: the
+    directory for the originals, `klog-backup` beside the log dir when None.  *command*: what the plan records as typed.
+    """
+
+    name: str
+    apply: bool = False
+    plan_file: str | None = None
+    backup: str | None = None
+    command: str = ""
+
+
+class PlanResult(NamedTuple):
+    """The plan, None when there is nothing to change; *is_applied*: it has been carried out.
+
+    *is_partial*: partitions were skipped because an earlier plan is half done in them.
+    """
+
+    plan: Plan | None
+    is_applied: bool
+    is_partial: bool = False
+
+
+class Reporter(Protocol):
+    """Where a session says what it does beside its result."""
+
+    def note(self, message: str) -> None:
+        """Take a line that is good to know."""
+
+    def error(self, message: str) -> None:
+        """Take a line about something that was not done."""
+
+    def progress(self) -> AbstractContextManager[Sink]:
+        """Return what shows the progress of carrying a plan out, for as long as that lasts."""
+
+
+class SilentReporter:
+    """A reporter for programs that look at results and exceptions alone."""
+
+    def note(self, message: str) -> None:
+        """Drop the line."""
+
+    def error(self, message: str) -> None:
+        """Drop the line."""
+
+    def progress(self) -> AbstractContextManager[Sink]:
+        """Return a sink that shows nothing."""
+        return nullcontext(Silence())
+
+
+class PlanSession:
+    """From log dirs to a plan, and to changed files where that is wanted.
+
+    In the block, *selections* are the log dirs and partitions to look at, *staging* is where the new content of each
+    waits.  *locks*: those of the log dirs, where the caller has them.  Entering raises UsageError, LockedError,
+    PlanError where a backup may not be, StaleError where an earlier plan is in the way of everything, UnreadableError.
+    """
+
+    selections: list[Selection]
+    staging: list[Staging]
+
+    def __init__(
+        self,
+        query: PartitionQuery,
+        options: PlanOptions,
+        disk: Disk | None = None,
+        reporter: Reporter | None = None,
+        locks: Locks | None = None,
+    ) -> None:
+        if options.apply and options.plan_file is not None:
+            raise UsageError("a plan is saved or carried out at once, not both")
+        self.disk = disk or Disk()
+        self._query, self._options = query, options
+        self._reporter = reporter or SilentReporter()
+        self._stack = ExitStack()
+        self._locks = locks
+        self._announced: Announcement | None = None
+        self._is_wanted = self._is_partial = False
+
+    def __enter__(self) -> PlanSession:
+        options = self._options
+        # The locks are taken before anything else is looked at: what was listed before may have changed.
+        self._log_dirs = [os.path.abspath(one.log_dir.path) for one in self._query.selections()]
+        self._now_ms = int(time.time() * 1000)
+        self._name = plan_id(options.name, self._now_ms)
+        self._backups = backup_places(self._name, self._log_dirs, options.backup)
+        places = self._places()
+        with ExitStack() as stack:
+            if options.apply and self._locks is None:
+                from klog.change.plan.locks import Locks
+
+                self._locks = stack.enter_context(Locks(self._log_dirs, self.disk))
+            blocked = finish_interrupted(self._log_dirs, self._now_ms, self.disk, self._locks, self._reporter)
+            self.selections = self._select(blocked)
+            self._announced = announcement = self._announcement(stack) if options.apply else None
+            announce = announcement.make if announcement is not None else lambda: None
+            self.staging = [Staging(place, self.disk, announce, is_urgent=options.apply) for place in places]
+            self._stack = stack.pop_all()
+        return self
+
+    def _places(self) -> list[str | None]:
+        """Return where new content waits, for each log dir; None where only digests are wanted.  Raises PlanError."""
+        options = self._options
+        staging: list[str | None] = [None] * len(self._log_dirs)
+        if options.apply:
+            staging = [os.path.join(backup, STAGED) for backup in self._backups]
+        elif options.plan_file is not None:
+            staging = list(staging_of(staged_beside(options.plan_file), self._log_dirs))
+        if options.backup is not None or any(staging):
+            # Before a directory is made there, not only when the plan is carried out.
+            files = filter(None, [options.plan_file])
+            backups = [*([options.backup] if options.backup is not None else []), *self._backups]
+            check_places(self._log_dirs, files=files, backups=backups, staging=filter(None, staging))
+        return staging
+
+    def _select(self, blocked: Mapping[str, str]) -> list[Selection]:
+        """Return what is to be looked at, without the partitions that are *blocked*.  Raises StaleError, LockedError.
+
+        Without locks it reports who else may be changing it.
+        """
+        selections = self._query.selections()
+        if self._locks is None:
+            for one in selections:
+                if one.log_dir.lock.held:
+                    holder = one.log_dir.lock.of(one.log_dir.path, with_pid=False)
+                    self._reporter.note(f"{holder}: what is planned now may be stale")
+        left, reasons = without_blocked(selections, blocked)
+        for reason in reasons:
+            self._reporter.error(reason)
+        self._is_partial = bool(reasons)
+        if self._locks is not None:
+            from klog.change.plan.locks import check_closed
+
+            check_closed(partition.path for one in left for partition in one.partitions)
+        return left
+
+    def _announcement(self, stack: ExitStack) -> Announcement:
+        """Return what marks a backup as one whose plan is being made, so that the next session can sweep it."""
+        from klog.change.plan.backups import Announcement
+
+        empty = make_plan(self._name, self._options.command, self._log_dirs, self._backups, (), self._now_ms)
+        announcement = Announcement(empty, self.disk)
+        stack.callback(announcement.withdraw)
+        return announcement
+
+    def finish(
+        self,
+        drafts: Sequence[Draft],
+        *,
+        findings: Sequence[Mapping[str, object]] = (),
+        losses: Sequence[Loss] = (),
+        kept: Amount = NOTHING,
+        broker_would_keep: Amount | None = None,
+        copies: Sequence[Mapping[str, object]] | None = None,
+    ) -> PlanResult:
+        """Make the plan of *drafts*, in their order; save it, or carry it out.  Once in a session.
+
+        *findings*: as JSON has them.  *copies*: which copies it makes equal, as JSON has them; then the plan is of the
+        log dirs alone that it needs, and distinguishes those that it only reads.  Raises StaleError, LockedError,
+        UnreadableError, OSError; ApplyError where the system refuses a change, with what is done by then.
+        """
+        plan = make_plan(
+            self._name, self._options.command, self._log_dirs, self._backups, drafts, self._now_ms,
+            findings=findings, losses=losses, kept=kept, broker_would_keep=broker_would_keep, locks=self._locks,
+        )  # fmt: skip
+        if copies is not None and plan.actions:
+            plan = self._of_copies(plan._replace(copies=tuple(copies)))
+        if self._options.plan_file is not None:
+            save_plan(plan, self._options.plan_file, self.disk)
+        if not plan.actions:
+            return PlanResult(None, False, self._is_partial)
+        self._is_wanted = True
+        if self._locks is None:
+            self._report_refusals(plan)
+            return PlanResult(plan, False, self._is_partial)
+        carry_out(plan, self.disk, self._locks, self._reporter)
+        return PlanResult(plan, True, self._is_partial)
+
+    def _of_copies(self, plan: Plan) -> Plan:
+        """Return *plan* without the log dirs that it does not change."""
+        separated = separate_reads(plan, self._options.plan_file, self.disk)
+        if self._announced is not None:
+            self._announced.narrow(separated.backups)
+        return separated
+
+    def _report_refusals(self, plan: Plan) -> None:
+        from klog.change.plan.preflight import refusals
+
+        for why in refusals(plan, self.disk):
+            self._reporter.note(f"{why}: as things are now, --apply would not do it")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._stack:
+            if not self._is_wanted:
+                for one in self.staging:
+                    one.discard()
+        if is_full(error):
+            is_saved = self._options.plan_file is not None
+            waits = [one.directory for one in self.staging] if is_saved else self._backups
+            raise plan_disk_full(error, waits, self._log_dirs, self.disk, is_saved) from error
+
+
+def save_plan(plan: Plan, path: str, disk: Disk) -> None:
+    """Write *plan* to the file at *path*, once what it relies on is on the disk.  Raises OSError, UsageError."""
+    from klog.change.plan.executor import bring_to_disk
+    from klog.change.plan.json_file import plan_pieces
+
+    bring_to_disk(plan, disk)
+    with NewFile(path) as file:
+        for piece in in_pieces(plan_pieces(plan._replace(staging=()))):
+            disk.write(OpenFile(file.descriptor, path), piece)
+        file.commit()
+
+
+def finish_interrupted(
+    log_dirs: Sequence[str], now_ms: int, disk: Disk, locks: Locks | None, reporter: Reporter
+) -> dict[str, str]:
+    """Finish the plans that were interrupted in *log_dirs*; without *locks* only report them.
+
+    Returns the partitions, by their real paths, in which one cannot be finished, and what is to be done about each.
+    """
+    from klog.change.plan.backups import is_unfinished, plans_of, sweep
+
+    found = [kept for log_dir in log_dirs for kept in plans_of(log_dir)]
+    # A log dir that a plan turned out not to change may still have what was there while the plan was being made.
+    plans = {kept.plan.id: kept for kept in sorted(found, key=lambda kept: bool(kept.plan.actions))}
+    if locks is not None:
+        for plan in sweep(plans.values(), disk):
+            reporter.note(f"{plan.id} was interrupted while it was being made; what it left is removed")
+    blocked: dict[str, str] = {}
+    for kept in filter(lambda kept: is_unfinished(kept.plan), plans.values()):
+        why = _finish(kept, now_ms, disk, locks, reporter)
+        if why is not None:
+            blocked.update((os.path.realpath(path), why) for path in kept.plan.partitions())
+    return blocked
+
+
+def _finish(kept: StoredPlan, now_ms: int, disk: Disk, locks: Locks | None, reporter: Reporter) -> str | None:
+    """Finish one plan; return what keeps it from that, in words, None where nothing is in the way of other plans."""
+    from klog.change.plan.backups import obstacle
+
+    path = obstacle(kept.plan)
+    if path is not None:
+        from klog.change.plan.undo import way_out
+
+        why = way_out(kept.plan, path, now_ms)
+        if why is None:
+            reporter.note(
+                f"{kept.plan.id} was half done when its directories were used: what it kept is in {kept.backup}"
+            )
+        return why
+    if locks is None:
+        reporter.note(f"{kept.plan.id} is half done: with --apply it is finished first")
+        return None
+    if not locks.hold(kept.plan.locked):
+        return f"{kept.plan.id} is half done, in other log dirs too; first: klog apply {quote(kept.backup)}"
+    reporter.note(f"finishing {kept.plan.id}, which was interrupted")
+    try:
+        carry_out(kept.plan, disk, locks, reporter)
+    except KlogError as error:
+        return str(error)
+    return None
+
+
+def without_blocked(selections: Sequence[Selection], blocked: Mapping[str, str]) -> tuple[list[Selection], list[str]]:
+    """Return *selections* without the partitions that are *blocked*, and the reasons that apply.
+
+    Raises StaleError when nothing is left.
+    """
+    reasons: dict[str, None] = {}
+    left = []
+    for one in selections:
+        why = {part.path: blocked.get(os.path.realpath(part.path)) for part in one.partitions}
+        reasons.update(dict.fromkeys(reason for reason in why.values() if reason is not None))
+        partitions = [part for part in one.partitions if why[part.path] is None]
+        left.append(one._replace(partitions=partitions, whole=one.whole and len(partitions) == len(one.partitions)))
+    if reasons and not any(one.partitions for one in left):
+        raise StaleError("; ".join(reasons))
+    return left, list(reasons)
+
+
+# plans that are there already: carried out, and taken back
+
+
+def carry_out(plan: Plan, disk: Disk, locks: Locks | None, reporter: Reporter) -> ApplyResult:
+    """Apply *plan*, and leave a note where its backup is.  Everything that changes data ends here.
+
+    *locks*: those of its log dirs; None: they are taken.  Raises what `klog.change.plan.executor.apply` raises.
+    """
+    from klog.change.plan.backups import PlanStatus, state_of
+    from klog.change.plan.executor import apply
+    from klog.change.plan.model import PLAN
+    from klog.change.plan.pointers import forget, pointed_from, remember
+
+    if pointed_from(plan):
+        # A pointer is written beside the log dir: not for a plan that is refused.
+        check_places(plan.log_dirs, backups=plan.backups, staging=filter(None, plan.staging))
+    remember(plan)
+    try:
+        with reporter.progress() as sink:
+            return apply(plan, disk, sink, locks)
+    except KeyboardInterrupt:
+        if state_of(plan) is PlanStatus.HALF_DONE:
+            backup = quote(plan.backups[0])
+            reporter.error(f"interrupted when it was half done: 'klog apply {backup}' finishes it")
+        raise
+    finally:
+        if not os.path.exists(os.path.join(plan.backups[0], PLAN)):
+            forget(plan)
+
+
+def apply_plan(
+    what: str, backup: str | None = None, disk: Disk | None = None, reporter: Reporter | None = None
+) -> tuple[Plan, ApplyResult | None]:
+    """Carry out the plan that *what* names, or what is left of it: its file, its backup directory or its id.
+
+    *backup*: where its backup is, for an id.  Returns the plan, and None instead of a result where it has no actions.
+    Raises UsageError, and what `carry_out` raises.
+    """
+    from klog.change.plan.backups import find_plan
+
+    plan = find_plan(what, backup).plan
+    beside = staged_beside(what)
+    if os.path.isfile(what) and os.path.isdir(beside):
+        plan = plan._replace(staging=staging_of(beside, plan.log_dirs))
+    if not plan.actions:
+        return plan, None
+    return plan, carry_out(plan, disk or Disk(), None, reporter or SilentReporter())
+
+
+def undo_plan(
+    plan: Plan, backup: str | None = None, disk: Disk | None = None, reporter: Reporter | None = None
+) -> tuple[Plan, ApplyResult | None]:
+    """Take *plan* back, under the locks of its log dirs; return the plan that did it, and its result.
+
+    *backup*: where the originals of that go.  None instead of a result where there is nothing to take back.  Raises
+    LockedError, and what `klog.change.plan.undo.plan_undo` and `carry_out` raise.
+    """
+    from klog.change.plan.backups import Announcement, plans_of, sweep
+    from klog.change.plan.executor import end_plan
+    from klog.change.plan.locks import Locks
+    from klog.change.plan.undo import end_begun, plan_undo, stage_undo
+
+    disk, reporter = disk or Disk(), reporter or SilentReporter()
+    with Locks(plan.log_dirs, disk) as locks:
+        sweep((kept for log_dir in plan.log_dirs for kept in plans_of(log_dir)), disk)
+        back = plan_undo(plan, int(time.time() * 1000), backup)
+        if not back.actions:
+            end_begun(plan, disk)
+            return back, None
+        announcement = Announcement(back._replace(actions=()), disk)
+        try:
+            back = stage_undo(plan, back, disk, announcement.make)
+            result = carry_out(back, disk, locks, reporter)
+            end_plan(plan, disk)
+        finally:
+            announcement.withdraw()
+    return back, result

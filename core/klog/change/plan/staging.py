@@ -1,0 +1,281 @@
+"""Stages new content until it gets its final name, and makes and removes the directories for it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterable, Sequence
+
+from klog.base.files.paths import inode_of
+from klog.change.plan.file_state import Digest, file_state, state_read
+from klog.change.plan.model import FileState
+from klog.data_dir.disk.disk import Disk, OpenFile
+from klog.data_dir.disk.growing_files import GrowingFiles
+
+ROUNDS = ".rounds"
+"""Suffix of a staging directory's name: that directory has what only the next round of a compaction reads."""
+
+_PIECE = 1 << 18
+_STRETCH = 8 << 20
+"""So many bytes are worth a call that begins to bring them to the disk."""
+_NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+class Staging:
+    """Where new content waits: *directory*, made when it is needed; None when only digests are asked for.
+
+    *announce* is called before anything is stored, so that what a killed process leaves can be recognised.
+    *is_urgent*: it is going to be put in place at once.  *made*: the directories down to it that were not there before.
+    *known*: what was stored, by inode, with the digest of the bytes that were written, so that none are read again.
+    Threads may share one as long as they store under different names.
+    """
+
+    def __init__(
+        self, directory: str | None, disk: Disk, announce: Callable[[], None] = lambda: None, is_urgent: bool = False
+    ) -> None:
+        self.directory = directory
+        self.is_urgent = is_urgent
+        self._disk = disk
+        self._announce = announce
+        self.made: list[str] = []
+        self.known: dict[tuple[int, int], FileState] = {}
+        self._stored: set[str] | None = None
+
+    def beside(self, directory: str) -> Staging:
+        """Return another place, announced as this one is."""
+        return Staging(directory, self._disk, self._announce)
+
+    def begin(self, name: str, files: GrowingFiles) -> str | None:
+        """Make the file *name* among *files*, over one that is there; return its path, None where none is wanted.
+
+        Raises OSError.
+        """
+        if self.directory is None:
+            return None
+        path = self._make_way(self.directory, name)
+        files.create(path)
+        return path
+
+    def store(self, name: str, content: Iterable[bytes | bytearray | memoryview]) -> tuple[int, str]:
+        """Stream *content* into the file *name*, over one that is there; return its size and its digest.
+
+        Raises OSError; a file that could not be written whole is gone.
+        """
+        digest = Digest()
+        if self.directory is None:
+            for piece in in_pieces(content):
+                digest.update(piece)
+            return digest.size, digest.text()
+        file = self._disk.create(self._make_way(self.directory, name))
+        is_whole = False
+        try:
+            self._write(file, content, digest)
+            is_whole = True
+        finally:
+            self._disk.close(file)
+            if not is_whole:
+                self.drop(name)
+        self.know(name, digest)
+        return digest.size, digest.text()
+
+    def share(self, name: str, path: str) -> tuple[int, str] | None:
+        """Let the file *name* share the blocks of the one at *path*; return its size and its digest.
+
+        None, and nothing is there, where the file system cannot, or only digests are asked for.  Raises OSError,
+        UnreadableError.
+        """
+        if self.directory is None:
+            return None
+        target = self._make_way(self.directory, name)
+        file = self._disk.create(target)
+        is_shared = False
+        try:
+            is_shared = self._disk.share(path, file)
+        finally:
+            self._disk.close(file)
+            if not is_shared:
+                self.drop(name)
+        state = file_state(target) if is_shared else None
+        return state and self._know(target, state).content
+
+    def know(self, name: str, digest: Digest) -> None:
+        """Note that all bytes of the file *name* went through *digest*.  Raises StaleError, UnreadableError."""
+        if self.directory is not None:
+            path = os.path.join(self.directory, name)
+            state = state_read(path, digest)
+            if state is not None:
+                self._know(path, state)
+
+    def _know(self, path: str, state: FileState) -> FileState:
+        self.known[inode_of(os.lstat(path))] = state
+        return state
+
+    def _make_way(self, directory: str, name: str) -> str:
+        """Return the path of what is going to be stored as *name*; nothing is there, but the directory is."""
+        self._begin(directory)
+        path = os.path.join(directory, name)
+        make_directories(os.path.dirname(path), self._disk)
+        self.drop(name)
+        if self._stored is not None:
+            self._stored.add(name)
+        return path
+
+    def _begin(self, directory: str) -> None:
+        """Make the directory; one that existed before may have files of others."""
+        self._announce()
+        if os.path.isdir(directory):
+            if directory not in self.made and self._stored is None:
+                self._stored = set()
+            return
+        self.made += make_directories(directory, self._disk)
+
+    def link(self, name: str, other: str) -> None:
+        """Let what was stored as *name* be there as *other* too, over what is there: a second name, or else a copy."""
+        if self.directory is None:
+            return
+        source, target = (os.path.join(self.directory, one) for one in (name, other))
+        self.drop(other)
+        if self._stored is not None:
+            self._stored.add(other)
+        link_or_copy(source, target, disk=self._disk)
+
+    def _write(self, file: OpenFile, content: Iterable[bytes | bytearray | memoryview], digest: Digest) -> None:
+        begun = 0
+        for piece in in_pieces(content):
+            digest.update(piece)
+            self._disk.write(file, piece)
+            if self.is_urgent and digest.size - begun >= _STRETCH:
+                self._disk.begin_sync(file, begun, digest.size - begun)
+                begun = digest.size
+
+    def drop(self, name: str) -> None:
+        """Remove what was stored as *name*, if anything was."""
+        if self.directory is None:
+            return
+        path = os.path.join(self.directory, name)
+        if os.path.lexists(path):
+            self._disk.unlink(path)
+
+    def discard(self) -> None:
+        """Remove all that was stored, and the directories that were made for it: nothing will come of the plan."""
+        if self.directory is None:
+            return
+        if self.directory in self.made:
+            remove_tree(self.directory, self._disk)
+        else:
+            remove_emptied(self.directory, self._stored or (), self._disk)
+        remove_made(self.made, self._disk)
+
+
+def in_pieces(content: Iterable[bytes | bytearray | memoryview]) -> Iterable[bytes | bytearray | memoryview]:
+    """Yield *content* in pieces that are worth a call each."""
+    held = bytearray()
+    for piece in content:
+        if len(piece) >= _PIECE:
+            if held:
+                yield held
+                held = bytearray()
+            yield piece
+            continue
+        held += piece
+        if len(held) >= _PIECE:
+            yield held
+            held = bytearray()
+    if held:
+        yield held
+
+
+def make_directories(path: str, disk: Disk) -> list[str]:
+    """Make a directory and those above it that are missing; return those that were made, the topmost first.
+
+    Raises OSError.
+    """
+    missing: list[str] = []
+    while not os.path.isdir(path):
+        missing.append(path)
+        path = os.path.dirname(path)
+    made: list[str] = []
+    for directory in reversed(missing):
+        try:
+            disk.make_directory(directory)
+            made.append(directory)
+        except FileExistsError:
+            if not os.path.isdir(directory):
+                raise
+    return made
+
+
+def remove_tree(path: str, disk: Disk) -> None:
+    """Remove a directory and what is in it, if it is there.  Raises OSError."""
+    if not os.path.isdir(path) or os.path.islink(path):
+        return
+    for folder, directories, files in os.walk(path, topdown=False, onerror=_refuse):
+        for name in files:
+            disk.unlink(os.path.join(folder, name))
+        for name in directories:
+            inside = os.path.join(folder, name)
+            disk.unlink(inside) if os.path.islink(inside) else disk.remove_directory(inside)
+    disk.remove_directory(path)
+
+
+def _refuse(error: OSError) -> None:
+    raise error
+
+
+def remove_emptied(path: str, files: Iterable[str], disk: Disk) -> None:
+    """Remove these *files* below a directory, and the directories down to them that are empty then.  Raises OSError."""
+    if os.path.islink(path) or not os.path.isdir(path):
+        return
+    directories = {path}
+    for file in files:
+        if os.path.lexists(os.path.join(path, file)):
+            disk.unlink(os.path.join(path, file))
+        while file := os.path.dirname(file):
+            directories.add(os.path.join(path, file))
+    remove_made(list(directories), disk)
+
+
+def remove_made(directories: Sequence[str], disk: Disk) -> None:
+    """Remove those of *directories* that are empty.  Raises OSError."""
+    for directory in sorted(directories, key=len, reverse=True):
+        if os.path.isdir(directory) and not os.listdir(directory):
+            disk.remove_directory(directory)
+
+
+def link(source: str, target: str, disk: Disk) -> bool:
+    """Give *source* a second name; False where the file system, or this user, has no way for it."""
+    try:
+        disk.link(source, target)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        return False
+    return True
+
+
+def link_or_copy(source: str, target: str, disk: Disk) -> None:
+    """Give *source* a second name, or else a copy that is like it.  Raises OSError."""
+    if link(source, target, disk):
+        return
+    status = os.lstat(source)
+    file = disk.create(target)
+    try:
+        disk.copy(source, 0, status.st_size, file)
+        disk.copy_attributes(source, file)
+        disk.set_metadata(file, stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid, status.st_mtime_ns)
+    finally:
+        disk.close(file)
+
+
+def nearest_directory(path: str) -> str:
+    """Return the directory *path*, which is absolute, or the nearest above it that is there."""
+    assert os.path.isabs(path), path
+    while not os.path.isdir(path):
+        path = os.path.dirname(path)
+    return path
+
+
+def device_of(path: str) -> int:
+    """Return the file system on which *path* is, or is going to be."""
+    return os.stat(path if os.path.exists(path) else nearest_directory(path)).st_dev

@@ -1,0 +1,202 @@
+"""The rules for a saved plan: it may change Kafka's files in partitions and log dirs, and nothing else.
+
+A plan names files of partitions and of log dirs.  One that names anything else (paths that lead elsewhere, unknown
+actions, files that no repair touches, states that do not follow from one another) is refused as a whole.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NoReturn
+
+from klog.base.errors import PlanError
+from klog.change.plan.model import APPEND, PUT, REMOVE, TRUNCATE, Action, FileState, Plan, same_content
+from klog.change.plan.swap_files import comes_back, final_name, is_transient, log_of, stage_of, witness_of
+from klog.formats.names import ROOT_KINDS, FileKind, Stage, parse_file, parse_partition
+
+_States = Mapping[tuple[int, str], Sequence[FileState | None]]
+
+_ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]{0,99}")
+_UNTOUCHED = (FileKind.META_PROPERTIES, FileKind.LOCK, FileKind.BOOTSTRAP, FileKind.QUORUM_STATE)
+_IN_LOG_DIR = (
+    FileKind.RECOVERY_POINTS,
+    FileKind.HIGH_WATERMARKS,
+    FileKind.LOG_STARTS,
+    FileKind.CLEANER_OFFSETS,
+    FileKind.CLEAN_SHUTDOWN,
+)
+
+
+def refuse(what: str) -> NoReturn:
+    """Raise PlanError over *what*."""
+    raise PlanError(f"the plan is refused: {what}; nothing was changed")
+
+
+def shown(value: object) -> str:
+    """Return *value*, which may be anything, for a message of one line."""
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:80]}…"
+
+
+def check_plan(plan: Plan) -> None:
+    """Raise PlanError when *plan* asks for what no plan may."""
+    if not _ID.fullmatch(plan.id):
+        refuse(f"id {shown(plan.id)}")
+    count = len(plan.log_dirs)
+    if not count or len(plan.backups) != count or len(plan.staging) not in (0, count):
+        refuse("log_dirs, backups and staging do not belong together")
+    if len(set(plan.locked)) != len(plan.locked) or len(set(plan.backups)) != count:
+        refuse("a log dir or a backup that is there twice")
+    states: dict[tuple[int, str], list[FileState | None]] = {}
+    sources: set[tuple[int, str]] = set()
+    for action in plan.actions:
+        _check_action(action, count)
+        chain = states.setdefault((action.log_dir, action.file), [action.before])
+        is_new = not any(same_content(state, action.after) for state in chain)
+        is_known = is_transient([*chain, action.after]) or comes_back(action.file, [*chain, action.after])
+        if chain[-1] != action.before or not (is_new or is_known):
+            refuse(f"the states of {shown(action.file)} do not follow from one another")
+        chain.append(action.after)
+        if action.source is not None and (action.log_dir, action.source) in sources:
+            refuse(f"{shown(action.source)} is put twice")
+        sources.add((action.log_dir, action.source or ""))
+    _check_markers(plan)
+    _check_passing(plan, states)
+    for guard in (*plan.guards, *(plan.beside or ())):
+        if os.path.isabs(guard.file) and "\0" not in guard.file and not guard.sync:
+            continue  # it is only looked at
+        _check_place(guard.file, guard.log_dir, len(plan.locked))
+    for cut in plan.cuts:
+        _check_file(cut.file, cut.log_dir, count)
+        first = states.get((cut.log_dir, cut.file), [None])[0]
+        if first is None or not cut.start < cut.end <= first.size:
+            refuse(f"{cut.start} to {cut.end} are not cut out of {shown(cut.file)}")
+    for number, directory in (*plan.directory_times, *plan.leaves_times, *plan.new_directories):
+        if number >= count or (directory and not _is_partition(directory)):
+            refuse(f"{shown(directory)} is not a directory of a partition")
+    if any(not directory or (number, directory) in plan.directory_times for number, directory in plan.new_directories):
+        refuse("new_directories names one that is there")
+    if any(number >= count for number in plan.no_lock):
+        refuse("no_lock names a log dir that is not there")
+
+
+def _check_markers(plan: Plan) -> None:
+    """Refuse a clean-shutdown marker that exists while something else in its log dir changes."""
+    marked: set[int] = set()
+    begun: set[int] = set()
+    for action in plan.actions:
+        if action.log_dir in marked:
+            refuse(f"{shown(action.file)} changes after its log dir was marked as clean")
+        if action.file == FileKind.CLEAN_SHUTDOWN.value:
+            if action.do == REMOVE and action.log_dir in begun:
+                refuse(f"{shown(action.file)} goes after something else has changed")
+            if action.do == PUT:
+                marked.add(action.log_dir)
+        begun.add(action.log_dir)
+
+
+def _check_passing(plan: Plan, states: _States) -> None:
+    """Refuse transient files that break the rules of `swap_files`: their progress could not be derived."""
+    coming = {key for key, chain in states.items() if is_transient(chain)}
+    if not coming:
+        return
+    directories = {(log_dir, os.path.dirname(file)) for log_dir, file in coming}
+    places: dict[tuple[int, str], list[int]] = {}
+    for place, action in enumerate(plan.actions):
+        if (action.log_dir, os.path.dirname(action.file)) in directories:
+            places.setdefault((action.log_dir, action.file), []).append(place)
+    for log_dir, file in coming:
+        if not _passes(plan, log_dir, file, states, places):
+            refuse(f"{shown(file)} comes and goes, but not as a file that stands for another while that changes")
+    _check_one_at_a_time(coming, places)
+
+
+def _passes(plan: Plan, log_dir: int, file: str, states: _States, places: Mapping[tuple[int, str], list[int]]) -> bool:
+    """Whether a transient file is allowed, and an action while it exists is its witness."""
+    came, went = places[log_dir, file]
+    stage, content = stage_of(file), states[log_dir, file][1]
+    telling = [place for place in places.get((log_dir, witness_of(file)), []) if came < place < went]
+    if stage is None or content is None or len(telling) != 1:
+        return False
+    if stage is Stage.CLEANED:
+        return not content.size
+    whole = log_dir, final_name(file)
+    if plan.actions[telling[0]].do != PUT or any(not came < place < went for place in places.get(whole, [])):
+        return False
+    # An empty index is true of any log, and of what the plan does not change it says nothing.
+    is_index = file != f"{log_of(file)}{Stage.SWAP.value}"
+    return content in states.get(whole, [content]) or (is_index and not content.size)
+
+
+def _check_one_at_a_time(coming: Iterable[tuple[int, str]], places: Mapping[tuple[int, str], list[int]]) -> None:
+    """Refuse new segments that exist beside others in one directory: a start would remove all that is between them."""
+    last: dict[tuple[int, str], tuple[int, str]] = {}
+    for came, key in sorted((places[key][0], key) for key in coming):
+        directory, log = (key[0], os.path.dirname(key[1])), log_of(key[1])
+        until, other = last.get(directory, (-1, ""))
+        if came < until and log != other:
+            refuse(f"{shown(key[1])} comes before those for {shown(other)} have gone")
+        last[directory] = max((places[key][1], log), (until, other))
+
+
+def _check_action(action: Action, count: int) -> None:
+    _check_file(action.file, action.log_dir, count)
+    name = parse_file(action.file.rpartition("/")[2])
+    if name.kind in _UNTOUCHED:
+        refuse(f"{shown(action.file)} is never changed by a repair")
+    if action.do == TRUNCATE and name.kind is FileKind.CLEAN_SHUTDOWN:
+        refuse(f"{shown(action.file)} is put or removed, never cut")
+    if action.do in (PUT, TRUNCATE) and name.kind is FileKind.OTHER:
+        refuse(f"{shown(action.file)} is not a file of Kafka's")
+    before, after = action.before, action.after
+    if any(state is not None and state.digest_start > state.size for state in (before, after, action.added)):
+        refuse(f"{shown(action.file)} has a digest from behind its end on")
+    if action.do == PUT:
+        is_sound = after is not None and action.source is not None and _is_relative(action.source)
+    elif action.do == TRUNCATE:
+        is_sound = before is not None and after is not None and after.size < before.size and action.source is None
+    elif action.do == APPEND:
+        is_sound = name.kind is FileKind.LOG and _adds_up(action) and _is_relative(action.source or "")
+    elif action.do == REMOVE:
+        is_sound = before is not None and after is None and action.source is None
+    else:
+        refuse(f"do is {shown(action.do)}, this klog knows {PUT}, {TRUNCATE}, {REMOVE} and {APPEND}")
+    if not is_sound or (action.added is not None) != (action.do == APPEND):
+        refuse(f"{action.do} of {shown(action.file)} lacks what it needs, or has what it must not have")
+
+
+def _adds_up(action: Action) -> bool:
+    before, after, added = action.before, action.after, action.added
+    if before is None or after is None or added is None:
+        return False
+    return 0 < added.size == after.size - before.size
+
+
+def _check_place(file: str, log_dir: int, count: int) -> None:
+    """Refuse what does not lie in a partition of the log dir, or in the log dir itself."""
+    directory, slash, _ = file.partition("/")
+    if log_dir >= count:
+        refuse(f"log_dir {log_dir}, of {count}")
+    is_place = _is_partition(directory) if slash else parse_file(directory).kind in ROOT_KINDS
+    if not _is_relative(file) or file.count("/") > 1 or not is_place:
+        refuse(f"{shown(file)} is not a file of a partition or of a log dir")
+
+
+def _check_file(file: str, log_dir: int, count: int) -> None:
+    """Refuse what is not a file of a partition of the log dir, or of the log dir itself, that a repair may touch."""
+    _check_place(file, log_dir, count)
+    directory, slash, name = file.partition("/")
+    if not slash and parse_file(directory).kind not in _IN_LOG_DIR:
+        refuse(f"{shown(file)} is not a file of a log dir that a repair touches")
+    if slash and parse_file(name).kind is FileKind.CLEAN_SHUTDOWN:
+        refuse(f"{shown(file)} is in the wrong place")
+
+
+def _is_partition(directory: str) -> bool:
+    return _is_relative(directory) and "/" not in directory and parse_partition(directory) is not None
+
+
+def _is_relative(path: str) -> bool:
+    return "\0" not in path and all(part not in ("", ".", "..") for part in path.split("/"))

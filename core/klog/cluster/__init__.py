@@ -1,0 +1,1 @@
+"""What a cluster decides: metadata, coordinators, elections, placement, partitioners."""

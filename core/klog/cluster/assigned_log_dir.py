@@ -1,0 +1,47 @@
+"""Which log dir of a broker has a partition, by the assignment, and whether it is among those that are given.
+
+A partition in a log dir that is not given looks like one that is missing.  A second directory for it would keep the
+broker from starting ("Duplicate log directories").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final, NamedTuple
+
+from klog.cluster.replication.election import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
+from klog.data_dir.log_dir import LogDir
+
+_UNREPORTED: Final = (None, UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY)
+
+
+class AssignedLogDir(NamedTuple):
+    """The log dir that has a partition, or gets its directory.
+
+    *number*: of the log dir among those given, None for one that is not given.  *absent*: the directory ids of those
+    that are not given and may have it; LOST_DIRECTORY for one that failed before it was known.
+    """
+
+    number: int | None
+    absent: tuple[str, ...] = ()
+
+
+def assigned_log_dir(
+    assigned: str | None, log_dirs: Sequence[LogDir], registered: Collection[str] = ()
+) -> AssignedLogDir:
+    """Return the log dir of a broker that has a partition of which no directory was found, or gets it.
+
+    *assigned*: the directory id in the assignment; None where it has none, as before 3.7.  *log_dirs*: those of the
+    broker that are given.  *registered*: the ids of all its log dirs, as far as the metadata log knows them.
+    """
+    ids = [one.directory_id for one in log_dirs]
+    if assigned is not None and assigned in ids:
+        return AssignedLogDir(ids.index(assigned))
+    unnamed = ids.index(None) if None in ids else None
+    if assigned not in _UNREPORTED:
+        # A log dir without an id may be the one that is meant.
+        return AssignedLogDir(unnamed) if unnamed is not None else AssignedLogDir(None, (str(assigned),))
+    others = sorted(set(registered) - {*ids, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, LOST_DIRECTORY})
+    if others and unnamed is None and assigned is not None:
+        return AssignedLogDir(None, tuple(others))
+    return AssignedLogDir(unnamed or 0)

@@ -1,0 +1,248 @@
+"""Groups as their coordinator has them once it has loaded `__consumer_offsets`: classic, consumer, share, streams.
+
+    for group in group_images(partitions, topic_name):
+        print(group.group, group.state, group.offsets)
+
+What is not on the disk is not known: a classic group that is rebalancing is Stable here, and a member's heartbeats
+leave no trace.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from klog.cluster.coordinator.entries import Note, ignore, latest_records
+from klog.data_dir.partition import Partition
+from klog.formats.internal_topics import CONSUMER_OFFSETS, CoordinatorRecord, coordinator_record
+from klog.formats.structs.json import EmbeddedStruct
+from klog.formats.structs.schema import Data
+
+GroupType: TypeAlias = Literal["classic", "consumer", "share", "streams"]
+AssignedPartition: TypeAlias = "tuple[str, int]"
+"""Topic and partition."""
+TopicName: TypeAlias = Callable[[str], "str | None"]
+"""Topic id in its 22 letters → name, None where it is not known."""
+
+_COMMITS: Final = (0, 1)
+_CLASSIC: Final = 2
+_EPOCHS: Final[dict[int, GroupType]] = {3: "consumer", 11: "share", 17: "streams"}
+_MEMBERS: Final = (5, 10, 19)
+_TARGET_EPOCHS: Final = (6, 12, 20)
+_ASSIGNMENTS: Final = (8, 14, 22)
+_TOPIC_METADATA: Final = 4
+_SHARE_PARTITIONS: Final = 15
+_STABLE: Final = 0
+"""Kafka: MemberState.STABLE."""
+
+
+class OffsetImage(NamedTuple):
+    """A committed offset; *offset* None: compaction has taken what was committed then, and *certain* is False.
+
+    *leader_epoch*: -1 for none.  *committed_at*: ms.  *producer_id*: of the transaction that has not ended.
+    """
+
+    topic: str
+    partition: int
+    offset: int | None
+    leader_epoch: int = -1
+    metadata: str = ""
+    committed_at: int | None = None
+    certain: bool = True
+    producer_id: int | None = None
+
+
+class MemberImage(NamedTuple):
+    """A member of a group.  *partitions*: what it owns, sorted."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    partitions: tuple[AssignedPartition, ...]
+
+
+class GroupImage(NamedTuple):
+    """A group.  *state*: None where the records do not tell.  *protocol*: the assignor, None for none or unknown.
+
+    *epoch*: a classic group's generation, else the group epoch; None for a group of offsets alone.  *partitions*: of a
+    share group, those it has initialized.  *certain*: False where compaction has taken what it was like then.
+    """
+
+    group: str
+    type: GroupType
+    state: str | None
+    protocol: str | None
+    epoch: int | None
+    coordinator_partition: int | None
+    members: tuple[MemberImage, ...]
+    offsets: tuple[OffsetImage, ...]
+    pending: tuple[OffsetImage, ...]
+    partitions: tuple[AssignedPartition, ...] = ()
+    certain: bool = True
+
+
+def group_images(
+    partitions: Iterable[Partition], topic_name: TopicName, until_ms: int | None = None, note: Note = ignore
+) -> Iterator[GroupImage]:
+    """Yield the groups of some partitions of `__consumer_offsets`, each partition's by name.
+
+    *until_ms*: as they were before that time, as far as compaction has left it.  *note* gets what could not be read.
+    Raises nothing for content.  Kafka: GroupCoordinatorShard.replay.
+    """
+    for partition in partitions:
+        latest = latest_records(partition, until_ms, note, commits=True)
+        groups = _Groups(topic_name)
+        unknown = 0
+        for key, value in latest.records():
+            unknown += not groups.take(key, value)
+        for producer_id, key, value in latest.pending():
+            unknown += not groups.take(key, value, producer_id)
+        for key in latest.lost():
+            groups.lose(key)
+        del latest
+        if unknown:
+            note(f"{partition.path}: {unknown} records that cannot be decoded")
+        for name in sorted(groups.found):
+            yield groups.found[name].image(partition.number, topic_name)
+
+
+class _Groups:
+    """The groups of a partition while its records are taken."""
+
+    def __init__(self, topic_name: TopicName) -> None:
+        self.found: dict[str, _Group] = {}
+
+    def _group(self, record: CoordinatorRecord) -> _Group:
+        name = record.key["group" if record.type in (*_COMMITS, _CLASSIC) else "groupId"]
+        return self.found.setdefault(name, _Group(name))
+
+    def take(self, key: bytes, value: bytes, producer_id: int | None = None) -> bool:
+        """Take a record; False when it cannot be decoded."""
+        record = coordinator_record(CONSUMER_OFFSETS, key, value)
+        if not isinstance(record, CoordinatorRecord) or record.value is None:
+            return False
+        self._group(record).take(record.type, record.key, record.value, producer_id)
+        return True
+
+    def lose(self, key: bytes) -> None:
+        """Take a key whose value at that time is gone."""
+        record = coordinator_record(CONSUMER_OFFSETS, key, None)
+        if isinstance(record, CoordinatorRecord):
+            group = self._group(record)
+            if record.type in _COMMITS:
+                where = record.key["topic"], record.key["partition"]
+                group.offsets.setdefault(where, OffsetImage(*where, None, certain=False))
+            else:
+                group.certain = False
+
+
+class _Group:
+    """A group while its records are taken, in any order: there is one of each key."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.offsets: dict[AssignedPartition, OffsetImage] = {}
+        self.pending: list[OffsetImage] = []
+        self.certain = True
+        self._classic: Data | None = None
+        self._type: GroupType | None = None
+        self._epoch: int | None = None
+        self._target_epoch = 0
+        self._members: dict[str, Data] = {}
+        self._assignments: dict[str, Data] = {}
+        self._names: dict[str, str] = {}
+        self._partitions: list[AssignedPartition] = []
+
+    def take(self, record_type: int, key: Data, value: Data, producer_id: int | None) -> None:
+        if record_type in _COMMITS:
+            self._commit(key, value, producer_id)
+        elif record_type == _CLASSIC:
+            self._classic = value
+        elif record_type in _EPOCHS:
+            self._type, self._epoch = _EPOCHS[record_type], value["epoch"]
+        elif record_type in _MEMBERS:
+            self._members[key["memberId"]] = value
+        elif record_type in _TARGET_EPOCHS:
+            self._target_epoch = value["assignmentEpoch"]
+        elif record_type in _ASSIGNMENTS:
+            self._assignments[key["memberId"]] = value
+        elif record_type == _TOPIC_METADATA:
+            self._names |= {one["topicId"]: one["topicName"] for one in value["topics"]}
+        elif record_type == _SHARE_PARTITIONS:
+            for one in value["initializedTopics"]:
+                self._names[one["topicId"]] = one["topicName"]
+                self._partitions += [(one["topicName"], number) for number in one["partitions"]]
+
+    def _commit(self, key: Data, value: Data, producer_id: int | None) -> None:
+        where = key["topic"], key["partition"]
+        epoch, metadata = value.get("leaderEpoch", -1), value["metadata"] or ""
+        image = OffsetImage(*where, value["offset"], epoch, metadata, value["commitTimestamp"], producer_id=producer_id)
+        if producer_id is None:
+            self.offsets[where] = image
+        else:
+            self.pending.append(image)
+
+    def image(self, coordinator_partition: int | None, topic_name: TopicName) -> GroupImage:
+        """Return the group; *topic_name* for ids that the group's own records do not name."""
+        offsets, pending = tuple(sorted(self.offsets.values())), tuple(sorted(self.pending))
+        if self._type is None:
+            return self._classic_image(coordinator_partition, offsets, pending)
+
+        def name(topic_id: str) -> str:
+            return self._names.get(topic_id) or topic_name(topic_id) or topic_id
+
+        members = tuple(self._member(one, name) for one in sorted(self._members))
+        state = self._state(self._type) if self.certain else None
+        return GroupImage(
+            self.name, self._type, state, self._assignor(), self._epoch, coordinator_partition, members, offsets,
+            pending, tuple(sorted(self._partitions)), self.certain
+        )  # fmt: skip
+
+    def _classic_image(
+        self, coordinator_partition: int | None, offsets: tuple[OffsetImage, ...], pending: tuple[OffsetImage, ...]
+    ) -> GroupImage:
+        told = self._classic or {"members": (), "protocol": None, "generation": None}
+        members = tuple(_classic_member(one) for one in sorted(told["members"], key=lambda one: str(one["memberId"])))
+        state = ("Stable" if members else "Empty") if self.certain else None
+        return GroupImage(
+            self.name, "classic", state, told["protocol"] or None, told["generation"], coordinator_partition, members,
+            offsets, pending, certain=self.certain
+        )  # fmt: skip
+
+    def _state(self, kind: GroupType) -> str | None:
+        """Kafka: ConsumerGroup.maybeUpdateGroupState, ShareGroup.maybeUpdateGroupState."""
+        if not self._members:
+            return "Empty"
+        if kind == "share":
+            return "Stable"
+        if (self._epoch or 0) > self._target_epoch:
+            return "Assigning"
+        for member in self._members:
+            told = self._assignments.get(member)
+            if told is None or told["state"] != _STABLE or told["memberEpoch"] != self._target_epoch:
+                return "Reconciling"
+        return "Stable" if kind == "consumer" else None  # of streams the topology decides, too
+
+    def _assignor(self) -> str | None:
+        """Kafka: ConsumerGroup.preferredServerAssignor, without the broker's default."""
+        named = Counter(one["serverAssignor"] for one in self._members.values() if one.get("serverAssignor"))
+        return named.most_common(1)[0][0] if named else None
+
+    def _member(self, member_id: str, name: Callable[[str], str]) -> MemberImage:
+        told = self._members[member_id]
+        owned = self._assignments.get(member_id, {}).get("assignedPartitions", ())
+        partitions = sorted((name(one["topicId"]), number) for one in owned for number in one["partitions"])
+        return MemberImage(
+            member_id, told.get("instanceId"), told["clientId"], told["clientHost"], tuple(partitions)
+        )  # fmt: skip
+
+
+def _classic_member(told: Data) -> MemberImage:
+    assignment = told["assignment"]
+    owned = assignment.value["assignedPartitions"] if isinstance(assignment, EmbeddedStruct) else ()
+    partitions = sorted((one["topic"], number) for one in owned for number in one["partitions"])
+    return MemberImage(
+        told["memberId"], told.get("groupInstanceId"), told["clientId"], told["clientHost"], tuple(partitions)
+    )  # fmt: skip

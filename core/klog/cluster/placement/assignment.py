@@ -1,0 +1,80 @@
+"""What can be said of any assignment, whoever placed it: distinct brokers, racks, how even it is."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from klog.cluster.placement.brokers import UsableBroker
+
+
+class AssignmentFacts(NamedTuple):
+    """How partitions are spread over brokers and racks.
+
+    *leaders*, *replicas*: by broker, of how many partitions it is the first replica, and how many it has; also of
+    brokers that have none.  *doubled*: the partitions that have a broker twice.  *narrow*: those that are over fewer
+    racks than they could be, by number with their racks and with how many it could be; None without any racks.
+    """
+
+    leaders: Mapping[int, int]
+    replicas: Mapping[int, int]
+    doubled: tuple[int, ...]
+    narrow: Mapping[int, tuple[int, int]] | None
+
+    @property
+    def distinct(self) -> bool:
+        """Whether no partition has a broker twice."""
+        return not self.doubled
+
+    @property
+    def racks_covered(self) -> bool | None:
+        """Whether each partition is over as many racks as it could be; None without any racks."""
+        return None if self.narrow is None else not self.narrow
+
+    @property
+    def leaders_spread(self) -> int:
+        """By how many partitions the broker that leads most is ahead of the one that leads fewest."""
+        return _spread(self.leaders)
+
+    @property
+    def replicas_spread(self) -> int:
+        """By how many replicas the broker with most is ahead of the one with fewest."""
+        return _spread(self.replicas)
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether brokers are distinct and racks covered; how even it is, is no fault."""
+        return not self.doubled and not self.narrow
+
+
+def _spread(counts: Mapping[int, int]) -> int:
+    return max(counts.values(), default=0) - min(counts.values(), default=0)
+
+
+def assess(
+    assignment: Mapping[int, Sequence[int]], brokers: Sequence[UsableBroker], gone: Mapping[int, str | None]
+) -> AssignmentFacts:
+    """Return the facts about *assignment*, replicas by partition number, in a cluster of *brokers*.
+
+    *gone*: the racks of brokers that are no longer there but may still have replicas.  Brokers without a rack are one
+    rack, as they are to a controller; one of which nothing is known counts as a rack of its own.
+    """
+    leaders = Counter({broker.id: 0 for broker in brokers})
+    replicas = Counter(leaders)
+    racks = {**gone, **{broker.id: broker.rack for broker in brokers}}
+    has_racks = any(rack is not None for rack in racks.values())
+    possible = len({broker.rack for broker in brokers})
+    doubled: list[int] = []
+    narrow: dict[int, tuple[int, int]] = {}
+    for number, ids in assignment.items():
+        leaders.update(ids[:1])
+        replicas.update(ids)
+        distinct = set(ids)
+        if len(distinct) < len(ids):
+            doubled.append(number)
+        # An id that nothing is known of stands for its unknown rack.
+        covered, wanted = len({racks.get(each, each) for each in distinct}), min(len(distinct), possible)
+        if covered < wanted:
+            narrow[number] = covered, wanted
+    return AssignmentFacts(leaders, replicas, tuple(doubled), narrow if has_racks else None)

@@ -1,0 +1,88 @@
+"""Where a follower truncates its log before it follows a leader: by leader epochs, or at its high watermark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypedDict
+
+from klog.cluster.replication.epoch_cache import UNDEFINED, EpochCache
+from klog.formats.checkpoint import EpochEntry
+
+
+class TruncationRow(TypedDict, total=False):
+    """A TruncationRound as JSON has it; only `to` is always there."""
+
+    asks: int
+    leader: list[int]
+    local: list[int]
+    to: int
+    complete: bool
+
+
+@dataclass(frozen=True)
+class TruncationRound:
+    """One truncation to the offset *to*, and why; what took no part in it is None.
+
+    *asks*: the epoch whose end the follower asked for.  *leader*, *local*: (epoch, end offset) as the leader and as the
+    follower know it.  *complete*: False if the follower has to ask again.
+    """
+
+    to: int
+    asks: int | None = None
+    leader: tuple[int, int] | None = None
+    local: tuple[int, int] | None = None
+    complete: bool | None = None
+
+    def as_row(self) -> TruncationRow:
+        """Return it for JSON, without what is None."""
+        row: TruncationRow = {}
+        if self.asks is not None:
+            row["asks"] = self.asks
+        if self.leader is not None and self.local is not None:
+            row["leader"], row["local"] = list(self.leader), list(self.local)
+        row["to"] = self.to
+        if self.complete is not None:
+            row["complete"] = self.complete
+        return row
+
+
+def answer_round(local: EpochCache, log_end: int, answer: tuple[int, int], otherwise: int) -> TruncationRound:
+    """Return where a follower truncates, whose leader gave *answer* for its latest epoch: (epoch, end offset).
+
+    *otherwise*: where it truncates if the leader knows nothing, its high watermark.
+    Kafka: AbstractFetcherThread.getOffsetTruncationState.
+    """
+    epoch, end = answer
+    known, known_end = local.end_offset_for(epoch, log_end)
+    complete = True
+    if end == UNDEFINED:
+        to = min(otherwise, log_end)
+    elif UNDEFINED in (epoch, known_end):
+        to = min(end, log_end)
+    elif known != epoch:
+        # The leader has no batch of the follower's latest epochs: they go, and the epoch before them is next.
+        to, complete = min(known_end, log_end), False
+    else:
+        to = min(known_end, end, log_end)
+    return TruncationRound(to, leader=answer, local=(known, known_end), complete=complete)
+
+
+def epoch_rounds(
+    local: EpochCache, log_end: int, leader: EpochCache, leader_end: int, high_watermark: int
+) -> list[TruncationRound]:
+    """Return the rounds in which a follower asks its leader for the ends of epochs; the last one is complete.
+
+    A follower that knows no epoch truncates to its *high_watermark*.
+    """
+    if local.latest == UNDEFINED:
+        return [TruncationRound(min(high_watermark, log_end))]
+    epochs = EpochCache(EpochEntry(*entry) for entry in local.entries)
+    rounds: list[TruncationRound] = []
+    while not rounds or not rounds[-1].complete:
+        asks = epochs.latest
+        one = answer_round(epochs, log_end, leader.end_offset_for(asks, leader_end), high_watermark)
+        rounds.append(TruncationRound(one.to, asks, one.leader, one.local, one.complete))
+        # Each incomplete round removes at least the latest epoch, so that the rounds end.
+        log_end = min(log_end, one.to)
+        epochs.truncate_end(log_end)
+    return rounds

@@ -1,0 +1,290 @@
+"""Where partitions come home: the log dirs of one broker, and what its cluster says of each partition."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from shlex import join, quote
+from typing import NamedTuple
+
+from klog.base.errors import KlogError, UsageError, counted
+from klog.cluster.assigned_log_dir import assigned_log_dir
+from klog.cluster.coordinator.transactions import transaction_images
+from klog.cluster.metadata.history import MetadataChange, PartitionSubject, read_history
+from klog.cluster.metadata.loader import ClusterMetadata, read_metadata
+from klog.cluster.metadata.replay import Problems
+from klog.cluster.metadata.topic_config import TopicConfig
+from klog.cluster.metadata.topics_image import PartitionRegistration
+from klog.commands.adopt.former_topic import FormerTopic, former_topic
+from klog.commands.adopt.sources import AdoptSource, Key
+from klog.commands.doctor.metadata_log import recover_metadata
+from klog.data_dir.log_dir import LogDir
+from klog.data_dir.partition import Partition
+from klog.formats.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from klog.formats.names import CLUSTER_METADATA, INTERNAL, ROOT_CHECKPOINTS, PartitionState
+from klog.partition.start.metadata_behind import FIRST_SHIFTED_ID, next_producer_id, reuse_note
+
+
+class AdoptRefusal(NamedTuple):
+    """Why a source is not adopted: the *id* of the reason, a sentence, and the command that leads on."""
+
+    source: str
+    id: str
+    message: str
+    next: str
+
+    def json(self) -> dict[str, object]:
+        """Return it as JSON has it."""
+        return self._asdict()
+
+
+class RefusedError(KlogError):
+    """A source that is not adopted."""
+
+    def __init__(self, refusal: AdoptRefusal) -> None:
+        super().__init__(f"{refusal.source}: {refusal.message}")
+        self.refusal = refusal
+
+
+def refuse(source: AdoptSource, reason: str, message: str, *command: str) -> RefusedError:
+    """Return the error for a source; *command*: what leads on, as words, or as a text of its own."""
+    return RefusedError(
+        AdoptRefusal(source.path, reason, message, join(command) if len(command) > 1 else "".join(command))
+    )
+
+
+class KnownProducers(NamedTuple):
+    """Which producers of a source stay known: those of the ids below *end*.
+
+    *is_own*: the target's metadata log has handed them out, or they are kept as asked; then those that klog has shifted
+    stay known, too.
+    """
+
+    end: int
+    is_own: bool
+
+    def has(self, producer_id: int) -> bool:
+        """Whether a producer stays known."""
+        return producer_id < self.end or (self.is_own and producer_id >= FIRST_SHIFTED_ID)
+
+
+class AdoptTarget(NamedTuple):
+    """The place of a partition.
+
+    *log_dir*: its number among the home's.  *partition*: its directory, which need not be there.  *epoch*: the leader
+    epoch that the metadata have.  *replicas*: the nodes that have a copy.  *into*: all log dirs of the broker.
+    """
+
+    key: Key
+    topic_id: str
+    epoch: int
+    replicas: tuple[int, ...]
+    log_dir: int
+    partition: Partition
+    into: tuple[str, ...]
+
+    def command(self, source: AdoptSource, *more: str) -> str:
+        """Return the command that adopts a source here, with *more* options."""
+        return join(["klog", "adopt", source.path, *(word for path in self.into for word in ("--into", path)), *more])
+
+    @property
+    def name(self) -> str:
+        """As directories are called."""
+        return f"{self.key[0]}-{self.key[1]}"
+
+    @property
+    def is_there(self) -> bool:
+        """Whether there is a directory already."""
+        return os.path.isdir(self.partition.path)
+
+
+class BrokerHome:
+    """The log dirs of the broker that gets the partitions: those given, of which one has the metadata log.
+
+    Raises UsageError for log dirs of several nodes, KlogError where no metadata log says what the cluster has, or where
+    a broker would refuse a checkpoint.
+    """
+
+    def __init__(self, log_dirs: Sequence[LogDir]) -> None:
+        self.log_dirs = log_dirs
+        nodes = {one.node_id for one in log_dirs}
+        if len(nodes) > 1:
+            raise UsageError(
+                f"--into: log dirs of different nodes ({', '.join(map(str, nodes))}): one broker at a time"
+            )
+        having = [one for one in log_dirs if one.metadata_log is not None]
+        if not having:
+            raise KlogError(
+                f"{log_dirs[0].path}: no {CLUSTER_METADATA}-0 here; give the metadata log dir, too, with --into"
+            )
+        self.node_id = log_dirs[0].node_id
+        self._metadata_dir = having[0]
+        found = recover_metadata(having[0].path)
+        if found.failure is not None or found.cluster is None:
+            why = found.failure.message if found.failure is not None else found.notes[0].message
+            raise KlogError(f"{why}; first: restore it, see klog doctor {quote(having[0].path)}")
+        self.cluster: ClusterMetadata = found.cluster
+        self.notes = [note.message for note in found.notes]
+        self._histories: dict[str, list[MetadataChange]] = {}
+        self.configs = [TopicConfig(one, metadata=having[0]) for one in log_dirs]
+        for one in log_dirs:
+            _check_checkpoints(one)
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The cluster of the broker."""
+        return self._metadata_dir.cluster_id
+
+    def target(self, source: AdoptSource) -> AdoptTarget:
+        """Return where a source goes.  Raises RefusedError."""
+        key = source.topic, source.number
+        if source.topic == CLUSTER_METADATA:
+            known = (quote(one.path) for one in self.log_dirs)
+            message = "the metadata log is no partition that a broker leads or follows"
+            raise refuse(source, "cluster-metadata", message, f"klog metadata plan {' '.join(known)}")
+        topic_id = self.cluster.topic_ids.get(source.topic)
+        registration = self.cluster.partition(*key)
+        if topic_id is None:
+            former = self.former(source)
+            raise refuse(source, "topic-unknown", former.absence(), former.create_command())
+        if registration is None:
+            raise self._has_fewer(source, len(self.cluster.partitions[topic_id]))
+        if self.node_id not in registration.replicas:
+            nodes = ", ".join(map(str, registration.replicas))
+            message = f"its replicas are on {nodes}, and these are log dirs of node {self.node_id}"
+            raise refuse(source, "not-assigned", message, f"klog adopt {quote(source.path)} --into LOG_DIR_OF_{nodes}")
+        number = self._place(source, key, registration)
+        path = os.path.join(self.log_dirs[number].path, f"{key[0]}-{key[1]}")
+        partition = Partition(path, self.log_dirs[number].checkpoints)
+        into = tuple(one.path for one in self.log_dirs)
+        return AdoptTarget(key, topic_id, registration.leader_epoch, registration.replicas, number, partition, into)
+
+    def _place(self, source: AdoptSource, key: Key, registration: PartitionRegistration) -> int:
+        """Return the number of the log dir that has the partition, or to which it is assigned."""
+        for number, one in enumerate(self.log_dirs):
+            if any((p.topic, p.number) == key and p.state is PartitionState.CURRENT for p in one.partitions):
+                return number
+        node = self.node_id if self.node_id is not None else -1
+        at = registration.replicas.index(node)
+        assigned = registration.directories[at] if registration.directories else None
+        broker = self.cluster.brokers.get(node)
+        place = assigned_log_dir(assigned, self.log_dirs, broker.log_dirs if broker is not None else ())
+        if place.number is not None:
+            return place.number
+        given = " ".join(f"--into {quote(one.path)}" for one in self.log_dirs)
+        message = f"it is assigned to the log dir with directory.id={' or '.join(place.absent)}, which is not given"
+        raise refuse(source, "not-assigned", message, f"klog adopt {quote(source.path)} {given} --into THAT_LOG_DIR")
+
+    def known_producers(self, source: AdoptSource) -> KnownProducers:
+        """Return which producers of a source this metadata log has certainly handed out.
+
+        A metadata log that was made anew begins at id 0 again, in a cluster of the same id, too: only a topic that this
+        log has made can have producers of its own.
+        """
+        is_own = self.knows_topic(source)
+        return KnownProducers(next_producer_id(self.cluster) if is_own else 0, is_own)
+
+    def knows_topic(self, source: AdoptSource) -> bool:
+        """Whether the source is of a topic that this metadata log has, or had."""
+        topic_id = source.partition.topic_id
+        if topic_id is None or topic_id in self.cluster.state.topics.names:
+            return topic_id is not None
+        return any(topic_id == change.state["topic_id"] for change in self._history(source))
+
+    def is_foreign(self, source: AdoptSource) -> bool:
+        """Whether the source is certainly not of this metadata log."""
+        if source.partition.topic_id is not None:
+            return not self.knows_topic(source)
+        return source.cluster_id not in (None, self.cluster_id)
+
+    def is_same_cluster(self, source: AdoptSource) -> bool:
+        """Whether the source was in a cluster of the same id, which says nothing of its metadata log."""
+        return None not in (source.cluster_id, self.cluster_id) and source.cluster_id == self.cluster_id
+
+    def check_coordinators(self, source: AdoptSource, target: AdoptTarget, is_named: bool) -> list[str]:
+        """Return what is to be known of a partition of the coordinators' topics; nothing of another one.
+
+        *is_named*: the operator wants it in that place, although it may not fit.  Raises RefusedError.
+        """
+        if source.topic not in INTERNAL or source.partition.topic_id == target.topic_id:
+            return []
+        as_named = target.command(source, "--as", target.name)
+        if not self.is_same_cluster(source) and not is_named:
+            message = "coordinators keep their state in it: of another cluster only all its partitions together fit"
+            raise refuse(source, "internal-topic", message, as_named)
+        former = self.former(source)
+        misfit = former.misfit(len(self.cluster.partitions[target.topic_id]))
+        if misfit is not None and not is_named:
+            raise refuse(source, "internal-topic", misfit, *content_command(source))
+        reuse = self._reused_ids(source)
+        if reuse is not None and not is_named:
+            raise refuse(source, "internal-topic", reuse, as_named)
+        return [f"{target.name}: {told}" for told in (misfit or former.doubt(), reuse) if told is not None]
+
+    def _reused_ids(self, source: AdoptSource) -> str | None:
+        """Return what it means that transactional ids keep their producer ids."""
+        if source.topic != TRANSACTION_STATE:
+            return None
+        ids = {one.producer_id for one in transaction_images([source.partition]) if one.producer_id >= 0}
+        return reuse_note(self.cluster, ids, self.knows_topic(source))
+
+    # what the topic was
+
+    def former(self, source: AdoptSource) -> FormerTopic:
+        """Return the topic of a source as it was, as far as a metadata log still says how."""
+        return former_topic(source, [self._deleted(source), source.metadata])
+
+    def _deleted(self, source: AdoptSource) -> ClusterMetadata | None:
+        """Return the cluster as of just before the topic was deleted; None where the metadata log no longer has that.
+
+        Settings go in the same batch of records as the topic, with the removal before or behind theirs.
+        """
+        changes = self._history(source)
+        gone = next((at for at in range(len(changes) - 1, 0, -1) if changes[at].state["replicas"] is None), None)
+        if gone is None:
+            return None
+        try:
+            return read_metadata(self._metadata_dir, changes[gone].offset)
+        except KlogError:
+            return None
+
+    def _history(self, source: AdoptSource) -> list[MetadataChange]:
+        """Return what a start finds in the metadata log about the topics of a source's name; nothing if it cannot.
+
+        Each topic has a partition 0, which stands for all of it.
+        """
+        topic = source.partition.topic or source.topic
+        if topic not in self._histories:
+            log = self._metadata_dir.metadata_log
+            assert log is not None, "it has been read"
+            try:
+                changes = list(read_history(log, PartitionSubject(topic, 0), Problems()))
+            except KlogError:
+                changes = []
+            self._histories[topic] = [one for one in changes if one.offset <= self.cluster.end_offset]
+        return self._histories[topic]
+
+    @staticmethod
+    def _has_fewer(source: AdoptSource, count: int) -> RefusedError:
+        message = f"the cluster's {source.topic} has {counted(count, 'partition')}"
+        if source.topic in INTERNAL:
+            message += ", over which the coordinators hash what is in it: more partitions would part them from that"
+            return refuse(source, "internal-topic", message, *content_command(source))
+        words = ["kafka-topics", "--bootstrap-server", "HOST:PORT", "--alter", "--topic", source.topic]
+        message += "; with more, new records of a key may go to another partition than its former ones"
+        return refuse(source, "topic-unknown", message, *words, "--partitions", str(source.number + 1))
+
+
+def content_command(source: AdoptSource) -> tuple[str, ...]:
+    """Return the command that shows what a partition of the coordinators has."""
+    if source.topic == CONSUMER_OFFSETS:
+        return ("klog", "groups", source.path, "--export", "offsets.csv")
+    return ("klog", "transactions" if source.topic == TRANSACTION_STATE else "dump", source.path)
+
+
+def _check_checkpoints(log_dir: LogDir) -> None:
+    for kind in ROOT_CHECKPOINTS:
+        found = log_dir.checkpoints.file(kind)
+        if found is not None and found.malformed is not None:
+            path = os.path.join(log_dir.path, kind.value)
+            raise KlogError(f"{path}: {found.malformed}; first: klog recover {quote(log_dir.path)} --apply")

@@ -1,0 +1,121 @@
+"""The changes that put an adopted partition in place, in an order that may stop anywhere.
+
+Of a directory that the cluster does not know yet, `partition.metadata` comes last: until then a broker sets it aside.
+Where one is in place, it is at each moment a prefix of its old log or of the new one: old segments go from the last one
+back, new ones come upwards.  A segment that both have stays.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from klog.base.files.read_only import ReadOnlyFile
+from klog.change.partition_plan.contents import Content
+from klog.change.plan.draft import Draft, StagedContent
+from klog.change.plan.model import same_content
+from klog.commands.adopt.content import AdoptedLog
+from klog.commands.adopt.early_logs import EarlyLogs
+from klog.commands.adopt.home import AdoptTarget
+from klog.commands.adopt.sources import AdoptSource
+from klog.formats.checkpoint import write_partition_metadata
+from klog.formats.names import SEGMENT_KINDS, FileKind, Stage, belongs, parse_file
+
+
+class TargetDrafts(NamedTuple):
+    """What changes in a directory: before the log dir's checkpoints, and behind them."""
+
+    files: Draft
+    last: Draft
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether all is as it is to be already."""
+        return not self.files.actions and not self.last.actions
+
+    def abandon(self) -> None:
+        """Forget the changes."""
+        self.files.abandon()
+        self.last.abandon()
+
+
+class TargetFiles:
+    """Drafts the files of one partition.  *early*: the logs that wait already."""
+
+    def __init__(
+        self, source: AdoptSource, target: AdoptTarget, log: AdoptedLog, drafts: TargetDrafts, early: EarlyLogs
+    ) -> None:
+        self._source, self._target, self._log, self._early = source, target, log, early
+        self._draft, self._last = drafts
+        self._is_in_place = os.path.realpath(source.path) == os.path.realpath(target.partition.path)
+        files = target.partition.files if target.is_there else ()
+        self._there = [file for file in files if belongs(file)]
+
+    def draft(self) -> None:
+        """Say all changes.  Raises OSError (staging), UnreadableError, KlogError where the source has changed."""
+        logs = {name: self._prepare(name) for name in sorted(self._log.logs)}
+        same = {name for name, new in logs.items() if same_content(self._draft.state(self._file(name)), new.after)}
+        self._remove_old(same)
+        for name, new in logs.items():
+            self._draft.put_prepared(new)
+            stem = name.removesuffix(FileKind.LOG.value)
+            for index in (f"{stem}{kind.value}" for kind in SEGMENT_KINDS[1:]):
+                if index in self._log.files:
+                    self._put(index, like=name)
+        for name in sorted(self._log.files):
+            if parse_file(name).kind is FileKind.SNAPSHOT:
+                self._put(name, like=next(iter(logs)))
+        self._draft.put(self._file(FileKind.LEADER_EPOCHS.value), [self._log.epochs], like=self._file(next(iter(logs))))
+        identity = write_partition_metadata(self._target.topic_id)
+        self._last.put(self._file(FileKind.PARTITION_METADATA.value), [identity], modified_ns=self._log.now_ns)
+        self._guard()
+        self._source.check_unchanged()
+
+    def _file(self, name: str) -> str:
+        return f"{self._target.name}/{name}"
+
+    def _prepare(self, log: str) -> StagedContent:
+        """Let a log's bytes wait; it stays as old as it is, for retention may go by that."""
+        if staged := self._early.take(log, self._log):
+            return staged
+        pieces = self._log.logs[log].pieces
+        path = self._source.partition.file(pieces[0].name) if pieces else None
+        time_ns = self._log.now_ns if path is None else os.stat(path).st_mtime_ns
+        content, whole = self._log.content(log), self._log.whole_file(log)
+        return self._draft.prepare(self._file(log), content, modified_ns=time_ns, whole=whole)
+
+    def _remove_old(self, same: set[str]) -> None:
+        """Remove what the new log does not have, or has with other bytes: segments from the last one back.
+
+        In place, each log is replaced in one step by one of the same offsets: only what has no successor goes.
+        """
+        kept = {*self._log.files, *(self._log.logs if self._is_in_place else same)}
+        for file in sorted(self._there):
+            if file.stage is not Stage.IN_USE:
+                self._draft.remove(self._file(file.name))
+        segments = [file for file in self._there if file.stage is Stage.IN_USE and file.kind in SEGMENT_KINDS]
+        for file in sorted(segments, key=lambda file: (-(file.offset or 0), SEGMENT_KINDS.index(file.kind))):
+            log = f"{file.name.partition('.')[0]}.{FileKind.LOG.value}"
+            if file.name not in kept or not (self._is_in_place or log in same):
+                self._draft.remove(self._file(file.name))
+        for file in self._there:
+            if file.kind is FileKind.SNAPSHOT and file.name not in self._log.files:
+                self._draft.remove(self._file(file.name))
+
+    def _put(self, name: str, like: str) -> None:
+        self._draft.put(self._file(name), self._small(self._log.files[name]), like=self._file(like))
+
+    def _small(self, content: Content) -> list[bytes]:
+        """Return the content of an index or snapshot.  Raises UnreadableError."""
+        if isinstance(content, bytes):
+            return [content]
+        with ReadOnlyFile(self._source.partition.file(content.name)) as file:
+            return [file.read(0, content.size)]
+
+    def _guard(self) -> None:
+        """Let the plan hold only as long as nothing that it rests on changes."""
+        if not self._is_in_place:
+            for path in self._source.files:
+                self._draft.rely_on(path)
+        if self._target.is_there:
+            self._draft.rely_on_directory(self._target.partition.directory)

@@ -1,0 +1,212 @@
+"""The pass over headers: a job over logs, whose answers are entries for the table of digests, and facts of each log.
+
+The kernel walks from header to header; what it stops at, or what makes no sense, is read once more batch by batch with
+checksums, so that behind damage only intact batches count.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from klog.base.errors import KlogError
+from klog.base.files.read_only import ReadOnlyFile
+from klog.commands.audit.partitions import AuditLog
+from klog.formats.damage import Damage, DamageKind
+from klog.formats.java_integers import LONG_MAX
+from klog.jobs.results import TaskResult, json_result
+from klog.kernel import DONE, ENTRY_FULL, HeaderPass, Window
+from klog.log.reader import MAX_BATCH_BYTES
+from klog.log.records import intact_runs
+from klog.log.segment import Segment
+
+FOR_EVER: Final = -1
+_MOST_DAMAGES: Final = 10
+_kept = threading.local()
+
+
+class TopicLimits(NamedTuple):
+    """What a topic's settings allow: ms, −1 for ever, and bytes of a batch.  Kafka: retention.ms, max.message.bytes."""
+
+    retention_ms: int = FOR_EVER
+    max_message_bytes: int = LONG_MAX
+
+
+class HeaderOptions(NamedTuple):
+    """*secret*: 16 bytes for the digests.  *latest_ms*: greater timestamps are in the future.
+
+    *limits*: by the places of partitions; those that are not there have none.
+    """
+
+    secret: bytes
+    latest_ms: int = LONG_MAX
+    limits: Mapping[int, TopicLimits] = {}  # never changed
+    max_batch_bytes: int = MAX_BATCH_BYTES
+
+
+class Sighting(NamedTuple):
+    """Batches of a kind: how many, where the first is, and the value that stands out most."""
+
+    batches: int = 0
+    position: int = 0
+    offset: int = 0
+    value: int = 0
+
+
+class ProducerRun(NamedTuple):
+    """What a producer wrote in one epoch: sequences of its first batch (with its place) and of its last."""
+
+    producer_id: int
+    epoch: int
+    first_sequence: int
+    first_offset: int
+    first_position: int
+    last_sequence: int
+
+
+class SequenceBreak(NamedTuple):
+    """A batch that does not begin behind the last sequence of its producer and epoch."""
+
+    position: int
+    offset: int
+    producer_id: int
+    epoch: int
+    expected: int
+    found: int
+
+
+class HeaderFacts(NamedTuple):
+    """What the headers of a log say.  Data batches, unless they are called control batches; −1: there is none.
+
+    *single*: batches of one record.  *codecs*: batches by codec.  *earliest*: base timestamp, ms.  *legacy*: v0 and v1.
+    *future*, *past*, *oversized*: see `klog.commands.audit.header_findings`.
+    """
+
+    data_batches: int
+    control_batches: int
+    records: int
+    bytes: int
+    single: int
+    earliest: int
+    first_offset: int
+    last_offset: int
+    legacy: int
+    legacy_bytes: int
+    legacy_latest: int
+    has_append_time: bool
+    codecs: tuple[int, ...]
+    future: Sighting
+    past: Sighting
+    oversized: Sighting
+
+
+class LogReport(NamedTuple):
+    """What came of a log.  *runs*: its producers, by their first batches; *has_more_runs*: not all were followed.
+
+    *damage*: places that are not intact, the first of them as text; *tail*: an end that is not finished;
+    *unreadable*: why it could not be read.
+    """
+
+    number: int
+    facts: HeaderFacts
+    runs: tuple[ProducerRun, ...]
+    breaks: int
+    first_break: SequenceBreak | None
+    has_more_runs: bool
+    damages: int
+    damage: tuple[str, ...]
+    tail: str | None
+    unreadable: str | None
+
+
+def read_headers(unit: Sequence[AuditLog], options: HeaderOptions) -> Iterator[TaskResult]:
+    """Pass over the logs of *unit*: answers are `entries`, 24 bytes a data batch, and a `log` for each of them.
+
+    Raises nothing for content, nor for what cannot be read: that is in the report.
+    """
+    made: tuple[bytes, HeaderPass] | None = getattr(_kept, "headers", None)
+    if made is None or made[0] != options.secret:
+        made = _kept.headers = options.secret, HeaderPass(options.secret)
+    for log in unit:
+        yield from _read_log(log, made[1], options)
+
+
+def _read_log(log: AuditLog, headers: HeaderPass, options: HeaderOptions) -> Iterator[TaskResult]:
+    limits = options.limits.get(log.partition, TopicLimits())
+    headers.begin(log.number, log.skip_from, log.skip_to, log.log_start, options.latest_ms, *limits)
+    damages: list[Damage] = []
+    tail = unreadable = None
+    try:
+        with ReadOnlyFile(log.path) as source:
+            for found in _walk(source, headers, options.max_batch_bytes):
+                if not isinstance(found, Damage):
+                    yield TaskResult("entries", found, log.number)
+                elif found.kind is DamageKind.UNREADABLE:
+                    unreadable = str(found)
+                elif log.is_last and found.is_unfinished and (found.size is None or _end(found) >= source.size):
+                    tail = str(found)
+                else:
+                    damages.append(found)
+    except KlogError as error:
+        if os.path.lexists(log.path):  # else the broker that runs here has deleted it
+            unreadable = str(error)
+    yield TaskResult("entries", headers.entries(), log.number)
+    yield json_result("log", _report(log, headers, damages, tail, unreadable), log.number)
+
+
+def _end(damage: Damage) -> int:
+    return (damage.place.position or 0) + (damage.size or 0)
+
+
+def _report(
+    log: AuditLog, headers: HeaderPass, damages: Sequence[Damage], tail: str | None, unreadable: str | None
+) -> tuple[object, ...]:
+    breaks, first = headers.gaps_found()
+    shown = [str(one) for one in damages[:_MOST_DAMAGES]]
+    runs = headers.runs_found()
+    facts = headers.facts_found()
+    return (log.number, facts, runs, breaks, first, headers.has_more_runs, len(damages), shown, tail, unreadable)
+
+
+def log_report(result: TaskResult) -> LogReport:
+    """Return the report that `read_headers` sent."""
+    number, facts, runs, breaks, first, has_more_runs, damages, damage, tail, unreadable = result.facts
+    counts, sightings = facts[:-3], (Sighting(*one) for one in facts[-3:])
+    made = HeaderFacts(*counts, *sightings)
+    of_producers = tuple(ProducerRun(*run) for run in runs)
+    broken = SequenceBreak(*first) if first else None
+    return LogReport(
+        number, made, of_producers, breaks, broken, has_more_runs, damages, tuple(damage), tail, unreadable
+    )
+
+
+def _walk(source: ReadOnlyFile, headers: HeaderPass, max_batch_bytes: int) -> Iterator[bytes | Damage]:
+    """Pass over an open log; yield entries when there are many, and each Damage."""
+    status, position = headers.read(source.fileno(), 0, source.size)
+    while status == ENTRY_FULL:
+        yield headers.entries()
+        status, position = headers.read(source.fileno(), position, source.size)
+    if status != DONE:
+        yield from _walk_carefully(source, headers, position, max_batch_bytes)
+
+
+def _walk_carefully(
+    source: ReadOnlyFile, headers: HeaderPass, position: int, max_batch_bytes: int
+) -> Iterator[bytes | Damage]:
+    """Do the same from byte *position* on with checksums: intact batches only, also those behind damage."""
+    segment = Segment(source.path)
+    reader = segment.reader(source, position, max_batch_bytes=max_batch_bytes)
+    window = Window(1, 256, 1)
+    while piece := reader.next(window):
+        for run in intact_runs(window, source.path, segment.span):
+            if run.damage:
+                yield run.damage
+                continue
+            at = run.first
+            while (at := headers.take(run.window, at, run.end)) < run.end:
+                yield headers.entries()
+        if piece.damage:
+            yield piece.damage
+    headers.finish()

@@ -1,0 +1,131 @@
+"""The segments that a round cleans: those on disk, and from the second round on those written by the round before."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from klog.base.errors import UnreadableError
+from klog.change.partition_plan.contents import StoredContent, txn_entries
+from klog.data_dir.partition import Partition, SegmentFiles
+from klog.log.txn_index import AbortedTxn
+
+REFUSED: Final = "nothing is compacted"
+"""What comes of damage, in messages."""
+
+
+class SourceSegment(NamedTuple):
+    """A segment to clean.
+
+    *path*: of its log.  *size*: the log's, in bytes.  *modified_ns*: of the log.  *index_bytes*, *time_index_bytes*: of
+    its indexes.  *aborted*: what its transaction index has.  *originals*: base offsets of the segments on disk that it
+    stands for.
+    """
+
+    base: int
+    path: str
+    size: int
+    modified_ns: int
+    index_bytes: int
+    time_index_bytes: int
+    aborted: tuple[AbortedTxn, ...]
+    originals: tuple[int, ...]
+
+    @property
+    def modified_ms(self) -> int:
+        """When the log was last changed, ms since the epoch, as a broker takes it."""
+        return self.modified_ns // 1_000_000
+
+
+def sources(partition: Partition) -> list[SourceSegment]:
+    """Return all segments: the transaction indexes of those that are not cleaned count too.  Raises UnreadableError."""
+    return [_source(partition, files) for files in partition.segments]
+
+
+def _source(partition: Partition, files: SegmentFiles) -> SourceSegment:
+    path = partition.file(files.log)
+    try:
+        status = os.stat(path)
+        aborted: tuple[AbortedTxn, ...] = ()
+        if files.txn_index is not None:
+            size = os.path.getsize(partition.file(files.txn_index))
+            aborted = tuple(txn_entries(partition.path, StoredContent(files.txn_index, size)))
+        return SourceSegment(
+            files.base_offset,
+            path,
+            status.st_size,
+            status.st_mtime_ns,
+            _size(partition, files.offset_index),
+            _size(partition, files.time_index),
+            aborted,
+            (files.base_offset,),
+        )
+    except OSError as error:
+        raise UnreadableError(f"{path}: {error.strerror}") from error
+
+
+def _size(partition: Partition, name: str | None) -> int:
+    return 0 if name is None else os.path.getsize(partition.file(name))
+
+
+def between(segments: Sequence[SourceSegment], start: int, end: int) -> list[SourceSegment]:
+    """Return the segments from the one with *start* on, as far as they begin below *end*.
+
+    Kafka: LogSegments.values.
+    """
+    first = _holding(segments, start)
+    return list(segments[first : max(bisect_left(segments, end, key=_base), first)])
+
+
+def _holding(segments: Sequence[SourceSegment], offset: int) -> int:
+    return max(bisect_right(segments, offset, key=_base) - 1, 0)
+
+
+def _base(segment: SourceSegment) -> int:
+    return segment.base
+
+
+def end_of(segments: Sequence[SourceSegment], base: int, otherwise: int) -> int:
+    """Return where the segment after that with *base* begins; *otherwise* behind the last one."""
+    at = bisect_right(segments, base, key=_base)
+    return segments[at].base if at < len(segments) else otherwise
+
+
+def aborted_between(segments: Sequence[SourceSegment], log_start: int, start: int, end: int) -> list[AbortedTxn]:
+    """Return the aborted transactions that may reach into [*start*, *end*).
+
+    Kafka: LocalLog.collectAbortedTransactions.
+    """
+    found = []
+    for at in range(_holding(segments, start), len(segments)):
+        for entry in segments[at].aborted:
+            if entry.last_offset >= log_start and entry.first_offset < end:
+                found.append(entry)
+            if entry.last_stable_offset >= end:
+                return found
+    return found
+
+
+def grouped(
+    segments: Sequence[SourceSegment], segment_bytes: int, index_bytes: int, first_uncleanable: int
+) -> list[list[SourceSegment]]:
+    """Return *segments*, ascending, in groups that become one segment each.
+
+    The sizes are those before: what comes out is not larger.  Kafka: Cleaner.groupSegmentsBySize.
+    """
+    groups: list[list[SourceSegment]] = []
+    sizes = (0, 0, 0)
+    for at, segment in enumerate(segments):
+        upper = segments[at + 1].base if at + 1 < len(segments) else first_uncleanable
+        own = (segment.size, segment.index_bytes, segment.time_index_bytes)
+        total = tuple(one + other for one, other in zip(sizes, own, strict=True))
+        fits = total[0] <= segment_bytes and max(total[1:]) <= index_bytes
+        if groups and fits and (segment.size == 0 or upper - 1 - groups[-1][0].base <= 2**31 - 1):
+            groups[-1].append(segment)
+            sizes = (total[0], total[1], total[2])
+        else:
+            groups.append([segment])
+            sizes = own
+    return groups

@@ -1,0 +1,63 @@
+"""What would be otherwise once the steps so far are done: a start that stops at its first fault hides all that follow.
+
+`diagnose` plays such a start again on a disk without the faults that it knows a step for, until nothing is hidden.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from klog.commands.doctor.loading import LoadedPartition
+from klog.commands.doctor.log_dir_format import FormattedDir
+from klog.commands.doctor.metadata_log import RecoveredMetadata
+from klog.formats.java_integers import LONG_MAX
+from klog.formats.names import PartitionName
+from klog.formats.properties import MetaProperties
+from klog.partition.start.outcome import StartOutcome
+
+
+@dataclass
+class Cures:
+    """Faults that count as cured; all but *quorum_state* by path.
+
+    *metas*: what `meta.properties` of a log dir contains.  *taken*: log dirs that are no longer in `log.dirs`.
+    *foreign*: log dirs without directories whose names are no partition's.  *recovered*: log dirs whose checkpoints are
+    as a broker writes them.  *moved*: directories that are somewhere else.  *mended*: partitions that load.
+    *is_blocked*: there is a fault that hides what comes after it.
+    """
+
+    metas: dict[str, MetaProperties] = field(default_factory=dict)
+    taken: set[str] = field(default_factory=set)
+    foreign: set[str] = field(default_factory=set)
+    recovered: set[str] = field(default_factory=set)
+    moved: set[str] = field(default_factory=set)
+    mended: set[str] = field(default_factory=set)
+    quorum_state: bool = False
+    is_blocked: bool = False
+    metadata: RecoveredMetadata | None = None
+    loaded: dict[str, LoadedPartition] = field(default_factory=dict)
+    """The metadata and the partitions by path, as a play before has found them: no cure changes them."""
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        sets = (self.metas, self.taken, self.foreign, self.recovered, self.moved, self.mended)
+        return sum(map(len, sets)) + self.quorum_state
+
+    def formats(self, found: Iterable[FormattedDir]) -> list[FormattedDir]:
+        """Return the log dirs that are left, with their files as they are then; never none."""
+        every = list(found)
+        left = [one for one in every if one.path not in self.taken] or every
+        return [one._replace(meta=self.metas.get(one.path, one.meta)) for one in left]
+
+    def keeps(self, log_dir: str, name: PartitionName) -> bool:
+        """Whether a directory is still there."""
+        return os.path.join(log_dir, name.name) not in self.moved
+
+    def load(self, one: LoadedPartition, topic_id: str | None) -> LoadedPartition:
+        """Return how a partition loads then.  *topic_id*: the cluster's, for a `partition.metadata` without one."""
+        if one.path not in self.mended:
+            return one
+        return LoadedPartition(one.name, one.log_dir, one.topic_id or topic_id, StartOutcome(log_end=LONG_MAX))

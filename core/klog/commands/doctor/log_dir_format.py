@@ -1,0 +1,250 @@
+"""The first step of a start: `meta.properties` of all log dirs together, before anything is locked or loaded.
+
+Kafka: KafkaRaftServer.initializeLogDirs, MetaPropertiesEnsemble; before KRaft KafkaServer.startup,
+BrokerMetadataCheckpoint.getBrokerMetadataAndOfflineDirs.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Container, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from klog.base.errors import KlogError
+from klog.commands.doctor.outcome import KafkaVersion, StartFailure
+from klog.data_dir.log_dir import LogDir
+from klog.data_dir.open_path import open_path
+from klog.data_dir.partition import Partition
+from klog.data_dir.root_files import read_small
+from klog.formats.checkpoint import Malformed
+from klog.formats.java_text import parse_int, uuid_bytes
+from klog.formats.names import CLUSTER_METADATA, FileKind, PartitionState
+from klog.formats.properties import MetaProperties, read_meta_properties, read_properties
+
+_RESERVED_IDS: Final = 100
+_NO_VERSION: Final = -1
+
+
+class FormattedDir(NamedTuple):
+    """A log dir at this step.  *meta*: None where there is no file.  *problem*: the dir is no directory that opens."""
+
+    log_dir: LogDir
+    meta: MetaProperties | Malformed | None
+    problem: str | None = None
+
+    @property
+    def path(self) -> str:
+        """The path of the log dir, as it was given."""
+        return self.log_dir.path
+
+    @property
+    def known(self) -> MetaProperties | None:
+        """The content of the file where a broker takes it."""
+        return self.meta if isinstance(self.meta, MetaProperties) else None
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it is a directory that can be listed."""
+        return self.problem is None and os.path.isdir(self.path)
+
+    @property
+    def is_offline(self) -> bool:
+        """Whether the broker goes on without it, if it can."""
+        return self.problem is not None or isinstance(self.meta, Malformed)
+
+    @property
+    def reason(self) -> str | None:
+        """The id of what is wrong with it alone."""
+        if self.problem is not None:
+            return "log-dir-unusable"
+        return None if self.known else "meta-properties-missing" if self.meta is None else "meta-properties-malformed"
+
+
+def not_log_dir(path: str) -> str | None:
+    """Return what is wrong with *path*, and what to name, when no log dir can have been meant."""
+    if os.path.isfile(path):
+        return f"{path}: a file; expected a log dir"
+    with suppress(KlogError):
+        if isinstance(open_path(path), Partition):
+            return f"{path}: a partition directory; name its log dir: {os.path.dirname(os.path.abspath(path))}"
+        return None
+    with suppress(OSError), os.scandir(path) as entries:
+        inner = sorted(one.path for one in entries if os.path.isfile(os.path.join(one, FileKind.META_PROPERTIES.value)))
+        return f"{path}: no log dir, but it holds some; name them: {' '.join(inner)}" if inner else None
+    return None
+
+
+def read_format(path: str, is_kraft: bool) -> FormattedDir:
+    """Return what a broker reads of a log dir at first."""
+    log_dir = LogDir(path)
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return FormattedDir(log_dir, None)
+    except OSError as error:
+        return FormattedDir(log_dir, None, f"{path}: {error.strerror}")
+    if not stat.S_ISDIR(mode):
+        return FormattedDir(log_dir, None, f"{path} is no directory")
+    if not os.access(path, os.R_OK | os.X_OK):
+        return FormattedDir(log_dir, None, f"{path} is not readable")
+    file = os.path.join(path, FileKind.META_PROPERTIES.value)
+    if not os.path.lexists(file):
+        return FormattedDir(log_dir, None)
+    content = read_small(file)
+    if isinstance(content, Malformed):
+        return FormattedDir(log_dir, content)
+    return FormattedDir(log_dir, read_meta_properties(content) if is_kraft else _zookeeper_properties(content))
+
+
+def _zookeeper_properties(content: bytes) -> MetaProperties | Malformed:
+    """Return the content as a broker of ZooKeeper's time reads it: it stops later over numbers that are none.
+
+    Kafka: BrokerMetadataCheckpoint.read, RawMetaProperties.
+    """
+    found = read_properties(content)
+    if isinstance(found, Malformed):
+        return found
+    version, node_id = parse_int(found.get("version", "0")), parse_int(found.get("broker.id", ""))
+    is_read = version is not None and (node_id is not None or "broker.id" not in found)
+    return MetaProperties(
+        version if version is not None and is_read else _NO_VERSION, found.get("cluster.id"), node_id, None, found
+    )
+
+
+def is_reserved(directory_id: str) -> bool:
+    """Whether a log dir must not have this id.  Kafka: DirectoryId.reserved."""
+    content = uuid_bytes(directory_id)
+    return not any(content[:8]) and int.from_bytes(content[8:], "big", signed=True) < _RESERVED_IDS
+
+
+def foreign_names(log_dir: LogDir, version: KafkaVersion) -> list[str]:
+    """Return the directories of a log dir whose names a broker takes for no partition's."""
+    found = list(log_dir.foreign_directories)
+    if not version.is_kraft:  # it knows no strays
+        names = (partition.name for partition in log_dir.partitions)
+        found += [name.name for name in names if name is not None and name.state is PartitionState.STRAY]
+    return found
+
+
+def check_kraft_format(
+    dirs: Sequence[FormattedDir], metadata_dir: str, node_id: int | None, moved: Container[str] = ()
+) -> StartFailure | None:
+    """Return why a KRaft node stops here, None if it goes on.  *node_id*: the configured one.
+
+    *moved*: directories that count as moved away.
+
+    Log dirs are taken in the order of their paths' names, as Kafka's sorted maps have them.
+    """
+    known = sorted((one for one in dirs if one.known is not None), key=lambda one: one.path)
+    if not known:
+        reason = "meta-properties-missing" if any(one.meta is None for one in dirs) else "meta-properties-malformed"
+        return StartFailure(reason, "No readable meta.properties files found.", dirs[0].path)
+    failure = _check_equality(known, node_id) or _check_metadata_dir(dirs, metadata_dir, moved)
+    return failure or _check_completeness(dirs, known)
+
+
+def _check_equality(known: Sequence[FormattedDir], node_id: int | None) -> StartFailure | None:
+    cluster_id: str | None = None
+    seen: dict[str, str] = {}
+    for one in known:
+        meta = one.known
+        assert meta is not None
+        file = os.path.join(one.path, FileKind.META_PROPERTIES.value)
+        if meta.cluster_id is not None and cluster_id not in (None, meta.cluster_id):
+            message = f"Invalid cluster.id in: {file}. Expected {cluster_id}, but read {meta.cluster_id}"
+            return StartFailure("cluster-id-differs", message, one.path)
+        cluster_id = cluster_id or meta.cluster_id
+        if meta.node_id is not None and node_id not in (None, meta.node_id):
+            message = f"Stored node id {meta.node_id} doesn't match previous node id {node_id} in {file}"
+            return StartFailure("node-id-differs", message, one.path)
+        node_id = meta.node_id if node_id is None else node_id
+        if meta.directory_id is None:
+            continue
+        if is_reserved(meta.directory_id):
+            message = f"Invalid reserved directory ID {meta.directory_id} found in {one.path}"
+            return StartFailure("directory-id-reserved", message, one.path)
+        if meta.directory_id in seen:
+            found = f"It was the ID of {seen[meta.directory_id]}, but also of {one.path}"
+            message = f"Duplicate directory ID {meta.directory_id} found. {found}"
+            return StartFailure("directory-id-twice", message, one.path)
+        seen[meta.directory_id] = one.path
+    return None
+
+
+def _check_metadata_dir(dirs: Sequence[FormattedDir], metadata_dir: str, moved: Container[str]) -> StartFailure | None:
+    directory = f"{CLUSTER_METADATA}-0"
+    for one in dirs:
+        if one.path == metadata_dir and one.is_offline:
+            message = f"Encountered I/O error in metadata log directory {metadata_dir}. Cannot continue."
+            why = one.problem or str(one.meta)
+            return StartFailure(one.reason or "", f"{message} ({why})", one.path)
+    for one in dirs:
+        place = os.path.join(one.path, directory)
+        if one.path != metadata_dir and one.known and place not in moved and os.path.lexists(place):
+            message = (
+                f"Found unexpected metadata location in data directory `{place}` "
+                f"(the configured metadata directory is {metadata_dir})."
+            )
+            return StartFailure("metadata-log-elsewhere", message, one.path, directory)
+    return None
+
+
+def _check_completeness(dirs: Sequence[FormattedDir], known: Sequence[FormattedDir]) -> StartFailure | None:
+    for one in sorted(dirs, key=lambda one: one.path):
+        if one.meta is None and one.problem is None:
+            message = (
+                f"No `meta.properties` found in {one.path} (have you run `kafka-storage.sh` to format the directory?)"
+            )
+            return StartFailure("meta-properties-missing", message, one.path)
+    for one in known:
+        assert one.known is not None
+        if one.known.node_id is None:
+            return StartFailure("meta-properties-malformed", f"Error: node ID not found in {one.path}", one.path)
+        if one.known.cluster_id is None:
+            return StartFailure("meta-properties-malformed", f"Error: cluster ID not found in {one.path}", one.path)
+    return None
+
+
+def check_zookeeper_format(
+    dirs: Sequence[FormattedDir], node_id: int | None, cluster_id: str | None
+) -> StartFailure | None:
+    """Return why a broker of ZooKeeper's time stops here, None if it goes on.  It formats new log dirs itself.
+
+    *cluster_id*: the one that ZooKeeper has, where it is known.
+    """
+    for one in dirs:
+        # One that cannot be read at all takes its log dir offline; a broken escape is no IOException.
+        if isinstance(one.meta, Malformed) and one.meta.line:
+            return StartFailure("meta-properties-malformed", f"{one.path}: {one.meta}", one.path)
+    known = [(one, one.known) for one in dirs if one.known is not None]
+    failure = _check_sameness(known)
+    if failure is not None or not known:
+        return failure
+    one, meta = known[0]
+    if meta.version != 0:
+        message = f"Found unexpected version in loaded `meta.properties`, or what is no number: {meta.properties}"
+        return StartFailure("meta-properties-malformed", message, one.path)
+    if meta.cluster_id is not None and cluster_id not in (None, meta.cluster_id):
+        message = f"The Cluster ID {cluster_id} doesn't match stored clusterId Some({meta.cluster_id})"
+        return StartFailure("cluster-id-differs", message, one.path)
+    if meta.node_id is not None and node_id not in (None, meta.node_id):
+        message = f"Configured broker.id {node_id} doesn't match stored broker.id Some({meta.node_id})"
+        return StartFailure("node-id-differs", message, one.path)
+    return None
+
+
+def _check_sameness(known: Sequence[tuple[FormattedDir, MetaProperties]]) -> StartFailure | None:
+    """Return what makes the files differ: before KRaft all of their lines have to be the same, in any order."""
+    if all(meta.properties == known[0][1].properties for _, meta in known):
+        return None
+    message = "BrokerMetadata is not consistent across log.dirs."
+    clusters = {meta.cluster_id for _, meta in known} - {None}
+    nodes = {meta.node_id for _, meta in known} - {None}
+    if len(clusters) > 1 or len(nodes) > 1:
+        return StartFailure(
+            "cluster-id-differs" if len(clusters) > 1 else "node-id-differs", message, known[-1][0].path
+        )
+    worst = min(known, key=lambda one: (one[1].version == 0, len(one[1].properties)))
+    return StartFailure("meta-properties-malformed", message, worst[0].path)

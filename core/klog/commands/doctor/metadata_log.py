@@ -1,0 +1,206 @@
+"""The cluster as a node knows it after it has recovered its metadata log: the state that partitions are judged by.
+
+The metadata log is recovered from its beginning at each start, however the node was stopped, and ends at the first
+damage: what was behind it is gone, silently.  Kafka: KafkaMetadataLog.apply.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from klog.base.errors import KlogError
+from klog.cluster.metadata.loader import (
+    ClusterMetadata,
+    LogPoint,
+    MetadataOffsetError,
+    newest_snapshot,
+    read_log,
+    read_snapshot,
+    snapshot_files,
+)
+from klog.cluster.metadata.replay import Problems
+from klog.commands.doctor.loading import LoadedPartition
+from klog.commands.doctor.outcome import SERVED, PartitionFate, StartFailure, StartNote
+from klog.data_dir.partition import Partition
+from klog.data_dir.replicas import epoch_at, log_end
+from klog.data_dir.root_files import read_small
+from klog.formats.checkpoint import Malformed
+from klog.formats.java_integers import INT_MAX
+from klog.formats.names import CLUSTER_METADATA, FileKind
+from klog.formats.properties import read_quorum_state
+from klog.partition.start.files import ReadSettings
+from klog.partition.start.load import load
+from klog.partition.start.metadata_behind import metadata_lag
+from klog.partition.start.outcome import StartOutcome, StartState
+from klog.partition.start.producers import BrokerClock
+
+DIRECTORY = f"{CLUSTER_METADATA}-0"
+_CLOCK = BrokerClock(0, INT_MAX)
+
+
+class RecoveredMetadata(NamedTuple):
+    """What a start makes of the metadata log.
+
+    *cluster*: None where the node begins with an empty one.  *end*: of the log afterwards.  *failure*: why it does not
+    start.
+    """
+
+    cluster: ClusterMetadata | None = None
+    end: int = 0
+    failure: StartFailure | None = None
+    notes: tuple[StartNote, ...] = ()
+
+
+class MetadataBounds(NamedTuple):
+    """The begin and the end of a metadata log for a node that has recovered it.
+
+    *end*: of the log, or of its newest snapshot where that ends later.  *gone*: how many offsets recovery cuts.
+    """
+
+    log_start: int
+    log_end: int
+    end: LogPoint
+    gone: int
+
+
+def metadata_bounds(partition: Partition) -> MetadataBounds:
+    """Return the bounds of a metadata log.  Raises UnreadableError; KlogError for one that a node refuses."""
+    if not partition.segments:
+        newest = max((LogPoint(one.offset or 0, one.epoch or 0) for one in snapshot_files(partition)), default=None)
+        return MetadataBounds(0, 0, newest or LogPoint(0, -1), 0)
+    outcome = _load(partition)
+    if outcome.fails is not None:
+        raise KlogError(f"{partition.path}: a node refuses this metadata log: {outcome.fails}")
+    points = [LogPoint(one.offset or 0, one.epoch or 0) for one in snapshot_files(partition)]
+    end = outcome.log_end
+    return MetadataBounds(
+        outcome.log_start,
+        end,
+        max([LogPoint(end, epoch_at(partition, end - 1)), *points]),
+        max(log_end(partition) - end, 0) if outcome.cuts or outcome.dropped else 0,
+    )
+
+
+def _load(partition: Partition) -> StartOutcome:
+    return load(partition, StartState(), ReadSettings(with_files=False), _CLOCK)
+
+
+def recover_metadata(log_dir: str, without_quorum_state: bool = False) -> RecoveredMetadata:
+    """Return what a start makes of the metadata log in *log_dir*.  Raises UnreadableError.
+
+    *without_quorum_state*: that file counts as absent.
+    """
+    path = os.path.join(log_dir, DIRECTORY)
+    partition = Partition(path)
+    if os.path.isdir(path):
+        partition.check_listed()
+    if not os.path.isdir(path) or not (partition.size or snapshot_files(partition)):
+        what = "is not there" if not os.path.isdir(path) else "is empty"
+        message = (
+            f"{path} {what}: a lone controller starts as an empty cluster and renames every partition to -stray; "
+            "with other live voters it would be fetched again"
+        )
+        return RecoveredMetadata(notes=(StartNote("metadata-log-missing", message),))
+    if not without_quorum_state and (failure := _check_quorum_state(partition, log_dir)):
+        return RecoveredMetadata(failure=failure)
+    return _recover(partition, log_dir)
+
+
+def _check_quorum_state(partition: Partition, log_dir: str) -> StartFailure | None:
+    """Kafka: FileQuorumStateStore.readElectionState."""
+    name = FileKind.QUORUM_STATE.value
+    if all(file.name != name for file in partition.files):
+        return None
+    content = read_small(partition.file(name))
+    found = content if isinstance(content, Malformed) else read_quorum_state(content)
+    if not isinstance(found, Malformed):
+        return None
+    message = f"Error while reading the Quorum status from the file {partition.file(name)}: {found}"
+    return StartFailure("quorum-state-malformed", message, log_dir, DIRECTORY)
+
+
+def _recover(partition: Partition, log_dir: str) -> RecoveredMetadata:
+    outcome = _load(partition)
+    if outcome.fails is not None:
+        message = f"the metadata log cannot be loaded: {outcome.fails}"
+        return RecoveredMetadata(failure=StartFailure("metadata-log-refused", message, log_dir, DIRECTORY))
+    newest = snapshot_files(partition)[:1]
+    snapshot_end = (newest[0].offset or 0) if newest else 0
+    if outcome.log_start > snapshot_end:
+        message = f"the log begins at {outcome.log_start}, and no snapshot reaches there: Inconsistent snapshot state"
+        return RecoveredMetadata(failure=StartFailure("metadata-log-refused", message, log_dir, DIRECTORY))
+    cluster = _cluster(partition, outcome, snapshot_end)
+    notes = []
+    if outcome.cuts or outcome.dropped:
+        whole = read_log(partition)
+        behind = max(whole.end_offset - outcome.log_end, 0)
+        end = max(cluster.end_offset, outcome.log_end)
+        message = (
+            f"{partition.path}: recovery truncates it at offset {outcome.log_end}"
+            f"{f', and {behind} records behind that are gone' if behind else ''}: the cluster is as of offset {end}"
+        )
+        if behind or not whole.complete:
+            notes.append(StartNote("metadata-log-damaged", message))
+    return RecoveredMetadata(cluster, outcome.log_end, None, tuple(notes))
+
+
+def _cluster(partition: Partition, outcome: StartOutcome, snapshot_end: int) -> ClusterMetadata:
+    """Return the cluster as of the log's end; as of the newest snapshot where that ends later.
+
+    Kafka: KafkaMetadataLog.truncateToLatestSnapshot.
+    """
+    if snapshot_end <= outcome.log_end:
+        try:
+            return read_log(partition, outcome.log_end)
+        except MetadataOffsetError:  # a gap at the end, which only a reader sees
+            return read_log(partition)
+    problems = Problems()
+    found = newest_snapshot(partition, problems)
+    if found is None:
+        newest = snapshot_files(partition)[0]
+        found = read_snapshot(partition.file(newest.name), LogPoint(newest.offset or 0, newest.epoch or 0))
+    return ClusterMetadata(
+        found.state,
+        found.end.offset,
+        not problems.missing,
+        problems.sentences(),
+        problems.sentences(True),
+        found.end.epoch,
+    )
+
+
+def directories_of(cluster: ClusterMetadata, node_id: int) -> Mapping[tuple[str, int], str | None]:
+    """Return the directory id that the metadata have for each partition of broker *node_id*, by topic and number.
+
+    None where they have none, as before 3.7.  Kafka: PartitionRegistration.directory.
+    """
+    found: dict[tuple[str, int], str | None] = {}
+    for topic, topic_id in cluster.topic_ids.items():
+        for number, partition in cluster.partitions.get(topic_id, {}).items():
+            if node_id in partition.replicas:
+                at = partition.replicas.index(node_id)
+                found[topic, number] = partition.directories[at] if partition.directories else None
+    return found
+
+
+def lag_notes(
+    log_dir: str, cluster: ClusterMetadata | None, loaded: Sequence[LoadedPartition], fates: Iterable[PartitionFate]
+) -> list[StartNote]:
+    """Note it where the metadata log in *log_dir* is behind the logs that the broker will serve."""
+    if cluster is None:
+        return []
+    served = {(row.log_dir, row.directory) for row in fates if row.fate in SERVED}
+    logs = (one for one in loaded if (one.log_dir, one.name.name) in served)
+    lag = metadata_lag(cluster, ((one.name.topic, one.name.partition, one.used) for one in logs))
+    message = f"{os.path.join(log_dir, DIRECTORY)} is behind the logs: {lag.told}"
+    return [StartNote("metadata-log-behind", message)] if lag else []
+
+
+def is_only_node(cluster: ClusterMetadata, node_id: int) -> bool:
+    """Whether no other node is in the cluster: no broker, no controller, no replica."""
+    nodes = {node for node, broker in cluster.brokers.items() if broker.registered}
+    nodes |= {voter.id for voter in cluster.quorum.voters or ()} | set(cluster.state.cluster.controllers)
+    partitions = (one for some in cluster.partitions.values() for one in some.values())
+    return nodes == {node_id} and all(one.replicas == (node_id,) for one in partitions)

@@ -1,0 +1,400 @@
+"""The shortest safe way to a start that loses nothing: klog's commands where there are some, else one exact sentence.
+
+First what the broker would destroy, then what stops it, then what it would set aside.  Nothing here loses anything:
+directories are only moved, and what klog changes can be undone.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
+
+from klog.base.errors import counted
+from klog.cluster.metadata.loader import ClusterMetadata
+from klog.commands.doctor.cures import Cures
+from klog.commands.doctor.log_dir_format import foreign_names
+from klog.commands.doctor.metadata_log import DIRECTORY, directories_of, is_only_node
+from klog.commands.doctor.outcome import Diagnosis, Fate, LogDirFate, LogDirState, NextStep, PartitionFate, StartFailure
+from klog.commands.doctor.partition_fates import GOES_WITH_ITS_LOG_DIR
+from klog.data_dir.log_dir import LogDir
+from klog.data_dir.partition import Partition
+from klog.data_dir.root_files import read_small
+from klog.formats.names import INTERNAL, FileKind, PartitionState
+from klog.formats.properties import MetaProperties, read_properties
+
+_RECOVERED: Final = {
+    "log-start-beyond-end": "all its records would be deleted: the log start is beyond the end",
+    "torn-tail": "new batches would go where nobody reads them, or get offsets that are in use",
+    "epochs-malformed": "the broker refuses leader-epoch-checkpoint",
+}
+_DESTROYS: Final = (Fate.EMPTIES, Fate.DELETES, Fate.REPLACED)
+_DESTROYED, _NODE, _ADOPTED, _ASIDE = range(4)
+"""The order of steps: klog adopt needs a sound node; recovery of a log dir truncates what has to be salvaged before."""
+_MOST_FOREIGN: Final = 20
+"""So many directories to move are named one by one."""
+
+
+class WayOut:
+    """Gathers the steps of one play of the start after the other, each on a disk where the steps before are done.
+
+    *expected*: directory ids that the cluster is known to have for log dirs, by path.
+    """
+
+    def __init__(self, expected: Mapping[str, str], cures: Cures) -> None:
+        self.cures = cures
+        self._expected = expected
+        self._found: dict[tuple[str | None, str | None], tuple[int, NextStep]] = {}
+
+    @property
+    def steps(self) -> tuple[NextStep, ...]:
+        """All of them, in the order in which they are safe."""
+        return tuple(step for _, step in sorted(self._found.values(), key=lambda ranked: ranked[0]))
+
+    def add(self, diagnosis: Diagnosis, cluster: ClusterMetadata | None, node_id: int) -> bool:
+        """Add the steps out of what a play met; whether it hid something that the next may find."""
+        before = self.cures.count
+        steps = _Steps(diagnosis, cluster, node_id, self.cures, self._expected)
+        for rank, step in (*steps.node(), *steps.partitions()):
+            self._found.setdefault((step.command, step.manual), (rank, step))
+        is_hiding = (
+            diagnosis.failure is not None
+            or any(one.fate is LogDirState.OFFLINE for one in diagnosis.log_dirs)
+            or any(row.fate is Fate.LEADERLESS for row in diagnosis.partitions)
+        )
+        if is_hiding and self.cures.count == before:
+            self.cures.is_blocked = True
+        return is_hiding and not self.cures.is_blocked
+
+
+def _manual(sentence: str, why: str) -> NextStep:
+    return NextStep(None, sentence, why)
+
+
+def _aside(path: str, why: str) -> NextStep:
+    return _manual(f"move {path} out of every log dir", why)
+
+
+def _command(*words: str, why: str) -> NextStep:
+    return NextStep(shlex.join(words), None, why)
+
+
+class _Steps:
+    def __init__(
+        self,
+        diagnosis: Diagnosis,
+        cluster: ClusterMetadata | None,
+        node_id: int,
+        cures: Cures,
+        expected: Mapping[str, str],
+    ) -> None:
+        self._diagnosis, self._cluster, self._node_id, self._cures = diagnosis, cluster, node_id, cures
+        self._expected = expected
+        self._leaderless = Counter(row.log_dir for row in diagnosis.partitions if row.reason == "directory-id-unknown")
+
+    def node(self) -> Iterator[tuple[int, NextStep]]:
+        """Yield the steps for the node itself and its log dirs, and where they stand among all."""
+        for step in (*self._metadata(), *self._failure(), *self._log_dirs(), *self._absent()):
+            yield _NODE, step
+
+    def partitions(self) -> Iterator[tuple[int, NextStep]]:
+        """Yield the steps for partitions, and where they stand among all."""
+        for row in self._diagnosis.partitions:
+            steps = list(self._row(row))
+            is_urgent = row.fate in _DESTROYS or row.reason in ("recovery-cuts", "torn-tail")
+            adopts = any((step.command or "").startswith("klog adopt") for step in steps)
+            for step in steps:
+                yield (_ADOPTED if adopts else _DESTROYED) if is_urgent else _ASIDE, step
+
+    # the node
+
+    def _metadata(self) -> Iterator[NextStep]:
+        for note in self._diagnosis.notes:
+            if note.id in ("metadata-log-missing", "metadata-log-damaged"):
+                self._cures.is_blocked = True
+                sentence = (
+                    "restore the directory __cluster_metadata-0 from another controller before the first start, or from"
+                    " a backup; one that is older than the logs hands out producer ids and leader epochs again; klog"
+                    " metadata compare shows which copy is ahead"
+                )
+                if note.id == "metadata-log-damaged":
+                    sentence += "; klog metadata plan with --base goes on from what is before the damage"
+                yield _manual(sentence, note.message)
+            elif note.id == "metadata-log-behind":
+                yield self._behind(note.message)
+
+    def _behind(self, why: str) -> NextStep:
+        """Return the step to a metadata log that is not behind."""
+        log_dirs = [one.path for one in self._diagnosis.log_dirs]
+        is_damaged = "metadata-log-damaged" in self._diagnosis.unsafe
+        if self._cluster is not None and not is_damaged and is_only_node(self._cluster, self._node_id):
+            return _command("klog", "metadata", "plan", *log_dirs, f"--only-broker={self._node_id}", "--apply", why=why)
+        self._cures.is_blocked = True
+        sentence = (
+            "take __cluster_metadata-0 from another node whose copy is not behind, klog metadata compare shows which is"
+            " ahead; if all are behind, klog metadata plan --voters appends what is missing"
+        )
+        return _manual(sentence, why)
+
+    def _failure(self) -> Iterator[NextStep]:
+        failure = self._diagnosis.failure
+        if failure is None:
+            return
+        log_dir = failure.log_dir or ""
+        place = os.path.join(log_dir, failure.directory or "")
+        meta = os.path.join(log_dir, FileKind.META_PROPERTIES.value)
+        sentence = {
+            "lock-held": f"stop the process that holds {os.path.join(place, '.lock')}, and ask again",
+            "metadata-log-elsewhere": f"move {place} out, or set metadata.log.dir={failure.log_dir}",
+            "quorum-state-malformed": f"move {os.path.join(place, 'quorum-state')} out: a node starts without it",
+            "metadata-log-refused": f"restore {place} from another controller, or from a backup that is not older than"
+            " the logs",
+            "node-id-differs": f"start this broker with the node.id that {meta} has, or give it its own log dirs",
+            "cluster-id-differs": f"{failure.log_dir} is of another cluster: take it out of log.dirs",
+            "log-dir-unusable": f"repair or mount {failure.log_dir}, or take it out of log.dirs",
+        }.get(failure.id)
+        if sentence is not None:
+            yield _manual(sentence, failure.message)
+        elif failure.id == "foreign-directory":
+            yield from self._foreign(failure, log_dir)
+        elif failure.id.startswith("meta-properties"):
+            yield self._meta(log_dir, failure.message)
+        elif failure.id.startswith("directory-id"):
+            for one in self._diagnosis.log_dirs:
+                if one.path == log_dir:
+                    yield self._directory_id(one, failure.message)
+        if failure.id == "metadata-log-elsewhere":
+            self._cures.moved.add(place)
+        elif failure.id == "quorum-state-malformed":
+            self._cures.quorum_state, self._cures.metadata = True, None
+        elif failure.id == "cluster-id-differs" and not os.path.lexists(os.path.join(log_dir, DIRECTORY)):
+            self._cures.taken.add(log_dir)
+
+    def _foreign(self, failure: StartFailure, log_dir: str) -> Iterator[NextStep]:
+        self._cures.foreign.add(log_dir)
+        names = foreign_names(LogDir(log_dir), self._diagnosis.version)
+        for name in names[:_MOST_FOREIGN]:
+            yield _manual(f"move {os.path.join(log_dir, name)} out of the log dir", failure.message)
+        if len(names) > _MOST_FOREIGN:
+            rest = f"the other {len(names) - _MOST_FOREIGN} directories whose names are no partition's"
+            yield _manual(f"move {rest} out of the log dir {log_dir}", failure.message)
+
+    def _directory_id(self, one: LogDirFate, why: str) -> NextStep:
+        """Return the step that gives a log dir the id that the metadata have for its partitions."""
+        meta, wanted = os.path.join(one.path, FileKind.META_PROPERTIES.value), self._wanted_id(one.path)
+        self._cures.metas[one.path] = MetaProperties(1, one.cluster_id, one.node_id, wanted, {})
+        if wanted is not None:
+            return _manual(f"set directory.id={wanted} in {meta}", why)
+        return _manual(f"remove the line directory.id from {meta}: the broker makes a new one", why)
+
+    def _meta(self, log_dir: str, why: str) -> NextStep:
+        """Return the step that rewrites the file."""
+        meta, wanted = os.path.join(log_dir, FileKind.META_PROPERTIES.value), self._wanted_id(log_dir)
+        cluster_id = next(
+            (one.cluster_id for one in self._diagnosis.log_dirs if one.cluster_id), self._any_cluster_id()
+        )
+        is_kraft = self._diagnosis.version.is_kraft
+        lines = {"node.id" if is_kraft else "broker.id": f"{self._node_id}", "version": f"{int(is_kraft)}"}
+        lines |= {"cluster.id": cluster_id or "CLUSTER_ID"} | ({} if wanted is None else {"directory.id": wanted})
+        self._cures.metas[log_dir] = MetaProperties(int(is_kraft), lines["cluster.id"], self._node_id, wanted, lines)
+        if cluster_id is None or self._node_id < 0:
+            self._cures.is_blocked = True  # they are not known here
+        sentence = f"write {meta} with the lines {', '.join(f'{name}={value}' for name, value in lines.items())}"
+        if not os.path.isdir(log_dir):
+            sentence = f"mount {log_dir}, or, if it is gone for good, make it and {sentence}"
+        return _manual(sentence, why)
+
+    def _any_cluster_id(self) -> str | None:
+        """Return the cluster id in a file that a broker refuses for other lines."""
+        for one in self._diagnosis.log_dirs:
+            content = read_small(os.path.join(one.path, FileKind.META_PROPERTIES.value))
+            found = read_properties(content) if isinstance(content, bytes) else content
+            if isinstance(found, dict) and "cluster.id" in found:
+                return found["cluster.id"]
+        return None
+
+    def _wanted_id(self, log_dir: str) -> str | None:
+        """Return the directory id that the metadata have for most partitions of a log dir.
+
+        Where it has none of theirs, the only one of this broker that no log dir has.
+        """
+        if log_dir in self._expected or self._cluster is None:
+            return self._expected.get(log_dir)
+        broker = self._cluster.brokers.get(self._node_id)
+        registered = {one for one in broker.log_dirs if one} if broker is not None else set()
+        others = [one for one in self._diagnosis.log_dirs if one.path != log_dir]
+        free = registered - {one.directory_id for one in others}
+        if (most := self._most_wanted(log_dir, free)) is not None:
+            return most
+        # Other log dirs may lack theirs as well, and have partitions that tell it.
+        free -= {self._most_wanted(one.path, free) for one in others if one.directory_id not in registered}
+        return next(iter(free)) if len(free) == 1 else None
+
+    def _most_wanted(self, log_dir: str, free: Collection[str]) -> str | None:
+        """Return which of *free* directory ids the metadata have for most partitions of a log dir; None for none."""
+        assert self._cluster is not None, "there are metadata"
+        ids = directories_of(self._cluster, self._node_id)
+        names = (one.name for one in LogDir(log_dir).partitions) if os.path.isdir(log_dir) else ()
+        found = Counter(
+            ids.get((name.topic, name.partition))
+            for name in names
+            if name is not None and name.state is PartitionState.CURRENT
+        )
+        return next((one for one, _ in found.most_common() if one in free), None)
+
+    def _log_dirs(self) -> Iterator[NextStep]:
+        for one in self._diagnosis.log_dirs:
+            if one.reason == "checkpoint-malformed":
+                self._cures.recovered.add(one.path)
+                why = "a checkpoint that the broker refuses takes the log dir offline"
+                yield _command("klog", "recover", one.path, "--apply", why=why)
+            elif one.reason == "meta-properties-malformed" and self._diagnosis.failure is None:
+                yield self._meta(one.path, "the log dir goes offline")
+            elif one.reason == "log-dir-unusable" and self._diagnosis.failure is None:
+                yield _manual(f"repair or mount {one.path}, or take it out of log.dirs", "the log dir goes offline")
+            count = self._leaderless[one.path] or self._leaderless[None]
+            if count and self._wanted_id(one.path) not in (None, one.directory_id):
+                yield self._directory_id(one, f"{counted(count, 'partition')} may have no leader")
+
+    def _absent(self) -> Iterator[NextStep]:
+        """Yield a step for each directory id in the metadata that no log dir has, or is to get."""
+        if self._cluster is None or not self._leaderless.total():
+            return
+        here = {one.directory_id for one in self._diagnosis.log_dirs}
+        here |= {one.directory_id for one in self._cures.metas.values()}
+        ids = directories_of(self._cluster, self._node_id)
+        rows = (row for row in self._diagnosis.partitions if row.reason == "directory-id-unknown")
+        for wanted, count in Counter(ids.get((row.topic, row.partition)) for row in rows).items():
+            if wanted is not None and wanted not in here:
+                mount = f"mount the log dir with directory.id={wanted} and name it in log.dirs"
+                sentence = f"{mount}, or, if it is one of these, set its directory.id back to that"
+                yield _manual(sentence, f"{counted(count, 'partition')} may have no leader")
+
+    # the partitions
+
+    def _row(self, row: PartitionFate) -> Iterator[NextStep]:
+        path = os.path.join(row.log_dir or "", row.directory or "")
+        if row.fate is Fate.OFFLINE and row.message == GOES_WITH_ITS_LOG_DIR:
+            return
+        if row.fate in (Fate.OFFLINE, Fate.REFUSES):
+            yield from self._refused(row, path)
+        elif row.reason in _RECOVERED:
+            yield _command("klog", "recover", path, "--apply", why=_RECOVERED[row.reason])
+        elif row.reason == "future-without-current":
+            wanted = os.path.join(row.log_dir or "", f"{row.topic}-{row.partition}")
+            yield _manual(f"rename {path} to {wanted}", f"{counted(row.lost_records, 'record')} only there")
+        elif row.reason == "recovery-cuts":
+            if row.lost_records:
+                why = f"recovery would cut {counted(row.lost_records, 'intact record')} behind the damage"
+                yield _command("klog", "recover", path, "--salvage", "--apply", why=why)
+        elif row.fate is Fate.STRAYS:
+            yield from self._stray(row, path)
+        elif row.fate in (Fate.DELETES, Fate.KEEPS):
+            yield from self._aside(row, path)
+        elif row.fate is Fate.REPLACED and row.lost_records:
+            yield _aside(path, f"{counted(row.lost_records, 'record')} only there")
+
+    def _topic_id(self, row: PartitionFate, path: str) -> NextStep:
+        topic_id = None if self._cluster is None else self._cluster.topic_ids.get(row.topic)
+        file = os.path.join(path, FileKind.PARTITION_METADATA.value)
+        if not self._diagnosis.version.is_kraft:
+            return _manual(f"move {file} out", "the broker refuses it, and needs none")
+        if topic_id is None:
+            self._cures.moved.add(path)
+            return _aside(path, f"the broker refuses {file}")
+        sentence = f"write {file} with the lines `version: 0` and `topic_id: {topic_id}`"
+        return _manual(sentence, "without it the broker does not know whose records these are")
+
+    def _aside(self, row: PartitionFate, path: str) -> Iterator[NextStep]:
+        if not row.lost_records and row.fate is Fate.KEEPS:
+            return
+        if row.becomes == "empty" and row.lost_records:
+            yield from self._adopt(row, path)
+        if row.becomes != "empty" or row.fate is Fate.DELETES or not row.lost_records:
+            why = "the broker removes it" if row.fate is Fate.DELETES else "no broker serves it"
+            yield _aside(path, why)
+
+    def _stray(self, row: PartitionFate, path: str) -> Iterator[NextStep]:
+        if (
+            row.becomes == "empty"
+            and row.lost_records
+            and not (row.topic in INTERNAL and row.reason != "topic-id-missing")
+        ):
+            yield from self._adopt(row, path)
+            return
+        why = f"the broker would set it aside: {row.message}"
+        if row.lost_records:
+            has = "as many partitions as it had" if row.topic in INTERNAL else "such a partition here"
+            why += f"; once the topic has {has}, klog adopt brings it back"
+        yield _aside(path, why)
+
+    def _adopt(self, row: PartitionFate, path: str) -> Iterator[NextStep]:
+        """Yield how a partition comes home; of several directories of one the longest of the right topic does."""
+        rivals = [
+            one
+            for one in self._diagnosis.partitions
+            if (one.topic, one.partition) == (row.topic, row.partition) and one.becomes == "empty" and one.lost_records
+        ]
+        if max(rivals, key=lambda one: (one.fate is not Fate.STRAYS, one.lost_records)) is not row:
+            yield _aside(path, "another directory of the partition has more, or is of the topic that the cluster has")
+            return
+        for one in rivals:
+            if one is not row and one.fate is Fate.STRAYS:  # in the place that this one is going to have
+                yield from self._adopt(one, os.path.join(one.log_dir or "", one.directory or ""))
+        into = [word for one in self._diagnosis.log_dirs for word in ("--into", one.path)]
+        why = row.message
+        if row.fate is Fate.KEEPS:
+            why = "the broker loads no directory of such a name"
+        elif row.fate is Fate.DELETES:
+            why = f"the broker removes it {row.message}"
+        why = f"{counted(row.lost_records, 'record')} would be only there: {why}"
+        yield _command("klog", "adopt", path, *into, "--apply", why=why)
+
+    def _refused(self, row: PartitionFate, path: str) -> Iterator[NextStep]:
+        if row.reason == "duplicate-partition":
+            yield from self._duplicate(row)
+        elif row.reason == "checkpoint-malformed":
+            self._cures.recovered.add(row.log_dir or "")
+            why = "a checkpoint that the broker refuses takes the log dir offline"
+            yield _command("klog", "recover", row.log_dir or "", "--apply", why=why)
+        elif row.reason == "future-beside-current":
+            self._cures.moved.add(path)
+            yield _aside(path, "it cannot take the place of the partition beside it")
+        else:
+            self._cures.mended.add(path)
+            yield self._mended(row, path)
+            partition = Partition(path)
+            if row.reason != "metadata-malformed" and partition.metadata is not None and partition.topic_id is None:
+                yield self._topic_id(row, path)
+
+    def _mended(self, row: PartitionFate, path: str) -> NextStep:
+        if row.reason == "metadata-malformed":
+            return self._topic_id(row, path)
+        if row.reason == "foreign-log-name":
+            file = os.path.join(path, row.message.rpartition(": ")[2])
+            return _manual(f"move {file} out", "the broker takes it for a segment")
+        if row.reason == "unreadable":
+            return _manual(f"make {path} readable", row.message)
+        return _command("klog", "recover", path, "--apply", why=_RECOVERED.get(row.reason or "", row.message))
+
+    def _duplicate(self, row: PartitionFate) -> Iterator[NextStep]:
+        same = [
+            other
+            for other in self._diagnosis.partitions
+            if (other.topic, other.partition, other.reason) == (row.topic, row.partition, row.reason)
+        ]
+        places = [os.path.join(one.log_dir or "", one.directory or "") for one in same]
+        ends = ", ".join(f"{place} ends at {one.log_end}" for place, one in zip(places, same, strict=True))
+        shorter = places[min(range(len(same)), key=lambda i: (same[i].log_end or 0, -_age(places[i])))]
+        self._cures.moved.add(shorter)
+        yield _aside(shorter, f"the same partition twice: {ends}")
+
+
+def _age(path: str) -> float:
+    """Return how long ago the newest log in a directory was written, as a number that only compares."""
+    try:
+        return -max((entry.stat().st_mtime for entry in os.scandir(path) if entry.name.endswith(".log")), default=0.0)
+    except OSError:
+        return 0.0

@@ -1,0 +1,181 @@
+"""What a broker's start comes to, as plain data: steps, fates of log dirs and partitions, losses, and the way out."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from klog.partition.retention.due_records import DueRecords
+
+
+class KafkaVersion(StrEnum):
+    """A version whose start is known: 4.3 stands for all of 4.x, 3.9 for KRaft before it, 2.8 for ZooKeeper's time."""
+
+    V4_3 = "4.3"
+    V3_9 = "3.9"
+    V2_8 = "2.8"
+
+    @property
+    def is_kraft(self) -> bool:
+        """Whether a metadata log says which partitions the broker has."""
+        return self is not KafkaVersion.V2_8
+
+
+class LogDirState(StrEnum):
+    """What becomes of a log dir: `LOADS`; `OFFLINE`: the broker goes on without it; `FATAL`: it is why it stops."""
+
+    LOADS = "loads"
+    OFFLINE = "offline"
+    FATAL = "fatal"
+    UNREACHED = "unreached"
+
+
+class Fate(StrEnum):
+    """What becomes of a directory that names a partition, or of a partition that has none."""
+
+    SERVES = "serves"
+    EMPTIES = "empties"
+    STRAYS = "strays"
+    CREATES = "creates"
+    PROMOTES = "promotes"
+    REPLACED = "replaced"
+    DELETES = "deletes"
+    KEEPS = "keeps"
+    MOVES = "moves"
+    LEADERLESS = "leaderless"
+    OFFLINE = "offline"
+    UNREACHED = "unreached"
+    REFUSES = "refuses"
+
+
+HARMLESS = frozenset({Fate.SERVES, Fate.CREATES, Fate.PROMOTES, Fate.REPLACED, Fate.MOVES, Fate.KEEPS})
+"""Fates after which a start is as one wants it, where nothing is lost."""
+
+SERVED = frozenset({Fate.SERVES, Fate.LEADERLESS, Fate.EMPTIES, Fate.PROMOTES})
+"""Fates after which a directory is the partition."""
+
+
+class StartFailure(NamedTuple):
+    """Why the broker does not start: *id* of the reason, and the log dir and the directory in it that it is about."""
+
+    id: str
+    message: str
+    log_dir: str | None = None
+    directory: str | None = None
+
+
+class LogDirFate(NamedTuple):
+    """A log dir: what becomes of it and why.  *clean*: it has the marker.  *lock*: free, held, unknown."""
+
+    path: str
+    fate: LogDirState
+    reason: str | None
+    cluster_id: str | None
+    node_id: int | None
+    directory_id: str | None
+    clean: bool
+    lock: str
+
+
+class StartStep(NamedTuple):
+    """A step of the start, in the broker's order; *fate*: `ok`, or the id of what is wrong."""
+
+    step: str
+    fate: str
+    message: str
+
+
+class PartitionFate(NamedTuple):
+    """A directory that names a partition, or a partition without one (*directory* None).
+
+    *topic_id*: as `partition.metadata` has it.  *becomes*: what has the partition's name afterwards, if not this.
+    *log_start*, *log_end*: after the start.  *records*: intact data records between them, None: not counted.
+    *lost_records*, *lost_bytes*: those that nobody can read through this partition after the start and its delays.
+    """
+
+    topic: str
+    partition: int
+    topic_id: str | None
+    log_dir: str | None
+    directory: str | None
+    fate: Fate
+    reason: str | None = None
+    becomes: str | None = None
+    log_start: int | None = None
+    log_end: int | None = None
+    records: int | None = None
+    lost_records: int = 0
+    lost_bytes: int = 0
+    message: str = ""
+
+
+class RecoveryWork(NamedTuple):
+    """What a start reads because it was not stopped cleanly.  *seconds*: the least and the most that it may take."""
+
+    partitions: int = 0
+    segments: int = 0
+    bytes: int = 0
+    seconds: tuple[float, float] = (0.0, 0.0)
+
+
+class NextStep(NamedTuple):
+    """A step on the way to a start that loses nothing: a *command*, or a sentence about what klog does not do."""
+
+    command: str | None
+    manual: str | None
+    why: str
+
+
+class StartNote(NamedTuple):
+    """Something to know that is no row: the worst first."""
+
+    id: str
+    message: str
+
+
+UNSAFE_NOTES = frozenset({"metadata-log-damaged", "metadata-log-behind"})
+"""Ids of notes after which nobody can say that nothing will be lost."""
+
+
+class Diagnosis(NamedTuple):
+    """The whole answer.  *is_whole_way*: after *next* it starts and loses nothing, as far as the disk tells.
+
+    *retention*: what the first retention pass removes after the start; *notes* have a sentence about it.
+    """
+
+    version: KafkaVersion
+    failure: StartFailure | None
+    log_dirs: tuple[LogDirFate, ...]
+    steps: tuple[StartStep, ...]
+    partitions: tuple[PartitionFate, ...]
+    recovery: RecoveryWork
+    notes: tuple[StartNote, ...] = ()
+    next: tuple[NextStep, ...] = ()
+    is_whole_way: bool = True
+    retention: tuple[DueRecords, ...] = ()
+
+    @property
+    def starts(self) -> bool:
+        """Whether the broker comes up."""
+        return self.failure is None
+
+    @property
+    def loses(self) -> int:
+        """How many records are lost in all."""
+        return sum(row.lost_records for row in self.partitions)
+
+    @property
+    def unsafe(self) -> tuple[str, ...]:
+        """The ids of notes that say what can be lost later."""
+        return tuple(note.id for note in self.notes if note.id in UNSAFE_NOTES)
+
+    @property
+    def is_harmless(self) -> bool:
+        """Whether the broker starts, loses nothing, then and as far as known later, and sets nothing aside."""
+        return (
+            self.starts
+            and not self.loses
+            and not self.unsafe
+            and all(one.fate is LogDirState.LOADS for one in self.log_dirs)
+            and all(row.fate in HARMLESS for row in self.partitions)
+        )

@@ -1,0 +1,358 @@
+"""Decides what becomes of the partitions once their logs are loaded: names, topic ids, assignments, directory ids.
+
+Kafka: LogManager.loadLog, isStrayKraftReplica, recoverAbandonedFutureLogs; ReplicaManager.maybeAddLogDirFetchers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from klog.base.errors import counted
+from klog.cluster.metadata.loader import ClusterMetadata
+from klog.cluster.replication.election import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
+from klog.commands.doctor.broker_config import DELETE_DELAY_MS
+from klog.commands.doctor.loading import LoadedPartition
+from klog.commands.doctor.metadata_log import directories_of
+from klog.commands.doctor.outcome import SERVED, Fate, KafkaVersion, PartitionFate, StartFailure
+from klog.formats.names import PartitionName, PartitionState
+from klog.partition.start.record_tally import EVERYTHING, NOTHING, OffsetSpan, tally_records
+from klog.partition.transactions.isolation import open_at
+
+_NO_DIRECTORY: Final = frozenset({None, LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY})
+
+GOES_WITH_ITS_LOG_DIR: Final = "its log dir goes offline"
+"""The message of a partition with which nothing is wrong but that."""
+
+MAY_HAVE_NO_LEADER: Final = "the empty one may stay without a leader: no log dir here has the directory id"
+"""Part of the message of a directory in whose place a partition is made that the metadata have elsewhere."""
+
+Key = tuple[str, int]
+
+
+class BrokerIdentity(NamedTuple):
+    """Who starts: its node id, and the directory ids of its log dirs by path; None: one without an id.
+
+    *expected*: ids that the cluster has for log dirs where no metadata log here says so.  *delete_delay_ms*: how long
+    after the start it removes what is marked for that.  *lacks_log_dirs*: some are offline from the beginning.
+    """
+
+    node_id: int
+    directory_ids: Mapping[str, str | None]
+    expected: Mapping[str, str] = {}
+    delete_delay_ms: int = DELETE_DELAY_MS
+    lacks_log_dirs: bool = False
+
+
+class _Row:
+    """A loaded partition on the way to its fate."""
+
+    def __init__(self, loaded: LoadedPartition) -> None:
+        self.loaded = loaded
+        self.fate = Fate.SERVES
+        self.reason: str | None = None
+        self.message = ""
+
+    @property
+    def key(self) -> Key:
+        return self.loaded.name.topic, self.loaded.name.partition
+
+    def set(self, fate: Fate, reason: str | None, message: str = "") -> None:
+        self.fate, self.reason, self.message = fate, reason, message
+
+
+class PartitionFates:
+    """The fates of all partitions of a broker.  *cluster*: None where there is no metadata log.
+
+    *not_loaded*: directories in log dirs that are offline from the beginning, each with its log dir.  *failed*: those
+    that are marked as failed before their partitions are loaded.  *refused*: what stops the broker, in the order in
+    which it would meet it.
+    """
+
+    def __init__(
+        self,
+        loaded: Iterable[LoadedPartition],
+        cluster: ClusterMetadata | None,
+        broker: BrokerIdentity,
+        not_loaded: Sequence[tuple[str, PartitionName]],
+        version: KafkaVersion,
+        failed: Collection[str] = (),
+    ) -> None:
+        self._cluster, self._broker, self._version = cluster, broker, version
+        self._not_loaded, self._failed = not_loaded, failed
+        self._assigned = {} if cluster is None else directories_of(cluster, broker.node_id)
+        self._by_id = {} if cluster is None else cluster.state.topics.names
+        self.rows = [_Row(one) for one in loaded]
+        self.refused: list[StartFailure] = []
+        self.offline: dict[str, str] = {}
+        for row in self.rows:
+            self._load(row)
+        self._current, self._future = self._unique(PartitionState.CURRENT), self._unique(PartitionState.FUTURE)
+        self._promote()
+        self._elect()
+
+    # each by itself
+
+    def _load(self, row: _Row) -> None:
+        loaded, outcome = row.loaded, row.loaded.outcome
+        if outcome.fails is not None and outcome.offline and self._version.is_kraft:
+            self.offline.setdefault(loaded.log_dir, outcome.reason or "log-refused")
+            row.set(Fate.OFFLINE, outcome.reason, outcome.fails)
+        elif outcome.fails is not None:
+            row.set(Fate.REFUSES, outcome.reason, outcome.fails)
+            failure = StartFailure(outcome.reason or "log-refused", outcome.fails, loaded.log_dir, loaded.name.name)
+            self.refused.append(failure)
+        elif loaded.name.state is PartitionState.DELETE:
+            row.set(Fate.DELETES, "marked-delete", f"{self._broker.delete_delay_ms / 1000:g} s after the start")
+        elif loaded.name.state is PartitionState.STRAY:
+            row.set(Fate.KEEPS, "marked-stray")
+        elif (stray := self._stray(loaded)) is not None:
+            row.set(Fate.STRAYS, *stray)
+            if loaded.log_dir in self._failed:
+                # Renaming throws there, and not an IOException.  Kafka: LocalLog.maybeHandleIOException.
+                self._refuse(row, f"it would be renamed to -stray: the log dir {loaded.log_dir} is already offline")
+        elif loaded.log_dir in self._failed and open_at(loaded.read_again(), outcome.log_end):
+            # Its first offset is looked up in the log.  Kafka: UnifiedLog.maybeIncrementFirstUnstableOffset.
+            self._refuse(row, f"it has an open transaction, and the log dir {loaded.log_dir} is already offline")
+        elif loaded.name.state is PartitionState.FUTURE:
+            row.set(Fate.MOVES, "copy-unfinished")
+        elif loaded.emptied:
+            end = outcome.log_end
+            why = f"the log start {end} is beyond the end, and becomes the next offset"
+            row.set(Fate.EMPTIES, "log-start-beyond-end", why)
+        elif loaded.torn is not None:
+            row.set(Fate.SERVES, "torn-tail", loaded.torn)
+        elif loaded.is_cut:
+            row.set(Fate.SERVES, "recovery-cuts", f"recovery truncates the log at offset {outcome.log_end}")
+
+    def _refuse(self, row: _Row, why: str) -> None:
+        """Take note of a partition in a log dir with a malformed checkpoint, on which the whole broker stops."""
+        row.set(Fate.REFUSES, "checkpoint-malformed", why)
+        self.refused.append(StartFailure("checkpoint-malformed", why, row.loaded.log_dir, row.loaded.name.name))
+
+    def _stray(self, loaded: LoadedPartition) -> tuple[str, str] | None:
+        """Return why the broker sets a directory aside; None if it does not.  Kafka: LogManager.isStrayKraftReplica."""
+        cluster = self._cluster
+        if cluster is None:
+            is_empty = self._version.is_kraft
+            return ("metadata-log-missing", "the node starts as an empty cluster") if is_empty else None
+        if loaded.topic_id is None:
+            return "topic-id-missing", "no partition.metadata"
+        known = cluster.partitions.get(loaded.topic_id)
+        topic, number = loaded.name.topic, loaded.name.partition
+        if known is None:
+            wanted = cluster.topic_ids.get(topic)
+            if wanted is None:
+                return "topic-unknown", "the metadata have no such topic"
+            return "topic-id-differs", f"its topic id is {loaded.topic_id}, the cluster's is {wanted}"
+        registration = known.get(number)
+        if registration is None:
+            return "partition-unknown", f"the topic has {counted(len(known), 'partition')}"
+        if self._broker.node_id not in registration.replicas:
+            nodes = ", ".join(map(str, registration.replicas))
+            return "not-assigned", f"its replicas are on {nodes}"
+        return None
+
+    # together
+
+    def _unique(self, state: PartitionState) -> dict[Key, _Row]:
+        """Return the logs of one state by partition; two of one partition stop the broker."""
+        found: dict[Key, _Row] = {}
+        for row in self.rows:
+            if row.loaded.name.state is not state or row.fate in (Fate.STRAYS, Fate.OFFLINE, Fate.REFUSES):
+                continue
+            other = found.setdefault(row.key, row)
+            if other is not row:
+                if other.fate is not Fate.REFUSES:
+                    other.set(Fate.REFUSES, "duplicate-partition", f"{row.loaded.path} is the same partition")
+                row.set(Fate.REFUSES, "duplicate-partition", f"{other.loaded.path} is the same partition")
+                topic, number = row.key
+                message = (
+                    f"Duplicate log directories for {topic}-{number} are found in both {row.loaded.path} and "
+                    f"{other.loaded.path}"
+                )
+                self.refused.append(
+                    StartFailure("duplicate-partition", message, row.loaded.log_dir, row.loaded.name.name)
+                )
+        return found
+
+    def _promote(self) -> None:
+        """Decide about copies that were on the way from one log dir to another."""
+        for key, future in self._future.items():
+            if future.fate is not Fate.MOVES:
+                continue
+            current = self._current.get(key)
+            wanted = self._assigned.get(key)
+            is_here = wanted is not None and self._broker.directory_ids.get(future.loaded.log_dir) == wanted
+            if not self._version.is_kraft and current is not None and current.loaded.log_dir == future.loaded.log_dir:
+                # The rename is tried once the copy has caught up.  Kafka: LogManager.replaceCurrentWithFutureLog.
+                self.offline.setdefault(future.loaded.log_dir, "future-beside-current")
+                why = f"it cannot replace {current.loaded.path} beside it: the log dir goes offline then"
+                future.set(Fate.OFFLINE, "future-beside-current", why)
+            elif is_here and current is not None and current.loaded.log_dir == future.loaded.log_dir:
+                why = f"DirectoryNotEmptyException: {current.loaded.path} is beside {future.loaded.name.name}"
+                future.set(Fate.REFUSES, "future-beside-current", why)
+                self.refused.append(
+                    StartFailure("future-beside-current", why, future.loaded.log_dir, future.loaded.name.name)
+                )
+            elif is_here or (current is not None and self._is_complete(future, current)):
+                future.set(Fate.PROMOTES, "future-complete", "it becomes the partition")
+                if current is not None:
+                    current.set(Fate.REPLACED, "future-complete", f"{future.loaded.path} takes its place")
+            elif current is None and self._broker.lacks_log_dirs and self._is_elsewhere(wanted):
+                future.message = "the partition is in a log dir that is offline"
+            elif current is None:
+                place = "that the metadata have" if self._version.is_kraft else "with the fewest logs"
+                why = f"the broker makes an empty partition in the log dir {place}, and truncates the copy"
+                future.set(Fate.EMPTIES, "future-without-current", why)
+
+    def _is_elsewhere(self, directory_id: str | None) -> bool:
+        """Whether a directory id is that of a log dir that is not here.
+
+        A broker whose log dirs are all online then makes a partition where it likes; as leader the controller chooses
+        it after a kill, and does not after a clean stop.
+        """
+        return directory_id not in _NO_DIRECTORY and directory_id not in self._broker.directory_ids.values()
+
+    @staticmethod
+    def _is_complete(future: _Row, current: _Row) -> bool:
+        return future.loaded.outcome.log_end >= current.loaded.outcome.log_end
+
+    def _elect(self) -> None:
+        """Find partitions that the metadata have in a log dir that this broker does not have."""
+        ids = {one for one in self._broker.directory_ids.values() if one is not None}
+        for row in self.rows:
+            wanted = self._assigned.get(row.key)
+            if row.fate is Fate.SERVES and wanted not in _NO_DIRECTORY and wanted not in ids:
+                why = f"the metadata have it in directory {wanted}, which no log dir here is"
+                row.set(Fate.LEADERLESS, "directory-id-unknown", why)
+            told = self._broker.expected.get(row.loaded.log_dir)
+            if row.fate is Fate.SERVES and told not in (None, self._broker.directory_ids.get(row.loaded.log_dir)):
+                why = f"the cluster has this log dir as {told}, and meta.properties says otherwise"
+                row.set(Fate.LEADERLESS, "directory-id-unknown", why)
+
+    def _fail_to_lead(self, gone_early: Collection[str]) -> None:
+        """Find partitions that 3.9 does not lead: an exception about one that is offline ends that step."""
+        if self._version is not KafkaVersion.V3_9 or not gone_early:
+            return
+        absent = self._assigned.keys() - {row.key for row in self.rows if row.loaded.log_dir not in gone_early}
+        if any(map(self._leads, absent)):
+            why = "the broker led others in the log dir that is offline: 3.9 then takes none of its leaderships"
+            for row in filter(lambda row: self._leads(row.key), self.rows):
+                if row.fate is Fate.SERVES:
+                    row.set(Fate.LEADERLESS, "leader-offline", why)
+                elif row.reason == "future-without-current":
+                    row.set(Fate.MOVES, "copy-unfinished", why)
+
+    def _leads(self, key: Key) -> bool:
+        """Whether the metadata have the broker as leader: after a kill, not after a clean stop."""
+        found = None if self._cluster is None else self._cluster.partition(*key)
+        return found is not None and found.leader == self._broker.node_id
+
+    # as rows
+
+    def facts(
+        self, offline: Mapping[str, str], gone_early: Collection[str], count_all: bool
+    ) -> Iterator[PartitionFate]:
+        """Yield the row of each directory, then those of partitions without one.
+
+        *offline*: log dirs that go offline, and why; *gone_early*: those that do before the broker leads anything.
+        *count_all*: count records also where none can be lost.  Raises UnreadableError.
+        """
+        self._fail_to_lead(gone_early)
+        for row in self.rows:
+            if row.loaded.log_dir in offline and row.fate is not Fate.REFUSES:
+                reason = row.reason if row.fate is Fate.OFFLINE else offline[row.loaded.log_dir]
+                row.set(Fate.OFFLINE, reason, row.message if row.fate is Fate.OFFLINE else GOES_WITH_ITS_LOG_DIR)
+        served = {row.key: row for row in self.rows if row.fate in SERVED}
+        served |= {row.key: row for row in self.rows if row.fate is Fate.PROMOTES}
+        for row in self.rows:
+            yield self._fact(row, served.get(row.key), count_all)
+        named = {row.key for row in self.rows}
+        for log_dir, name in self._not_loaded:
+            named.add((name.topic, name.partition))
+            fate = Fate.OFFLINE, offline[log_dir]
+            yield PartitionFate(
+                name.topic, name.partition, None, log_dir, name.name, *fate, message=GOES_WITH_ITS_LOG_DIR
+            )
+        yield from self._without_directory(named, offline)
+
+    def _fact(self, row: _Row, served: _Row | None, count_all: bool) -> PartitionFate:
+        loaded, outcome = row.loaded, row.loaded.outcome
+        fact = PartitionFate(
+            *row.key, loaded.topic_id, loaded.log_dir, loaded.name.name, row.fate, row.reason, message=row.message
+        )
+        if outcome.fails is not None:
+            return fact
+        if row.fate in (Fate.REFUSES, Fate.OFFLINE):
+            return fact._replace(log_start=outcome.log_start, log_end=outcome.log_end)
+        aside = row.fate in (Fate.STRAYS, Fate.DELETES, Fate.KEEPS)
+        if aside and served is None and row.key in self._assigned:
+            fact = fact._replace(becomes="empty")
+            if self._is_elsewhere(self._assigned[row.key]):
+                fact = fact._replace(message="; ".join(filter(None, (row.message, MAY_HAVE_NO_LEADER))))
+        if row.reason == "future-without-current":
+            fact = fact._replace(log_start=0, log_end=0)
+        elif row.fate is not Fate.DELETES:
+            fact = fact._replace(log_start=outcome.log_start, log_end=outcome.log_end)
+        return self._counted(row, served, fact, count_all)
+
+    def _counted(self, row: _Row, served: _Row | None, fact: PartitionFate, count_all: bool) -> PartitionFate:
+        own = OffsetSpan(row.loaded.outcome.log_start, row.loaded.outcome.log_end)
+        if not row.loaded.size:
+            return fact._replace(records=0)
+        if row.fate in (Fate.SERVES, Fate.LEADERLESS, Fate.PROMOTES, Fate.MOVES):
+            if not count_all and not row.loaded.is_cut and row.loaded.torn is None:
+                return fact
+            kept = own
+        elif row.fate is Fate.EMPTIES:
+            own, kept = EVERYTHING if row.loaded.emptied else own, NOTHING
+        else:
+            kept = NOTHING if served is None else _span_of(served)
+            if row.loaded.emptied or row.fate is Fate.DELETES:
+                own = EVERYTHING
+        found = tally_records(row.loaded.read_again(), own, kept, None if row.loaded.emptied else row.loaded.pieces)
+        if row.fate in (Fate.DELETES, Fate.KEEPS) and not self._is_the_clusters(row.loaded):
+            return fact._replace(records=found.records)
+        return fact._replace(records=found.records, lost_records=found.lost_records, lost_bytes=found.lost_bytes)
+
+    def _is_the_clusters(self, loaded: LoadedPartition) -> bool:
+        topic_ids = {} if self._cluster is None else self._cluster.topic_ids
+        return loaded.topic_id is not None and topic_ids.get(loaded.name.topic) == loaded.topic_id
+
+    def _without_directory(self, named: set[Key], offline: Mapping[str, str]) -> Iterator[PartitionFate]:
+        by_id = {one: path for path, one in self._broker.directory_ids.items() if one is not None}
+        for key in sorted(self._assigned.keys() - named):
+            topic_id = self._cluster.topic_ids.get(key[0]) if self._cluster is not None else None
+            wanted = self._assigned[key]
+            log_dir = by_id.get(wanted or "")
+            if offline and log_dir is None and wanted not in _NO_DIRECTORY:
+                log_dir = next(iter(offline))  # one of those that cannot be listed
+            if log_dir is not None and log_dir in offline:
+                fate = Fate.OFFLINE, offline[log_dir]
+                yield PartitionFate(*key, topic_id, log_dir, None, *fate, message=GOES_WITH_ITS_LOG_DIR)
+                continue
+            fate, why = (
+                (Fate.CREATES, "no-directory"),
+                "an empty log; fetched from the leader, if another replica has it",
+            )
+            if self._is_elsewhere(wanted):
+                fate = Fate.LEADERLESS, "directory-id-unknown"
+                why = f"an empty log; the metadata have it in directory {wanted}, which no log dir here is"
+            yield PartitionFate(*key, topic_id, log_dir, None, *fate, None, 0, 0, 0, message=why)
+
+
+def _span_of(row: _Row) -> OffsetSpan:
+    outcome = row.loaded.outcome
+    return OffsetSpan(outcome.log_start, outcome.log_end)
+
+
+def as_unreached(row: PartitionFate) -> PartitionFate:
+    """Return the row of a start that stops: only what stops it is told."""
+    if row.fate is Fate.REFUSES:
+        return row
+    if row.fate is Fate.OFFLINE and row.message != GOES_WITH_ITS_LOG_DIR:
+        return row._replace(fate=Fate.REFUSES)
+    return row._replace(
+        fate=Fate.UNREACHED, reason=None, becomes=None, records=None, lost_records=0, lost_bytes=0, message=""
+    )

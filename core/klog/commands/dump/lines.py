@@ -1,0 +1,154 @@
+"""Records and batches as JSON lines or CSV, with damage reported where it occurs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Literal
+
+from klog.commands.dump.log_input import LogInput
+from klog.formats.codec import Decompressor
+from klog.formats.damage import Damage
+from klog.kernel import Window
+from klog.log.json_lines import LineStyle, RecordOrigin, damage_json, record_lines
+from klog.log.pipeline import OrderedOutput, Work
+from klog.log.reader import WindowResult
+from klog.log.record_filter import RecordLimit
+from klog.log.records import BatchRun, Codecs, intact_runs, message_damages, wanted_rows
+from klog.partition.transactions.isolation import TxnBatch
+
+CSV_COLUMNS = (
+    "offset,timestamp,timestamp_type,key,key_base64,value,value_base64,headers,partition,topic,leader_epoch,producer_id,"
+    "producer_epoch,sequence,transactional,control,coordinator_epoch,position,damage"
+)
+CSV_BATCH_COLUMNS = (
+    "base_offset,last_offset,records,position,size,magic,codec,crc,crc_holds,leader_epoch,producer_id,producer_epoch,"
+    "base_sequence,last_sequence,max_timestamp,timestamp_type,transactional,control,delete_horizon_ms,partition,topic"
+)
+
+
+class LineDump:
+    """Makes lines of a log's windows.  `damages` counts what was wrong."""
+
+    def __init__(self, log: LogInput, style: LineStyle, count: RecordLimit) -> None:
+        self._log, self._style, self._count = log, style, count
+        origin = RecordOrigin(log.file, *log.target.origin)
+        self._fields = origin.csv() if style.csv else origin.json()
+        self.damages = 0
+
+    def work(self) -> Work:
+        """Return a worker's function."""
+        codecs = Decompressor(self._log.request.max_batch_bytes).functions
+        render = self._batches if self._style.batches else partial(self._records, codecs)
+
+        def work(window: Window, piece: WindowResult, lane: OrderedOutput) -> bool:
+            last, txns = self._log.leave_out(window)
+            return render(window, lane) or self._after(window, piece, txns, lane) or last
+
+        return work
+
+    def _records(self, codecs: Codecs, window: Window, lane: OrderedOutput) -> bool:
+        """Make lines of the wanted records; True when there are to be no more."""
+        log = self._log
+        for found in wanted_rows(intact_runs(window, log.file, log.span), log.wanted, codecs, log.file):
+            if isinstance(found, Damage):
+                lane.flush(window)
+                self._show(found, lane)
+            elif self._rows(found, window, lane):
+                return True
+        return False
+
+    def _rows(self, rows: Window, window: Window, lane: OrderedOutput) -> bool:
+        """Make lines of the decoded records; True when there are to be no more."""
+        last = self._count.take(rows)
+        at = 0
+        for damage, end in _by_batch(rows, message_damages(rows, self._log.file)):
+            self._write(rows, at, end, lane)
+            lane.flush(rows)
+            self._show(damage, lane)
+            at = end
+        self._write(rows, at, rows.records, lane)
+        if rows is not window:
+            lane.flush(rows)
+        return last
+
+    def _write(self, rows: Window, at: int, end: int, lane: OrderedOutput) -> None:
+        """Make lines of the rows from *at* to *end*."""
+        for piece in record_lines(rows, at, end, self._fields, self._style):
+            lane.write(piece)
+
+    def _batches(self, window: Window, lane: OrderedOutput) -> bool:
+        """Make a line of each batch, damaged ones too; True when there are to be no more."""
+        for run in intact_runs(window, self._log.file, self._log.span):
+            ended = self._batch_rows(run, lane)
+            if run.window is not window or run.damage:
+                lane.flush(run.window)
+            if run.damage:
+                self._report(run.damage, lane)
+            if ended:
+                return True
+        return False
+
+    def _batch_rows(self, run: BatchRun, lane: OrderedOutput) -> bool:
+        """Make lines of a run; True when the wanted number is reached."""
+        at = run.first
+        step = run.end if self._count.left is None else at + 1
+        while at < run.end:
+            used = run.window.out_used
+            at = run.window.batch_rows(at, max(step, at + 1), self._style.csv, self._fields)
+            if self._count.left is not None and run.window.out_used > used:  # it was not a skipped one
+                self._count.left -= 1
+                if self._count.left == 0:
+                    return True
+            if run.window.out_used == used or at < step:
+                lane.flush(run.window)
+            step = run.end if self._count.left is None else at + 1
+        return False
+
+    def _after(
+        self, window: Window, piece: WindowResult, txns: Sequence[TxnBatch], lane: OrderedOutput
+    ) -> Literal[False]:
+        """Show what is wrong behind the window's batches, and with the markers among them."""
+        damages = [piece.damage] if piece.damage and not (self._log.unfinished and piece.damage.is_unfinished) else []
+        if txns and self._log.aborted:
+            lane.wait()
+            damages = self._log.aborted.contradictions(txns) + damages
+        for damage in damages:
+            lane.flush(window)
+            self._show(damage, lane)
+        return False
+
+    def _report(self, damage: Damage, lane: OrderedOutput) -> None:
+        lane.report(str(damage))
+        self.damages += 1
+
+    def _show(self, damage: Damage, lane: OrderedOutput) -> None:
+        """Put *damage* among the lines, and report it."""
+        lane.write(
+            damage_csv(damage, self._style.batch_offsets)
+            if self._style.csv and not self._style.batches
+            else damage_json(damage)
+            if not self._style.csv
+            else b""
+        )
+        self._report(damage, lane)
+
+
+def _by_batch(rows: Window, damages: list[Damage]) -> Iterator[tuple[Damage, int]]:
+    """Yield each damage of a message with the row at which the records of its batch end."""
+    ends: dict[int, int] = {}
+    if damages:
+        for i in range(rows.records):
+            ends[rows.batch(rows.record(i, False)[6]).position] = i + 1
+    for damage in damages:
+        yield damage, ends[damage.place.position or 0]
+
+
+def damage_csv(damage: Damage, batch_offsets: bool = False) -> bytes:
+    """Return the CSV line of *damage*: its offset, its position and, in the last column, what it is.
+
+    *batch_offsets*: an empty column follows.
+    """
+    offset = "" if damage.place.offset is None else damage.place.offset
+    text = f"{damage.kind.value}: {damage.detail}".replace('"', '""')
+    return f'{offset}{"," * 17}{damage.place.position},"{text}"{"," * batch_offsets}\n'.encode("utf-8", "replace")

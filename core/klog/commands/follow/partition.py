@@ -1,0 +1,244 @@
+"""A partition that is followed: its copy, what its leader told, and what became of it in this run."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Final, Protocol
+
+from klog.base.errors import DamagedError, ExitCode
+from klog.commands.follow.cleaning import ANEW, CleaningWatch
+from klog.commands.follow.copied_partition import CopiedBatch, CopiedPartition, CrcMismatchError
+from klog.commands.follow.decisions import FetchAnswer, Look, Part, Take
+from klog.commands.follow.fetch_session import FetchPosition, FollowedPlace
+from klog.commands.follow.history import Standing, compare, first_batch
+from klog.commands.follow.options import FollowOptions
+from klog.commands.follow.pruning import retention_explains
+from klog.data_dir.partition import Partition
+from klog.partition.retention.policy import RetentionLimits
+
+CLEANED: Final = (
+    "deletions and ends of transactions may be missing, so that deleted keys are back in the copy and aborted records"
+    f" count as committed; {ANEW}"
+)
+
+
+class FollowReporter(Protocol):
+    """Hears what happens, on any thread."""
+
+    def note(self, message: str) -> None:
+        """Take a line that is good to know."""
+
+    def error(self, message: str) -> None:
+        """Take a line about something that went wrong."""
+
+    def trace(self, line: str) -> None:
+        """Take a line about an event of the protocol."""
+
+    def advance(self, size: int, lag: int) -> None:
+        """Hear that *size* bytes were copied, and that a copy is now *lag* offsets further than before."""
+
+
+@dataclass
+class Outage:
+    """Why a partition cannot be fetched, since when, and how often it was tried.  Times are monotonic seconds."""
+
+    why: str
+    since: float
+    tries: int = 0
+
+
+@dataclass(eq=False)
+class FollowedPartition:
+    """A partition, which belongs to one thread at a time; its *copy* is used under *lock*, as all copies are.
+
+    *leader*, *leader_epoch*: of the metadata, -1 where there is none.  *high_watermark*, *log_start*: the leader's
+    latest, -1 before its first answer.  *reached*: the copy has had all that the leader had when it answered.
+    *first_offset*: where this run began.  *missed*, *cut*: first and last offsets;
+    *backups*: where what was cut or replaced is kept.  *error*: why it is not followed
+    any more.  *bad_answers*: in a row, with a batch that cannot be appended.  *is_new*: nothing was ever copied, so the
+    leader's log start is where it begins, and nothing was missed.  *largest_batch*: bytes that a batch of its
+    topic may have, 0 where that is not known.  *retention*: by what the leader deletes segments, None
+    where that is not known.  *cleaning*: see CleaningWatch.  *unseen*: the last batch of the copy,
+    until the leader was seen to have it; *is_trusted*: the leader cannot have it any more, so it is not looked for the
+    next time.  *skipped_to*: the leader's log start at which the copy goes on behind a gap, -1 for none.
+    *parted*: where it was cut in this run, each with the leader epoch of the metadata at that time.
+    """
+
+    place: FollowedPlace
+    copy: CopiedPartition
+    lock: Lock
+    first_offset: int
+    is_new: bool = False
+    leader: int = -1
+    leader_epoch: int = -1
+    high_watermark: int = -1
+    log_start: int = -1
+    reached: bool = False
+    copied_bytes: int = 0
+    copied_batches: int = 0
+    missed: list[tuple[int, int]] = field(default_factory=list)
+    cut: list[tuple[int, int]] = field(default_factory=list)
+    backups: list[str] = field(default_factory=list)
+    error: str | None = None
+    exit_code: ExitCode = ExitCode.CLEAN
+    bad_answers: int = 0
+    outage: Outage | None = None
+    largest_batch: int = 0
+    retention: RetentionLimits | None = None
+    cleaning: CleaningWatch = field(default_factory=CleaningWatch)
+    unseen: CopiedBatch | None = None
+    is_trusted: bool = False
+    skipped_to: int = -1
+    parted: set[tuple[int, int]] = field(default_factory=set)
+
+    @property
+    def name(self) -> str:
+        """The name of its directory."""
+        return f"{self.place.topic}-{self.place.number}"
+
+    def look_again(self) -> None:
+        """Believe the end of the copy only when the leader has been seen to have its last batch.
+
+        Raises UnreadableError.
+        """
+        with self.lock:
+            self.unseen = None if self.is_trusted else self.copy.last_batch()
+        self.is_trusted = False
+
+    def meet(self, got: FetchAnswer) -> tuple[Take | Look | Part | None, FetchAnswer]:
+        """Compare the copy's last batch with what its leader answered; return what that means, and what comes behind.
+
+        None: the answer tells nothing.  Raises DamagedError for what is no answer, UnreadableError.
+        """
+        mine = self.unseen
+        if mine is None:
+            return Take(), got
+        if not len(got.records):
+            self.high_watermark = got.high_watermark
+            return (Look() if 0 <= got.high_watermark <= mine.facts.last_offset else None), got
+        standing = compare(mine, got.records)
+        if standing is Standing.OTHER:
+            return Part(), got
+        self.unseen = None
+        first = first_batch(got.records) if standing is Standing.SAME else None
+        return Take(), got._replace(records=got.records[first.size if first is not None else 0 :])
+
+    def position(self) -> FetchPosition:
+        """Return from where on it is fetched: from its last record on, until the leader was seen to have that batch.
+
+        Behind a gap no epoch precedes.  Kafka: UnifiedLog.truncateFullyAndStartAt, which clears the epochs.
+        """
+        if self.unseen is not None:
+            last = self.unseen.facts
+            return FetchPosition(self.leader_epoch, last.last_offset, last.leader_epoch)
+        epoch = self.copy.latest_epoch if self.copy.end != self.skipped_to else -1
+        return FetchPosition(self.leader_epoch, self.copy.end, epoch)
+
+    def take(self, got: FetchAnswer, options: FollowOptions, reporter: FollowReporter) -> None:
+        """Append what a leader answered, and follow its marks.
+
+        Raises DamagedError for a batch that cannot be appended; those before it have been.  OSError.
+        """
+        with self.lock:
+            self._take(got, options, reporter)
+
+    def _take(self, got: FetchAnswer, options: FollowOptions, reporter: FollowReporter) -> None:
+        behind, end = self.lag, self.copy.end
+        self.note_caught_up()
+        size, batches = self.copied_bytes, self.copied_batches
+        try:
+            if len(got.records):
+                self._append(got.records)
+        finally:
+            if self.copy.end > end:
+                self.bad_answers = 0
+            size, batches = self.copied_bytes - size, self.copied_batches - batches
+            if options.trace and batches:
+                reporter.trace(f"{self.name} append bytes={size} batches={batches} LEO={self.copy.end}")
+            self.high_watermark, self.log_start = got.high_watermark, got.log_start
+            reporter.advance(size, self.lag - behind)
+        self.outage = None
+        if self.copy.end > end and self.cleaning.watch(got.records, end, time.time_ns() // 1_000_000):
+            self._tell_cleaned(end, reporter)
+        self._follow_marks(options.prune, reporter)
+        if options.trace:
+            marks = f"HW={self.copy.high_watermark} leader HW={self.high_watermark} start={self.copy.log_start}"
+            reporter.trace(f"{self.name} {marks}")
+
+    def note_caught_up(self) -> None:
+        """Take note of whether it has caught up with what its leader has told until now."""
+        self.cleaning.note(self.copy.end >= self.high_watermark >= 0 and self.unseen is None)
+
+    def _tell_cleaned(self, end: int, reporter: FollowReporter) -> None:
+        watch = self.cleaning
+        since = (
+            "was never caught up" if not watch.caught_up_ms else f"had last caught up at {_time(watch.caught_up_ms)}"
+        )
+        reporter.error(
+            f"{self.name}: the leader has cleaned offsets from {end} on, and the copy {since}, longer ago than"
+            f" delete.retention.ms ({watch.retention_ms}): {CLEANED}"
+        )
+        self.exit_code |= ExitCode.PROBLEMS_LEFT
+
+    @property
+    def lag(self) -> int:
+        """How many offsets it is behind the leader's high watermark; 0 where that is unknown."""
+        return max(0, self.high_watermark - self.copy.end)
+
+    def keep(self, backup: str | None) -> None:
+        """Take note of a backup."""
+        if backup is not None:
+            self.backups.append(backup)
+
+    def begin_at(self, offset: int) -> None:
+        """Begin a copy that has nothing where the leader's log starts.  Raises OSError."""
+        with self.lock:
+            self.copy.skip_to(offset)
+            self.first_offset, self.is_new = self.copy.end, False
+
+    def _append(self, records: memoryview) -> None:
+        batches, taken = self.copy.batches, 0
+        try:
+            taken = self.copy.append(records)
+        except CrcMismatchError as error:
+            taken = error.taken
+            raise
+        finally:
+            self.copied_bytes += taken
+            self.copied_batches += self.copy.batches - batches
+        if not taken:
+            raise DamagedError(f"{self.name}: {len(records)} bytes at offset {self.copy.end}, and no whole batch")
+
+    def _follow_marks(self, prune: bool, reporter: FollowReporter) -> None:
+        """Move the copy's high watermark and log start to the leader's, as far as the copy goes."""
+        self.copy.set_high_watermark(min(self.high_watermark, self.copy.end))
+        if self.copy.log_start < self.log_start <= self.copy.end:
+            self.copy.move_start(self.log_start)
+            if prune:
+                self._prune(reporter)
+
+    def _prune(self, reporter: FollowReporter) -> None:
+        """Remove segments below the log start; those that retention does not explain are kept in the backup.
+
+        They may be all that is left: a leader that has lost its first segments tells the same as after DeleteRecords.
+        """
+        if retention_explains(self.copy, self.retention):
+            self.copy.prune()
+            return
+        first, backup = self.first_stored, self.copy.put_aside()
+        if backup is not None:
+            self.keep(backup)
+            why = "retention does not explain that, DeleteRecords would, and so would segments that it has lost"
+            gone = f"segments with offsets {first} to {self.first_stored - 1} are in {backup}"
+            reporter.note(f"{self.name}: the leader's log starts at {self.copy.log_start} now; {why}: {gone}")
+
+    @property
+    def first_stored(self) -> int:
+        """The base offset of the copy's first segment."""
+        return min((files.base_offset for files in Partition(self.copy.path).segments), default=0)
+
+
+def _time(ms: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ms // 1000))

@@ -1,0 +1,180 @@
+"""The repair that does what a broker of 4.x would do with a partition at its next start."""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+from klog.base.progress import Silence, Sink
+from klog.change.partition_plan.contents import FileRange, StoredContent
+from klog.change.partition_plan.desired_files import DesiredFiles, draft_changes
+from klog.change.partition_plan.epochs import rebuilt
+from klog.change.partition_plan.losses import cut_loss, whole_losses
+from klog.change.plan.draft import Draft
+from klog.change.plan.model import Amount, Loss
+from klog.commands.recover.outcome import RecoverOptions, RecoverResult
+from klog.commands.recover.rebuild import ENDS, OF_INDEXES, OFFSET_KINDS, base_of, problems
+from klog.commands.recover.survey import PartitionSurvey
+from klog.commands.recover.surveyed_logs import SurveyedLogs
+from klog.data_dir.partition import Partition
+from klog.formats.checkpoint import epochs_in_force, read_epochs
+from klog.formats.names import FileKind, parse_file
+from klog.partition.start.intact_prefix import IntactPrefix
+from klog.partition.start.next_start import next_start
+from klog.partition.start.outcome import SegmentCut, StartOutcome
+from klog.partition.start.producers import BrokerClock
+from klog.partition.verify.facts import LogDirFacts
+from klog.partition.verify.findings import Finding
+
+_RIGHTED = frozenset({"recovery-point-beyond-end", "high-watermark-beyond-end", "log-start-beyond-end"})
+"""What every start puts right."""
+
+
+def play(
+    partition: Partition,
+    clean: bool,
+    settings: RecoverOptions,
+    sink: Sink | None = None,
+    prefixes: Mapping[str, IntactPrefix] = MappingProxyType({}),
+) -> StartOutcome:
+    """Return the outcome of the start; *clean*: it follows a clean shutdown.  *prefixes*: see `load`.
+
+    Raises UnreadableError.
+    """
+    clock = BrokerClock(settings.now_ms, settings.expiration_ms)
+    return next_start(partition, clean, settings.reading, clock, sink, prefixes)
+
+
+def plan(
+    partition: Partition, around: LogDirFacts, settings: RecoverOptions, draft: Draft, sink: Sink | None = None
+) -> RecoverResult:
+    """Add to *draft* what a broker would change.  Raises UnreadableError, OSError (staging).
+
+    Findings are only looked for where a broker fails, or something is lost: it takes a second pass.
+    """
+    result, logs = RecoverResult(partition), SurveyedLogs(partition)
+    outcome = play(partition, around.clean, settings, sink)
+    if outcome.fails is not None or outcome.cuts or outcome.dropped:
+        close = settings._replace(from_recovery_point=_is_above_recovery_point(partition, outcome))
+        survey = PartitionSurvey.read(partition, around, close, Silence(), outcome)
+        result.findings, logs = survey.findings, survey.logs
+        result.left = [one for one in problems(survey.findings) if not _is_gone(one, survey, outcome)]
+    follow(outcome, result, draft, logs)
+    return result
+
+
+def _is_gone(finding: Finding, survey: PartitionSurvey, outcome: StartOutcome) -> bool:
+    """Whether something that was found is no longer there after the start and the stop."""
+    if outcome.fails is not None:
+        return False
+    base, name = base_of(finding), os.path.basename(finding.file)
+    if base in outcome.dropped or finding.id in _RIGHTED:
+        return True
+    if finding.id.startswith("epochs-"):
+        return epochs_hold(survey, outcome)
+    if finding.id == "snapshots-missing":
+        return any(parse_file(one).kind is FileKind.SNAPSHOT for one in outcome.files)
+    if finding.id.startswith(OF_INDEXES) or parse_file(name).kind is FileKind.SNAPSHOT:
+        size = os.path.getsize(survey.original.file(name))
+        return base in outcome.recovered or outcome.files.get(name) not in (StoredContent(name, size), None)
+    if finding.position is None or parse_file(name).kind is not FileKind.LOG:
+        return False
+    holds = (log for log, pieces in outcome.logs.items() if any(_is_in(finding.position, name, one) for one in pieces))
+    log = next(holds, None)
+    # Batches that do not fit a segment have one of their own.
+    return log is None or (finding.id == "offset-overflow" and parse_file(log).offset != base)
+
+
+def _is_in(position: int, name: str, piece: FileRange) -> bool:
+    return piece.name == name and piece.start <= position < piece.end
+
+
+def epochs_hold(survey: PartitionSurvey, outcome: StartOutcome) -> bool:
+    """Whether the broker's epochs are those that the batches show; one at the log end does not count."""
+    found = survey.facts.partition.epochs
+    seen = [(epoch, offset) for segment in survey.facts.segments for epoch, offset, _ in segment.survey.epochs]
+    after = read_epochs(outcome.epochs) if outcome.epochs is not None else found
+    entries = epochs_in_force(after.entries) if after is not None else []
+    kept = [one for one in entries if one.start_offset < outcome.log_end]
+    return kept == rebuilt(found, seen, outcome.log_end)
+
+
+def _is_above_recovery_point(partition: Partition, outcome: StartOutcome) -> bool:
+    """Whether a start looks at nothing below the recovery point: an index that is missing leads it there."""
+    bases = [files.base_offset for files in partition.segments]
+    if outcome.fails is not None or not bases:
+        return False
+    first = bases[max(bisect_right(bases, partition.recovery_point or 0) - 1, 0)]
+    return all(base >= first for base in outcome.recovered)
+
+
+def follow(outcome: StartOutcome, result: RecoverResult, draft: Draft, logs: SurveyedLogs) -> None:
+    """Add the changes to *draft*, and their meaning to *result*.  Raises UnreadableError, OSError (staging)."""
+    partition = result.partition
+    if outcome.fails is not None:
+        result.fails = f"a broker does not complete its start here: {outcome.fails}"
+        return
+    draft_changes(draft, partition, DesiredFiles(outcome.logs, outcome.files, outcome.epochs))
+    result.losses = losses(partition, outcome, result.findings, logs)
+    if result.losses:
+        result.kept = kept(outcome, logs)
+    result.broker_would_keep = result.kept
+    result.offsets = offsets(partition, outcome)
+
+
+def losses(partition: Partition, outcome: StartOutcome, findings: Sequence[Finding], logs: SurveyedLogs) -> list[Loss]:
+    """Return what goes: ends of segments, and segments.
+
+    The reason is the one of *findings* that the start stumbles over; for segments the one before them.
+    Raises UnreadableError.
+    """
+    found, reason = [], "log-start-beyond-end"
+    for cut in outcome.cuts:
+        name, reason = _source(partition, outcome, cut.base), _reason(cut, findings)
+        found.append(cut_loss(partition, name, cut.size, cut.offset, reason, logs.count_records(name, cut.size)))
+    dropped = [segment.log for segment in partition.segments if segment.base_offset in outcome.dropped]
+    return found + whole_losses(partition, dropped, reason, logs.count_records)
+
+
+def _reason(cut: SegmentCut, findings: Sequence[Finding]) -> str:
+    """Return the id of what is found where a log is cut, or next behind that; without any "cut"."""
+    ids = [
+        (one.position, one.id)
+        for one in findings
+        if one.id in ENDS | OFFSET_KINDS and base_of(one) == cut.base and (one.position or 0) >= cut.size
+    ]
+    return min(ids, key=lambda one: one[0] or 0, default=(0, "cut"))[1]
+
+
+def _source(partition: Partition, outcome: StartOutcome, base: int) -> str:
+    """Return the name that the log of a segment has now."""
+    pieces: tuple[FileRange, ...] = next(
+        pieces for name, pieces in outcome.logs.items() if name.startswith(f"{base:020}.") and pieces
+    )
+    return pieces[0].name
+
+
+def kept(outcome: StartOutcome, logs: SurveyedLogs) -> Amount:
+    """Return the future content of the logs.  Raises UnreadableError."""
+    total = Amount(0, 0)
+    for pieces in outcome.logs.values():
+        for name, start, end in pieces:
+            total = total.plus(Amount(logs.count_records(name, start, end).records, end - start))
+    return total
+
+
+def offsets(partition: Partition, outcome: StartOutcome) -> dict[FileKind, int | None]:
+    """Return what changes in the log dir's checkpoints, but for what a broker keeps house with."""
+    changed: dict[FileKind, int | None] = {}
+    for kind, said in (
+        (FileKind.RECOVERY_POINTS, partition.recovery_point),
+        (FileKind.HIGH_WATERMARKS, partition.high_watermark),
+    ):
+        if said is not None and said > outcome.log_end:
+            changed[kind] = outcome.log_end
+    cleaned = partition.cleaner_offset
+    if cleaned is not None and not outcome.log_start <= cleaned <= outcome.log_end:
+        changed[FileKind.CLEANER_OFFSETS] = None
+    return changed

@@ -1,0 +1,112 @@
+"""The copies of a compacted partition compared record by record.
+
+Brokers clean at different times, so batches differ and records are missing lawfully.  That a copy lacks an offset is
+explained when its cleaner has been there, and it has a later record of the key, or the key is deleted in it, too: the
+record was a tombstone, or a later tombstone has gone with it, and the copy has no record of the key that is alive.  So
+is a record that was aborted or without a key.  Two contents at one offset are a fork.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from klog.commands.replicas.comparison import ComparedCopy, Comparison, HeldRecord, LostRecordSink
+from klog.commands.replicas.copy_reader import BatchIdentity
+from klog.commands.replicas.latest_keys import LatestKeys
+from klog.commands.replicas.offset_ranges import OffsetRanges
+from klog.partition.transactions.isolation import AbortedRange, aborted_in_log
+
+
+class CompactedComparison(Comparison):
+    """As Comparison; by node, *explained* counts the records that a copy lacks lawfully, *unexplained* has the others.
+
+    *cleaner_offsets*: by node, below which the cleaner has been; None where it never was.
+    """
+
+    def __init__(
+        self,
+        copies: Sequence[ComparedCopy],
+        committed: int,
+        cleaner_offsets: Mapping[int, int | None],
+        sink: LostRecordSink | None = None,
+        is_deep: bool = False,
+    ) -> None:
+        super().__init__(copies, committed, sink, is_deep)
+        self.explained = dict.fromkeys(self.facts, 0)
+        self.unexplained = {node: OffsetRanges() for node in self.facts}
+        self._cleaned = {node: offset or 0 for node, offset in cleaner_offsets.items()}
+        self._copies = {copy.node: copy for copy in copies}
+        self._secret = os.urandom(16)
+        self._keys: dict[tuple[int, int], LatestKeys] = {}
+        self._aborted: dict[int, dict[int, list[AbortedRange]]] = {}
+
+    def _note_differences(self, head: BatchIdentity, keepers: Sequence[int], start: int) -> None:
+        pass  # of batches: these differ lawfully
+
+    def shared_end(self, one: int, other: int) -> int:
+        """Return 0: batches differ lawfully anywhere."""
+        return 0
+
+    def _counts_whole(self, head: BatchIdentity, keepers: Sequence[int]) -> bool:
+        return len(keepers) == len(self.copies) or head.data_records == 0
+
+    def _settle(self, offset: int, held: Sequence[HeldRecord]) -> None:
+        keepers = {node for one in held for node in one.keepers}
+        for one in held:
+            lacking = [node for node, start in self._due.items() if node not in one.keepers and start <= offset]
+            lost = [node for node in lacking if node in keepers or not self._explains(node, offset, one)]
+            for node in lost:
+                if node not in keepers and offset < self._ends[node]:
+                    self.unexplained[node].add(offset, offset, 1)
+                for other in one.keepers if self._starts[node] <= offset else ():
+                    self.first_differences.setdefault((min(node, other), max(node, other)), offset)
+            for node in set(lacking) - set(lost):
+                self.explained[node] += 1
+            self._lose(offset, one, lost)
+
+    def _explains(self, node: int, offset: int, held: HeldRecord) -> bool:
+        """Whether the cleaner of *node* may have taken a record away."""
+        key, cleaned = held.record.key, self._cleaned.get(node, 0)
+        if offset >= cleaned:
+            return False
+        if key is None or self._is_aborted(offset, held):
+            return True
+        mine = self._latest(node, self._ends[node])
+        if mine.latest(key) > offset:
+            return True
+        if mine.is_alive(key):
+            return False
+        return held.record.value is None or any(
+            self._latest(holder, cleaned).is_deleted(key, offset) for holder in held.nodes
+        )
+
+    def _latest(self, node: int, end: int) -> LatestKeys:
+        """Return what the copy of *node* has of keys below offset *end*."""
+        if (node, end) not in self._keys:
+            copy = self._copies[node]
+            aborted = [each for ranges in self._aborted_by_producer(node).values() for each in ranges]
+            self._keys[node, end] = LatestKeys(copy, end, aborted, self._secret)
+        return self._keys[node, end]
+
+    def _is_aborted(self, offset: int, held: HeldRecord) -> bool:
+        if held.producer_id < 0:
+            return False
+        return any(
+            each.first_offset <= offset <= each.last_offset
+            for node in held.nodes
+            for each in self._aborted_by_producer(node).get(held.producer_id, ())
+        )
+
+    def _aborted_by_producer(self, node: int) -> dict[int, list[AbortedRange]]:
+        if node not in self._aborted:
+            found: dict[int, list[AbortedRange]] = {}
+            partition = self._copies[node].partition
+            for number in range(len(partition.segments) if partition is not None else 0):
+                assert partition is not None
+                for each in aborted_in_log(partition, number, behind=True):
+                    ranges = found.setdefault(each.producer_id, [])
+                    if each not in ranges[-1:]:
+                        ranges.append(each)
+            self._aborted[node] = found
+        return self._aborted[node]

@@ -1,0 +1,135 @@
+"""Which copy of a partition is kept when its copies are made equal, or why none is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from klog.base.errors import UsageError
+from klog.commands.replicas.copy_state import CopyState
+from klog.commands.replicas.diff import PartitionDiff, Verdict
+
+NEWEST: Final = "newest"
+LONGEST: Final = "longest"
+KAFKA: Final = "kafka"
+NO_COMPLETE_COPY: Final = "no copy has all records: --keep or --choose"
+
+
+class CopyChoice(NamedTuple):
+    """Which copies to keep.
+
+    *keep*: NEWEST, LONGEST, KAFKA or a node's id, None where only copies that lack something are filled up.  *chosen*:
+    nodes by topic and partition; they win.  *repairs*: bad batches are replaced by intact ones of other copies.
+    """
+
+    keep: str | int | None = None
+    chosen: Mapping[tuple[str, int], int] = {}
+    repairs: bool = False
+
+    def explicit(self, diff: PartitionDiff) -> int | None:
+        """Return the node that is chosen for this very partition."""
+        return self.chosen.get((diff.topic, diff.number))
+
+
+class LeftPartition(NamedTuple):
+    """A partition whose copies stay as they are, and why.  *is_unreadable*: something of them could not be read."""
+
+    diff: PartitionDiff
+    reason: str
+    is_unreadable: bool = False
+
+
+def kept_copy(diff: PartitionDiff, choice: CopyChoice) -> int | LeftPartition:
+    """Return the node whose copy is kept, which may have none, or why nothing is done.
+
+    Raises UsageError for a chosen node that is no replica.
+    """
+    if diff.problem is not None or diff.verdict is Verdict.INCOMPARABLE:
+        return LeftPartition(diff, diff.problem or "the copies cannot be compared", diff.problem is not None)
+    if diff.verdict is Verdict.DAMAGED and not choice.repairs:
+        return LeftPartition(diff, f"{_bad_batches(diff)}; --repair takes intact batches from other copies")
+    explicit = choice.explicit(diff)
+    if explicit is not None:
+        if explicit not in diff.lost_if_leads:
+            raise UsageError(
+                f"--choose {diff.topic}-{diff.number}={explicit}: node {explicit} has no copy and is no replica"
+            )
+        return explicit
+    node = _by_policy(diff, choice)
+    if isinstance(node, int) and not _has_batches(diff, node) and any(_has_batches(diff, one) for one in diff.copies):
+        asked = f"--choose {diff.topic}-{diff.number}={node}"
+        return LeftPartition(diff, f"the copy on {node} is empty or missing, and others have records: {asked} keeps it")
+    return node
+
+
+def _by_policy(diff: PartitionDiff, choice: CopyChoice) -> int | LeftPartition:
+    if choice.keep is None:
+        return _complete(diff, choice.repairs)
+    if choice.keep == NEWEST:
+        return _greatest(diff, lambda copy: (copy.last_epoch, copy.log_end))
+    if choice.keep == LONGEST:
+        return _greatest(diff, lambda copy: (copy.log_end,))
+    if choice.keep == KAFKA:
+        return _elected(diff)
+    assert isinstance(choice.keep, int)
+    if choice.keep not in diff.lost_if_leads:
+        return LeftPartition(diff, f"node {choice.keep} has no copy and is no replica")
+    return choice.keep
+
+
+def _complete(diff: PartitionDiff, repairs: bool) -> int | LeftPartition:
+    """Return the node whose copy lacks nothing; *repairs*: or will perhaps lack nothing once it is repaired."""
+    if diff.verdict is Verdict.DIVERGED:
+        return LeftPartition(diff, f"the copies diverge at offset {diff.common_prefix_end}: --keep or --choose")
+    complete = [
+        copy for node, copy in diff.copies.items() if not diff.lost_if_leads[node].records and not _is_bad(copy)
+    ]
+    if not complete and repairs:
+        complete = [copy for copy in diff.copies.values() if _is_bad(copy) and copy.lost_head is None]
+    if not complete:
+        return LeftPartition(diff, NO_COMPLETE_COPY)
+    return max(complete, key=lambda copy: (copy.log_end, -copy.log_start, -copy.node)).node
+
+
+def _greatest(diff: PartitionDiff, key: Callable[[CopyState], tuple[int, ...]]) -> int | LeftPartition:
+    if not diff.copies:
+        return LeftPartition(diff, "there is no copy")
+    most = max(key(copy) for copy in diff.copies.values())
+    best = [copy for copy in diff.copies.values() if key(copy) == most]
+    for copy in best[1:]:
+        if copy.first_difference[best[0].node] < min(copy.log_end, best[0].log_end):
+            nodes = ", ".join(str(one.node) for one in best)
+            return LeftPartition(diff, f"the copies on {nodes} are alike in that, and differ: --choose")
+    return min(best, key=lambda copy: (_is_bad(copy), copy.lost_head is not None, copy.log_start, copy.node)).node
+
+
+def _elected(diff: PartitionDiff) -> int | LeftPartition:
+    if not diff.trusts_epochs:
+        return LeftPartition(diff, "leader epochs and batches do not agree where the copies part: trust neither")
+    if diff.registration is None:
+        return LeftPartition(diff, "no metadata log says who leads")
+    leaders = {outcome.leader for outcome in diff.all_back}
+    if len(leaders) > 1:
+        some = ", ".join("nobody" if leader is None else str(leader) for leader in leaders)
+        return LeftPartition(diff, f"who leads is a race ({some}): --choose")
+    if diff.leader is None:
+        return LeftPartition(diff, "nobody leads")
+    return diff.leader
+
+
+def _has_batches(diff: PartitionDiff, node: int) -> bool:
+    copy = diff.copies.get(node)
+    return copy is not None and copy.facts is not None and copy.facts.batches > 0
+
+
+def _is_bad(copy: CopyState) -> bool:
+    return copy.facts is not None and bool(copy.facts.bad_batches)
+
+
+def _bad_batches(diff: PartitionDiff) -> str:
+    bad = [
+        f"node {node} at offset {copy.facts.bad_batches[0]}"
+        for node, copy in diff.copies.items()
+        if copy.facts is not None and copy.facts.bad_batches
+    ]
+    return f"bad batches on {', '.join(bad)}"

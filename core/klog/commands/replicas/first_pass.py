@@ -1,0 +1,58 @@
+"""The records that a broker's first retention pass removes from a copy that was filled up."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from klog.cluster.metadata.loader import ClusterMetadata
+from klog.cluster.metadata.topic_config import TopicConfig
+from klog.commands.replicas.catch_up import CatchUp, CatchUpSource, CatchUpTarget
+from klog.data_dir.log_dir import LogDir
+from klog.formats.index import TIME_ENTRY
+from klog.formats.names import FileKind
+from klog.partition.retention.due_records import DueRecords, RetainedPartition, count_in, due_records
+from klog.partition.retention.first_pass import AgedSegment, SegmentAge
+from klog.partition.retention.stored_segments import stored_segments
+from klog.partition.start.record_tally import OffsetSpan
+
+
+def copied_due(
+    source: CatchUpSource, target: CatchUpTarget, change: CatchUp, cluster: ClusterMetadata | None, now_ms: int
+) -> DueRecords | None:
+    """Return what the first pass removes of the records that *change* adds to a copy, which is as it was before.
+
+    *cluster*: the metadata that count; None where there are none.  Raises UnreadableError.
+    """
+    if source.partition is None or not change.segments:
+        return None
+    original, log_dir = source.partition, LogDir(target.partition.log_dir)
+    start = change.final.get(FileKind.LOG_STARTS) or target.partition.log_start_offset or 0
+    offsets = OffsetSpan(source.log_start if change.is_replaced else start, source.log_end)
+    segments = list(_segments(source, target, change))
+    found = RetainedPartition(source.topic, source.number, target.partition.path, segments, offsets)
+
+    def count(due: OffsetSpan) -> int:
+        if due.end >= source.log_end:
+            return change.records_added
+        if due.start <= change.cut_to and due.end >= source.log_end:
+            return change.records_added
+        return count_in(original)(OffsetSpan(max(due.start, change.cut_to), due.end))
+
+    return due_records(found, TopicConfig(log_dir, cluster=cluster), now_ms, count)
+
+
+def _segments(source: CatchUpSource, target: CatchUpTarget, change: CatchUp) -> Iterator[AgedSegment]:
+    """Yield the segments of the copy when all is done: those that stay, and those that are added."""
+    assert source.partition is not None
+    first = change.segments[0].base_offset
+    is_clean = target.state is not None and target.state.is_clean
+    for one in () if change.is_replaced else stored_segments(target.partition, is_clean):
+        if one.base_offset < min(first, change.cut_to):
+            yield one
+    for added in change.segments:
+        entry = added.time_index[-TIME_ENTRY.size :]
+        largest = TIME_ENTRY.read(entry)[0] if entry else -1
+        if largest < 0:
+            largest = os.stat(source.partition.file(added.file)).st_mtime_ns // 1_000_000
+        yield SegmentAge(added.base_offset, added.end - added.start, largest)

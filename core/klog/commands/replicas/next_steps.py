@@ -1,0 +1,125 @@
+"""What the operator does after a plan of a quorum: the lines for `server.properties`, and what must not happen."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from klog.cluster.metadata.loader import ClusterMetadata
+from klog.commands.replicas.voters import VoterAddress
+
+if TYPE_CHECKING:
+    from klog.commands.replicas.quorum_plan import QuorumPlanner
+
+
+def next_steps(planner: QuorumPlanner) -> list[str]:
+    """Return the lines for `server.properties`, and what else is to be done before and after the start."""
+    if planner.gathering is None:
+        return list(_of_quorum(planner))
+    return list(_of_one(planner, planner.gathering.node))
+
+
+def _addresses(planner: QuorumPlanner) -> str:
+    return ",".join(
+        str(VoterAddress(voter.endpoints[0].host, voter.endpoints[0].port))
+        for voter in planner.voters
+        if voter.endpoints
+    )
+
+
+def _of_quorum(planner: QuorumPlanner) -> Iterator[str]:
+    if planner.configured_voters is not None:
+        yield f"on every node, brokers too: controller.quorum.voters={planner.configured_voters}"
+        return
+    yield f"on every node, brokers too: controller.quorum.bootstrap.servers={_addresses(planner)}"
+    for voter in planner.voters:
+        for endpoint in voter.endpoints:
+            yield f"on node {voter.id}, in listeners: {endpoint}"
+    if planner.former_voters:
+        yield f"on node {planner.voters[0].id}: controller in process.roles; it alone for now"
+        yield (
+            "once it is up: further controllers, on disks that kafka-storage has formatted with"
+            " --no-initial-controllers, join with kafka-metadata-quorum add-controller"
+        )
+
+
+def _of_one(planner: QuorumPlanner, node: int) -> Iterator[str]:
+    state, prefix = planner.state, f"on node {node}"
+    yield f"{prefix}: process.roles=broker,controller"
+    if state.quorum.voters is not None:
+        yield f"{prefix}: controller.quorum.bootstrap.servers={_addresses(planner)}"
+        yield from (f"{prefix}, in listeners: {endpoint}" for endpoint in planner.voters[0].endpoints)
+    else:
+        registered = state.state.cluster.controllers.get(node)
+        known = registered.endpoints[0] if registered is not None and registered.endpoints else None
+        address = planner.address or (VoterAddress(known.host, known.port) if known is not None else "HOST:PORT")
+        yield f"{prefix}: controller.quorum.voters={node}@{address}"
+    yield f"{prefix}: offsets.topic.replication.factor=1"
+    yield f"{prefix}: transaction.state.log.replication.factor=1"
+    yield f"{prefix}: transaction.state.log.min.isr=1"
+    yield f"{prefix}: min.insync.replicas=1"
+    yield from _of_min_insync(state)
+    if planner.gathering is not None:
+        yield from _of_lost(state, planner.gathering.lost)
+
+
+def _of_min_insync(state: ClusterMetadata) -> Iterator[str]:
+    """One replica takes no write with acks=all where two must be in sync."""
+    settings = {"--entity-type brokers --entity-default": state.broker_config(None)}
+    settings |= {
+        f"--entity-type topics --entity-name {topic}": state.topic_config(topic) for topic in sorted(state.topic_ids)
+    }
+    for entity, config in settings.items():
+        least = config.get("min.insync.replicas", "1")
+        if least != "1":
+            yield f"once it is up: kafka-configs --alter {entity} --add-config min.insync.replicas=1 (it is {least})"
+
+
+def _of_lost(state: ClusterMetadata, lost: Sequence[tuple[str, int]]) -> Iterator[str]:
+    for topic, count in sorted(Counter(topic for topic, _ in lost).items()):
+        partitions = len(state.partitions[state.topic_ids[topic]])
+        if count == partitions:
+            yield f"once it is up: no disk has anything of {topic}; kafka-topics --delete --topic {topic}"
+        else:
+            yield (
+                f"{count} of {partitions} partitions of {topic} have no copy, and stay without a leader; to delete the"
+                " topic deletes the others, too"
+            )
+
+
+def _left_out(planner: QuorumPlanner) -> str:
+    if planner.gathering is None and planner.former_voters:
+        nodes = ", ".join(map(str, planner.former_voters))
+        return (
+            f"the voters of before (nodes {nodes}) must never come up as controllers with the logs that they have: a"
+            " majority of them would elect a leader of its own; as brokers alone (process.roles=broker) they may"
+        )
+    cluster = planner.base.disk.log_dir.cluster_id
+    return f"no disk of cluster {cluster} that was left out may come up again with this cluster id"
+
+
+def warnings(planner: QuorumPlanner) -> list[str]:
+    """Return what must be known before anything is started."""
+    base = planner.base
+    return [
+        _left_out(planner),
+        f"what was not yet committed below offset {base.log_end} of the base is committed from now on",
+        "once a controller has started on these logs there is no undo",
+        *(
+            f"what follows the last whole batch of node {copy.node}'s log is cut"
+            f"{f': {copy.gone} offsets, which its own start would cut as well' if copy.gone else ''}"
+            for copy in planner.copies
+            if copy.has_rest and copy.node in planner.written
+        ),
+        *(
+            f"node {node} may come up later with the log that it has, as long as that does not reach beyond offset"
+            f" {base.log_end} of epoch {base.epoch}"
+            for node in sorted(planner.without if planner.gathering is None else ())
+        ),
+        *(
+            f"the log of node {copy.node} is ahead of the base (offset {copy.log_end}, epoch {copy.epoch}): what it has"
+            " more is cut when it follows the new leader"
+            for copy in planner.ahead
+        ),
+    ]

@@ -1,0 +1,120 @@
+"""What `__transaction_state` tells: transactions from their begin to the decision about their end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from klog.base.errors import counted
+from klog.cluster.coordinator.entries import Note, entries
+from klog.cluster.coordinator.transactions import COMPLETED, EPOCH_BUMPS, PREPARED, TransactionImage, transaction_image
+from klog.commands.timeline.event import BROKER_CLOCK, EventFilter, TimelineEvent
+from klog.commands.timeline.log_events import duration
+from klog.data_dir.partition import Partition
+from klog.formats.internal_topics import TRANSACTION_STATE, CoordinatorRecord, coordinator_record
+from klog.formats.transaction_state import TransactionStatus
+
+Emit = Callable[[TimelineEvent], None]
+
+_MOST_NAMED: Final = 3
+
+
+class _Told(NamedTuple):
+    """A record about a transaction: where it is, and what it says."""
+
+    offset: int
+    image: TransactionImage
+
+
+class TransactionEvents:
+    """Takes the records of one partition of `__transaction_state`; memory for its transactional ids.
+
+    *coordinated*: is told since when (ms) this log knows of the transactions of each producer id.
+    """
+
+    def __init__(
+        self, partition: Partition, log_dir: str, wanted: EventFilter, emit: Emit, coordinated: dict[int, int]
+    ) -> None:
+        self._where = TimelineEvent(0, BROKER_CLOCK, "", "", log_dir, file=partition.directory)
+        self._partition, self._wanted, self._emit, self._coordinated = partition, wanted, emit, coordinated
+        self._ongoing: dict[str, _Told] = {}
+
+    def read(self, note: Note) -> None:
+        """Read the log; *note* gets what cannot be read of it."""
+        undecodable = 0
+        for entry in entries(self._partition, note):
+            if entry.key is None or entry.commits is not None:
+                continue
+            if entry.value is None:
+                self._forget(entry.key)
+            elif image := transaction_image(entry.key, entry.value):
+                self._take(_Told(entry.offset, image))
+            else:
+                undecodable += 1
+        if undecodable:
+            note(f"{self._partition.path}: {undecodable} records that cannot be decoded")
+        for begun in self._ongoing.values():
+            self._begin(begun)
+            image = begun.image
+            words = f"no end so far; {_named(image)}; timeout {duration(max(image.timeout_ms, 0))}"
+            self._tell("txn-open", image.started, begun, words)
+
+    def _forget(self, key: bytes) -> None:
+        record = coordinator_record(TRANSACTION_STATE, key, None)
+        if isinstance(record, CoordinatorRecord):
+            self._ongoing.pop(record.key["transactionalId"], None)
+
+    def _take(self, told: _Told) -> None:
+        image = told.image
+        name, began = image.transactional_id, image.started
+        self._coordinated.setdefault(image.producer_id, began if began >= 0 else image.updated)
+        begun = self._ongoing.get(name)
+        if image.status == TransactionStatus.ONGOING:
+            is_same = begun is not None and begun.image.started == began
+            self._ongoing[name] = begun._replace(image=image) if is_same and begun is not None else told
+        elif image.status in PREPARED or (begun is not None and image.status in COMPLETED):
+            self._end(self._ongoing.pop(name, told), told)
+
+    def _end(self, begun: _Told, told: _Told) -> None:
+        """Tell of a transaction whose end has been decided: the markers come a little later."""
+        self._begin(begun)
+        image = told.image
+        took = image.updated - image.started
+        after = f"after {duration(took)}" if 0 <= image.started <= image.updated else "some time later"
+        kind, words = ("txn-commit", f"commits {after}") if image.commits else ("txn-abort", f"aborts {after}")
+        # From version 2 on every end raises the epoch, not only that by the coordinator.
+        is_raised = image.producer_epoch > begun.image.producer_epoch and begun.image.client_version < EPOCH_BUMPS
+        if not image.commits and took >= image.timeout_ms > 0:
+            words = f"timed out {after}"
+        elif not image.commits and is_raised:
+            kind, words = "txn-fenced", f"aborted {after}: another producer has the id"
+        self._tell(kind, image.updated, told, f"{words}; {_named(begun.image)}")
+
+    def _begin(self, begun: _Told) -> None:
+        if begun.image.started >= 0:
+            self._tell("txn-begin", begun.image.started, begun, _named(begun.image))
+
+    def _tell(self, kind: str, time: int, told: _Told, words: str) -> None:
+        partitions, image = sorted(told.image.partitions), told.image
+        if partitions and not any(self._wanted.wants_topic(topic) for topic, _ in partitions):
+            return
+        topics = {topic for topic, _ in partitions}
+        self._emit(
+            self._where._replace(
+                time=time,
+                kind=kind,
+                message=words,
+                topic=topics.pop() if len(topics) == 1 else None,
+                partition=partitions[0][1] if len(partitions) == 1 else None,
+                offset=told.offset,
+                epoch=image.producer_epoch,
+                transactional_id=image.transactional_id,
+                producer_id=image.producer_id,
+            )
+        )
+
+
+def _named(image: TransactionImage) -> str:
+    found = [f"{topic}-{number}" for topic, number in sorted(image.partitions)]
+    more = len(found) - _MOST_NAMED
+    return ", ".join(found[:_MOST_NAMED]) + (f" and {counted(more, 'more partition')}" if more > 0 else "") or "nothing"

@@ -1,0 +1,169 @@
+"""A new log dir: it is built beside where it is going to be, under a name that no broker reads, and then renamed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from klog.base.errors import KlogError, UsageError
+from klog.base.files.paths import straight
+from klog.change.plan.full_disk import naming
+from klog.change.plan.locks import Locks
+from klog.change.plan.staging import make_directories, remove_made, remove_tree
+from klog.cluster.metadata.topic_config import TopicConfig
+from klog.commands.write.destination import OpenPartition, TopicPlace
+from klog.commands.write.log_sources import SourceTopics
+from klog.commands.write.options import WriteOptions
+from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.growing_files import GrowingFiles
+from klog.data_dir.disk.output_gate import check_directory
+from klog.formats.checkpoint import OffsetEntry, write_offsets, write_partition_metadata
+from klog.formats.java_text import uuid_text
+from klog.formats.names import FileKind, topic_is_legal
+from klog.formats.properties import write_meta_properties
+from klog.partition.append.appender import Appender
+from klog.partition.append.log_state import empty_log
+from klog.partition.append.new_directory import NewDirectory
+
+_MOST_PARTITIONS = 100_000
+"""Each is a directory; the name of one alone, or one digit too many, must not make a billion of them."""
+
+
+class NewLogDir:
+    """A `Destination` that is written at *path* and is not there before; `finish` completes it.
+
+    *sources*: the topics that the input is from.
+    """
+
+    def __init__(self, path: str, options: WriteOptions, sources: SourceTopics, disk: Disk) -> None:
+        self._path, self._options, self._sources, self._disk = path, options, sources, disk
+        self._files = GrowingFiles(disk)
+        self._config = TopicConfig(None, options.config)
+        self._topics: dict[str, TopicPlace] = {}
+        self._open: dict[tuple[str, int], NewDirectory] = {}
+
+    def topic(self, name: str) -> TopicPlace | None:
+        """Return a topic, which is made when it is first named; None for a name that a broker would refuse."""
+        if not topic_is_legal(name):
+            return None
+        if name not in self._topics:
+            if self._options.topic_id is not None and self._topics:
+                raise KlogError(f"--topic-id: of {next(iter(self._topics))}, but there is also {name}")
+            count = self._options.partitions or self._count(name)
+            if count > _MOST_PARTITIONS:
+                raise KlogError(
+                    f"{name}: {count} partitions; a new topic gets at most {_MOST_PARTITIONS} (--partitions N)"
+                )
+            topic_id = self._options.topic_id or _new_id()
+            config = self._sources.configs.get(name, self._config)
+            self._topics[name] = TopicPlace(name, topic_id, count, config)
+        return self._topics[name]
+
+    def _count(self, name: str) -> int:
+        """Return how many partitions a topic gets: as many as it has where it comes from, 1 for records of files."""
+        counts = self._sources.counts
+        # With --topic all partitions of all topics go into this one.
+        return max(counts.values(), default=1) if name == self._options.topic else counts.get(name, 1)
+
+    def open(self, place: TopicPlace, number: int) -> OpenPartition:
+        """Return a partition, which is made."""
+        directory = os.path.join(self._path, f"{place.name}-{number}")
+        target = self._open[place.name, number] = NewDirectory(directory, self._files, self._disk)
+        assert place.topic_id is not None
+        target.put(FileKind.PARTITION_METADATA.value, write_partition_metadata(place.topic_id))
+        return OpenPartition(empty_log(place.settings), target)
+
+    def finish(self, appenders: Iterable[tuple[TopicPlace, int, Appender]]) -> None:
+        """Write what belongs to the log dir itself, and partitions that got nothing; return when all is on the disk."""
+        ends = {(place.name, number): appender.end for place, number, appender in appenders}
+        for place in self._topics.values():
+            for number in range(place.count):
+                if (place.name, number) not in ends:
+                    appender = Appender(*self.open(place, number))
+                    appender.close()
+                    ends[place.name, number] = appender.end
+        self._files.close_all()
+        entries = [OffsetEntry(topic, number, end) for (topic, number), end in sorted(ends.items())]
+        content = {
+            FileKind.META_PROPERTIES: write_meta_properties(_new_id(), self._options.now_ms),
+            FileKind.RECOVERY_POINTS: write_offsets(entries),
+            FileKind.HIGH_WATERMARKS: write_offsets(entries),
+        }
+        written = [path for target in self._open.values() for path in target.written]
+        for kind, data in content.items():
+            file = self._disk.create(os.path.join(self._path, kind.value))
+            try:
+                self._disk.write(file, data)
+            finally:
+                self._disk.close(file)
+            written.append(file.path)
+        self._disk.sync([*written, self._path])
+
+    def abandon(self) -> None:
+        """Close all files."""
+        self._files.close_all()
+
+
+def _new_id() -> str:
+    """Return a random id; none begins with a dash, as options do.  Kafka: Uuid.randomUuid."""
+    while True:
+        text = uuid_text(os.urandom(16))
+        if not text.startswith("-"):
+            return text
+
+
+def is_new(path: str) -> bool:
+    """Whether a log dir would be made at *path*: there is nothing, or an empty directory."""
+    return not os.path.lexists(path) or (os.path.isdir(path) and not os.listdir(path))
+
+
+@contextmanager
+def new_log_dir(path: str, options: WriteOptions, sources: SourceTopics, disk: Disk) -> Iterator[NewLogDir]:
+    """Yield a destination that appears at *path* when the block ends; if it raises, nothing is left of it.
+
+    What a killed run has left beside *path* is removed.  Raises UsageError, LockedError where another klog is at it.
+    """
+    check_directory(path)
+    path = os.path.abspath(straight(path))
+    if not is_new(path):
+        raise UsageError(f"--to {path}: exists, and is not an empty directory")
+    with naming(path, disk, "nothing was written; make room, or name another place with --to"):
+        yield from _built(path, options, sources, disk)
+
+
+def _built(path: str, options: WriteOptions, sources: SourceTopics, disk: Disk) -> Iterator[NewLogDir]:
+    made = make_directories(os.path.dirname(path), disk)
+    building = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.klog-write")
+    is_whole = False
+    try:
+        if not os.path.isdir(building):
+            disk.make_directory(building)
+        with Locks([building], disk):
+            _clear(building, disk)
+            found = NewLogDir(building, options, sources, disk)
+            try:
+                yield found
+                is_whole = True
+            finally:
+                found.abandon()
+                if not is_whole:
+                    _clear(building, disk)
+        if os.path.isdir(path):
+            disk.remove_directory(path)
+        disk.rename(building, path)
+        disk.sync([os.path.dirname(path), *map(os.path.dirname, reversed(made))])
+    finally:
+        if not is_whole and os.path.isdir(building) and not os.listdir(building):
+            disk.remove_directory(building)
+            remove_made(made, disk)
+
+
+def _clear(directory: str, disk: Disk) -> None:
+    """Remove all but the lock."""
+    for name in os.listdir(directory):
+        path = os.path.join(directory, name)
+        if os.path.isdir(path):
+            remove_tree(path, disk)
+        elif name != FileKind.LOCK.value:
+            disk.unlink(path)

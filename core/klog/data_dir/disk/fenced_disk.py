@@ -1,0 +1,27 @@
+"""A disk for work that may be abandoned while it runs."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from klog.data_dir.disk.disk import Disk
+
+
+class FencedDisk(Disk):
+    """For work that may be abandoned while it runs: directories are created only inside *fence*, which is not created.
+
+    Otherwise a task that is still running would create again what others have removed, directory by directory.
+    *shared*: what is created gets the permissions that the umask allows.
+    """
+
+    def __init__(self, fence: str, *, shared: bool = False) -> None:
+        self._inside = os.path.join(fence, "")
+        if shared:
+            self.file_mode, self.directory_mode = 0o666, 0o777
+
+    def make_directory(self, path: str, like: str | None = None) -> None:
+        """Make a directory; FileNotFoundError for one that is not inside of the fence."""
+        if not path.startswith(self._inside):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        super().make_directory(path, like)

@@ -1,1 +1,0 @@
-"""`klog follow`: an incremental, byte-exact copy of a live cluster's partitions."""

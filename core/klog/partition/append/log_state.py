@@ -1,0 +1,67 @@
+"""What has to be known of a log to append to it: where it ends, and what its last segment and its producers are.
+
+    log = empty_log(settings, base=0)
+
+For one that is there: `klog.partition.append.resume`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from klog.cluster.metadata.topic_config import TopicConfig
+from klog.cluster.replication.epoch_cache import EpochCache
+from klog.kernel import ActiveSegment
+from klog.log.txn_index import AbortedTxn
+from klog.partition.transactions.producer_state import ProducerState
+
+
+class AppendSettings(NamedTuple):
+    """The settings of a topic that decide how its log is laid out: bytes and ms."""
+
+    segment_bytes: int = 1 << 30
+    segment_ms: int = 604_800_000
+    index_interval: int = 4096
+    index_bytes: int = 10 << 20
+
+    @classmethod
+    def of(cls, topics: TopicConfig, topic: str) -> AppendSettings:
+        """Return those of *topic*.  Kafka: LogConfig.maxSegmentMs."""
+
+        def number(name: str) -> int:
+            return topics.value(topic, name).number
+
+        segment_ms = number("segment.ms")
+        if "compact" in topics.value(topic, "cleanup.policy").words:
+            segment_ms = min(segment_ms, number("max.compaction.lag.ms"))
+        interval, index_bytes = number("index.interval.bytes"), number("segment.index.bytes")
+        return cls(number("segment.bytes"), segment_ms, interval, index_bytes)
+
+    def segment(self, base: int, latest_epoch: int) -> ActiveSegment:
+        """Return an empty segment from offset *base* on."""
+        roll = {"segment_bytes": self.segment_bytes, "segment_ms": self.segment_ms}
+        return ActiveSegment(base, self.index_interval, self.index_bytes, latest_epoch, **roll)
+
+
+@dataclass
+class LogState:
+    """A log as an appender continues it.
+
+    *segment*: the active one; *is_there*: it has files.  *end*: the log end offset.  *start*: the log start offset.
+    *aborted*: the entries of the active segment's transaction index.
+    """
+
+    settings: AppendSettings
+    segment: ActiveSegment
+    start: int
+    end: int
+    producers: ProducerState
+    epochs: EpochCache = field(default_factory=EpochCache)
+    aborted: list[AbortedTxn] = field(default_factory=list)
+    is_there: bool = False
+
+
+def empty_log(settings: AppendSettings, base: int = 0) -> LogState:
+    """Return a log without files, which begins at offset *base*."""
+    return LogState(settings, settings.segment(base, -1), base, base, ProducerState(base))

@@ -1,0 +1,181 @@
+"""The records that the first retention pass removes from a partition, and the notes that name them.
+
+orders = RetainedPartition("orders", 3, "data/orders-3", segments, OffsetSpan(0, 1841))
+due_notes([due_records(orders, topics, now_ms, count_in(partition))], "records")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from shlex import join
+from typing import Final, NamedTuple
+
+from klog.base.errors import counted
+from klog.base.files.read_only import ReadOnlyFile
+from klog.cluster.metadata.topic_config import Setting, SettingOrigin, TopicConfig
+from klog.data_dir.partition import Partition, segments_between
+from klog.formats.batch import CONTROL_BIT, BatchFacts
+from klog.formats.damage import Damage
+from klog.log.header_walk import walk_windows
+from klog.partition.retention.first_pass import BY_BYTES, BY_MS, BY_START, AgedSegment, due_segments
+from klog.partition.retention.policy import TopicRetention, topic_retention
+from klog.partition.start.record_tally import EVERYTHING, OffsetSpan, tally_records
+
+_ORIGINS: Final = {
+    SettingOrigin.OPTION: "as given",
+    SettingOrigin.TOPIC: "the topic's",
+    SettingOrigin.BROKER: "set for the broker",
+    SettingOrigin.FILE: "of server.properties",
+    SettingOrigin.DEFAULT: "Kafka's default",
+}
+
+COPIED: Final = "of the records that are copied"
+"""Whose records a plan's notes are about that makes copies equal."""
+
+_WITH_COUNTS: Final = 2
+"""From this format on a header tells how many records there are."""
+
+
+class RetainedPartition(NamedTuple):
+    """A partition as a broker will have it.  *path*: of its directory.  *offsets*: from its log start to its end."""
+
+    topic: str
+    number: int
+    path: str
+    segments: Sequence[AgedSegment]
+    offsets: OffsetSpan
+
+
+class DueRecords(NamedTuple):
+    """Records that the first pass removes from a partition.
+
+    *records*: those that the caller counts.  *segments*, *bytes*: all that are removed.  *rules*: by which settings.
+    *is_exact*: they were counted, else they are the offsets: some may be gaps or markers.
+    """
+
+    topic: str
+    partition: int
+    path: str
+    records: int
+    segments: int
+    bytes: int
+    rules: tuple[str, ...]
+    retention: TopicRetention
+    is_exact: bool = True
+
+    def json(self) -> dict[str, object]:
+        """Return it as JSON has it."""
+        settings = {name: self.retention.settings[name] for name in ("cleanup.policy", BY_MS, BY_BYTES)}
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "directory": self.path,
+            "records": self.records,
+            "exact": self.is_exact,
+            "segments": self.segments,
+            "bytes": self.bytes,
+            "by": list(self.rules),
+            "known": self.retention.is_known,
+            "settings": {
+                name: {"value": one.value, "origin": one.origin.value, "name": one.name}
+                for name, one in settings.items()
+            },
+        }
+
+
+def due_records(
+    partition: RetainedPartition, topics: TopicConfig, now_ms: int, count: Callable[[OffsetSpan], int]
+) -> DueRecords | None:
+    """Return what the first pass removes from *partition* at *now_ms*; None where that has no records.
+
+    *topics*: the settings that hold where it is.  *count*: returns how many records of an offset span concern the
+    caller.  Of a topic with remote storage segments stay until they have been copied.  Raises UnreadableError.
+    """
+    retention = topic_retention(topics, partition.topic)
+    start, log_end = partition.offsets
+    if retention.is_remote:
+        return None
+    due = due_segments(partition.segments, retention.limits, start, now_ms)
+    rules = tuple(sorted({one.rule for one in due} - {BY_START}))
+    if not rules:
+        return None
+    end = partition.segments[len(due)].base_offset if len(due) < len(partition.segments) else log_end
+    records = count(OffsetSpan(start, end))
+    if not records:
+        return None
+    size = sum(one.bytes for one in due)
+    return DueRecords(partition.topic, partition.number, partition.path, records, len(due), size, rules, retention)
+
+
+def count_in(partition: Partition) -> Callable[[OffsetSpan], int]:
+    """Return what counts the data records of a directory in an offset span, by the headers of batches.
+
+    Where these do not tell, over damage and in the old formats, the logs are read.  Raises UnreadableError.
+    """
+
+    def count(span: OffsetSpan) -> int:
+        found = 0
+        for files in segments_between(partition.segments, *span):
+            with ReadOnlyFile(partition.file(files.log)) as log:
+                for window in walk_windows(log):
+                    batches = [] if isinstance(window, Damage) else list(map(window.batch, range(window.count)))
+                    if not batches or any(one.magic < _WITH_COUNTS for one in batches):
+                        return tally_records(partition, span, EVERYTHING).records
+                    found += sum(_records_in(one, span) for one in batches)
+        return found
+
+    return count
+
+
+def _records_in(batch: BatchFacts, span: OffsetSpan) -> int:
+    """Return how many data records of a batch are in a span; of one that the log starts inside of at most so many."""
+    if batch.attributes & CONTROL_BIT or span.misses(batch):
+        return 0
+    inside = min(batch.last_offset + 1, span.end) - max(batch.base_offset, span.start)
+    return min(batch.records_count, inside)
+
+
+def due_notes(found: Iterable[DueRecords], whose: str, most: int = 10) -> list[str]:
+    """Return a sentence for each topic, with the command that keeps the records.  *whose*: "of the records that …".
+
+    Of more than *most* topics those that lose most are named.
+    """
+    by_topic: dict[str, list[DueRecords]] = {}
+    for one in found:
+        by_topic.setdefault(one.topic, []).append(one)
+    lost = {topic: sum(one.records for one in rows) for topic, rows in by_topic.items()}
+    named = sorted(by_topic, key=lambda topic: (-lost[topic], topic))[:most]
+    notes = [_note(topic, by_topic[topic], whose) for topic in named]
+    if more := len(by_topic) - len(named):
+        rest = sum(lost.values()) - sum(lost[topic] for topic in named)
+        notes.append(f"{counted(more, 'more topic')}: it removes {rest} {whose} (--output json names them)")
+    return notes
+
+
+def _note(topic: str, rows: Sequence[DueRecords], whose: str) -> str:
+    retention = rows[0].retention
+    records, segments = sum(one.records for one in rows), sum(one.segments for one in rows)
+    at_most = "" if all(one.is_exact for one in rows) else "up to "
+    partitions = {one.partition for one in rows}
+    where = counted(segments, "segment") + (f" of {len(partitions)} partitions" if len(partitions) > 1 else "")
+    rules = sorted({rule for one in rows for rule in one.rules})
+    said = " and ".join(_said(retention, retention.settings[rule]) for rule in rules)
+    unknown = "" if retention.is_known else "; the topic's own settings are not known"
+    what = f"{at_most}{records} {whose} ({where}), by {said}{unknown}"
+    command = keep_command(topic, retention)
+    return f"{topic}: the first retention pass of the broker removes {what}; to keep them, first: {command}"
+
+
+def _said(retention: TopicRetention, setting: Setting) -> str:
+    origin = _ORIGINS[setting.origin]
+    if setting.origin is SettingOrigin.DEFAULT and not retention.knows_file:
+        origin += " (server.properties is not known)"
+    return f"{setting.name}={setting.value}, {origin}"
+
+
+def keep_command(topic: str, retention: TopicRetention) -> str:
+    """Return the command after which retention removes nothing from a topic."""
+    limits = {BY_MS: retention.limits.retention_ms, BY_BYTES: retention.limits.retention_bytes}
+    off = ",".join(f"{name}=-1" for name, limit in limits.items() if limit >= 0)
+    words = ["kafka-configs", "--bootstrap-server", "HOST:PORT", "--alter", "--entity-type", "topics"]
+    return join([*words, "--entity-name", topic, "--add-config", off])

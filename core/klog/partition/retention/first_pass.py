@@ -1,0 +1,91 @@
+"""Which segments a broker's first retention pass removes, half a minute after its start: a function of values.
+
+    limits = RetentionLimits(deletes=True, retention_ms=3_600_000, retention_bytes=-1)
+    due_segments([SegmentAge(0, 2500, 1_763_000_000_000), …], limits, log_start=0, now_ms=1_763_003_600_001)
+
+Segments are looked at from the front: first by the log start, then by size, then by time; each rule stops at the first
+segment that stays.  The active segment is removed as well if all before it are due and it is: the broker rolls it
+first.  Kafka: UnifiedLog.deleteOldSegments, deletableSegments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple, Protocol
+
+from klog.partition.retention.policy import RetentionLimits
+
+BY_START, BY_BYTES, BY_MS = "log start", "retention.bytes", "retention.ms"
+
+
+class AgedSegment(Protocol):
+    """What decides about a segment.  *bytes*: of its log.  *largest_timestamp*: ms, as a broker takes it."""
+
+    @property
+    def base_offset(self) -> int:
+        """The first offset that it may have."""
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of its log."""
+
+    @property
+    def largest_timestamp(self) -> int:
+        """Its largest timestamp, ms, as a broker takes it.  Raises UnreadableError."""
+
+
+class SegmentAge(NamedTuple):
+    """An `AgedSegment` whose values are known."""
+
+    base_offset: int
+    bytes: int
+    largest_timestamp: int
+
+
+class DueSegment(NamedTuple):
+    """A segment that the first pass removes.  *rule*: BY_START, BY_BYTES or BY_MS."""
+
+    base_offset: int
+    bytes: int
+    rule: str
+
+
+def due_segments(
+    segments: Sequence[AgedSegment], limits: RetentionLimits, log_start: int, now_ms: int
+) -> list[DueSegment]:
+    """Return those of *segments*, base offsets ascending, that the first pass removes, in their order.
+
+    A segment's timestamp is asked only where it decides.  Raises UnreadableError.
+    """
+    below = [one for one, behind in pairwise(segments) if behind.base_offset <= log_start]
+    due = [DueSegment(one.base_offset, one.bytes, BY_START) for one in below]
+    if limits.deletes and limits.retention_bytes >= 0:
+        due += _by_size(_left(segments, due), limits.retention_bytes)
+    if limits.deletes and limits.retention_ms >= 0:
+        due += _by_time(_left(segments, due), now_ms - limits.retention_ms)
+    return due
+
+
+def _left(segments: Sequence[AgedSegment], due: Sequence[DueSegment]) -> Sequence[AgedSegment]:
+    """Return the segments behind *due*; without an active one that has no batches, which always stays."""
+    left = segments[len(due) :]
+    return left if not left or left[-1].bytes else left[:-1]
+
+
+def _by_size(segments: Sequence[AgedSegment], most_bytes: int) -> Iterator[DueSegment]:
+    """Yield the segments without which the others still have *most_bytes*."""
+    excess = sum(one.bytes for one in segments) - most_bytes
+    for one in segments if excess >= 0 else ():
+        excess -= one.bytes
+        if excess < 0:
+            return
+        yield DueSegment(one.base_offset, one.bytes, BY_BYTES)
+
+
+def _by_time(segments: Sequence[AgedSegment], oldest_ms: int) -> Iterator[DueSegment]:
+    """Yield the segments all of whose records are older than *oldest_ms*, up to the first that is not."""
+    for one in segments:
+        if one.largest_timestamp >= oldest_ms:
+            return
+        yield DueSegment(one.base_offset, one.bytes, BY_MS)

@@ -1,0 +1,97 @@
+"""The files of a partition during a broker's start, in memory: nothing here changes the disk.
+
+A file that will be there afterwards is either one that is there now, perhaps truncated or under another name
+(`StoredContent`), or new bytes.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from typing import NamedTuple
+
+from klog.change.partition_plan.contents import Content, FileRange, tail
+from klog.formats.index import OFFSET_ENTRY
+from klog.log.index import IndexEntries
+
+
+class ReadSettings(NamedTuple):
+    """What of a broker's settings decides about indexes, and with how many threads a large log is read.
+
+    *interval*: index.interval.bytes; *index_bytes*: segment.index.bytes.  *with_files*: the outcome has the content of
+    every file; without it the indexes of thousands of recovered segments take no memory.
+    """
+
+    interval: int = 4096
+    index_bytes: int = 10 << 20
+    jobs: int = 1
+    with_files: bool = True
+
+
+class FailsError(Exception):
+    """The broker would not come through the start: an exception that ends it or takes the log dir offline.
+
+    *reason*: the id of what is wrong, as the doctor names it.  *offline*: only the log dir goes offline, because the
+    exception is an IOException; the broker goes on with the others.
+    """
+
+    def __init__(self, message: str, reason: str = "log-refused", offline: bool = False) -> None:
+        super().__init__(message)
+        self.reason, self.offline = reason, offline
+
+
+class StartSegment:
+    """A segment on the way through a start.
+
+    *log*: the pieces of which its log consists; one, but for the parts of a segment that was split.  *next_offset*:
+    None until it is known.  *is_open*: its offset index was read, so that a clean stop trims it.
+    """
+
+    def __init__(self, base: int, log: tuple[FileRange, ...]) -> None:
+        self.base = base
+        self.log = log
+        self.offset_index: Content | None = None
+        self.time_index: Content | None = None
+        self.txn_index: Content | None = None
+        self.next_offset: int | None = None
+        self.is_open = False
+
+    @property
+    def size(self) -> int:
+        """Bytes of the log."""
+        return sum(piece.end - piece.start for piece in self.log)
+
+
+def index_floor(folder: str, index: Content | None, base: int, offset: int) -> tuple[int, int]:
+    """Return the entry of an offset index with the greatest offset up to *offset*: (offset, position).
+
+    As a broker finds it, by a search that trusts the order.  Without one: (base, 0).  Kafka: OffsetIndex.lookup.
+    """
+    if isinstance(index, bytes):
+        return _floor_of_entries(index, base, offset)
+    if index is None:
+        return base, 0
+    with IndexEntries(os.path.join(folder, index.name), OFFSET_ENTRY, None) as entries:
+        slot = entries.search(offset - base).slot
+        relative, position = entries[slot] if slot >= 0 else (0, 0)
+    return base + relative, position
+
+
+def _floor_of_entries(index: bytes, base: int, offset: int) -> tuple[int, int]:
+    """Return the same of a rebuilt index, whose entries ascend."""
+    count = len(index) // OFFSET_ENTRY.size
+
+    def relative(slot: int) -> int:
+        return OFFSET_ENTRY.read(index[slot * OFFSET_ENTRY.size : (slot + 1) * OFFSET_ENTRY.size])[0]
+
+    slot = bisect_right(range(count), offset - base, key=relative) - 1
+    if slot < 0:
+        return base, 0
+    found, position = OFFSET_ENTRY.read(index[slot * OFFSET_ENTRY.size : (slot + 1) * OFFSET_ENTRY.size])
+    return base + found, position
+
+
+def index_last_offset(folder: str, index: Content | None, base: int) -> int:
+    """Return the offset of the last entry of an offset index, zeros or not; the base without one."""
+    content = tail(folder, index, OFFSET_ENTRY.size)
+    return base + OFFSET_ENTRY.read(content)[0] if content else base

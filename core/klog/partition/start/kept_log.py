@@ -1,0 +1,112 @@
+"""How much of a log a broker has after its next start: where the log begins and ends, and which of its bytes stay.
+
+    kept = NextStarts().kept(partition, clean=False)
+    kept.log_start, kept.log_end
+
+After a clean stop the usual directory is not played: its log ends behind its last batch.  Without the clean-shutdown
+marker the segment of the recovery point and those behind it are read, and the log ends at the first damage there.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from klog.data_dir.partition import Partition
+from klog.formats.checkpoint import EpochEntry, read_epochs
+from klog.formats.index import OFFSET_ENTRY
+from klog.formats.names import PartitionState, Stage, belongs
+from klog.formats.snapshot import PRODUCER_ID_EXPIRATION_MS
+from klog.kernel import Window
+from klog.log.log_end import LogEnd
+from klog.log.segment import MAX_SEGMENT_BYTES
+from klog.partition.start.files import ReadSettings
+from klog.partition.start.next_start import next_start
+from klog.partition.start.outcome import StartOutcome
+from klog.partition.start.producers import BrokerClock
+
+_READING = ReadSettings(with_files=False)
+
+
+class KeptLog(NamedTuple):
+    """A log after the next start.
+
+    *sizes*: the bytes that stay of each log, by its name; one that is not there goes as a whole; None: all stay.
+    *epochs*: that the start writes, None where it leaves the checkpoint as it is.  *fails*: why the broker does not
+    come through the start; the log is then the one on disk.
+    """
+
+    log_start: int
+    log_end: int
+    sizes: Mapping[str, int] | None = None
+    epochs: tuple[EpochEntry, ...] | None = None
+    fails: str | None = None
+
+
+class NextStarts:
+    """Plays the next start of one partition after the other."""
+
+    def __init__(self) -> None:
+        self._clock = BrokerClock(int(time.time() * 1000), PRODUCER_ID_EXPIRATION_MS)
+        self._window: Window | None = None
+
+    def kept(self, partition: Partition, clean: bool, settings: ReadSettings = _READING) -> KeptLog:
+        """Return what the next start keeps of *partition*; *clean*: its log dir has the clean-shutdown marker.
+
+        Raises UnreadableError.
+        """
+        usual = usual_end(partition) if clean else None
+        if usual is not None:
+            return KeptLog(partition.log_start_offset or 0, usual.offset)
+        self._window = self._window or Window(output=0)
+        outcome = next_start(partition, clean, settings, self._clock, window=self._window)
+        if outcome.fails is not None:
+            start, end = partition.log_start_offset or 0, partition.log_end
+            return KeptLog(start, max(end.offset if end is not None else start, start), fails=outcome.fails)
+        epochs = read_epochs(outcome.epochs).entries if outcome.epochs else None
+        return KeptLog(outcome.log_start, outcome.log_end, _sizes(partition, outcome), epochs)
+
+
+def _sizes(partition: Partition, outcome: StartOutcome) -> Mapping[str, int] | None:
+    sizes = {files.log: files.size for files in partition.segments}
+    found: dict[str, int] = {}
+    for pieces in outcome.logs.values():
+        for name, _, end in pieces:
+            found[name] = max(end, found.get(name, 0))
+    # Where the start finishes an interrupted swap, records move to other files, and none of them goes.
+    return None if found == sizes or not found.keys() <= sizes.keys() else found
+
+
+def usual_end(partition: Partition) -> LogEnd | None:
+    """Return where a log ends that a clean stop left as it usually does: its start has nothing to decide.
+
+    None where the start has to be played.  Raises UnreadableError.
+    """
+    end = partition.log_end
+    if end is None or end.damage is not None or not _is_usual(partition):
+        return None
+    is_reached = (partition.log_start_offset or 0) <= end.offset and _index_fits(partition, end.walked_from)
+    return end if is_reached else None
+
+
+def _is_usual(partition: Partition) -> bool:
+    epochs, segments = partition.epochs, partition.segments
+    if partition.state is PartitionState.STRAY or not segments or (epochs is not None and epochs.malformed is not None):
+        return False
+    if partition.metadata is not None and partition.topic_id is None:
+        return False
+    if any(belongs(file) and (file.stage is not Stage.IN_USE or not file.canonical) for file in partition.files):
+        return False
+    return all(
+        one.offset_index is not None and one.txn_index is None and one.size <= MAX_SEGMENT_BYTES for one in segments
+    )
+
+
+def _index_fits(partition: Partition, walked_from: int) -> bool:
+    """Whether the last segment's index led to its end, or is too short to: a broker trusts it."""
+    index = partition.segments[-1].offset_index
+    if walked_from or index is None:
+        return index is not None
+    return os.path.getsize(partition.file(index)) <= OFFSET_ENTRY.size

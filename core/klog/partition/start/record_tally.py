@@ -1,0 +1,125 @@
+"""Counts the data records of a partition that a start keeps, and those that nobody can read after it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+from klog.change.partition_plan.contents import FileRange
+from klog.data_dir.partition import Partition
+from klog.formats.batch import CODEC_BITS, CONTROL_BIT, BatchFacts
+from klog.formats.damage import Damage
+from klog.formats.java_integers import LONG_MAX
+from klog.log.segment import Segment
+
+
+class OffsetSpan(NamedTuple):
+    """Offsets from *start* on and below *end*."""
+
+    start: int = 0
+    end: int = LONG_MAX
+
+    def contains(self, batch: BatchFacts) -> bool:
+        """Whether all offsets of a batch are in it."""
+        return self.start <= batch.base_offset and batch.last_offset < self.end
+
+    def misses(self, batch: BatchFacts) -> bool:
+        """Whether none of them is."""
+        return batch.last_offset < self.start or self.end <= batch.base_offset
+
+
+NOTHING: Final = OffsetSpan(0, 0)
+EVERYTHING: Final = OffsetSpan()
+
+
+class RecordTally(NamedTuple):
+    """Intact data records of a log, markers not counted, and the bytes of batches that are lost."""
+
+    records: int = 0
+    lost_records: int = 0
+    lost_bytes: int = 0
+
+    def plus(self, records: int, lost: int, size: int) -> RecordTally:
+        """Return the sum."""
+        return RecordTally(self.records + records, self.lost_records + lost, self.lost_bytes + size)
+
+
+def tally_records(
+    partition: Partition,
+    own: OffsetSpan,
+    served: OffsetSpan,
+    pieces: Mapping[str, Sequence[FileRange]] | None = None,
+) -> RecordTally:
+    """Count the records in *own*, and the lost ones: from its start on, those that are not in *served*.
+
+    *pieces*: what recovery leaves of the logs, None: all.  What it cuts is lost, whatever its offsets.
+    Raises UnreadableError.
+    """
+    kept = None if pieces is None else [piece for one in pieces.values() for piece in one]
+    tally = RecordTally()
+    for files in partition.segments:
+        ranges = None if kept is None else [(one.start, one.end) for one in kept if one.name == files.log]
+        if files.size:
+            tally = _segment(Segment(partition.file(files.log), bounded=False), own, served, ranges, tally)
+    return tally
+
+
+def _segment(
+    segment: Segment,
+    own: OffsetSpan,
+    served: OffsetSpan,
+    ranges: Sequence[tuple[int, int]] | None,
+    before: RecordTally,
+) -> RecordTally:
+    tally = before
+    for run in segment.runs():
+        if isinstance(run, Damage):
+            continue
+        for i in range(run.first, run.end):
+            batch = run.window.batch(i)
+            if batch.attributes & CONTROL_BIT and batch.magic >= 2:
+                continue
+            if _needs_records(batch, own, served):
+                return _records(segment, own, served, ranges, before)
+            count = batch.records_count if batch.magic >= 2 else 1
+            if batch.last_offset < own.start:
+                continue
+            is_kept = _is_in(batch.position, ranges)
+            is_lost = not (is_kept and served.contains(batch))
+            is_counted = is_kept and own.contains(batch)
+            tally = tally.plus(count * is_counted, count * is_lost, batch.size * is_lost)
+    return tally
+
+
+def _needs_records(batch: BatchFacts, own: OffsetSpan, served: OffsetSpan) -> bool:
+    """Whether the header alone does not tell how many records count."""
+    if batch.magic < 2 and batch.attributes & CODEC_BITS:
+        return True
+    return any(not (span.contains(batch) or span.misses(batch)) for span in (own, served))
+
+
+def _is_in(position: int, ranges: Sequence[tuple[int, int]] | None) -> bool:
+    return ranges is None or any(start <= position < end for start, end in ranges)
+
+
+def _records(
+    segment: Segment,
+    own: OffsetSpan,
+    served: OffsetSpan,
+    ranges: Sequence[tuple[int, int]] | None,
+    tally: RecordTally,
+) -> RecordTally:
+    """Do the same record by record; the bytes of a batch that is lost in part are shared out among its records."""
+    for rows in segment.record_windows():
+        if isinstance(rows, Damage):
+            continue
+        for number in range(rows.records):
+            offset, row = rows.record(number, False)[0], rows.record(number, False)[-1]
+            batch = rows.batch(row)
+            if offset < own.start or (batch.attributes & CONTROL_BIT and batch.magic >= 2):
+                continue
+            is_kept = _is_in(batch.position, ranges)
+            is_lost = not (is_kept and served.start <= offset < served.end)
+            share = batch.size // max(batch.records_count, 1) if batch.magic >= 2 else batch.size
+            tally = tally.plus(is_kept and offset < own.end, is_lost, share * is_lost)
+    return tally

@@ -1,0 +1,156 @@
+"""The log of a partition on its way through a broker's start: which segments and snapshots it consists of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from klog.change.partition_plan.contents import Content, FileRange, StoredContent, content_size
+from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
+from klog.formats.names import SEGMENT_KINDS, FileKind, file_name, parse_file
+from klog.formats.snapshot import write_snapshot
+from klog.kernel import crc32c
+from klog.log.segment import MAX_SEGMENT_BYTES
+from klog.partition.start.files import FailsError, StartSegment
+from klog.partition.start.outcome import SegmentCut
+from klog.partition.start.producers import SnapshotFiles
+from klog.partition.start.unfinished import offset_of
+
+
+class StartLog:
+    """The segments by base offset, and the snapshots; *cuts*, *dropped*: what was lost of them.
+
+    *files*: what the directory holds of the log, by name.
+    """
+
+    def __init__(self, folder: str, files: Mapping[str, Content]) -> None:
+        self.segments: dict[int, StartSegment] = {}
+        self.cuts: dict[int, SegmentCut] = {}
+        self.dropped: list[int] = []
+        self._files = dict(files)
+        parsed = map(parse_file, sorted(files))
+        self.snapshots = SnapshotFiles(
+            folder, [(offset_of(file), file.name) for file in parsed if file.kind is FileKind.SNAPSHOT]
+        )
+        self._known = set(self.snapshots.files)  # what the log's own manager has listed, before recovery adds some
+
+    @property
+    def bases(self) -> list[int]:
+        """The base offsets of the segments, ascending."""
+        return sorted(self.segments)
+
+    def in_directory(self) -> list[int]:
+        """Return the base offsets of the segments in the directory."""
+        found = []
+        for file in map(parse_file, sorted(self._files)):
+            if file.kind not in SEGMENT_KINDS:
+                continue
+            offset = offset_of(file)
+            if file.kind is FileKind.LOG:
+                if file.name != file_name(offset, FileKind.LOG):
+                    raise FailsError(
+                        f"{file.name}: a name that no broker writes; what one makes of it is not followed here"
+                    )
+                found.append(offset)
+        return found
+
+    def open(self, base: int) -> StartSegment:
+        """Return a segment of the directory.  Raises FailsError if no broker opens it."""
+        log = self._files[file_name(base, FileKind.LOG)]
+        assert isinstance(log, StoredContent)
+        if log.size > MAX_SEGMENT_BYTES:
+            raise FailsError(f"{log.name}: {log.size} bytes are more than a broker opens")
+        segment = StartSegment(base, (FileRange(log.name, 0, log.size),))
+        segment.offset_index = self._files.get(file_name(base, FileKind.INDEX))
+        segment.time_index = self._files.get(file_name(base, FileKind.TIME_INDEX))
+        segment.txn_index = self._files.get(file_name(base, FileKind.TXN_INDEX))
+        return segment
+
+    def replace(self, segment: StartSegment, parts: list[StartSegment]) -> None:
+        """Put *parts* in the place of a segment, and their files in that of its own."""
+        del self.segments[segment.base]
+        self.segments.update((part.base, part) for part in parts)
+        for kind in SEGMENT_KINDS:
+            self._files.pop(file_name(segment.base, kind), None)
+        if all(part.base != segment.base for part in parts):
+            self._forget_snapshot(segment.base)
+
+    def _forget_snapshot(self, base: int) -> None:
+        if base in self._known:
+            self.snapshots.files.pop(base, None)
+
+    def empty(self, segment: StartSegment) -> None:
+        """Kafka: LogSegment.truncateTo, to the segment's own base offset."""
+        self.cut(segment, 0, segment.base)
+        segment.offset_index = segment.time_index = b""
+        segment.txn_index = None if segment.txn_index is None else b""
+
+    def cut(self, segment: StartSegment, size: int, next_offset: int) -> None:
+        """Keep *size* bytes of a segment's log, which then ends before *next_offset*."""
+        if size < segment.size:
+            before = self.cuts[segment.base].before if segment.base in self.cuts else segment.size
+            self.cuts[segment.base] = SegmentCut(segment.base, next_offset, size, before)
+            name, start, _ = segment.log[0]
+            segment.log = (FileRange(name, start, start + size),)
+        segment.next_offset = None  # a broker looks for it once more, and where offsets go backwards finds another
+
+    def drop(self, bases: Iterable[int]) -> None:
+        """Remove segments."""
+        for base in bases:
+            del self.segments[base]
+            self.cuts.pop(base, None)
+            self._forget_snapshot(base)
+            self.dropped.append(base)
+
+    def begin_at(self, offset: int) -> None:
+        """Add a segment without batches, which the log begins with."""
+        segment = self.segments[offset] = StartSegment(offset, ())
+        segment.offset_index = segment.time_index = b""
+        segment.next_offset = offset
+
+    def drop_all(self) -> None:
+        """Remove all segments and the snapshots that were there."""
+        self.drop(self.bases)
+        for offset in self._known:
+            self.snapshots.files.pop(offset, None)
+
+    @property
+    def pieces(self) -> dict[str, tuple[FileRange, ...]]:
+        """The pieces of each log, by its name."""
+        return {file_name(base, FileKind.LOG): segment.log for base, segment in self.segments.items()}
+
+    def other_files(self) -> dict[str, Content]:
+        """Return the indexes and snapshots that a clean stop leaves, by name."""
+        files: dict[str, Content] = {}
+        active = max(self.segments)
+        for base, segment in self.segments.items():
+            is_open = segment.is_open or base == active
+            for kind, content, size in (
+                (FileKind.INDEX, segment.offset_index, OFFSET_ENTRY.size if is_open else 1),
+                (FileKind.TIME_INDEX, segment.time_index, TIME_ENTRY.size if base == active else 1),
+                (FileKind.TXN_INDEX, segment.txn_index, 1),
+            ):
+                if content is not None:
+                    files[file_name(base, kind)] = _trimmed(content, size)
+        for offset, snapshot in self.snapshots.files.items():
+            if snapshot.name is not None:
+                files[snapshot.name] = self._files[snapshot.name]
+            else:
+                files[file_name(offset, FileKind.SNAPSHOT)] = write_snapshot(snapshot.producers, crc32c)
+        return files
+
+    def check_room(self, index_bytes: int) -> None:
+        """Raise FailsError if the active indexes have more than *index_bytes*, which becomes their length."""
+        active = self.segments[max(self.segments)]
+        for content, entry in ((active.offset_index, OFFSET_ENTRY), (active.time_index, TIME_ENTRY)):
+            used = content_size(content) // entry.size * entry.size
+            if used > index_bytes // entry.size * entry.size:
+                raise FailsError(
+                    f"{file_name(active.base, FileKind.LOG)}: an index of {used} bytes, {index_bytes} are allowed"
+                )
+
+
+def _trimmed(content: Content, entry_bytes: int) -> Content:
+    """Return an index as a clean stop leaves it, when it was in use: whole entries only."""
+    if isinstance(content, StoredContent):
+        return content._replace(size=content.size - content.size % entry_bytes)
+    return content

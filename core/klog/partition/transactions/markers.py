@@ -1,0 +1,146 @@
+"""Transactions in a partition: a producer's data batches, and the marker that ends them.
+
+A marker is a control batch of one record.  Only the producer id says which transaction it ends; where that
+transaction began is known only from the data batches before it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from enum import StrEnum
+from typing import NamedTuple
+
+from klog.base.location import Location
+from klog.formats.batch import CODEC_BITS
+from klog.formats.codec import Decompressor
+from klog.formats.java_integers import LONG_MAX
+from klog.kernel import DONE, MORE, Window
+from klog.log.txn_index import AbortedTxn
+
+_ABORT, _COMMIT = 0, 1
+_INVALID_RECORD = "org.apache.kafka.common.InvalidRecordException: "
+
+
+class Marker(NamedTuple):
+    """The end of a transaction.  *timestamp* is the control record's, ms since the epoch."""
+
+    aborts: bool
+    coordinator_epoch: int
+    timestamp: int
+
+
+class MarkerFlaw(StrEnum):
+    """The ways in which a control batch of a producer is no marker, by what they do to a broker that meets one."""
+
+    UNKNOWN_TYPE = "control batch of a producer that is neither COMMIT nor ABORT"
+    """IllegalArgumentException: the broker does not start."""
+
+    INVALID_RECORD = "invalid marker"
+    """InvalidRecordException: recovery keeps this batch and cuts what follows; loading does not survive it."""
+
+    UNREADABLE = "unreadable marker"
+    """Any other exception (null or short content, bad compression): the broker does not start."""
+
+
+class FlawedMarker(NamedTuple):
+    """A control batch of a producer that no broker can use.  *detail*: what was there, often in Java's words."""
+
+    flaw: MarkerFlaw
+    detail: str
+
+
+class CompletedTxn(NamedTuple):
+    """A transaction that had data and has ended.
+
+    *first_offset*: of its first data batch that is known of, perhaps in an earlier segment.  *last_offset*: of the
+    marker.  *last_stable_offset*: first offset of the earliest transaction of another producer that was open then, else
+    the offset after the marker.  *place*: the marker's batch.  Kafka: CompletedTxn; for the last stable offset
+    ProducerStateManager.lastStableOffset.
+    """
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    aborted: bool
+    last_stable_offset: int
+    place: Location
+
+    @property
+    def index_entry(self) -> AbortedTxn | None:
+        """Its entry in the `.txnindex` of the marker's segment; None when it was committed."""
+        if not self.aborted:
+            return None
+        return AbortedTxn(0, self.producer_id, self.first_offset, self.last_offset, self.last_stable_offset)
+
+
+class OngoingTxns:
+    """Transactions without a marker, by first offset, which is unique: of two with the same one the later counts.
+
+    Kafka: ProducerStateManager.ongoingTxns.
+    """
+
+    def __init__(self) -> None:
+        self._sorted: list[tuple[int, int]] = []  # (first offset, producer id)
+
+    def __len__(self) -> int:
+        return len(self._sorted)
+
+    def all(self) -> tuple[tuple[int, int], ...]:
+        """Return (first offset, producer id) of each, earliest first."""
+        return tuple(self._sorted)
+
+    def begin(self, first_offset: int, producer_id: int) -> None:
+        """Add a transaction."""
+        i = bisect_left(self._sorted, (first_offset, -LONG_MAX))
+        if i < len(self._sorted) and self._sorted[i][0] == first_offset:
+            del self._sorted[i]
+        self._sorted.insert(i, (first_offset, producer_id))
+
+    def end(self, first_offset: int) -> bool:
+        """Remove a transaction; False when there is none with that first offset."""
+        i = bisect_left(self._sorted, (first_offset, -LONG_MAX))
+        if i == len(self._sorted) or self._sorted[i][0] != first_offset:
+            return False
+        del self._sorted[i]
+        return True
+
+    def first_offset(self, besides: int | None = None) -> int | None:
+        """Return the first offset of the earliest transaction, None without one; *besides*: a producer not to count."""
+        return next((first for first, producer_id in self._sorted if producer_id != besides), None)
+
+
+def offset_after(offset: int) -> int:
+    """Return the next offset, as Java's long arithmetic makes it: a damaged one can be the last that there is."""
+    return offset + 1 if offset < LONG_MAX else -LONG_MAX - 1
+
+
+def read_marker(window: Window, i: int) -> Marker | FlawedMarker | None:
+    """Return what control batch *i* of a producer says; None when it is empty: cleaned, with nothing left to end.
+
+    Uses the window's record rows.  Content never raises.  Kafka: ProducerAppendInfo.append, EndTransactionMarker.
+    """
+    facts = window.batch(i)
+    if facts.records_count == 0:
+        return None
+    compressed = bool(facts.attributes & CODEC_BITS)
+    if compressed and window.decompress(i, i + 1, Decompressor().functions) == i:
+        return FlawedMarker(MarkerFlaw.UNREADABLE, str(window.error))
+    window.begin(i, i + 1)
+    status = window.decode()
+    # A broker reads the first record alone, but for a compressed batch, which it reads whole.
+    if not window.records or (compressed and status not in (DONE, MORE)):
+        return FlawedMarker(MarkerFlaw.INVALID_RECORD, "its record is broken")
+    _, timestamp, key, value, *_ = window.record(0, False)
+    return _marker(timestamp, key, value)
+
+
+def _marker(timestamp: int, key: bytes | None, value: bytes | None) -> Marker | FlawedMarker:
+    from klog.formats.control import TYPES, control_record  # not needed for most logs, and slow to load
+
+    control = control_record(key, value)
+    if control.type_id not in (_ABORT, _COMMIT, None):
+        return FlawedMarker(MarkerFlaw.UNKNOWN_TYPE, TYPES.get(control.type_id, f"type {control.type_id}"))
+    if control.coordinator_epoch is not None:
+        return Marker(control.type_id == _ABORT, control.coordinator_epoch, timestamp)
+    invalid = control.failure.startswith(_INVALID_RECORD)
+    return FlawedMarker(MarkerFlaw.INVALID_RECORD if invalid else MarkerFlaw.UNREADABLE, control.failure)

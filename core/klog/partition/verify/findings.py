@@ -1,0 +1,194 @@
+"""A finding, and the table of all that `klog verify` can find.
+
+Ids never change and are never reused; `docs/findings.md` is generated from this table.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from klog.partition.start.reasons import REASONS
+
+
+class Severity(StrEnum):
+    """How bad it is: a note does not affect the exit code, the others add 4."""
+
+    NOTE = "note"
+    WARNING = "warning"
+    DAMAGE = "damage"
+
+
+class FindingKind(NamedTuple):
+    """A kind of finding.
+
+    *meaning*: what it is.  *broker*: what a broker of 4.x does about it at its next start, as far as that does not
+    depend on the rest of the partition.  *fix*: the command that repairs it, with `{partition}` and `{log_dir}`, after
+    a warning if it may lose something intact; empty if no command repairs it.
+    """
+
+    id: str
+    severity: Severity
+    meaning: str
+    broker: str
+    fix: str = ""
+
+
+class Finding(NamedTuple):
+    """Something that was found: its kind, its place, and a message.
+
+    *file* is relative to the log dir.  *position* is the first byte of the batch, entry or line that is wrong, *offset*
+    Kafka's; None if it has none.
+    """
+
+    kind: FindingKind
+    topic: str | None
+    partition: int | None
+    file: str
+    position: int | None
+    offset: int | None
+    message: str
+    broker: str
+    fix: str
+
+    @property
+    def id(self) -> str:
+        """The kind's id."""
+        return self.kind.id
+
+    @property
+    def severity(self) -> Severity:
+        """The kind's severity."""
+        return self.kind.severity
+
+    def json(self) -> dict[str, object]:
+        """Return the finding as the members of a JSON object."""
+        return {
+            "id": self.kind.id,
+            "severity": self.kind.severity.value,
+            "topic": self.topic,
+            "partition": self.partition,
+            "file": self.file,
+            "position": self.position,
+            "offset": self.offset,
+            "message": self.message,
+            "broker": self.broker,
+            "fix": self.fix or None,
+        }
+
+
+def quoted(path: str) -> str:
+    """Return *path* quoted for a shell."""
+    from shlex import quote
+
+    return quote(path)
+
+
+def _start(reason: str) -> str:
+    """Return what a broker does for a reason that the doctor knows, too."""
+    return REASONS[reason].broker
+
+
+_RECOVER = "klog recover {partition}"
+SALVAGE = "klog recover {partition} --salvage"
+CUTS_OUT = "may cut out intact batches, its plan says which: klog recover {partition} --salvage"
+_INDEXES = "klog recover {partition} --indexes-only"
+_ROOT = "klog recover {log_dir}"
+_LOOKED = "recovery truncates the segment here and drops all later ones; without recovery (clean stop, or below the recovery point) it is not looked at"
+_NOT_LOOKED = "is not looked at"
+_SERVED = "is not looked at: it is kept and served as it is"
+_N, _W, _D = Severity.NOTE, Severity.WARNING, Severity.DAMAGE
+
+_TABLE: Final = (
+    # the log
+    FindingKind("torn-tail", _D, "the log ends inside a batch: a crash while it was written", _LOOKED, _RECOVER),
+    FindingKind("zero-tail", _N, "zeros after the last batch of the last segment: preallocated, or never written", _LOOKED, _RECOVER),
+    FindingKind("zeroed", _D, "zeros in place of batches: blocks that never reached the disk, or were lost on it", _LOOKED, SALVAGE),
+    FindingKind("garbage-tail", _D, "bytes after the last batch that were never part of one", _LOOKED, _RECOVER),
+    FindingKind("unfinished-append", _N, "the broker that is running is writing a batch", "continues to write"),
+    FindingKind("bad-crc", _D, "a batch whose checksum does not match its bytes", _LOOKED, SALVAGE),
+    FindingKind("bad-length", _D, "a size that no batch can have", _LOOKED, SALVAGE),
+    FindingKind("more-damage", _D, "more damaged places in a log than are reported one by one", _LOOKED, SALVAGE),
+    FindingKind("bad-magic", _D, "a format version that does not exist", _LOOKED, SALVAGE),
+    FindingKind("short-header", _D, "a size too small for the batch's own header", _LOOKED, SALVAGE),
+    FindingKind("bad-compression", _D, "a batch whose checksum matches, but that cannot be decompressed", _SERVED),
+    FindingKind("bad-record", _D, "a batch whose checksum matches, but whose records are broken", _SERVED),
+    FindingKind("bad-counts", _D, "a batch whose number of records contradicts its offsets", _SERVED),
+    FindingKind("unknown-codec", _D, "a batch with a compression type that no version knows", _SERVED),
+    FindingKind("odd-offset", _D, "a base offset, which no checksum covers, that fits neither neighbour", "passes as good data; may empty the segment when it meets an index entry", CUTS_OUT),
+    FindingKind("odd-epoch", _D, "a leader epoch, which no checksum covers, that fits neither neighbour", "passes as good data; enters the epoch checkpoint if it is higher", SALVAGE),
+    FindingKind("epochs-fall", _N, "leader epochs that are lower from a batch on: the leader counted on from a metadata log that was rolled back", "keeps and serves the batches; the epoch checkpoint takes only epochs that rise"),
+    FindingKind("offsets-backwards", _D, "a batch with the offsets of an earlier batch, or lower ones", "passes, or empties the segment when it meets an index entry", CUTS_OUT),
+    FindingKind("offset-overflow", _D, "a batch whose offsets its segment cannot hold", "splits the segment, or does not start", SALVAGE),
+    FindingKind("segments-overlap", _D, "offsets that the next segment also has", "is not looked at; consumers see records twice", CUTS_OUT),
+    FindingKind("offset-gap", _W, "offsets that no batch has; legal if the topic was compacted", _NOT_LOOKED),
+    FindingKind("offsets-missing", _D, "offsets that no batch has, in a topic that is not compacted", _NOT_LOOKED),
+    FindingKind("oversized-log", _D, "a log of more than 2 GiB", "does not start", ""),
+    FindingKind("unreadable", _D, "the operating system cannot read it", _start("unreadable"), ""),
+    FindingKind("vanished", _N, "gone since it was listed: the running broker deleted it", "nothing"),
+    # indexes
+    FindingKind("index-missing", _W, "a segment without .index", "recovers the segment: rebuilds it, and truncates the log at the first damage", _INDEXES),
+    FindingKind("index-ragged", _D, "a size that is not a multiple of an entry's", _NOT_LOOKED, _INDEXES),
+    FindingKind("index-order", _D, "entries that do not ascend", _NOT_LOOKED, _INDEXES),
+    FindingKind("index-hole", _D, "entries behind zeros: a page that never reached the disk", _NOT_LOOKED, _INDEXES),
+    FindingKind("index-zero-tail", _W, "zeros at the end of an index that should have been trimmed", "lookups become slow, the index counts as full", _INDEXES),
+    FindingKind("index-disagrees", _D, "an entry that contradicts the log: lookups miss records or fail", _NOT_LOOKED, _INDEXES),
+    FindingKind("index-beyond-log", _W, "entries for positions that the log does not have: it was longer, or has been truncated", "recovery rebuilds it; without recovery new records get offsets that were used", _INDEXES),
+    FindingKind("index-sparse", _N, "long stretches of the log without an entry: lookups there are slow", _NOT_LOOKED, _INDEXES),
+    FindingKind("index-inexact", _N, "an entry of an offset or time index that no broker writes, though lookups come out right: no batch ends with its offset", _NOT_LOOKED, _INDEXES),
+    FindingKind("time-index-missing", _W, "a segment without .timeindex", "creates an empty one: the file's modification time decides about retention and lookups by time", _INDEXES),
+    FindingKind("time-index-ragged", _D, "a size that is not a multiple of an entry's", _NOT_LOOKED, _INDEXES),
+    FindingKind("time-index-order", _D, "entries that do not ascend", _NOT_LOOKED, _INDEXES),
+    FindingKind("time-index-hole", _D, "entries behind zeros: a page that never reached the disk", _NOT_LOOKED, _INDEXES),
+    FindingKind("time-index-zero-tail", _W, "zeros at the end: the segment's largest timestamp reads as 1970", "retention by time deletes the segment", _INDEXES),
+    FindingKind("time-index-disagrees", _D, "an entry that contradicts the log: lookups by time miss records", _NOT_LOOKED, _INDEXES),
+    FindingKind("time-index-ahead", _W, "a timestamp that no batch up to its offset has: retention by time is wrong", _NOT_LOOKED, _INDEXES),
+    FindingKind("time-index-short", _W, "the largest timestamp is missing: retention by time deletes too early", _NOT_LOOKED, _INDEXES),
+    FindingKind("time-index-beyond-log", _W, "entries for offsets that the log does not have", "recovery rebuilds it", _INDEXES),
+    FindingKind("txn-index-ragged", _D, "a size that is not a multiple of an entry's", "ignores the rest; what it appends later is garbage", _INDEXES),
+    FindingKind("txn-index-version", _D, "an entry of a version that does not exist", "does not start", _INDEXES),
+    FindingKind("txn-index-order", _D, "entries that do not ascend, or lie outside the segment", "recovers the segment", _INDEXES),
+    FindingKind("txn-index-disagrees", _D, "aborted transactions that the markers do not show, or the other way round: consumers see aborted records, or miss committed ones", _NOT_LOOKED, _INDEXES),
+    # producers, epochs
+    FindingKind("snapshot-corrupt", _W, "a producer snapshot that a broker would delete", "deletes it and replays from an older one", _RECOVER),
+    FindingKind("snapshot-disagrees", _W, "a producer snapshot that contradicts the log", "takes it as it is", _RECOVER),
+    FindingKind("snapshots-missing", _W, "batches with producers, and no producer snapshot", "forgets its producers after a clean stop, else reads the whole log", _RECOVER),
+    FindingKind("hanging-transaction", _N, "a transaction without a marker, though its producer has not written for long", "keeps it open: neither the last stable offset nor the cleaner advances"),
+    FindingKind("sequence-gap", _W, "missing sequence numbers of a producer", _NOT_LOOKED),
+    FindingKind("txn-conflict", _D, "a batch outside a transaction while its producer has one open", "does not start when it replays this"),
+    FindingKind("bad-marker", _D, "an invalid transaction marker", "does not start, or truncates the log here"),
+    FindingKind("epochs-missing", _W, "no leader-epoch-checkpoint, though batches have epochs", "writes what it learns from the segments that it recovers", _RECOVER),
+    FindingKind("epochs-malformed", _D, "a leader-epoch-checkpoint that a broker refuses", _start("epochs-malformed"), _RECOVER),
+    FindingKind("epochs-disagree", _W, "leader epochs that contradict the batches", "takes them as they are: followers may truncate wrongly", _RECOVER),
+    # names
+    FindingKind("foreign-log-name", _D, "a file named like a segment's, but not with an offset", _start("foreign-log-name")),
+    FindingKind("duplicate-segment", _D, "two files for one segment", "takes the last one it lists"),
+    FindingKind("odd-name", _N, "a name that no broker would have written", "takes it all the same"),
+    FindingKind("orphan-index", _N, "an index without its log", "deletes it", _RECOVER),
+    FindingKind("leftover", _N, "a file of an operation that was interrupted or is in progress", "finishes it or undoes it", _RECOVER),
+    FindingKind("metadata-missing", _D, "no partition.metadata", _start("topic-id-missing"), ""),
+    FindingKind("metadata-malformed", _D, "a partition.metadata that cannot be read", _start("metadata-malformed"), ""),
+    FindingKind("partition-empty", _N, "a partition without segments", "creates an empty one"),
+    FindingKind("foreign-directory", _D, "a directory whose name is not a partition's", _start("foreign-directory"), "move {path} out of the log dir"),
+    FindingKind("duplicate-partition", _D, "the same partition twice", _start("duplicate-partition")),
+    FindingKind("stray-directory", _N, "a partition that a broker has set aside or is about to delete", "keeps or deletes it"),
+    # the log dir's own files
+    FindingKind("checkpoint-malformed", _D, "a checkpoint file that a broker refuses", _start("checkpoint-malformed"), _ROOT),
+    FindingKind("meta-properties-missing", _D, "no meta.properties, though there are partitions", _start("meta-properties-missing"), ""),
+    FindingKind("meta-properties-malformed", _D, "a meta.properties that cannot be read", _start("meta-properties-malformed"), ""),
+    FindingKind(
+        "follow-file-malformed",
+        _W,
+        "a klog-follow.json that cannot be read: topic settings of the copied cluster are unknown",
+        "nothing: the file is klog's own",
+        "",
+    ),
+    FindingKind("recovery-point-beyond-end", _W, "a recovery point beyond the end of the log: records that had reached the disk are gone", "lowers it", _RECOVER),
+    FindingKind("high-watermark-beyond-end", _W, "a high watermark beyond the end of the log: replicated records are gone", "lowers it", _RECOVER),
+    FindingKind("high-watermark-below-start", _N, "a high watermark below the start of the log", "raises it", _RECOVER),
+    FindingKind("log-start-beyond-end", _D, "a log start beyond the end of the log", _start("log-start-beyond-end"), _RECOVER),
+    FindingKind("cleaner-offset-outside", _N, "a cleaner checkpoint outside the log", "cleans from the start again"),
+)  # fmt: skip
+
+KINDS: Final = {kind.id: kind for kind in _TABLE}
+"""Every kind by its id, in the order of the table."""

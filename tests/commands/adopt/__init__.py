@@ -1,0 +1,1 @@
+"""Tests of `klog.commands.adopt`: partitions that come home."""

@@ -1,0 +1,122 @@
+"""Logs that are copied while their source is checked: the right bytes come in place also where the guess was wrong."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+from klog.change.plan.draft import Draft
+from klog.commands.adopt.early_logs import EarlyLogs
+from klog.data_dir.disk.disk import Disk, OpenFile
+
+from tests.commands.adopt.disks import NOW, adopted, epochs, foreign, home, records, refused, set_epochs
+from tests.conftest import run_klog
+from tests.support.power import tree
+
+NAME = "dense-0"
+LOGS = [f"{NAME}/{0:020}.log", f"{NAME}/{98:020}.log"]
+
+
+@pytest.fixture
+def prepared(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files that were prepared, in their order."""
+    found: list[str] = []
+    prepare = Draft.prepare
+
+    def noted(self: Draft, file: str, *arguments: object, **options: object) -> object:
+        found.append(file)
+        return prepare(self, file, *arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Draft, "prepare", noted)
+    return found
+
+
+def logs(prepared: list[str]) -> list[str]:
+    return [file for file in prepared if file.endswith(".log")]
+
+
+def state(folder: Path) -> tuple[object, ...]:
+    """Return all that is in a folder, but for its own time."""
+    return sorted(path.name for path in folder.iterdir()), *(tree(path) for path in sorted(folder.iterdir()))
+
+
+@pytest.mark.parametrize("epoch", [0, 1 << 20])
+def test_a_log_is_copied_once(prepared: list[str], tmp_path: Path, epoch: int) -> None:
+    source, data = foreign(tmp_path / "other"), home(tmp_path / "data")
+    set_epochs(source / NAME, epoch)
+    (one,) = adopted(source / NAME, "--into", data, "--apply")["adopted"]
+    assert one["epochs"] == ("keep" if epoch == 0 else "rewrite")
+    assert logs(prepared) == LOGS
+    assert records(data / NAME) == records(source / NAME)
+
+
+@pytest.mark.parametrize("checkpoint", ["0\n1\n0 0\n", None, "0\n1\n1048576 0\n"])
+def test_a_checkpoint_that_is_wrong_about_epochs_costs_a_second_copy(
+    prepared: list[str], tmp_path: Path, checkpoint: str | None
+) -> None:
+    source, data = foreign(tmp_path / "other"), home(tmp_path / "data")
+    set_epochs(source / NAME, 1 << 20)
+    path = source / NAME / "leader-epoch-checkpoint"
+    path.unlink() if checkpoint is None else path.write_text(checkpoint)
+    (one,) = adopted(source / NAME, "--into", data, "--apply")["adopted"]
+    assert one["epochs"] == "rewrite"
+    assert epochs(data / NAME) == {one["epoch"]}
+    is_right = checkpoint is not None and "1048576" in checkpoint
+    assert logs(prepared) == (LOGS if is_right else LOGS * 2)
+    assert records(data / NAME) == records(source / NAME)
+
+
+def test_of_a_torn_source_nothing_that_was_copied_early_stays(tmp_path: Path) -> None:
+    """Its whole end was copied; what comes in place ends where it is intact."""
+    source, data = foreign(tmp_path / "other"), home(tmp_path / "data")
+    log = max((source / NAME).glob("*.log"))
+    intact = records(source / NAME)
+    with open(log, "ab") as file:
+        file.write(b"\0" * 1000)
+    (one,) = adopted(source / NAME, "--into", data, "--apply")["adopted"]
+    assert one["records"] == len(intact)
+    assert (data / NAME / log.name).stat().st_size == log.stat().st_size - 1000
+    assert records(data / NAME) == intact
+
+
+def test_of_a_refused_source_nothing_waits(tmp_path: Path) -> None:
+    source, data = foreign(tmp_path / "other"), home(tmp_path / "data")
+    log = max((source / NAME).glob("*.log"))
+    content = bytearray(log.read_bytes())
+    content[len(content) // 2] ^= 1
+    log.write_bytes(content)
+    before = state(tmp_path)
+    (one,) = refused(source / NAME, "--into", data, "--apply")
+    assert one["id"] == "damaged"
+    assert state(tmp_path) == before
+
+
+def test_a_full_disk_is_said_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    source, data = foreign(tmp_path / "other"), home(tmp_path / "data")
+    before = state(tmp_path)
+    write = Disk.write
+
+    def full(self: Disk, file: OpenFile, content: bytes | bytearray | memoryview) -> None:
+        if file.path.endswith(".log"):
+            raise OSError(errno.ENOSPC, "No space left on device", file.path)
+        write(self, file, content)
+
+    monkeypatch.setattr(Disk, "write", full)
+    monkeypatch.setattr(Disk, "share", lambda *_: False)
+    done = run_klog("adopt", source / NAME, "--into", data, NOW, "--apply")
+    assert done.exit_code == 8
+    assert b"No space left" in done.stderr
+    assert state(tmp_path) == before
+
+
+def test_a_mistake_of_the_thread_is_not_swallowed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    source, data = foreign(tmp_path / "other"), home(tmp_path / "data")
+
+    def wrong(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(EarlyLogs, "_content", wrong)
+    done = run_klog("adopt", source / NAME, "--into", data, NOW, "--apply")
+    assert done.exit_code == 8
+    assert b"a bug in klog: ZeroDivisionError" in done.stderr

@@ -1,0 +1,1 @@
+"""Tests of `klog.commands.compact`: what is cleaned, and that it is what a broker cleans."""

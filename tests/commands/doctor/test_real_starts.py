@@ -1,0 +1,122 @@
+"""What the doctor says that a broker does is what the broker does, state by state, after both kinds of stop.
+
+The marker `long` runs every state with both versions, and a hundred combinations of states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.brokers import kafka
+from tests.commands.doctor.broker import build_disks, copy_disk, start
+from tests.commands.doctor.comparison import differences
+from tests.commands.doctor.disks import all_partition_states, ask, can_follow, combination, follow
+from tests.commands.doctor.states import DISK_STATES, Disk
+
+pytestmark = pytest.mark.kafka
+
+VERSIONS = (kafka.NEWEST, kafka.BEFORE)
+STOPS = ("killed", "clean")
+Disks = Callable[[str, str], Path]
+TOGETHER = {4, 7}
+SAMPLE = {
+    (kafka.NEWEST, "killed", "version-9"),
+    (kafka.NEWEST, "clean", "same-directory-id"),
+    (kafka.NEWEST, "clean", "future-beside-current"),
+    (kafka.BEFORE, "clean", "directory-id-changed-and-partitions-gone"),
+}
+
+
+@pytest.fixture(scope="module")
+def disks(tmp_path_factory: pytest.TempPathFactory) -> Disks:
+    """Return a function that gives the disk of a version as a kind of stop left it."""
+    built: dict[str, dict[str, Path]] = {}
+
+    def disk(version: str, stop: str) -> Path:
+        if version not in built:
+            built[version] = build_disks(version, tmp_path_factory.mktemp("disks"))
+        return built[version][stop]
+
+    return disk
+
+
+def everything() -> list[object]:
+    """Return each state of a disk with each version and kind of stop; a sample is not `long`."""
+    cases = [(version, stop, name) for version in VERSIONS for stop in STOPS for name in DISK_STATES]
+    return [
+        pytest.param(*case, marks=[] if case in SAMPLE else [pytest.mark.long], id="-".join(case)) for case in cases
+    ]
+
+
+@pytest.mark.parametrize(("version", "stop", "name"), everything())
+def test_a_state_of_the_disk(disks: Disks, tmp_path: Path, version: str, stop: str, name: str) -> None:
+    """A broker that stops at the format renames nothing; one that goes on does exactly what was foretold."""
+    folder = copy_disk(disks(version, stop), tmp_path / "disk")
+    DISK_STATES[name](Disk(folder))
+    told = ask(folder, version)
+    assert differences(told, start(version, folder)) == []
+
+
+@pytest.mark.parametrize("version", [kafka.NEWEST, pytest.param(kafka.BEFORE, marks=pytest.mark.long)])
+@pytest.mark.parametrize("stop", ["killed", pytest.param("clean", marks=pytest.mark.long)])
+def test_the_states_of_partitions(disks: Disks, tmp_path: Path, version: str, stop: str) -> None:
+    """One start shows twenty-three states: fates, log starts and ends, and how many records a consumer gets."""
+    folder = copy_disk(disks(version, stop), tmp_path / "disk")
+    all_partition_states(Disk(folder))
+    told = ask(folder, version)
+    assert told.loses > 0
+    assert differences(told, start(version, folder)) == []
+
+
+@pytest.mark.parametrize("version", [kafka.NEWEST, pytest.param(kafka.BEFORE, marks=pytest.mark.long)])
+@pytest.mark.parametrize("stop", [pytest.param("killed", marks=pytest.mark.long), "clean"])
+def test_after_the_steps_nothing_is_lost(disks: Disks, tmp_path: Path, version: str, stop: str) -> None:
+    """Who follows the steps gets a start that renames, deletes and loses nothing, and all records are served."""
+    folder = copy_disk(disks(version, stop), tmp_path / "disk")
+    all_partition_states(Disk(folder))
+    before = ask(folder, version)
+    follow(before.next, tmp_path / "aside")
+    told = ask(folder, version)
+    assert told.is_harmless, [row for row in told.partitions if row.lost_records]
+    assert told.next == ()
+    did = start(version, folder)
+    assert differences(told, did) == []
+    assert not {"stray", "delete"} & set(did.fates.values()), did.fates
+
+
+def seeds() -> list[object]:
+    """Return a hundred seeds of combinations; a sample is not `long`."""
+    return [pytest.param(seed, marks=[] if seed in TOGETHER else [pytest.mark.long]) for seed in range(100)]
+
+
+@pytest.mark.parametrize("seed", seeds())
+def test_states_together(disks: Disks, tmp_path: Path, seed: int) -> None:
+    """Where one state hides another, it does so in the answer, too."""
+    version, stop = VERSIONS[seed % 2], STOPS[seed // 2 % 2]
+    folder = copy_disk(disks(version, stop), tmp_path / "disk")
+    name, change = combination(seed)
+    change(Disk(folder))
+    told = ask(folder, version)
+    assert differences(told, start(version, folder)) == [], name
+
+
+@pytest.mark.parametrize("seed", seeds())
+def test_the_way_out_of_states_together(disks: Disks, tmp_path: Path, seed: int) -> None:
+    """One list has the steps about what stops a broker, and about all that it would have met behind that."""
+    version, stop = VERSIONS[seed % 2], STOPS[seed // 2 % 2]
+    folder = copy_disk(disks(version, stop), tmp_path / "disk")
+    name, change = combination(seed)
+    change(Disk(folder))
+    before = ask(folder, version)
+    if not before.is_whole_way or not can_follow(before.next):
+        assert before.next, name  # a metadata log to restore, a disk to mount: nobody here has them
+        return
+    follow(before.next, tmp_path / "aside")
+    told = ask(folder, version)
+    assert (told.is_harmless, told.next) == (True, ()), (name, before.next, told)
+    did = start(version, folder)
+    assert differences(told, did) == [], name
+    assert "stray" not in did.fates.values(), (name, did.fates)

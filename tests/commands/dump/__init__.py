@@ -1,0 +1,1 @@
+"""Tests of `klog.commands.dump`: what is read, in what order, and how it is shown."""

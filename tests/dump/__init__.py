@@ -1,1 +1,0 @@
-"""Tests of `klog.dump`: what is read, in what order, and how it is shown."""

@@ -1,1 +1,0 @@
-"""Tests of `klog.write`: logs that klog wrote, against those that brokers wrote, and real brokers on them."""
