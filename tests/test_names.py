@@ -9,7 +9,7 @@ from tests.conftest import ROOT
 
 SAY_NOTHING = frozenset(
     [
-    "base", "bases", "class", "classes", "common", "core", "function", "functions", "general", "helper",
+    "bases", "class", "classes", "common", "core", "function", "functions", "general", "helper",
     "helpers", "impl", "implementation", "lib", "library", "main", "manager", "managers", "misc",
     "miscellaneous", "module", "object", "objects", "other", "shared", "stuff", "thing", "things", "tool",
     "tools", "type", "types", "util", "utility", "utilities", "utils", "various",

@@ -98,7 +98,7 @@ def note(message: str) -> None:
 
 
 class TerminalReporter:
-    """Shows what a session of `klog.change.plan.session` reports: lines on stderr, a bar while a plan is carried out."""
+    """Shows the reports of a plan session: lines on stderr, a bar while the plan is carried out."""
 
     def note(self, message: str) -> None:
         """Print one line that is good to know."""

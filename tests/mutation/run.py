@@ -56,12 +56,17 @@ TESTS = {
     "compact": (
         "tests/commands/compact",
         _CLI.format("compact"),
-        "tests/commands/compact/test_job.py",
         "tests/commands/space",
     ),
 }
 """By package, the tests that are to kill its mutants."""
 PACKAGES = tuple(TESTS)
+FOLDERS = {
+    "verify": CORE / "klog/partition/verify",
+    "recover": CORE / "klog/commands/recover",
+    "plan": CORE / "klog/change/plan",
+    "compact": CORE / "klog/commands/compact",
+}
 LEFT_OUT = ("kafka", "spark", "corpora", "strace", "browser", "long", "release")
 
 
@@ -69,7 +74,7 @@ def see(target: Path, packages: Sequence[str]) -> None:
     """Run the packages' tests once as they are; write what they run."""
     print("which tests run which lines", flush=True)
     target.parent.mkdir(parents=True, exist_ok=True)
-    folders = ":".join(str(CORE / "klog" / package) for package in packages)
+    folders = ":".join(str(FOLDERS[package]) for package in packages)
     environment = os.environ | {"KLOG_MUTATION_SEEN": str(target), "KLOG_MUTATION_PACKAGES": folders}
     environment.pop("KLOG_COUNTS", None)
     options = ["-q", "-n", "0", "-p", "tests.mutation.seen", "-p", "no:cacheprovider"]
@@ -82,7 +87,7 @@ def see(target: Path, packages: Sequence[str]) -> None:
 def sample(package: str, size: int, seed: int) -> list[Mutant]:
     """Return mutants of a package, always the same; all of them where *size* is 0."""
     made = []
-    for path in sorted((CORE / "klog" / package).glob("*.py")):
+    for path in sorted(FOLDERS[package].glob("*.py")):
         source = path.read_text()
         mutants = mutants_of(str(path.relative_to(CORE)), source)
         made += [mutant for mutant in mutants if place_of(source, mutant) not in SAME]

@@ -32,7 +32,7 @@ _NAME: Final = "klog audit"
 
 
 class SparkAudit:
-    """An engine for `klog.commands.audit`: see AuditEngine.  *memory*: bytes for the table of digests, in the driver."""
+    """Runs an audit on Spark: see AuditEngine.  *memory*: bytes for the table of digests, in the driver."""
 
     def __init__(self, spark: SparkSession, memory: int, sink: Sink | None = None) -> None:
         self._spark, self._memory, self._sink = spark, memory, sink or Silence()

@@ -32,9 +32,9 @@ def compact(
 ) -> tuple[list[Facts], list[PartitionOutcome]]:
     """Write the partitions of *targets*, compacted, into *to*, as `klog compact --to` does; *topics*: their settings.
 
-    Returns the result of each, and the results of `klog.commands.compact` for those that failed.  After a failure the same call
-    continues with what is missing.  Raises UsageError if *to* has other content, LockedError if another run writes
-    there, KlogError, OSError.
+    Returns the result of each, and the results of `klog.commands.compact` for those that failed.  After a failure the
+    same call continues with what is missing.  Raises UsageError if *to* has other content, LockedError if another run
+    writes there, KlogError, OSError.
     """
     pieces = job.plan_tasks(targets, topics)
     with lock_target(to, Disk()):

@@ -19,7 +19,7 @@ from klog.partition.verify.facts import LogDirFacts, PartitionFacts
 
 from tests.commands.audit.auditing import ARCHIVES, UNPACKED, audit, disks, log_dirs
 from tests.commands.audit.clusters import MS, Cluster
-from tests.conftest import CORPORA, FIXTURES, run_klog
+from tests.conftest import CORPORA, FIXTURES, ROOT, run_klog
 from tests.oracles.plain.decode import Batch, scan
 from tests.oracles.plain.encode import Record, batch, marker, message
 
@@ -300,6 +300,6 @@ def test_a_read_only_tree_is_enough_and_stays_as_it_is(tmp_path: Path) -> None:
 
 
 def test_every_id_is_in_the_documentation() -> None:
-    text = (Path(__file__).parent.parent.parent / "docs" / "audit.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "audit.md").read_text(encoding="utf-8")
     assert [one for one in HEADER_KINDS if f"| `{one}` |" not in text] == []
     assert set(CHECKS) | {"misrouted", "duplicate-batch"} == set(HEADER_KINDS)

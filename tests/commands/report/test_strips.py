@@ -11,7 +11,7 @@ from klog.data_dir.partition import Partition
 from klog.partition.verify.facts import LogDirFacts
 from klog.partition.verify.verify import examine
 
-FIXTURES = Path(__file__).parent.parent.parent / "fixtures"
+from tests.conftest import FIXTURES
 
 
 def strip(path: Path) -> PartitionStrip:

@@ -1,4 +1,4 @@
-"""`klog.partition.lookup` against a slow scan without indexes: every partition of every image, thousands of offsets and times."""
+"""Lookups against a slow scan without indexes: every partition of every image, thousands of offsets and times."""
 
 from __future__ import annotations
 

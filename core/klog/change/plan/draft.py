@@ -185,8 +185,8 @@ class Draft:
     def put_passing(self, file: str, new: StagedContent | None = None) -> None:
         """Let *file* come, and stay until `remove_passing`: with the content of *new*, or empty.
 
-        *file* is one of those of which `klog.change.plan.swap_files` tells, and is not there.  It is a second name of what was
-        prepared, for which there need be no more room.  Raises StaleError when it is there, OSError.
+        *file* is one of those of which `klog.change.plan.swap_files` tells, and is not there.  It is a second name of
+        what was prepared, for which there need be no more room.  Raises StaleError when it is there, OSError.
         """
         if self.state(file) is not None:
             raise StaleError(f"{self._path(file)}: exists, left by an unfinished operation; 'klog recover' finishes it")

@@ -1,7 +1,7 @@
 """Plans as JSON files; a plan that is read is not trusted, because it can remove files.
 
-Members of the wrong type, states without a digest that is known, actions with unknown members, numbers and
-depths that no plan has: such a file is refused as a whole, as is a plan that `klog.change.plan.validation` does not let pass.
+Members of the wrong type, states without a digest that is known, actions with unknown members, numbers and depths that
+no plan has: such a file is refused as a whole, as is a plan that `klog.change.plan.validation` does not let pass.
 """
 
 from __future__ import annotations

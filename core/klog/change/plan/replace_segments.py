@@ -3,11 +3,11 @@
     log = draft.prepare(f"orders-3/{base:020}.log", content)
     replace_segments(draft, "orders-3", [0, 52, 100], log, {FileKind.INDEX: entries, FileKind.TIME_INDEX: times})
 
-A broker that starts between two of the actions (`klog.change.plan.swap_files`) finds the log as it was or as it will be,
-indexes and all.  Only segments that begin behind the end of the new log may be there still: then the log has what it
-will have, and the end of what it had.  So segments go from the first to the last and come back from the last to the
-first: as long as a record is there, all that came after it is there too, or it
-would outlive the tombstone that was written over it.
+A broker that starts between two of the actions (`klog.change.plan.swap_files`) finds the log as it was or as it will
+be, indexes and all.  Only segments that begin behind the end of the new log may be there still: then the log has what
+it will have, and the end of what it had.  So segments go from the first to the last and come back from the last to the
+first: as long as a record is there, all that came after it is there too, or it would outlive the tombstone that was
+written over it.
 """
 
 from __future__ import annotations

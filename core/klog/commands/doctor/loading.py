@@ -1,4 +1,4 @@
-"""The load of each partition, as `klog.partition.start` plays it; a shortcut where a clean stop leaves nothing to play."""
+"""The load of each partition, as `klog.partition.start` plays it; a shortcut after a clean stop."""
 
 from __future__ import annotations
 

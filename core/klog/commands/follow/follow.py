@@ -1,7 +1,8 @@
 """`klog follow`: copies the partitions of a cluster until they have caught up, or until it is stopped.
 
-Leaders are fetched from by threads of their own (`klog.commands.follow.fetchers`).  Everything else is done here, on one thread:
-asking the cluster for topics and leaders, bringing copies back to a history that their leader has, flushing.
+Leaders are fetched from by threads of their own (`klog.commands.follow.fetchers`).  Everything else is done here, on
+one thread: asking the cluster for topics and leaders, bringing copies back to a history that their leader has,
+flushing.
 """
 
 from __future__ import annotations
@@ -13,14 +14,9 @@ from threading import Event, Lock
 from typing import Final, NamedTuple
 
 from klog.base.errors import DamagedError, ExitCode, KlogError
+from klog.commands.follow.client import failures
 from klog.commands.follow.client.cluster import EARLIEST, Cluster, ClusterTopics, LeaderOfPartition
 from klog.commands.follow.client.connection import BrokerConnection
-from klog.commands.follow.client.failures import (
-    ForeignAnswerError,
-    LostConnectionError,
-    RefusedRequestError,
-    StoppedError,
-)
 from klog.commands.follow.client.requests import REQUESTS
 from klog.commands.follow.client.security import Security
 from klog.commands.follow.copies import Copies
@@ -36,7 +32,7 @@ from klog.commands.follow.side_file import SideFile
 from klog.commands.follow.topics import changes, unmatched_globs, wanted_partitions
 from klog.formats.java_text import ZERO_UUID
 
-_PASSING: Final = (LostConnectionError, ForeignAnswerError, RefusedRequestError)
+_PASSING: Final = (failures.LostConnectionError, failures.ForeignAnswerError, failures.RefusedRequestError)
 _SHORTEST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 5.0
 _TURN_S: Final = 0.2
@@ -117,7 +113,7 @@ class FollowRun:
             self._begin()
             while self._options.continuous or self._unreached:
                 self._turn()
-        except StoppedError:
+        except failures.StoppedError:
             pass
         finally:
             was_stopped = self._stop.is_set()
@@ -162,13 +158,13 @@ class FollowRun:
 
     def _pause(self, seconds: float) -> None:
         if self._stop.wait(seconds):
-            raise StoppedError("stopped")
+            raise failures.StoppedError("stopped")
 
     def _turn(self) -> None:
         """Do what there is to do, or wait a moment."""
         self._take_released(_TURN_S)
         if self._stop.is_set():
-            raise StoppedError("stopped")
+            raise failures.StoppedError("stopped")
         now = time.monotonic()
         is_due = any(due <= now for due in self._due.values())
         if now >= self._ask_again_at and (is_due or now - self._asked_at >= _METADATA_S):
@@ -209,7 +205,7 @@ class FollowRun:
         """Ask for all topics.  Raises KlogError for another cluster than that of the copy."""
         found = self._cluster.topics()
         if not found.brokers:
-            raise LostConnectionError(f"{self._bootstrap}: the broker knows no brokers yet")
+            raise failures.LostConnectionError(f"{self._bootstrap}: the broker knows no brokers yet")
         if not self._asked_at or found.cluster_id != self._copy_dir.cluster_id:
             with self._lock:
                 self._copy_dir.claim(found.cluster_id, self._bootstrap)
@@ -326,7 +322,7 @@ class FollowRun:
             partition.look_again()
             try:
                 self._fetchers.assign(partition)
-            except LostConnectionError as error:
+            except failures.LostConnectionError as error:
                 self._wait(partition, Wait(str(error)), now)
             else:
                 del self._due[partition]

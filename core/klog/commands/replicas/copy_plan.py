@@ -39,8 +39,8 @@ class CopyPlanSettings(NamedTuple):
 
     *without_log_dirs*: the same by directory ids, of nodes of which another log dir is given.
 
-    *now_ms*, *expiration_ms*: see `klog.partition.truncate`.  *only*: the one node whose copies change, a replica or not; None
-    for all.  With it, it does not matter whose disks are given.
+    *now_ms*, *expiration_ms*: see `klog.partition.truncate`.  *only*: the one node whose copies change, a replica or
+    not; None for all.  With it, it does not matter whose disks are given.
     """
 
     choice: CopyChoice

@@ -41,7 +41,7 @@ class _Begun(NamedTuple):
 
 
 class LogEvents:
-    """Watches the pass over a partition (`klog.partition.verify.segment.BatchObserver`), and hands its events to *emit*.
+    """Watches the pass over a partition, as a BatchObserver, and hands its events to *emit*.
 
     *coordinated*: producer id → since when (ms) its coordinator tells of its transactions; this log is silent about
     those that end then or later.  *has_transactions*: some of its batches are of transactions, or damage may hide them.

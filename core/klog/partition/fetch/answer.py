@@ -89,7 +89,7 @@ class FetchResult(NamedTuple):
 
 @dataclass(frozen=True)
 class FetchListing:
-    """What the pieces of an answer contain: whole batches and part of one at the end; see `klog.partition.fetch.list_batches`."""
+    """The batches in the pieces of an answer: whole ones, and part of one at the end."""
 
     batches: tuple[BatchExtent, ...] = ()
     partial: PartialBatch | None = None

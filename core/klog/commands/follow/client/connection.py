@@ -53,9 +53,9 @@ _FIRST_BYTES: Final = {
 class BrokerConnection:
     """A connection that is made by the first request, and made again by the next one after it was lost.
 
-    *versions*: the requests that may be sent, see `klog.commands.follow.client.requests`.  *timeout_s*: the longest wait for an answer
-    to begin, and for one of 64 KiB to end; each 64 KiB that have come give it a second more.  *connections*: how many
-    there have been.
+    *versions*: the requests that may be sent, see `klog.commands.follow.client.requests`.  *timeout_s*: the longest
+    wait for an answer to begin, and for one of 64 KiB to end; each 64 KiB that have come give it a second more.
+    *connections*: how many there have been.
 
     Methods raise LostConnectionError, ForeignAnswerError, AuthenticationError, UnsupportedError for a request that the
     broker does not have in a version of these, and StoppedError once *stop* is set; the connection is closed then.

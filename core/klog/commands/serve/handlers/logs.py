@@ -1,8 +1,9 @@
 """Handlers of requests about logs: Fetch, ListOffsets, OffsetForLeaderEpoch.
 
-Fetch follows a broker's rules, which are in `klog.partition.fetch`.  The differences: there are no fetch sessions, so a client
-that requests one continues with full requests; replication is refused; and a client's leader epoch is not compared
-with the disk's, because it may come from the old cluster and know a later one.  The epoch of a reader's last batch is.
+Fetch follows a broker's rules, which are in `klog.partition.fetch`.  The differences: there are no fetch sessions, so a
+client that requests one continues with full requests; replication is refused; and a client's leader epoch is not
+compared with the disk's, because it may come from the old cluster and know a later one.  The epoch of a reader's last
+batch is.
 """
 
 from __future__ import annotations
