@@ -24,7 +24,7 @@ build: .venv/built   ## an editable install in .venv, kernel compiled in place
 
 dev: .venv/dev .venv/built
 
-lint: dev            ## ruff, mypy --strict, the layer test; the shell scripts, the workflow and the image's recipe
+lint: dev            ## ruff, mypy --strict, the layer test; shell scripts, workflows, the image recipe, commit messages
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/shellcheck --severity warning --external-sources --source-path SCRIPTDIR release/*.sh tools/*.sh \
@@ -32,6 +32,7 @@ lint: dev            ## ruff, mypy --strict, the layer test; the shell scripts, 
 	$(BIN)/zizmor --quiet --offline --persona pedantic .github
 	$(BIN)/hadolint release/Containerfile
 	$(BIN)/mypy --strict
+	$(BIN)/python -m tools.check_commits
 	$(BIN)/python -m pytest -q tests/test_layers.py
 
 format: dev          ## ruff format and the fixes it is sure of
