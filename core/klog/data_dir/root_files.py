@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Final, TypeVar
 
 from klog.base.errors import KlogError, UnreadableError, UsageError
-from klog.base.files.paths import is_missing
+from klog.base.files.directory import is_missing
 from klog.base.files.read_only import ReadOnlyFile
 from klog.base.unusable import UNUSABLE, Unusable
 from klog.data_dir.listing import list_broker_files

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from klog.base.errors import UsageError, near_misses
-from klog.base.files.paths import straight
+from klog.base.files.directory import straight
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.open_path import KafkaFile, open_path
 from klog.data_dir.partition import Partition

@@ -95,9 +95,7 @@ def read_offsets(content: bytes, wanted: Container[tuple[str, int]] | None = Non
 
     *wanted*: topics and partitions; entries of others are checked and not kept.  None: all are wanted.
     """
-    if wanted is None:
-        return _read(content, _offset_entry)
-    return _read(content, _offset_entry, lambda entry: (entry.topic, entry.partition) in wanted)
+    return _read(content, _offset_entry, wanted)
 
 
 def offset_entries(content: bytes) -> list[OffsetEntry]:
@@ -177,7 +175,7 @@ def _write(entries: Iterable[str]) -> bytes:
 
 
 def _read(
-    content: bytes, parse: Callable[[list[str]], EntryT | str], keeps: Callable[[EntryT], bool] = lambda _: True
+    content: bytes, parse: Callable[[list[str]], EntryT | str], wanted: Container[tuple[str, int]] | None = None
 ) -> Checkpoint[EntryT]:
     """Read the common frame; *parse* returns a line's entry, or why there is none.  Kafka: CheckpointFile.
 
@@ -206,7 +204,7 @@ def _read(
         entry = parse(split_at_blanks(line))
         if isinstance(entry, str):
             return Checkpoint(tuple(entries), Malformed(number, f"{shorten(line)}: {entry}"))
-        if keeps(entry):
+        if wanted is None or entry[:2] in wanted:
             entries.append(entry)
     if number - 2 != count:
         return Checkpoint(tuple(entries), Malformed(2, f"{count} entries announced, {number - 2} found"))

@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Any
 
 from klog.base.errors import KlogError, UsageError
-from klog.base.files.paths import straight
+from klog.base.files.directory import straight
 from klog.change.plan.locks import LockedError, Locks
 from klog.change.plan.staging import make_directories, remove_tree
 from klog.data_dir.disk.disk import Disk

@@ -23,6 +23,8 @@ WARM_BYTES: Final = 8192
 
 _STEP_BYTES = 1 << 16
 _LOAD_AFTER = 64
+_PAGE_BYTES = 4096
+"""A file of at most a page is read at once: a single entry would cost the same."""
 _MOST_STEPS = 2000
 
 InUse = Callable[[tuple[int, ...]], bool]
@@ -44,7 +46,7 @@ class IndexEntries:
 
     *slots*: as many entries as the file can hold; *count* of them are in use, by *in_use* (None: all).  Nothing raises:
     *unreadable* is why the file cannot be read, and its entries are then zeros.  *problem* says that, or that its size
-    is odd; None for nothing.  The file is read whole once it has been searched often.
+    is odd; None for nothing.  A small file is read whole at once, another one after it has been searched often.
     """
 
     def __init__(self, file: str | ReadableLog, layout: Layout, in_use: InUse | None = any) -> None:
@@ -63,6 +65,8 @@ class IndexEntries:
             return
         self.size = self._file.size
         self.slots = self.count = self.size // layout.size
+        if self.size <= _PAGE_BYTES:
+            self.load()
         if self.size % layout.size:
             self.problem = f"its size of {self.size} bytes is not a multiple of {layout.size}"
         if in_use is not None and self.slots and not in_use(self[self.slots - 1]):
@@ -197,15 +201,16 @@ def content_before_zeros(file: ReadableLog, entry_bytes: int) -> tuple[bytes, bo
 
     And whether zeros follow: else it is read to its end.  Raises UnreadableError.
     """
-    from klog.log.resync import is_zero
-
     content = bytearray()
     whole = file.size - file.size % entry_bytes
     step = _STEP_BYTES - _STEP_BYTES % entry_bytes
     while len(content) < whole:
         part = file.read(len(content), min(step, whole - len(content)))
-        if not part.strip(b"\0") and is_zero(file, len(content), file.size):
-            return bytes(content), True
+        if not part.strip(b"\0"):
+            from klog.log.resync import is_zero  # needed for few files
+
+            if is_zero(file, len(content), file.size):
+                return bytes(content), True
         content += part
         if not part:
             break  # it has become shorter

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Protocol
 
 from klog.base.errors import NotKafkaError, UnreadableError
-from klog.base.files.paths import inode_of
+from klog.base.files.directory import inode_of
 from klog.base.unusable import UNUSABLE
 
 _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY

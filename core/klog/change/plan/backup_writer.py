@@ -17,8 +17,7 @@ import os
 from collections.abc import Iterable, Iterator
 
 from klog.base.errors import PlanError
-from klog.base.files.directory import names_if_there
-from klog.base.files.paths import inode_of
+from klog.base.files.directory import inode_of, names_if_there
 from klog.base.files.read_only import ReadOnlyFile
 from klog.change.plan.file_state import file_state, is_as_known, status_of
 from klog.change.plan.guards import files_beside

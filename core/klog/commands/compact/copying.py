@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from klog.base.errors import UsageError
-from klog.base.files.paths import straight
+from klog.base.files.directory import straight
 from klog.change.plan.draft import Draft
 from klog.change.plan.full_disk import naming
 from klog.change.plan.model import PUT, Action, FileState

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 
 from klog.base.errors import ExitCode, KlogError, UsageError
-from klog.base.files.paths import is_missing
+from klog.base.files.directory import is_missing
 from klog.base.progress import Sink
 from klog.commands.dump.log_input import LogInputs
 from klog.commands.dump.reports import DumpReports, absolute

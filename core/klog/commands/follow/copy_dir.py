@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Final
 
 from klog.base.errors import DamagedError, KlogError
-from klog.base.files.paths import is_missing, straight
+from klog.base.files.directory import is_missing, straight
 from klog.change.plan.draft import iso_seconds
 from klog.change.plan.locks import Locks
 from klog.change.plan.model import TEMPORARY

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from klog.base.errors import KlogError, UsageError
-from klog.base.files.paths import straight
+from klog.base.files.directory import straight
 from klog.change.plan.full_disk import naming
 from klog.change.plan.locks import Locks
 from klog.change.plan.staging import make_directories, remove_made, remove_tree

@@ -7,12 +7,12 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from klog.data_dir.partition import Partition, SegmentFiles
-from klog.partition.lookup.offsets import OffsetSearch
-from klog.partition.lookup.segments import SegmentChoice
+from klog.partition.lookup.offset_search import OffsetSearch
+from klog.partition.lookup.segment_search import SegmentChoice
 from klog.partition.lookup.trail import Trail, TrailDetail
 
 if TYPE_CHECKING:
-    from klog.partition.lookup.times import TimeSearch
+    from klog.partition.lookup.time_search import TimeSearch
 
 
 class Lookup:
@@ -46,7 +46,7 @@ class Lookup:
     def timestamp(self, timestamp: int) -> Trail:
         """Search the first record at or after *timestamp* (ms), as a broker answers ListOffsets."""
         if self._by_time is None:
-            from klog.partition.lookup.times import TimeSearch
+            from klog.partition.lookup.time_search import TimeSearch
 
             self._by_time = TimeSearch(self.segments, self._wanted)
         return self._by_time.search(timestamp)

@@ -9,7 +9,7 @@ from klog.base.files.read_only import ReadOnlyFile
 from klog.formats.batch import CONTROL_BIT, BatchFacts
 from klog.log.header_walk import HeaderWalk
 from klog.partition.lookup.body import Bodies, Body
-from klog.partition.lookup.segments import SegmentChoice
+from klog.partition.lookup.segment_search import SegmentChoice
 
 MOST_BYTES: Final = 256 << 20
 """As much of a log is walked for the end of a transaction."""

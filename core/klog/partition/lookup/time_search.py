@@ -14,8 +14,7 @@ from klog.kernel import Window
 from klog.log.index import IndexEntries, IndexSlot, time_entries
 from klog.partition.lookup.body import Body
 from klog.partition.lookup.notes import about_record
-from klog.partition.lookup.search import SearchResult, SegmentSearch
-from klog.partition.lookup.segments import SegmentChoice
+from klog.partition.lookup.segment_search import SearchResult, SegmentChoice, SegmentSearch
 from klog.partition.lookup.trail import LookupOutcome, TimeIndexTrail, Trail, TrailDetail
 
 _TRIES = 8

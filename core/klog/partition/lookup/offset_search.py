@@ -8,8 +8,7 @@ from klog.formats.damage import Damage
 from klog.log.header_walk import header_at
 from klog.partition.lookup.body import Body
 from klog.partition.lookup.notes import about_record
-from klog.partition.lookup.search import SearchResult
-from klog.partition.lookup.segments import SegmentChoice
+from klog.partition.lookup.segment_search import SearchResult, SegmentChoice
 from klog.partition.lookup.trail import BatchTrail, LookupOutcome, Trail, TrailDetail
 
 
