@@ -18,7 +18,7 @@ from collections.abc import Callable, Container, Iterable
 from functools import lru_cache
 from typing import Final, Generic, NamedTuple, TypeVar
 
-from klog.formats.java_text import ZERO_UUID, lines, parse_int, parse_long, parse_uuid, split_at_blanks
+from klog.formats.java_text import ZERO_UUID, lines, parse_int, parse_uuid, rows
 
 VERSION: Final = 0
 """The only version of all these files."""
@@ -65,6 +65,9 @@ _NO_UUID: Final = "gives an id that is none"
 _UNCHECKED: Final = (_NO_NUMBERS, _NEGATIVE, _NO_FILE, _NO_SECOND_LINE, _NO_UUID)
 _USUAL_BYTES: Final = 100
 
+_OFFSET: Final = ("topic", "partition", "offset")
+_EPOCH: Final = ("epoch", "start offset")
+
 EntryT = TypeVar("EntryT", OffsetEntry, EpochEntry)
 
 
@@ -95,13 +98,16 @@ def read_offsets(content: bytes, wanted: Container[tuple[str, int]] | None = Non
 
     *wanted*: topics and partitions; entries of others are checked and not kept.  None: all are wanted.
     """
-    return _read(content, _offset_entry, wanted)
+    return _read(content, OffsetEntry, _OFFSET, wanted)
 
 
 def offset_entries(content: bytes) -> list[OffsetEntry]:
     """Return every line of *content* that is an entry, whatever the rest of the file is: for one that is refused."""
-    found = (_offset_entry(split_at_blanks(line)) for line in lines(content.decode("utf-8", "replace")))
-    return [entry for entry in found if isinstance(entry, OffsetEntry)]
+    return [
+        OffsetEntry(fields[0], partition, offset)
+        for _, fields, partition, offset in rows(lines(content.decode("utf-8", "replace")))
+        if len(fields) == len(_OFFSET) and partition is not None and offset is not None
+    ]
 
 
 def read_epochs(content: bytes) -> Checkpoint[EpochEntry]:
@@ -118,7 +124,7 @@ def _usual_epochs(content: bytes) -> Checkpoint[EpochEntry]:
 
 
 def _epochs(content: bytes) -> Checkpoint[EpochEntry]:
-    found = _read(content, _epoch_entry)
+    found = _read(content, EpochEntry, _EPOCH)
     if found.malformed is None:
         for index, entry in enumerate(found.entries):
             if entry.epoch < 0 or entry.start_offset < 0:
@@ -175,9 +181,12 @@ def _write(entries: Iterable[str]) -> bytes:
 
 
 def _read(
-    content: bytes, parse: Callable[[list[str]], EntryT | str], wanted: Container[tuple[str, int]] | None = None
+    content: bytes,
+    entry_of: Callable[..., EntryT],
+    names: tuple[str, ...],
+    wanted: Container[tuple[str, int]] | None = None,
 ) -> Checkpoint[EntryT]:
-    """Read the common frame; *parse* returns a line's entry, or why there is none.  Kafka: CheckpointFile.
+    """Read the common frame around entries of fields with *names*.  Kafka: CheckpointFile.
 
     A line is forgotten before the next one is read, so a file of millions of lines costs no more than what is kept.
     """
@@ -200,10 +209,10 @@ def _read(
         return Checkpoint((), Malformed(2, f"{shorten(second)} is not a number of entries"))
     entries: list[EntryT] = []
     number = 2
-    for number, line in enumerate(found, start=3):
-        entry = parse(split_at_blanks(line))
-        if isinstance(entry, str):
-            return Checkpoint(tuple(entries), Malformed(number, f"{shorten(line)}: {entry}"))
+    for number, (line, fields, small, large) in enumerate(rows(found), start=3):
+        if len(fields) != len(names) or small is None or large is None:
+            return Checkpoint(tuple(entries), Malformed(number, f"{shorten(line)}: {_flaw(names, fields)}"))
+        entry = entry_of(*fields[:-2], small, large)
         if wanted is None or entry[:2] in wanted:
             entries.append(entry)
     if number - 2 != count:
@@ -211,22 +220,10 @@ def _read(
     return Checkpoint(tuple(entries))
 
 
-def _offset_entry(fields: list[str]) -> OffsetEntry | str:
-    if len(fields) != 3:
-        return f"{len(fields)} fields, expected topic, partition, offset"
-    partition, offset = parse_int(fields[1]), parse_long(fields[2])
-    if partition is None or offset is None:
-        return f"partition or offset {_NO_NUMBERS}"
-    return OffsetEntry(fields[0], partition, offset)
-
-
-def _epoch_entry(fields: list[str]) -> EpochEntry | str:
-    if len(fields) != 2:
-        return f"{len(fields)} fields, expected epoch, start offset"
-    epoch, start_offset = parse_int(fields[0]), parse_long(fields[1])
-    if epoch is None or start_offset is None:
-        return f"epoch or start offset {_NO_NUMBERS}"
-    return EpochEntry(epoch, start_offset)
+def _flaw(names: tuple[str, ...], fields: list[str]) -> str:
+    if len(fields) != len(names):
+        return f"{len(fields)} fields, expected {', '.join(names)}"
+    return f"{names[-2]} or {names[-1]} {_NO_NUMBERS}"
 
 
 class PartitionMetadata(NamedTuple):

@@ -7,7 +7,7 @@ Python's own would: `int(" 1_0 ")` is 10 in Python and an error in Java, `str.sp
 from __future__ import annotations
 
 import binascii
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from klog.formats.java_integers import INT_MAX, LONG_MAX
@@ -73,6 +73,19 @@ def split_at_blanks(line: str) -> list[str]:
     pieces = line.replace("\t", " ").replace("\x0b", " ").replace("\f", " ").split(" ")
     fields = [piece for piece in pieces if piece]
     return ["", *fields] if fields and not pieces[0] else fields
+
+
+def rows(found: Iterable[str]) -> Iterator[tuple[str, list[str], int | None, int | None]]:
+    """Yield each line with its fields, and the 32-bit and the 64-bit number that its last two fields spell.
+
+    A number is None where its field spells none, or is missing.
+    """
+    for line in found:
+        fields = split_at_blanks(line)
+        if len(fields) < 2:
+            yield line, fields, None, None
+        else:
+            yield line, fields, _parse(fields[-2], INT_MAX), _parse(fields[-1], LONG_MAX)
 
 
 def parse_uuid(text: str) -> str | None:
