@@ -31,7 +31,10 @@ def doctor(
     ] = None,
     config: options.ServerProperties = None,
     records: Annotated[
-        bool, typer.Option("--records", help="Count the records of every partition, also where none can be lost.")
+        bool,
+        typer.Option(
+            "--records", help="Count the records of every partition, and compare every transaction index with its log."
+        ),
     ] = False,
     form: Annotated[str, typer.Option("--output", metavar="|".join(FORMS), help="Output form.")] = "text",
     quiet: options.Quiet = False,
@@ -40,7 +43,8 @@ def doctor(
 
     Whether it starts; which partitions it serves, empties, deletes or sets aside; how many records nobody can read
     after it; how long it recovers; and the steps to a start that loses nothing. Nothing is changed. Exit code 4: it
-    does not start, or loses or sets something aside, or its metadata log is damaged or behind the logs.
+    does not start, or loses or sets something aside, or its metadata log is damaged or behind the logs, or a
+    transaction index does not say what was aborted.
     """
     from klog_cli.views.doctor import DoctorRequest
     from klog_cli.views.doctor import doctor as run

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from klog.base.errors import ExitCode, UsageError, counted
 from klog.commands.doctor.broker_config import BrokerConfig, choose_log_dirs, read_config
-from klog.commands.doctor.outcome import Diagnosis, Fate, KafkaVersion, NextStep, PartitionFate
+from klog.commands.doctor.outcome import TXN_INDEX_WRONG, Diagnosis, Fate, KafkaVersion, NextStep, PartitionFate
 from klog.commands.doctor.recovery_time import WORTH_MARKING_SECONDS
 from klog.commands.doctor.start import StartRequest, diagnose
 from klog.formats.java_text import parse_uuid
@@ -123,9 +123,12 @@ def _verdict(found: Diagnosis) -> str:
     loses = "loses nothing"
     if lost:
         loses = f"loses {counted(found.loses, 'record')} in {counted(len(lost), 'partition')}"
+    if wrong := sum(row.reason == TXN_INDEX_WRONG for row in found.partitions):
+        loses += f", but read_committed consumers of {counted(wrong, 'partition')} get aborted records or miss others"
     if found.unsafe:
+        loses = loses if lost or wrong else ""
         state = " and ".join(sorted(_STATES[one] for one in found.unsafe))
-        loses = f"{f'{loses}, and ' if lost else ''}its metadata log is {state}: what is lost later is not known"
+        loses = f"{loses}{', and ' if loses else ''}its metadata log is {state}: what is lost later is not known"
     if due := sum(one.records for one in found.retention):
         loses += f"; then retention removes {counted(due, 'record')}"
     work = found.recovery
@@ -155,5 +158,7 @@ def _way_out(found: Diagnosis, log_dirs: Sequence[str]) -> Iterator[str]:
     if found.next:
         says = "            (says: starts, loses nothing)" if found.is_whole_way else ""
         yield f"then  klog doctor {' '.join(log_dirs)}{says}"
+    if found.starts and not found.loses:
+        yield "checksums were computed only where the start reads the logs: klog verify reads them all"
     if found.starts and found.recovery.seconds[1] >= WORTH_MARKING_SECONDS:
         yield f"klog recover --mark-clean {' '.join(log_dirs)} recovers in advance, and saves most of that time"

@@ -10,6 +10,7 @@ from klog.base.errors import KlogError
 from klog.base.progress import Sink
 from klog.change.partition_plan.contents import FileRange
 from klog.cluster.metadata.loader import ClusterMetadata
+from klog.commands.doctor.aborted_records import CheckedIndex, TxnIndexCheck
 from klog.data_dir.partition import Partition
 from klog.data_dir.root_files import RootFiles
 from klog.formats.names import PartitionName, PartitionState
@@ -29,7 +30,8 @@ class LoadedPartition(NamedTuple):
 
     *size*: bytes of its logs; *recovered*: segments and bytes that the load read to recover them.  *pieces*: what is
     left of the logs, None: all of it.  *torn*: the bytes behind the last batch that the load leaves there, in words.
-    *used*: the leader epoch and the producer ids that it has, where a metadata log hands them out.
+    *used*: the leader epoch and the producer ids that it has, where a metadata log hands them out.  *txn_index*: what
+    its transaction indexes are wrong about, in words.  *is_compared*: they were compared with the logs.
     """
 
     name: PartitionName
@@ -42,6 +44,8 @@ class LoadedPartition(NamedTuple):
     emptied: bool = False
     torn: str | None = None
     used: UsedNumbers = UsedNumbers()
+    txn_index: str | None = None
+    is_compared: bool = True
 
     @property
     def path(self) -> str:
@@ -59,15 +63,24 @@ class LoadedPartition(NamedTuple):
 
 
 class PartitionLoader:
-    """Loads the partitions of one log dir.  *cluster*: has the settings of topics; None: Kafka's defaults."""
+    """Loads the partitions of one log dir.
+
+    *cluster*: has the settings of topics; None: Kafka's defaults.  *compare_all*: see `TxnIndexCheck`.
+    """
 
     def __init__(
-        self, root: RootFiles, clean: bool, cluster: ClusterMetadata | None, clock: BrokerClock, sink: Sink | None
+        self,
+        root: RootFiles,
+        clean: bool,
+        cluster: ClusterMetadata | None,
+        clock: BrokerClock,
+        compare_all: bool,
+        sink: Sink | None,
     ) -> None:
         self._root, self._clean, self._cluster, self._sink = root, clean, cluster, sink
         self._settings: dict[str, ReadSettings] = {}
         self._window = Window(output=0)
-        self._clock = clock
+        self._clock, self._check = clock, TxnIndexCheck(cluster, compare_all)
 
     def load(self, name: PartitionName) -> LoadedPartition:
         """Play the load of one directory."""
@@ -76,11 +89,13 @@ class PartitionLoader:
             failure = f"{partition.path}: {partition.unreadable}"
             outcome = StartOutcome(failure, reason="unreadable", offline=True)
             return LoadedPartition(name, self._root.log_dir, None, outcome)
-        used = UsedNumbers()
+        used, txn_index = UsedNumbers(), CheckedIndex()
         try:
             outcome, torn = self._play(partition)
             if self._cluster is not None and outcome.fails is None and name.state is PartitionState.CURRENT:
                 used = used_numbers(partition, outcome.log_end, self._clock)
+            if outcome.fails is None and name.state is PartitionState.CURRENT:
+                txn_index = self._check.of(partition, outcome)
         except KlogError as error:
             outcome, torn = StartOutcome(str(error), reason="unreadable", offline=True), None
         bases = {files.base_offset: files.size for files in partition.segments}
@@ -97,6 +112,7 @@ class PartitionLoader:
             emptied,
             torn,
             used,
+            *txn_index,
         )
 
     def _play(self, partition: Partition) -> tuple[StartOutcome, str | None]:

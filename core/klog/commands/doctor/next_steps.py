@@ -28,6 +28,7 @@ from klog.formats.properties import MetaProperties, read_properties
 _RECOVERED: Final = {
     "log-start-beyond-end": "all its records would be deleted: the log start is beyond the end",
     "torn-tail": "new batches would go where nobody reads them, or get offsets that are in use",
+    "txn-index-wrong": "read_committed consumers would get aborted records, or miss committed ones",
     "epochs-malformed": "the broker refuses leader-epoch-checkpoint",
 }
 _DESTROYS: Final = (Fate.EMPTIES, Fate.DELETES, Fate.REPLACED)
@@ -313,8 +314,7 @@ class _Steps:
         if row.becomes == "empty" and row.lost_records:
             yield from self._adopt(row, path)
         if row.becomes != "empty" or row.fate is Fate.DELETES or not row.lost_records:
-            why = "the broker removes it" if row.fate is Fate.DELETES else "no broker serves it"
-            yield _aside(path, why)
+            yield _aside(path, "the broker removes it" if row.fate is Fate.DELETES else "no broker serves it")
 
     def _stray(self, row: PartitionFate, path: str) -> Iterator[NextStep]:
         if (

@@ -133,6 +133,9 @@ class StartNote(NamedTuple):
     message: str
 
 
+TXN_INDEX_WRONG = "txn-index-wrong"
+"""The reason of a partition that serves aborted records, or hides committed ones."""
+
 UNSAFE_NOTES = frozenset({"metadata-log-damaged", "metadata-log-behind"})
 """Ids of notes after which nobody can say that nothing will be lost."""
 
@@ -171,11 +174,11 @@ class Diagnosis(NamedTuple):
 
     @property
     def is_harmless(self) -> bool:
-        """Whether the broker starts, loses nothing, then and as far as known later, and sets nothing aside."""
+        """Whether it starts, loses nothing, then and as far as known later, and sets nothing aside."""
         return (
             self.starts
             and not self.loses
             and not self.unsafe
             and all(one.fate is LogDirState.LOADS for one in self.log_dirs)
-            and all(row.fate in HARMLESS for row in self.partitions)
+            and all(row.fate in HARMLESS and row.reason != TXN_INDEX_WRONG for row in self.partitions)
         )

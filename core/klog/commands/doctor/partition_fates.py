@@ -14,7 +14,7 @@ from klog.cluster.replication.election import LOST_DIRECTORY, MIGRATING_DIRECTOR
 from klog.commands.doctor.broker_config import DELETE_DELAY_MS
 from klog.commands.doctor.loading import LoadedPartition
 from klog.commands.doctor.metadata_log import directories_of
-from klog.commands.doctor.outcome import SERVED, Fate, KafkaVersion, PartitionFate, StartFailure
+from klog.commands.doctor.outcome import SERVED, TXN_INDEX_WRONG, Fate, KafkaVersion, PartitionFate, StartFailure
 from klog.formats.names import PartitionName, PartitionState
 from klog.partition.start.record_tally import EVERYTHING, NOTHING, OffsetSpan, tally_records
 from klog.partition.transactions.isolation import open_at
@@ -124,6 +124,8 @@ class PartitionFates:
             row.set(Fate.SERVES, "torn-tail", loaded.torn)
         elif loaded.is_cut:
             row.set(Fate.SERVES, "recovery-cuts", f"recovery truncates the log at offset {outcome.log_end}")
+        elif loaded.txn_index is not None:
+            row.set(Fate.SERVES, TXN_INDEX_WRONG, loaded.txn_index)
 
     def _refuse(self, row: _Row, why: str) -> None:
         """Take note of a partition in a log dir with a malformed checkpoint, on which the whole broker stops."""

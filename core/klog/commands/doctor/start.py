@@ -18,6 +18,7 @@ from typing import NamedTuple
 from klog.base.errors import KlogError, UsageError, counted
 from klog.base.progress import Sink
 from klog.cluster.metadata.loader import ClusterMetadata
+from klog.commands.doctor.aborted_records import not_compared_notes
 from klog.commands.doctor.broker_config import DELETE_DELAY_MS
 from klog.commands.doctor.cures import Cures
 from klog.commands.doctor.first_pass import FirstPass, with_retention
@@ -256,10 +257,10 @@ class _Start:
             self._steps.append(StartStep("recover", "ok", what))
         offline = [name for one in self._dirs if one.is_offline for name in self._names_in(one)]
         whole = metadata.cluster, self._identity(), offline, self._request.version
-        fates = PartitionFates(loaded, *whole, self._failed)
-        self._partitions(fates)
+        self._partitions(PartitionFates(loaded, *whole, self._failed))
         at = len(metadata.notes)
         self._notes[at:at] = lag_notes(self._metadata_dir, metadata.cluster, loaded, self._rows or ())
+        self._notes += not_compared_notes([one.is_compared for one in loaded])
         return None
 
     @property
@@ -307,10 +308,10 @@ class _Start:
                 self._notes.append(StartNote("checkpoint-malformed", message))
 
     def _load_dir(self, log_dir: LogDir, metadata: RecoveredMetadata) -> list[LoadedPartition]:
-        clean = log_dir.clean_shutdown is not None
-        expiration_ms = self._request.producer_expiration_ms
-        clock = producer_clock(int(time.time() * 1000), metadata.cluster, self.node_id, expiration_ms)
-        loader = PartitionLoader(log_dir.checkpoints, clean, metadata.cluster, clock, self._sink)
+        clean, request = log_dir.clean_shutdown is not None, self._request
+        now_ms = int(time.time() * 1000)
+        clock = producer_clock(now_ms, metadata.cluster, self.node_id, request.producer_expiration_ms)
+        loader = PartitionLoader(log_dir.checkpoints, clean, metadata.cluster, clock, request.count_all, self._sink)
         known = self.cures.loaded
         ids = {} if metadata.cluster is None else metadata.cluster.topic_ids
         found = []

@@ -57,6 +57,7 @@ _TABLE = (
     StartReason("foreign-log-name", "does not start", "a file that ends like a segment's, but has no offset in front", "move the file out"),
     StartReason("log-start-beyond-end", "deletes all segments", "a restored checkpoint, a log that lost its end", "`klog recover PARTITION`"),
     StartReason("torn-tail", "appends behind it, where nobody reads; where the index leads to it, takes an earlier offset for the end, and gives offsets out again", "a truncated file under the clean-shutdown marker", "`klog recover PARTITION`"),
+    StartReason("txn-index-wrong", "leaves the index as it is, and gives read_committed consumers aborted records, or hides committed ones from them", "a `.txnindex` that is missing, cut, damaged, or from another time, below what a start recovers", "`klog recover PARTITION`"),
     StartReason("recovery-cuts", "truncates the log at the first damage, and deletes the segments behind it", "a crash; damage in what had not been flushed", "`klog recover PARTITION --salvage`, where records behind the damage are intact"),
     StartReason("log-refused", "does not start", "content of a log or an index that a load stumbles over", "`klog recover PARTITION`"),
     StartReason("unreadable", "the log dir goes offline", "permissions, a disk that fails", "make it readable; klog tells what its own user may read"),

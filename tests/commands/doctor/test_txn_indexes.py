@@ -1,0 +1,155 @@
+"""`klog doctor` where a transaction index does not say what the log says: aborted records would be served."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Ran
+from tests.oracles.plain.encode import Record, aborted_entries, batch, empty_batch, marker
+from tests.support.rolled_back import NOW_MS, metadata, partition
+
+Klog = Callable[..., Ran]
+TXNS = f"{0:020}.txnindex"
+
+
+def data(offset: int, producer_id: int = 5, *, transactional: bool = True) -> bytes:
+    """Return a batch of two records of a transaction."""
+    records = [Record(offset + i, NOW_MS, b"k", b"v") for i in range(2)]
+    return batch(records, transactional=transactional, producer=(producer_id, 0, 0))
+
+
+def end(offset: int, producer_id: int = 5, *, commit: bool = False) -> bytes:
+    """Return the marker that ends a transaction."""
+    return marker(
+        offset, commit=commit, timestamp=NOW_MS, producer_id=producer_id, producer_epoch=0, coordinator_epoch=0
+    )
+
+
+def ask(klog: Klog, log_dir: Path) -> tuple[str | None, str, int]:
+    """Return the reason and message of the partition, and the exit code."""
+    done = klog("doctor", "--output", "json", str(log_dir))
+    found = json.loads(done.stdout)
+    assert found["starts"]
+    (row,) = found["partitions"]
+    return row["reason"], row["message"], done.exit_code
+
+
+def disk(folder: Path, batches: list[bytes], index: bytes | None) -> Path:
+    """Write a log dir that was stopped cleanly, with one partition; *index*: None for no file."""
+    metadata(folder, leader_epoch=0, next_producer_id=1000)
+    path = partition(folder, batches, [(0, 0)])
+    if index is not None:
+        (path / TXNS).write_bytes(index)
+    return path
+
+
+TWO = [data(0), end(2), data(3, 6), data(5), end(7, 6), end(8)]
+"""Two aborted transactions of producers 5 and 6, and a third of 5 that overlaps the second."""
+ENTRIES = [(5, 0, 2, 3), (6, 3, 7, 5), (5, 5, 8, 9)]
+
+
+@pytest.mark.parametrize(
+    ("index", "said"),
+    [
+        (None, "producer 5 aborted offsets 0 to 2, and there is no .txnindex"),
+        (b"", f"producer 5 aborted offsets 0 to 2, and {TXNS} has no entry for it"),
+        (aborted_entries(ENTRIES)[:-1], f"producer 5 aborted offsets 5 to 8, and {TXNS} has no entry for it"),
+        (aborted_entries(ENTRIES[:2]), f"producer 5 aborted offsets 5 to 8, and {TXNS} has no entry for it"),
+        (aborted_entries([(9, 0, 2, 3), *ENTRIES[1:]]), "producer 5 aborted offsets 0 to 2"),
+        (aborted_entries([(5, 1, 2, 3), *ENTRIES[1:]]), f"the entry in {TXNS} begins at 1"),
+        (aborted_entries([(5, 0, 2, 77), *ENTRIES[1:]]), "has the last stable offset 77"),
+    ],
+)
+def test_an_abort_that_the_index_does_not_have(index: bytes | None, said: str, klog: Klog, tmp_path: Path) -> None:
+    """Behind a clean stop a broker takes the index as it is."""
+    disk(tmp_path / "data", TWO, index)
+    reason, message, code = ask(klog, tmp_path / "data")
+    assert (reason, code) == ("txn-index-wrong", 4)
+    assert said in message
+
+
+def test_an_entry_that_hides_what_was_committed(klog: Klog, tmp_path: Path) -> None:
+    """Consumers leave out all records of the producer from its first offset on."""
+    batches = [data(0), end(2, commit=True), data(3), end(5)]
+    disk(tmp_path / "data", batches, aborted_entries([(5, 0, 5, 6)]))
+    reason, message, code = ask(klog, tmp_path / "data")
+    assert (reason, code) == ("txn-index-wrong", 4)
+    assert "where it committed records" in message
+
+
+@pytest.mark.parametrize(
+    ("batches", "index"),
+    [
+        (TWO, aborted_entries(ENTRIES)),
+        ([data(0), end(2, commit=True)], None),
+        ([data(0), end(2, commit=True)], b""),
+        ([end(0), end(1)], None),  # aborted without a record: a broker writes no entry
+        ([data(0, transactional=False), data(2, transactional=False)], None),
+        ([empty_batch(0, 1, max_timestamp=NOW_MS, producer=(5, 0, 0), transactional=True), end(2)], None),  # compacted
+        ([data(3), end(5)], aborted_entries([(5, 0, 5, 6)])),  # compaction has removed its first record
+        ([data(0)], None),  # open
+    ],
+)
+def test_an_index_with_nothing_amiss(batches: list[bytes], index: bytes | None, klog: Klog, tmp_path: Path) -> None:
+    disk(tmp_path / "data", batches, index)
+    assert ask(klog, tmp_path / "data") == (None, "", 0)
+
+
+def test_a_start_that_recovers_the_segment_makes_its_index_again(klog: Klog, tmp_path: Path) -> None:
+    disk(tmp_path / "data", TWO, None)
+    (tmp_path / "data/.kafka_cleanshutdown").unlink()
+    assert ask(klog, tmp_path / "data") == (None, "", 0)
+
+
+def two_segments(folder: Path, recovery_point: int) -> Path:
+    """Write a log of a broker that was killed: an aborted transaction across two segments, and behind it another."""
+    path = disk(folder, [data(0), data(2, 6)], None)
+    for kind in ("index", "timeindex"):
+        (path / f"{4:020}.{kind}").touch()
+        (path / f"{7:020}.{kind}").touch()
+    (path / f"{4:020}.log").write_bytes(end(4) + data(5))
+    (path / f"{7:020}.log").write_bytes(data(7, 7) + end(9, 7))
+    (folder / ".kafka_cleanshutdown").unlink()
+    (folder / "recovery-point-offset-checkpoint").write_text(f"0\n1\norders 0 {recovery_point}\n")
+    return path
+
+
+@pytest.mark.parametrize(("recovery_point", "is_wrong"), [(0, False), (4, False), (7, True), (10, True)])
+def test_a_killed_broker_recovers_from_the_recovery_point_on(
+    recovery_point: int, is_wrong: bool, klog: Klog, tmp_path: Path
+) -> None:
+    """The index of the segment before is taken as it is; the marker ends data of the segment before that."""
+    two_segments(tmp_path / "data", recovery_point)
+    reason, message, code = ask(klog, tmp_path / "data")
+    assert (reason, code) == (("txn-index-wrong", 4) if is_wrong else (None, 0))
+    assert ("producer 5 aborted offsets 0 to 4" in message) == is_wrong
+
+
+def test_data_below_the_log_start_is_nobodys(klog: Klog, tmp_path: Path) -> None:
+    disk(tmp_path / "data", [data(0), end(2), data(3, transactional=False)], None)
+    (tmp_path / "data/log-start-offset-checkpoint").write_text("0\n1\norders 0 3\n")
+    assert ask(klog, tmp_path / "data") == (None, "", 0)
+
+
+def test_the_way_out_makes_the_index_again(klog: Klog, tmp_path: Path) -> None:
+    path = disk(tmp_path / "data", TWO, None)
+    (step,) = json.loads(klog("doctor", "--output", "json", str(tmp_path / "data")).stdout)["next"]
+    assert step["command"] == f"klog recover {path} --apply"
+    klog("recover", str(path), "--apply")
+    assert (path / TXNS).read_bytes() == aborted_entries(ENTRIES)
+    assert ask(klog, tmp_path / "data") == (None, "", 0)
+
+
+def test_large_logs_are_compared_when_asked(klog: Klog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer says that they were not."""
+    monkeypatch.setattr("klog.commands.doctor.aborted_records._MOST_BYTES", 100)
+    path = disk(tmp_path / "data", TWO, aborted_entries(ENTRIES[:2]))
+    done = klog("doctor", str(tmp_path / "data"))
+    assert b"the transaction indexes of 1 partition were not compared with the logs" in done.stdout
+    assert klog("doctor", "--records", str(tmp_path / "data")).exit_code == 4
+    (path / TXNS).unlink()
+    assert b"not compared" not in klog("doctor", str(tmp_path / "data")).stdout  # no topic of transactions here
