@@ -17,12 +17,12 @@ from klog.cluster.metadata.topic_config import TopicConfig
 from klog.cluster.metadata.topics_image import PartitionRegistration
 from klog.commands.adopt.former_topic import FormerTopic, former_topic
 from klog.commands.adopt.sources import AdoptSource, Key
-from klog.commands.doctor.metadata_log import recover_metadata
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.formats.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from klog.formats.names import CLUSTER_METADATA, INTERNAL, ROOT_CHECKPOINTS, PartitionState
 from klog.partition.start.metadata_behind import FIRST_SHIFTED_ID, next_producer_id, reuse_note
+from klog.partition.start.metadata_log import recover_metadata
 
 
 class AdoptRefusal(NamedTuple):

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 from klog.commands.doctor.loading import LoadedPartition
 from klog.commands.doctor.log_dir_format import FormattedDir
-from klog.commands.doctor.metadata_log import RecoveredMetadata
 from klog.formats.java_integers import LONG_MAX
 from klog.formats.names import PartitionName
 from klog.formats.properties import MetaProperties
+from klog.partition.start.metadata_log import RecoveredMetadata
 from klog.partition.start.outcome import StartOutcome
 
 

@@ -9,13 +9,13 @@ from typing import Final
 from klog.cluster.metadata.loader import ClusterMetadata
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.doctor.loading import LoadedPartition
-from klog.commands.doctor.outcome import Diagnosis, Fate, PartitionFate, StartNote
+from klog.commands.doctor.outcome import Diagnosis, Fate, PartitionFate
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.formats.java_integers import LONG_MAX
 from klog.partition.retention.due_records import DueRecords, RetainedPartition, count_in, due_notes, due_records
 from klog.partition.retention.stored_segments import stored_segments
-from klog.partition.start.reasons import RETENTION
+from klog.partition.start.reasons import RETENTION, StartNote
 from klog.partition.start.record_tally import OffsetSpan
 
 _MOST_BYTES: Final = 1 << 30

@@ -16,14 +16,16 @@ from klog.base.errors import counted
 from klog.cluster.metadata.loader import ClusterMetadata
 from klog.commands.doctor.cures import Cures
 from klog.commands.doctor.log_dir_format import foreign_names
-from klog.commands.doctor.metadata_log import DIRECTORY, directories_of, is_only_node
-from klog.commands.doctor.outcome import Diagnosis, Fate, LogDirFate, LogDirState, NextStep, PartitionFate, StartFailure
+from klog.commands.doctor.metadata_facts import directories_of, is_only_node
+from klog.commands.doctor.outcome import Diagnosis, Fate, LogDirFate, LogDirState, NextStep, PartitionFate
 from klog.commands.doctor.partition_fates import GOES_WITH_ITS_LOG_DIR
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.data_dir.root_files import read_small
 from klog.formats.names import INTERNAL, FileKind, PartitionState
 from klog.formats.properties import MetaProperties, read_properties
+from klog.partition.start.metadata_log import DIRECTORY
+from klog.partition.start.reasons import StartFailure
 
 _RECOVERED: Final = {
     "log-start-beyond-end": "all its records would be deleted: the log start is beyond the end",
@@ -34,8 +36,7 @@ _RECOVERED: Final = {
 _DESTROYS: Final = (Fate.EMPTIES, Fate.DELETES, Fate.REPLACED)
 _DESTROYED, _NODE, _ADOPTED, _ASIDE = range(4)
 """The order of steps: klog adopt needs a sound node; recovery of a log dir truncates what has to be salvaged before."""
-_MOST_FOREIGN: Final = 20
-"""So many directories to move are named one by one."""
+_MOST_FOREIGN: Final = 20  # directories to move that are named one by one
 
 
 class WayOut:
@@ -56,8 +57,7 @@ class WayOut:
 
     def add(self, diagnosis: Diagnosis, cluster: ClusterMetadata | None, node_id: int) -> bool:
         """Add the steps out of what a play met; whether it hid something that the next may find."""
-        before = self.cures.count
-        steps = _Steps(diagnosis, cluster, node_id, self.cures, self._expected)
+        before, steps = self.cures.count, _Steps(diagnosis, cluster, node_id, self.cures, self._expected)
         for rank, step in (*steps.node(), *steps.partitions()):
             self._found.setdefault((step.command, step.manual), (rank, step))
         is_hiding = (

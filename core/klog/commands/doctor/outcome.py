@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from klog.partition.retention.due_records import DueRecords
+from klog.partition.start.reasons import StartFailure, StartNote
 
 
 class KafkaVersion(StrEnum):
@@ -53,15 +54,6 @@ HARMLESS = frozenset({Fate.SERVES, Fate.CREATES, Fate.PROMOTES, Fate.REPLACED, F
 
 SERVED = frozenset({Fate.SERVES, Fate.LEADERLESS, Fate.EMPTIES, Fate.PROMOTES})
 """Fates after which a directory is the partition."""
-
-
-class StartFailure(NamedTuple):
-    """Why the broker does not start: *id* of the reason, and the log dir and the directory in it that it is about."""
-
-    id: str
-    message: str
-    log_dir: str | None = None
-    directory: str | None = None
 
 
 class LogDirFate(NamedTuple):
@@ -124,13 +116,6 @@ class NextStep(NamedTuple):
     command: str | None
     manual: str | None
     why: str
-
-
-class StartNote(NamedTuple):
-    """Something to know that is no row: the worst first."""
-
-    id: str
-    message: str
 
 
 TXN_INDEX_WRONG = "txn-index-wrong"

@@ -31,7 +31,7 @@ from klog.commands.doctor.log_dir_format import (
     not_log_dir,
     read_format,
 )
-from klog.commands.doctor.metadata_log import DIRECTORY, RecoveredMetadata, lag_notes, recover_metadata
+from klog.commands.doctor.metadata_facts import lag_notes
 from klog.commands.doctor.outcome import (
     Diagnosis,
     Fate,
@@ -40,8 +40,6 @@ from klog.commands.doctor.outcome import (
     LogDirState,
     PartitionFate,
     RecoveryWork,
-    StartFailure,
-    StartNote,
     StartStep,
 )
 from klog.commands.doctor.partition_fates import BrokerIdentity, PartitionFates, as_unreached
@@ -50,6 +48,8 @@ from klog.data_dir.log_dir import LogDir
 from klog.formats.names import CLUSTER_METADATA, ROOT_CHECKPOINTS, FileKind, PartitionName
 from klog.partition.retention.due_records import DueRecords
 from klog.partition.start.metadata_behind import producer_clock
+from klog.partition.start.metadata_log import DIRECTORY, RecoveredMetadata, recover_metadata
+from klog.partition.start.reasons import StartFailure, StartNote
 
 
 class StartRequest(NamedTuple):

@@ -10,7 +10,6 @@ from typing import Final, NamedTuple
 from klog.base.errors import KlogError, UsageError
 from klog.cluster.metadata.loader import ClusterMetadata, read_metadata
 from klog.cluster.replication.election import BrokerDisks
-from klog.commands.doctor.metadata_log import metadata_bounds
 from klog.data_dir.identity import IdentityChoice, are_all_copies, choose_identity, identity_of
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.open_path import open_path
@@ -18,6 +17,7 @@ from klog.data_dir.partition import Partition
 from klog.data_dir.selection import select
 from klog.formats.checkpoint import Malformed
 from klog.formats.names import CLUSTER_METADATA, PartitionState
+from klog.partition.start.metadata_log import metadata_bounds
 
 Note = Callable[[str], None]
 _NODE_OF: Final = re.compile(r"([0-9]{1,10})=(.+)", re.DOTALL)

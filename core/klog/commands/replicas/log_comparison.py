@@ -12,12 +12,12 @@ from typing import Final, NamedTuple
 from klog.base.errors import KlogError, UsageError
 from klog.cluster.metadata.loader import ClusterMetadata, LogPoint
 from klog.cluster.metadata.metadata_directory import MetadataDirectory, open_metadata
-from klog.commands.doctor.metadata_log import metadata_bounds
 from klog.commands.replicas.comparison import ComparedCopy, Comparison
 from klog.data_dir.identity import IdentityChoice, are_all_copies, choose_identity, identity_of
 from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import epoch_at
 from klog.partition.start.metadata_behind import MetadataLag, lag_behind
+from klog.partition.start.metadata_log import metadata_bounds
 
 _NODE_OF: Final = re.compile(r"([0-9]{1,10})=(.+)", re.DOTALL)
 

@@ -15,7 +15,6 @@ from klog.base.errors import KlogError, UsageError
 from klog.change.plan.draft import Draft
 from klog.change.plan.staging import Staging, remove_tree
 from klog.cluster.replication.epoch_cache import EpochCache
-from klog.commands.doctor.metadata_log import metadata_bounds
 from klog.commands.replicas.catch_up import CatchUp, CatchUpPlan, CatchUpSource, CatchUpTarget
 from klog.commands.replicas.copy_state import CopyState
 from klog.commands.replicas.disks import BrokerCopy, BrokerDisk
@@ -27,6 +26,7 @@ from klog.formats.checkpoint import EpochEntry, write_epochs
 from klog.formats.names import CLUSTER_METADATA, FileKind, FileName, Stage, file_name
 from klog.partition import truncate
 from klog.partition.start.kept_log import KeptLog
+from klog.partition.start.metadata_log import metadata_bounds
 
 DIRECTORY = f"{CLUSTER_METADATA}-0"
 _COPIED = (FileKind.LOG, FileKind.KRAFT_SNAPSHOT, FileKind.PARTITION_METADATA)

@@ -9,7 +9,6 @@ from klog.base.errors import KlogError, UsageError
 from klog.change.partition_plan.epochs import rebuilt
 from klog.cluster.metadata.loader import snapshot_files
 from klog.cluster.metadata.metadata_directory import MetadataDirectory
-from klog.commands.doctor.metadata_log import metadata_bounds
 from klog.commands.replicas.disks import BrokerDisk
 from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import EpochEntry, Malformed
@@ -17,6 +16,7 @@ from klog.formats.damage import Damage
 from klog.formats.names import FileKind, FileName
 from klog.kernel import IndexBuilder
 from klog.log.segment import Segment
+from klog.partition.start.metadata_log import metadata_bounds
 
 
 class MetadataCopy(NamedTuple):

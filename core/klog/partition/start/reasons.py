@@ -18,6 +18,22 @@ class StartReason(NamedTuple):
     cure: str
 
 
+class StartFailure(NamedTuple):
+    """Why the broker does not start: *id* of the reason, and the log dir and the directory in it that it is about."""
+
+    id: str
+    message: str
+    log_dir: str | None = None
+    directory: str | None = None
+
+
+class StartNote(NamedTuple):
+    """Something to know that is no row: the worst first."""
+
+    id: str
+    message: str
+
+
 _OUT = "move the directory out of every log dir"
 
 _TABLE = (

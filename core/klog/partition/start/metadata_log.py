@@ -7,7 +7,6 @@ damage: what was behind it is gone, silently.  Kafka: KafkaMetadataLog.apply.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from klog.base.errors import KlogError
@@ -21,8 +20,6 @@ from klog.cluster.metadata.loader import (
     snapshot_files,
 )
 from klog.cluster.metadata.replay import Problems
-from klog.commands.doctor.loading import LoadedPartition
-from klog.commands.doctor.outcome import SERVED, PartitionFate, StartFailure, StartNote
 from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import epoch_at, log_end
 from klog.data_dir.root_files import read_small
@@ -32,9 +29,9 @@ from klog.formats.names import CLUSTER_METADATA, FileKind
 from klog.formats.properties import read_quorum_state
 from klog.partition.start.files import ReadSettings
 from klog.partition.start.load import load
-from klog.partition.start.metadata_behind import metadata_lag
 from klog.partition.start.outcome import StartOutcome, StartState
 from klog.partition.start.producers import BrokerClock
+from klog.partition.start.reasons import StartFailure, StartNote
 
 DIRECTORY = f"{CLUSTER_METADATA}-0"
 _CLOCK = BrokerClock(0, INT_MAX)
@@ -169,38 +166,3 @@ def _cluster(partition: Partition, outcome: StartOutcome, snapshot_end: int) -> 
         problems.sentences(True),
         found.end.epoch,
     )
-
-
-def directories_of(cluster: ClusterMetadata, node_id: int) -> Mapping[tuple[str, int], str | None]:
-    """Return the directory id that the metadata have for each partition of broker *node_id*, by topic and number.
-
-    None where they have none, as before 3.7.  Kafka: PartitionRegistration.directory.
-    """
-    found: dict[tuple[str, int], str | None] = {}
-    for topic, topic_id in cluster.topic_ids.items():
-        for number, partition in cluster.partitions.get(topic_id, {}).items():
-            if node_id in partition.replicas:
-                at = partition.replicas.index(node_id)
-                found[topic, number] = partition.directories[at] if partition.directories else None
-    return found
-
-
-def lag_notes(
-    log_dir: str, cluster: ClusterMetadata | None, loaded: Sequence[LoadedPartition], fates: Iterable[PartitionFate]
-) -> list[StartNote]:
-    """Note it where the metadata log in *log_dir* is behind the logs that the broker will serve."""
-    if cluster is None:
-        return []
-    served = {(row.log_dir, row.directory) for row in fates if row.fate in SERVED}
-    logs = (one for one in loaded if (one.log_dir, one.name.name) in served)
-    lag = metadata_lag(cluster, ((one.name.topic, one.name.partition, one.used) for one in logs))
-    message = f"{os.path.join(log_dir, DIRECTORY)} is behind the logs: {lag.told}"
-    return [StartNote("metadata-log-behind", message)] if lag else []
-
-
-def is_only_node(cluster: ClusterMetadata, node_id: int) -> bool:
-    """Whether no other node is in the cluster: no broker, no controller, no replica."""
-    nodes = {node for node, broker in cluster.brokers.items() if broker.registered}
-    nodes |= {voter.id for voter in cluster.quorum.voters or ()} | set(cluster.state.cluster.controllers)
-    partitions = (one for some in cluster.partitions.values() for one in some.values())
-    return nodes == {node_id} and all(one.replicas == (node_id,) for one in partitions)
