@@ -1,4 +1,4 @@
-"""Joins the groups of the coordinators' topics with the logs of the partitions that they read.
+"""Joins the groups of the coordinators' topics with the logs of the partitions that they read; exports offsets.
 
 for group in describe_groups(["data"], GroupQuery()):
     for row in group.offsets:
@@ -24,6 +24,20 @@ from klog.data_dir.partition import Partition
 from klog.formats.internal_topics import CONSUMER_OFFSETS, SHARE_GROUP_STATE
 from klog.partition.lookup.offset_times import as_late
 from klog.partition.start.replica_choice import select_replicas
+
+
+def export_rows(groups: Sequence[GroupDetail]) -> list[tuple[str | int, ...]]:
+    """Return the lines: topic, partition, offset of one group; with the group before them where there are several.
+
+    Share groups are left out: that tool does not know them.  Kafka: CsvUtils.
+    """
+    found = [one for one in groups if one.image.type != "share"]
+    rows: list[tuple[str | int, ...]] = []
+    for one in found:
+        name = (one.image.group,) if len(found) > 1 else ()
+        rows += [(*name, row.topic, row.partition, row.offset) for row in one.offsets if row.offset is not None]
+    return rows
+
 
 _NOWHERE = -1
 """The start offset of a share partition from which nothing was acquired yet.  Kafka: PartitionFactory."""

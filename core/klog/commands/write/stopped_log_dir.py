@@ -28,7 +28,7 @@ from klog.formats.properties import NO_NODE
 from klog.kernel import Window
 from klog.partition.append.appender import Appender
 from klog.partition.append.drafted import DraftedPartition, remove_for_a_while
-from klog.partition.append.open_log import open_log
+from klog.partition.append.resume import open_log
 from klog.partition.retention.due_records import DueRecords, RetainedPartition, due_records
 from klog.partition.retention.stored_segments import stored_segments
 from klog.partition.start.record_tally import OffsetSpan

@@ -1,4 +1,4 @@
-"""Checks `.index` and `.timeindex` against the log.
+"""Checks `.index`, `.timeindex` and `.txnindex` against the log.
 
 Correct lookups need an entry to lead to where a batch begins, behind all batches below its offset; how dense the
 entries are is a matter of taste (followers and the cleaner write fewer).  An entry that is exact is also one that a
@@ -12,13 +12,46 @@ from __future__ import annotations
 from klog.base.errors import KlogError
 from klog.formats.batch import Attributes
 from klog.formats.damage import Damage
-from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
+from klog.formats.index import ABORTED_TXN, OFFSET_ENTRY, TIME_ENTRY
 from klog.formats.layout import Layout
 from klog.formats.names import PartitionState
 from klog.log.batch import Batch
 from klog.log.segment import Segment
+from klog.log.txn_index import AbortedTxn, read_txn_index
 from klog.partition.verify.facts import Findings, PartitionFacts
 from klog.partition.verify.segment import IndexFile, SegmentFacts
+
+
+def txn_index(facts: PartitionFacts) -> Findings:
+    """What is wrong with transaction indexes by themselves, and with where their entries lie."""
+    for segment in facts.segments:
+        name = segment.files.txn_index
+        if name is None:
+            continue
+        try:
+            entries, size = read_txn_index(facts.partition.path, name)
+        except KlogError as error:
+            yield facts.finding("unreadable", str(error), name)
+            continue
+        if size % ABORTED_TXN.size:
+            message = f"{size} bytes, not a multiple of {ABORTED_TXN.size}"
+            yield facts.finding("txn-index-ragged", message, name, size - size % ABORTED_TXN.size)
+        yield from _entries(facts, name, entries, segment.files.base_offset, segment.survey.next_base)
+
+
+def _entries(facts: PartitionFacts, name: str, entries: list[AbortedTxn], base: int, next_base: int) -> Findings:
+    last = base - 1
+    for slot, entry in enumerate(entries):
+        at = slot * ABORTED_TXN.size
+        if entry.version != 0:
+            yield facts.finding("txn-index-version", f"entry {slot} is of version {entry.version}", name, at)
+            return
+        inside = base <= entry.last_offset < next_base and 0 <= entry.first_offset <= entry.last_offset
+        if not inside or entry.last_offset <= last:
+            message = f"entry {slot} goes from offset {entry.first_offset} to {entry.last_offset}"
+            yield facts.finding("txn-index-order", message, name, at, entry.last_offset)
+        last = max(last, entry.last_offset)
+
 
 _SPARSE_BYTES = 4 << 20
 """An index of even the laziest follower has an entry for so much log."""

@@ -14,7 +14,7 @@ from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import Malformed
 from klog.formats.names import ROOT_KINDS
-from klog.partition.verify import indexes, log, names, producers, state, txn_index
+from klog.partition.verify import indexes, log, names, producers, state
 from klog.partition.verify.facts import Findings, LogDirFacts, PartitionFacts, StartPlay
 from klog.partition.verify.findings import Finding, Severity
 from klog.partition.verify.replay import ProducerReplay
@@ -29,7 +29,7 @@ CHECKS: tuple[Callable[[PartitionFacts], Findings], ...] = (
     log.gaps,
     indexes.offset_index,
     indexes.time_index,
-    txn_index.txn_index,
+    indexes.txn_index,
     state.epochs,
     producers.transactions,
     state.snapshots,
