@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import time
@@ -11,7 +12,9 @@ from typing import Any
 import klog
 import pyarrow as pa
 from klog.base.errors import DamagedError
+from klog.base.unusable import UNUSABLE
 from klog.jobs.output import Facts, OutputAttempt
+from klog.jobs.results import TaskResult
 from klog.jobs.verify import VerifyOptions, VerifyTask, verify
 
 
@@ -80,3 +83,9 @@ def committed_slowly(
 def folders(unit: int, options: None) -> Iterator[pa.RecordBatch]:
     """Where tasks stand."""
     yield pa.RecordBatch.from_arrays([pa.array([os.getcwd()])], ["folder"])
+
+
+def noting(unit: str, options: None) -> Iterator[TaskResult]:
+    """Note that the system refused a path."""
+    UNUSABLE.refuse(unit, PermissionError(errno.EACCES, os.strerror(errno.EACCES)), "open")
+    yield TaskResult("text", unit.encode())

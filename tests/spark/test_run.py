@@ -14,7 +14,8 @@ import pyarrow as pa
 import pytest
 from klog.base.errors import DamagedError, SparkError
 from klog.base.progress import Silence
-from klog.spark.run import _batches, arrow_frame, is_connect, parallelism, run
+from klog.base.unusable import UNUSABLE
+from klog.spark.run import _batches, arrow_frame, is_connect, parallelism, results, run
 from pyspark.sql import SparkSession
 
 from tests.spark import tasks
@@ -130,3 +131,17 @@ def test_relative_paths_mean_in_tasks_what_they_mean_here(
     monkeypatch.undo()
     (found,) = run(spark, tasks.folders, [0], None, [0])
     assert found.column("folder").to_pylist() == [os.getcwd()]
+
+
+def test_what_a_task_may_not_read_the_driver_names(spark: SparkSession) -> None:
+    """The command that runs on the driver has it in its exit code; a task does not inherit what another noted."""
+    UNUSABLE.clear()
+    paths = ["/data/a-0", "/data/b-0", "/data/a-0"]
+    answers = list(results(spark, tasks.noting, paths, None, [1, 1, 1]))
+    assert [one.content.decode() for one in answers] == paths
+    assert [one.message for one in UNUSABLE.named()] == [
+        f"{path}: cannot open: Permission denied" for path in paths[:2]
+    ]
+    UNUSABLE.clear()
+    run(spark, tasks.doubled, [1, 2, 3], 1, [1, 1, 1])
+    assert not UNUSABLE

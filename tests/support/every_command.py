@@ -102,8 +102,11 @@ def several(folder: Path) -> None:
     writable_copy(FIXTURES / "replicas/split/controller-4", folder / "c4")
 
 
-_PASSING = re.compile(rb"klog-backup/[\w-]+|\b\d{8}-\d{6}-\w+-\w{4}\b")
-"""The ids of plans."""
+_PASSING = re.compile(
+    rb"klog-backup/[\w-]+|\b\d{8}-\d{6}-\w+-\w{4}\b|\d+ collisions in \d+ probes|^.* are free$", re.MULTILINE
+)
+"""The ids of plans; the collisions of hashes with a seed that is drawn; the line of `klog space` about the file system,
+which all processes of the machine write to."""
 
 
 def run(words: str) -> Ran:

@@ -6,11 +6,14 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from klog.base.unusable import UNUSABLE, Unusable
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
 U = TypeVar("U")
 O = TypeVar("O")  # noqa: E741
+_UNUSABLE = "unusable"
 _BATCH_RESULTS = 256
 _BATCH_BYTES = 1 << 16
 
@@ -65,3 +68,18 @@ def in_batches(job: Callable[[U, O], Iterator[TaskResult]], unit: U, options: O)
 def json_result(kind: str, facts: object, number: int = 0) -> TaskResult:
     """Return an answer whose content is JSON."""
     return TaskResult(kind, json.dumps(facts).encode(), number)
+
+
+def unusable_batches() -> Iterator[pa.RecordBatch]:
+    """Yield a record batch with the paths that this process could not read, if there are any."""
+    if UNUSABLE:
+        yield to_batch([json_result(_UNUSABLE, list(one)) for one in UNUSABLE.named()])
+
+
+def note_unusable(batch: pa.RecordBatch) -> bool:
+    """Note the paths that a batch of `unusable_batches` has; False if it is another one."""
+    if batch.schema != schema() or not batch.num_rows or batch.column(0)[0].as_py() != _UNUSABLE:
+        return False
+    for one in from_batch(batch):
+        UNUSABLE.note(Unusable(*one.facts))
+    return True

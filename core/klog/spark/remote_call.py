@@ -20,7 +20,10 @@ class TaskHome(NamedTuple):
 
 
 def results(job: bytes, unit: bytes, home: TaskHome) -> Iterator[bytes]:
-    """Do the pickled *job*, a function and its options, for a pickled *unit*; yield streams of Arrow batches."""
+    """Do the pickled *job*, a function and its options, for a pickled *unit*; yield streams of Arrow batches.
+
+    The last stream has what the task could not read, see `unusable_batches`.
+    """
     import gc
     import pickle
 
@@ -32,18 +35,22 @@ def results(job: bytes, unit: bytes, home: TaskHome) -> Iterator[bytes]:
     function, options = pickle.loads(job)
     import pyarrow  # noqa: F401  # before what is there is frozen
 
+    from klog.base.unusable import UNUSABLE
+    from klog.jobs.results import unusable_batches
     from klog.spark.utf8_errors import in_text
 
     if not hasattr(sys, "_klog_is_warm"):
         # Spark collects garbage after each task, and would scan everything that was imported each time: 20 ms.
         sys._klog_is_warm = True  # type: ignore[attr-defined]
         gc.freeze()
+    UNUSABLE.clear()  # what a task before this one noted in the same process
     before = os.getcwd()
     if os.path.isdir(home.folder):
         os.chdir(home.folder)
     try:
         with in_text():
             yield from _streams(function(pickle.loads(unit), options))
+        yield from _streams(unusable_batches())
     finally:
         os.chdir(before)
 

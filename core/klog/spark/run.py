@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from klog.base import errors
 from klog.base.errors import ExitCode, KlogError, SparkError
 from klog.base.progress import Silence, Sink
-from klog.jobs.results import TaskResult, from_batch, in_batches
+from klog.jobs.results import TaskResult, from_batch, in_batches, note_unusable
 from klog.spark import remote_call
 from klog.spark.packaging import SITE
 from klog.spark.session import abandon_all
@@ -66,8 +66,8 @@ def run(
     """Call *function* for each of *units* in a task of its own; return all batches, in the order of the units.
 
     *sizes*: bytes of each unit, reported to *sink* when it is done.  In the main thread a ^C cancels the job and raises
-    KeyboardInterrupt, a second one ends the process.  Raises what klog raised in a task, SparkError for any other
-    failure of the job.
+    KeyboardInterrupt, a second one ends the process.  Notes what the tasks could not read.  Raises what klog raised
+    in a task, SparkError for any other failure of the job.
     """
     if not units:
         return []
@@ -77,7 +77,7 @@ def run(
     job: bytes = cloudpickle.dumps((function, options))  # type: ignore[no-untyped-call]  # as above
     way = _connect if is_connect(spark) else _classic
     streams = _watch(way(spark, job, [pickle.dumps(unit) for unit in units], sizes, name), sum(sizes), sink)
-    return [batch for stream in streams for batch in _batches(stream)]
+    return [batch for stream in streams for batch in _batches(stream) if not note_unusable(batch)]
 
 
 def results(
