@@ -196,7 +196,7 @@ def _interrupts() -> Iterator[threading.Event]:
         signal.signal(signal.SIGINT, before)
 
 
-_OURS = re.compile(r"^klog\.errors\.(\w+): (.*)$", re.MULTILINE)
+_OURS = re.compile(r"^klog\.base\.errors\.(\w+): (.*)$", re.MULTILINE)
 _RAISED = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)*(.+)$", re.MULTILINE)
 
 
