@@ -6,6 +6,8 @@ import ctypes
 import os
 import shutil
 import struct
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -44,6 +46,9 @@ def read(port: int, until: int) -> list[int]:
             found.append(int.from_bytes(answer["records"][:8], "big"))
             offset = found[-1] + RECORDS
     return found
+
+
+STORAGE = 56  # KAFKA_STORAGE_ERROR
 
 
 def _without_rights() -> None:
@@ -89,22 +94,26 @@ def test_300_segments_and_clients_without_end_where_64_files_may_be_open(tmp_pat
 
 
 def test_what_must_not_be_read_is_said_and_the_rest_is_served(tmp_path: Path) -> None:
-    """A directory that cannot be listed looked empty, and nobody was told."""
+    """A directory that cannot be listed looked empty: a consumer would take its end for the end of the log."""
     folder = writable_copy(MODERN, tmp_path / "data")
     given_away(folder)
     (folder / "zstd-0").chmod(0)
     (log,) = (folder / "gzip-0").glob("*000.log")
     log.chmod(0)
     try:
-        for damaged, code in (("skip", 0), ("stop", 56)):
+        for damaged in ("skip", "stop"):
             with Serving(folder, "--damaged", damaged, before=_without_rights) as serving, Wire(serving.port) as wire:
                 assert len(wire.ask("Metadata", 12, {"topics": None})["topics"]) == 12
                 for _ in range(3):
-                    assert (wire.fetch("zstd", 0)["errorCode"], wire.fetch("zstd", 0)["records"]) == (code, b"")
-                    assert wire.fetch("gzip", 0)["errorCode"] == code
+                    for topic in ("zstd", "gzip"):
+                        assert (wire.fetch(topic, 0)["errorCode"], wire.fetch(topic, 0)["records"]) == (STORAGE, b"")
+                        asked = {"name": topic, "partitions": [{"partitionIndex": 0, "timestamp": -1}]}
+                        told = wire.ask("ListOffsets", 5, {"replicaId": -1, "isolationLevel": 0, "topics": [asked]})
+                        assert told["topics"][0]["partitions"][0]["errorCode"] == STORAGE
                 assert wire.fetch("tx", 0)["records"]
                 assert said(serving, f"{folder}/zstd-0: cannot be listed: Permission denied")
                 assert said(serving, f"{log}: cannot open: Permission denied")
+                assert serving.end() & 8
     finally:
         (folder / "zstd-0").chmod(0o755)
 
@@ -242,3 +251,42 @@ def test_nothing_is_written(tmp_path: Path) -> None:
     assert "WRITES" not in serving.said
     assert facts() == before
     assert {path: path.read_bytes() for path in content} == content
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tx-0/*000.log", "tx-0/leader-epoch-checkpoint", "tx-0/partition.metadata", "__cluster_metadata-0",
+        "__transaction_state-1", "meta.properties", "log-start-offset-checkpoint",
+    ],
+)  # fmt: skip
+def test_each_path_that_it_asks_for_and_may_not_read_is_named(name: str, tmp_path: Path) -> None:
+    """Its exit code has it, as that of every command, and clients get an error where a partition would look empty."""
+    folder = writable_copy(MODERN, tmp_path / "data")
+    given_away(folder)
+    (path,) = folder.glob(name)
+    path.chmod(0)
+    try:
+        with Serving(folder, "--damaged", "skip", before=_without_rights) as serving, Wire(serving.port) as wire:
+            wire.ask("Metadata", 12, {"topics": None})
+            answer = wire.fetch("tx", 0)
+            assert answer["records"] or answer["errorCode"] == STORAGE
+            code = serving.end()
+        assert code & 8
+        assert not code & 1
+        assert str(path) in serving.said
+    finally:
+        path.chmod(0o755)
+
+
+def test_a_log_dir_that_may_not_be_listed_is_refused(tmp_path: Path) -> None:
+    folder = writable_copy(MODERN, tmp_path / "data")
+    given_away(folder)
+    folder.chmod(0)
+    try:
+        command = [sys.executable, "-m", "klog_cli.app", "serve", str(folder), "--listen", "127.0.0.1:0"]
+        ended = subprocess.run(command, capture_output=True, text=True, preexec_fn=_without_rights, check=False)
+        assert ended.returncode & 8
+        assert str(folder) in ended.stderr
+    finally:
+        folder.chmod(0o755)

@@ -108,6 +108,15 @@ class PartitionView:
         self._transactions()
         return self._bounds().last_stable_offset
 
+    @property
+    def is_unreadable(self) -> bool:
+        """Whether its directory cannot be listed, or no log that it has can be read: it must not look empty."""
+        opened = self._open()
+        if opened is None:
+            return False
+        has_nothing = opened.bounds.log_start_offset >= opened.bounds.log_end_offset
+        return opened.partition.unreadable is not None or (opened.log.end_is_unknown and has_nothing)
+
     def _bounds(self) -> OffsetBounds:
         opened = self._open()
         return OffsetBounds(0, 0, 0, 0) if opened is None else opened.bounds
@@ -221,8 +230,7 @@ class PartitionView:
                 else FetchResult(ErrorCode.OFFSET_OUT_OF_RANGE, -1, -1, -1)
             )
         bounds = opened.bounds
-        is_behind = opened.log.end_is_unknown and offset >= bounds.log_end_offset
-        if (opened.partition.unreadable is not None or is_behind) and self._shared.options.damaged != "skip":
+        if self.is_unreadable or (opened.log.end_is_unknown and offset >= bounds.log_end_offset):
             return FetchResult(ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, -1)
         up_to = bounds.log_end_offset if to_log_end else bounds.high_watermark
         if committed:

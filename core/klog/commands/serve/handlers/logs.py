@@ -157,6 +157,8 @@ def list_offsets(server: ServerContext, request: RequestContext) -> Answer:
             partition = server.view.partition(wanted["name"], one["partitionIndex"])
             if partition is None:
                 row["errorCode"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            elif partition.is_unreadable:
+                row["errorCode"] = ErrorCode.KAFKA_STORAGE_ERROR
             else:
                 offset, timestamp_ms, epoch = partition.list_offset(one["timestamp"], level)
                 row |= {"offset": offset, "timestamp": timestamp_ms, "leaderEpoch": epoch}
