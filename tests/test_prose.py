@@ -1,0 +1,124 @@
+"""Docstrings, comments, CONTRIBUTING and the decisions are plain English: subject, verb, object.
+
+Two patterns are refused.  A sentence begins with a noun and not with "What", "Of", "By", "So" or "Where".  Files and
+plans are no persons: a file exists, contains, is missing, is written, is deleted.
+"""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.conftest import ROOT
+
+FOLDERS = ("core", "cli", "tests", "tools", "bench")
+PAGES = ("CONTRIBUTING.md", "docs/decisions")
+STILL_TO_DO: tuple[str, ...] = (
+    "core/klog/change/", "core/klog/jobs/", "core/klog/kernel/", "core/klog/commands/", "core/klog/spark/",
+    "cli/", "tests/", "tools/", "bench/", "CONTRIBUTING.md", "docs/decisions/",
+)  # fmt: skip
+"""Beginnings of the paths that are not looked at yet."""
+
+OPENING = re.compile(r"(?:What|Of|By|So|Where)\b")
+SENTENCE = re.compile(r"(?<=[.!?:])\s+(?=[A-Z`*])")
+PERSON = re.compile(
+    r"\b(?:file|plan|log|segment|batch|record|index|checkpoint|partition|directory|snapshot|header|marker|copy|backup)"
+    r"(?:e?s)? (?:comes?|goes|go|stands?|says?|waits?|wants?|knows?|tells?)\b"
+    r"|\bnobody\b|\bcomes? of\b|\bthat which\b",
+    re.IGNORECASE,
+)
+
+
+def docstrings(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the line and the text of each string that is a statement: docstrings, and notes below a constant."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.lineno, node.value.value
+
+
+def comments(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the first line and the text of each block of comments."""
+    first, last, words = 0, -1, ""
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.COMMENT:
+            if token.start[0] != last + 1:
+                yield first, words
+                first, words = token.start[0], ""
+            last = token.start[0]
+            words += token.string.lstrip("#: ") + " "
+    yield first, words
+
+
+def paragraphs(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the line and the text of each heading, paragraph, list item and table cell of a page, without its code."""
+    fenced, first, words = False, 0, ""
+    for number, line in enumerate(text.splitlines(), 1):
+        fenced ^= line.startswith("```")
+        content = "" if fenced or line.startswith(("```", "    ")) else line.strip()
+        if not content or content.startswith(("#", "*", "-", "|")):
+            yield first, words
+            words = ""
+        first = first if words.strip() else number
+        if content.startswith("|"):
+            yield from ((number, cell.strip()) for cell in content.split("|"))
+        else:
+            words += content.lstrip("#*- ") + " "
+    yield first, words
+
+
+def refused(text: str) -> list[str]:
+    """Return the sentences of *text* that have one of the two patterns."""
+    return [
+        sentence
+        for paragraph in re.split(r"\n\s*\n", text)
+        for sentence in SENTENCE.split(" ".join(paragraph.split()))
+        if OPENING.match(sentence) or PERSON.search(sentence)
+    ]
+
+
+def violations(root: Path, still_to_do: tuple[str, ...] = ()) -> list[str]:
+    """Return `file:line: sentence` for each sentence below *root* that breaks a rule."""
+    found = []
+    files = [path for folder in FOLDERS for path in (root / folder).rglob("*.py")]
+    files += [path for page in PAGES for path in (root / page, *(root / page).rglob("*.md")) if path.is_file()]
+    for path in sorted(files):
+        name = path.relative_to(root).as_posix()
+        if name.startswith(still_to_do):
+            continue
+        text = path.read_text(encoding="utf-8")
+        pieces = (*docstrings(text), *comments(text)) if path.suffix == ".py" else paragraphs(text)
+        found += [f"{name}:{line}: {sentence}" for line, piece in pieces for sentence in refused(piece)]
+    return found
+
+
+def test_prose_is_plain() -> None:
+    """A maintainer who has to read a sentence twice reads the code instead."""
+    assert violations(ROOT, STILL_TO_DO) == []
+
+
+def test_planted_sentences_are_refused(tmp_path: Path) -> None:
+    """Otherwise the test above could be blind."""
+    for file, text in (
+        ("core/module.py", '"""Read a log.  What is torn is left out."""\nNEW = 1\n"""Where it begins."""\n'),
+        ("tools/comment.py", "x = 1  # fine\n# The name is\n# kept.  So\n# is this.\n"),
+        ("tests/plan.py", 'def f() -> None:\n    """The plan says which files come of it."""\n'),
+        ("CONTRIBUTING.md", "# By hand\n\nFine. Of two, one.\n\n```\nWhat it prints\n```\n| A | What b |\n"),
+        ("docs/decisions/001.md", "* A note: The log\n  goes.\n"),
+        ("README.md", "What klog is.\n"),
+    ):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text(text, encoding="utf-8")
+    assert violations(tmp_path) == [
+        "CONTRIBUTING.md:1: By hand",
+        "CONTRIBUTING.md:3: Of two, one.",
+        "CONTRIBUTING.md:8: What b",
+        "core/module.py:1: What is torn is left out.",
+        "core/module.py:3: Where it begins.",
+        "docs/decisions/001.md:1: The log goes.",
+        "tests/plan.py:2: The plan says which files come of it.",
+        "tools/comment.py:2: So is this.",
+    ]
