@@ -62,7 +62,8 @@ class DamagedError(KlogError):
 
 
 class PlanError(KlogError):
-    """A plan that cannot be read, or that asks for what no plan may: paths outside of its log dirs, unknown actions."""
+    """A plan that cannot be read or that contains what no plan may contain: paths outside of its log dirs, unknown
+    actions."""
 
 
 def near_misses(name: str, known: Iterable[str]) -> str:

@@ -1,7 +1,7 @@
-"""Many small pieces of work in several processes.
+"""Run many small pieces of work in several processes.
 
-Of what is small most of the work is Python's, so threads would only wait for the interpreter's lock.  Processes are
-forked: they have all they need already, and hand back what they found.
+Small pieces are mostly Python code, which holds the GIL; threads would only wait for each other.  The processes are
+forked: they inherit all data, and return their results through a pipe.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from klog.base.unusable import UNUSABLE, Unusable
 T = TypeVar("T")
 
 FEWEST = 256
-"""With fewer pieces to start processes is not worth while."""
+"""The number of pieces below which starting processes costs more than it saves."""
 CHUNK = 16
-"""So many pieces a process does before it hands their results back."""
+"""The number of pieces that a process finishes before it returns their results."""
 
 
 def may_fork() -> bool:
@@ -30,7 +30,7 @@ def may_fork() -> bool:
 
 
 def map_in_processes(work: Callable[[int], T], count: int, jobs: int, chunk: int = CHUNK) -> Iterator[T]:
-    """Yield what *work* returns for 0 up to *count*, in that order, done by *jobs* processes; results are pickled.
+    """Yield the results of *work* for 0 up to *count*, in that order, from *jobs* processes; results are pickled.
 
     Raises what *work* raises: KlogError, OSError, MemoryError; KlogError when a process was killed.
     """
@@ -47,7 +47,7 @@ def map_in_processes(work: Callable[[int], T], count: int, jobs: int, chunk: int
 
 
 def _results(pipe: BinaryIO) -> list[T]:
-    """Return what came of the next chunk of a process."""
+    """Return the results of the next chunk of a process."""
     try:
         results: list[T] | Exception
         unusable: list[Unusable]
@@ -78,7 +78,7 @@ def _start(work: Callable[[int], T], starts: range, chunk: int, count: int) -> t
 
 
 def _work(work: Callable[[int], T], starts: range, chunk: int, count: int, pipe: BinaryIO) -> None:
-    """Do the chunks of one process; write for each a list of results, or what was raised."""
+    """Process the chunks of one process; write for each a list of results, or the exception that was raised."""
     try:
         for start in starts:
             results = [work(one) for one in range(start, min(start + chunk, count))]

@@ -1,9 +1,9 @@
 """Threads that ^C cannot leave hanging.
 
 A signal handler may raise anywhere in the main thread, also inside Condition, Event and Thread (they are written in
-Python): a lock may then never be released, or a half-started thread may hang.  So the caller's thread starts the others
-while handlers are deferred, and then only waits, on locks that have no Python inside; and never for long, because a
-signal that arrives just before the system call does not interrupt it.
+Python): a lock may then never be released, or a half-started thread may hang.  The caller's thread therefore starts the
+others while handlers are deferred, and then only waits, on locks that are implemented without Python code. Each wait is
+short, because a signal that arrives just before the system call does not interrupt it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from types import TracebackType
 from typing import Final
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""Whose handlers may raise."""
+"""Signals whose handlers may raise."""
 _LONGEST_WAIT_S: Final = 0.05
 _PAUSE_S: Final = 0.005
 _begun: Final[list[threading.Thread]] = []
-"""Python forgets a thread in a callback, and what a handler raises in one is lost.  So threads are kept until the next
-ones start, while handlers are deferred."""
+"""Python forgets a thread in a callback, and an exception that a handler raises in a callback is lost.  Threads are
+therefore kept here until the next ones start, while handlers are deferred."""
 
 
 @contextmanager
@@ -64,7 +64,7 @@ def _begin(thread: threading.Thread) -> None:
 
 
 class _Watch:
-    """Ends a thread's work: what that raised is *told*, and goes no further."""
+    """Ends a thread's work: passes its exception to *told* and to no other place."""
 
     def __init__(self, told: Callable[[BaseException], None]) -> None:
         self._told = told
@@ -82,9 +82,11 @@ class _Watch:
 
 
 def start(work: Callable[[], None], failed: Callable[[BaseException], None] | None = None) -> threading.Thread:
-    """Return the thread, just started, that does *work*; a process ends without it.  Raises RuntimeError.
+    """Return a thread that was just started and does *work*; a process ends without waiting for it.  Raises
+    RuntimeError.
 
-    *failed* gets what *work* raises, on that thread; without it, the interpreter prints that.
+    *failed* receives, on that thread, the exception that *work* raises; without it, the interpreter prints the
+    exception.
     """
 
     def watched() -> None:
@@ -98,7 +100,7 @@ def start(work: Callable[[], None], failed: Callable[[BaseException], None] | No
 
 
 def run_all(works: Sequence[Callable[[], None]], stop: Callable[[], None], patience_s: float = math.inf) -> None:
-    """Do each of *works* on a thread of its own; return when all have ended.
+    """Run each of *works* on a thread of its own; return when all have ended.
 
     Raises what one of them raised first; what the handler of a signal raises meanwhile; RuntimeError when there can be
     no more threads: after *stop*, which makes the works end, and when they have, or, if it was none of theirs,

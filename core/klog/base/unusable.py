@@ -1,8 +1,8 @@
 """Files, directories and blocks that the system refused to this process, and malformed files.
 
-What cannot be read is not absent.  Many answers do without a file: a reader scans where an index is missing.  So the
-places that open, list, read and parse note here what they were refused, and a command that has done without it still
-names it, and its exit code tells.  `klog_cli.app` does that at the end of each command, for all commands alike.
+An unreadable file is not an absent file. Many commands can do without a file: a reader scans where an index is missing.
+All code that opens, lists, reads and parses files therefore notes refusals here; a command that did without the file
+still names it, and its exit code reports it.  `klog_cli.app` prints the names at the end of each command.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Unusables:
             self.note(Unusable(path, self._latest, is_unreadable=True))
 
     def note(self, one: Unusable) -> None:
-        """Note what could not be used, unless its path has been noted."""
+        """Note an unusable file, unless its path is noted already."""
         key = os.path.abspath(one.path)
         if key in self._found:
             return
@@ -55,9 +55,10 @@ class Unusables:
             self.more += 1
 
     def check_read(self, refusals: int, otherwise: str) -> None:
-        """Raise UnreadableError if the system has refused anything since *refusals* was what it is.
+        """Raise UnreadableError if the system has refused anything since *refusals* was counted.
 
-        For what restores data: it must not take what it could not read for absent.  *otherwise*: what to do.
+        For code that restores data: it must not take an unreadable file for an absent one.  *otherwise*: the advice in
+        the message.
         """
         if self.refusals > refusals:
             raise UnreadableError(f"{self._latest}; {otherwise}")
@@ -70,15 +71,15 @@ class Unusables:
                 del self._found[key]
 
     def tell(self, said: bytes) -> None:
-        """Note that a command has *said* this: what it names there need not be named again."""
+        """Note that a command has printed *said*, so that the paths in it are not named again."""
         self._told.update(one.path for one in self._found.values() if os.fsencode(one.path) in said)
 
     def untold(self) -> list[Unusable]:
-        """Return what no output has named."""
+        """Return the files that no output has named."""
         return [one for one in self._found.values() if one.path not in self._told]
 
     def named(self) -> list[Unusable]:
-        """Return what was noted, in that order."""
+        """Return all noted files, in the order of the notes."""
         return list(self._found.values())
 
     def clear(self) -> None:

@@ -1,1 +1,1 @@
-"""What a cluster decides: metadata, coordinators, elections, placement, partitioners."""
+"""Decisions of a cluster: metadata, coordinators, elections, placement, partitioners."""

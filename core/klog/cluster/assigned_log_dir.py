@@ -1,7 +1,7 @@
-"""Which log dir of a broker has a partition, by the assignment, and whether it is among those that are given.
+"""The log dir of a broker that has a partition according to the assignment, and whether it is among the given ones.
 
-A partition in a log dir that is not given looks like one that is missing.  A second directory for it would keep the
-broker from starting ("Duplicate log directories").
+A partition in a log dir that is not given looks like a missing one.  A second directory for it would keep the broker
+from starting ("Duplicate log directories").
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class AssignedLogDir(NamedTuple):
     """The log dir that has a partition, or gets its directory.
 
     *number*: of the log dir among those given, None for one that is not given.  *absent*: the directory ids of those
-    that are not given and may have it; LOST_DIRECTORY for one that failed before it was known.
+    that are not given and may have it; LOST_DIRECTORY for one that failed before its id was known.
     """
 
     number: int | None
@@ -29,10 +29,10 @@ class AssignedLogDir(NamedTuple):
 def assigned_log_dir(
     assigned: str | None, log_dirs: Sequence[LogDir], registered: Collection[str] = ()
 ) -> AssignedLogDir:
-    """Return the log dir of a broker that has a partition of which no directory was found, or gets it.
+    """Return the log dir of a broker that has, or will get, a partition of which no directory was found.
 
-    *assigned*: the directory id in the assignment; None where it has none, as before 3.7.  *log_dirs*: those of the
-    broker that are given.  *registered*: the ids of all its log dirs, as far as the metadata log knows them.
+    *assigned*: the directory id in the assignment; None without one, as before 3.7.  *log_dirs*: those of the broker
+    that are given.  *registered*: the ids of all its log dirs that the metadata log contains.
     """
     ids = [one.directory_id for one in log_dirs]
     if assigned is not None and assigned in ids:

@@ -22,9 +22,9 @@ CountedBy = Literal["option", "metadata", "directories"]
 
 
 class KeyTopic(NamedTuple):
-    """A topic: *partitions*, a directory of each that is there; *partition_count* of all, as *counted_by* says.
+    """A topic: *partitions*, a directory of each one found; *partition_count* of all, with its source *counted_by*.
 
-    *missing*: numbers below that which no directory has, where directories are what was counted.
+    *missing*: numbers below the count without a directory, if directories were counted.
     """
 
     name: str
@@ -47,7 +47,7 @@ def key_topics(partitions: Iterable[Partition], log_dirs: Sequence[LogDir], give
 def topics_by(
     partitions: Iterable[Partition], log_dirs: Sequence[LogDir], given: int | None, state: ClusterMetadata | None
 ) -> list[KeyTopic]:
-    """Return the same with what a metadata log says, None without one."""
+    """Return the topics with the facts of a metadata log, None without one."""
     groups: dict[tuple[str, str | None], list[Partition]] = {}
     for partition in partitions:
         if partition.topic is not None:
@@ -92,10 +92,10 @@ def newest_metadata(log_dirs: Sequence[LogDir]) -> ClusterMetadata | None:
 def _count(
     name: str, topic_id: str | None, there: set[int], state: ClusterMetadata | None, given: int | None
 ) -> tuple[int, CountedBy]:
-    """Return how many partitions a topic has, and what says so.
+    """Return the number of a topic's partitions, and the source of that number.
 
-    Metadata counts only for the very topic, and only when no directory has a number that is too high for it: then it
-    is older than the directory.
+    Metadata counts only for the topic with this id, and only when no directory has a number that is too high for it:
+    the metadata is then older than the directory.
     """
     if given is not None:
         return given, "option"

@@ -20,7 +20,7 @@ _MOST_LINES: Final = 10
 
 
 class IdentityError(KlogError):
-    """Directories of one name are different things, or nothing says that they are the same."""
+    """Directories of one name are different partitions, or no file proves that they are the same."""
 
     def __str__(self) -> str:
         return "\n".join(self.lines)
@@ -32,7 +32,7 @@ class IdentityError(KlogError):
 
 
 class PartitionIdentity(NamedTuple):
-    """What a directory is a copy of, beside its name; None for what no file says.
+    """The partition that a directory is a copy of, beside its name; None for facts that no file contains.
 
     *topic_id*: from `partition.metadata`, since 2.8.  *cluster_id*: from `meta.properties` of the log dir.
     """
@@ -42,10 +42,10 @@ class PartitionIdentity(NamedTuple):
 
 
 class IdentityChoice(NamedTuple):
-    """What counts where names are not enough.
+    """The user's choice between copies that names alone do not identify.
 
-    *cluster_ids*, *topic_ids*: directories of others are left out; empty: all stay.  *by_name*: where no file says what
-    a directory is a copy of, its name does.  *options*: what these three are called where they are given, for messages.
+    *cluster_ids*, *topic_ids*: directories of others are left out; empty: all are kept.  *by_name*: use a directory's
+    name if no file identifies it.  *options*: the names of these three options, for messages.
     """
 
     cluster_ids: Sequence[str] = ()
@@ -62,8 +62,8 @@ class IdentityChoice(NamedTuple):
 
 
 def identity_of(partition: Partition) -> PartitionIdentity:
-    """Return what the files around *partition* say."""
-    # The metadata log has one topic id in every cluster: it says nothing.
+    """Return the identity in the files around *partition*."""
+    # The metadata log has one topic id in every cluster: it identifies nothing.
     topic_id = None if partition.topic == CLUSTER_METADATA else partition.topic_id
     return PartitionIdentity(topic_id, partition.checkpoints.cluster_id)
 
@@ -83,7 +83,7 @@ def are_all_copies(identities: Sequence[PartitionIdentity], by_name: bool = Fals
 
 
 def group_copies(partitions: Iterable[Partition], choice: IdentityChoice = IdentityChoice()) -> list[list[Partition]]:  # noqa: B008
-    """Return the copies of each partition, in the order in which partitions first come; one without a name is alone.
+    """Return the copies of each partition, in the order of the first directory of each; one without a name is alone.
 
     Raises IdentityError, a line for each thing that has the name, when directories of one name are no copies, or
     partitions of one name are of different topics.
@@ -176,7 +176,7 @@ def left_out(count: int, total: int) -> str | None:
 
 
 def _differences(group: Sequence[Partition], choice: IdentityChoice) -> list[str]:
-    """Return a line about what the directories of one name are, nothing when all are copies of one partition."""
+    """Return a line for each identity among the directories of one name, none when all are copies of one partition."""
     if len(group) == 1:
         return []
     places: dict[PartitionIdentity, list[str]] = {}

@@ -11,9 +11,9 @@ from klog.formats.names import FileName, Stage, parse_file
 
 
 class BrokerFiles(NamedTuple):
-    """The content of such a directory, by name.  *sizes*: bytes of its logs, by name.
+    """The content of a log dir or a partition directory, by name.  *sizes*: bytes of its logs, by name.
 
-    *unreadable*: why it could not be listed, None when it could; all else is then empty.
+    *unreadable*: the reason why it could not be listed, None when it could; all other fields are then empty.
     """
 
     files: tuple[FileName, ...] = ()
@@ -34,7 +34,7 @@ def list_broker_files(path: str) -> BrokerFiles:
 
 
 class BrokerDirectory:
-    """A directory that is listed once, when something of it is first asked for."""
+    """A directory that is listed once, at the first access."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -50,7 +50,8 @@ class BrokerDirectory:
 
     @property
     def others(self) -> tuple[str, ...]:
-        """What is neither a regular file nor a directory, by name: a pipe, a link to nothing.  Brokers ignore it."""
+        """Entries that are neither regular files nor directories, by name: a pipe, a link to nothing.  Brokers ignore
+        it."""
         return self._listing.others
 
     @property

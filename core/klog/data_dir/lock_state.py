@@ -12,8 +12,8 @@ from klog.base.files.directory import inode_of
 class Lock(NamedTuple):
     """Whether another process holds a log dir's `.lock`, as a broker does from start to stop.
 
-    *held*: None when that cannot be known; then *reason* says why.  *pid* is the holder's where the system tells, 0
-    when it lives in another container.
+    *held*: None when it is unknown; *reason* is then the cause.  *pid* is the holder's if the system reports it, 0 for
+    a process in another container.
     """
 
     held: bool | None
@@ -22,7 +22,7 @@ class Lock(NamedTuple):
 
     @property
     def is_klog(self) -> bool:
-        """Whether the holder is another klog, as far as the system tells: a Python that runs klog."""
+        """Whether the holder is another klog, as far as the system shows: a Python that runs klog."""
         try:
             with open(f"/proc/{self.pid}/cmdline", "rb") as file:
                 program, *arguments = os.fsdecode(file.read(1 << 16)).split("\0")
@@ -45,7 +45,7 @@ HELD_HERE: set[tuple[int, int]] = set()
 """The lock files, by device and inode, that this process holds itself; `klog.change.plan.locks` adds and removes them.
 
 It is a property of the process, as the locks are: POSIX drops a lock as soon as its process closes any descriptor of
-the file, so a caller who asks about a lock must first know that it is not this process's own.
+the file. A caller must first check that a lock is not this process's own.
 """
 
 

@@ -28,7 +28,8 @@ from klog.formats.properties import CleanShutdown, MetaProperties, read_clean_sh
 
 
 class LogDir(BrokerDirectory):
-    """A log dir.  Partitions come by topic and number; one that is there twice (moving, deleted) comes twice."""
+    """A log dir.  Partitions are sorted by topic and number; one with two directories (moving, deleted) occurs
+    twice."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -70,7 +71,7 @@ class LogDir(BrokerDirectory):
 
     @property
     def metadata_log(self) -> Partition | None:
-        """The KRaft metadata log, which knows topics, settings and feature levels; None when it is not here."""
+        """The KRaft metadata log, which contains topics, settings and feature levels; None when it is not here."""
         return next((partition for partition in self.partitions if partition.topic == CLUSTER_METADATA), None)
 
     @property
@@ -80,7 +81,7 @@ class LogDir(BrokerDirectory):
 
     @property
     def other_directories(self) -> tuple[str, ...]:
-        """All directories that are no partition's: foreign ones, and copies of the indexes of tiered segments."""
+        """All directories that are not a partition's: foreign ones, and copies of the indexes of tiered segments."""
         return tuple(name for name in self._listing.directories if self._directories.get(name) is None)
 
     def _has(self, kind: FileKind) -> bool:
@@ -89,7 +90,7 @@ class LogDir(BrokerDirectory):
             return os.path.isfile(os.path.join(self.path, kind.value))
         return any(file.name == kind.value for file in self.files)
 
-    # whose it is
+    # the owner
 
     @property
     def meta(self) -> MetaProperties | Malformed | None:
@@ -113,7 +114,7 @@ class LogDir(BrokerDirectory):
 
     @cached_property
     def oldest_version(self) -> str | None:
-        """The oldest Kafka that writes what is here, according to names and small files; None if they do not show it.
+        """The oldest Kafka that writes such files, according to names and small files; None if they do not show it.
 
         The metadata version itself is in the metadata log.
         """

@@ -1,4 +1,4 @@
-"""Damage in a log that an answer goes around: the command names the log, and has 4 in its exit code."""
+"""Damage in a log that a command can work around: the command names the log, and has 4 in its exit code."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from klog.formats.names import FileKind
 
 
 def note_damage(partition: Partition, path: str, damage: Damage, note: Callable[[str], object]) -> None:
-    """Give *note* a sentence about *damage* of the log at *path*, unless it is preallocated space.
+    """Pass *note* a sentence about *damage* of the log at *path*, unless it is preallocated space.
 
-    It is a problem unless it may be what a running broker is writing just now.
+    It is a problem unless a running broker may be writing that part just now.
     """
     if is_preallocated_tail(partition, damage):
         return

@@ -1,4 +1,4 @@
-"""Opens what a path names: a log dir, a partition directory or one of Kafka's files."""
+"""Opens the object that a path names: a log dir, a partition directory or one of Kafka's files."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class KafkaFile(NamedTuple):
 
 
 def open_path(path: str) -> LogDir | Partition | KafkaFile:
-    """Return what *path* names, by its content and its name; nothing is read yet but the directory's list.
+    """Return the object at *path*, by its content and its name; only the directory is read.
 
-    Raises UsageError when it is none of the three, UnreadableError when that cannot be seen.
+    Raises UsageError when it is none of the three, UnreadableError when it cannot be read.
     """
     try:
         is_directory, is_file = os.path.isdir(path), os.path.isfile(path)

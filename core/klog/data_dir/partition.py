@@ -3,8 +3,8 @@
     for partition in LogDir("data").partitions:
         print(partition.topic, partition.number, len(partition.segments), partition.log_end)
 
-The directory is listed once, when it is first needed, and nothing is kept open.  Under a running broker
-files come and go in between: what has vanished or cannot be read is a value that says so, never an exception.
+The directory is listed once, at the first access, and nothing is kept open.  A running broker creates and deletes files
+meanwhile: a missing or unreadable file is a value, never an exception.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Partition(BrokerDirectory):
 
     @property
     def state(self) -> PartitionState:
-        """What the directory is there for."""
+        """The purpose of the directory."""
         return self.name.state if self.name else PartitionState.CURRENT
 
     @property
@@ -96,10 +96,10 @@ class Partition(BrokerDirectory):
         return self._checkpoints or RootFiles(self.log_dir)
 
     def with_files(self, files: Mapping[str, tuple[str, int] | bytes]) -> Partition:
-        """Return this partition as if its segments and snapshots were *files*, by the names that they will have.
+        """Return this partition as if its segments and snapshots were *files*, by their future names.
 
-        The value says where its content is: name and size (bytes) of a file of the directory, or its bytes where
-        none does.  `segments` have the names that the files have now, `snapshots` those that they will have.
+        A value refers to the content: name and size (bytes) of a file of the directory, or the bytes themselves for a
+        new file.  `segments` have the present names of the files, `snapshots` the future ones.
         """
         other = Partition(self.path, self.checkpoints, self.name)
         other._listing = self._listing
@@ -111,7 +111,7 @@ class Partition(BrokerDirectory):
         other.snapshots = _by_offset(file for file in parsed if file.kind is FileKind.SNAPSHOT)
         return other
 
-    # what is there
+    # the existing files
 
     @property
     def unreadable(self) -> str | None:
@@ -154,7 +154,7 @@ class Partition(BrokerDirectory):
         found = [file for file in self.files if file.kind is FileKind.SNAPSHOT and file.stage is Stage.IN_USE]
         return _by_offset(file for file in found if file.offset is not None)
 
-    # what it says
+    # its content
 
     def _small(self, kind: FileKind) -> bytes | Malformed | None:
         """Return the content of one of the partition's text files, None when it is not there."""
@@ -194,14 +194,14 @@ class Partition(BrokerDirectory):
         return kept[-1].epoch if kept else None
 
     def _checkpointed(self, kind: FileKind) -> int | None:
-        # What the checkpoint has for this topic and number belongs to the current directory, not to a deleted one.
+        # The checkpoint's entry for this topic and number belongs to the current directory, not to a deleted one.
         if self.name is None or self.state in (PartitionState.DELETE, PartitionState.STRAY):
             return None
         return self.checkpoints.offset(kind, self.name.topic, self.name.partition)
 
     @property
     def high_watermark(self) -> int | None:
-        """The high watermark in the log dir's checkpoint; None when it says nothing."""
+        """The high watermark in the log dir's checkpoint; None without an entry."""
         return self._checkpointed(FileKind.HIGH_WATERMARKS)
 
     @property
@@ -216,7 +216,7 @@ class Partition(BrokerDirectory):
 
     @property
     def log_start_checkpoint(self) -> int | None:
-        """The log start offset in the log dir's checkpoint; None when it says nothing."""
+        """The log start offset in the log dir's checkpoint; None without an entry."""
         return self._checkpointed(FileKind.LOG_STARTS)
 
     @property
@@ -231,7 +231,7 @@ class Partition(BrokerDirectory):
 
     @cached_property
     def log_end(self) -> LogEnd | None:
-        """Where the log ends, computed from the last segment; None when there is no segment.
+        """The end of the log, computed from the last segment; None without a segment.
 
         Raises UnreadableError when its log cannot be read.
         """

@@ -24,7 +24,7 @@ from klog.log.index import position_of_offset
 
 _NO_NAMES: Final = ("", os.curdir, os.pardir)
 UNKNOWN: Final = -1
-"""The end of a log that cannot be read, the epoch of what nothing tells about."""
+"""The end of an unreadable log, and an unknown epoch."""
 
 
 def find_partitions(
@@ -32,8 +32,8 @@ def find_partitions(
 ) -> list[Partition]:
     """Return the partitions in *paths*: log dirs, partition directories, globs of both; each directory once.
 
-    *states*: which directories of a log dir count.  Raises UsageError for a path that holds none, UnreadableError where
-    that cannot be seen.  What a glob matches beside Kafka's data is passed over.
+    *states*: the directories of a log dir that count.  Raises UsageError for a path that holds none, UnreadableError
+    for an unreadable one.  Matches of a glob that are not Kafka's data are ignored.
     """
     found: dict[str, Partition] = {}
     around: dict[str, str] = {}  # of thousands of directories only the links are followed one by one
@@ -85,18 +85,18 @@ def log_end(partition: Partition) -> int:
 
 
 def last_leader_epoch(partition: Partition) -> int:
-    """Return the greatest leader epoch that a copy knows, by its checkpoint and its last batch; −1 for none.
+    """Return the greatest leader epoch of a copy, from its checkpoint and its last batch; −1 without one.
 
-    The checkpoint alone may be missing, and behind after a crash.
+    The checkpoint may be missing, and out of date after a crash.
     """
     checkpointed = partition.leader_epoch
     return max(epoch_at(partition, log_end(partition) - 1), UNKNOWN if checkpointed is None else checkpointed)
 
 
 def epoch_at(partition: Partition, offset: int) -> int:
-    """Return the leader epoch in which *offset* was written; −1 when nothing tells.
+    """Return the leader epoch in which *offset* was written; −1 if unknown.
 
-    By the batch that holds it, or, where compaction has taken that, by the epoch checkpoint.
+    It is taken from the batch of the offset, or, if compaction deleted that, from the epoch checkpoint.
     """
     segment = next((each for each in reversed(partition.segments) if each.base_offset <= offset), None)
     header = None if segment is None else _header_with(partition, segment, offset)
@@ -120,5 +120,5 @@ def _header_with(partition: Partition, segment: SegmentFiles, offset: int) -> Ba
                 if found.last_offset >= offset:
                     return found
     except KlogError:
-        pass  # a copy that cannot be read tells nothing
+        pass  # an unreadable copy gives no answer
     return None

@@ -19,9 +19,9 @@ from klog.formats.properties import MetaProperties, read_meta_properties, read_p
 T = TypeVar("T")
 
 SMALL_FILE_BYTES: Final = 64 << 20
-"""No text file or snapshot of a broker comes near this; a larger one is not read."""
+"""No text file or snapshot of a broker reaches this size; a larger one is not read."""
 _MANY_BYTES: Final = 1 << 20
-"""Of a larger checkpoint only what is about directories of the log dir is kept: no broker has so many partitions."""
+"""A larger checkpoint is reduced to entries of directories in the log dir: no broker has so many partitions."""
 
 
 class RootFiles:
@@ -53,13 +53,13 @@ class RootFiles:
         return self._malformed[kind]
 
     def check_read(self) -> None:
-        """Raise UnreadableError when a checkpoint could not be read: then what it says is not known."""
+        """Raise UnreadableError when a checkpoint could not be read and its content is unknown."""
         for malformed in map(self.malformed, ROOT_CHECKPOINTS):
             if malformed is not None and not malformed.line:
                 raise UnreadableError(malformed.reason)
 
     def offset(self, kind: FileKind, topic: str, partition: int) -> int | None:
-        """Return what a checkpoint file says of a partition, None when it says nothing or is malformed."""
+        """Return a checkpoint file's entry for a partition, None without an entry or if the file is malformed."""
         if kind not in self._offsets:
             self._read_offsets(kind)
         return self._offsets[kind].get((topic, partition))
@@ -131,7 +131,8 @@ def note_malformed(path: str, found: T) -> T:
 
 
 def read_small(path: str) -> bytes | Malformed:
-    """Return the whole content of a text file or snapshot; a `Malformed` of line 0 says why it cannot be read."""
+    """Return the whole content of a text file or snapshot; a `Malformed` of line 0 contains the reason why it cannot be
+    read."""
     try:
         with ReadOnlyFile(path) as source:
             if source.size > SMALL_FILE_BYTES:

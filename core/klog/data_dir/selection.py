@@ -1,9 +1,10 @@
-"""Which partitions a command line or a program selects: paths, narrowed by topic and partition number.
+"""The partitions that a command line or a program selects: paths, narrowed by topic and partition number.
 
     for log_dir, partitions, *_ in PartitionQuery(["data"], topics=["orders-*"]).selections():
         ...
 
-One partition is `select_one`; of several log dirs `klog.partition.start.replica_choice` has the best replicas.
+`select_one` returns one partition; `klog.partition.start.replica_choice` chooses the best replicas from several log
+dirs.
 """
 
 from __future__ import annotations

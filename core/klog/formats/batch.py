@@ -1,4 +1,4 @@
-"""The record batch (format v2), and what all three formats have in common.
+"""The record batch (format v2), and the fields that all three formats share.
 
 A `.log` is a plain sequence of entries, with no header, padding or footer.  In every format an entry begins with
 the same 17 bytes (`ENTRY`), so a reader can walk any log: read an entry's first 17 bytes, take `size`, and the next
@@ -37,7 +37,7 @@ ENTRY = Layout(
     ("crc_or_epoch", "int32", "v0, v1: CRC-32; v2: partition leader epoch"),
     ("magic", "int8", "format version: 0, 1 or 2"),
 )
-"""What every entry of a log begins with."""
+"""The fields at the beginning of every entry of a log."""
 
 OVERHEAD = ENTRY.offsets["crc_or_epoch"]
 """Bytes that `size` does not count: the offset and the size itself."""
@@ -64,7 +64,7 @@ BATCH = Layout(
 """The header of a record batch, magic 2."""
 
 CRC_START = BATCH.offsets["attributes"]
-"""Where the part of a record batch begins that its checksum covers; it ends with the batch."""
+"""The first byte of a record batch that its checksum covers; the covered part ends with the batch."""
 
 
 class Attributes(IntFlag):
@@ -97,7 +97,7 @@ CODEC_NAMES = tuple(codec.name.lower() for codec in Codec)
 
 
 class BatchHead(NamedTuple):
-    """What a new record batch says of its records; timestamps are ms since the epoch."""
+    """The values for the header of a new record batch; timestamps are ms since the epoch."""
 
     base_offset: int
     leader_epoch: int
@@ -112,7 +112,7 @@ class BatchHead(NamedTuple):
 
 
 def write_batch(head: BatchHead, records: bytes, crc32c: Crc) -> bytes:
-    """Return the record batch around *records*, which are as its codec wants them.  Kafka: DefaultRecordBatch."""
+    """Return the record batch around *records*, which its codec has already compressed.  Kafka: DefaultRecordBatch."""
     size = BATCH.size - OVERHEAD + len(records)
     values = (
         head.attributes, head.last_offset_delta, head.base_timestamp, head.max_timestamp,

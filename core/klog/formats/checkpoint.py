@@ -8,8 +8,8 @@
 `leader-epoch-checkpoint` has the same frame around entries of two numbers: epoch, start offset.  A file of 0 bytes is
 valid and has no entries: brokers create these files empty.
 
-What a broker would refuse is a value here, `Malformed`, and never an exception: such a file takes a broker's log dir
-offline, or prevents its start, so callers report the line and the reason.
+A line that a broker would refuse is a value here, `Malformed`, and never an exception: such a file takes a broker's log
+dir offline, or prevents its start, and callers report the line and the reason.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ EntryT = TypeVar("EntryT", OffsetEntry, EpochEntry)
 class Checkpoint(Generic[EntryT]):
     """The entries of a checkpoint file in their order, repeated keys included.
 
-    With *malformed* set a broker uses none of them; they are those in front of the bad line.
+    If *malformed* is set, a broker uses none of them, and they are the entries before the bad line.
     """
 
     entries: tuple[EntryT, ...]
@@ -144,7 +144,7 @@ def offsets_by_partition(checkpoint: Checkpoint[OffsetEntry]) -> dict[tuple[str,
 
 
 def epochs_in_force(entries: Iterable[EpochEntry]) -> list[EpochEntry]:
-    """Return what a broker keeps of *entries*: an entry drops those before it with its epoch or start, or a higher one.
+    """Return the entries that a broker keeps: an entry drops earlier ones with its epoch or start, or a higher one.
 
     Epochs and start offsets of the result ascend strictly.  Kafka: LeaderEpochFileCache.assign.
     """

@@ -38,7 +38,7 @@ _MOST_FRAMES = 1024  # no writer makes more than one; each costs a copy of what 
 
 
 _one_at_a_time = _thread.allocate_lock()
-"""Held while something is decompressed that may become large: what several threads make at once adds up."""
+"""Held during the decompression of a batch that may become large: the results of several threads add up."""
 
 
 class CodecError(ValueError):
@@ -48,7 +48,7 @@ class CodecError(ValueError):
 class Decompressor:
     """Decompresses batches, one after another, for one thread: making a context costs more than using it.
 
-    Nothing in it refers to itself: contexts are large, and go with it.
+    No reference cycle runs through it: contexts are large, and are freed with it.
     """
 
     def __init__(self, limit: int = MAX_OUTPUT) -> None:
@@ -265,7 +265,7 @@ class Decompressor:
         try:
             if len(data) * _ZSTD_BYTES_PER_BYTE <= self.limit or _zstd_bound(data) <= self.limit:
                 return self._zstd_frames(data, len(data), _PIECE)
-            # So small that no slice can yield much more than the limit allows.
+            # A slice is so small that it cannot yield much more than the limit allows.
             step = max(64, self.limit // _ZSTD_BYTES_PER_BYTE // 32)
             with _one_at_a_time:
                 return self._zstd_frames(data, step, step)
@@ -336,7 +336,7 @@ class Compressor:
         frame: bytes = lz4.frame.compress(data, level, size, block_linked=False, store_size=False)
         if magic:
             return frame
-        # In message sets v0 the checksum of the header takes in the magic number too, which was a mistake once.
+        # Message sets v0 include the magic number in the checksum of the header, by an old mistake of Kafka.
         return frame[:6] + bytes((_xxh32_short(frame[:6]) >> 8 & 0xFF,)) + frame[7:]
 
     def _zstd(self, data: Buffer, magic: int) -> bytes:
@@ -356,7 +356,7 @@ def _gzip_of(decompressobj: Callable[[int], Any]) -> Callable[[], Any]:
 def _zstd_bound(data: Buffer) -> int:
     """Return the largest decompressed size that the frames of *data* allow; a huge number if their structure is broken.
 
-    Adds up the blocks (RFC 8878): a raw or repeated block says its size, a compressed one holds at most 128 KiB.
+    It adds up the blocks (RFC 8878): a raw or repeated block contains its size, a compressed one holds at most 128 KiB.
     """
     bound = at = 0
     try:

@@ -28,8 +28,8 @@ class DamageKind(StrEnum):
 class Damage(NamedTuple):
     """A damaged range of a log.
 
-    *place* is where it begins: the first byte of the batch (of the rest, for tails).  *size* is how many bytes are
-    known to be part of it, None if unknown.  *detail* says what was found and what was expected.
+    *place* is its beginning: the first byte of the batch (of the rest, for tails).  *size* is how many bytes are
+    known to be part of it, None if unknown.  *detail* describes the finding and the expectation.
     """
 
     kind: DamageKind
@@ -41,7 +41,7 @@ class Damage(NamedTuple):
 
     @property
     def is_unfinished(self) -> bool:
-        """Whether it may only be what a running broker is writing right now."""
+        """Whether it may only be a batch that a running broker is writing right now."""
         return self.kind in (DamageKind.TORN_TAIL, DamageKind.ZEROED_TAIL)
 
     def __str__(self) -> str:

@@ -1,12 +1,12 @@
-"""`klog-follow.json`: what a copy of a live cluster's partitions keeps of the cluster beside their logs.
+"""`klog-follow.json`: the facts about a live cluster that a copy of its partitions keeps beside their logs.
 
     {"klog_follow": 1, "cluster_id": "fXeC61JOQie3q2pvw8VSPQ", "bootstrap": "broker:9092", "updated": "2026-11-23T…Z",
      "topics": {"orders": {"topic_id": "…", "partitions": 6, "config": {"cleanup.policy": "compact"},
                            "caught_up": {"0": 1795732241742}, "cleaned": {"0": 1841}}},
      "groups": {"billing": [{"topic": "orders", "partition": 0, "offset": 15, "leader_epoch": 2, "metadata": ""}]}}
 
-The file makes a directory a copy that `klog follow` may go on with.  It is klog's own, but anybody may have changed
-it: a value of another kind than expected is a `Malformed`, and nothing of the file counts.
+The file marks a directory as a copy that `klog follow` may continue.  The file belongs to klog, but anybody may have
+changed it: a value of another type than expected is a `Malformed`, and the whole file is ignored.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class FollowTopic(NamedTuple):
 
 
 class GroupOffset(NamedTuple):
-    """What a consumer group has committed for a partition.  *leader_epoch*: -1 for none."""
+    """An offset that a consumer group has committed for a partition.  *leader_epoch*: -1 for none."""
 
     topic: str
     partition: int
@@ -140,12 +140,12 @@ def _by_partition(found: object, where: str) -> dict[int, int]:
 
 
 def is_setting(topic: str, name: str, value: str) -> bool:
-    """Whether the file may say that *name* is set to *value* on a topic: whoever reads it takes it."""
+    """Whether the file may contain this setting of *name* on a topic; readers rely on it."""
     return _is_right(lambda: _topic(topic, {"partitions": 0, "config": {name: value}}))
 
 
 def is_committed(group: str, offset: GroupOffset) -> bool:
-    """Whether the file may say that a group has committed this: whoever reads it takes it."""
+    """Whether the file may contain this committed offset of a group; readers rely on it."""
     return _is_right(lambda: _offsets(group, [offset._asdict()]))
 
 

@@ -12,7 +12,7 @@ from klog.formats.damage import DamageKind
 from klog.formats.legacy import MESSAGE_V0, MESSAGE_V1
 
 HEADER_BYTES: Final = BATCH.size
-"""As many bytes of an entry as its header can take up, whatever the format."""
+"""The largest number of bytes that the header of an entry needs in any format."""
 
 _LENGTH_BYTES = 4
 _SMALLEST = (MESSAGE_V0.size + _LENGTH_BYTES, MESSAGE_V1.size + _LENGTH_BYTES, BATCH.size)

@@ -8,7 +8,7 @@
     __remote_log_metadata  remote_log_record        remote_log_metadata
 
 A record that cannot be decoded is a value too (`Undecodable`): the tool prints the reason and continues, as does klog.
-So is one with more elements than fit into memory: RECORD_ELEMENTS.
+A record with more elements than fit into memory (RECORD_ELEMENTS) is one, too.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class MetadataRecord:
 class Undecodable:
     """Why a record cannot be decoded: the message of Kafka's exception, None if it has none.
 
-    *unknown_type* is set when the only reason is that this Kafka does not know the record type; *is_too_large* when it
-    is that klog does not make so many elements of one record, which a broker might do.
+    *unknown_type* is set when the only reason is that this Kafka does not know the record type; *is_too_large* when the
+    record has more elements than klog creates for one record, although a broker might.
     """
 
     message: str | None
@@ -134,7 +134,7 @@ def coordinator_record(topic: str, key: bytes, value: bytes | None) -> Coordinat
 
 
 class _Elements:
-    """How many elements a record may still have: what members embed in it counts, too."""
+    """The number of elements that a record may still have; embedded structs count, too."""
 
     def __init__(self) -> None:
         self._left = RECORD_ELEMENTS
@@ -158,7 +158,8 @@ def _struct(schema: Schema, data: bytes, version: int, part: str, elements: _Ele
 
 
 def _embedded(name: str, data: bytes, elements: _Elements) -> EmbeddedStruct | bytes:
-    """Return what a consumer wrote into its group's metadata; the bytes themselves when they are something else.
+    """Return the struct that a consumer wrote into its group's metadata; the bytes themselves if they contain anything
+    else.
 
     Raises TooManyElementsError.  Kafka: DumpLogSegments.replaceField.
     """
@@ -377,11 +378,11 @@ DECODERS: Final[Mapping[str, TextOf]] = {
     SHARE_GROUP_STATE: share_group_state,
     REMOTE_LOG_METADATA: remote_log_metadata,
 }
-"""By topic."""
+"""The decoders by topic."""
 
 
 def unreadable_value(decoder: TextOf, key: bytes | None, offset: int, message: str) -> tuple[str | None, str | None]:
-    """Return what the tool prints for a record whose value cannot even be taken from its message.
+    """Return the tool's output for a record whose value cannot even be extracted from its message.
 
     Raises MissingKeyError as *decoder* would.
     """

@@ -1,7 +1,7 @@
-"""The order in which a Java HashMap iterates over its keys: by bucket, and inside of a bucket as they were put there.
+"""The order in which a Java HashMap iterates over its keys: by bucket, and within a bucket by insertion.
 
-The table doubles when it is more than three quarters full, and when a ninth key comes into one bucket of a table
-smaller than 64.  (From 64 on such a bucket becomes a tree, whose order is not followed here.)
+The table doubles when it is more than three quarters full, and when a ninth key is added to one bucket of a table
+smaller than 64. (From 64 on such a bucket becomes a tree, whose order is not implemented here.)
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ def java_hash(text: str) -> int:
 
 
 def order_of_put(keys: Iterable[Key]) -> list[Key]:
-    """Return *keys*, all different, in the order of a map into which they were put as given; None has the hash 0.
+    """Return *keys*, all different, in the iteration order of a map after insertion in the given order; None has the
+    hash 0.
 
-    A new key goes to the end of its bucket, and the table doubles once it is too full.  Java: HashMap.put.
+    A new key is appended to its bucket, and the table doubles once it is too full.  Java: HashMap.put.
     """
     table: _Table[Key] = [[] for _ in range(_BUCKETS)]
     for size, key in enumerate(keys, 1):
@@ -43,10 +44,10 @@ def order_of_put(keys: Iterable[Key]) -> list[Key]:
 
 
 def order_of_compute(counted: Iterable[tuple[str, int]]) -> list[str]:
-    """Return names in the order of a map that counted under them, with computeIfAbsent.
+    """Return names in the iteration order of a map that counted them with computeIfAbsent.
 
-    Given are the names in the order in which they first came, each with how often it came.  A new name goes to the
-    front of its bucket, and the table doubles the next time that it is found too full.  Java: HashMap.computeIfAbsent.
+    *counted* has the names in the order of their first occurrence, each with its count.  A new name is put at the front
+    of its bucket, and the table doubles at the next check that finds it too full.  Java: HashMap.computeIfAbsent.
     """
     table: _Table[str] = [[] for _ in range(_BUCKETS)]
     for size, (name, count) in enumerate(counted):

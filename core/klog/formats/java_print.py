@@ -1,6 +1,6 @@
 """How Java writes text: bytes as UTF-8, strings as JSON, floating-point numbers.
 
-Kafka's tools print through these, so what they print can only be matched by doing as they do.
+Kafka's tools print through these methods; only the same algorithms give the same output.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import struct
 
 
 def _replaced(error: UnicodeError) -> tuple[str, int]:
-    """Replace what Java replaces at once: it takes an encoded surrogate (ED A0 80 … ED BF BF) for one, even cut off."""
+    """Replace the bytes that Java replaces at once: it treats an encoded surrogate (ED A0 80 … ED BF BF) as one error,
+    even if it is cut off."""
     assert isinstance(error, UnicodeDecodeError)
     data, start = error.object, error.start
     if data[start] == 0xED and start + 1 < len(data) and 0xA0 <= data[start + 1] <= 0xBF:
@@ -52,7 +53,7 @@ def json_string(text: str) -> str:
 
 
 def json_double(value: float) -> str:
-    """Return *value* as JSON; what JSON has no number for stands in quotes.  Jackson: DoubleNode."""
+    """Return *value* as JSON; a value without a JSON number is quoted.  Jackson: DoubleNode."""
     return double_text(value) if math.isfinite(value) else f'"{double_text(value)}"'
 
 
@@ -83,7 +84,7 @@ def double_text(value: float) -> str:
 
 
 def _digits(value: float) -> tuple[str, int]:
-    """Return the decimal digits d1 d2 … and the exponent with which 0.d1d2… × 10^exponent stands for *value*."""
+    """Return the decimal digits d1 d2 … and the exponent so that 0.d1d2… × 10^exponent is *value*."""
     (bits,) = struct.unpack(">Q", struct.pack(">d", value))
     exponent, fraction = bits >> 52, bits & (1 << 52) - 1
     if exponent:
@@ -117,7 +118,7 @@ def _power_width(power: int) -> int:
 
 
 def _wrapped(number: int, width: int) -> int:
-    """Return *number* as a signed integer of *width* bits; 0 stands for no limit."""
+    """Return *number* as a signed integer of *width* bits; 0 means no limit."""
     if not width:
         return number
     number &= (1 << width) - 1

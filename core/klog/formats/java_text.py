@@ -1,7 +1,7 @@
 """How Java reads text: its numbers, lines, blanks and identities.
 
-A broker's text files and file names mean what the Java methods named here make of them, which is often not what
-Python's own would: `int(" 1_0 ")` is 10 in Python and an error in Java, `str.splitlines` knows a dozen line ends.
+A broker's text files and file names mean what the Java methods named here read in them. Python's own methods often read
+something else: `int(" 1_0 ")` is 10 in Python and an error in Java, and `str.splitlines` splits at a dozen line ends.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 from klog.formats.java_integers import INT_MAX, LONG_MAX
 
 _DIGITS_AT_LEAST: Final = 18
-"""So many digits are a 64-bit number whatever they are."""
+"""A number with at most this many digits always fits into 64 bits."""
 
 _ID_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
 
@@ -32,7 +32,7 @@ def parse_long(text: str) -> int | None:
 
 
 def _parse(text: str, largest: int) -> int | None:
-    if len(text) <= _DIGITS_AT_LEAST and text.isdecimal() and text.isascii():  # what is usual, at once
+    if len(text) <= _DIGITS_AT_LEAST and text.isdecimal() and text.isascii():  # the usual form, in one step
         value = int(text)
         return value if value <= largest else None
     negative = text[:1] == "-"

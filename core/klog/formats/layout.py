@@ -14,7 +14,7 @@ _CODES = {"int8": "b", "int16": "h", "int32": "i", "uint32": "I", "int64": "q"}
 
 
 class Field(NamedTuple):
-    """One field: its name, its type (`int8 … int64`, `uint32`) and what it means, unit included."""
+    """One field: its name, its type (`int8 … int64`, `uint32`) and its meaning, unit included."""
 
     name: str
     type: str

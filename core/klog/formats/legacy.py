@@ -40,4 +40,4 @@ MESSAGE_V1 = Layout(
 """Up to the key's length; then key, value length (int32), value."""
 
 CRC_START = MESSAGE_V0.offsets["magic"]
-"""Where the checksummed part of a message begins; it ends with the entry."""
+"""The first byte of the checksummed part of a message; that part ends with the entry."""

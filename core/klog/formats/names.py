@@ -37,7 +37,7 @@ _MAX_TOPIC = 249
 
 
 class PartitionState(StrEnum):
-    """What a partition directory is there for."""
+    """The purpose of a partition directory."""
 
     CURRENT = "current"
     DELETE = "delete"
@@ -101,7 +101,8 @@ def topic_is_legal(topic: str) -> bool:
 
 
 def cluster_id_is_legal(cluster_id: str) -> bool:
-    """Whether a line of `meta.properties` can have *cluster_id* as it is; brokers take any text, which nobody uses."""
+    """Whether a line of `meta.properties` can contain *cluster_id* unchanged; brokers accept any text, but real ids are
+    legal."""
     return len(cluster_id) <= _MAX_CLUSTER_ID and all("!" <= letter <= "~" for letter in cluster_id.replace("\\", " "))
 
 

@@ -1,4 +1,4 @@
-"""`meta.properties`, `quorum-state`, `.kafka_cleanshutdown`: who owns a log dir, and how it was shut down.
+"""`meta.properties`, `quorum-state`, `.kafka_cleanshutdown`: the owner of a log dir, and how it was shut down.
 
     meta.properties                          quorum-state, one line of JSON
     #                                            {"leaderId":1,"leaderEpoch":3,"votedId":-1,…,"data_version":0}
@@ -9,7 +9,7 @@
     cluster.id=fXeC61JOQie3q2pvw8VSPQ
 
 The first is in the form of Java's properties: ISO-8859-1, `#` and `!` comments, `=`, `:` or a blank after the key,
-`\\uXXXX`, and a backslash at a line's end to go on with the next.  What a broker would refuse is a `Malformed`.
+`\\uXXXX`, and a backslash at a line's end to go on with the next.  Content that a broker would refuse is a `Malformed`.
 """
 
 from __future__ import annotations

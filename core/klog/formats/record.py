@@ -9,8 +9,8 @@
     headers         varint count, then for each: varint key length, key (UTF-8),
                     varint value length (below zero: null), value
 
-Varints are base 128, least significant group first, zig-zag (0, -1, 1, -2 …).  The kernel is what reads them.
-Kafka: DefaultRecord.
+Varints are base 128, least significant group first, zig-zag (0, -1, 1, -2 …).  The kernel reads them. Kafka:
+DefaultRecord.
 """
 
 from __future__ import annotations

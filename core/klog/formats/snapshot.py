@@ -1,11 +1,11 @@
-"""Producer snapshots, `.snapshot`: what a partition knew about its producers at the offset in the file's name.
+"""Producer snapshots, `.snapshot`: a partition's producers at the offset in the file's name.
 
     version   int16    1
     crc       uint32   CRC-32C of everything after it
     count     int32
     entries   46 bytes each, in no order
 
-The number in the name is exclusive: `00000000000000001052.snapshot` has the effect of every batch below 1052.  It
+The number in the name is exclusive: `00000000000000001052.snapshot` includes the effect of every batch below 1052.  It
 contains only the last batch of each producer.  A broker deletes a file that breaks a rule, and takes the next older
 one.
 """
@@ -42,7 +42,7 @@ VERSION: Final = 1
 PRODUCER_ID_EXPIRATION_MS: Final = 86_400_000
 """Kafka's default of `producer.id.expiration.ms`: a producer that was idle for a day is forgotten."""
 CRC_START: Final = HEADER.offsets["count"]
-"""Where the checksummed part begins; it ends with the file."""
+"""The first byte of the checksummed part, which ends with the file."""
 
 _VERSION_BYTES = HEADER.offsets["crc"]
 
@@ -68,8 +68,8 @@ class Producer(NamedTuple):
 class Snapshot(NamedTuple):
     """A producer snapshot as read.
 
-    *problem* is what the dump tool prints on stderr about a file that a broker would delete, None for a valid one.
-    If it is set, *producers* are those that could still be read: for people to look at, not to rely on.
+    *problem* is the dump tool's message on stderr about a file that a broker would delete, None for a valid one.
+    If it is set, *producers* are those that could still be read: display them, do not rely on them.
     The checksums are None if reading ended before them.
     """
 

@@ -21,7 +21,8 @@ _FREE_BYTES_PER_BYTE: Final = 64
 def sparing_codecs() -> tuple[_Decompress, ...]:
     """Return what Decompressor.functions returns, for the batches of one log.
 
-    Together they may unpack to 32 MiB and sixty-four times their bytes in the log; what exceeds that is a CodecError.
+    Together they may unpack to 32 MiB and sixty-four times their bytes in the log; a batch that exceeds that is a
+    CodecError.
     """
     decompressor, room = Decompressor(), _FREE_BYTES
     decompressor.advice = "all that the log may still unpack to, for its few bytes"

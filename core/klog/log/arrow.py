@@ -24,8 +24,8 @@ _COLUMN = {"timestampType": "timestamp_type"}
 
 
 def import_pyarrow() -> Any:
-    """Return the pyarrow module.  Raises UnsupportedError with what to install."""
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy comes along, and its idle threads cost 100 ms of CPU
+    """Return the pyarrow module.  Raises UnsupportedError that names the package to install."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy is imported too; its idle threads cost 100 ms of CPU
     try:
         import pyarrow as pa
     except ImportError as error:
@@ -34,10 +34,10 @@ def import_pyarrow() -> Any:
 
 
 def make_pyarrow_small() -> None:
-    """Let pyarrow take less in this process, where it is not there yet; nothing else here uses numpy.
+    """Reduce the memory of pyarrow in this process, unless it is already imported; nothing else here uses numpy.
 
-    Without numpy it spares 12 MB and 0.1 s (before 18 it does not start so).  mimalloc, its usual allocator, holds
-    tens of megabytes back.
+    The import without numpy saves 12 MB and 0.1 s (pyarrow before 18 cannot be imported that way). mimalloc, its
+    default allocator, holds tens of megabytes back.
     """
     os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
     found = None if {"numpy", "pyarrow"} & {*sys.modules} else find_spec("pyarrow")
@@ -60,16 +60,16 @@ class Sizes(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """All of it."""
+        """Return the size of all rows."""
         return self.keys + self.values + self.header_keys + self.header_values
 
 
 class Arrays:
-    """Makes arrays of record rows, each by the field of a schema that it is for.
+    """Makes arrays of record rows, each for one field of a schema.
 
-    A field's name is one of the kernel's COLUMNS, or `key`, `value`, `headers`, or `timestampType`: the number that
-    Java's enum has, -1 where there is none, which elsewhere is null.  Timestamps are as their type has it, in ms or µs.
-    With *null_headers* a record without headers has null for them, else an empty list.
+    A field's name is one of the kernel's COLUMNS, or `key`, `value`, `headers`, or `timestampType`: the number of
+    Java's enum, -1 in place of null.  The type of a timestamp field gives its unit, ms or µs. With *null_headers* the
+    headers of a record without headers are null, else an empty list.
     """
 
     def __init__(self, null_headers: bool = False) -> None:
@@ -90,7 +90,7 @@ class Arrays:
         return buffer, memoryview(buffer).cast("B")
 
     def _ends(self, count: int) -> tuple[pa.Buffer, memoryview]:
-        """Return a buffer for the offsets of *count* things, the first of which is 0."""
+        """Return a buffer for the offsets of *count* items, the first of which is 0."""
         buffer, view = self._room(4 * (count + 1))
         ends = view.cast("i")
         ends[0] = 0
@@ -103,7 +103,7 @@ class Arrays:
             "timestamp_us" if type_ == pa.timestamp("us", "UTC") else _COLUMN.get(field.name, field.name)
         )
         bits, validity = self._room(count // 8 + 1)
-        if type_ == pa.bool_():  # there is a number, or none: the bits are the whole column
+        if type_ == pa.bool_():  # a column with a number in each row, or in none: the bits are the whole column
             rows.numbers(column, 0, None, validity)
             return pa.Array.from_buffers(type_, count, [None, bits], 0)
         data, numbers = self._room(type_.bit_width // 8 * count)

@@ -32,9 +32,9 @@ class Batch(BatchFacts):
         return batch
 
     def records(self, decompressor: Decompressor | None = None) -> Iterator[Record | Damage]:
-        """Yield the records; where their structure is broken, a Damage comes last.
+        """Yield the records; a Damage comes last if their structure is broken.
 
-        Records of a batch whose checksum does not match may be anything: `crc_holds` tells.
+        Check `crc_holds`: the records of a batch whose checksum does not match are unreliable.
         """
         codecs = (decompressor or Decompressor()).functions
         own = window_of(self.content(), self.position)  # of its own, so that several batches can be read in turns

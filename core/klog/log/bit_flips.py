@@ -1,8 +1,8 @@
-"""One flipped bit: which one it is, whether the batch is intact with it repaired, and how likely chance explains it.
+"""One flipped bit: its position, whether the repaired batch is intact, and how likely chance explains it.
 
-A checksum shows where a single flipped bit is (`kernel.flipped_bit`).  Of other damage it names a bit by chance, once
-in 2^32 for each bit that there is, and records decode whatever is in their values: the larger the batch, the less that
-is worth.  So the bit is repaired only where chance has few bits to name.
+A checksum shows where a single flipped bit is (`kernel.flipped_bit`).  After any other damage it names a bit by chance,
+once in 2^32 for each bit of the batch, and records decode whatever bytes their values contain: the larger the batch,
+the weaker the evidence.  The bit is therefore repaired only if chance has few bits to choose from.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ _TELLING = (
 
 
 _MOST_LONE_BYTES = 100 << 10
-"""Where a checksum covers more bytes than these, and nothing else vouches for them, the bit that it names stays."""
+"""A bit is not repaired if a checksum covers more bytes than this and nothing else confirms them."""
 _OTHER_BITS = 64
 """Bits that may be wrong beside those that a checksum covers: its own and those of the size."""
 
 
 class Patch(NamedTuple):
-    """A repair of bytes of a file: from *position* on, *new* replaces *old*.  *what*: in words.
+    """A repair of bytes of a file: from *position* on, *new* replaces *old*.  *what*: the repair in words.
 
-    *lone_bytes*: so many bytes are covered by the batch's checksum and by nothing else;
-    None where no checksum is behind it.
+    *lone_bytes*: the number of bytes that only the batch's checksum covers; None if the repair is not based on a
+    checksum.
     """
 
     position: int
@@ -60,12 +60,12 @@ class Patch(NamedTuple):
 
     @property
     def is_sure(self) -> bool:
-        """Whether it is to be made: chance would hardly say the same."""
+        """Whether the repair is made: chance would hardly produce the same result."""
         return self.lone_bytes is None or self.lone_bytes <= _MOST_LONE_BYTES
 
     @property
     def told(self) -> str:
-        """What it is, with its odds, and where these are too bad, the bound."""
+        """Return the repair in words, with its odds, and with the bound that it exceeds, if any."""
         if self.odds is None:
             return self.what
         told = f"{self.what}; other damage would look like this once in {_rounded(self.odds)}"
@@ -123,7 +123,7 @@ def repair_bit(source: ReadableLog, start: int, end: int, max_batch_bytes: int) 
             if repaired is not None:
                 return repaired
     except UnreadableError:
-        pass  # what cannot be read cannot be repaired
+        pass  # an unreadable byte cannot be repaired
     return None
 
 
@@ -172,11 +172,11 @@ def _with_bit(source: ReadableLog, start: int, end: int, at: int, bit: int, max_
 
 
 def _lone_bytes(facts: BatchFacts, at: int) -> int:
-    """Return how many bytes only the batch's checksum covers, if byte *at* is repaired.
+    """Return how many bytes only the batch's checksum covers if byte *at* is repaired.
 
-    With another size the checksum matches as it is.  gzip has a checksum of its own, of another polynomial, so that
-    chance would have to deceive both.  In the old formats both have the same one, and so have the messages inside: what
-    deceives one deceives all.  Kafka's writers of the other codecs leave theirs out.
+    With another size the checksum matches without a repair. gzip has a checksum of its own, of another polynomial; a
+    false repair would have to satisfy both.  The old formats use one polynomial for both, and for the messages inside:
+    a repair that satisfies one satisfies all.  Kafka's writers of the other codecs omit theirs.
     """
     if _SIZE_AT <= at < _SIZE_AT + 4:
         return 0

@@ -1,7 +1,7 @@
 """Walks along a log from header to header, window by window.
 
-Only headers are read, no content and no checksum, so this is cheap on any log: of large batches little more than their
-first 61 bytes come from the disk.  No size is followed beyond the end of the log, and the memory used is one window.
+It reads only headers, no content and no checksums, which is cheap on any log: little more than the first 61 bytes of
+large batches are read from the disk.  No size is followed beyond the end of the log, and the memory used is one window.
 LogReader reads whole batches.
 """
 
@@ -50,7 +50,7 @@ class HeaderWalk:
 
     @property
     def next_position(self) -> int:
-        """Where the batch after the window's last one begins, in bytes; -1 when nothing was loaded."""
+        """The position of the batch after the window's last one, in bytes; -1 when nothing was loaded."""
         return self._next
 
     @property
@@ -87,11 +87,11 @@ class HeaderWalk:
         return not self.broken
 
     def forget(self) -> None:
-        """Do not use what is in the window again."""
+        """Discard the content of the window."""
         self._end = -1
 
     def damage(self) -> Damage | None:
-        """Return what is there where the walk is broken, None at the end of the log.  Raises UnreadableError."""
+        """Return the damage at which the walk stopped, None at the end of the log.  Raises UnreadableError."""
         position, left = self._next, self._size - self._next
         if self.error is not None:
             raise UnreadableError(f"{self._log.path} @ {position}: cannot read: {self.error.strerror}") from self.error
@@ -103,7 +103,7 @@ class HeaderWalk:
         if not there.strip(b"\0"):
             return Damage(DamageKind.ZEROED_TAIL, place, f"{left} bytes that begin with zeros", left)
         kind = read_header(there, 0, position, left)
-        assert isinstance(kind, DamageKind)  # else the kernel had found an entry
+        assert isinstance(kind, DamageKind)  # otherwise the kernel would have found an entry
         return Damage(kind, place, f"{left} bytes that begin with no whole entry", left)
 
     def _load(self, position: int, size: int) -> None:
@@ -115,7 +115,7 @@ class HeaderWalk:
             if read < size:  # the log has shrunk since it was opened
                 self._size, left = position + read, read
         except OSError as error:
-            if size > SMALL_BYTES:  # what cannot be read may lie behind what is sought
+            if size > SMALL_BYTES:  # the unreadable part may lie behind the entry that is searched for
                 self._load(position, SMALL_BYTES)
                 return
             self.error = error
@@ -127,7 +127,7 @@ class HeaderWalk:
 
 
 def walk_headers(log: ReadableLog, position: int = 0) -> Iterator[BatchFacts | Damage]:
-    """Yield the header of each entry from *position* on; what is no entry is a Damage and ends it.
+    """Yield the header of each entry from *position* on; bytes that are no entry yield a Damage and end the walk.
 
     Raises UnreadableError.
     """
@@ -139,9 +139,10 @@ def walk_headers(log: ReadableLog, position: int = 0) -> Iterator[BatchFacts | D
 
 
 def walk_windows(log: ReadableLog, position: int = 0) -> Iterator[Window | Damage]:
-    """Yield a window again and again, filled with the entries from *position* on; what is no entry is a Damage.
+    """Yield a window again and again, filled with the entries from *position* on; bytes that are no entry yield a
+    Damage.
 
-    Of the last entry in a window only the header may be there.  Raises UnreadableError.
+    The last entry in a window may be represented by its header only.  Raises UnreadableError.
     """
     if position >= log.size:
         return

@@ -31,9 +31,10 @@ InUse = Callable[[tuple[int, ...]], bool]
 
 
 class IndexSlot(NamedTuple):
-    """Where a search ended: *slot* is -1 when every key is above the target.
+    """The result of a search: *slot* is -1 when every key is above the target.
 
-    *probes*: how many entries it looked at.  *warm_from*: the first slot of the warm section, None when it left that.
+    *probes*: the number of entries that were read.  *warm_from*: the first slot of the warm section, None when the
+    search left that section.
     """
 
     slot: int
@@ -44,9 +45,10 @@ class IndexSlot(NamedTuple):
 class IndexEntries:
     """The entries of an index file that are in use: those before the zeros of a preallocated file, or before leftovers.
 
-    *slots*: as many entries as the file can hold; *count* of them are in use, by *in_use* (None: all).  Nothing raises:
-    *unreadable* is why the file cannot be read, and its entries are then zeros.  *problem* says that, or that its size
-    is odd; None for nothing.  A small file is read whole at once, another one after it has been searched often.
+    *slots*: the number of entries that fit into the file; *count* of them are in use, according to *in_use* (None:
+    all).  No method raises: *unreadable* is the reason why the file cannot be read, and its entries are then zeros.
+    *problem* is that reason, or an odd size; None without a problem.  A small file is read whole at once, a larger one
+    after many searches.
     """
 
     def __init__(self, file: str | ReadableLog, layout: Layout, in_use: InUse | None = any) -> None:
@@ -110,7 +112,7 @@ class IndexEntries:
     def search(self, target: int, column: int = 0) -> IndexSlot:
         """Return the slot of the greatest key not above *target* by a broker's own search: the warm end first.
 
-        On an index out of order the answer depends on the way there.  Kafka: AbstractIndex.indexSlotRangeFor.
+        On an index out of order the answer depends on the path of the search.  Kafka: AbstractIndex.indexSlotRangeFor.
         """
         self._searches += 1
         if self._searches == _LOAD_AFTER:
@@ -197,9 +199,9 @@ def time_entries(file: str | ReadableLog) -> IndexEntries:
 
 
 def content_before_zeros(file: ReadableLog, entry_bytes: int) -> tuple[bytes, bool]:
-    """Return the whole entries of an index up to where only zeros follow, with less than 64 KiB of these.
+    """Return the whole entries of an index before its trailing zeros, with less than 64 KiB of these.
 
-    And whether zeros follow: else it is read to its end.  Raises UnreadableError.
+    The second value tells whether zeros follow; otherwise the file is read to its end.  Raises UnreadableError.
     """
     content = bytearray()
     whole = file.size - file.size % entry_bytes
@@ -227,15 +229,15 @@ def position_of_offset(log: ReadableLog, index: str, base_offset: int, offset: i
         relative, position = entries[slot] if slot >= 0 else (0, 0)
         before = entries[slot - 1][1] if slot > 0 else 0
     header = header_at(log, position) if relative > 0 else None
-    # a batch that begins after the entry's offset would have the search start behind what is sought
+    # a batch that begins after the entry's offset would start the search behind its target
     fits = header is not None and base_offset <= header.base_offset <= base_offset + relative
     return position if fits and _leads_to(log, before, position) else 0
 
 
 def _leads_to(log: ReadableLog, start: int, position: int) -> bool:
-    """Whether a walk from header to header from *start* on comes by *position*, or has not passed it after many steps.
+    """Whether a walk over headers from *start* on reaches *position*, or has not passed it after many steps.
 
-    A log that is stored in another log's messages has headers too.
+    The values of a log may contain another log, with headers of its own.
     """
     for steps, found in enumerate(walk_headers(log, start)):
         if start >= position or steps == _MOST_STEPS:
@@ -266,7 +268,7 @@ def position_by_time(log: ReadableLog, index: str, time_index: str, base_offset:
 def last_timestamp(time_index: str) -> int | None:
     """Return the timestamp (ms) of the last entry of a time index, None when it has none.
 
-    Nothing is compared with the log.  Raises UnreadableError.  Kafka: TimeIndex.lastEntry.
+    It is not compared with the log.  Raises UnreadableError.  Kafka: TimeIndex.lastEntry.
     """
     with IndexEntries(time_index, TIME_ENTRY) as entries:
         found = entries[entries.count - 1][0] if entries.count else None
@@ -276,9 +278,9 @@ def last_timestamp(time_index: str) -> int | None:
 
 
 def largest_timestamp(log: str, time_index: str | None) -> int:
-    """Return what a broker takes for a segment's largest timestamp (ms): the last of its time index, else its age.
+    """Return a broker's value for a segment's largest timestamp (ms): the last of its time index, else its age.
 
-    Where there is no time index the log is asked.  Raises UnreadableError.  Kafka: LogSegment.largestTimestamp.
+    Without a time index the log is read.  Raises UnreadableError.  Kafka: LogSegment.largestTimestamp.
     """
     if time_index is not None:
         largest = last_timestamp(time_index)

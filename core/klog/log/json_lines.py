@@ -62,7 +62,7 @@ def _json(text: str) -> str:
 
 
 def record_lines(rows: Window, first: int, end: int, fields: bytes, style: LineStyle) -> Iterator[bytes | memoryview]:
-    """Make lines of the rows from *first* to *end*, which carry *fields*; what is not yielded waits in the output."""
+    """Make lines of the rows from *first* to *end*, with *fields*; lines that are not yielded remain in the output."""
     write = rows.csv_lines if style.csv else rows.json_lines
     at, flags = first, style.flags
     while at < end and (at := write(at, fields, flags, end)) < end:
@@ -113,7 +113,7 @@ def _headers_json(rows: Window, row: int, count: int, values: int) -> Iterator[b
         number, at = rows.headers_from(row, number, at, values)
         yield bytes(rows.output())
         rows.flushed()
-        if number == known:  # this one alone is too large
+        if number == known:  # this line alone is too large
             key, value, at = rows.header_at(row, at)
             yield b",[" if number else b"["
             yield from _text_or_object(key, 0)
@@ -125,7 +125,7 @@ def _headers_json(rows: Window, row: int, count: int, values: int) -> Iterator[b
 
 
 def _text_or_object(content: memoryview, values: int) -> Iterator[bytes]:
-    """Yield a header's key or value: a string, or an object that tells the encoding."""
+    """Yield a header's key or value: a string, or an object that names the encoding."""
     if VALUES[values] in ("redacted", "none"):
         yield f'{{"size":{len(content)}}}'.encode()
         return
@@ -148,7 +148,7 @@ def _encoded(content: memoryview, encoding: str, *, escaped: bool) -> Iterator[b
     while at < len(content):
         end = min(at + _PIECE_BYTES, len(content))
         while encoding == "text" and end < len(content) and content[end] & 0xC0 == 0x80:
-            end -= 1  # not inside a character
+            end -= 1  # never inside a character
         piece = content[at:end]
         if encoding == "hex":
             yield piece.hex().encode()

@@ -17,9 +17,9 @@ _TRIES = 8
 class LogEnd(NamedTuple):
     """Finds where a log ends, by the headers of its last segment.
 
-    *offset* is the next to be written, *position* where in the last segment that would be, in bytes.  *damage* is what
-    is there instead of the end of the file, None for nothing.  *walked_from* is where the walk began; *last*: the last
-    entry that it passed, None where there was none.
+    *offset* is the next to be written, *position* the place of its batch in the last segment, in bytes.  *damage*
+    describes the bytes that prevent the walk from reaching the end of the file, None without damage.  *walked_from* is
+    the first position of the walk; *last*: the last entry that it passed, None if it passed none.
     """
 
     offset: int
@@ -39,7 +39,7 @@ def find_log_end(log_path: str, index_path: str | None, base_offset: int) -> Log
         start = _start_of_walk(log, index_path, base_offset) if index_path else 0
         end = _walk_to_end(log, base_offset, start)
         if start and end.damage and end.damage.kind is not DamageKind.ZEROED_TAIL:
-            # An entry can lead into the middle of a batch and find there what looks like a header.
+            # An entry can point into the middle of a batch, to bytes that look like a header.
             end = _walk_to_end(log, base_offset, 0)
     return end
 
@@ -56,10 +56,10 @@ def _walk_to_end(log: ReadableLog, base_offset: int, start: int) -> LogEnd:
 
 
 def _start_of_walk(log: ReadableLog, index_path: str, base_offset: int) -> int:
-    """Return the position of the last index entry but one at which a fitting batch begins, 0 when there is none.
+    """Return the position of the last index entry but one at which a fitting batch begins, 0 without such an entry.
 
-    Not of the last: inside the last batch of a log there may be a copy of another that reaches to its very end, and
-    from there all would look well.
+    The last entry is not used: the last batch of a log may contain a copy of another batch that ends where it ends, and
+    a walk from there would find no fault.
     """
     fitting = 0
     try:

@@ -1,7 +1,7 @@
 """Processes many windows in parallel and writes their output in order.
 
 Each worker owns a window and its buffers, fetches the next stretch of the log, makes lines of it, and writes them when
-all earlier stretches have been written.  Nothing is copied from hand to hand.
+all earlier stretches have been written.  Nothing is copied between workers.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ OUTPUT_BYTES = 1 << 20
 """Lines are written in pieces of this size when one worker writes at once …"""
 
 PARALLEL_OUTPUT_BYTES = 4 << 20
-"""… and kept up to this size by a worker that waits for its turn."""
+"""… and kept up to this size by a worker until its turn."""
 
 
 PATIENCE_S = 1.0
-"""How long a worker may go on writing after a ^C; what reads its output may be stuck."""
+"""The time that a worker may continue to write after a ^C; the reader of its output may be stuck."""
 
 
 class OverError(Exception):
-    """Everything that was wanted has been written, or writing has failed: this worker is to end."""
+    """All requested output is written, or writing has failed: this worker must end."""
 
 
 class Turns:
-    """Whose turn it is to write.  *alone*: there is only one worker, for whom nobody waits."""
+    """The number of the stretch that may be written now.  *alone*: there is only one worker, which never waits."""
 
     def __init__(self, alone: bool = False) -> None:
         self._alone = alone
@@ -43,7 +43,7 @@ class Turns:
     def wait(self, number: int) -> None:
         """Return when everything before *number* has been written; raise OverError when nothing more is to be."""
         if self._now == number and not self._over:
-            return  # without the lock: nobody else ends this turn
+            return  # without the lock: no other worker ends this turn
         with self._changed:
             self._changed.wait_for(lambda: self._now == number or self._over)
             if self._over:
@@ -68,7 +68,7 @@ class Turns:
 
 
 class OrderedOutput:
-    """A worker's way to the sink for one stretch: every call waits for its turn."""
+    """A worker's access to the sink for one stretch: every call waits for its turn."""
 
     def __init__(self, sink: Sink, turns: Turns, number: int) -> None:
         self._sink = sink
@@ -80,13 +80,13 @@ class OrderedOutput:
         self._turns.wait(self._number)
 
     def write(self, data: bytes | memoryview) -> None:
-        """Write *data* after everything that comes before it."""
+        """Write *data* after the output of all earlier stretches."""
         if len(data):
             self.wait()
             self._sink.write(data)
 
     def flush(self, window: Window) -> None:
-        """Write the lines that wait in *window*."""
+        """Write the pending lines of *window*."""
         if window.out_used:
             self.write(window.output())
             window.flushed()
@@ -98,16 +98,16 @@ class OrderedOutput:
 
 
 Work = Callable[[Window, WindowResult, OrderedOutput], bool]
-"""Makes output of a window; returns True when nothing after it is wanted."""
+"""Makes output of a window; returns True when the rest is not needed."""
 
 
 def run(
     reader: LogReader, make_work: Callable[[], Work], sink: Sink, jobs: int, own_window: Window | None = None
 ) -> None:
-    """Have *jobs* workers, each with a Work of its own, turn everything that *reader* brings into output.
+    """Have *jobs* workers, each with a Work of its own, turn everything that *reader* returns into output.
 
-    Raises what a worker or the sink raised, and what a signal's handler did.  A single worker is the caller's own
-    thread.  *own_window* is for the first of them, so that a caller with many small logs needs no new one for each.
+    Raises the exceptions of a worker, of the sink, and of a signal's handler.  A single worker is the caller's own
+    thread.  The first worker uses *own_window*, so that a caller with many small logs allocates only one.
     """
     turns = Turns(alone=jobs == 1)
     sink.expect(reader.end - reader.position)

@@ -22,11 +22,13 @@ from klog.log.windows import read_window
 
 WINDOW_BYTES = 1 << 19
 LARGE_WINDOW_BYTES = 4 << 20
-"""For batches that do not fit the usual window: else each would be read once in vain and once more."""
+"""The window for batches that do not fit the usual window: otherwise each would be read twice."""
 REACH_BYTES = LARGE_WINDOW_BYTES
-"""So far the sizes of broken batches are followed to an intact one, wherever windows begin: no window is larger.
+"""The sizes of broken batches are followed up to this many bytes to an intact one, at any window boundary: no window is
+larger.
 
-Otherwise the walk continues at the next intact entry, which may be inside the extent that they claim.
+Without an intact batch in reach the walk continues at the next intact entry, which may be inside the extent that they
+claim.
 """
 FIRST_WINDOW_BYTES = 1 << 16
 SMALL_WINDOW_BYTES = 1 << 13
@@ -34,10 +36,11 @@ MAX_BATCH_BYTES = 128 << 20
 
 
 class WindowResult(NamedTuple):
-    """One step of a LogReader: it filled a window with batches; *damage* comes after the last of them.
+    """One step of a LogReader: it filled a window with batches; *damage* follows the last of them.
 
-    *consumed*: bytes of the log that it dealt with.  *stop* is None as long as the walk continues; else why a
-    walk like Kafka's ended (a kernel status) and where: the bytes from the start of the file.
+    *consumed*: the number of bytes of the log that it processed.  *stop* is None as long as the walk continues;
+    otherwise the reason why a walk like Kafka's ended (a kernel status) and its position: bytes from the start of the
+    file.
     """
 
     number: int
@@ -50,9 +53,9 @@ class LogReader:
     """Reads the batches of a log from byte *start* to byte *end*, a window at a time, for any number of threads.
 
     After damage it continues at the next entry whose header makes sense and whose checksum matches, and whose offset is
-    within *min_offset* and *max_offset*.  With *like_kafka* it stops instead where Kafka's own tools stop, and takes
-    what they take.  A batch larger than *max_batch_bytes* is never read into memory.  With *stop* it yields only
-    batches that begin before that byte, as if it read the whole log: another reader begins there.
+    within *min_offset* and *max_offset*.  With *like_kafka* it stops where Kafka's own tools stop, and accepts the
+    batches that they accept.  A batch larger than *max_batch_bytes* is never read into memory.  With *stop* it yields
+    only batches that begin before that byte, unchanged by the limit: another reader begins there.
     """
 
     def __init__(
@@ -80,7 +83,7 @@ class LogReader:
         self._most_bytes = WINDOW_BYTES
         self._number = 0
         self._ended = False
-        self._broken: list[int] = []  # where entries begin, each where the one before leads, none of which is intact …
+        self._broken: list[int] = []  # positions of entries, each reached from the one before, none of them intact …
         self._broken_end = 0  # … and where the last of them leads
         self._lock = threading.Lock()
 
@@ -140,15 +143,15 @@ class LogReader:
         return need
 
     def _is_short(self, window: Window, status: int) -> bool:
-        """Whether sizes lead from a broken first batch out of the window, though an intact one may come in reach."""
+        """Whether sizes lead from a broken first batch out of the window, though an intact one may be in reach."""
         if not window.count or status not in (DONE, MORE) or window.size >= min(REACH_BYTES, self.end - self.position):
             return False
         return not self._without_bad_tail(window) and not self._leads_nowhere()
 
     def _leads_nowhere(self) -> bool:
-        """Whether it is known that no intact entry is in reach from here; looks only at bytes that are newly in reach.
+        """Whether no intact entry is in reach from here; looks only at bytes that are newly in reach.
 
-        Else each of a million broken entries would have four megabytes read once more.
+        A full search for each of a million broken entries would read four megabytes a million times.
         """
         at = bisect_left(self._broken, self.position)
         if self._broken[at : at + 1] != [self.position]:
@@ -224,15 +227,15 @@ class LogReader:
         return next_entry(self.source, start, self.end, *span, self.max_batch_bytes)
 
     def _resync(self, start: int, search: int, status: int) -> WindowResult:
-        """Go on at the next intact entry from *search* on; what begins at *start* is broken."""
-        self._window_bytes = SMALL_WINDOW_BYTES // 2  # damage seldom comes alone
+        """Continue at the next intact entry from *search* on; the bytes from *start* on are broken."""
+        self._window_bytes = SMALL_WINDOW_BYTES // 2  # damage often comes in groups
         self.position = self._next_entry(search)
         return WindowResult(
             self._number, describe_damage(self.source, start, self.position, self.end, status, self.max_batch_bytes)
         )
 
     def _unreadable(self, window: Window, size: int, error: OSError) -> WindowResult:
-        """Hand out what can be read before the block that cannot; if that is nothing whole, go on behind it."""
+        """Return the bytes before the unreadable block; if they hold no whole batch, continue after it."""
         start = self.position
         before = readable(self.source, start, size)
         read_window(self.source, window, start, before)
@@ -245,7 +248,7 @@ class LogReader:
             return WindowResult(self._number)
         if self._like_kafka:
             raise error
-        window.drop(0)  # a broken batch in front of the block is lost with it, and is said to be lost once
+        window.drop(0)  # a broken batch before the block is lost with it, and is reported once
         behind = ((start + before) // BLOCK_BYTES + 1) * BLOCK_BYTES
         self.position = self._next_entry(behind)
         size = self.position - start

@@ -12,9 +12,10 @@ if TYPE_CHECKING:
 
 
 class RecordFilter(NamedTuple):
-    """Which records: offsets and times from … up to, not including, to; *keys* None for all; *controls*: markers too.
+    """The requested records: offsets and times from … up to, not including, to; *keys* None for all; *controls*:
+    include markers.
 
-    *limit*: at most so many records (or batches), None for all.  *tail*: only the newest batches.
+    *limit*: the largest number of records (or batches), None for all.  *tail*: only the newest batches.
     """
 
     from_offset: int = LONG_MIN
@@ -46,19 +47,19 @@ class RecordFilter(NamedTuple):
         return self.in_range and window.skip_outside(self.from_offset, self.to_offset, self.from_time)
 
     def keep(self, window: Window) -> None:
-        """Leave only the wanted ones of the decoded records."""
+        """Keep only the matching ones of the decoded records."""
         if self.in_range or self.keys is not None or not self.controls:
             window.keep(self.from_offset, self.to_offset, self.from_time, self.to_time, self.controls, self.keys)
 
 
 class RecordLimit:
-    """Counts down what may still be given."""
+    """Counts down the number of records that may still be returned."""
 
     def __init__(self, limit: int | None) -> None:
         self.left = limit
 
     def take(self, window: Window) -> bool:
-        """Cut the decoded records to what may still be given; True when that was the last of it."""
+        """Cut the decoded records to that number; True when none remains."""
         if self.left is None:
             return False
         window.cut_records(self.left)
@@ -69,9 +70,9 @@ class RecordLimit:
 def start_position(
     log: ReadOnlyFile, index: str | None, time_index: str | None, base_offset: int, wanted: RecordFilter
 ) -> int:
-    """Return the position in the log from which reading may begin: at or before the first wanted record.
+    """Return the position in the log from which reading may begin: at or before the first matching record.
 
-    The indexes are only believed where the log confirms them.
+    An index entry is used only if the log confirms it.
     """
     from klog.log.index import position_by_time, position_of_offset
 

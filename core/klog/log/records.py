@@ -15,13 +15,13 @@ from klog.log.windows import window_of
 
 Codecs = tuple[Callable[[memoryview, int], "bytes | bytearray"], ...]
 BatchTaker = Callable[[Window, int, int], int]
-"""Takes intact, decompressed batches of a window from one to another; returns the first of which it takes nothing."""
+"""Takes intact, decompressed batches of a window from one to another; returns the first batch that it does not take."""
 
 _TRIES = 1000
 
 
 class OffsetRange:
-    """Which offsets a log can have, for what is found behind damage: *min_offset* up to and with *max_offset*."""
+    """The possible offsets of batches behind damage: *min_offset* up to and with *max_offset*."""
 
     def __init__(self, min_offset: int = 0, max_offset: int = LONG_MAX) -> None:
         self.min_offset, self.max_offset = min_offset, max_offset
@@ -41,9 +41,9 @@ class BatchRun(NamedTuple):
 
 
 def intact_runs(window: Window, file: str, span: OffsetRange) -> Iterator[BatchRun]:
-    """Check all batches of *window* that are not skipped, and yield them in runs, damaged ones on their own.
+    """Check all batches of *window* that are not skipped, and yield them in runs, each damaged one as a run of its own.
 
-    Intact batches that a damaged length had swallowed come in a window of their own.
+    Intact batches inside the extent of a damaged length are yielded in another window.
     """
     window.check(0, window.count)
     first, end = 0, window.count
@@ -78,9 +78,10 @@ def decode_window(
 def wanted_rows(
     runs: Iterable[BatchRun | Damage], wanted: RecordFilter, codecs: Codecs, file: str, taker: BatchTaker | None = None
 ) -> Iterator[Window | Damage]:
-    """Decode *runs*; yield their window each time it is filled with rows of wanted records, and each Damage in place.
+    """Decode *runs*; yield their window each time it is filled with rows of matching records, and each Damage in its
+    place.
 
-    The rows are to be used before the next step.  There are none of batches that *taker* takes.
+    Use the rows before the next step.  Batches that *taker* takes have no rows.
     """
     for run in runs:
         if isinstance(run, Damage):
@@ -164,7 +165,7 @@ def batch_damage(window: Window, i: int, kind: DamageKind, detail: str, file: st
 def _swallowed(window: Window, bad: int, span: OffsetRange) -> tuple[Window | None, int]:
     """Return a window of the intact batches inside the extent that damaged batch *bad* claims, and where they begin.
 
-    That happens when its length is what is damaged.  Their offsets must lie between those of its neighbours.
+    This finds batches after damage to the length of *bad*.  Their offsets must lie between those of its neighbours.
     """
     facts = window.batch(bad)
     start, size = window.at(bad), facts.size

@@ -33,7 +33,7 @@ Checksum = Callable[[bytes, int], int]
 STEP_BYTES = 1 << 20
 FIRST_STEP_BYTES = 1 << 13
 BLOCK_BYTES = 4096
-"""What a disk fails to read at once, at least."""
+"""The smallest number of bytes that a disk fails to read."""
 
 
 def next_entry(
@@ -42,13 +42,13 @@ def next_entry(
     """Return the position of the first intact entry from byte *start* to byte *end*, else *end*.
 
     Only entries with an offset from *min_offset* to *max_offset* count, and none larger than *max_batch_bytes*.
-    Unreadable blocks are skipped.  Takes time in proportion to the bytes searched, whatever these are.
+    Unreadable blocks are skipped.  The time is proportional to the number of bytes searched, whatever they contain.
     """
     window = Window(FIRST_STEP_BYTES, 1, 1)
     checksums = _Checksums(source, start)
     position, step = start, FIRST_STEP_BYTES
     while position < end:
-        # what begins inside a hole has a size of zero, unless it begins at its very end
+        # an entry that begins inside a hole has a size of zero, unless it begins at its very end
         position = max(position, min(source.next_data(position), end) - ENTRY.size)
         size = min(step, end - position)
         step = min(2 * step, STEP_BYTES)  # most damage is small: the next intact entry is near
@@ -66,17 +66,17 @@ def next_entry(
             position = ((position + size) // BLOCK_BYTES + 1) * BLOCK_BYTES
             checksums = _Checksums(source, position)
         elif read < size or position + read >= end:
-            return end  # of what there was, or of what the file has shrunk to
+            return end  # of the original size, or of the size to which the file has shrunk
         else:
             position += at
     return end
 
 
 class _Checksums:
-    """Checksums of any entry of a log, in much the same time however long it is.
+    """Checksums of any entry of a log, in a time that hardly depends on its length.
 
-    Checksums of everything from *base* on are kept for every 4 KiB, and a range's is worked out from those at its ends:
-    in a hostile file every byte may begin what claims to be a batch of 100 MiB.
+    It keeps the checksum of everything from *base* on for every 4 KiB, and computes a range's from those at its ends:
+    in a hostile file every byte may begin an entry that claims 100 MiB.
     """
 
     def __init__(self, source: ReadableLog, base: int) -> None:
@@ -131,7 +131,7 @@ def readable(source: ReadableLog, position: int, size: int) -> int:
 
 
 def is_zero(source: ReadableLog, start: int, end: int) -> bool:
-    """Whether all bytes from *start* to *end* are zero; what cannot be read is not."""
+    """Whether all bytes from *start* to *end* are zero; False for unreadable bytes."""
     window = Window(STEP_BYTES, 1, 1)
     position = start
     while (position := source.next_data(position)) < end:
@@ -147,9 +147,9 @@ def is_zero(source: ReadableLog, start: int, end: int) -> bool:
 
 
 def describe_damage(source: ReadableLog, start: int, found: int, end: int, status: int, max_batch_bytes: int) -> Damage:
-    """Return what is wrong with the log's bytes from *start* to *found*, where it continues (or to its *end*).
+    """Return the damage of the log's bytes from *start* to *found*, where it continues (or to its *end*).
 
-    *status*: why the walk stopped at *start*; DONE if only the checksum of the entry there does not match.
+    *status*: the kernel's reason for the stop at *start*; DONE if only the checksum of the entry there does not match.
     """
     size = found - start
     head = source.read(start, min(size, BATCH.size))
@@ -171,7 +171,7 @@ def describe_damage(source: ReadableLog, start: int, found: int, end: int, statu
 
 
 def _checksum(source: ReadableLog, position: int) -> tuple[int, int, str]:
-    """Return the stored and the computed checksum of the entry at *position*, and what such a one is called."""
+    """Return the stored and the computed checksum of the entry at *position*, and the name of such an entry."""
     head = source.read(position, BATCH.size)
     _, size, _, magic = ENTRY.read(head)
     end = position + size + OVERHEAD

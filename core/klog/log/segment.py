@@ -22,7 +22,7 @@ MAX_RELATIVE_OFFSET = 2**31 - 1
 """Offsets in a segment are at most this far above its base offset: an index stores the difference as an int32."""
 
 _BELIEVED = 1 << 48
-"""Behind damage a repair believes offsets up to so far above the base: a million a second for nine years."""
+"""The range of offsets above the base that a repair believes behind damage: a million a second for nine years."""
 _LIBRARY_ROWS = 64
 
 
@@ -126,10 +126,10 @@ class Segment:
     def record_windows(
         self, first: int = LONG_MIN, window: Window | None = None, codecs: Codecs | None = None
     ) -> Iterator[Window | Damage]:
-        """Yield a window each time that its rows are filled with records, and a Damage for what cannot be read.
+        """Yield a window each time that its rows are filled with records, and a Damage for each unreadable part.
 
-        Batches that end below offset *first* are not decoded.  A window is to be used before the next step;
-        *window*: one to fill; *codecs*: instead of a decompressor's own.  Raises as `batches` does.
+        Batches that end below offset *first* are not decoded.  Use a window before the next step; *window*: the one to
+        fill; *codecs*: instead of a decompressor's own.  Raises as `batches` does.
         """
         window, codecs = window or Window(), codecs or Decompressor().functions
         with ReadOnlyFile(self.path) as source:

@@ -1,8 +1,8 @@
-"""Where a log can be split so that both parts read as the whole does: between two intact batches.
+"""Positions that split a log so that both parts read as the whole does: between two intact batches.
 
-A cut that is none would be loss and repetition at once, since a producer may have put the image of a batch into a
-value.  So an index only proposes: what is before a cut is walked, checksums included, for a stretch that is longer
-than any batch has to be; a log that cannot be cut by its index is walked from the last cut on.
+A cut inside a batch would lose and repeat records at once, since the value of a record may contain the image of a
+batch.  The index therefore only proposes a cut. A stretch before it, longer than any batch has to be, is walked,
+checksums included; a log without a usable index entry is walked from the last cut on.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from klog.log.records import OffsetRange
 from klog.log.windows import read_window
 
 CONFIRM_BYTES = REACH_BYTES
-"""So much of a log in front of a cut is walked: as far as a reader follows the size of a broken batch, which then ends
-before the cut, and four times what a broker takes for a batch unless it is told otherwise.
+"""The length of the walk before a cut: a reader follows the size of a broken batch that far, and the batch then ends
+before the cut. It is four times the default size limit of a batch in a broker.
 
-Inside a larger batch an index that is all wrong could still mislead; the reader that gets there notices.
+An index with only wrong entries could still mislead inside a larger batch; the reader that reaches it notices.
 """
 
 _MOST_BYTES = 8 << 20
@@ -105,7 +105,7 @@ class SplitPoints:
         return SplitPoint(position, window.batch(row).base_offset) if holds else None
 
     def _before(self, position: int) -> int:
-        """Return where to walk from for *position*: where the index says that a batch begins, or the log's start."""
+        """Return the position from which to walk to *position*: that of a batch in the index, or the log's start."""
         slot = self._entries.search(position - CONFIRM_BYTES, _POSITION).slot if self._entries else -1
         return max(self._entries[slot][1], 0) if self._entries and slot >= 0 else 0
 

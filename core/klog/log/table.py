@@ -24,11 +24,11 @@ _STATISTICS = (
 
 
 class Table:
-    """Takes record rows and writes them to *descriptor*, row group by row group, all columns but *without*.
+    """Takes record rows and writes them to *descriptor*, one row group after the other, all columns except *without*.
 
-    *batch_offsets*: there is a column of the batches' base offsets, too.
+    *batch_offsets*: add a column of the batches' base offsets.
 
-    `bytes` are what has been written: rows that wait for their group are no part of it.
+    `bytes` counts written bytes, without rows of an unfinished group.
     """
 
     def __init__(self, descriptor: int, without: Collection[str] = (), *, batch_offsets: bool = False) -> None:
@@ -69,17 +69,17 @@ class Table:
             self._writer.write_table(self._group.take().select(self._columns), row_group_size=rows)
 
     def close(self) -> None:
-        """Write what waits, and end the file."""
+        """Write the last row group, and end the file."""
         with self._file, self._writer:
             self._flush()
 
     def abandon(self) -> None:
         """Close the file without its footer: it will not be read."""
-        self._writer.is_open = False  # else it would be ended when it is collected
+        self._writer.is_open = False  # otherwise the garbage collector would end it
         try:
             self._file.close()
         except OSError:
-            pass  # what was in its buffer: the caller already has the error that matters
+            pass  # the content of its buffer is lost: the caller already has the relevant error
 
     def __enter__(self) -> Table:
         return self

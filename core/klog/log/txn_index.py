@@ -30,7 +30,7 @@ class AbortedTxn(NamedTuple):
 def aborted_txns(file: ReadableLog, size: int | None = None) -> Iterator[AbortedTxn]:
     """Yield the whole entries in the first *size* bytes of an open index (None: all), with 68 KiB of it in memory.
 
-    Of a hole, which no broker leaves, there are the entries of 68 KiB at most, zeros.  Raises UnreadableError.
+    A hole, which no broker leaves, yields at most the entries of 68 KiB, all zeros.  Raises UnreadableError.
     """
     end = file.size if size is None else size
     position = 0
@@ -58,7 +58,7 @@ def txn_index_content(entries: Iterable[AbortedTxn]) -> bytes:
 
 
 def newer_version(version: int) -> int:
-    """Return the version that a broker takes an entry for if it does not know it, else 0.
+    """Return the version that a broker assigns to an entry of an unknown version, else 0.
 
     A broker reads only the first of the two bytes.  Kafka: AbortedTxn.version.
     """

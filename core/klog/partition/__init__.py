@@ -1,1 +1,1 @@
-"""What happens in one partition: transactions, lookup, fetch, append, start, checks, truncation, retention."""
+"""One partition: transactions, lookup, fetch, append, start, checks, truncation, retention."""

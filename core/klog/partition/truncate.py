@@ -1,7 +1,7 @@
-"""Truncates a log at an offset, as a follower does, so that all files agree afterwards.
+"""Truncates a log at an offset, as a follower does, and makes all files agree.
 
-Kafka: UnifiedLog.truncateTo, truncateFullyAndStartAt.  A broker that runs remembers where it cut; one that starts
-computes the end from what is left, so the log ends behind its last whole batch.
+Kafka: UnifiedLog.truncateTo, truncateFullyAndStartAt.  A running broker remembers the offset of the cut; a starting one
+computes the end from the remaining batches, and the log ends behind its last whole batch.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class TruncateOptions(NamedTuple):
 
 
 class TruncateTarget(NamedTuple):
-    """Where to truncate: at an offset, at a time (ms), or with neither at the start of the log."""
+    """The target of a truncation: an offset, a time (ms), or with neither the start of the log."""
 
     offset: int | None = None
     timestamp_ms: int | None = None
@@ -59,7 +59,7 @@ class TruncateTarget(NamedTuple):
         if trail.problems:
             raise DamagedError(f"{trail.problems[0]}; first: klog recover {quote(partition.path)}")
         if trail.offset is None:
-            # All records are earlier and stay, as after a first run.
+            # All records are earlier and are kept, as after a first run.
             return partition.log_end.offset if partition.log_end is not None else 0
         return trail.offset
 
@@ -67,9 +67,9 @@ class TruncateTarget(NamedTuple):
 class Truncation(NamedTuple):
     """The result of a truncation.
 
-    *to_offset*: the first offset that was to go.  *log_end*: the offset that comes next afterwards.  *inside*: base
-    offset of the batch with *to_offset*, which is dropped whole, None if the cut is between batches.  *offsets*: new
-    values in the log dir's checkpoints.
+    *to_offset*: the first truncated offset.  *log_end*: the next offset after the truncation.  *inside*: base offset of
+    the batch with *to_offset*, which is dropped whole, None if the cut is between batches.  *offsets*: new values in
+    the log dir's checkpoints.
     """
 
     to_offset: int
@@ -81,7 +81,7 @@ class Truncation(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where a segment is cut: the bytes that stay, with the batches before it in *builder* and *survey*."""
+    """The cut in a segment: the remaining bytes, with the batches before it in *builder* and *survey*."""
 
     position: int
     builder: IndexBuilder
@@ -101,7 +101,7 @@ def plan(partition: Partition, to_offset: int, settings: TruncateOptions, draft:
 
 
 def cut(partition: Partition, to_offset: int, settings: TruncateOptions, draft: Draft) -> Truncation:
-    """Do what `plan` does, to any log.  Raises as `plan` does."""
+    """Do the same as `plan`, for any log.  Raises as `plan` does."""
     partition.check_listed()
     segments, start = partition.segments, partition.log_start_offset or 0
     if not segments:
@@ -163,7 +163,7 @@ class _Cut:
                         return self._at_damage(run.damage, builder, survey)
                     reaching = min(max(run.window.first_reaching(self._to_offset, run.first), run.first), run.end)
                     last = builder.last_offset if builder.batches else files.base_offset - 1
-                    # The builder alone sees only what prevents an index entry.
+                    # The builder alone notices only faults that prevent an index entry.
                     in_order, _ = ascending_run(
                         run.window, run.first, reaching, last, -1, files.base_offset + 2**31 - 1
                     )
@@ -202,7 +202,7 @@ class _Cut:
         return start
 
     def _keep(self, files: SegmentFiles, place: _Place, end: int) -> None:
-        """Keep what is before the cut."""
+        """Keep the part before the cut."""
         there = {file.name: self._stored(file.name) for file in self._partition.files if belongs(file)}
         logs = {parse_file(other.log).offset for other in self._segments[: self._at]}
         for name, stored in there.items():
@@ -250,7 +250,7 @@ class _Cut:
         kept = [entry for entry in epochs_in_force(found.entries) if entry.start_offset < end]
         return None if len(kept) == len(found.entries) else write_epochs(kept)
 
-    # what that means
+    # the meaning of that
 
     def _loss(self, files: SegmentFiles, place: _Place) -> Loss:
         expected = place.builder.last_offset + 1 if place.builder.batches else files.base_offset
@@ -258,7 +258,8 @@ class _Cut:
         return cut_loss(self._partition, files.log, place.position, expected, "truncated", found)
 
     def _kept(self, cut: SegmentFiles, place: _Place) -> Amount:
-        """Return what stays.  Segments before the cut are not read, so their records are not counted."""
+        """Return the size of the remaining part.  Segments before the cut are not read, so their records are not
+        counted."""
         size = sum(end - start for ranges in self._logs.values() for _, start, end in ranges)
         if not size:
             return NOTHING

@@ -14,8 +14,8 @@ from klog.base.unusable import UNUSABLE
 class DirectoryListing(NamedTuple):
     """The names in a directory, by kind; a link counts as what it leads to.
 
-    *sizes*: of the files whose sizes were requested, in bytes.  *others*: what is neither a regular file nor a
-    directory: a pipe, a dangling link, a link to itself.
+    *sizes*: of the files whose sizes were requested, in bytes.  *others*: neither regular files nor directories: a
+    pipe, a dangling link, a link to itself.
     """
 
     files: tuple[str, ...]
@@ -89,7 +89,7 @@ def straight(path: str) -> str:
 
 
 def is_missing(path: str) -> bool:
-    """Whether there is no such file or directory; what the system refuses to tell about is not missing."""
+    """Whether there is no such file or directory; a path that the system refuses to look up is not missing."""
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -100,5 +100,5 @@ def is_missing(path: str) -> bool:
 
 
 def inode_of(status: os.stat_result) -> tuple[int, int]:
-    """Return what all names of one file have in common: its device and its inode."""
+    """Return the device and the inode of a file, which all its names share."""
     return status.st_dev, status.st_ino

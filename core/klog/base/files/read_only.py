@@ -22,7 +22,7 @@ _NO_ATIME: int = getattr(os, "O_NOATIME", 0)
 
 
 class ReadableLog(Protocol):
-    """The bytes of a log by position: a file, or what a repair will write to one.  See ReadOnlyFile.
+    """The bytes of a log by position: those of a file, or those that a repair will write to one.  See ReadOnlyFile.
 
     *size*: bytes when it was opened.
     """
@@ -44,7 +44,8 @@ class ReadableLog(Protocol):
 
 
 def _open(path: str) -> int:
-    """Return a descriptor that waits for nothing (a FIFO!) and leaves the access time alone if it may."""
+    """Return a descriptor, opened without waiting (the path may be a FIFO) and, if permitted, without a change of
+    access time."""
     try:
         return os.open(path, _FLAGS | _NO_ATIME)
     except PermissionError:
@@ -102,7 +103,7 @@ class ReadOnlyFile:
     def next_data(self, position: int) -> int:
         """Return the position of the next byte, from *position* on, that is not in a hole; the size if there is none.
 
-        If the file system cannot tell, that is *position* itself.
+        The result is *position* itself if the file system does not report holes.
         """
         try:
             return os.lseek(self._descriptor, position, os.SEEK_DATA)
@@ -123,7 +124,7 @@ class ReadOnlyFile:
         return inode_of(facts)
 
     def modified_ms(self) -> int:
-        """Return when the file was last written, in ms since the epoch, as a broker asks for it."""
+        """Return when the file was last written, in ms since the epoch, rounded as a broker rounds it."""
         return os.fstat(self._descriptor).st_mtime_ns // 1_000_000
 
     def close(self) -> None:

@@ -1,1 +1,1 @@
-"""What coordinators wrote into their topics: consumer groups, share groups, transactions; plain data, replayed."""
+"""The records of coordinators in their topics: consumer groups, share groups, transactions; plain data, replayed."""

@@ -23,7 +23,7 @@ _MOST_LISTINGS = 10
 """How often a log is listed again while a broker removes segments of it."""
 
 Note = Callable[[str], object]
-"""Takes a sentence about what could not be read."""
+"""Receives a sentence about each unreadable part."""
 
 
 def ignore(_sentence: str) -> None:
@@ -43,10 +43,10 @@ class CoordinatorEntry(NamedTuple):
 
 
 def record_windows(partition: Partition, note: Note = ignore, window: Window | None = None) -> Iterator[Window]:
-    """Yield windows whose rows are the intact records of a log, in order; *note* gets what could not be read.
+    """Yield windows whose rows are the intact records of a log, in order; *note* receives the unreadable parts.
 
-    A window is to be used before the next step.  *window*: one to fill, for a caller that reads many logs side by side.
-    Raises nothing for content or for what cannot be opened.
+    Use a window before the next step.  *window*: one to fill, for a caller that reads many logs side by side. Neither
+    content nor files that cannot be opened raise an error.
     """
     waiting, first, tries = list(partition.segments), LONG_MIN, _MOST_LISTINGS
     codecs = sparing_codecs()
@@ -63,7 +63,7 @@ def record_windows(partition: Partition, note: Note = ignore, window: Window | N
             if os.path.lexists(path) or not tries:  # the other segments are still read
                 note(str(error))
             else:
-                # A running broker's cleaner has put what was in it into the segment before it.
+                # A running broker's cleaner has moved its records into the segment before it.
                 first, tries = segment.base_offset, tries - 1
                 waiting = list(segments_between(Partition(partition.path).segments, first, LONG_MAX))
 
@@ -71,9 +71,9 @@ def record_windows(partition: Partition, note: Note = ignore, window: Window | N
 def latest_records(
     partition: Partition, until_ms: int | None = None, note: Note = ignore, *, commits: bool = False
 ) -> LatestRecords:
-    """Return the latest record of each key in a coordinator's log, and what transactions leave pending.
+    """Return the latest record of each key in a coordinator's log, and the pending records of transactions.
 
-    *until_ms*: of those written before then.  *commits*: and, of offset commits, by their own time too.
+    *until_ms*: of those written before then.  *commits*: apply that limit also to the time inside an offset commit.
     """
     latest = LatestRecords(until_ms, commits)
     for window in record_windows(partition, note):

@@ -1,10 +1,10 @@
-"""Groups as their coordinator has them once it has loaded `__consumer_offsets`: classic, consumer, share, streams.
+"""Groups in the state of a coordinator that has loaded `__consumer_offsets`: classic, consumer, share, streams.
 
     for group in group_images(partitions, topic_name):
         print(group.group, group.state, group.offsets)
 
-What is not on the disk is not known: a classic group that is rebalancing is Stable here, and a member's heartbeats
-leave no trace.
+The disk does not contain all of a coordinator's state: a classic group that is rebalancing is Stable here, and a
+member's heartbeats leave no trace.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _STABLE: Final = 0
 
 
 class OffsetImage(NamedTuple):
-    """A committed offset; *offset* None: compaction has taken what was committed then, and *certain* is False.
+    """A committed offset; if *offset* is None, compaction has deleted the commit of that time, and *certain* is False.
 
-    *leader_epoch*: -1 for none.  *committed_at*: ms.  *producer_id*: of the transaction that has not ended.
+    *leader_epoch*: -1 for none.  *committed_at*: ms.  *producer_id*: that of an open transaction.
     """
 
     topic: str
@@ -54,7 +54,7 @@ class OffsetImage(NamedTuple):
 
 
 class MemberImage(NamedTuple):
-    """A member of a group.  *partitions*: what it owns, sorted."""
+    """A member of a group.  *partitions*: its assigned partitions, sorted."""
 
     member_id: str
     instance_id: str | None
@@ -64,10 +64,10 @@ class MemberImage(NamedTuple):
 
 
 class GroupImage(NamedTuple):
-    """A group.  *state*: None where the records do not tell.  *protocol*: the assignor, None for none or unknown.
+    """A group.  *state*: None if the records do not contain it.  *protocol*: the assignor, None for none or unknown.
 
     *epoch*: a classic group's generation, else the group epoch; None for a group of offsets alone.  *partitions*: of a
-    share group, those it has initialized.  *certain*: False where compaction has taken what it was like then.
+    share group, those it has initialized.  *certain*: False if compaction has deleted the group's record of that time.
     """
 
     group: str
@@ -88,7 +88,7 @@ def group_images(
 ) -> Iterator[GroupImage]:
     """Yield the groups of some partitions of `__consumer_offsets`, each partition's by name.
 
-    *until_ms*: as they were before that time, as far as compaction has left it.  *note* gets what could not be read.
+    *until_ms*: their state before that time, as far as compaction has kept it.  *note* receives the unreadable parts.
     Raises nothing for content.  Kafka: GroupCoordinatorShard.replay.
     """
     for partition in partitions:
@@ -127,7 +127,7 @@ class _Groups:
         return True
 
     def lose(self, key: bytes) -> None:
-        """Take a key whose value at that time is gone."""
+        """Handle a key whose value at that time is deleted."""
         record = coordinator_record(CONSUMER_OFFSETS, key, None)
         if isinstance(record, CoordinatorRecord):
             group = self._group(record)

@@ -15,7 +15,7 @@ from klog.formats.structs.schema import Data
 _SNAPSHOT: Final = b"\0\0"
 _UPDATE: Final = b"\0\1"
 _MOST_UPDATES: Final = 1000
-"""Of one share partition that are kept undecoded; a broker writes a snapshot after 500."""
+"""The number of updates of one share partition that are kept undecoded; a broker writes a snapshot after 500."""
 _UNCHANGED: Final = -1
 _CHANGING: Final = ("leaderEpoch", "startOffset", "deliveryCompleteCount")
 
@@ -32,7 +32,8 @@ class StateBatch(NamedTuple):
 class ShareImage(NamedTuple):
     """A share partition of a group.  *start_offset*: −1 before the first acquisition.
 
-    *complete*: records behind the start offset that need no delivery any more; −1 when the broker did not say.
+    *complete*: the number of records behind the start offset that need no further delivery; −1 when the broker did not
+    write it.
     """
 
     group: str
@@ -118,9 +119,9 @@ def _updated(told: Data, update: Data) -> Data:
 
 
 def combined(batches: Iterable[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:
-    """Return batches from *start_offset* on that do not overlap: of two the one with more deliveries counts.
+    """Return batches from *start_offset* on that do not overlap: of two batches the one with more deliveries counts.
 
-    With as many, the one whose state is higher.  Kafka: PersisterStateBatchCombiner.
+    If both have equally many, the one with the higher state counts.  Kafka: PersisterStateBatchCombiner.
     """
     waiting = sorted(one for one in batches if start_offset <= one.last_offset >= one.first_offset)
     edges = sorted({start_offset, *(one.first_offset for one in waiting), *(one.last_offset + 1 for one in waiting)})

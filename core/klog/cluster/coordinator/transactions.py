@@ -1,4 +1,4 @@
-"""Transactional ids as their coordinator has them once it has loaded `__transaction_state`, and what it wrote before.
+"""Transactional ids in the state of a coordinator that has loaded `__transaction_state`, and its earlier records.
 
 for image in transaction_images(partitions):
     print(image.transactional_id, image.status)
@@ -31,10 +31,10 @@ IN_PROGRESS: Final = PREPARED | {TransactionStatus.ONGOING}
 
 
 class TransactionImage(NamedTuple):
-    """What a record of `__transaction_state` says.  Times are ms since the epoch; *started*: −1 before the first.
+    """The content of a record of `__transaction_state`.  Times are ms since the epoch; *started*: −1 before the first.
 
-    *partitions*: those that the transaction wrote to, empty once it is complete.  *client_version*: 2 from the clients
-    on that have an epoch for each transaction.
+    *partitions*: those that the transaction wrote to, empty once it is complete.  *client_version*: 2 for clients that
+    use an epoch for each transaction.
     """
 
     transactional_id: str
@@ -64,13 +64,13 @@ class TransactionImage(NamedTuple):
 
 
 def transaction_image(key: bytes, value: bytes) -> TransactionImage | None:
-    """Return what a record of `__transaction_state` says; None when it cannot be decoded.
+    """Return the content of a record of `__transaction_state`; None when it cannot be decoded.
 
     Kafka: TransactionLog.readTxnRecordValue.
     """
     if value[:2] != _VERSION_0 or len(value) < VALUE_HEAD.size + VALUE_TAIL.size:
         return _decoded(key, value)
-    # But for its times most of a value is the same again and again.
+    # Most values differ only in their times.
     image = _decoded_before(key, value[: -VALUE_TAIL.size])
     updated, started = VALUE_TAIL.read(value, len(value) - VALUE_TAIL.size)
     return None if image is None else image._replace(updated=updated, started=started)
@@ -139,7 +139,7 @@ class TransactionEnding(NamedTuple):
 
 
 def transaction_endings(partition: Partition, producers: Container[int] | None = None) -> Iterator[TransactionEnding]:
-    """Yield the records of a log that say how a transaction will end, or that it has ended, in their order.
+    """Yield the records of a log that announce how a transaction will end, or that it has ended, in their order.
 
     *producers*: only of these; None: of all.
     """

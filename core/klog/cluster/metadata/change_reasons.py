@@ -1,7 +1,7 @@
-"""Why a partition, a broker or the quorum changed, as far as the records around the change give it away.
+"""The reason why a partition, a broker or the quorum changed, as far as the neighbouring records show it.
 
-A controller writes the consequences of one event into one batch: where a broker is fenced, the changes of its
-partitions lie before the record of the fence.  What no other record explains comes from a leader (AlterPartition) or a
+A controller writes the consequences of one event into one batch: if a broker is fenced, the changes of its partitions
+precede the record of the fence.  A change that no other record explains was requested by a leader (AlterPartition) or a
 tool.
 """
 
@@ -22,7 +22,7 @@ _UNREGISTERED: Final = "was unregistered"
 
 
 class BatchEvents(NamedTuple):
-    """What a batch says about brokers: *events* by node, and all registrations behind it."""
+    """A batch's records about brokers: *events* by node, and all registrations behind it."""
 
     events: dict[int, str]
     brokers: Mapping[int, BrokerRegistration]
@@ -34,7 +34,7 @@ class BatchEvents(NamedTuple):
             self.events[data["id"] if "id" in data else data["brokerId"]] = event
 
     def told(self, nodes: Sequence[int], *kinds: str) -> str:
-        """Return what happened to those of *nodes* to which one of *kinds* did, "" for none."""
+        """Return a sentence about those of *nodes* that had an event of *kinds*, "" for none."""
         found = {node: self.events[node] for node in nodes if self.events.get(node) in kinds}
         return ", ".join(f"broker {node} {event}" for node, event in found.items())
 
@@ -66,7 +66,7 @@ def _without(these: Sequence[int], those: Sequence[int]) -> list[int]:
 def partition_reason(
     before: PartitionRegistration | None, after: PartitionRegistration | None, record: str, batch: BatchEvents
 ) -> str | None:
-    """Return why a partition changed; None when nothing tells."""
+    """Return why a partition changed; None when no record shows it."""
     if after is None:
         return "the topic was deleted"
     if before is None:
@@ -105,7 +105,7 @@ def _brokers(before: PartitionRegistration, after: PartitionRegistration, batch:
     anew = batch.told([*left, *dropped], _REGISTERED)
     if anew:
         yield f"{anew} without having stopped cleanly"
-    # After an election nobody needs to have fallen behind: the ISR begins with the leader.
+    # After an election the ISR begins with the leader; no replica needs to have fallen behind.
     behind = [node for node in left if node not in batch.events]
     if behind and before.leader == after.leader and after.leader >= 0:
         yield f"{_listed(behind)} fell behind"
@@ -115,7 +115,7 @@ def _brokers(before: PartitionRegistration, after: PartitionRegistration, batch:
 
 
 def _election(before: PartitionRegistration, after: PartitionRegistration, batch: BatchEvents) -> Iterator[str]:
-    """Yield how the leader came to lead."""
+    """Yield the reasons for the election of the leader."""
     if before.recovering and not after.recovering:
         yield "the leader has recovered"
     if before.leader == after.leader:
@@ -140,7 +140,7 @@ def _election(before: PartitionRegistration, after: PartitionRegistration, batch
 
 
 def broker_reason(before: BrokerRegistration | None, after: BrokerRegistration | None, record: str) -> str | None:
-    """Return why a broker's registration changed; None when nothing tells."""
+    """Return why a broker's registration changed; None when no record shows it."""
     if after is None:
         return _UNREGISTERED
     if record == "REGISTER_BROKER_RECORD":

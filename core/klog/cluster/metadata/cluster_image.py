@@ -13,7 +13,7 @@ from klog.formats.structs.schema import Data
 
 
 class ListenerEndpoint(NamedTuple):
-    """Where a node listens: *name* is the listener's."""
+    """The address of a node: *name* is the listener's."""
 
     name: str
     host: str
@@ -87,10 +87,10 @@ class Voter(NamedTuple):
 
 @dataclass
 class QuorumImage:
-    """What the control records say.
+    """The quorum according to the control records.
 
-    *voters*: None in a quorum whose voters come from the configuration (kraft.version 0).  *leader*, *epoch*: of the
-    newest LeaderChange record; None where there is none.
+    *voters*: None in a quorum whose voters come from the configuration (kraft.version 0).  *leader*, *epoch*: those of
+    the newest LeaderChange record; None without one.
     """
 
     kraft_version: int = 0

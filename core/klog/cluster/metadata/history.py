@@ -1,9 +1,9 @@
-"""What happened to a partition, a broker or the quorum: every change that the metadata log has of it.
+"""The history of a partition, a broker or the quorum: all its changes in the metadata log.
 
     for change in read_history(partition, PartitionSubject("orders", 0), problems):
         print(change.offset, change.record, change.changed, change.reason)
 
-It begins at the oldest offset of the log, or with what the oldest snapshot says where the log begins later.
+It begins at the oldest offset of the log, or with the content of the oldest snapshot if the log begins later.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class MetadataChange(NamedTuple):
     """One change.
 
     *epoch*: the leader epoch of the batch.  *timestamp*: ms.  *record*: Kafka's name, or `SNAPSHOT`.  *changed*: names
-    of the fields of *state* that are not as before.  *state*: after it; all None once the subject is gone.  *reason*:
-    where the record and those around it give one away, else None.
+    of the changed fields of *state*.  *state*: after the change; all None once the subject is deleted.  *reason*: None
+    if neither the record nor its neighbours show it.
     """
 
     offset: int
@@ -46,7 +46,7 @@ class MetadataChange(NamedTuple):
 
 
 class HistorySubject(Protocol):
-    """What a history is about.  A state is compared with the one before: they are equal, or there was a change."""
+    """The subject of a history.  A difference between two successive states is a change."""
 
     def find(self, state: MetadataImage) -> object | None:
         """Return the subject's state, None when it is not there."""
@@ -55,12 +55,12 @@ class HistorySubject(Protocol):
         """Return the keys of the partitions whose records matter, see `klog.kernel.skip_partitions`."""
 
     def fields(self, found: object | None, before: object | None) -> dict[str, object]:
-        """Return a state as fields by name; *before* names what is gone where *found* is None."""
+        """Return a state as fields by name; *before* has the names if the subject is deleted (*found* is None)."""
 
     def reason(
         self, before: object | None, after: object | None, record: str, data: Data, batch: BatchEvents
     ) -> str | None:
-        """Return why it changed, None when nothing tells."""
+        """Return why it changed, None when no record shows it."""
 
 
 class PartitionSubject(NamedTuple):
@@ -168,7 +168,7 @@ class _Noted(NamedTuple):
 
 
 class SubjectReplay(Replay):
-    """A replay of what matters to *subject*: of partitions only its own."""
+    """A replay of the records about *subject*: of partitions only its own."""
 
     def __init__(self, subject: HistorySubject, state: MetadataImage, problems: Problems, expected: int = 0) -> None:
         super().__init__(state, problems, expected)
@@ -180,10 +180,10 @@ class SubjectReplay(Replay):
 
 
 class HistoryReplay(SubjectReplay):
-    """A replay that notes each change of *subject*, and hands it to *sink* once its batch has been read.
+    """A replay that notes each change of *subject*, and passes it to *sink* once its batch has been read.
 
-    A controller writes what belongs together into one batch: the fence of a broker behind the changes of partitions
-    that it leads to.
+    A controller writes related records into one batch: first the changes of partitions, then the fence of the broker
+    that caused them.
     """
 
     def __init__(
@@ -201,7 +201,7 @@ class HistoryReplay(SubjectReplay):
         self._events = BatchEvents({}, state.cluster.brokers)
 
     def apply(self, record: MetadataRecord, found: LoggedRecord, file: str) -> None:
-        """Take a record, and note what it changed."""
+        """Apply a record, and note its changes."""
         self._enter(found)
         before = self.subject.find(self.state)
         super().apply(record, found, file)
@@ -209,7 +209,7 @@ class HistoryReplay(SubjectReplay):
         self._note(found, record.name, record.data, before)
 
     def apply_control(self, control: Control, found: LoggedRecord) -> None:
-        """Take a control record, and note what it changed."""
+        """Apply a control record, and note its changes."""
         self._enter(found)
         before = self.subject.find(self.state)
         super().apply_control(control, found)
@@ -227,7 +227,7 @@ class HistoryReplay(SubjectReplay):
             self._noted.append(_Noted(found, record, data, before, after))
 
     def flush(self) -> None:
-        """Hand over what was noted in the last batch."""
+        """Pass on the changes of the last batch."""
         noted, self._noted = self._noted, []
         for one in noted:
             old = {} if one.before is None else self.subject.fields(one.before, None)
@@ -246,7 +246,7 @@ class HistoryReplay(SubjectReplay):
 
 
 class HistoryStart(NamedTuple):
-    """From where a history can be told: the state there, and where that is; None: the beginning of all."""
+    """The beginning of a history: the state and its position; None: the beginning of the log."""
 
     state: MetadataImage
     end: LogPoint | None
@@ -277,8 +277,8 @@ def read_history(
 ) -> Iterator[MetadataChange]:
     """Yield the changes of *subject* in the metadata log in *partition*, oldest first.
 
-    *problems*: takes what cannot be read.  *is_in_use*: a node is running on it.
-    Raises KlogError where the log begins behind the end of its snapshots.
+    *problems*: receives the unreadable parts.  *is_in_use*: a node is running on it. Raises KlogError if the log begins
+    behind the end of its snapshots.
     """
     start = oldest_state(partition, problems, lambda: SubjectReplay(subject, MetadataImage(), Problems()))
     found: list[MetadataChange] = []

@@ -18,7 +18,7 @@ from klog.formats.structs.schema import Data
 
 @dataclass
 class MetadataImage:
-    """The state so far.  *unknown*: how many records there were of each type that klog does not know."""
+    """The state so far.  *unknown*: the number of records of each type that klog does not know."""
 
     topics: TopicsImage = field(default_factory=TopicsImage)
     cluster: ClusterImage = field(default_factory=ClusterImage)

@@ -4,8 +4,8 @@
     if metadata is not None and metadata.complete:
         print(metadata.topic_config("orders"), metadata.brokers[1].epoch)
 
-It is the newest intact snapshot (`….checkpoint`), then the records of the log from its end offset on.  Torn or corrupt
-parts are skipped and reported.  A record at the end of the log may never have been committed: no file says.
+The state is the newest intact snapshot (`….checkpoint`), then the records of the log from its end offset on.  Torn or
+corrupt parts are skipped and reported.  A record at the end of the log may be uncommitted: no file contains that fact.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class LogPoint(NamedTuple):
 
 
 class MetadataOffsetError(KlogError):
-    """The state was asked for as of an offset that the log and its snapshots do not reach."""
+    """The requested offset is outside of the log and its snapshots."""
 
     exit_code = ExitCode.PROBLEMS_LEFT
 
@@ -54,10 +54,10 @@ class MetadataOffsetError(KlogError):
 class ClusterMetadata:
     """The cluster as of *end_offset*, the offset after the last record that was read; *epoch*: of that record.
 
-    *state*: all of it; the properties are what most callers need.  *snapshot*: where the snapshot ends from which it
-    was read.  *complete*: nothing below *end_offset* is missing; a torn tail is beyond it.  *problems*: a sentence for
+    *state*: all of it; most callers need only the properties.  *snapshot*: the end of the snapshot from which it was
+    read.  *complete*: nothing below *end_offset* is missing; a torn tail lies above it.  *problems*: a sentence for
     each part that was skipped; *damage*: those of them that a sound log does not have.  *gap*: the log begins behind
-    the end of the snapshot.  *open_transaction*: the log ends inside of one, and what it would change does not count.
+    the end of the snapshot.  *open_transaction*: the log ends inside of one, whose changes do not count.
     """
 
     state: MetadataImage
@@ -119,11 +119,11 @@ class ClusterMetadata:
 
 
 def read_metadata(log_dir: LogDir, at: int | None = None) -> ClusterMetadata | None:
-    """Return the cluster of the metadata log in *log_dir*; None if it has none (ZooKeeper, or another log dir has it).
+    """Return the cluster of the metadata log in *log_dir*; None without one (ZooKeeper, or another log dir has it).
 
-    *at*: as of the records below this offset.  Its content, or a file that cannot be read, never raises: see
-    `problems`.  Beside a running node files appear and disappear, so what seems to be missing is looked for again.
-    Raises MetadataOffsetError for an *at* that the log does not reach, or that lies before its oldest state.
+    *at*: the state after the records below this offset.  Neither content nor an unreadable file raises: see `problems`.
+    A running node creates and deletes files, and a file that seems to be missing is therefore looked up again. Raises
+    MetadataOffsetError for an *at* that the log does not reach, or that precedes its oldest state.
     """
     path = os.path.join(log_dir.path, f"{CLUSTER_METADATA}-0")
     if not os.path.isdir(path):
@@ -228,7 +228,8 @@ def _find_leader(partition: Partition, replay: Replay) -> None:
 
 
 class MetadataSnapshot(NamedTuple):
-    """What a snapshot gave: the state of everything below its *end*.  *flaw*: why it is not whole, None when it is.
+    """The content of a snapshot: the state of everything below its *end*.  *flaw*: why it is not whole, None when it
+    is.
 
     *path*: the file.  *timestamp*: of the last record that it contains (ms).
     """
@@ -241,7 +242,7 @@ class MetadataSnapshot(NamedTuple):
     timestamp: int = -1
 
     def replay_on(self, problems: Problems) -> Replay:
-        """Return what takes the log's records that follow."""
+        """Return a replay that continues with the log's next records."""
         replay = Replay(self.state, problems, self.end.offset)
         replay.epoch = self.end.epoch
         return replay
@@ -258,7 +259,7 @@ def newest_snapshot(partition: Partition, problems: Problems, until: int = LONG_
         if (file.offset or 0) > until:
             continue
         if newest is not None and (log_start is None or (file.offset or 0) < log_start):
-            break  # with this one, more would be missing than is broken in the newest
+            break  # with this one, more would be missing than the newest one lacks
         found = read_snapshot(partition.file(file.name), LogPoint(file.offset or 0, file.epoch or 0))
         if found.flaw is None:
             problems.take(found.problems)
@@ -283,7 +284,7 @@ def _is_snapshot(file: FileName) -> bool:
 
 
 def read_snapshot(path: str, end: LogPoint, replay: Replay | None = None) -> MetadataSnapshot:
-    """Return what *replay*, at its beginning, makes of the snapshot; one without a footer was never finished.
+    """Return the state after *replay*, a new one, has read the snapshot; one without a footer was never finished.
 
     Kafka: RecordsSnapshotReader.
     """

@@ -1,4 +1,4 @@
-"""Where a metadata log lies: in a log dir, or as a directory of its own that was copied."""
+"""The place of a metadata log: in a log dir, or in a directory of its own that was copied."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class MetadataDirectory(NamedTuple):
     def read(self, at: int | None = None) -> ClusterMetadata:
         """Return the cluster, as of offset *at* if one is given.
 
-        Raises MetadataOffsetError where the log does not reach that, KlogError where it begins behind the end of its
-        snapshot, or there is nothing at all: then no state can be told.
+        Raises MetadataOffsetError if the log does not reach that, KlogError if it begins behind the end of its
+        snapshot, or is empty: the state is then unknown.
         """
         self.check_content()
         found = None if self.log_dir is None else read_metadata(self.log_dir, at)
@@ -52,13 +52,13 @@ class MetadataDirectory(NamedTuple):
 
     @property
     def end(self) -> LogPoint:
-        """Where the log ends, or its newest snapshot where that ends later.  Raises UnreadableError."""
+        """Return the end of the log, or of its newest snapshot if that ends later.  Raises UnreadableError."""
         offset = log_end(self.partition)
         return max([LogPoint(offset, epoch_at(self.partition, offset - 1)), *self.snapshots[:1]])
 
     @property
     def snapshots(self) -> list[LogPoint]:
-        """Where the snapshots end, the newest first, whole or not."""
+        """Return the ends of the snapshots, the newest first, complete or not."""
         return [LogPoint(file.offset or 0, file.epoch or 0) for file in snapshot_files(self.partition)]
 
     @property

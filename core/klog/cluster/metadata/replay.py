@@ -1,4 +1,4 @@
-"""Replays the records of a metadata log or of a snapshot into a state, with what is broken in between.
+"""Replays the records of a metadata log or of a snapshot into a state, and notes damage on the way.
 
 replay = Replay(MetadataImage(), Problems())
 replay.file("….log", first=0)
@@ -25,9 +25,9 @@ _MOST_PROBLEMS: Final = 20
 
 
 class Problems:
-    """What was passed over, the first sentences of it.
+    """The skipped parts: the first sentences about them.
 
-    *missing*: something that should be in the state is not.  *gap*: the log begins behind what the snapshot ends with.
+    *missing*: the state lacks a part of the log.  *gap*: the log begins behind the end of the snapshot.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Problems:
         self.gap = False
 
     def add(self, sentence: str, missing: bool = True, is_damage: bool = True) -> None:
-        """Take a sentence; *is_damage* is not set for what a sound log may contain, too."""
+        """Add a sentence; *is_damage* is False for findings that a sound log may contain, too."""
         self.missing |= missing
         if len(self._first) < _MOST_PROBLEMS:
             self._first.append((sentence, is_damage))
@@ -95,7 +95,7 @@ def logged_record(rows: Window, i: int) -> LoggedRecord:
 
 
 class Replay:
-    """Takes records into a state in their order; those of a transaction wait until it has ended.
+    """Applies records to a state in their order; those of a transaction are applied when it has ended.
 
     *expected*: the offset after the last record.  *epoch*: its leader epoch, None before the first.
     Kafka: MetadataBatchLoader.
@@ -149,9 +149,9 @@ class Replay:
                 i += 1
 
     def pass_over(self, rows: Window, first: int, until: int) -> int:
-        """Take the records from row *first* on that change nothing; return the first one that does.
+        """Skip the records from row *first* on that change nothing; return the first one that does.
 
-        Their offsets are the expected ones, and below *until*.  Nothing is in a transaction.
+        Their offsets are the expected ones, and below *until*.  No transaction is open.
         """
         return self.state.topics.table.take(rows, first, self.expected, until)
 
@@ -176,7 +176,7 @@ class Replay:
         if isinstance(record, Undecodable):
             self._undecodable(record, found, file)
         elif record.version > (newest := newest_version(record.type)):
-            # Kafka reads it as the newest that it knows, which may be anything.
+            # Kafka reads it as the newest version that it knows, with unpredictable results.
             self._misfit(file, found.offset, f"version {record.version} of {record.name}, known are 0 to {newest}")
         elif record.name == "BEGIN_TRANSACTION_RECORD":
             if self._waiting is not None:
@@ -189,7 +189,7 @@ class Replay:
                 self.commit()
             self._waiting = None
         elif self._waiting is not None:
-            # As bytes: decoded they take many times the memory.
+            # They are kept as bytes: decoded they take many times the memory.
             self._waiting.append((found, file))
         else:
             self.apply(record, found, file)
@@ -209,14 +209,14 @@ class Replay:
         self.problems.add(f"{Location(file, offset=offset)}: {what}", is_damage=is_damage)
 
     def hole(self, file: str, found: int) -> None:
-        """Hear that records are missing: offset *found* comes next."""
+        """Note that records are missing: the next offset is *found*."""
         self.problems.add(f"{file}: offset {found} where {self.expected} was expected")
         self.expected = found
         # The end of the transaction may have been there; few are aborted.
         self.commit()
 
     def commit(self) -> None:
-        """Take in what waits; without an open transaction that is nothing."""
+        """Apply the pending records; without an open transaction there are none."""
         waiting, self._waiting = self._waiting or [], None
         for found, file in waiting:
             self._take(found, file)

@@ -1,8 +1,7 @@
-"""Settings, features, quotas, producer ids, and who may do what, as the metadata log has them.
+"""Settings, features, quotas, producer ids, ACLs and credentials in the metadata log.
 
-Of credentials and delegation tokens no secret is kept: neither salt nor key ever leaves the record.
-Kafka: ConfigurationsDelta, FeaturesDelta, ClientQuotasDelta, ProducerIdsDelta, AclsDelta, ScramDelta,
-DelegationTokenDelta.
+No secret of credentials and delegation tokens is kept: salt and key never leave the record. Kafka: ConfigurationsDelta,
+FeaturesDelta, ClientQuotasDelta, ProducerIdsDelta, AclsDelta, ScramDelta, DelegationTokenDelta.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
 CLIENT_METRICS_RESOURCE: Final = 16
 GROUP_RESOURCE: Final = 32
-"""Whose settings they are; a broker's go by its node id, those of all brokers by "".  Kafka: ConfigResource.Type."""
+"""The owner of settings; a broker's have its node id, those of all brokers "".  Kafka: ConfigResource.Type."""
 
 _KRAFT_VERSION: Final = "kraft.version"
 _ACL_RESOURCES: Final = ("UNKNOWN", "ANY", "TOPIC", "GROUP", "CLUSTER", "TRANSACTIONAL_ID", "DELEGATION_TOKEN", "USER")
@@ -37,7 +36,7 @@ METADATA_VERSIONS: Final = (
 """The names of the levels of `metadata.version`, from 1 on.  Kafka: MetadataVersion."""
 
 QuotaEntity = tuple[tuple[str, str | None], ...]
-"""Types and names of what a quota is for, by type: user, client-id, ip; None names the default of that type."""
+"""Types and names of the entity of a quota, by type: user, client-id, ip; None names the default of that type."""
 
 
 class AccessControlEntry(NamedTuple):
@@ -58,7 +57,7 @@ def _named(names: tuple[str, ...], code: int) -> str:
 
 @dataclass
 class SettingsImage:
-    """What is set for the cluster.
+    """The settings of the cluster.
 
     *configs*: by resource type and name.  *features*: finalized levels.  *quotas*: by entity, then key.  *scram*: the
     iterations of each user and mechanism.  *acls*, *tokens*: by id.  *next_producer_id*: None before the first block.
@@ -74,7 +73,7 @@ class SettingsImage:
 
     @property
     def metadata_version(self) -> str | None:
-        """The name of the finalized `metadata.version`; None where there is none, or klog does not know its level."""
+        """The name of the finalized `metadata.version`; None without one, or if klog does not know its level."""
         level = self.features.get("metadata.version", 0)
         return METADATA_VERSIONS[level - 1] if 0 < level <= len(METADATA_VERSIONS) else None
 

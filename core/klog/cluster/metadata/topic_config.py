@@ -3,8 +3,8 @@
     config = TopicConfig(LogDir("data"), {"segment.bytes": "1048576"})
     config.value("orders", "index.interval.bytes")    # Setting(4096, SettingOrigin.DEFAULT, "index.interval.bytes")
 
-The first of these counts: the option; the topic's own setting in the metadata log, or in the `klog-follow.json` of a
-copy, which has none; what was set dynamically for the broker or for all brokers; the broker's `server.properties`,
+The first of these counts: the option; the topic's own setting in the metadata log, or, if there is none, in the
+`klog-follow.json` of a copy; the dynamic setting for the broker or for all brokers; the broker's `server.properties`,
 which is not in a log dir; Kafka's default, which without that file is an assumption.
 """
 
@@ -32,7 +32,7 @@ Value: TypeAlias = "int | float | bool | str | tuple[str, ...]"
 
 
 class SettingOrigin(StrEnum):
-    """Where a setting came from."""
+    """The origin of a setting."""
 
     OPTION = "option"
     TOPIC = "topic"
@@ -73,7 +73,7 @@ class Setting(NamedTuple):
         return self.value
 
 
-# ---------------------------------------------------------------- what settings look like
+# ---------------------------------------------------------------- the form of settings
 
 _INT, _LONG = 2**31 - 1, LONG_MAX
 
@@ -178,8 +178,8 @@ _KNOWN: Final[Mapping[str, _Known]] = {
     "min.insync.replicas": _Known(_whole(1, _INT), 1, {"min.insync.replicas": 1}),
     "producer.id.expiration.ms": _Known(_whole(1, _INT), _DAY_MS, {"producer.id.expiration.ms": 1}),
 }
-"""By the topic's name for it; the last is a broker's alone.  Kafka: LogConfig, ServerTopicConfigSynonyms,
-TransactionLogConfig; defaults as in 4.3."""
+"""The known settings by the topic's name; the last one exists only for brokers.  Kafka: LogConfig,
+ServerTopicConfigSynonyms, TransactionLogConfig; defaults as in 4.3."""
 
 _SMALL_SEGMENTS: Final = {"segment.bytes": 100 << 20}
 _INTERNAL: Final[Mapping[str, Mapping[str, Value]]] = {
@@ -188,7 +188,7 @@ _INTERNAL: Final[Mapping[str, Mapping[str, Value]]] = {
     "__share_group_state": {"retention.ms": -1, **_SMALL_SEGMENTS},
     CLUSTER_METADATA: {"retention.ms": -1, "max.message.bytes": 8 << 20},
 }
-"""What Kafka itself sets when it creates a topic of its own, where that is not the default.  Kafka: the coordinators'
+"""The settings, other than defaults, of the topics that Kafka creates for itself.  Kafka: the coordinators'
 …TopicConfigs, KafkaRaftLog.createLog."""
 
 
@@ -241,7 +241,8 @@ class TopicConfig:
 
     @cached_property
     def _copied(self) -> Mapping[str, Mapping[str, str]]:
-        """What was set on each topic of the cluster that this is a copy of.  Raises DamagedError."""
+        """The settings of each topic in the cluster of which this is a copy.  Return the known settings of *topic*
+        itself."""
         found = self._log_dir.checkpoints.follow_file if self._log_dir is not None else None
         if isinstance(found, Malformed):
             assert self._log_dir is not None
@@ -257,7 +258,7 @@ class TopicConfig:
         return topic in (self._copied if self.metadata is None else self.metadata.topic_ids)
 
     def is_known(self, topic: str | None) -> bool:
-        """Whether what was set on *topic* itself is known; without it, a broker's settings and defaults count."""
+        """Whether the settings of *topic* itself are known; if not, a broker's settings and defaults count."""
         is_whole = self.metadata is None or self.metadata.complete
         return topic is not None and is_whole and self._knows(topic)
 
@@ -273,7 +274,7 @@ class TopicConfig:
         return self.metadata.broker_config(self._log_dir.node_id)
 
     def value(self, topic: str | None, name: str) -> Setting:
-        """Return a setting of *topic*; None: the setting of topics that have none of their own.
+        """Return a setting of *topic*; None: the setting of topics without one of their own.
 
         An invalid text, which no broker would have accepted, is ignored.  Raises KeyError for a *name* that klog does
         not know.
@@ -343,9 +344,9 @@ def _option(name: str, text: str) -> Value:
 
 
 def parse_settings(given: Sequence[str], names: Sequence[str]) -> dict[str, str]:
-    """Return the settings in `NAME=VALUE`, as options give them: those of *names*, which decide something there.
+    """Return the settings in `NAME=VALUE` options; only those of *names* are accepted.
 
-    internal.segment.bytes goes before segment.bytes.  Raises UsageError.
+    internal.segment.bytes has precedence over segment.bytes.  Raises UsageError.
     """
     found: dict[str, str] = {}
     small = _SEGMENT_BYTES.instead

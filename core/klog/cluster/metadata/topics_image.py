@@ -17,7 +17,7 @@ from klog.kernel import PartitionTable
 _NO_LEADER_CHANGE: Final = -2
 _NO_RECOVERY_CHANGE: Final = -1
 _MOST_BYTES: Final = 4 * 9999
-"""Of a list: more replicas than any cluster has nodes."""
+"""The size limit of a list: more replicas than any cluster has nodes."""
 
 
 class PartitionRegistration(NamedTuple):
@@ -162,7 +162,7 @@ def _int_bytes(nodes: Sequence[int]) -> bytes:
 
 
 def partition_of(data: Data) -> PartitionRegistration:
-    """Return what a PartitionRecord says.  Kafka: the constructor of PartitionRegistration."""
+    """Return the content of a PartitionRecord.  Kafka: the constructor of PartitionRegistration."""
     return PartitionRegistration(
         tuple(data["replicas"]),
         tuple(data["isr"]),
@@ -206,5 +206,5 @@ def merged(before: PartitionRegistration, data: Data) -> PartitionRegistration:
 
 
 def _without_migrating(directories: Sequence[str]) -> tuple[str, ...]:
-    """Ids that only say that nobody has reported any are none.  Kafka: PartitionRegistration.defaultToMigrating."""
+    """Drop ids that only mean that no broker has reported any.  Kafka: PartitionRegistration.defaultToMigrating."""
     return tuple(directories) if any(one != MIGRATING_DIRECTORY for one in directories) else ()

@@ -27,7 +27,7 @@ _SHOWN: Final = 60
 
 
 def key_of(text: bytes, form: str, where: str) -> bytes:
-    """Return the key that *text* in *form*, one of KEY_FORMS, means.  Raises UsageError, which says *where*."""
+    """Return the key that *text* represents in *form*, one of KEY_FORMS.  Raises UsageError with the place *where*."""
     key = read_key(text, KEY_FORMS.index(form))
     if key is None:
         raise _not_a_key(text, form, where)
@@ -55,7 +55,7 @@ def _too_long(name: str, number: int) -> UsageError:
 
 
 def json_lines_of(partitioners: Sequence[Partitioner], partitions: int, form: str) -> KeyLines:
-    """Return what makes JSON lines of keys in *form*, with their partitions of so many *partitions*."""
+    """Return a formatter of JSON lines with keys in *form*, and their partitions of so many *partitions*."""
     members = []
     for number, one in enumerate(partitioners):
         name = ("," if number else "") + json.dumps(one.name) + ":"
@@ -91,6 +91,6 @@ def write_json_lines(
 
 
 def _first_line(buffer: bytearray, filled: int) -> bytes:
-    """Return the first line of the *filled* bytes of *buffer*, or what there is of it."""
+    """Return the first line of the *filled* bytes of *buffer*, or its beginning."""
     end = buffer.find(b"\n", 0, filled)
     return bytes(buffer[: filled if end < 0 else end]).removesuffix(b"\r")

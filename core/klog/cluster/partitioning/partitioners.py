@@ -1,9 +1,9 @@
-"""The partitioners of Kafka's clients: one table, from which help, docs and checks come.
+"""The partitioners of Kafka's clients: one table, the source of help, docs and checks.
 
     partitioner("java").partition(b"user-42", 12)
 
-Each hashes a key's bytes as they are in the record and divides what a rule makes of the hash; the remainder is the
-partition.  Where a client picks at random there is no answer.
+Each hashes a key's bytes as they are in the record, applies a rule to the hash and divides the result; the remainder is
+the partition.  A random choice of a client has no answer here.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ RULES: Final = (
     "murmur2",
     "abs(int32(murmur2))",
 )
-"""What is divided by the number of partitions: hashes are unsigned, int32 takes them for Java's int.  The place of a
-rule here is its number in the kernel (`partitions.h`)."""
+"""The dividends: hashes are unsigned, int32 converts them to Java's int.  The place of a rule here is its number in the
+kernel (`partitions.h`)."""
 MOST_PARTITIONS: Final = 2**31 - 1
 
 EmptyKey = Literal["hashed", "random"]
@@ -28,11 +28,11 @@ NullKey = Literal["as an empty key", "random"]
 
 
 class Partitioner(NamedTuple):
-    """How clients place a key.
+    """The way in which clients place a key.
 
-    *rule*: a place in `RULES`.  *clients*: those that do so, the first one by this very name or by default.
-    *empty*, *null*: what the first of them does with a key of no bytes, and with none.  *others*: clients that treat
-    these differently, as a sentence; None if none do.
+    *rule*: a place in `RULES`.  *clients*: those that use it, the first one by this very name or by default. *empty*,
+    *null*: the first client's treatment of a key of no bytes, and of none.  *others*: clients that treat these
+    differently, as a sentence; None if none do.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What can be said of any assignment, whoever placed it: distinct brokers, racks, how even it is."""
+"""Facts about any assignment, whoever placed it: distinct brokers, racks, balance."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class AssignmentFacts(NamedTuple):
 
     @property
     def leaders_spread(self) -> int:
-        """By how many partitions the broker that leads most is ahead of the one that leads fewest."""
+        """Return the difference between the largest and the smallest number of partitions that a broker leads."""
         return _spread(self.leaders)
 
     @property
     def replicas_spread(self) -> int:
-        """By how many replicas the broker with most is ahead of the one with fewest."""
+        """Return the difference between the largest and the smallest number of replicas on a broker."""
         return _spread(self.replicas)
 
     @property
@@ -57,8 +57,8 @@ def assess(
 ) -> AssignmentFacts:
     """Return the facts about *assignment*, replicas by partition number, in a cluster of *brokers*.
 
-    *gone*: the racks of brokers that are no longer there but may still have replicas.  Brokers without a rack are one
-    rack, as they are to a controller; one of which nothing is known counts as a rack of its own.
+    *gone*: the racks of removed brokers that may still have replicas.  Brokers without a rack are one rack, as they are
+    to a controller; an unknown broker counts as a rack of its own.
     """
     leaders = Counter({broker.id: 0 for broker in brokers})
     replicas = Counter(leaders)
@@ -73,7 +73,7 @@ def assess(
         distinct = set(ids)
         if len(distinct) < len(ids):
             doubled.append(number)
-        # An id that nothing is known of stands for its unknown rack.
+        # The id of an unknown broker represents its unknown rack.
         covered, wanted = len({racks.get(each, each) for each in distinct}), min(len(distinct), possible)
         if covered < wanted:
             narrow[number] = covered, wanted

@@ -8,10 +8,10 @@ from typing import Final, NamedTuple, TypeAlias
 from klog.base.errors import UsageError, counted
 
 Assignment: TypeAlias = "list[tuple[int, ...]]"
-"""For each partition the ids of its replicas' brokers; the first one leads when it can."""
+"""For each partition the ids of its replicas' brokers; the first one leads if possible."""
 
 MOST_REPLICAS: Final = 10_000_000
-"""So many replicas of one topic are no request that anyone means."""
+"""More replicas of one topic than this cannot be intended."""
 
 
 class UsableBroker(NamedTuple):
@@ -23,7 +23,7 @@ class UsableBroker(NamedTuple):
 
 
 def name_order(rack: str) -> bytes:
-    """Return what sorts names of racks as Java sorts strings: by their UTF-16 units."""
+    """Return a sort key for names of racks in the order of Java's strings: their UTF-16 units."""
     return rack.encode("utf-16-be", "surrogatepass")
 
 

@@ -21,10 +21,10 @@ MOST_SEARCHED: Final = 2000
 
 
 class ClassicStart(NamedTuple):
-    """With what the classic placer gives an assignment.
+    """The start values with which the classic placer returns an assignment.
 
     *rack_aware*: racks counted.  *brokers*: the ids that it placed on, in ascending order.  *grown_at*: the first
-    partition of each time that partitions were added; the start of those follows from partition 0.
+    partition of each time that partitions were added; their start values follow from partition 0.
     """
 
     start_index: int
@@ -44,7 +44,7 @@ def place_classic(
 ) -> Assignment:
     """Return the replicas of *partitions* partitions, the first of which has the number *start_partition*.
 
-    Racks count if a broker has one; whether a broker is fenced does not.  A tool that is told a start takes the same
+    Racks count if a broker has one; whether a broker is fenced does not.  A tool that is given a start uses the same
     number for the *shift*.  Raises UsageError for what Kafka refuses: no partition, no replica, more replicas than
     brokers, racks of some brokers only.
     """
@@ -58,7 +58,7 @@ def place_classic(
 
 
 class _Row:
-    """The brokers in the row that partitions go round, by id or with their racks in turn."""
+    """The order of the brokers that receive partitions in turn: by id, or with alternating racks."""
 
     def __init__(self, brokers: Iterable[UsableBroker], rack_aware: bool) -> None:
         by_id = sorted(brokers, key=lambda broker: broker.id)
@@ -73,13 +73,13 @@ class _Row:
         return number // len(self._in_row) - max(start_partition - 1, 0) // len(self._in_row)
 
     def kind_of_shift(self, shift: int, replication: int) -> int:
-        """Return what is equal for shifts that give the same replicas."""
+        """Return a value that is equal for shifts that produce the same replicas."""
         return 0 if replication == 1 else shift * (self._rack_count or 1) % (len(self._in_row) - 1)
 
     def shifts_to(self, replicas: Sequence[int], start_index: int) -> list[int]:
-        """Return shifts of all kinds with which the first follower in *replicas* comes next to the leader.
+        """Return shifts of all kinds that put the first follower in *replicas* next to the leader.
 
-        A tool that was told a start shifts by the same number: of shifts of one kind that is the likeliest.
+        A tool that is given a start shifts by the same number, the likeliest of the shifts of one kind.
         """
         if len(replicas) == 1:
             return [start_index]
@@ -88,7 +88,7 @@ class _Row:
         if place is None or distance == size - 1:
             return []
         kinds = [distance]
-        # With racks, brokers in the leader's rack are passed over: the way may begin with them.
+        # With racks, brokers in the leader's rack are skipped, and the search may begin with them.
         rack = self._racks.get(replicas[0])
         while self._rack_count > 1 and len(kinds) < size - 1:
             distance = (distance - 1) % (size - 1)
@@ -152,10 +152,11 @@ def _alternated(brokers: Sequence[UsableBroker]) -> tuple[int, ...]:
 
 
 def find_classic(assignment: Assignment, brokers: Sequence[UsableBroker]) -> ClassicStart | None:
-    """Return with what the classic placer gives *assignment*, of all partitions from 0 on; None if nothing does.
+    """Return start values with which the classic placer returns *assignment*, of all partitions from 0 on; None if
+    there are none.
 
-    Tried are all of *brokers* and those alone that have replicas, with racks and without; of several ways the one with
-    the fewest additions of partitions.  One or two partitions are likely to fit by chance.
+    It tries all of *brokers* and only those with replicas, with racks and without; of several solutions it returns the
+    one with the fewest additions of partitions.  One or two partitions are likely to fit by chance.
     """
     if not assignment or len({len(replicas) for replicas in assignment}) > 1 or not assignment[0]:
         return None
@@ -197,9 +198,10 @@ def _end(assignment: Assignment, row: _Row, start_index: int, shift: int, first:
 
 
 def _growth(assignment: Assignment, row: _Row, end: int) -> tuple[int, ...] | None:
-    """Return where partitions were added, as few times as possible, when those below *end* came first; None: nowhere.
+    """Return the partitions at which partitions were added, as few as possible, if those below *end* were placed first;
+    None without a solution.
 
-    Each addition may begin anywhere below the end of the one before: what follows may happen to continue it.
+    Each addition may begin anywhere below the end of the one before: later partitions may happen to continue it.
     """
     start_index = row.start_of_growth(assignment[0][0])
     ends: dict[int, int] = {}
@@ -208,7 +210,8 @@ def _growth(assignment: Assignment, row: _Row, end: int) -> tuple[int, ...] | No
     while end < len(assignment):
         best, best_end = 0, end
         for first in range(tried, end + 1):
-            # What an addition gives at a partition depends on the round it began in, and on that only as shifts do.
+            # The brokers of an addition at a partition depend on the round in which it began, and on that only through
+            # the shift.
             kind = row.kind_of_shift(start_index - row.rounds(0, first - 1), len(assignment[0]))
             if ends.get(kind, 0) <= first:
                 ends[kind] = _end(assignment, row, start_index, start_index, first)

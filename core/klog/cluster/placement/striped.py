@@ -2,7 +2,7 @@
 
     place_striped([UsableBroker(0, "a"), UsableBroker(1, "b"), UsableBroker(2, "a")], 12, 2, seed=42)
 
-A controller seeds its generator with noise: what it placed cannot be told from this, but what follows from a seed can.
+A controller seeds its generator with noise: its placements cannot be derived from this, but the effect of a seed can.
 Kafka: StripedReplicaPlacer (3.0 to 4.3), with java.util.Random.
 """
 
@@ -116,10 +116,11 @@ class _Stripes:
         self._epoch = 0
 
     def place(self, replication: int) -> tuple[int, ...]:
-        """Return the brokers of the next partition: no more than there are, else this has no end.
+        """Return the brokers of the next partition; *replication* must not exceed their number, else this never ends.
 
-        Behind a reshuffle a ring may have nothing to give that was last asked in the epoch 0 before.  But the partition
-        before took its brokers from rings that are of a later epoch: they can give as many again, from as many racks.
+        After a reshuffle a ring that was last read in the preceding epoch 0 may have no broker to return.  The
+        partition before, however, took its brokers from rings of a later epoch: these can return as many again, from as
+        many racks.
         """
         if self._epoch == self._unfenced > 1:
             self._reshuffle()
@@ -152,7 +153,7 @@ class _Stripes:
 
 
 def place_striped(brokers: Sequence[UsableBroker], partitions: int, replication: int, seed: int) -> Assignment:
-    """Return what a controller places whose generator was seeded with *seed*.
+    """Return the placement of a controller whose generator was seeded with *seed*.
 
     Raises UsageError for what a controller refuses: no partition, no replica, more replicas than brokers (the fenced
     ones count), or no broker that is unfenced.

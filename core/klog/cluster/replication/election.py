@@ -1,10 +1,11 @@
-"""Who leads a partition when brokers come back: a rule of what the controller knows, never of what a disk holds.
+"""The leader of a partition after brokers return: it depends on the controller's knowledge, never on the content of a
+disk.
 
     isr                 the first replica in assignment order that is back and in the ISR
     elr                 the same in the eligible leader replicas, when the ISR is empty
     last known leader   ISR and ELR are empty, and the one last known leader is back
     unclean             the topic allows unclean election: any replica that is back, whichever registers first
-    none                nobody leads
+    none                no replica leads
 
 Kafka: PartitionChangeBuilder.electLeader, ReplicationControlManager.handleUncleanBrokerShutdown.
 """
@@ -21,7 +22,7 @@ MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, LOST_DIRECTORY = (
     "AAAAAAAAAAAAAAAAAAAAAQ",
     "AAAAAAAAAAAAAAAAAAAAAg",
 )
-"""Ids that stand for no directory.  Kafka: DirectoryId."""
+"""Ids that do not identify a directory.  Kafka: DirectoryId."""
 
 
 class ElectionReason(StrEnum):
@@ -55,7 +56,7 @@ class ReplicaSet(NamedTuple):
 
 
 class BrokerDisks(NamedTuple):
-    """What a broker's disks say when it registers.
+    """The identity of a broker's disks when it registers.
 
     *epoch*: the broker epoch in all its clean-shutdown markers; None without a marker in each, or when they differ.
     *directory_ids*: of its log dirs.
@@ -66,7 +67,7 @@ class BrokerDisks(NamedTuple):
 
 
 class ElectionRules(NamedTuple):
-    """What decides besides the partition's state.
+    """The inputs of an election besides the partition's state.
 
     *unclean*: unclean.leader.election.enable of the topic.  *elr_version*: the level of the feature
     eligible.leader.replicas.version.  *broker_epochs*: of the last registrations, by node.  *disks*: by node.
@@ -96,7 +97,7 @@ def is_clean(node: int, rules: ElectionRules) -> bool:
 def has_directory(partition: ReplicaSet, node: int, rules: ElectionRules) -> bool:
     """Whether the log dir that the assignment names for *node* is one of its log dirs.
 
-    A broker that comes with another one cannot lead before it has reported that.  Kafka: ClusterImage, DirectoryId.
+    A broker that registers with another one cannot lead before it has reported that.  Kafka: ClusterImage, DirectoryId.
     """
     if node not in partition.replicas or not partition.directories:
         return True
@@ -110,10 +111,10 @@ def has_directory(partition: ReplicaSet, node: int, rules: ElectionRules) -> boo
 def elect(
     partition: ReplicaSet, up: Collection[int], rules: ElectionRules, unclean: bool | None = None
 ) -> ElectionResult:
-    """Return who leads once all of *up* are back, if they come back at one moment.
+    """Return the leader once all of *up* are back, if they register at one moment.
 
-    Nobody with LAST_KNOWN_LEADER: one of `last_known_leaders`, and nothing on disk tells which.  *unclean*: instead of
-    the topic's setting.
+    The outcome LAST_KNOWN_LEADER has no leader: one of `last_known_leaders` leads, and the disk does not show which.
+    *unclean*: instead of the topic's setting.
     """
     back = [node for node in partition.replicas if node in up and has_directory(partition, node, rules)]
     struck = {node for node in up if not is_clean(node, rules)}
@@ -137,11 +138,11 @@ def elect(
 
 
 def last_known_leaders(partition: ReplicaSet) -> tuple[int, ...]:
-    """Return who may be the last known leader once all of ISR and ELR have been struck.
+    """Return the possible last known leaders after all of ISR and ELR have been removed.
 
-    A partition remembers whom it lost last from its ISR.  If it still has one on disk, brokers and controller went down
-    together; then it depends on sessions that run out and on who registers when, and each member may be the last.
-    Kafka: PartitionChangeBuilder.maybeUpdateLastKnownLeader; seen on 4.3.1.
+    A partition remembers the replica that left its ISR last.  If it still has one on disk, brokers and controller
+    stopped together; the result then depends on session timeouts and the order of registrations, and each member may be
+    the last. Kafka: PartitionChangeBuilder.maybeUpdateLastKnownLeader; seen on 4.3.1.
     """
     if len(partition.last_known_elr) == 1:
         return partition.last_known_elr
@@ -149,10 +150,11 @@ def last_known_leaders(partition: ReplicaSet) -> tuple[int, ...]:
 
 
 def outcomes(partition: ReplicaSet, order: Sequence[Collection[int]], rules: ElectionRules) -> list[ElectionResult]:
-    """Return who may lead when brokers come back group by group; within a group any of them may register first.
+    """Return the possible leaders when brokers return group by group; within a group any of them may register first.
 
-    Without unclean election the first group after which somebody leads decides: one outcome.  With it any replica of
-    that group may have been first.  In the order of the assignment; that nobody leads comes last.
+    Without unclean election the first group that leads to an elected leader decides: one outcome.  With it any replica
+    of that group may have been first.  They are in the order of the assignment; the outcome without a leader is the
+    last.
     """
     up: set[int] = set()
     for group in order:
@@ -166,7 +168,7 @@ def outcomes(partition: ReplicaSet, order: Sequence[Collection[int]], rules: Ele
 def _outcomes_of_group(
     partition: ReplicaSet, up: set[int], group: Collection[int], rules: ElectionRules
 ) -> list[ElectionResult]:
-    """Return who may lead once *group* has joined *up*, none of whom leads; empty where nobody does."""
+    """Return the possible leaders once *group* has joined *up*, none of whom leads; empty without one."""
     together = elect(partition, up | set(group), rules)
     found: dict[int | None, ElectionResult] = {}
     if together.leader is None and together.because is ElectionReason.LAST_KNOWN_LEADER:
@@ -189,6 +191,6 @@ def _outcomes_of_group(
 
 
 def _in_order(partition: ReplicaSet, found: Iterable[ElectionResult]) -> list[ElectionResult]:
-    """Return outcomes in the order of the assignment, the one where nobody leads last."""
+    """Return outcomes in the order of the assignment, the one without a leader last."""
     ranks: dict[int | None, int] = {node: rank for rank, node in enumerate(partition.replicas)}
     return sorted(found, key=lambda result: ranks.get(result.leader, len(ranks)))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from klog.formats.checkpoint import EpochEntry, epochs_in_force
 
 UNDEFINED = -1
-"""The epoch and the offset that stand for "not known".  Kafka: UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET."""
+"""The epoch and the offset that mean "not known".  Kafka: UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET."""
 
 
 class EpochCache:
@@ -25,7 +25,7 @@ class EpochCache:
         return self.entries[-1].epoch if self.entries else UNDEFINED
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Add an epoch; entries that contradict it go.  Nothing happens within the latest epoch."""
+        """Add an epoch; delete entries that contradict it.  Nothing happens within the latest epoch."""
         if epoch != self.latest or start_offset < self.entries[-1].start_offset:
             self.entries = epochs_in_force([*self.entries, EpochEntry(epoch, start_offset)])
 

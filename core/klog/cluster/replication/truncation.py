@@ -1,4 +1,5 @@
-"""Where a follower truncates its log before it follows a leader: by leader epochs, or at its high watermark."""
+"""The offset at which a follower truncates its log before it follows a leader: by leader epochs, or at its high
+watermark."""
 
 from __future__ import annotations
 
@@ -21,10 +22,10 @@ class TruncationRow(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class TruncationRound:
-    """One truncation to the offset *to*, and why; what took no part in it is None.
+    """One truncation to the offset *to*, and its reason; unused fields are None.
 
-    *asks*: the epoch whose end the follower asked for.  *leader*, *local*: (epoch, end offset) as the leader and as the
-    follower know it.  *complete*: False if the follower has to ask again.
+    *asks*: the epoch whose end the follower requests.  *leader*, *local*: (epoch, end offset) of the leader and of the
+    follower.  *complete*: False if the follower has to ask again.
     """
 
     to: int
@@ -34,7 +35,7 @@ class TruncationRound:
     complete: bool | None = None
 
     def as_row(self) -> TruncationRow:
-        """Return it for JSON, without what is None."""
+        """Return its fields for JSON, without those that are None."""
         row: TruncationRow = {}
         if self.asks is not None:
             row["asks"] = self.asks
@@ -47,10 +48,10 @@ class TruncationRound:
 
 
 def answer_round(local: EpochCache, log_end: int, answer: tuple[int, int], otherwise: int) -> TruncationRound:
-    """Return where a follower truncates, whose leader gave *answer* for its latest epoch: (epoch, end offset).
+    """Return the truncation of a follower whose leader answered *answer* for its latest epoch: (epoch, end offset).
 
-    *otherwise*: where it truncates if the leader knows nothing, its high watermark.
-    Kafka: AbstractFetcherThread.getOffsetTruncationState.
+    *otherwise*: the offset if the leader knows nothing, the follower's high watermark. Kafka:
+    AbstractFetcherThread.getOffsetTruncationState.
     """
     epoch, end = answer
     known, known_end = local.end_offset_for(epoch, log_end)
@@ -70,7 +71,7 @@ def answer_round(local: EpochCache, log_end: int, answer: tuple[int, int], other
 def epoch_rounds(
     local: EpochCache, log_end: int, leader: EpochCache, leader_end: int, high_watermark: int
 ) -> list[TruncationRound]:
-    """Return the rounds in which a follower asks its leader for the ends of epochs; the last one is complete.
+    """Return the rounds in which a follower requests the ends of epochs from its leader; the last one is complete.
 
     A follower that knows no epoch truncates to its *high_watermark*.
     """

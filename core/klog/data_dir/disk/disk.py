@@ -17,9 +17,9 @@ _OPEN = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _LOCK = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _WINDOW = 1 << 20
 _WRITE_BYTES = 1 << 18
-"""For an aligned write of a MiB, Linux looks for as much memory in one piece: that takes three times as long."""
+"""For an aligned write of a MiB, Linux searches for one contiguous piece of memory, which takes three times as long."""
 _MANY = 64
-"""So many things to sync, and one call for the whole file system is cheaper."""
+"""From this number of items on, one sync of the whole file system is cheaper."""
 _NO_ATTRIBUTE = (errno.ENOTSUP, errno.EPERM, errno.EACCES, errno.ENODATA)
 
 
@@ -31,13 +31,13 @@ class OpenFile(NamedTuple):
 
 
 class Disk:
-    """The calls by which a repair changes files: each is one step that may fail, or be the last before a power cut.
+    """The calls by which a repair changes files: each is one step that may fail, or be the last one before a power cut.
 
     Tests replace it by one that loses power.  All calls raise OSError with the name of the file.
     """
 
     file_mode, directory_mode = 0o600, 0o700
-    """Of what is made: for its owner alone."""
+    """The modes of new files and directories: access for their owner alone."""
 
     def create(self, path: str) -> OpenFile:
         """Make a new file; it must not be there yet."""
@@ -75,12 +75,12 @@ class Disk:
             os.lseek(file.descriptor, 0, os.SEEK_END)
 
     def share(self, source: str, file: OpenFile) -> bool:
-        """Let a new file share the blocks of the file *source*; False, and nothing is done, where that cannot be."""
+        """Let a new file share the blocks of the file *source*; return False if the file system cannot."""
         with _opened(source, os.O_NOFOLLOW) as descriptor:
             return _share_blocks(descriptor, file.descriptor)
 
     def begin_sync(self, file: OpenFile, start: int, size: int) -> None:
-        """Let the system begin to bring a range to the disk, if it can: a later `sync` has less to wait for."""
+        """Ask the system to start writing a range to the disk, if it can: a later `sync` then waits for less."""
         begin_sync(file.descriptor, start, size)
 
     def truncate(self, file: OpenFile, size: int) -> None:
@@ -129,7 +129,7 @@ class Disk:
                 os.fsync(descriptor)
 
     def make_directory(self, path: str, like: str | None = None) -> None:
-        """Make a directory; it must not be there yet.  It gets mode and owner of the directory *like*."""
+        """Make a directory; it must not exist.  It gets mode and owner of the directory *like*."""
         os.mkdir(path, self.directory_mode)
         if like is not None:
             self.make_like(path, like)
@@ -186,7 +186,7 @@ class Disk:
 
 
 def _check_temporary() -> None:
-    """Raise UsageError if temporary files would be in a log dir; tempfile tries by itself whether it may write."""
+    """Raise UsageError if temporary files would be in a log dir; tempfile itself tests whether it may write."""
     for name in ("TMPDIR", "TEMP", "TMP"):
         if os.environ.get(name):
             check_directory(os.environ[name])
@@ -204,7 +204,7 @@ def _opened(path: str, flags: int) -> Iterator[int]:
 
 @contextmanager
 def _named(path: str) -> Iterator[None]:
-    """Put the name into errors of calls that know only a descriptor."""
+    """Put the name into errors of calls that receive only a descriptor."""
     try:
         yield
     except OSError as error:
@@ -258,19 +258,19 @@ def _copy_in_kernel(source: int, start: int, end: int, target: int, at: int) -> 
                 break
             done += count
     except OSError:
-        pass  # reading and writing say what is the matter, if it is more than an old kernel
+        pass  # a later read or write reports the cause, if it is more than an old kernel
     return done
 
 
 def _data(descriptor: int, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield the ranges between *start* and *end* that are not holes; one range if the file system cannot tell."""
+    """Yield the ranges between *start* and *end* that are not holes; one range if holes are not reported."""
     while start < end:
         try:
             first = os.lseek(descriptor, start, os.SEEK_DATA)
             last = os.lseek(descriptor, first, os.SEEK_HOLE)
         except (OSError, AttributeError) as error:
             if getattr(error, "errno", None) == errno.ENXIO:
-                return  # only hole is left
+                return  # only a hole remains
             first, last = start, end
         if first < end:
             yield first, min(last, end)
@@ -286,9 +286,9 @@ def _sync_file_system(path: str) -> None:
 class NewFile:
     """A file that appears under its name only when it is complete.
 
-    It is written under a temporary name beside it; `commit` syncs and renames it.  Without a commit it is removed.
-    A pipe or a device stays what it is: the content is written into it at once.
-    Raises UsageError, before anything is created, if no output may be written there (`klog.data_dir.disk.output_gate`).
+    It is written under a temporary name beside it; `commit` syncs and renames it.  Without a commit it is removed. A
+    pipe or a device is not replaced: the content is written into it at once. Raises UsageError, before anything is
+    created, if no output may be written there (`klog.data_dir.disk.output_gate`).
     """
 
     descriptor, _temporary = -1, ""
@@ -332,7 +332,7 @@ class NewFile:
 
 
 class Scratch:
-    """A directory beside all results, for as long as the process works: only its owner may look into it.
+    """A directory beside all results, for the lifetime of the process: only its owner may look into it.
 
     Its name is in `path`.  All calls raise OSError.
     """
@@ -355,7 +355,7 @@ class Scratch:
         os.symlink(target, os.path.join(self.path, *names))
 
     def remove(self) -> None:
-        """Remove it with everything in it, except what another process keeps."""
+        """Remove it with everything in it, except files that another process has open."""
         import shutil
 
         shutil.rmtree(self.path, ignore_errors=True)
@@ -364,12 +364,12 @@ class Scratch:
 class Preallocation:
     """Disk blocks preallocated for a long output, which halves the cost of writing it.
 
-    Only for a regular file that is written from its end on, and not opened for appending (O_APPEND), since others may
-    then write to it as well.  Its size stays that of what has been written; `release` frees the rest.
+    It is used only for a regular file that is written from its end on, and not opened for appending (O_APPEND), since
+    others may then write to it as well.  The size of the file stays that of the written part; `release` frees the rest.
     """
 
     STEP_BYTES = 64 << 20
-    """So much is set aside at a time; an output of less than this gets nothing."""
+    """The number of bytes that are allocated at a time; a shorter output gets none."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -395,6 +395,6 @@ class Preallocation:
             self._set_aside += self.STEP_BYTES * self._is_wanted
 
     def release(self) -> None:
-        """Free what has not been used, unless another process has written to the file meanwhile.  Raises OSError."""
+        """Free the unused blocks, unless another process has written to the file meanwhile.  Raises OSError."""
         if self._set_aside > self._start and os.fstat(self._descriptor).st_size == self._written:
             os.ftruncate(self._descriptor, self._written)

@@ -9,10 +9,11 @@ from klog.data_dir.disk.disk import Disk
 
 
 class FencedDisk(Disk):
-    """For work that may be abandoned while it runs: directories are created only inside *fence*, which is not created.
+    """A disk for work that may be abandoned while it runs: directories are created only inside *fence*, which is not
+    created.
 
-    Otherwise a task that is still running would create again what others have removed, directory by directory.
-    *shared*: what is created gets the permissions that the umask allows.
+    Otherwise a task that is still running would create directories again that others have removed. *shared*: new files
+    get the permissions that the umask allows.
     """
 
     def __init__(self, fence: str, *, shared: bool = False) -> None:

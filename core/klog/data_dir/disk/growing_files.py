@@ -10,7 +10,7 @@ _MOST_OPEN = 128
 
 
 class GrowingFiles:
-    """Appends to files by their paths.  All calls raise OSError; `close_all` is for the end, whatever happened."""
+    """Appends to files by their paths.  All calls raise OSError; call `close_all` at the end, also after an error."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk

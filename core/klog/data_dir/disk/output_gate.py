@@ -4,11 +4,10 @@
     check_directory("copy")                             a directory that will be made, or filled
     check_places(plan.log_dirs, backups=plan.backups)   those of a plan
 
-What counts is where a path really ends, not its text: links are followed, `..` is resolved as the system resolves it,
-and a directory is identified by its inode, wherever it is mounted.  Log dirs and partitions are recognised by their
-content, because an output may be misdirected into one that the command does not name.
-`klog.data_dir.disk.disk.NewFile`, and everything that fills directories, calls these functions itself, so that no
-command can forget it.
+The real end of a path counts, not its text: links are followed, `..` is resolved as the system resolves it, and a
+directory is identified by its inode, wherever it is mounted.  Log dirs and partitions are recognised by their content,
+because an output may be misdirected into one that the command does not name. `klog.data_dir.disk.disk.NewFile`, and all
+code that fills directories, calls these functions itself, so that no command can forget it.
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ _OF_LOG_DIRS: Final = sorted(kind.value for kind in ROOT_KINDS - {FileKind.LOCK}
 _OF_PARTITIONS: Final = (FileKind.LEADER_EPOCHS.value, FileKind.PARTITION_METADATA.value)
 _NEVER_STAGED: Final = (FileKind.META_PROPERTIES.value, FileKind.BOOTSTRAP.value)
 _Known = dict[tuple[int, int] | None, tuple[str, str | None]]
-"""By inode, a directory that is Kafka's, and None; or one in such a directory, and that."""
+"""The known directories by inode: a directory of Kafka's, and None; or one inside of it, and that one."""
 _ADVICE: Final = "name a place outside of log dirs and partitions"
 
 
 def check_output(path: str, paths: Iterable[str] = ()) -> None:
-    """Raise UsageError if no file may be written at *path*.  *paths*: what the same command reads.
+    """Raise UsageError if no file may be written at *path*.  *paths*: the input of the same command.
 
-    Raises UnreadableError, as the two below do, where a directory may be a partition's and cannot be listed.
+    Raises UnreadableError, as the two below do, if a directory that may be a partition's cannot be listed.
     """
     _raise(UsageError, _refusal(path, _known(_read_as_kafkas(paths))))
 
@@ -42,7 +41,8 @@ def check_output(path: str, paths: Iterable[str] = ()) -> None:
 def is_stream(path: str) -> bool:
     """Whether *path* is a pipe, a socket or a device, or a process's name for one of its open files (`/dev/stdout`).
 
-    What goes there is written into it: a new file in its place would, as root, be the whole machine's `/dev/null`.
+    Output is written into such a path: to replace it by a new file would, as root, remove the whole machine's
+    `/dev/null`.
     """
     folder = os.path.realpath(os.path.dirname(path) or os.curdir)
     try:
@@ -55,7 +55,7 @@ def is_stream(path: str) -> bool:
 
 
 def check_directory(path: str, paths: Iterable[str] = (), *, is_ours: bool = False) -> None:
-    """Raise UsageError if no directory may be created or filled at *path*.  *paths*: what the same command reads.
+    """Raise UsageError if no directory may be created or filled at *path*.  *paths*: the input of the same command.
 
     *is_ours*: klog itself is creating a log dir there.
     """
@@ -112,7 +112,7 @@ def _refusal(path: str, known: _Known, *, is_directory: bool = False, is_ours: b
     """
     ends = [os.path.realpath(path)]
     if not is_directory:
-        # Where a file's name is a link the new file takes the link's place: so neither end may be Kafka's.
+        # A new file replaces a link under its name; neither the link nor its target may be Kafka's.
         folder, name = os.path.split(path)
         ends.append(os.path.join(os.path.realpath(folder or os.curdir), name))
     for end in ends:
@@ -140,7 +140,7 @@ def _why_not(end: str, known: _Known, is_directory: bool, is_ours: bool) -> str 
 
 
 def _sign(directory: str, sign: str | None, what: str) -> str | None:
-    """Return what a directory is, and the evidence for it; None if there is none."""
+    """Return the kind of a directory, and the evidence for it; None without evidence."""
     return None if sign is None else f"{what} {directory} (it has {sign})"
 
 
@@ -168,7 +168,7 @@ def _known(directories: Iterable[str]) -> _Known:
     """Return *directories*, which are Kafka's, and their content, by inode."""
     known: _Known = {}
     for directory in directories:
-        # There may be thousands: only a name that is met is checked for being a partition's.
+        # There may be thousands: a name is checked for being a partition's only when it is met.
         for path in _paths(directory):
             known.setdefault(_inode(path), (path, directory))
         known[_inode(directory)] = directory, None
@@ -196,7 +196,7 @@ def _paths(directory: str) -> Iterator[str]:
     """Yield the paths of a directory's entries; nothing if it cannot be listed."""
     try:
         names = os.listdir(directory)
-    except OSError:  # then its entries are met where they are written
+    except OSError:  # in that case its entries are checked when they are written
         names = []
     return (os.path.join(directory, name) for name in names)
 

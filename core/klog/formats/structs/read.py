@@ -4,9 +4,9 @@ Two encodings.  In the classic one a string has an int16 length, bytes and array
 one lengths are unsigned varints of length + 1, 0 is null, and every struct ends with its tagged fields: a count, then
 tag, size and value of each.  Numbers are big-endian in both.
 
-What Kafka refuses is refused, with the messages of its exceptions, because its dump tool prints them; what Kafka
-accepts (bytes left over, a repeated tag, a wrong size of a known tag) is accepted.  A length is compared with what is
-left before it is used, so the memory needed is a small multiple of the input.
+Input that Kafka refuses is refused, with the messages of its exceptions, because its dump tool prints them; input that
+Kafka accepts (trailing bytes, a repeated tag, a wrong size of a known tag) is accepted.  A length is compared with what
+is left before it is used, so the memory needed is a small multiple of the input.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def _int32(value: int) -> int:
 
 _Read: TypeAlias = Callable[[Reader], Any]
 _Emit: TypeAlias = Callable[["_Body", str], None]
-"""Adds what reads a value into a variable of this name."""
+"""Adds the code that reads a value into a variable of this name."""
 
 
 def _refuse_null(name: str) -> StructError:
@@ -175,7 +175,7 @@ def _uuid(reader: Reader) -> str:
 
 
 class _Body(CodeWriter):
-    """What reads from `data`, of which there are `size` bytes, at `p`."""
+    """Code that reads from `data`, which has `size` bytes, at `p`."""
 
     def __init__(self) -> None:
         super().__init__("reader", "data, p = reader.data, reader.position", "size = len(data)")
@@ -252,7 +252,7 @@ def _function(name: str, emit: _Emit) -> _Read:
 
 
 def _scalar(field: StructField, name: str, version: int, flexible: bool, nullable: bool) -> _Emit:
-    """Return what reads the field's type, or an element of its array; never a null struct."""
+    """Return an emitter of the code that reads the field's type, or an element of its array; never a null struct."""
     if field.struct is not None:
         return _called(_struct(field.struct, version, flexible))
     if field.type == "string":
@@ -326,7 +326,7 @@ def numbers_layout(fields: list[StructField]) -> struct.Struct:
 
 
 def _raising(java_class: str, message: str) -> _Read:
-    """Return a function that raises that; `{}` in *message* stands for the version."""
+    """Return a function that raises this exception; `{}` in *message* is replaced by the version."""
 
     def read(reader: Reader) -> None:
         raise StructError(java_class, message.format(reader.version))
@@ -358,7 +358,7 @@ _KNOWN: Final = {
 
 
 def struct_reader(schema: Schema, version: int) -> _Read:
-    """Return what `decode` does with *schema* and *version*, for those that do it often: it moves the cursor on."""
+    """Return a decoder for *schema* and *version*, for callers that decode often; it advances the cursor."""
     return _reader(schema, schema.alike(version))
 
 
@@ -368,9 +368,9 @@ def _reader(schema: Schema, version: int) -> _Read:
 
 
 def decode(schema: Schema, data: bytes, version: int, position: int = 0, elements: int = _NO_LIMIT) -> tuple[Data, int]:
-    """Return the struct at *position* in *data* and the position after it; whether bytes may follow, the caller knows.
+    """Return the struct at *position* in *data* and the position after it; the caller decides whether bytes may follow.
 
-    *version* may be one that Kafka does not know: then it is read as Kafka reads it.  More than *elements* elements of
+    *version* may be one that Kafka does not know: it is then read as Kafka reads it.  More than *elements* elements of
     arrays are refused.
     Raises StructError when the bytes are not such a struct.  Kafka: the read methods of its generated classes.
     """

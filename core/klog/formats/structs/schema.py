@@ -113,7 +113,7 @@ class Schema:
     struct: Struct
 
     def alike(self, version: int) -> int:
-        """Return a version with the same fields as *version*, which Kafka may not know: of those there are few."""
+        """Return a version with the same fields as *version*, which Kafka may not know; the results are few."""
         if self.lowest <= version <= self.highest:
             return version
         i = bisect_right(self._changes, version)

@@ -1,7 +1,7 @@
 """Writes structs to bytes, by a schema: the counterpart of `structs.read`, which explains the two encodings.
 
 A field that the struct does not name has its default, and one that the version does not have is omitted.  Records need
-not be copied: a `Hole` of their size stands for them, and the sender of the message fills it from a file.
+not be copied: a `Hole` of their size takes their place, and the sender of the message fills it from a file.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Pieces: TypeAlias = "list[bytearray | Hole]"
 
 
 class Writer:
-    """What has been written: *pieces*, then *tail*, to which more is added."""
+    """The encoded message so far: *pieces*, then *tail*, which grows."""
 
     __slots__ = ("pieces", "tail")
 
@@ -40,7 +40,7 @@ class Writer:
         self.tail = bytearray()
 
     def put(self, hole: Hole) -> None:
-        """Leave a hole; what is written next comes behind it."""
+        """Leave a hole before the next bytes."""
         self.pieces += (self.tail, hole)
         self.tail = bytearray()
 
@@ -59,7 +59,7 @@ def put_unsigned_varint(out: bytearray, value: int) -> None:
 # ---------------------------------------------------------------- one function for each struct and version
 
 _Emit: TypeAlias = Callable[["_Body", str], None]
-"""Adds what appends the value that an expression has."""
+"""Adds the code that appends the value of an expression."""
 
 
 def _null(name: str) -> ValueError:
@@ -72,7 +72,7 @@ def _too_long(name: str, length: int) -> ValueError:
 
 
 class _Body(CodeWriter):
-    """What appends to `tail`, that of `writer`."""
+    """Code that appends to `tail`, that of `writer`."""
 
     def __init__(self) -> None:
         super().__init__("writer, value", "tail = writer.tail")
@@ -162,7 +162,7 @@ def _uuid(writer: Writer, text: str) -> None:
 
 
 def _scalar(field: StructField, version: int, flexible: bool, nullable: bool) -> _Emit:
-    """Return what appends the field's type, or an element of its array; never a null struct."""
+    """Return an emitter of the code that appends the field's type, or an element of its array; never a null struct."""
     if field.struct is not None:
         return _called(_struct(field.struct, version, flexible))
     if field.type == "string":
@@ -248,7 +248,7 @@ _KNOWN: Final = {"Hole": Hole, "null": _null, "put_unsigned_varint": put_unsigne
 
 @lru_cache(maxsize=256)
 def struct_writer(schema: Schema, version: int) -> _Write:
-    """Return what `write` does with *schema* and *version*, for those that do it often."""
+    """Return an encoder for *schema* and *version*, for callers that encode often."""
     return _struct(schema.struct, version, schema.flexible.hold(version))
 
 

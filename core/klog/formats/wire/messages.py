@@ -27,7 +27,7 @@ SHORTEST_REQUEST: Final = _HEADER_START.size
 
 
 _ERROR_OF_VERSIONS: Final = slice(4, 6)
-"""Where the error of ApiVersions is, in every version."""
+"""The position of the error in ApiVersions, in every version."""
 _UNSUPPORTED_VERSION: Final = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 
 
@@ -55,7 +55,7 @@ class Api(NamedTuple):
 
 
 class ApiRequest(NamedTuple):
-    """One request.  *body* None: it is of a version that is not offered, and asks which are."""
+    """One request.  *body* is None if its version is not offered and it asks for the offered ones."""
 
     api: Api
     version: int
@@ -108,28 +108,28 @@ def _header_versions(known: Api, version: int) -> tuple[int, int]:
 
 @cache
 def _request_readers(known: Api, version: int) -> tuple[Callable[[Reader], Any], Callable[[Reader], Any]]:
-    """Return what reads the header and the body of a request."""
+    """Return the readers of a request's header and body."""
     header = load(_FILE, "RequestHeader")
     return struct_reader(header, _header_versions(known, version)[0]), struct_reader(known.request, version)
 
 
 @cache
 def _response_readers(known: Api, version: int) -> tuple[Callable[[Reader], Any], Callable[[Reader], Any]]:
-    """Return what reads the header and the body of a response."""
+    """Return the readers of a response's header and body."""
     header = load(_FILE, "ResponseHeader")
     return struct_reader(header, _header_versions(known, version)[1]), struct_reader(known.response, version)
 
 
 @cache
 def _request_writers(known: Api, version: int) -> tuple[Callable[[Writer, Any], None], Callable[[Writer, Any], None]]:
-    """Return what writes the header and the body of a request."""
+    """Return the writers of a request's header and body."""
     header = load(_FILE, "RequestHeader")
     return struct_writer(header, _header_versions(known, version)[0]), struct_writer(known.request, version)
 
 
 @cache
 def _response_writers(known: Api, version: int) -> tuple[Callable[[Writer, Any], None], Callable[[Writer, Any], None]]:
-    """Return what writes the header and the body of a response."""
+    """Return the writers of a response's header and body."""
     header = load(_FILE, "ResponseHeader")
     return struct_writer(header, _header_versions(known, version)[1]), struct_writer(known.response, version)
 
@@ -193,11 +193,11 @@ def write_request(known: Api, version: int, correlation_id: int, client_id: str,
 
 
 def read_response(known: Api, version: int, correlation_id: int, data: bytes | memoryview, elements: int) -> Data:
-    """Return the body of the response in *data*, which is all but its size; records are slices of *data*.
+    """Return the body of the response in *data*, which lacks only the size field; records are slices of *data*.
 
-    Arrays in it may have *elements* elements altogether.
-    ApiVersions that refuses its version is in version 0, whatever was asked for.
-    Raises WireError for anything else than a response to that request.  Kafka: NetworkClient.parseResponse.
+    Arrays in it may have *elements* elements altogether. An ApiVersions response that refuses its version has version
+    0, whatever version was requested. Raises WireError for anything else than a response to that request.  Kafka:
+    NetworkClient.parseResponse.
     """
     if known.key == _API_VERSIONS and bytes(data[_ERROR_OF_VERSIONS]) == _UNSUPPORTED_VERSION:
         version = 0

@@ -1,10 +1,10 @@
-"""Appends batches to one log, as a leader or a follower does: rolls segments, makes indexes, snapshots and epochs.
+"""Appends batches to one log, as a leader or a follower does: rolls segments, writes indexes, snapshots and epochs.
 
     appender = Appender(empty_log(settings), target)
     appender.append(window, 0, window.count)        # whole batches whose checksums were computed and match
     appender.close()
 
-Batches are taken as they are: the caller has given them their offsets and epochs.  What is written goes to an
+Batches are written unchanged: the caller has assigned their offsets and epochs.  The output is written to an
 `AppendTarget`.  Afterwards the log is as after a clean stop.  Kafka: UnifiedLog.append, UnifiedLog.close.
 """
 
@@ -25,16 +25,16 @@ from klog.partition.transactions.replay import apply_window
 
 
 class AppendTarget(Protocol):
-    """Where the files of a partition go.  Files are named as in their directory.  All calls raise OSError."""
+    """The destination of a partition's files.  Files are named as in their directory.  All calls raise OSError."""
 
     def write(self, name: str, data: bytes | memoryview) -> None:
         """Append *data* to a log, which is made when it is first named."""
 
     def put(self, name: str, content: bytes) -> None:
-        """Let a small file have *content*."""
+        """Give a small file this *content*."""
 
     def remove(self, name: str) -> None:
-        """Let a file go, if it is there."""
+        """Delete a file, if it exists."""
 
 
 class WrittenSegment(NamedTuple):
@@ -49,8 +49,8 @@ class WrittenSegment(NamedTuple):
 class Appender:
     """Appends to one log.
 
-    *records*, *batches*, *bytes*: that were appended.  *segments*: base offsets of the segments that they went to.
-    *first_offset*: of the first of them, None before.  *ended*: the segments that have ended, all after `close`.
+    *records*, *batches*, *bytes*: appended so far.  *segments*: base offsets of the segments that received them.
+    *first_offset*: of the first of them, None before.  *ended*: the finished segments, all after `close`.
     """
 
     def __init__(self, log: LogState, target: AppendTarget) -> None:
@@ -110,9 +110,9 @@ class Appender:
         log.is_there = True
 
     def _name_segment(self, base: int) -> None:
-        """Let an empty segment, which gets its first batch, be called by that one's base offset.
+        """Rename an empty segment to the base offset *base* of its first batch.
 
-        The name of the first segment is where a log starts: a broker shows offsets below the first batch otherwise.
+        The name of the first segment is the start of the log: otherwise a broker shows offsets below the first batch.
         """
         log = self.log
         if log.segment.base == base or log.end > log.segment.base:

@@ -1,7 +1,7 @@
-"""Drafts what an appender writes to a partition that is there: each state in between is a log that a broker recovers.
+"""Drafts an appender's changes to an existing partition: each intermediate state is a log that a broker recovers.
 
-The order is that of a log which grows: what the active segment gets, then each new segment with its indexes; snapshots,
-of which an old one goes when its successor is there; leader epochs.
+The order is that of a growing log: the appended part of the active segment, then each new segment with its indexes;
+snapshots, each old one deleted once its successor exists; leader epochs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from klog.partition.append.resume import Resumption
 
 
 class _StagedLog:
-    """The part of a log that waits.  *whole*: has seen what the log has already, None for a new one."""
+    """The staged part of a log.  *whole*: the digest of the existing part, None for a new log."""
 
     def __init__(self, path: str | None, files: GrowingFiles, whole: Digest | None) -> None:
         self._path, self._files = path, files
@@ -40,7 +40,7 @@ class _StagedLog:
 class DraftedPartition:
     """An `AppendTarget` whose files become changes in *draft*, when `finish` is called.
 
-    *found*: how the log goes on.  *now_ns*: when logs are changed.  Raises UnreadableError.
+    *found*: the state of the log before.  *now_ns*: the modification time of changed logs.  Raises UnreadableError.
     """
 
     def __init__(self, draft: Draft, partition: Partition, found: Resumption, files: GrowingFiles, now_ns: int) -> None:
@@ -68,7 +68,7 @@ class DraftedPartition:
             self._logs[name].write(data)
 
     def put(self, name: str, content: bytes) -> None:
-        """Let a small file have *content*, or an index of the active segment behind what that has."""
+        """Give a small file this *content*, or append it to the existing part of the active segment's index."""
         before = self._found.entries.get(name, b"")
         if size := self._found.sizes.get(name):
             with ReadOnlyFile(self._partition.file(name)) as index:
@@ -76,11 +76,11 @@ class DraftedPartition:
         self._small[name] = before + content
 
     def remove(self, name: str) -> None:
-        """Let a file go, if it is there."""
+        """Delete a file, if it exists."""
         self._removed.append(name)
 
     def finish(self, bases: Collection[int]) -> None:
-        """Say in the draft what changes.  *bases*: base offsets of the segments that there will be.
+        """Record the changes in the draft.  *bases*: base offsets of the final segments.
 
         Raises OSError, UnreadableError.
         """
@@ -123,7 +123,7 @@ class DraftedPartition:
         self._draft.add(Action(APPEND, file, before, after, file, self._draft.number, part))
 
     def _new_state(self, file: str, digest: Digest) -> FileState:
-        """Return what a new log is going to be: its mode and owner are those of the active segment's."""
+        """Return the future state of a new log: its mode and owner are those of the active segment."""
         self._draft.state(file)
         like = self._draft.state(self._file(self._log))
         assert like is not None, "the active segment's log is there"
@@ -135,7 +135,7 @@ class DraftedPartition:
 
 
 def remove_for_a_while(draft: Draft, file: str) -> Callable[[Draft], None]:
-    """Let *file*, which is there, go before all else; return what lets it come back, the same, in the end."""
+    """Delete *file* first; return a function that restores it, unchanged, at the end."""
     before = draft.state(file)
     assert before is not None, "there is no such file"
     with ReadOnlyFile(f"{draft.log_dir}/{file}") as source:

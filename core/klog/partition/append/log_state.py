@@ -1,8 +1,8 @@
-"""What has to be known of a log to append to it: where it ends, and what its last segment and its producers are.
+"""The state of a log that an append needs: its end, its last segment and its producers.
 
     log = empty_log(settings, base=0)
 
-For one that is there: `klog.partition.append.resume`.
+For an existing one: `klog.partition.append.resume`.
 """
 
 from __future__ import annotations

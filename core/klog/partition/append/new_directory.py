@@ -42,5 +42,5 @@ class NewDirectory:
         self.written.append(path)
 
     def remove(self, name: str) -> None:
-        """Let a file go: none that was made ever does."""
+        """Delete a file: an appender to a new directory never does."""
         raise AssertionError(f"{name}: a new directory has no empty segment")

@@ -1,6 +1,6 @@
-"""Finds out how a log goes on, from its end: of a segment of any size only the last few KiB are read.
+"""Reads the end of a log to continue it: of a segment of any size only the last few KiB.
 
-The indexes are believed below the offset up to which the log is known to be on the disk.  Behind it every batch is read
+The indexes are trusted below the offset up to which the log is known to be on the disk.  Behind it every batch is read
 and its checksum computed, and the entries about these batches are rebuilt.
 """
 
@@ -37,11 +37,11 @@ from klog.partition.transactions.replay import nearest_state, replay
 
 
 class Resumption(NamedTuple):
-    """How a log goes on.
+    """The state from which a log continues.
 
-    *sizes*: bytes of each index, by name, that count; *entries*: what belongs behind these.  *torn*: what is there
-    instead of a batch where the log ends; None for the end of the file.  *is_clean*: it was left as after a clean stop.
-    The producers of *log* are unknown.
+    *sizes*: the valid bytes of each index, by name; *entries*: the entries to append to them.  *torn*: the bytes in
+    place of a batch at the end of the log; None if the file ends there.  *is_clean*: the partition is in the state
+    after a clean stop. The producers of *log* are unknown.
     """
 
     log: LogState
@@ -60,7 +60,8 @@ class CutShortError(DamagedError):
 
 
 class _Start(NamedTuple):
-    """Where in the active segment to begin: a byte, how many entries the indexes have before it, and the last time."""
+    """The position in the active segment at which to begin: a byte, the number of index entries before it, and the last
+    timestamp."""
 
     position: int = 0
     entries: int = 0
@@ -71,9 +72,10 @@ class _Start(NamedTuple):
 
 
 def resume(partition: Partition, settings: AppendSettings, window: Window, known: int) -> Resumption:
-    """Return how *partition* goes on.  *window* is used to read; below offset *known* its files are believed.
+    """Return the state from which *partition* continues.  *window* is the read buffer; below offset *known* the files
+    are trusted.
 
-    Raises DamagedError where it must be recovered first, CutShortError for what is no batch below *known*;
+    Raises DamagedError if it must be recovered first, CutShortError for bytes below *known* that are no batch;
     UnreadableError.
     """
     epochs = _known_epochs(partition)
@@ -118,7 +120,7 @@ def load_producers(partition: Partition, log: LogState, known: int) -> None:
 def _known_epochs(partition: Partition) -> EpochCache:
     """Return the leader epochs of a log that can be continued.  Raises DamagedError where it must be recovered."""
     recover = f"first: klog recover {quote(partition.path)}"
-    # What a broker deletes soon is none of the log any more.
+    # Files that a broker is about to delete do not belong to the log.
     if any(belongs(file) and file.stage not in (Stage.IN_USE, Stage.DELETED) for file in partition.files):
         raise DamagedError(f"{partition.path}: an operation did not end there; {recover}")
     if partition.epochs is not None and partition.epochs.malformed is not None:
@@ -139,7 +141,7 @@ def _add_epochs(partition: Partition, known: int, epochs: EpochCache) -> None:
 
 
 def _was_closed(partition: Partition, files: SegmentFiles, sizes: Mapping[str, int], end: int) -> bool:
-    """Whether the partition was left as after a clean stop, as far as names and sizes tell."""
+    """Whether the partition is in the state after a clean stop, as far as names and sizes show."""
     if partition.recovery_point != end or None in (files.offset_index, files.time_index):
         return False
     if any(file.name.endswith(TEMPORARY) for file in partition.files):
@@ -176,7 +178,8 @@ def _resume_segment(
     window: Window,
     known: int,
 ) -> tuple[ActiveSegment, _Start, Damage | None]:
-    """Return the active segment as it goes on, where its reading began, and what ends its log before its file ends."""
+    """Return the active segment in its present state, the start of the reading, and the damage at which its log
+    ends."""
     path = partition.file(files.log)
     with ReadOnlyFile(path) as log:
         start = _find_start(partition, files, log, known - files.base_offset)
@@ -190,7 +193,7 @@ def _resume_segment(
 
 
 def _walk(path: str, log: ReadableLog, position: int, segment: ActiveSegment, window: Window) -> Damage | None:
-    """Let *segment* take what the log has from *position* on; return what is not a batch that goes on from there."""
+    """Let *segment* read its log from *position* on; return the first bytes that are not a batch continuing it."""
     described = Segment(path)
     reader = described.reader(log, position)
     while piece := reader.next(window):

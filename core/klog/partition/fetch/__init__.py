@@ -1,10 +1,10 @@
-"""Which bytes of which files a consumer or a follower would receive, within its limits.
+"""The bytes and files that a consumer or a follower would receive, within its limits.
 
     log = FetchLog(Partition("data/orders-3"), Files())
     answer = fetch(log, Bounds(0, end, end, end), Asked(offset=17, max_bytes=1 << 20, up_to=end))
     answer.pieces                               # (Piece("data/orders-3/00000000000000000000.log", 4096, 1048000),)
 
-Results are ranges of files, never bytes: the code that answers a client gives them to the operating system.
+Results are ranges of files, never bytes: the code that answers a client passes them to the operating system.
 """
 
 from klog.partition.fetch.answer import (

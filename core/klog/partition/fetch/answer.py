@@ -52,10 +52,10 @@ class OffsetBounds(NamedTuple):
 class FetchRequest(NamedTuple):
     """A fetch: batches from *offset* on, none with an offset from *up_to* on, at most *max_bytes* of them.
 
-    *at_least_one*: the first batch comes whole, however large it is.  *partial*: the last one is cut at the limit, as a
-    broker does, which never looks; else only whole ones come.  *aborted*: of the number of a segment, the transactions
-    (producer id, first offset, marker's offset) that data in it may belong to, by their markers; None where all data is
-    wanted.
+    *at_least_one*: the first batch is returned whole, however large it is.  *partial*: the last one is cut at the
+    limit, as a broker does, which does not look inside; otherwise only whole ones are returned.  *aborted*: a function
+    of a segment's number that returns the transactions (producer id, first offset, marker's offset) that its data may
+    belong to, by their markers; None for a request of all data.
     """
 
     offset: int
@@ -67,10 +67,10 @@ class FetchRequest(NamedTuple):
 
 
 class FetchResult(NamedTuple):
-    """The answer.  Offsets are -1 with an error, as a broker has them.
+    """The answer.  Offsets are -1 with an error, as in a broker.
 
-    *pieces*: none or one, since an answer never crosses a segment.  *aborted*: what a read_committed consumer has to
-    leave out of them.  *next_offset*: what follows the last whole batch, None if that was not looked up.
+    *pieces*: none or one, since an answer never crosses a segment.  *aborted*: the transactions that a read_committed
+    consumer has to leave out.  *next_offset*: the offset after the last whole batch, None if it was not looked up.
     """
 
     error: ErrorCode

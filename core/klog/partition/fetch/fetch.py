@@ -35,11 +35,11 @@ from klog.partition.fetch.verified_ranges import VerifiedRanges
 
 _POSITION: Final = OFFSET_ENTRY.names.index("position")
 _MOST_LEGACY_BYTES: Final = 4 << 20
-"""Of a log with old formats not more is handed out at once: all of it is looked at for a change of format."""
+"""The size limit of an answer from a log with old formats, all of which is checked for a change of format."""
 
 
 def fetch(log: FetchLog, bounds: OffsetBounds, request: FetchRequest) -> FetchResult:
-    """Return what *request* brings; nothing is raised for what is on the disk."""
+    """Return the answer to *request*; no content of the disk raises an error."""
     offset = request.offset
     if not bounds.log_start_offset <= offset <= bounds.log_end_offset:
         return _failed(ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -71,7 +71,7 @@ def _handed(log: FetchLog, bounds: OffsetBounds, request: FetchRequest, first: F
         limit = limit if number > first.number else min(limit, position) if number == first.number else start
     most = max(request.max_bytes, size) if request.at_least_one else request.max_bytes
     if start >= limit or most < size:
-        return _nothing(bounds, request.offset)  # from version 3 on no first batch comes in parts
+        return _nothing(bounds, request.offset)  # from version 3 on the first batch is never cut
     segment, following = log.segments[first.number], None
     end = min(start + most, limit)
     if end == limit or not request.partial:
@@ -87,7 +87,7 @@ def _handed(log: FetchLog, bounds: OffsetBounds, request: FetchRequest, first: F
 
 
 _Whole: TypeAlias = "tuple[int, int, Slice | None]"
-"""Where the last batch ends that ends at or before some byte, the offset after it, and the slice it is in, if any."""
+"""The end of the last batch that ends at or before some byte, the offset after it, and its slice, if any."""
 
 
 def _whole(log: FetchLog, segment: SegmentLog, first: FirstBatch, limit: int) -> _Whole:
@@ -171,9 +171,9 @@ def _starts(segment: SegmentLog, source: ReadOnlyFile, after: int, limit: int) -
 def _aborted(
     log: FetchLog, request: FetchRequest, number: int, end: int, following: int | None
 ) -> tuple[AbortedTransaction, ...]:
-    """Return the aborted transactions that may have data in what is handed out, up to byte *end* of a segment.
+    """Return the aborted transactions that may have data in the answer, up to byte *end* of a segment.
 
-    Kafka: LocalLog.addAbortedTransactions, which takes the upper bound from the index too.
+    Kafka: LocalLog.addAbortedTransactions, which also takes the upper bound from the index.
     """
     aborted = () if request.aborted is None else request.aborted(number)
     later = bisect_left(aborted, request.offset, key=lambda txn: txn[2])
@@ -193,12 +193,12 @@ def _upper_bound(log: FetchLog, number: int, end: int) -> int:
             if slot < entries.count and entries.unreadable is None:
                 return segment.files.base_offset + relative
     except KlogError:
-        pass  # then up to the end of the segment: too many are harmless
+        pass  # otherwise up to the end of the segment: additional transactions are harmless
     behind = log.segments[number + 1 : number + 2]
     return behind[0].files.base_offset if behind else log.end
 
 
-# ---------------------------------------------------------------- what was handed out
+# ---------------------------------------------------------------- the end of the answer
 
 
 def list_batches(files: OpenFiles, fetched: FetchResult) -> FetchListing:

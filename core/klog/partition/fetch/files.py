@@ -23,9 +23,9 @@ class _OpenLog(ReadOnlyFile):
 
 
 class OpenFiles:
-    """Open files by their paths.  Those last used stay open, by default half as many as the process may have.
+    """Open files by their paths.  The most recently used stay open, by default half as many as the process may have.
 
-    A path that now names another file is not opened again: its positions would be wrong.
+    A path that now names another file is not opened again: the known positions do not apply to it.
     """
 
     def __init__(self, most: int | None = None) -> None:
@@ -44,7 +44,7 @@ class OpenFiles:
             return self._newly_opened(path)
         try:
             self._open.move_to_end(path)
-        except KeyError:  # it has been let go just now
+        except KeyError:  # it was closed just now
             pass
         return found
 
@@ -63,7 +63,7 @@ class OpenFiles:
         except UnreadableError as error:
             if not is_lack(error):
                 raise
-        self._open.clear()  # connections took what was left
+        self._open.clear()  # connections use the other descriptors
         return _OpenLog(path)
 
     def _same(self, source: ReadOnlyFile) -> ReadOnlyFile:

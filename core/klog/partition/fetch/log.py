@@ -24,19 +24,20 @@ from klog.partition.fetch.slices import Key, Slice, SliceCache, WindowPool
 from klog.partition.fetch.verified_ranges import UnservedRange, VerifiedRanges
 
 Damaged = Literal["skip", "stop", "serve"]
-"""What to do with damage: skip it, return an error where it begins, or send it as a broker does, which never looks."""
+"""The treatment of damage: skip it, return an error at its beginning, or send it as a broker does, which never
+looks."""
 
 _REMEMBERED: Final = 256
 
 
 class CorruptError(Exception):
-    """There is damage where the fetch would begin."""
+    """The fetch would begin at damage."""
 
 
 class FirstBatch(NamedTuple):
     """The first batch of an answer, in segment *number*: *position* and *size* in bytes of its log.
 
-    Batches go on up to byte *end* there; *known* are those of them that are known, this one among them.
+    More batches follow up to byte *end*; *known* are the ones, this one included, that were read before.
     """
 
     number: int
@@ -71,9 +72,11 @@ class SegmentLog:
 
 
 class FetchLog:
-    """The log of *partition*, as it was when this was made: what is appended later is not seen.  Any number of threads.
+    """The log of *partition* in its state at construction: later batches are not included.  Any number of threads may
+    use it.
 
-    *told* gets each damaged range that is skipped, once; *problem* gets files that cannot be read or became shorter.
+    *told* receives each damaged range that is skipped, once; *problem* receives files that cannot be read or became
+    shorter.
     """
 
     def __init__(
@@ -100,7 +103,7 @@ class FetchLog:
         self._lock = threading.Lock()
         self.end_is_unknown = False  # the last segment could not be read when its end was looked for
         self.searches = 0
-        """How often an index was asked: a sequential reader does that once."""
+        """The number of searches in an index: a sequential reader needs one."""
 
     def _segment(self, files: SegmentFiles, next_base: int | None) -> SegmentLog:
         path = self.partition.file(files.log)
@@ -112,9 +115,9 @@ class FetchLog:
 
     @cached_property
     def end(self) -> int:
-        """The offset after the last batch, intact where checksums count; that of an empty log is its base.
+        """The offset after the last batch, which must be intact if checksums are verified; the base of an empty log.
 
-        Where the last segment cannot be read, its base.  Kafka: LogSegment.readNextOffset.
+        If the last segment cannot be read, the result is its base.  Kafka: LogSegment.readNextOffset.
         """
         if not self.segments:
             return 0
@@ -176,9 +179,9 @@ class FetchLog:
         return FirstBatch(number, position, size, last_offset, magic, end, known)
 
     def remember(self, offset: int, first: FirstBatch, position: int, known: Slice | None) -> None:
-        """Remember for the next fetch that *offset* is at byte *position* or after it, in the segment of *first*.
+        """Remember for the next fetch that *offset* is at byte *position* or after it, in segment *first*.
 
-        *known*: batches the last of which ends there, or behind.
+        *known*: batches the last of which ends there, or after it.
         """
         key = known.key if known is not None and position < known.ends[-1] else None
         self._next[offset] = _Place(first.number, position, key, first.end)
@@ -186,16 +189,17 @@ class FetchLog:
             self._next.popitem(last=False)
 
     def edge(self, offset: int) -> tuple[int, int]:
-        """Return the segment and the byte where the first batch begins that reaches *offset*; it is found once.
+        """Return the segment and the position of the first batch that reaches *offset*; each result is cached.
 
-        Behind the last segment when there is none.  Kafka: UnifiedLog.convertToOffsetMetadataOrThrow.
+        The result lies behind the last segment if there is no such batch.  Kafka:
+        UnifiedLog.convertToOffsetMetadataOrThrow.
         """
         found = self._edges.get(offset)
         if found is None:
             try:
                 first = self.first(offset, 1)
             except (CorruptError, KlogError):
-                first = None  # the fetch that gets there reports it
+                first = None  # the fetch that reaches it reports it
             found = (len(self.segments), 0) if first is None else (first.number, first.position)
             with self._lock:
                 if len(self._edges) > _REMEMBERED:
@@ -243,7 +247,7 @@ class FetchLog:
             return found.damages[-1].place.position  # the offset may be in it: a fetch that begins there reports it
         return None if found.body is None else found.body.facts.position
 
-    # ------------------------------------------------------------ what is there
+    # ------------------------------------------------------------ the segments
 
     def _at(self, number: int, position: int, offset: int, ahead: int) -> FirstBatch | None:
         """Return the first batch of a segment, from *position* on, that reaches *offset*; None when none does."""
@@ -258,7 +262,7 @@ class FetchLog:
                     return None
                 if found[1] >= offset:
                     return FirstBatch(number, start, *found[:3], min(end, size), found[3])
-                position = start + found[0]  # what is remembered may be behind, where offsets go backwards
+                position = start + found[0]  # the remembered position may be too high if offsets go backwards
         except KlogError as error:
             self._lost(segment, error)
             return None
@@ -284,9 +288,10 @@ class FetchLog:
         return size
 
     def _lost(self, segment: SegmentLog, error: KlogError) -> None:
-        """Report that a log cannot be read; it is skipped as damage is, otherwise the error is raised.
+        """Report an unreadable log; it is skipped in the same way as damage, otherwise the error is raised.
 
-        It is also raised if only this process cannot read it, because of too many open files: all may be intact.
+        The error is also raised if only this process cannot read it, because of too many open files: the log may be
+        intact.
         """
         if self.damaged != "skip" or is_lack(error):
             raise error

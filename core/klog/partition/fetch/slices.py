@@ -17,7 +17,7 @@ from klog.log.reader import LARGE_WINDOW_BYTES
 from klog.log.windows import read_window
 
 SLICE_BYTES: Final = 960 << 10
-"""So that it fits into a window of a mebibyte."""
+"""The size of a slice, which must fit into a window of a mebibyte."""
 _RECORDS: Final = 64
 _MOST_BATCHES: Final = 1 << 20
 """Sixteen bytes each: so many are kept, of all logs together."""
@@ -28,7 +28,7 @@ Key: TypeAlias = "tuple[str, int, int]"
 
 
 class WindowPool:
-    """At most as many windows as there are processors, for many threads: one more than that waits.
+    """At most as many windows as there are processors, for many threads; further threads wait.
 
     A window costs a megabyte, and there are hundreds of connections.
     """
@@ -46,7 +46,7 @@ class WindowPool:
             except IndexError:
                 window = Window(records=_RECORDS, output=1)
             yield window
-            if window.size <= LARGE_WINDOW_BYTES:  # one that grew for a huge batch would keep its memory for ever
+            if window.size <= LARGE_WINDOW_BYTES:  # one that grew for a huge batch would keep its memory
                 self._idle.append(window)
 
 

@@ -1,7 +1,7 @@
-"""Which ranges of a log are known to be intact or damaged: each checksum is computed once, before its batch is sent.
+"""The ranges of a log that are known to be intact or damaged: each checksum is computed once, before its batch is sent.
 
-Kept are ranges, not batches: a log without damage that was read from end to end is one range, and a mark every 960 KiB
-where a slice of it begins.
+It stores ranges, not batches: a log without damage that was read from end to end is one range, with a mark every 960
+KiB at the beginning of a slice.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from klog.log.records import BatchRun, OffsetRange, intact_runs
 from klog.partition.fetch.slices import SLICE_BYTES, Slice, SliceCache
 
 AHEAD_BYTES: Final = 1 << 20
-"""So much is read at once, also for those that ask for less."""
+"""The number of bytes that are read at once, also for smaller requests."""
 _BEHIND_ALL: Final = 1 << 63
 
 
@@ -42,7 +42,7 @@ class VerifiedRange(NamedTuple):
 
 
 class VerifiedRanges:
-    """One log.  *told* gets each damaged range once.  Any number of threads may use it."""
+    """The ranges of one log.  *told* receives each damaged range once.  Any number of threads may use it."""
 
     def __init__(
         self, path: str, span: OffsetRange, size: int, slices: SliceCache, told: Callable[[UnservedRange], None]
@@ -59,9 +59,9 @@ class VerifiedRanges:
         self._lock = threading.Lock()
 
     def intact(self, source: ReadOnlyFile, position: int, ahead: int) -> tuple[int, int]:
-        """Return the first range of intact batches from *position* on, known for *ahead* bytes where it goes so far.
+        """Return the first range of intact batches from *position* on, known for *ahead* bytes if it is that long.
 
-        A batch begins at *position*, or damage.  At the end of the log the range is empty.  Reads unread bytes.
+        A batch, or damage, begins at *position*.  At the end of the log the range is empty.  Reads unread bytes.
         """
         known = self._known(position, ahead)
         if known is None:
@@ -71,7 +71,8 @@ class VerifiedRanges:
         return known
 
     def _known(self, position: int, ahead: int) -> tuple[int, int] | None:
-        """Return the range from *position* on, None if not enough of it is known.  Does not wait for other readers."""
+        """Return the range from *position* on, None if not enough of it is known.  It does not wait for other
+        readers."""
         while (behind := self._damaged.get(position)) is not None:
             position = behind
         if position >= self.size:
@@ -84,18 +85,18 @@ class VerifiedRanges:
         return (position, end) if enough else None
 
     def _read_on(self, source: ReadOnlyFile, position: int, ahead: int) -> None:
-        """Read what is not known yet from *position* on."""
+        """Read the unknown part from *position* on."""
         while (behind := self._damaged.get(position)) is not None:
             position = behind
         stretch = self._holding(position)
         end = position if stretch is None else stretch.end
         self._read(source, end, max(position + ahead, end + AHEAD_BYTES))
         if end < self.size and end not in self._damaged and self._holding(end) is None:
-            place = Location(self._path, end)  # otherwise the caller would ask for ever
+            place = Location(self._path, end)  # otherwise the caller would never stop asking
             self._note(Damage(DamageKind.BAD_LENGTH, place, "it leads nowhere", self.size - end), None)
 
     def slice_at(self, source: ReadOnlyFile, position: int) -> Slice | None:
-        """Return intact batches one of which contains byte *position*; None if it is not known to be intact.
+        """Return intact batches that contain byte *position*; None if it is not known to be intact.
 
         Raises UnreadableError.
         """
@@ -136,7 +137,7 @@ class VerifiedRanges:
                     self._note(piece.damage, after)
 
     def _take(self, run: BatchRun) -> int | None:
-        """Take in a run of a window; return the last offset of what is intact in it."""
+        """Add a run of a window; return the last offset of its intact part."""
         window, first, end = run.window, run.first, run.end
         if run.damage is not None:
             self._note(run.damage, window.batch(first - 1).last_offset if first else None)
@@ -163,7 +164,7 @@ class VerifiedRanges:
         return stretches[i] if i >= 0 and position < stretches[i].end else None
 
     def _add(self, start: int, end: int, marks: array[int]) -> None:
-        """Take in that batches from *start* to *end* are intact; ranges that touch become one."""
+        """Record that batches from *start* to *end* are intact; adjacent ranges become one."""
         stretches = self._stretches
         i = bisect_left(stretches, start, key=lambda stretch: stretch.end)
         kept, j = marks, i

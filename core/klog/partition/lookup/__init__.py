@@ -1,7 +1,7 @@
-"""From an offset or a time to the batch, as a broker finds it, with the trail of the search.
+"""Finds the batch of an offset or a time, as a broker does, with the trail of the search.
 
 Segment by its base offset, entry by the index, batch by a walk along the headers, record inside the batch.  The log
-answers: where an index is missing or wrong, the trail says so and the answer is right all the same.
+decides: if an index is missing or wrong, the trail reports that, and the answer is still right.
 """
 
 from klog.partition.lookup.lookup import Lookup

@@ -31,7 +31,7 @@ class Body:
         self._own, self._ready = own, False
         self.holds = not window.check(row, row + 1)
         self.facts: BatchFacts = facts or window.batch(row)
-        """What the header says."""
+        """The content of the header."""
         self.broken: str | None = None
         """Why reading the records failed; None if it did not, or was not tried."""
         self._first_offset: int | None = None
@@ -83,15 +83,15 @@ class Body:
         return line.rstrip(b"\n")
 
     def trail(self) -> BatchTrail:
-        """Return what the trail says of it."""
+        """Return the batch for the trail."""
         facts = self.facts
         return BatchTrail(facts.position, facts.size, self.first_offset, facts.last_offset, self.holds, facts.codec)
 
 
 class Bodies:
-    """Bodies of a log's batches: from a walk's window where they are in it, else read.
+    """Bodies of a log's batches: from a walk's window if it contains them, else from the file.
 
-    A compressed one gets a window of its own, which is kept until the next: several searches may end in it.
+    A compressed one is read into a window of its own, which is kept until the next: several searches may end in it.
     """
 
     def __init__(self, log: ReadOnlyFile, codecs: Codecs) -> None:
@@ -114,7 +114,7 @@ class Bodies:
         return self._body
 
     def holds(self, position: int, size: int) -> bool:
-        """Whether the checksum matches of a batch that is in no window any more."""
+        """Whether the checksum matches of a batch that is no longer in a window."""
         body = self._own(position, self._read(position, size))
         return body is not None and body.holds
 

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class Lookup:
-    """Searches a partition's log as a broker does, and says where its indexes led it.
+    """Searches a partition's log as a broker does, and reports the steps of the search.
 
         with Lookup(Partition("data/orders-3")) as lookup:
             print(lookup.offset(368776).position)
 
-    *segments* are those to search (base offsets ascending), all by default; *wanted* is what is asked of the record.
-    Many searches are fastest in ascending order.  One thread at a time.
-    Raises UsageError when there is no segment; searches raise UnreadableError when a log cannot be opened.
+    *segments* are those to search (base offsets ascending), all by default; *wanted*: the requested details of the
+    record. Many searches are fastest in ascending order.  Use it from one thread at a time. Raises UsageError when
+    there is no segment; searches raise UnreadableError when a log cannot be opened.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Lookup:
     def many(self, targets: Sequence[int], by_time: bool = False) -> Iterator[tuple[int, Trail]]:
         """Search all *targets*, offsets or (*by_time*) timestamps, and yield each answer with its place in *targets*.
 
-        They come in ascending order, so that each part of an index and of a log is read once.
+        Answers are in ascending order, so that each part of an index and of a log is read once.
         """
         search = self.timestamp if by_time else self.offset
         trail: Trail | None = None
@@ -64,7 +64,7 @@ class Lookup:
             yield place, trail
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close all open files."""
         if self._by_time is not None:
             self._by_time.close()
         self.segments.close()

@@ -12,7 +12,7 @@ from klog.partition.lookup.body import Bodies, Body
 from klog.partition.lookup.segment_search import SegmentChoice
 
 MOST_BYTES: Final = 256 << 20
-"""As much of a log is walked for the end of a transaction."""
+"""The number of bytes of a log that are searched for the end of a transaction."""
 
 _ABORT = 0
 

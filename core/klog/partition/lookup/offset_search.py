@@ -1,4 +1,4 @@
-"""Lookup by offset in a partition: the segment, the result of its search, and what the result means."""
+"""Lookup by offset in a partition: the segment, the result of its search, and its meaning."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class OffsetSearch:
         )
 
     def _at_end(self, trail: Trail, located: LocatedSegment) -> Trail:
-        """Say where beyond the last batch the target is."""
+        """Add the position of the target beyond the last batch to the trail."""
         number, found = located.number, located.found
         end = self._segments.bases[number] if found.end_offset is None else found.end_offset
         is_last = self._segments.is_last(number)
@@ -130,14 +130,14 @@ class OffsetSearch:
         return trail
 
     def _claims(self, number: int, damage: Damage, offset: int) -> bool:
-        """Whether the header of what is damaged claims *offset*."""
+        """Whether the header of the damaged batch claims *offset*."""
         if damage.is_unfinished:
             return False
         header = header_at(self._segments.search(number).log, damage.place.position or 0)
         return header is not None and header.base_offset <= offset <= header.last_offset
 
     def _in_damage(self, trail: Trail, damaged: tuple[int, Damage], located: LocatedSegment) -> Trail:
-        """Show the damaged batch, as far as its header can be read, and what follows."""
+        """Add the damaged batch, as far as its header can be read, and the next record to the trail."""
         number, damage = damaged
         located.notes.insert(0, f"{trail.target} is in the damaged range at {damage.place.position}")
         if trail.batch is not None:
@@ -156,7 +156,7 @@ class OffsetSearch:
         return trail._replace(outcome=LookupOutcome.DAMAGED, batch=batch)
 
     def _in_gap(self, trail: Trail, located: LocatedSegment) -> Trail:
-        """Note what kind of gap it is, and show the next record, from whatever batch."""
+        """Note the kind of the gap, and add the next record, from whatever batch."""
         assert trail.batch is not None
         between = trail.batch.base_offset > trail.target
         following, number = trail, located.number

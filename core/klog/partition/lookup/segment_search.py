@@ -32,10 +32,11 @@ _GAPS = 3
 
 
 class LookupQuery(Protocol):
-    """What is sought."""
+    """The target of a search."""
 
     def candidate(self, window: Window, row: int) -> int:
-        """Return the first row from *row* on whose header says that it may contain it, the count if none does."""
+        """Return the first row from *row* on whose header shows that the batch may contain it, the count without
+        one."""
 
     def accepts(self, body: Body) -> bool:
         """Whether an intact candidate is the answer."""
@@ -59,7 +60,7 @@ class OffsetQuery:
         return True
 
     def is_suspect(self, body: Body) -> bool:
-        """In a gap there may be nothing, or what a damaged length hides."""
+        """A gap may be empty, or contain batches that a damaged length hides."""
         return body.first_offset > self._offset
 
 
@@ -115,7 +116,8 @@ class SegmentSearch:
         return self._entries
 
     def _leftovers(self, entries: IndexEntries) -> str | None:
-        """Return what is wrong with the slot after the last used entry: zeros and leftovers of a truncation are not."""
+        """Return a description of the slot after the last used entry if it is wrong; zeros and leftovers of a
+        truncation are not."""
         if entries.count == entries.slots:
             return None
         relative, position = entries[entries.count]
@@ -128,9 +130,9 @@ class SegmentSearch:
         return f"entry {entries.count} is offset {self.files.base_offset + relative}, position {position}"
 
     def start(self, offset: int) -> tuple[IndexTrail, int]:
-        """Return what the index says of *offset*, and the row of the walk's window at which scanning begins.
+        """Return the index's answer for *offset*, and the row of the walk's window at which scanning begins.
 
-        An entry is used only if the log confirms it; else one of those before it, or the start of the log.
+        An entry is used only if the log confirms it; otherwise an earlier one, or the start of the log.
         """
         base, entries = self.files.base_offset, self.entries
         if entries is None:
@@ -164,7 +166,8 @@ class SegmentSearch:
     def _confirm(self, entries: IndexEntries, slot: int) -> tuple[int, str | None]:
         """Return the row of the batch at which an entry points, or -1 and why that cannot be right.
 
-        A whole batch begins there, the walk from the entry before comes by, its first offset is not above the entry's.
+        The log confirms an entry if a whole batch begins there, the walk from the entry before reaches it, and its
+        first offset is not above the entry's.
         """
         base = self.files.base_offset
         relative, position = entries[slot]
@@ -199,7 +202,8 @@ class SegmentSearch:
         return self.scan(*self.start(offset), OffsetQuery(offset))
 
     def scan(self, trail: IndexTrail, row: int, query: LookupQuery) -> SearchResult:
-        """Walk on from *row*, where *trail* led, to what is sought; if something is wrong, once more and with care."""
+        """Walk on from *row*, the result for *trail*, to the target; after a problem, repeat the walk with all
+        checks."""
         walk, batches = self.walk, 0
         while True:
             window, first = walk.window, row
@@ -234,7 +238,7 @@ class SegmentSearch:
         return body is not None and body.holds
 
     def _ascends(self, facts: BatchFacts) -> bool:
-        """Whether the batch that follows has higher offsets; a batch's own are outside of what its checksum covers."""
+        """Whether the next batch has higher offsets; a batch's own are outside of the part that its checksum covers."""
         header = header_at(self.log, facts.position + facts.size)
         return header is None or header.last_offset > facts.last_offset
 
@@ -341,7 +345,7 @@ class SegmentChoice:
         return self._open[1]
 
     def trail(self, number: int) -> SegmentTrail:
-        """Return what the trail says of a segment."""
+        """Return the trail of a segment."""
         if number not in self._trails:
             files = self.files[number]
             trail = SegmentTrail(files.log, files.base_offset, self._following[number], len(self.files))
@@ -349,13 +353,13 @@ class SegmentChoice:
         return self._trails[number]
 
     def problems(self, number: int, found: SearchResult) -> list[str]:
-        """Return what a search in a segment found wrong with its index and its log."""
+        """Return the problems that a search in a segment found in its index and its log."""
         files = self.files[number]
         told = []
         if found.offset_index.problem:
             told.append(f"{files.offset_index or files.log}: {found.offset_index.problem}")
         for damage in found.damages:
-            # what a broker was writing when it died, it will cut off itself; zeros there may be preallocated
+            # a broker cuts off an unfinished batch at its next start; zeros there may be preallocated
             zeros = damage.kind is DamageKind.ZEROED_TAIL
             expected = damage.is_unfinished and (zeros or not self.stopped_cleanly)
             if not (expected and self.is_last(number)):
@@ -363,7 +367,7 @@ class SegmentChoice:
         return told
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close all open files."""
         if self._open is not None:
             self._open[1].close()
             self._open = None

@@ -1,8 +1,8 @@
 """Lookup by time, as a broker answers ListOffsets: segment by largest timestamp, time index, scan.
 
-Where the time indexes are what a broker would have written, the answer is a broker's, even "none" where a segment was
-chosen by its modification time.  Where one is missing or contradicts the log, the log answers.
-Kafka: UnifiedLog.searchOffsetInLocalLog, LogSegment.findOffsetByTimestamp, FileRecords.searchForTimestamp.
+If the time indexes are those that a broker would have written, the answer is a broker's, even "none" where a segment
+was chosen by its modification time.  If one is missing or contradicts the log, the log answers. Kafka:
+UnifiedLog.searchOffsetInLocalLog, LogSegment.findOffsetByTimestamp, FileRecords.searchForTimestamp.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _TRIES = 8
 
 
 class LargestTimestamp(NamedTuple):
-    """The largest timestamp of a segment (ms), -1 for none; then a broker takes the *modified_ms* of its log.
+    """The largest timestamp of a segment (ms), -1 for none; a broker then uses the *modified_ms* of its log.
 
-    *problem* says why the time index disagrees.
+    *problem*: the reason why the time index disagrees.
     """
 
     timestamp: int
@@ -32,7 +32,7 @@ class LargestTimestamp(NamedTuple):
 
     @property
     def as_broker(self) -> int:
-        """What a broker compares with."""
+        """The value that a broker compares."""
         return self.timestamp if self.timestamp >= 0 else self.modified_ms
 
 
@@ -51,15 +51,15 @@ class TimeQuery:
         return body.first(self._start, self._timestamp) is not None
 
     def is_suspect(self, body: Body) -> bool:
-        """Nothing more can be said."""
+        """The answer is final."""
         return False
 
 
 class SegmentTimes:
-    """The time index of one segment, beside the search in it.
+    """The time index of one segment, and the search in it.
 
-    *lags*: it is that of the last segment, and no clean-shutdown marker is there; then what was
-    written last may not be in it.
+    *lags*: the segment is the last one, and there is no clean-shutdown marker; the index may then lack the latest
+    records.
     """
 
     def __init__(self, folder: str, search: SegmentSearch, lags: bool) -> None:
@@ -137,7 +137,7 @@ class SegmentTimes:
         if found.body is None:
             return None if self._lags else f"{named} is about an offset beyond the log's end"
         facts = found.body.facts
-        # in a gap there is nothing left to compare with
+        # in a gap there is nothing to compare with
         if found.damages or facts.max_timestamp == timestamp or found.body.first_offset > self._base + relative:
             return None
         return f"{named} is about a batch whose largest timestamp is {facts.max_timestamp}"
@@ -189,7 +189,7 @@ class SegmentTimes:
 
 
 class TimeSearch:
-    """Searches by time in a partition: what was learnt of its segments is kept."""
+    """Searches by time in a partition: the facts about its segments are kept between searches."""
 
     def __init__(self, segments: SegmentChoice, wanted: TrailDetail) -> None:
         self._segments, self._wanted = segments, wanted
@@ -207,7 +207,7 @@ class TimeSearch:
         return self._times[1]
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close all open files."""
         if self._times is not None:
             self._times[1].close()
             self._times = None

@@ -22,11 +22,11 @@ class LookupOutcome(StrEnum):
 
 
 class TrailDetail(NamedTuple):
-    """What a trail is to say of the record.
+    """The requested details of the record.
 
-    *records*: it is decoded; without that a batch without gaps in its offsets is not looked into.  *origin*: what every
-    JSON line of a record ends with (`RecordOrigin.json`), None when no lines are wanted.  *explains*: notes
-    say who can see it (transaction, high watermark).
+    *records*: decode it; otherwise a batch without gaps in its offsets is not decoded.  *origin*: the end of every JSON
+    line of a record (`RecordOrigin.json`), None if no lines are requested.  *explains*: add notes about who can see it
+    (transaction, high watermark).
     """
 
     records: bool = True
@@ -47,11 +47,11 @@ class SegmentTrail(NamedTuple):
 
 
 class IndexTrail(NamedTuple):
-    """What the offset index said.
+    """The step in the offset index.
 
-    *file* is None when there is none, *slot* (from 0) when no entry is used: then *offset* and *position* are the
-    segment's base offset and 0, as for a broker.  *probes*: entries that the search looked at.  *warm_from*: the first
-    slot of the warm section, None when the search left it.  *problem*: why the index could not be believed.
+    *file* is None without an index, *slot* (from 0) if no entry is used: *offset* and *position* are then the segment's
+    base offset and 0, as in a broker.  *probes*: the number of entries that the search read.  *warm_from*: the first
+    slot of the warm section, None when the search left it.  *problem*: the reason why the index was not trusted.
     """
 
     file: str | None
@@ -65,10 +65,10 @@ class IndexTrail(NamedTuple):
 
 
 class TimeIndexTrail(NamedTuple):
-    """What the time index said.  As IndexTrail; *timestamp* is ms, -1 when no entry is used.
+    """The step in the time index.  The fields are those of IndexTrail; *timestamp* is ms, -1 if no entry is used.
 
-    *largest* is the segment's largest timestamp as a broker knows it, *by_mtime* whether that is the log's modification
-    time, for want of entries.
+    *largest* is the segment's largest timestamp in a broker, *by_mtime* whether that is the log's modification time,
+    for lack of entries.
     """
 
     file: str | None
@@ -105,9 +105,9 @@ class Trail(NamedTuple):
     """A search and its answer.
 
     *target* is the requested offset, or with *by_time* the timestamp (ms).  *offset* is that of the record found, or of
-    the next one after a gap; None when there is none.  *record* is also None if it was not requested;
-    *record_json* is its line in `klog dump --output jsonl`.  *notes* say in words what an operator should know;
-    *problems* what is wrong with log or indexes: with any of them the answer is right, but an operator should look.
+    the next one after a gap; None when there is none.  *record* is also None if it was not requested; *record_json* is
+    its line in `klog dump --output jsonl`.  *notes* are sentences for an operator; *problems* describe faults of log or
+    indexes: the answer is still right, but an operator should look.
     """
 
     target: int
@@ -131,7 +131,7 @@ class Trail(NamedTuple):
 
     @property
     def position(self) -> int | None:
-        """Where the batch begins that a broker would read from, in bytes; None when nothing was found."""
+        """The position of the batch from which a broker would read, in bytes; None without a result."""
         return self.batch.position if self.batch is not None and self.found else None
 
 

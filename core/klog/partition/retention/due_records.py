@@ -30,10 +30,10 @@ _ORIGINS: Final = {
 }
 
 COPIED: Final = "of the records that are copied"
-"""Whose records a plan's notes are about that makes copies equal."""
+"""The records that are the subject of the notes of a plan that makes copies equal."""
 
 _WITH_COUNTS: Final = 2
-"""From this format on a header tells how many records there are."""
+"""From this format on a header contains the number of records."""
 
 
 class RetainedPartition(NamedTuple):
@@ -86,10 +86,10 @@ class DueRecords(NamedTuple):
 def due_records(
     partition: RetainedPartition, topics: TopicConfig, now_ms: int, count: Callable[[OffsetSpan], int]
 ) -> DueRecords | None:
-    """Return what the first pass removes from *partition* at *now_ms*; None where that has no records.
+    """Return the records that the first pass removes from *partition* at *now_ms*; None if it has none.
 
-    *topics*: the settings that hold where it is.  *count*: returns how many records of an offset span concern the
-    caller.  Of a topic with remote storage segments stay until they have been copied.  Raises UnreadableError.
+    *topics*: the settings that apply to it.  *count*: returns the number of records in an offset span that concern the
+    caller.  Segments of a topic with remote storage are kept until they have been copied.  Raises UnreadableError.
     """
     retention = topic_retention(topics, partition.topic)
     start, log_end = partition.offsets
@@ -108,9 +108,9 @@ def due_records(
 
 
 def count_in(partition: Partition) -> Callable[[OffsetSpan], int]:
-    """Return what counts the data records of a directory in an offset span, by the headers of batches.
+    """Return a function that counts the data records of a directory in an offset span, by the headers of batches.
 
-    Where these do not tell, over damage and in the old formats, the logs are read.  Raises UnreadableError.
+    The logs are read if these are not enough, over damage and in the old formats.  Raises UnreadableError.
     """
 
     def count(span: OffsetSpan) -> int:
@@ -138,7 +138,7 @@ def _records_in(batch: BatchFacts, span: OffsetSpan) -> int:
 def due_notes(found: Iterable[DueRecords], whose: str, most: int = 10) -> list[str]:
     """Return a sentence for each topic, with the command that keeps the records.  *whose*: "of the records that …".
 
-    Of more than *most* topics those that lose most are named.
+    If there are more than *most* topics, those that lose most are named.
     """
     by_topic: dict[str, list[DueRecords]] = {}
     for one in found:

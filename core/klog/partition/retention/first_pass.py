@@ -1,10 +1,10 @@
-"""Which segments a broker's first retention pass removes, half a minute after its start: a function of values.
+"""The segments that a broker's first retention pass removes, half a minute after its start: a function of values.
 
     limits = RetentionLimits(deletes=True, retention_ms=3_600_000, retention_bytes=-1)
     due_segments([SegmentAge(0, 2500, 1_763_000_000_000), …], limits, log_start=0, now_ms=1_763_003_600_001)
 
-Segments are looked at from the front: first by the log start, then by size, then by time; each rule stops at the first
-segment that stays.  The active segment is removed as well if all before it are due and it is: the broker rolls it
+Segments are checked from the front: first by the log start, then by size, then by time; each rule stops at the first
+segment that it keeps.  The active segment is removed as well if all before it are due and it is: the broker rolls it
 first.  Kafka: UnifiedLog.deleteOldSegments, deletableSegments.
 """
 
@@ -20,7 +20,7 @@ BY_START, BY_BYTES, BY_MS = "log start", "retention.bytes", "retention.ms"
 
 
 class AgedSegment(Protocol):
-    """What decides about a segment.  *bytes*: of its log.  *largest_timestamp*: ms, as a broker takes it."""
+    """The facts about a segment that decide.  *bytes*: of its log.  *largest_timestamp*: ms, as in a broker."""
 
     @property
     def base_offset(self) -> int:
@@ -56,7 +56,7 @@ def due_segments(
 ) -> list[DueSegment]:
     """Return those of *segments*, base offsets ascending, that the first pass removes, in their order.
 
-    A segment's timestamp is asked only where it decides.  Raises UnreadableError.
+    A segment's timestamp is read only if it decides.  Raises UnreadableError.
     """
     below = [one for one, behind in pairwise(segments) if behind.base_offset <= log_start]
     due = [DueSegment(one.base_offset, one.bytes, BY_START) for one in below]

@@ -22,7 +22,8 @@ class RetentionLimits(NamedTuple):
 class TopicRetention(NamedTuple):
     """The settings that decide about a topic's segments.  *settings*: by name, with their origins.
 
-    *is_known*: what was set on the topic itself is known.  *knows_file*: the broker's `server.properties` is, too.
+    *is_known*: the settings of the topic itself are known.  *knows_file*: the broker's `server.properties` is known,
+    too.
     """
 
     limits: RetentionLimits
@@ -34,7 +35,7 @@ class TopicRetention(NamedTuple):
 
 
 def topic_retention(topics: TopicConfig, topic: str | None) -> TopicRetention:
-    """Return what decides about the segments of *topic*; None: a directory whose name has no topic."""
+    """Return the settings that apply to the segments of *topic*; None: a directory whose name has no topic."""
     settings = {name: topics.value(topic, name) for name in _SETTINGS}
     policy, retention_ms, retention_bytes, remote = settings.values()
     is_remote = remote.flag

@@ -1,7 +1,7 @@
 """The segments of a partition directory with the timestamps that a broker has for them after its next start.
 
-A broker takes the last entry of a segment's time index, and the modification time of the log where that has none.  A
-segment that it recovers gets its time index from the batches.  Kafka: LogSegment.largestTimestamp, sanityCheck.
+A broker takes the last entry of a segment's time index, and the modification time of the log if that has none.  The
+time index of a segment that it recovers is rebuilt from the batches.  Kafka: LogSegment.largestTimestamp, sanityCheck.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from klog.log.header_walk import walk_headers, walk_windows
 
 
 class StoredSegment:
-    """An `AgedSegment` in a directory; its timestamp is read when it is first asked.
+    """An `AgedSegment` in a directory; its timestamp is read at the first access.
 
-    *size*: the bytes of the log that the start leaves.  *is_recovered*: whether it rebuilds the indexes.
+    *size*: the size of the log in bytes after the start.  *is_recovered*: whether the start rebuilds the indexes.
     """
 
     def __init__(self, partition: Partition, files: SegmentFiles, size: int, is_recovered: bool) -> None:

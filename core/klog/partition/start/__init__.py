@@ -1,1 +1,1 @@
-"""What a broker does with a partition's files when it starts, played step by step.  Kafka: LogLoader."""
+"""Plays, step by step, a broker's treatment of a partition's files when it starts.  Kafka: LogLoader."""

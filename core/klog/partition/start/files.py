@@ -16,10 +16,10 @@ from klog.log.index import IndexEntries
 
 
 class ReadSettings(NamedTuple):
-    """What of a broker's settings decides about indexes, and with how many threads a large log is read.
+    """The settings of a broker that decide about indexes, and the number of threads that read a large log.
 
     *interval*: index.interval.bytes; *index_bytes*: segment.index.bytes.  *with_files*: the outcome has the content of
-    every file; without it the indexes of thousands of recovered segments take no memory.
+    every file; otherwise the indexes of thousands of recovered segments take no memory.
     """
 
     interval: int = 4096
@@ -29,10 +29,10 @@ class ReadSettings(NamedTuple):
 
 
 class FailsError(Exception):
-    """The broker would not come through the start: an exception that ends it or takes the log dir offline.
+    """The broker would not complete the start: an exception ends it or takes the log dir offline.
 
-    *reason*: the id of what is wrong, as the doctor names it.  *offline*: only the log dir goes offline, because the
-    exception is an IOException; the broker goes on with the others.
+    *reason*: the id of the cause, as in the doctor's table.  *offline*: only the log dir becomes offline, because the
+    exception is an IOException; the broker continues with the others.
     """
 
     def __init__(self, message: str, reason: str = "log-refused", offline: bool = False) -> None:
@@ -41,10 +41,10 @@ class FailsError(Exception):
 
 
 class StartSegment:
-    """A segment on the way through a start.
+    """A segment during a start.
 
-    *log*: the pieces of which its log consists; one, but for the parts of a segment that was split.  *next_offset*:
-    None until it is known.  *is_open*: its offset index was read, so that a clean stop trims it.
+    *log*: the pieces of its log; more than one only for the parts of a segment that was split.  *next_offset*: None
+    until it is known.  *is_open*: its offset index was read, and a clean stop therefore trims it.
     """
 
     def __init__(self, base: int, log: tuple[FileRange, ...]) -> None:
@@ -65,7 +65,8 @@ class StartSegment:
 def index_floor(folder: str, index: Content | None, base: int, offset: int) -> tuple[int, int]:
     """Return the entry of an offset index with the greatest offset up to *offset*: (offset, position).
 
-    As a broker finds it, by a search that trusts the order.  Without one: (base, 0).  Kafka: OffsetIndex.lookup.
+    The search is a broker's, which relies on the order.  Without an entry the result is (base, 0).  Kafka:
+    OffsetIndex.lookup.
     """
     if isinstance(index, bytes):
         return _floor_of_entries(index, base, offset)

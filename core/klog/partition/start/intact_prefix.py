@@ -1,8 +1,8 @@
 """Recovers a segment without reading it again, from the results of an earlier pass over its log.
 
-A broker's recovery ends at the first damage.  What it makes of the batches before that is known from any pass that
-checked their checksums and built the indexes; only producers need more.  Of these nothing but open transactions can
-make a recovery stop or fail (Kafka: ProducerAppendInfo), so they alone are compared.
+A broker's recovery ends at the first damage.  Any pass that verifies the checksums of the batches before it and builds
+the indexes has the result of that recovery; only producers need more.  Only open transactions can make a recovery stop
+or fail because of a producer (Kafka: ProducerAppendInfo), and they alone are compared.
 """
 
 from __future__ import annotations

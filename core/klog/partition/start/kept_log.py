@@ -33,9 +33,9 @@ _READING = ReadSettings(with_files=False)
 class KeptLog(NamedTuple):
     """A log after the next start.
 
-    *sizes*: the bytes that stay of each log, by its name; one that is not there goes as a whole; None: all stay.
-    *epochs*: that the start writes, None where it leaves the checkpoint as it is.  *fails*: why the broker does not
-    come through the start; the log is then the one on disk.
+    *sizes*: the remaining bytes of each log, by its name; a log that is not listed is deleted; None: all remain.
+    *epochs*: those that the start writes, None if it does not change the checkpoint.  *fails*: the reason why the
+    broker does not complete the start; the log is then the one on disk.
     """
 
     log_start: int
@@ -53,7 +53,7 @@ class NextStarts:
         self._window: Window | None = None
 
     def kept(self, partition: Partition, clean: bool, settings: ReadSettings = _READING) -> KeptLog:
-        """Return what the next start keeps of *partition*; *clean*: its log dir has the clean-shutdown marker.
+        """Return the part of *partition* that the next start keeps; *clean*: its log dir has the clean-shutdown marker.
 
         Raises UnreadableError.
         """
@@ -75,7 +75,7 @@ def _sizes(partition: Partition, outcome: StartOutcome) -> Mapping[str, int] | N
     for pieces in outcome.logs.values():
         for name, _, end in pieces:
             found[name] = max(end, found.get(name, 0))
-    # Where the start finishes an interrupted swap, records move to other files, and none of them goes.
+    # If the start completes an interrupted swap, records are moved to other files, and none is lost.
     return None if found == sizes or not found.keys() <= sizes.keys() else found
 
 

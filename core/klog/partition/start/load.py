@@ -41,22 +41,22 @@ def load(
     prefixes: Mapping[str, IntactPrefix] = NOTHING,
     window: Window | None = None,
 ) -> StartOutcome:
-    """Play the start and the stop through.  Raises UnreadableError for what the system cannot read.
+    """Play the start and the stop.  Raises UnreadableError for a file that the system cannot read.
 
-    *prefixes*: by the names of logs, what is known of them already.  These are not read again where that suffices, and
-    the outcome's *files* do not have their right content.  *window*: one to use, see `PartitionReader`.
+    *prefixes*: known facts about logs, by the names of logs.  These logs are not read again if the facts suffice, and
+    the outcome's *files* then lack their content.  *window*: a read buffer, see `PartitionReader`.
     """
     try:
         epochs, log = Epochs(partition), StartLog(partition.path, settle(partition, settings))
         reading = PartitionReader(partition.path, settings, sink, window)
         outcome = _Loader(log, epochs, start, reading, clock, prefixes).load()
-        if isinstance(partition.metadata, Malformed):  # what a broker reads last
+        if isinstance(partition.metadata, Malformed):  # the last file that a broker reads
             is_io = not partition.metadata.is_unchecked
             raise FailsError(f"partition.metadata, {partition.metadata}", "metadata-malformed", is_io)
         return outcome
     except FailsError as failure:
         return StartOutcome(str(failure), reason=failure.reason, offline=failure.offline)
-    except OSError as error:  # from the reader, which goes around a bad sector only where no broker is played
+    except OSError as error:  # from the reader, which skips a bad sector only if it does not play a broker
         raise UnreadableError(f"{partition.path}: cannot read: {error.strerror}") from error
 
 
@@ -136,7 +136,7 @@ class _Loader:
                 return False
         return True
 
-    # the fifth: what may not have reached the disk is read and checked
+    # the fifth: the part of the log that may not be on the disk is read and checked
 
     def _recover_log(self) -> None:
         if self._start.clean or not self._log.segments:
@@ -171,7 +171,7 @@ class _Loader:
         self._recovered.add(segment.base)
         segment.offset_index, segment.time_index = builder.offset_entries, builder.time_entries
         if not self._reading.settings.with_files:
-            # The last entry is all that the rest of the start asks of an index that was just rebuilt.
+            # The rest of the start reads only the last entry of an index that was just rebuilt.
             segment.offset_index, segment.time_index = segment.offset_index[-OFFSET_ENTRY.size :], b""
         if recovery.txn_index or segment.txn_index is not None:
             segment.txn_index = recovery.txn_index
@@ -179,7 +179,7 @@ class _Loader:
         producers.save()
 
     def _recover_from_prefix(self, segment: StartSegment, producers: ProducerLoader) -> bool:
-        """Recover a segment without reading it, from what is known of it; False if that is not enough."""
+        """Recover a segment without reading it, from the facts about it; False if they are not enough."""
         known = self._prefixes.get(segment.log[0].name)
         if known is None or not known.is_of(segment, producers, self._reading.settings):
             return False

@@ -1,8 +1,9 @@
-"""Whether a metadata log is behind the logs beside it: it would hand out numbers again that the logs have already.
+"""Whether a metadata log is behind the logs beside it: it would assign numbers again that the logs already contain.
 
-A controller counts leader epochs and producer ids on from its metadata log.  A metadata log that was rolled back begins
-to count too low.  A new producer then gets the id of an old one, and a broker takes its records for duplicates: it
-acknowledges and does not append them.  A leader with an epoch that is not new makes a broker forget the later ones.
+A controller continues leader epochs and producer ids from its metadata log.  A metadata log that was rolled back
+continues from too low a number.  A new producer then gets the id of an old one, and a broker takes its records for
+duplicates: it acknowledges and does not append them.  A leader with an epoch that is not new makes a broker forget the
+later ones.
 
 Kafka: ProducerStateEntry.findDuplicateBatch, ProducerIdControlManager, LeaderEpochFileCache.assign.
 """
@@ -27,7 +28,7 @@ from klog.partition.start.producers import BrokerClock
 from klog.partition.transactions.replay import nearest_state, replay
 
 FIRST_SHIFTED_ID: Final = 1 << 62
-"""From here on are the producer ids that `klog write` gives: no controller hands them out."""
+"""The first producer id that `klog write` assigns: no controller reaches it."""
 
 _IDLE: Final = COMPLETED | {TransactionStatus.EMPTY, TransactionStatus.DEAD}
 _TRANSACTIONAL_ID_EXPIRATION_MS: Final = 7 * 86_400_000
@@ -44,10 +45,10 @@ def producer_clock(
 
 
 class UsedNumbers(NamedTuple):
-    """The numbers of a controller that a partition has.
+    """The numbers in a partition that a controller has assigned.
 
     *leader_epoch*: of the last batch, or the latest in the epoch checkpoint below the end of the log; -1 without one.
-    *producer_ids*: of the producers that a broker still knows, ascending; in a coordinator's log also those of its
+    *producer_ids*: those of the producers that a broker still has, ascending; in a coordinator's log also those of its
     transactional ids.
     """
 
@@ -98,7 +99,7 @@ class MetadataLag(NamedTuple):
 
     @property
     def told(self) -> str:
-        """How far it is behind, and what is at stake, as the end of a sentence."""
+        """Return how far it is behind, and the consequences, as the end of a sentence."""
         found = []
         if self.epochs:
             topic, number, used, known = max(self.epochs, key=lambda one: one.used - one.known)
@@ -137,7 +138,8 @@ def metadata_lag(cluster: ClusterMetadata, logs: Iterable[tuple[str, int, UsedNu
 
 
 def reuse_note(cluster: ClusterMetadata, producer_ids: Collection[int], is_own: bool) -> str | None:
-    """Return what it means that a partition keeps *producer_ids*; None where nobody else has them, or gets them.
+    """Return a note about the consequences if a partition keeps *producer_ids*; None if no other producer has them, or
+    will receive them.
 
     *is_own*: the partition is of a topic that the metadata log has, or had.
     """

@@ -38,7 +38,7 @@ _CLOCK = BrokerClock(0, INT_MAX)
 
 
 class RecoveredMetadata(NamedTuple):
-    """What a start makes of the metadata log.
+    """The result of a start for the metadata log.
 
     *cluster*: None where the node begins with an empty one.  *end*: of the log afterwards.  *failure*: why it does not
     start.

@@ -1,4 +1,4 @@
-"""What a broker does with a partition at its next start, given what the log dir around it says."""
+"""Plays a broker's next start for a partition, with the facts of the log dir around it."""
 
 from __future__ import annotations
 

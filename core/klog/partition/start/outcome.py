@@ -1,4 +1,4 @@
-"""What a broker's start begins with, and what it and a clean stop make of a partition."""
+"""The input of a broker's start, and its result for a partition, clean stop included."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class StartState(NamedTuple):
-    """What a broker knows before it opens the partition.
+    """The facts that a broker has before it opens the partition.
 
-    *clean*: it was stopped cleanly.  *recovery_point*, *log_start*: from the checkpoints, 0 for what they do not say.
+    *clean*: it was stopped cleanly.  *recovery_point*, *log_start*: from the checkpoints, 0 without an entry.
     """
 
     clean: bool = False
@@ -32,13 +32,13 @@ class SegmentCut(NamedTuple):
 
 
 class StartOutcome(NamedTuple):
-    """What a start and a clean stop make of a partition.
+    """The result of a start and a clean stop for a partition.
 
-    *fails*: why the broker does not come through; then nothing else counts but *reason* and *offline*, which are those
-    of the FailsError.  *logs*: the pieces of each log, *files*:
-    every other file of the log (none, if the settings do not ask for them), both by name.  *epochs*: the new
-    `leader-epoch-checkpoint`, None if it stays.  *cuts*, *dropped*: what was lost, by base offset.  *recovered*: base
-    offsets of the segments that were read.
+    *fails*: the reason why the broker does not complete the start; the other fields are then invalid except *reason*
+    and *offline*, which are those of the FailsError.  *logs*: the pieces of each log, *files*: every other file of the
+    log (none, if the settings do not ask for them), both by name.  *epochs*: the new `leader-epoch-checkpoint`, None if
+    it is unchanged.  *cuts*, *dropped*: the lost parts, by base offset.  *recovered*: base offsets of the segments that
+    were read.
     """
 
     fails: str | None = None

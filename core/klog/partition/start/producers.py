@@ -29,7 +29,7 @@ class BrokerClock(NamedTuple):
 
 
 class SnapshotFiles:
-    """The snapshots in the directory, by offset.  Of several files for one offset the last by name counts."""
+    """The snapshots in the directory, by offset.  If several files have one offset, the last by name counts."""
 
     def __init__(self, folder: str, files: Iterable[tuple[int, str]]) -> None:
         self._folder = folder

@@ -1,7 +1,7 @@
-"""Why a start is not as one wants it: every id with what a broker does about it, where it comes from, what helps.
+"""The reasons why a broker's start fails or loses data: every id with the broker's reaction, the cause and the remedy.
 
-Ids never change and are never reused; the table in `docs/doctor.md` is generated from this one, and what `klog verify`
-says that a broker does is taken from here where both speak of one thing.
+Ids never change and are never reused; the table in `docs/doctor.md` is generated from this one, and `klog verify` takes
+its descriptions of a broker's reaction from here if both concern the same fault.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 
 class StartReason(NamedTuple):
-    """A reason.  *broker*: what a broker does, with versions where they differ.  *cause*: where it comes from."""
+    """A reason.  *broker*: the broker's reaction, with versions if they differ.  *cause*: the origin of the fault."""
 
     id: str
     broker: str
@@ -92,6 +92,6 @@ REASONS: Final = {reason.id: reason for reason in _TABLE}
 """Every reason by its id, in the order of the table."""
 
 RETENTION: Final = "retention-due"
-"""The id of the notes about what retention removes."""
+"""The id of the notes about removal by retention."""
 REFUSES: Final = "does not start"
 GOES_OFFLINE: Final = "the log dir goes offline"

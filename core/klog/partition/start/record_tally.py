@@ -1,4 +1,4 @@
-"""Counts the data records of a partition that a start keeps, and those that nobody can read after it."""
+"""Counts the data records of a partition that a start keeps, and those that become unreadable."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def tally_records(
     served: OffsetSpan,
     pieces: Mapping[str, Sequence[FileRange]] | None = None,
 ) -> RecordTally:
-    """Count the records in *own*, and the lost ones: from its start on, those that are not in *served*.
+    """Count the records in *own*, and the lost ones: from its start on, those outside of *served*.
 
-    *pieces*: what recovery leaves of the logs, None: all.  What it cuts is lost, whatever its offsets.
+    *pieces*: the part of the logs that recovery keeps, None: all.  The part that it cuts is lost, whatever its offsets.
     Raises UnreadableError.
     """
     kept = None if pieces is None else [piece for one in pieces.values() for piece in one]
@@ -92,7 +92,7 @@ def _segment(
 
 
 def _needs_records(batch: BatchFacts, own: OffsetSpan, served: OffsetSpan) -> bool:
-    """Whether the header alone does not tell how many records count."""
+    """Whether the header alone does not show how many records count."""
     if batch.magic < 2 and batch.attributes & CODEC_BITS:
         return True
     return any(not (span.contains(batch) or span.misses(batch)) for span in (own, served))

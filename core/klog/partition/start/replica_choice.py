@@ -1,10 +1,10 @@
-"""The choice of one replica where several log dirs have the same partition.
+"""The choice of one replica if several log dirs have the same partition.
 
     longest         the copy whose log ends last: what a broker would have served that led with all it had
     leader-epoch    the copy that followed the newest leader, then the longest: as an unclean election should choose
     all             every copy, for comparing them
 
-A log ends where its broker will have it after its next start.  Copies are compared only where their ids say that they
+The end of a log is its end after the next start of its broker.  Copies are compared only if their ids prove that they
 are copies: `klog.data_dir.identity`.
 """
 
@@ -32,10 +32,11 @@ def select_replicas(
     note: Callable[[str], object] = len,
     choose: Callable[[Sequence[Partition], IdentityChoice], tuple[list[Partition], str | None]] = choose_identity,
 ) -> list[Partition]:
-    """Return the partitions of *paths* that *topics* and *numbers* select, of each the replica that *replicas* says.
+    """Return the partitions of *paths* that *topics* and *numbers* select; *replicas* is the rule that chooses a
+    replica of each.
 
-    *note*: gets the sentence about what *choice* leaves out; *choose* applies it.  Raises UsageError, UnreadableError;
-    IdentityError where directories of one name are not copies, even if all are requested.
+    *note*: receives the sentence about copies that *choice* leaves out; *choose* applies it.  Raises UsageError,
+    UnreadableError; IdentityError if directories of one name are not copies, even if all are requested.
     """
     found, sentence = choose(find_partitions(paths), choice)
     if topics or numbers:
@@ -66,7 +67,7 @@ def choose_replicas(
 def best_replica(copies: Sequence[Partition], rule: str) -> Partition:
     """Return the one of *copies* to read.
 
-    Of two that are equal by the rule the first stays.  A copy that cannot be read counts as empty.
+    If two are equal by the rule, the first is kept.  An unreadable copy counts as empty.
     """
     if len(copies) == 1:
         return copies[0]
@@ -83,7 +84,7 @@ def best_replica(copies: Sequence[Partition], rule: str) -> Partition:
 
 
 def _rank(copy: Partition, end: int, rule: str) -> tuple[int, int]:
-    """Return by what a copy that ends at *end* is better than another one."""
+    """Return the sort key of a copy that ends at *end*: the greatest copy is the best."""
     if rule != "leader-epoch":
         return end, 0
     if end == log_end(copy):
@@ -94,9 +95,9 @@ def _rank(copy: Partition, end: int, rule: str) -> tuple[int, int]:
 
 
 def _end_after_start(copy: Partition) -> int:
-    """Return the log end offset after the broker's next start, UNKNOWN where there is no log or it cannot be read.
+    """Return the log end offset after the broker's next start, UNKNOWN if there is no log or it cannot be read.
 
-    A directory that is in no log dir is taken as it is: nothing says how its broker stopped.
+    A directory outside of a log dir is used unchanged: no file shows how its broker stopped.
     """
     from klog.partition.start.kept_log import NextStarts
 

@@ -27,9 +27,9 @@ _FATAL = (ProducerAnomalyKind.NOT_TRANSACTIONAL, ProducerAnomalyKind.TXN_NOT_STA
 
 
 class PartitionReader:
-    """What is read of a partition: where it is, and who hears of the progress.
+    """The input of a start that plays one partition: its files, and the receiver of the progress.
 
-    *window*: one to use; a caller that reads thousands of small partitions keeps it.
+    *window*: a read buffer; a caller that reads thousands of small partitions reuses it.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class SegmentRecovery:
         self._stopped = False
 
     def run(self) -> None:
-        """Read the segment.  Raises FailsError, and UnreadableError for what the system cannot read."""
+        """Read the segment.  Raises FailsError, and UnreadableError for a file that the system cannot read."""
         reading = self._reading
         with ReadOnlyFile(reading.path(self._segment)) as source:
             _, start, end = self._segment.log[0]
@@ -183,7 +183,7 @@ class SegmentRecovery:
     def _take(self, window: Window) -> bool:
         """Take a window's batches; False where recovery stops."""
         good = window.first_bad(0, window.count)
-        # A marker can end the recovery, so the indexes go no further than the next one.
+        # A marker can end the recovery: the indexes are extended only up to the next one.
         controls = [i + 1 for i in window.produced(0, good) if window.batch(i).attributes & CONTROL_BIT]
         first = 0
         for end in (*controls, good):
@@ -209,7 +209,7 @@ class SegmentRecovery:
         return True
 
     def _ends(self, window: Window, end: int) -> None:
-        """Advance what the producers have seen to row *end*.  To a broker batches before v2 do not count."""
+        """Advance the end of the producers' state to row *end*.  A broker ignores batches before v2 here."""
         for i in range(end - 1, -1, -1):
             batch = window.batch(i)
             if batch.magic >= 2:

@@ -98,7 +98,7 @@ class _Part:
             self._last_time = self._largest
 
     def segment(self, log: str) -> StartSegment:
-        """Return the finished segment, made of a piece of *log*."""
+        """Return the finished segment, a piece of *log*."""
         self._time_entry()
         made = StartSegment(self.base, (FileRange(log, self._start, self._end),))
         made.offset_index, made.time_index = self._entries, self._times

@@ -17,9 +17,9 @@ from klog.partition.start.unfinished import offset_of
 
 
 class StartLog:
-    """The segments by base offset, and the snapshots; *cuts*, *dropped*: what was lost of them.
+    """The segments by base offset, and the snapshots; *cuts*, *dropped*: their lost parts.
 
-    *files*: what the directory holds of the log, by name.
+    *files*: the files of the log in the directory, by name.
     """
 
     def __init__(self, folder: str, files: Mapping[str, Content]) -> None:
@@ -31,7 +31,7 @@ class StartLog:
         self.snapshots = SnapshotFiles(
             folder, [(offset_of(file), file.name) for file in parsed if file.kind is FileKind.SNAPSHOT]
         )
-        self._known = set(self.snapshots.files)  # what the log's own manager has listed, before recovery adds some
+        self._known = set(self.snapshots.files)  # the files listed before recovery adds some
 
     @property
     def bases(self) -> list[int]:
@@ -66,7 +66,7 @@ class StartLog:
         return segment
 
     def replace(self, segment: StartSegment, parts: list[StartSegment]) -> None:
-        """Put *parts* in the place of a segment, and their files in that of its own."""
+        """Replace a segment by *parts*, and its files by theirs."""
         del self.segments[segment.base]
         self.segments.update((part.base, part) for part in parts)
         for kind in SEGMENT_KINDS:

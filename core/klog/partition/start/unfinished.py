@@ -1,4 +1,4 @@
-"""Files of unfinished operations, and what the first three passes of a broker's start do with them.
+"""Files of unfinished operations, and their treatment by the first three passes of a broker's start.
 
 Kafka: LogLoader.removeTempFilesAndCollectSwapFiles, LogLoader.load.
 """
@@ -34,7 +34,7 @@ def settle(partition: Partition, settings: ReadSettings) -> dict[str, Content]:
         offset = offset_of(file)
         index = file_name(offset, FileKind.INDEX, Stage.SWAP)
         if file.kind is FileKind.LOG and all(other.name != index for other in swaps):
-            # Opening the log to learn its end creates an index of full length, which then gets its final name.
+            # Opening the log to find its end creates an index of full length, which is then renamed to its final name.
             size = settings.index_bytes // OFFSET_ENTRY.size * OFFSET_ENTRY.size
             settled[file_name(offset, FileKind.INDEX)] = bytes(size)
     return settled

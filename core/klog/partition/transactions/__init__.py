@@ -1,1 +1,1 @@
-"""Transactions and idempotent producers: markers, producer state, and what each isolation level shows."""
+"""Transactions and idempotent producers: markers, producer state, and the view of each isolation level."""

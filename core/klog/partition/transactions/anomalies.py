@@ -1,7 +1,7 @@
 """Unusual facts about the batches of producers: each is a value, and none is an error by itself.
 
-Which of them are damage depends on the topic: where compaction or retention took batches away, gaps and markers without
-their transaction are what one must find.
+The topic decides which of them are damage: if compaction or retention removed batches, gaps and markers without their
+transaction are expected.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class ProducerAnomalyKind(StrEnum):
     """Batches before it are missing: lost, or removed by compaction, or the producer had expired."""
 
     SEQUENCE_BACKWARDS = "sequence goes backwards"
-    """It repeats sequences that were there, but not as one of the last five batches."""
+    """It repeats earlier sequences, but not as one of the last five batches."""
 
     DUPLICATE_SEQUENCE = "batch appended twice"
     """It repeats one of the last five batches exactly, at other offsets."""
@@ -43,7 +43,7 @@ class ProducerAnomalyKind(StrEnum):
     UNKNOWN_MARKER_TYPE = MarkerFlaw.UNKNOWN_TYPE.value
     INVALID_MARKER = MarkerFlaw.INVALID_RECORD.value
     UNREADABLE_MARKER = MarkerFlaw.UNREADABLE.value
-    """These three: see `MarkerFlaw`.  The state stays as it was, but for its end."""
+    """These three: see `MarkerFlaw`.  The state is unchanged, except for its end."""
 
     TXN_NOT_STARTED = "the ended transaction is not among the open ones"
     """Two transactions had one first offset.  IllegalArgumentException: a broker that replays it does not start."""
@@ -58,7 +58,8 @@ STOPS_BROKER: Final = frozenset(
         ProducerAnomalyKind.TXN_NOT_STARTED,
     }
 )
-"""What a broker that replays the log at its start does not survive; recovery of the segment survives INVALID_MARKER."""
+"""The anomalies that end a broker which replays the log at its start; recovery of the segment survives
+INVALID_MARKER."""
 
 
 class ProducerAnomaly(NamedTuple):

@@ -1,9 +1,9 @@
-"""Which open transactions the transaction coordinator had decided to commit.
+"""The open transactions that the transaction coordinator had decided to commit.
 
-The marker of a decision may be missing in a partition: the broker died in between, or the end of the log is lost.  The
-log of `__transaction_state` still has the decision.  Other open data of the same producer is from a later transaction,
-or hangs from an earlier one, and the decision does not apply to it.  In doubt the data stays open: a consumer that has
-read what was never committed cannot take it back.
+The marker of a decision may be missing in a partition: the broker stopped before writing it, or the end of the log is
+lost.  The log of `__transaction_state` still contains the decision.  Other open data of the same producer belongs to a
+later transaction, or to a hanging earlier one, and the decision does not apply to it.  In doubt the data stays open: a
+consumer cannot undo the reading of data that was never committed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ _LAST_EPOCH: Final = 2**15 - 2
 _LEAD_MS: Final = 500
 """A record is created before the coordinator learns of its partition, but hardly longer before."""
 _KEPT: Final = 8
-"""Records of each transactional id that are remembered: its last transactions, of which any may be open somewhere."""
+"""The number of records of each transactional id that are remembered: its last transactions, any of which may be open
+somewhere."""
 
 _UNDECIDED: Final = frozenset(
     [TransactionStatus.EMPTY, TransactionStatus.COMPLETE_COMMIT, TransactionStatus.COMPLETE_ABORT]
@@ -40,10 +41,11 @@ _KEPT_STATUSES: Final = _UNDECIDED | {TransactionStatus.PREPARE_COMMIT, Transact
 
 
 class TransactionDecision(NamedTuple):
-    """The decision to commit what a producer wrote with an epoch, in some partitions (None: unknown in which).
+    """The decision to commit the records that a producer wrote with an epoch, in some partitions (None: unknown in
+    which).
 
-    *begins_ms*: the earliest time of its first record; *starts_ms*: when the coordinator learned of the first
-    partition; *ends_ms*: when it decided.  *is_exact*: no other transaction of the producer has this epoch.
+    *begins_ms*: the earliest time of its first record; *starts_ms*: the time at which the coordinator added the first
+    partition; *ends_ms*: the time of the decision.  *is_exact*: no other transaction of the producer has this epoch.
     """
 
     producer_id: int
@@ -61,7 +63,7 @@ class TransactionDecision(NamedTuple):
     def covers(self, batch: BatchFacts, ended_ms: int) -> bool:
         """Whether an open batch belongs to it; *ended_ms*: the time of the marker before it, -1 for none.
 
-        A marker from behind the start is that of this transaction: what follows it came too late.
+        A marker after the start is that of this transaction: later data arrived too late.
         """
         if batch.producer_epoch != self.producer_epoch:
             return False
@@ -77,11 +79,11 @@ def _made_ms(batch: BatchFacts) -> int:
     return batch.base_timestamp
 
 
-# ---------------------------------------------------------------- what was decided
+# ---------------------------------------------------------------- the decisions
 
 
 def decisions(partitions: Iterable[Partition], until_ms: int | None = None) -> Iterator[TransactionDecision]:
-    """Yield what the coordinator had decided to commit, from the available partitions of `__transaction_state`.
+    """Yield the coordinator's decisions to commit, from the available partitions of `__transaction_state`.
 
     *until_ms*: only decisions before that time.  Kafka: TransactionCoordinator.endTransaction, TransactionMetadata.
     """
@@ -142,7 +144,7 @@ def _completed(told: Data) -> TransactionDecision:
     return TransactionDecision(producer, epoch, None, starts, starts, ends)
 
 
-# ---------------------------------------------------------------- what it was about
+# ---------------------------------------------------------------- their transactions
 
 
 def was_decided(

@@ -1,9 +1,9 @@
-"""Which records a consumer can see: everything from the log start offset; with read_committed, no aborted and no open
-transactions.
+"""The records that a consumer can see: everything from the log start offset; with read_committed, no aborted and no
+open transactions.
 
-It is decided before the log is read: the last stable offset comes from the newest producer snapshot and the log behind
-it, aborted transactions come from the `.txnindex` files.  So a part of a log can be read without the rest, and whoever
-dumps, fetches or splits a partition sees the same records.
+It is decided before the log is read: the last stable offset is computed from the newest producer snapshot and the log
+behind it, aborted transactions are read from the `.txnindex` files.  A part of a log can therefore be read without the
+rest, and all commands that dump, fetch or split a partition see the same records.
 """
 
 from __future__ import annotations
@@ -49,27 +49,27 @@ class VisibleRange(NamedTuple):
     aborted: tuple[AbortedRange, ...] | None = None
 
     def within(self, wanted: RecordFilter) -> RecordFilter:
-        """Return *wanted* as far as it is seen."""
+        """Return *wanted*, restricted to the visible records."""
         return wanted._replace(
             from_offset=max(wanted.from_offset, self.from_offset), to_offset=min(wanted.to_offset, self.to_offset)
         )
 
 
 class IsolationState:
-    """What is known of a log's transactions so far: of a log that grows, only what is new is read the next time."""
+    """The known facts about a log's transactions: of a growing log, only the new part is read the next time."""
 
     def __init__(self) -> None:
         self._state: ProducerState | None = None
-        self._began = 0  # at which offset the state began that was taken up from a snapshot
+        self._began = 0  # the offset of the snapshot from which the state was loaded
         self._aborted: set[AbortedRange] = set()
 
     @property
     def open_txns(self) -> tuple[tuple[int, int], ...]:
-        """The transactions that are open at the end of what was learnt: (first offset, producer id)."""
+        """The transactions that are open at the end of the known part: (first offset, producer id)."""
         return () if self._state is None else tuple(self._state.ongoing.all())
 
     def catch_up(self, partition: Partition) -> tuple[int, set[AbortedRange]]:
-        """Return the last stable offset, and what was aborted behind the newest snapshot."""
+        """Return the last stable offset, and the ranges aborted behind the newest snapshot."""
         try:
             end = partition.log_end
             offset, is_whole = (end.offset, end.damage is None) if end else (0, True)
@@ -91,11 +91,12 @@ class IsolationState:
 def visible_range(
     partition: Partition, isolation: Isolation = "read_uncommitted", learnt: IsolationState | None = None
 ) -> VisibleRange:
-    """Return what a consumer of *partition* sees, once a broker runs on it.  *learnt*: from earlier calls, kept up.
+    """Return the records of *partition* that a consumer sees, once a broker runs on it.  *learnt*: from earlier calls,
+    updated.
 
-    The last stable offset comes from the newest producer snapshot and the log behind it, aborted transactions from the
-    `.txnindex` files; where one cannot be right, from the log.  Raises nothing for content or for what cannot be read.
-    Kafka: UnifiedLog.read, LocalLog.addAbortedTransactions.
+    The last stable offset is computed from the newest producer snapshot and the log behind it, aborted transactions are
+    read from the `.txnindex` files; from the log instead of one that cannot be right.  Neither content nor unreadable
+    files raise an error. Kafka: UnifiedLog.read, LocalLog.addAbortedTransactions.
     """
     start = partition.log_start_offset
     # A log that begins with its first segment hides nothing, not even an offset below that one's: it is an odd one.
@@ -113,7 +114,8 @@ def visible_range(
 
 
 def committed_in_file(path: str) -> VisibleRange:
-    """Return what read_committed means for a log that is no segment of a partition: only its own markers count.
+    """Return the records that read_committed shows of a log that is no segment of a partition: only its own markers
+    count.
 
     Raises nothing for content.
     """
@@ -140,7 +142,7 @@ def _replayed(state: ProducerState, directory: str, segments: Sequence[SegmentFi
 
 
 def _in_index(partition: Partition, segment: SegmentFiles) -> list[AbortedRange] | None:
-    """Return what a transaction index lists, None when it cannot be right."""
+    """Return the entries of a transaction index, None if it cannot be right."""
     try:
         entries, size = read_txn_index(partition.path, segment.txn_index or "")
     except KlogError:
@@ -156,7 +158,7 @@ def _in_index(partition: Partition, segment: SegmentFiles) -> list[AbortedRange]
 
 
 def aborted_in_log(partition: Partition, number: int, *, behind: bool = False) -> Iterator[AbortedRange]:
-    """Yield what was aborted in segment *number*, and before it from the nearest snapshot on, by the log alone.
+    """Yield the aborted ranges of segment *number*, and before it from the nearest snapshot on, by the log alone.
 
     *behind*: also the transactions with data in the segment that are aborted in a later one.
     """
@@ -175,7 +177,7 @@ def aborted_in_log(partition: Partition, number: int, *, behind: bool = False) -
 def indexed_abort(directory: str, segments: Sequence[SegmentFiles], producer_id: int, offset: int) -> int | None:
     """Return the offset of the ABORT marker of the transaction that data at *offset*, in the first segment, belongs to.
 
-    By the transaction indexes of *segments*, which follow each other in *directory*; None when none of them has it.
+    It reads the transaction indexes of *segments*, which follow each other in *directory*; None if none contains it.
     """
     for segment in segments:
         if segment.txn_index is None:
@@ -221,20 +223,20 @@ def _by_producer(aborted: Iterable[AbortedRange]) -> dict[int, _Ranges]:
 
 
 class TxnBatch(NamedTuple):
-    """A batch of a transaction that was not skipped: data, or a marker if *marker* says what it ends."""
+    """A batch of a transaction that was not skipped: data, or a marker if *marker* is set to its result."""
 
     facts: BatchFacts
     marker: Marker | None = None
 
 
 class AbortedFilter:
-    """Leaves aborted data out of the windows of a part of a log, and notices markers that contradict the index.
+    """Removes aborted data from the windows of a part of a log, and reports markers that contradict the index.
 
-    The index is believed, as a consumer believes it.  But if it lacks an abort whose data is there, aborted records are
-    taken for committed ones, and that must be reported.
+    The index is trusted, as a consumer trusts it.  If it lacks an abort whose data is there, however, aborted records
+    are shown as committed ones, and that must be reported.
 
-    *aborted*: all that concern offsets from *known_from* up to, not including, *known_to*; if the part has others,
-    because its offsets go backwards, the rest is learnt then, by one thread.  *path*: of the log, in its partition
+    *aborted*: all ranges that concern offsets from *known_from* up to, not including, *known_to*; if the part has
+    others, because its offsets go backwards, one thread then reads the rest.  *path*: the log, in its partition
     directory.
     """
 
@@ -252,18 +254,18 @@ class AbortedFilter:
         self._first: int | None = None  # the first offset of a transaction's batch in the part
         self._with_data: set[int] = set()  # producers with data that was not hidden, and no marker since
         self._ended: set[int] = set()  # producers that had a marker within the part
-        self._before: dict[int, int] | None = None  # first offsets of what was open before the part, by producer
+        self._before: dict[int, int] | None = None  # first offsets of those open before the part, by producer
 
     def for_log(self, path: str) -> AbortedFilter:
-        """Return a filter for a whole log of the same partition, which shares what is known."""
+        """Return a filter for a whole log of the same partition, which shares the known ranges."""
         other = AbortedFilter((), path, self._known_from, self._known_to)
         other._ranges, other._is_whole = self._ranges, True
         return other
 
     def hide(self, window: Window) -> list[Damage]:
-        """Leave out the aborted batches of *window*, its checksums computed; return what is wrong with markers.
+        """Hide the aborted batches of *window*, whose checksums are computed; return the damage of markers.
 
-        For the windows of the part in their order.
+        Call it for the windows of the part in their order.
         """
         return self.contradictions(self.skip(window))
 
@@ -289,7 +291,8 @@ class AbortedFilter:
         return found
 
     def contradictions(self, batches: Iterable[TxnBatch]) -> list[Damage]:
-        """Return what is wrong with the markers among *batches*: those of all windows, in the order of the log."""
+        """Return the contradictions between the markers among *batches*, those of all windows in the order of the log,
+        and the index."""
         found = []
         for batch, marker in batches:
             if self._first is None:

@@ -1,7 +1,7 @@
 """Transactions in a partition: a producer's data batches, and the marker that ends them.
 
-A marker is a control batch of one record.  Only the producer id says which transaction it ends; where that
-transaction began is known only from the data batches before it.
+A marker is a control batch of one record.  Only its producer id identifies the transaction that it ends; the beginning
+of that transaction is known only from the data batches before it.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ class Marker(NamedTuple):
 
 
 class MarkerFlaw(StrEnum):
-    """The ways in which a control batch of a producer is no marker, by what they do to a broker that meets one."""
+    """The ways in which a control batch of a producer is no marker, by their effect on a broker."""
 
     UNKNOWN_TYPE = "control batch of a producer that is neither COMMIT nor ABORT"
     """IllegalArgumentException: the broker does not start."""
 
     INVALID_RECORD = "invalid marker"
-    """InvalidRecordException: recovery keeps this batch and cuts what follows; loading does not survive it."""
+    """InvalidRecordException: recovery keeps this batch and cuts the rest; loading does not survive it."""
 
     UNREADABLE = "unreadable marker"
     """Any other exception (null or short content, bad compression): the broker does not start."""
 
 
 class FlawedMarker(NamedTuple):
-    """A control batch of a producer that no broker can use.  *detail*: what was there, often in Java's words."""
+    """A control batch of a producer that is useless to a broker.  *detail*: its content, often in Java's words."""
 
     flaw: MarkerFlaw
     detail: str
@@ -115,7 +115,8 @@ def offset_after(offset: int) -> int:
 
 
 def read_marker(window: Window, i: int) -> Marker | FlawedMarker | None:
-    """Return what control batch *i* of a producer says; None when it is empty: cleaned, with nothing left to end.
+    """Return the content of control batch *i* of a producer; None when it is empty: cleaned, with no transaction left
+    to end.
 
     Uses the window's record rows.  Content never raises.  Kafka: ProducerAppendInfo.append, EndTransactionMarker.
     """

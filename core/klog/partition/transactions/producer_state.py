@@ -6,8 +6,8 @@
             print(event)
     state.snapshot()                            # what a broker would write at state.end
 
-The state follows a broker of Kafka 4.3.1 that replays the log (a follower, a recovery, a start): nothing is refused, so
-what a leader would have refused is taken as well, and told.
+The state follows a broker of Kafka 4.3.1 that replays the log (a follower, a recovery, a start): nothing is refused. A
+batch that a leader would have refused is applied, and reported.
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ from klog.partition.transactions.anomalies import ProducerAnomaly, ProducerAnoma
 from klog.partition.transactions.markers import CompletedTxn, FlawedMarker, Marker, OngoingTxns, offset_after
 
 BATCHES_KEPT: Final = 5
-"""Batches of each producer that are remembered, to know a repeated one.  Kafka: ProducerStateEntry."""
+"""The number of batches of each producer that are remembered, to recognise a repeated one.  Kafka:
+ProducerStateEntry."""
 
 _NONE: Final = -1
 _new_tuple = tuple.__new__  # a NamedTuple's own is Python, and this is done for every batch
 
 
 Event = CompletedTxn | ProducerAnomaly
-"""What a batch can bring besides a new state."""
+"""The effects of a batch besides a new state."""
 
 
 class BatchMetadata(NamedTuple):
@@ -54,10 +55,10 @@ class BatchMetadata(NamedTuple):
 
 
 class ProducerEntry:
-    """One producer's state, -1 for what is not known.  *batches*: the last few of its epoch, oldest first.
+    """One producer's state, -1 for unknown fields.  *batches*: the last few of its epoch, oldest first.
 
-    *epoch_began*: whether the state saw the epoch begin, so that its first data batch must begin with sequence 0.
-    Kafka: ProducerStateEntry.
+    *epoch_began*: whether the state includes the beginning of the epoch, whose first data batch must begin with
+    sequence 0. Kafka: ProducerStateEntry.
     """
 
     __slots__ = (
@@ -81,7 +82,7 @@ class ProducerEntry:
 
     @classmethod
     def load(cls, producer: Producer) -> ProducerEntry:
-        """Return what a snapshot's entry says.  Kafka: ProducerStateManager.readSnapshot."""
+        """Return the entry for a snapshot's entry.  Kafka: ProducerStateManager.readSnapshot."""
         entry = cls(producer.producer_id)
         entry.producer_epoch = producer.producer_epoch
         entry.coordinator_epoch = producer.coordinator_epoch
@@ -107,7 +108,7 @@ class ProducerEntry:
         )
 
     def enter(self, producer_epoch: int) -> None:
-        """Be in that epoch; of another one, lower ones too, nothing is remembered."""
+        """Set the epoch; the batches of any other one, lower ones too, are forgotten."""
         if producer_epoch != self.producer_epoch:
             self.epoch_began = self.producer_epoch != _NONE
             self.producer_epoch = producer_epoch
@@ -136,14 +137,14 @@ class ProducerState:
         return state
 
     def take(self, producers: Iterable[Producer]) -> None:
-        """Take in what a snapshot says of *producers*."""
+        """Add the entries of *producers* from a snapshot."""
         for producer in producers:
             entry = self.producers[producer.producer_id] = ProducerEntry.load(producer)
             if entry.current_txn_first_offset != _NONE:
                 self.ongoing.begin(entry.current_txn_first_offset, producer.producer_id)
 
     def snapshot(self) -> tuple[Producer, ...]:
-        """Return what a broker would write in a snapshot at `end`, by producer id."""
+        """Return the snapshot that a broker would write at `end`, by producer id."""
         return tuple(self.producers[producer_id].producer() for producer_id in sorted(self.producers))
 
     @property
@@ -172,10 +173,10 @@ class ProducerState:
     def apply(
         self, batch: BatchFacts, marker: Marker | FlawedMarker | None = None, file: str = ""
     ) -> tuple[Event, ...]:
-        """Take in the next batch; return what it brought, mostly nothing.
+        """Apply the next batch; return its events, mostly none.
 
-        *marker*: what `read_marker` said of a control batch of a producer, else None.  *file* is for places.
-        A batch without a producer only moves the end.  Content never raises.
+        *marker*: the result of `read_marker` for a control batch of a producer, else None.  *file* is for places. A
+        batch without a producer only advances the end.  Content never raises.
         """
         self.end = batch.last_offset + 1
         if batch.producer_id < 0:
@@ -188,7 +189,7 @@ class ProducerState:
             entry = self.producers[batch.producer_id] = ProducerEntry(batch.producer_id)
         if not batch.attributes & CONTROL_BIT:
             return self._append(entry, batch, file)
-        # Of an empty control batch a broker, too, keeps nothing but that there is such a producer.
+        # After an empty control batch a broker, too, remembers only that the producer exists.
         return () if marker is None else self._end_txn(entry, batch, marker, file)
 
     def _append(self, entry: ProducerEntry, batch: BatchFacts, file: str) -> tuple[Event, ...]:

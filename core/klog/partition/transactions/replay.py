@@ -34,7 +34,7 @@ def apply_window(
 ) -> list[Event]:
     """Apply the batches from *first* to *end* (all) whose checksums were computed and match; return the events.
 
-    *briefly*: without batches that leave no trace in the state; then anomalies among the events say nothing.  Uses the
+    *briefly*: without batches that leave no trace in the state; the absence of anomalies then proves nothing.  Uses the
     window's record rows, for markers.  *file* is for places.  Content never raises.
     """
     end = window.count if end is None else end
@@ -70,12 +70,12 @@ def nearest_state(partition: Partition, offset: int, without: Collection[int] = 
 def replay(
     state: ProducerState, directory: str, segments: Sequence[SegmentFiles], end: int | None = None
 ) -> Iterator[Event | Damage]:
-    """Apply what the segments (ascending) of *directory* have from `state.end` up to, not including, *end*.
+    """Apply the batches of the segments (ascending) of *directory* from `state.end` up to, not including, *end*.
 
-    Yields what the batches brought, and damaged stretches, which are passed over: behind one the state is a guess.
-    It is at *end* only once the iteration is over.  *end*: an offset where a batch begins, as snapshots have it; None
-    for the end of the log; beyond it, the state's end is *end* all the same.  Raises UnreadableError for a log that
-    cannot be opened.  Kafka: UnifiedLog.rebuildProducerState, which checks no checksums.
+    Yields the events of the batches, and damaged stretches, which are skipped: the state after one is uncertain. It has
+    reached *end* only once the iteration is over.  *end*: an offset at which a batch begins, as snapshots have it; None
+    for the end of the log; if it is beyond that, the state's end is *end* all the same.  Raises UnreadableError for a
+    log that cannot be opened.  Kafka: UnifiedLog.rebuildProducerState, which verifies no checksums.
     """
     bases = [segment.base_offset for segment in segments]
     for segment, following in zip(segments, [*bases[1:], *[None] * bool(bases)], strict=True):

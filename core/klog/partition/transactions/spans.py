@@ -1,9 +1,9 @@
-"""The transactions of one log, by the headers of its batches: what each wrote, and the marker that ended it.
+"""The transactions of one log, by the headers of its batches: the offsets of each, and the marker that ended it.
 
     for span in transaction_spans(partition):
         print(span.producer_id, span.first_offset, span.marker)
 
-Nothing stays open between two steps, so thousands of logs can be read side by side; the memory is that of the log's
+No file is open between two steps, which allows to read thousands of logs side by side; the memory is that of the log's
 open transactions.
 """
 
@@ -37,9 +37,9 @@ class SpanMarker(NamedTuple):
 
 
 class TransactionSpan(NamedTuple):
-    """What a transaction wrote in a partition, and its marker; None: it is open.
+    """The part of a transaction in a partition, and its marker; None: it is open.
 
-    *began*, *latest*: largest timestamps (ms) of its first and of its latest batch.  Where no data precedes a marker,
+    *began*, *latest*: largest timestamps (ms) of its first and of its latest batch.  If no data precedes a marker,
     offsets, times and epoch are −1.
     """
 
@@ -60,11 +60,11 @@ def transaction_spans(
 ) -> Iterator[TransactionSpan]:
     """Yield the transactions of a partition in the order of their markers, then the open ones.
 
-    *ended_of*: of those with a marker only these producers'; None: all.  *note* gets what could not be read.  Checksums
-    are not computed.  Raises nothing for content.
+    *ended_of*: return ended transactions only of these producers; None: of all.  *note* receives the unreadable parts.
+    Checksums are not verified.  Content raises no error.
 
-    The log counts as far as it went when it was listed.  Where a broker has gone on since, only the ends of what was
-    open by then are looked for behind that.
+    The log counts up to its end at the time of the listing.  If a broker has appended since, only the ends of
+    transactions that were open by then are looked for in the new part.
     """
     spans = TransactionSpans()
     for segment in partition.segments:
@@ -84,7 +84,7 @@ def transaction_spans(
 
 
 def _read_later(partition: Partition, spans: TransactionSpans, note: Callable[[str], object]) -> list[tuple[int, ...]]:
-    """Read what a broker has appended since the log was listed; return the transactions that ended there."""
+    """Read the batches that a broker has appended since the listing; return the transactions that ended there."""
     ended: list[tuple[int, ...]] = []
     listed = partition.segments[-1]
     for segment in Partition(partition.path).segments:
@@ -108,7 +108,7 @@ def _read_segment(
     try:
         return _read_on(partition, path, position, segment.size, spans, note)
     except KlogError as error:
-        if os.path.lexists(path):  # else a running broker has just deleted it
+        if os.path.lexists(path):  # otherwise a running broker has just deleted it
             note(str(error))
         return None
 
@@ -151,10 +151,10 @@ def _read_on(
 
 
 def _take(window: Window, first: int, end: int, spans: TransactionSpans, start: int | None) -> int | None:
-    """Take batches of a window; return the position of a marker that is not all in it, None when there is none.
+    """Take batches of a window; return the position of a marker that is not completely in it, None without one.
 
-    *start*: where the window was asked to begin; a marker there that is too large for it is passed over.  None: all
-    batches are whole.
+    *start*: the requested start of the window; a marker there that is too large for it is skipped.  None: all batches
+    are whole.
     """
     while (first := spans.take(window, first, end)) < end:
         batch = window.batch(first)

@@ -1,4 +1,4 @@
-"""Finds everything that can be wrong with a partition or a log dir.  Reads only.
+"""Finds every fault of a partition or a log dir.  It only reads.
 
 segment, replay     one pass over a segment, and what its producers did: facts
 facts, findings     what the checks are given, and the table of what they can find

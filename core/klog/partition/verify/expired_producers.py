@@ -1,10 +1,10 @@
 """Producers that a snapshot lacks although the log has them: they were idle and had expired.
 
 A broker forgets a producer without an open transaction that was idle for `producer.id.expiration.ms`, when it loads a
-snapshot and now and then while it runs; klog does where it writes one.  If that producer continues, it is new to them:
-what it did before, its last marker say, is not in what they write.  When that was, and how long idle is, is told
-nowhere, so a snapshot is wrong only where no time and no setting explain it.
-Kafka: ProducerStateManager.isProducerExpired, removeExpiredProducers, loadFromSnapshot.
+snapshot and from time to time while it runs; klog does so when it writes one.  If that producer continues, it is a new
+one to them: their files lack its earlier state, for example its last marker.  No file contains the time of that, or the
+idle time that counts; a snapshot is therefore wrong only if no time and no setting explain it. Kafka:
+ProducerStateManager.isProducerExpired, removeExpiredProducers, loadFromSnapshot.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ ACTIVE_MS: Final = 10 * 60 * 1000
 idle ones only so often.  Kafka: producer.id.expiration.check.interval.ms."""
 
 Wrong = tuple[Producer | None, Producer | None]
-"""What a snapshot says of a producer and what the log says; None: nothing."""
+"""The entries of a producer in a snapshot and according to the log; None: no entry."""
 
 
 class ExpiredProducers:
-    """Finds what in the snapshots of a partition cannot be explained by expiry."""
+    """Finds entries in the snapshots of a partition that expiry does not explain."""
 
     def __init__(self, facts: PartitionFacts) -> None:
         self._facts = facts
@@ -40,7 +40,7 @@ class ExpiredProducers:
     def unexplained(
         self, name: str, offset: int, found: Sequence[Producer], replayed: Sequence[Producer]
     ) -> list[Wrong]:
-        """Return where a snapshot, as *found* in file *name*, contradicts what the log up to *offset* gives."""
+        """Return the entries of a snapshot, as *found* in file *name*, that contradict the log up to *offset*."""
         pairs = differences(found, replayed)
         return [pair for pair in pairs if not self._is_explained(name, offset, found, replayed, pair)]
 
@@ -53,7 +53,7 @@ class ExpiredProducers:
         if said is not None:
             return said == self._partly.get(offset, {}).get(said.producer_id, said)
         if 0 <= there.last_offset < self._start:
-            return True  # what is below the log's start is forgotten by old versions
+            return True  # old versions forget producers below the log's start
         return _is_idle(there, self._written_ms(name)) and not _kept_longer(there, found, replayed)
 
     @property
@@ -109,9 +109,10 @@ def _is_idle(producer: Producer, written_ms: int) -> bool:
 
 
 def _kept_longer(gone: Producer, found: Sequence[Producer], replayed: Sequence[Producer]) -> bool:
-    """Whether another producer is still there that was idle for longer when *gone* came last: both would have gone.
+    """Whether a producer that had been idle for longer at the last batch of *gone* is still there: both would have
+    expired.
 
-    One without markers, so that its last batch is the last that it did.
+    Only one without markers counts, whose last batch is its last activity.
     """
     return any(
         one.last_offset < gone.last_offset

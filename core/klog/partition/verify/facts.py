@@ -28,11 +28,11 @@ _OF_INDEXES = ("index.interval.bytes", "segment.index.bytes")
 
 
 class LogDirFacts(NamedTuple):
-    """What a partition has to know of the log dir around it.
+    """The facts about the log dir that the checks of a partition need.
 
     *path*: None if the partition is in no log dir.  *clean*: it has the clean-shutdown marker.  *live*: a broker holds
     the lock.  *kraft*: formatted by a KRaft node (None: not known).  *settings*: of its topics; the metadata log is
-    read only when a check asks, which is when something looks wrong.
+    read only on request of a check, after a finding.
     """
 
     path: str | None = None
@@ -43,15 +43,16 @@ class LogDirFacts(NamedTuple):
 
 
 def is_left_alone(partition: Partition) -> bool:
-    """Whether no repair touches a partition: the metadata log, what is set aside, what is on its way out."""
+    """Whether no repair touches a partition: the metadata log, a directory that is set aside, one that will be
+    deleted."""
     return partition.topic == CLUSTER_METADATA or partition.state in (PartitionState.DELETE, PartitionState.STRAY)
 
 
 class PartitionFacts:
     """A partition after a pass over its segments, ascending by base offset.
 
-    `replay` is None when the pass left segments out.  *play* plays the broker's next start, if a check asks for it;
-    None: with the topic's settings as the log dir has them, now.
+    `replay` is None when the pass skipped segments.  *play* plays the broker's next start, on request of a check; None:
+    with the topic's settings in the log dir, now.
     """
 
     def __init__(self, partition: Partition, log_dir: LogDirFacts, play: StartPlay | None = None) -> None:
@@ -69,9 +70,9 @@ class PartitionFacts:
 
     @cached_property
     def next_start(self) -> StartOutcome | None:
-        """What a broker's next start makes of the partition; None when not all segments were looked at.
+        """The partition after a broker's next start; None when the pass skipped segments.
 
-        It costs a second pass over what a broker would recover, so only checks that found something ask for it.
+        It costs a second pass over the part that a broker would recover, and only checks with a finding request it.
         """
         if len(self.segments) != len(self.partition.segments):
             return None

@@ -22,9 +22,9 @@ class Severity(StrEnum):
 class FindingKind(NamedTuple):
     """A kind of finding.
 
-    *meaning*: what it is.  *broker*: what a broker of 4.x does about it at its next start, as far as that does not
+    *meaning*: a description.  *broker*: the reaction of a broker of 4.x at its next start, as far as that does not
     depend on the rest of the partition.  *fix*: the command that repairs it, with `{partition}` and `{log_dir}`, after
-    a warning if it may lose something intact; empty if no command repairs it.
+    a warning if it may lose intact data; empty if no command repairs it.
     """
 
     id: str
@@ -85,7 +85,7 @@ def quoted(path: str) -> str:
 
 
 def _start(reason: str) -> str:
-    """Return what a broker does for a reason that the doctor knows, too."""
+    """Return a broker's reaction to a reason in the doctor's table."""
     return REASONS[reason].broker
 
 

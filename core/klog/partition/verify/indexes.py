@@ -23,7 +23,7 @@ from klog.partition.verify.segment import IndexFile, SegmentFacts
 
 
 def txn_index(facts: PartitionFacts) -> Findings:
-    """What is wrong with transaction indexes by themselves, and with where their entries lie."""
+    """Yield the faults of transaction indexes themselves, and of the positions of their entries."""
     for segment in facts.segments:
         name = segment.files.txn_index
         if name is None:
@@ -58,13 +58,13 @@ _SPARSE_BYTES = 4 << 20
 
 
 def offset_index(facts: PartitionFacts) -> Findings:
-    """What is wrong with offset indexes."""
+    """Yield the faults of offset indexes."""
     for segment in facts.segments:
         yield from offset_index_of(facts, segment)
 
 
 def offset_index_of(facts: PartitionFacts, segment: SegmentFacts) -> Findings:
-    """What is wrong with a segment's offset index."""
+    """Yield the faults of a segment's offset index."""
     index = segment.offset_index
     if index is not None:
         yield from _shape(facts, segment, index, OFFSET_ENTRY, "")
@@ -74,13 +74,13 @@ def offset_index_of(facts: PartitionFacts, segment: SegmentFacts) -> Findings:
 
 
 def time_index(facts: PartitionFacts) -> Findings:
-    """What is wrong with time indexes."""
+    """Yield the faults of time indexes."""
     for segment in facts.segments:
         yield from time_index_of(facts, segment)
 
 
 def time_index_of(facts: PartitionFacts, segment: SegmentFacts) -> Findings:
-    """What is wrong with a segment's time index."""
+    """Yield the faults of a segment's time index."""
     index = segment.time_index
     is_new = facts.log_dir.live and facts.is_active(segment)  # a broker makes them when it first needs them
     if index is not None:
@@ -92,7 +92,7 @@ def time_index_of(facts: PartitionFacts, segment: SegmentFacts) -> Findings:
 
 
 def _shape(facts: PartitionFacts, segment: SegmentFacts, index: IndexFile, layout: Layout, prefix: str) -> Findings:
-    """Judge an index file by itself."""
+    """Judge an index file without the log."""
     at = index.used * layout.size
     if index.problem is not None:
         yield facts.finding("unreadable", index.problem, index.name)
@@ -187,14 +187,14 @@ def _inexact_times(facts: PartitionFacts, segment: SegmentFacts, index: IndexFil
 def _has_timestamp(log: str, position: int, offset: int) -> bool:
     """Whether the record at *offset* has the largest timestamp of the batch at *position*; True if that is unknown.
 
-    Of a batch with LogAppendTime, all of whose records have it, brokers take the last offset or the first.
+    All records of a batch with LogAppendTime have it; brokers take the last offset or the first.
     """
     try:
         batch = next(Segment(log, bounded=False).batches(position), None)
     except KlogError:
         return True
     if not isinstance(batch, Batch):
-        return True  # beside a running broker it may be another one by now
+        return True  # a running broker may have replaced it
     if batch.attributes & Attributes.LOG_APPEND_TIME:
         return offset == batch.base_offset
     return any(

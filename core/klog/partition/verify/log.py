@@ -36,7 +36,7 @@ _ZERO_BYTES = 512
 
 
 def damages(facts: PartitionFacts) -> Findings:
-    """Damaged stretches and batches, with what still follows them."""
+    """Damaged stretches and batches, with the intact part behind them."""
     for segment in facts.segments:
         log = segment.files.log
         for stretch, kind, message in damaged_places(facts, segment):
@@ -52,7 +52,7 @@ def damages(facts: PartitionFacts) -> Findings:
 
 
 def damaged_places(facts: PartitionFacts, segment: SegmentFacts) -> Iterator[tuple[ByteRange, str, str]]:
-    """Yield each damaged stretch of a segment, the id of its kind of finding, and what is said of it."""
+    """Yield each damaged stretch of a segment, the id of its kind of finding, and the detail."""
     for stretch in segment.damages:
         kind = _kind(facts, segment, stretch)
         told = stretch.expected is None or kind.endswith("tail") or kind == "unfinished-append"
@@ -61,7 +61,8 @@ def damaged_places(facts: PartitionFacts, segment: SegmentFacts) -> Iterator[tup
 
 
 def _fix(facts: PartitionFacts, kind: str, segment: SegmentFacts, stretch: ByteRange) -> str:
-    """Return what repairs it: nothing cuts a message out of a batch, nor a tail off with intact batches behind it."""
+    """Return the command that repairs it: none cuts a message out of a batch, nor a tail off with intact batches behind
+    it."""
     if stretch.expected is None:
         return ""
     after, _ = facts.batches_after(segment, stretch.batches, stretch.records)
@@ -112,7 +113,7 @@ def _ends_in_zeros(damage: Damage, log_bytes: int) -> bool:
 
 
 def _bytes(file: str, position: int, size: int) -> bytes:
-    """Return the bytes there; none if the file is gone, or cannot be read there."""
+    """Return the bytes there; none if the file is missing or cannot be read there."""
     try:
         with ReadOnlyFile(file) as source:
             return source.read(position, size)
@@ -140,7 +141,7 @@ def _begins_a_batch(damage: Damage, expected: int, segment: SegmentFacts) -> boo
 
 
 def batches(facts: PartitionFacts) -> Findings:
-    """What batches with good checksums say that cannot be."""
+    """Yield impossible contents of batches with good checksums."""
     for segment in facts.segments:
         for event, position, first, second in segment.survey.events:
             found = _EVENTS.get(event)
@@ -176,7 +177,7 @@ def _falls(path: str, position: int, epoch: int, before: int) -> bool:
     return batch is not None and (behind is None or behind.leader_epoch < before)
 
 
-# Which finding an event of the survey is, what it says, and whether its first number is an offset.
+# The finding for each event of the survey, its text, and whether its first number is an offset.
 _EVENTS = {
     "odd offset": ("odd-offset", "base offset {0}, where {1} was expected; the batch after it begins below", True),
     "backwards": ("offsets-backwards", "base offset {0}, though offset {1} stands before it", True),
@@ -191,9 +192,10 @@ _DECIDED_BY_START = frozenset({"odd-offset", "offsets-backwards", "offset-overfl
 
 
 def gaps(facts: PartitionFacts) -> Findings:
-    """Offsets that no batch has, inside segments and between them; legal where the topic was compacted.
+    """Offsets without a batch, inside segments and between them; legal if the topic was compacted.
 
-    Below the log start, too, which is never served: a copy has gaps there of what was deleted before it was copied.
+    A part below the log start, too, which is never served: a copy has gaps there for batches that were deleted before
+    the copy.
     """
     for log, position, first, found in _gaps(facts):
         if facts.is_compacted:

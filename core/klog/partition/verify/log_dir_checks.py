@@ -14,7 +14,7 @@ from klog.partition.verify.findings import KINDS, Finding, quoted
 
 
 def root(log_dir: LogDir) -> Iterator[Finding]:
-    """What is wrong with the log dir, besides its partitions.  Raises UnreadableError when it cannot be listed."""
+    """Yield the faults of the log dir, besides its partitions.  Raises UnreadableError when it cannot be listed."""
     for name in log_dir.foreign_directories:
         message = "its name is not a partition's"
         yield _finding(

@@ -32,7 +32,7 @@ _CONFLICTS = {
 
 
 def _events(facts: PartitionFacts, segment: SegmentFacts) -> tuple[list[CompletedTxn], list[ProducerAnomaly]]:
-    """Return what the producers' batches of a segment brought."""
+    """Return the events of the producers' batches in a segment."""
     events = facts.replay.events.get(segment.files.log, []) if facts.replay else []
     if not events:
         return [], []
@@ -66,7 +66,7 @@ def _aborted(facts: PartitionFacts, segment: SegmentFacts, completed: list[Compl
     except KlogError:
         return  # reported with the index itself
     if any(entry.version for entry in entries) or len(entries) < size // ABORTED_TXN.size:
-        return  # what an entry that was not read says is unknown
+        return  # an unread entry is unknown
     said = {(entry.producer_id, entry.last_offset): (slot, entry) for slot, entry in enumerate(entries)}
     file = name or segment.files.log
     for txn in completed:
@@ -91,7 +91,7 @@ def _shown(entry: AbortedTxn) -> str:
 
 
 def _explained(facts: PartitionFacts, entry: AbortedTxn, txn: CompletedTxn | None) -> bool:
-    """Whether an entry is right, or what it is about can have been removed from the log since."""
+    """Whether an entry is right, or its transaction may have been removed from the log since."""
     if txn is not None and txn.index_entry == entry:
         return True
     assert facts.replay is not None
@@ -129,7 +129,7 @@ def snapshots_by_replay(facts: PartitionFacts) -> Findings:
     for name, offset, snapshot in facts.snapshots:
         replayed, is_guess = facts.replay.states.get(offset, ((), True))
         if is_guess or snapshot.problem is not None or facts.has_gap(0, offset - 1):
-            continue  # what is missing may have been a producer's
+            continue  # the missing part may have been a producer's
         if snapshot.producers == replayed or facts.is_compacted:
             continue
         wrong = forgotten.unexplained(name, offset, snapshot.producers, replayed)

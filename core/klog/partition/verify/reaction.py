@@ -1,6 +1,6 @@
-"""Describes in words what a broker's next start does with one place in a log.
+"""Describes in words the treatment of one place in a log by a broker's next start.
 
-`klog.partition.start` plays the start; nothing here predicts anything by itself.
+`klog.partition.start` plays the start; this module predicts nothing.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def reaction_to_damage(facts: PartitionFacts, segment: SegmentFacts, position: int) -> str | None:
-    """Return what the start makes of bytes at *position* of a segment's log that are no intact batch.
+    """Return the effect of the start on bytes at *position* of a segment's log that are no intact batch.
 
-    None when the start was not played, because not all segments were looked at.
+    None when the start was not played, because the pass skipped segments.
     """
     start = facts.next_start
     if start is None:
@@ -27,7 +27,8 @@ def reaction_to_damage(facts: PartitionFacts, segment: SegmentFacts, position: i
 
 
 def reaction_to_batch(facts: PartitionFacts, segment: SegmentFacts, position: int) -> str | None:
-    """Return what the start makes of a batch whose checksum matches, though it cannot be right.  None as above."""
+    """Return the effect of the start on a batch whose checksum matches, though it cannot be right.  None in the same
+    case."""
     start = facts.next_start
     if start is None:
         return None
@@ -62,7 +63,8 @@ def _removal(start: StartOutcome, segment: SegmentFacts, position: int) -> str |
 
 
 def _what_follows(start: StartOutcome, cut: SegmentCut) -> str:
-    """Return what recovery deletes because it ended with *cut*; nothing where it ended elsewhere, or at the end."""
+    """Return the part that recovery deletes because it ended with *cut*; nothing if it ended elsewhere, or at the
+    end."""
     ended_here = start.dropped and all(base > cut.base for base in start.dropped)
     # A segment that is truncated because its index is missing does not end recovery: others may follow it.
     if not ended_here or any(cut.base < base < min(start.dropped) for base in _bases(start)):

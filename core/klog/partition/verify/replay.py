@@ -16,13 +16,13 @@ _MOST_EVENTS = 100_000
 
 
 class ProducerReplay:
-    """The producers' state along a pass over a partition.
+    """The producers' state during a pass over a partition.
 
     With *deep* every batch of a producer is applied, and the state is kept at the offsets of *snapshots*, else only
-    transactions are followed.  `is_guess`: damage or a start in the middle has left the state uncertain.  `loaded`: the
+    transactions are followed.  `is_guess`: damage or a start in the middle makes the state uncertain.  `loaded`: the
     producers at `start`, from the snapshot there.  `state` is None as long as there was no producer: most logs have
-    none, and what follows them is slow to load.  `stops`: the logs with a batch at which a broker's recovery may stop
-    or fail because of its producer.  `opened`: the transactions that are open at `start`.
+    none, and its modules are slow to load.  `stops`: the logs with a batch at which a broker's recovery may stop or
+    fail because of its producer.  `opened`: the transactions that are open at `start`.
     """
 
     def __init__(self, start: int, snapshots: list[tuple[str, int, Snapshot]], deep: bool) -> None:

@@ -30,10 +30,10 @@ MOST_DAMAGES = 1000
 
 
 class IndexFile(NamedTuple):
-    """The used part of an offset or time index, and what follows it; of the *entries* in it the last, after a pass.
+    """The used part of an offset or time index, and its rest; *entries* is its last entry after a pass.
 
-    *why*: what ends the used part (see `kernel.offset_index_used`).  *hole*: position of the first bytes after zeros
-    that are none, None where all are.  *problem*: why it cannot be read.
+    *why*: the reason why the used part ends (see `kernel.offset_index_used`).  *hole*: position of the first bytes
+    after zeros that are not zero, None if all are.  *problem*: the reason why it cannot be read.
     """
 
     name: str
@@ -46,10 +46,10 @@ class IndexFile(NamedTuple):
 
 
 class ByteRange(NamedTuple):
-    """Damage, in its place among what is intact.
+    """Damage, with its position between intact batches.
 
-    *end*: where it ends, in bytes.  *batches*, *records*: intact ones before it in the segment.  *expected*: the offset
-    that should have come there; None for damage inside a batch whose checksum matches.
+    *end*: its end, in bytes.  *batches*, *records*: the number of intact ones before it in the segment.  *expected*:
+    the next offset before it; None for damage inside a batch whose checksum matches.
     """
 
     damage: Damage
@@ -60,16 +60,16 @@ class ByteRange(NamedTuple):
 
     @property
     def offset(self) -> int | None:
-        """The offset by which it is told."""
+        """The offset that identifies it in messages."""
         return self.damage.place.offset if self.expected is None else self.expected
 
 
 class SegmentFacts:
-    """What a pass over a segment showed.
+    """The results of a pass over a segment.
 
-    *damages* come in the order of their positions, the first MOST_DAMAGES of them; *more_damages* counts the others.
-    *size* is that of the log in bytes.  *builder* rebuilds the indexes, if requested, from the batches before the
-    first damaged stretch; *is_broken*: there is one; *resumes_at*: base offset of the first intact batch behind it.
+    *damages* are sorted by position, the first MOST_DAMAGES of them; *more_damages* counts the others. *size* is that
+    of the log in bytes.  *builder* rebuilds the indexes, if requested, from the batches before the first damaged
+    stretch; *is_broken*: there is one; *resumes_at*: base offset of the first intact batch behind it.
     """
 
     def __init__(
@@ -137,9 +137,9 @@ class SurveyOptions(NamedTuple):
 
 
 class BatchObserver(Protocol):
-    """Takes what a pass finds in a segment, in its order, for a purpose of its own, so that it need not read again.
+    """Receives the results of a pass over a segment, in order, for a purpose of its own without another pass.
 
-    Nothing is raised.  An open segment that `end` is not called for could not be read to its end.
+    It must not raise.  A segment without a call of `end` could not be read to its end.
     """
 
     def begin(self, source: ReadOnlyFile, facts: SegmentFacts) -> None:
@@ -164,9 +164,9 @@ def survey_segment(
     replay: ProducerReplay | None,
     observer: BatchObserver | None = None,
 ) -> SegmentFacts:
-    """Read a whole segment.  Nothing is raised: what cannot be read is a fact.
+    """Read a whole segment.  Nothing is raised: an unreadable part is a fact.
 
-    The indexes are read before the log is opened, so that beside a running broker they are never ahead of it.
+    The indexes are read before the log is opened: they are then never ahead of the log of a running broker.
     """
     path = partition.file(files.log)
     raw = _read(partition, files.offset_index, OFFSET_ENTRY.size) if files.offset_index else None
@@ -245,7 +245,7 @@ def _work(
 
 
 def _broken_inside(part: BatchRun, codecs: Codecs, path: str) -> list[Damage]:
-    """Decompress and decode batches whose checksums match; return what is wrong with their records."""
+    """Decompress and decode batches whose checksums match; return the damage of their records."""
     broken, window, first = list[Damage](), part.window, part.first
     while first < part.end:
         ready = window.decompress(first, part.end, codecs)

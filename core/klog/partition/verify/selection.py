@@ -1,4 +1,4 @@
-"""Which partitions are checked, with the facts of their log dirs that the checks need."""
+"""The partitions to check, with the facts of their log dirs that the checks need."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def epochs(facts: PartitionFacts) -> Findings:
 def _disagreements(
     facts: PartitionFacts, kept: list[EpochEntry], seen: list[tuple[int, int]]
 ) -> Iterator[tuple[str, int]]:
-    """Yield what the batches say otherwise, with the offset: an epoch that begins there, or one beyond the end."""
+    """Yield the contradictions of the batches, with the offset: an epoch that begins there, or one beyond the end."""
     starts = [entry.start_offset for entry in kept]
     told: set[tuple[int, int | None]] = set()
     for epoch, offset in seen:

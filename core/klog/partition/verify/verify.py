@@ -37,7 +37,7 @@ CHECKS: tuple[Callable[[PartitionFacts], Findings], ...] = (
     producers.sequences,
     state.checkpoints,
 )
-"""Everything that is checked of a partition, in the order in which it is told."""
+"""All checks of a partition, in the order of the output."""
 
 _USUAL, _SILENCE = SurveyOptions(), Silence()
 _TRIES = 3
@@ -59,7 +59,7 @@ class VerifyTotals(NamedTuple):
 
 
 class PartitionResult(NamedTuple):
-    """What came of a partition.  *summary*: what the caller's own observer made of the pass."""
+    """The result of a partition.  *summary*: the result of the caller's own observer."""
 
     partition: Partition
     findings: list[Finding]
@@ -68,7 +68,7 @@ class PartitionResult(NamedTuple):
 
 
 class PassObserver(BatchObserver, Protocol):
-    """Keeps of the pass over a partition what is small: the facts are gone when the next one is looked at."""
+    """Keeps the small results of the pass over a partition: the facts are freed before the next one."""
 
     def summary(self, facts: PartitionFacts) -> object:
         """Return it, once the pass is over."""
@@ -82,15 +82,15 @@ Chosen = Callable[[int, str], bool]
 
 
 def log_dir_facts(log_dir: LogDir) -> LogDirFacts:
-    """Return what partitions have to know of *log_dir*."""
+    """Return the facts about *log_dir* that the checks of partitions need."""
     clean, live = log_dir.clean_shutdown is not None, bool(log_dir.lock.held)
-    # What is wrong with a copy's settings is a finding of the log dir.
+    # A fault of a copy's settings is a finding of the log dir.
     is_legible = not isinstance(log_dir.checkpoints.follow_file, Malformed)
     return LogDirFacts(log_dir.path, clean, live, log_dir.is_kraft, TopicConfig(log_dir if is_legible else None))
 
 
 def facts_around(partition: Partition) -> LogDirFacts:
-    """Return the same for a partition that was named by itself: its parent is its log dir, if it looks like one."""
+    """Return the same for a partition that was named alone: its parent is its log dir, if it looks like one."""
     parent = LogDir(partition.log_dir)
     try:
         return log_dir_facts(parent) if any(file.kind in ROOT_KINDS for file in parent.files) else LogDirFacts()
@@ -108,9 +108,9 @@ def verify_partition(
 ) -> PartitionResult:
     """Check a partition, or the *chosen* ones of its segments.
 
-    *around*: what its log dir says (`log_dir_facts`); None: look there.  *sink* hears of the progress in bytes.
-    Beside a running broker files change hands while they are read: a problem counts once it has been found twice, in
-    the same place, in passes over the files as they were then.
+    *around*: the facts of its log dir (`log_dir_facts`); None: read them.  *sink* receives the progress in bytes. A
+    running broker replaces files while they are read: a problem counts once it has been found twice, in the same place,
+    in passes over the files of that moment.
     """
     around = facts_around(partition) if around is None else around
     checked = _check(partition, around, request, sink, chosen, observe)
@@ -201,7 +201,7 @@ def _totals(facts: PartitionFacts) -> VerifyTotals:
 
 
 def _settled(facts: PartitionFacts, findings: list[Finding]) -> list[Finding]:
-    """Replace what was found about a log that is gone by now: a broker has deleted it, and that is no damage."""
+    """Replace the findings about a log that no longer exists: a broker has deleted it, and that is no damage."""
     gone = {
         segment.files.log[:20]
         for segment in facts.segments

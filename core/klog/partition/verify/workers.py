@@ -15,7 +15,7 @@ from klog.partition.verify.segment import SurveyOptions
 from klog.partition.verify.verify import Chosen, Observe, PartitionResult, VerifyTotals, verify_partition
 
 Wanted = Sequence[tuple[Partition, LogDirFacts]]
-"""The partitions to check, each with what it has to know of its log dir."""
+"""The partitions to check, each with the facts of its log dir."""
 
 _SAMPLE = 32
 _SMALL_BYTES = 8 << 20
@@ -26,8 +26,8 @@ def verify_partitions(
 ) -> Iterator[PartitionResult]:
     """Check one partition after the other, in their order; many small ones in *request.jobs* processes.
 
-    A summary comes from another process then, so it must be plain data.
-    The threads of large segments share one process, which also reports progress as it is made.
+    A summary is then returned by another process, and must be plain data. The threads of large segments share one
+    process, which also reports progress immediately.
     """
     if request.jobs > 1 and len(wanted) >= FEWEST and may_fork() and _are_small(wanted):
         yield from _by_processes(wanted, request, sink, chosen, observe)
@@ -44,7 +44,7 @@ def _are_small(wanted: Wanted) -> bool:
             try:
                 size += os.stat(os.path.join(partition.path, files.log)).st_size
             except OSError:
-                continue  # the pass says why
+                continue  # the pass reports the reason
             segments += 1
     return size <= segments * _SMALL_BYTES
 
