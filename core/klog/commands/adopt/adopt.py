@@ -20,7 +20,6 @@ from klog.change.plan.model import Amount, Loss
 from klog.change.plan.session import PlanOptions, PlanResult, PlanSession, Reporter
 from klog.change.plan.staging import Staging
 from klog.commands.adopt.content import ABORT, DROP, KEEP, REWRITE, AdoptedLog, AdoptOptions
-from klog.commands.adopt.early_logs import EarlyLogs
 from klog.commands.adopt.home import AdoptRefusal, AdoptTarget, BrokerHome, KnownProducers, RefusedError, refuse
 from klog.commands.adopt.removed_later import adopted_due, null_key_notes
 from klog.commands.adopt.sources import AdoptSource, Key, open_sources
@@ -160,25 +159,21 @@ class Adoption:
             Draft(self._home.log_dirs[target.log_dir].path, target.log_dir, self._stagings[target.log_dir])
             for _ in range(2)
         )
-        drafts, early = TargetDrafts(draft, last), EarlyLogs(source, target, draft, self._options)
+        drafts = TargetDrafts(draft, last)
         try:
-            if is_free:
-                early.begin()
             log = AdoptedLog(
                 source, target, config, self._options, known, self._transactions(source, target), self._sink
             )
             if not is_free and not _may_be_same(log, target):
                 raise self._not_empty(source, target, found)
-            TargetFiles(source, target, log, drafts, early).draft()
+            TargetFiles(source, target, log, drafts).draft()
             if not is_free and not drafts.is_empty:
                 raise self._not_empty(source, target, found)
             due = None if drafts.is_empty else adopted_due(source, target, log, config, self._options.now_ms)
             keyless = [] if drafts.is_empty else null_key_notes(source, target, log, config)
         except BaseException:
-            early.abandon()
             drafts.abandon()
             raise
-        early.abandon()
         self._drafts.append((target.log_dir, drafts))
         self._lines[target.log_dir][target.key] = log.checkpoints(source.partition.cleaner_offset)
         self._note(source, target, log, found, drafts.is_empty)

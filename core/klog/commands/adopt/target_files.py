@@ -15,7 +15,6 @@ from klog.change.partition_plan.contents import Content
 from klog.change.plan.draft import Draft, StagedContent
 from klog.change.plan.model import same_content
 from klog.commands.adopt.content import AdoptedLog
-from klog.commands.adopt.early_logs import EarlyLogs
 from klog.commands.adopt.home import AdoptTarget
 from klog.commands.adopt.sources import AdoptSource
 from klog.formats.checkpoint import write_partition_metadata
@@ -40,19 +39,17 @@ class TargetDrafts(NamedTuple):
 
 
 class TargetFiles:
-    """Drafts the files of one partition.  *early*: the logs that wait already."""
+    """Drafts the files of one partition."""
 
-    def __init__(
-        self, source: AdoptSource, target: AdoptTarget, log: AdoptedLog, drafts: TargetDrafts, early: EarlyLogs
-    ) -> None:
-        self._source, self._target, self._log, self._early = source, target, log, early
+    def __init__(self, source: AdoptSource, target: AdoptTarget, log: AdoptedLog, drafts: TargetDrafts) -> None:
+        self._source, self._target, self._log = source, target, log
         self._draft, self._last = drafts
         self._is_in_place = os.path.realpath(source.path) == os.path.realpath(target.partition.path)
         files = target.partition.files if target.is_there else ()
         self._there = [file for file in files if belongs(file)]
 
     def draft(self) -> None:
-        """Say all changes.  Raises OSError (staging), UnreadableError, KlogError where the source has changed."""
+        """Draft all changes.  Raises OSError (staging), UnreadableError, KlogError where the source has changed."""
         logs = {name: self._prepare(name) for name in sorted(self._log.logs)}
         same = {name for name, new in logs.items() if same_content(self._draft.state(self._file(name)), new.after)}
         self._remove_old(same)
@@ -75,9 +72,7 @@ class TargetFiles:
         return f"{self._target.name}/{name}"
 
     def _prepare(self, log: str) -> StagedContent:
-        """Let a log's bytes wait; it stays as old as it is, for retention may go by that."""
-        if staged := self._early.take(log, self._log):
-            return staged
+        """Stage a log's bytes; it keeps its modification time, which retention may use."""
         pieces = self._log.logs[log].pieces
         path = self._source.partition.file(pieces[0].name) if pieces else None
         time_ns = self._log.now_ns if path is None else os.stat(path).st_mtime_ns
