@@ -182,3 +182,11 @@ def test_one_of_several_nodes_is_led_to_the_others(klog: Klog, tmp_path: Path) -
     partition(tmp_path / "data", [data(0, 7, 5000)], [(7, 0)])
     (step,) = steps(klog, tmp_path / "data")
     assert "another node whose copy is not behind" in step
+    said = notes(klog, tmp_path / "data")[BEHIND]
+    assert "the log of another voter may have the rest, which nothing here tells" in said
+
+
+def test_a_node_that_is_alone_has_no_other_voter(klog: Klog, tmp_path: Path) -> None:
+    metadata(tmp_path / "data", leader_epoch=0, next_producer_id=1000)
+    partition(tmp_path / "data", [data(0, 7, 5000)], [(7, 0)])
+    assert "another voter" not in notes(klog, tmp_path / "data")[BEHIND]

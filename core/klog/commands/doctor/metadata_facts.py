@@ -37,12 +37,21 @@ def lag_notes(
     logs = (one for one in loaded if (one.log_dir, one.name.name) in served)
     lag = metadata_lag(cluster, ((one.name.topic, one.name.partition, one.used) for one in logs))
     message = f"{os.path.join(log_dir, DIRECTORY)} is behind the logs: {lag.told}"
+    if len(_nodes(cluster)) > 1:
+        message += (
+            "; the log of another voter may have the rest, which nothing here tells: klog metadata compare does, with"
+            " the disks of all voters"
+        )
     return [StartNote("metadata-log-behind", message)] if lag else []
 
 
 def is_only_node(cluster: ClusterMetadata, node_id: int) -> bool:
     """Whether no other node is in the cluster: no broker, no controller, no replica."""
-    nodes = {node for node, broker in cluster.brokers.items() if broker.registered}
-    nodes |= {voter.id for voter in cluster.quorum.voters or ()} | set(cluster.state.cluster.controllers)
     partitions = (one for some in cluster.partitions.values() for one in some.values())
-    return nodes == {node_id} and all(one.replicas == (node_id,) for one in partitions)
+    return _nodes(cluster) == {node_id} and all(one.replicas == (node_id,) for one in partitions)
+
+
+def _nodes(cluster: ClusterMetadata) -> set[int]:
+    """Return the ids of all brokers and controllers that are known."""
+    nodes = {node for node, broker in cluster.brokers.items() if broker.registered}
+    return nodes | {voter.id for voter in cluster.quorum.voters or ()} | set(cluster.state.cluster.controllers)
