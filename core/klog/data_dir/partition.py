@@ -35,6 +35,7 @@ from klog.formats.names import (
     PartitionName,
     PartitionState,
     Stage,
+    belongs,
     file_name,
     parse_file,
     parse_partition,
@@ -85,6 +86,11 @@ class Partition(BrokerDirectory):
     def log_dir(self) -> str:
         """The absolute path of the directory around it."""
         return os.path.dirname(os.path.abspath(self.path))
+
+    @cached_property
+    def log_files(self) -> tuple[FileName, ...]:
+        """The files of the log, by name, and the leftovers: what a broker's start may remove."""
+        return tuple(file for file in self.files if belongs(file))
 
     def file(self, name: str) -> str:
         """Return the path of a file in the directory."""

@@ -31,6 +31,7 @@ REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
 _OFFSET_DIGITS = 20
 _EPOCH_DIGITS = 10
 _UNIQUE_DIGITS = 32
+_INT_DIGITS = 10
 _TOPIC_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 _MAX_CLUSTER_ID = 255
 _MAX_TOPIC = 249
@@ -76,7 +77,8 @@ def parse_partition(name: str) -> PartitionName | None:
             rest, _, unique_id = name[: -len(suffix)].rpartition(".")
             state = marked
     topic, _, number = rest.rpartition("-")
-    partition = parse_int(number)
+    is_usual = len(number) < _INT_DIGITS and number.isascii() and number.isdecimal()
+    partition = int(number) if is_usual else parse_int(number)
     if not topic or partition is None:
         return None
     canonical = number == str(partition) and (unique_id is None or _is_unique_id(unique_id))

@@ -22,7 +22,7 @@ from klog.data_dir.partition import Partition, SegmentFiles
 from klog.formats.checkpoint import epochs_in_force, write_epochs
 from klog.formats.damage import Damage
 from klog.formats.java_integers import LONG_MAX
-from klog.formats.names import CLUSTER_METADATA, SEGMENT_KINDS, FileKind, Stage, belongs, file_name, parse_file
+from klog.formats.names import CLUSTER_METADATA, SEGMENT_KINDS, FileKind, Stage, file_name, parse_file
 from klog.formats.snapshot import write_snapshot
 from klog.kernel import IndexBuilder, SegmentSurvey, Window, ascending_run, crc32c
 from klog.log.records import intact_runs
@@ -114,7 +114,7 @@ def cut(partition: Partition, to_offset: int, settings: TruncateOptions, draft: 
 
 def check_finished(partition: Partition) -> None:
     """Raise DamagedError if an operation on *partition* was interrupted."""
-    if any(belongs(file) and file.stage is not Stage.IN_USE for file in partition.files):
+    if any(file.stage is not Stage.IN_USE for file in partition.log_files):
         raise DamagedError(
             f"{partition.path}: an operation did not end there; first: klog recover {quote(partition.path)}"
         )
@@ -203,7 +203,7 @@ class _Cut:
 
     def _keep(self, files: SegmentFiles, place: _Place, end: int) -> None:
         """Keep the part before the cut."""
-        there = {file.name: self._stored(file.name) for file in self._partition.files if belongs(file)}
+        there = {file.name: self._stored(file.name) for file in self._partition.log_files}
         logs = {parse_file(other.log).offset for other in self._segments[: self._at]}
         for name, stored in there.items():
             file = parse_file(name)

@@ -21,7 +21,7 @@ from klog.change.partition_plan.contents import Content, FileRange
 from klog.change.plan.draft import Draft
 from klog.change.plan.file_state import Digest
 from klog.data_dir.partition import Partition
-from klog.formats.names import SEGMENT_KINDS, FileKind, FileName, Stage, belongs, parse_file
+from klog.formats.names import SEGMENT_KINDS, FileKind, FileName, Stage, parse_file
 
 if TYPE_CHECKING:
     from klog.log.bit_flips import Patch
@@ -52,7 +52,7 @@ def draft_changes(draft: Draft, partition: Partition, target: DesiredFiles) -> N
 class _Writer:
     def __init__(self, draft: Draft, partition: Partition, target: DesiredFiles) -> None:
         self._draft, self._partition, self._target = draft, partition, target
-        self._there = {file.name: file for file in partition.files if belongs(file)}
+        self._there = {file.name: file for file in partition.log_files}
         self._kept = {*target.logs, *target.files}
 
     def write(self) -> None:

@@ -134,7 +134,7 @@ def _by_topic(partition: Partition, rules: TopicRules) -> Refusal | None:
 
 def _by_files(partition: Partition) -> Refusal | None:
     partition.check_listed()
-    of_log = [file for file in partition.files if belongs(file)]
+    of_log = partition.log_files
     for file in of_log:
         if file.stage is not Stage.IN_USE:
             return damaged(partition, f"{file.name}: an operation did not end", RefusalReason.UNFINISHED)

@@ -13,7 +13,7 @@ from klog.commands.recover.outcome import RecoverMode, RecoverOptions
 from klog.commands.recover.survey_walks import SurveyWalks
 from klog.commands.recover.surveyed_logs import SurveyedLogs
 from klog.data_dir.partition import Partition
-from klog.formats.names import FileKind, Stage, belongs, parse_file
+from klog.formats.names import FileKind, Stage, parse_file
 from klog.partition.start.files import FailsError
 from klog.partition.start.next_start import next_start
 from klog.partition.start.outcome import StartOutcome
@@ -77,7 +77,7 @@ class PartitionSurvey:
         if away:
             # A disk that is not mounted looks like this; without its log an index would be an orphan.
             self.fails = f"{away[0]}: neither a file nor a link to one"
-        elif any(belongs(file) and file.stage is not Stage.IN_USE for file in partition.files):
+        elif any(file.stage is not Stage.IN_USE for file in partition.log_files):
             try:
                 self.partition = partition.with_files(self.files)
             except FailsError as failure:

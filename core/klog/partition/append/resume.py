@@ -23,7 +23,7 @@ from klog.cluster.replication.epoch_cache import EpochCache
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
-from klog.formats.names import FileKind, Stage, belongs, file_name
+from klog.formats.names import FileKind, Stage, file_name
 from klog.kernel import ActiveSegment, Window
 from klog.log.header_walk import header_at, walk_headers
 from klog.log.index import IndexEntries, offset_entries, time_entries
@@ -121,7 +121,7 @@ def _known_epochs(partition: Partition) -> EpochCache:
     """Return the leader epochs of a log that can be continued.  Raises DamagedError where it must be recovered."""
     recover = f"first: klog recover {quote(partition.path)}"
     # Files that a broker is about to delete do not belong to the log.
-    if any(belongs(file) and file.stage not in (Stage.IN_USE, Stage.DELETED) for file in partition.files):
+    if any(file.stage not in (Stage.IN_USE, Stage.DELETED) for file in partition.log_files):
         raise DamagedError(f"{partition.path}: an operation did not end there; {recover}")
     if partition.epochs is not None and partition.epochs.malformed is not None:
         raise DamagedError(f"{partition.path}: leader-epoch-checkpoint, {partition.epochs.malformed}; {recover}")

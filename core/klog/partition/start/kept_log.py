@@ -17,7 +17,7 @@ from typing import NamedTuple
 from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import EpochEntry, read_epochs
 from klog.formats.index import OFFSET_ENTRY
-from klog.formats.names import PartitionState, Stage, belongs
+from klog.formats.names import PartitionState, Stage
 from klog.formats.snapshot import PRODUCER_ID_EXPIRATION_MS
 from klog.kernel import Window
 from klog.log.log_end import LogEnd
@@ -97,7 +97,7 @@ def _is_usual(partition: Partition) -> bool:
         return False
     if partition.metadata is not None and partition.topic_id is None:
         return False
-    if any(belongs(file) and (file.stage is not Stage.IN_USE or not file.canonical) for file in partition.files):
+    if any(file.stage is not Stage.IN_USE or not file.canonical for file in partition.log_files):
         return False
     return all(
         one.offset_index is not None and one.txn_index is None and one.size <= MAX_SEGMENT_BYTES for one in segments

@@ -12,7 +12,7 @@ from klog.change.partition_plan.contents import Content, FileRange, StoredConten
 from klog.data_dir.partition import Partition
 from klog.formats.index import OFFSET_ENTRY
 from klog.formats.java_integers import LONG_MAX, LONG_MIN
-from klog.formats.names import FileKind, FileName, Stage, belongs, file_name, parse_file
+from klog.formats.names import FileKind, FileName, Stage, file_name, parse_file
 from klog.partition.start.files import FailsError, ReadSettings, StartSegment
 
 
@@ -21,7 +21,7 @@ def settle(partition: Partition, settings: ReadSettings) -> dict[str, Content]:
 
     Raises FailsError for names over which a broker does not start, UnreadableError.
     """
-    files = [file for file in partition.files if belongs(file)]
+    files = partition.log_files
     cleaned = [offset_of(file) for file in files if file.stage is Stage.CLEANED]
     swaps = [file for file in files if file.stage is Stage.SWAP and offset_of(file) < min(cleaned, default=2**63)]
     start, end = _replaced(partition, settings, swaps)
@@ -69,7 +69,7 @@ def offset_of(file: FileName) -> int:
 
 
 def _stored(partition: Partition, name: str) -> StoredContent:
-    path = partition.file(name)
+    path = os.path.join(partition.path, name)
     try:
         return StoredContent(name, os.stat(path).st_size)
     except OSError as error:
