@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from pyarrow import parquet
 
 from tests.support import counts
 from tests.support.bomb_dirs import BOMBS, bombs
@@ -181,3 +182,28 @@ def test_what_is_left_out_is_said(name: str, codec: str, words: str) -> None:
     code, _, said = run([_filled(word, places) for word in words.split()])
     assert code == 4, said
     assert b"elements" in said or b"its few bytes" in said or b"cannot be decoded" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "codec", "words", "offsets"),
+    [
+        ("headers", "zstd", "dump P --output=parquet --to=N", [0, 2]),
+        ("headers", "zstd", "export D --format=parquet --output-path=N", [0, 2]),
+        pytest.param("headers", "gzip", "dump P --output=parquet --to=N", [0, 2], marks=pytest.mark.long),
+        pytest.param("headers", "lz4", "export D --format=parquet --output-path=N", [0, 2], marks=pytest.mark.long),
+        ("headers of many records", "zstd", "export D --format=parquet --output-path=N", list(range(60))),
+    ],
+)
+def test_columns_leave_out_only_the_record_that_has_no_room(
+    name: str, codec: str, words: str, offsets: list[int], tmp_path: Path
+) -> None:
+    """A record of sixty million headers is named, and its neighbours are there; columns take a million headers."""
+    folder = log_dir(name, codec)
+    places = {"D": folder / "data", "P": folder / "data" / BOMBS[name].directory, "N": tmp_path / "new"}
+    code, _, said = run([_filled(word, places) for word in words.split()])
+    files = sorted(places["N"].rglob("*.parquet")) or [places["N"]]
+    assert [
+        at for file in files for at in parquet.read_table(file, columns=["offset"])["offset"].to_pylist()
+    ] == offsets
+    is_left_out = b"(offset 1): bad record: the record has 60000000 headers" in said
+    assert (code, is_left_out) == ((4, True) if name == "headers" else (0, False)), said

@@ -20,6 +20,7 @@ from klog.jobs.slices import LogSlice, slice_partition
 from klog.jobs.spark_rows import COLUMNS, KAFKA_COLUMNS, RowQuery, read, schema
 from klog.log import split_points
 from klog.log.record_filter import RecordFilter
+from pyarrow import compute
 
 from tests.conftest import CORPORA, FIXTURES
 from tests.data_dir.test_log_dir import held
@@ -28,7 +29,7 @@ from tests.kernel.windows import plain_batches
 from tests.oracles.plain import compress, dump_text, encode, shapes
 from tests.oracles.plain.encode import Record, batch
 from tests.oracles.plain.shapes import MS, some_records
-from tests.support import bad_sectors, lookup_logs
+from tests.support import bad_sectors, bomb_dirs, lookup_logs
 
 LOGS = shapes.all_logs()
 ALL = RowQuery(COLUMNS, damage="column")
@@ -547,3 +548,30 @@ def test_a_real_index_is_confirmed_in_little_of_the_log(folder: Path, monkeypatc
     parts = slice_partition(Partition(str(folder)), 8 << 20)
     assert len(parts) == -(-log.stat().st_size // (8 << 20))
     assert sum(counted) < 2 << 20
+
+
+def crowded(folder: Path, headers: int) -> None:
+    """Write a record with so many headers between two plain ones."""
+    one = bomb_dirs.batch_with_headers("zstd", headers, base_offset=1)
+    plain = [batch([Record(offset, MS, b"k", b"v")]) for offset in (0, 2)]
+    (folder / f"{0:020}.log").write_bytes(plain[0] + one + plain[1])
+
+
+def test_a_record_with_more_headers_than_columns_take_is_damage_of_its_own(folder: Path) -> None:
+    """Its two megabytes would become a hundred; whoever does not ask for headers gets it."""
+    crowded(folder, (1 << 20) + 1)
+    found = rows_of(folder)
+    assert sorted(found["offset"].to_pylist()) == [0, 1, 2]
+    (told,) = damage_in(found)
+    assert "(offset 1): bad record: the record has 1048577 headers" in told
+    assert rows_of(folder, RowQuery(("offset",))).column(0).to_pylist() == [0, 1, 2]
+    assert rows_of(folder, RowQuery(("offset", "headers"), damage="skip")).column(0).to_pylist() == [0, 2]
+    with pytest.raises(DamagedError, match="1048577 headers"):
+        rows_of(folder, RowQuery(("offset", "headers")))
+
+
+def test_a_record_with_as_many_headers_as_columns_take_is_a_row(folder: Path) -> None:
+    """The bound is no loss where there is room."""
+    crowded(folder, 1 << 20)
+    found = rows_of(folder, RowQuery(("offset", "headers")))
+    assert compute.list_value_length(found["headers"]).to_pylist() == [None, 1 << 20, None]

@@ -6,12 +6,14 @@ import struct
 
 import pytest
 from klog.formats.damage import Damage, DamageKind
-from klog.log.records import OffsetRange, decode_window
+from klog.kernel import DONE, MORE
+from klog.log.records import OffsetRange, decode_window, drop_crowded
 
-from tests.kernel.windows import CODECS, loaded
+from tests.kernel.windows import CODECS, begun, loaded
 from tests.oracles.plain import compress
 from tests.oracles.plain.encode import BatchHeader, Record, batch, raw_batch, record
 from tests.oracles.plain.shapes import MS, some_records
+from tests.support import bomb_dirs
 
 A, B, C, D = (batch(some_records(3 * i)) for i in range(4))
 LARGE = batch([Record(3, MS, None, b"v" * 20_000)])
@@ -157,3 +159,30 @@ def test_much_that_is_compressed_is_made_in_parts() -> None:
     found = steps(bombs)
     assert flat(found) == list(range(6))
     assert len(found) >= 3
+
+
+def test_only_a_record_with_too_many_headers_is_dropped() -> None:
+    """What is around it stays, and its place is that of its own batch."""
+    crowded = [bomb_dirs.batch_with_headers("zstd", (1 << 20) + more, at) for at, more in ((1, 0), (2, 1))]
+    window = begun(batch([Record(0, MS, b"k", b"v")]) + crowded[0] + crowded[1] + batch([Record(3, MS, b"k", b"v")]))
+    kept, told = list[int](), list[Damage]()
+    status = MORE
+    while status == MORE:
+        status = window.decode()
+        told += drop_crowded(window, "f.log")
+        kept += [window.record(i, False)[0] for i in range(window.records)]
+    assert (kept, [damage.place.offset for damage in told]) == ([0, 1, 3], [2])
+    assert told[0].place.position == window.batch(2).position
+    assert drop_crowded(window, "f.log") == []
+
+
+def test_rows_end_where_they_have_very_many_headers() -> None:
+    """Columns are made of rows at a time: sixteen thousand with a million headers each would have no room."""
+    records = [Record(at, MS, b"k", b"v", ((b"", None),) * 100_000) for at in range(25)]
+    window = begun(batch(records))
+    sizes = []
+    status = MORE
+    while status == MORE:
+        status = window.decode()
+        sizes.append(window.records)
+    assert (sizes, status) == ([11, 11, 3], DONE)

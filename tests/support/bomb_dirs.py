@@ -105,11 +105,26 @@ def _share_state(codec: str) -> bytes:
     return _one(codec, key, value)
 
 
+def _with_headers(count: int, offset_delta: int = 0) -> bytes:
+    """Return a record with *count* headers of no key and no value."""
+    body = b"\0\0" + varint(offset_delta) + varint(1) + b"k" + varint(1) + b"v" + varint(count) + b"\0\1" * count
+    return varint(len(body)) + body
+
+
+def batch_with_headers(codec: str, count: int, base_offset: int) -> bytes:
+    """Return a batch of one record with *count* empty headers."""
+    return _batch(codec, _with_headers(count), base_offset=base_offset)
+
+
 def _headers(codec: str) -> bytes:
-    """Return a record with sixty million headers of no key and no value."""
-    count = 60_000_000
-    body = b"\0\0\0" + varint(1) + b"k" + varint(1) + b"v" + varint(count) + b"\0\1" * count
-    return _batch(codec, varint(len(body)) + body)
+    """Return a record with sixty million headers of no key and no value, between two plain ones."""
+    plain = [_batch(codec, record(key=b"k", value=b"v"), base_offset=offset) for offset in (0, 2)]
+    return plain[0] + batch_with_headers(codec, 60_000_000, 1) + plain[1]
+
+
+def _headers_of_many(codec: str) -> bytes:
+    """Return sixty records, each with almost as many headers as columns take."""
+    return _batch(codec, b"".join(_with_headers(1_000_000, number) for number in range(60)), 60)
 
 
 def _tiny_records(codec: str) -> bytes:
@@ -153,6 +168,7 @@ BOMBS: dict[str, Bomb] = {
     "members of a group": Bomb("__consumer_offsets-0", _members),
     "batches of a share group": Bomb("__share_group_state-0", _share_state),
     "headers": Bomb("headers-0", _headers),
+    "headers of many records": Bomb("headers-0", _headers_of_many),
     "tiny records": Bomb("tiny-0", _tiny_records),
     "tiny records of a coordinator": Bomb("__consumer_offsets-0", _tiny_internal),
     "a large value": Bomb("value-0", _value),

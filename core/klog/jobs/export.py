@@ -123,7 +123,7 @@ def export(unit: Sequence[ExportTask], options: ExportOptions) -> Iterator[TaskR
                     tables.damage(found)
                     yield part, found
                 else:
-                    tables.add(found)
+                    yield from [(part, damage) for damage in tables.add(found)]
 
     return write_in_attempts(unit, options, write)
 

@@ -78,4 +78,4 @@ def _write(
             if isinstance(found, Damage):
                 yield part, found
             elif offsets.keep_latest(found, False):
-                tables.add(found)
+                yield from [(part, damage) for damage in tables.add(found)]

@@ -12,6 +12,7 @@ from klog.jobs.output import Facts
 from klog.jobs.slices import LogSlice
 from klog.kernel import Window
 from klog.log.json_lines import LineStyle, RecordOrigin, damage_json, record_lines
+from klog.log.records import drop_crowded
 from klog.log.table import Table
 
 FILE_BYTES = 256 << 20
@@ -107,6 +108,7 @@ class OutputFiles:
         self._directory, self._number, self._form, self._file_bytes = directory, number, form, file_bytes
         self._disk = disk
         self._origin: _Origin | None = None
+        self._path = ""
         self._open: _OpenOutput | None = None
 
     @property
@@ -119,10 +121,13 @@ class OutputFiles:
         origin = _Origin(part.topic, part.partition)
         if origin != self._origin:
             self._close()
-        self._origin = origin
+        self._origin, self._path = origin, part.path
 
-    def add(self, rows: Window) -> None:
-        """Write record rows."""
+    def add(self, rows: Window) -> list[Damage]:
+        """Write record rows; return those that the format has no place for, which are left out."""
+        left_out = drop_crowded(rows, self._path) if self._form == "parquet" else []
+        if not rows.records:
+            return left_out
         first, last = rows.ends()
         opened = self._current(first)
         opened.writer.add(rows)
@@ -131,6 +136,7 @@ class OutputFiles:
         facts["last_offset"] = max(facts["last_offset"], last)
         if opened.writer.bytes >= self._file_bytes:
             self._close()
+        return left_out
 
     def damage(self, damage: Damage) -> None:
         """Write *damage* where the format has a place for it."""

@@ -21,6 +21,7 @@ from klog.kernel import Window
 from klog.log.arrow import Arrays, Sizes, import_pyarrow
 from klog.log.reader import MAX_BATCH_BYTES
 from klog.log.record_filter import RecordFilter
+from klog.log.records import drop_crowded
 from klog.partition.transactions.isolation import Isolation
 
 if TYPE_CHECKING:
@@ -107,13 +108,17 @@ def read(unit: Sequence[LogSlice], query: RowQuery) -> Iterator[pa.RecordBatch]:
         if (part.aborted is None) != (query.isolation == "read_uncommitted"):
             raise ValueError(f"{part.path}: a slice of one isolation, a query of another")
         for found in records(part, query.wanted, window, codecs, most):
+            damages = [found] if isinstance(found, Damage) else []
             if isinstance(found, Window):
-                yield from builder.add(found, part)
-            elif query.damage == "column":
-                builder.add_damage(found, part)
-            elif query.damage == "fail":
+                if "headers" in query.columns:
+                    damages = drop_crowded(found, part.path)
+                if found.records:
+                    yield from builder.add(found, part)
+            if damages and query.damage == "fail":
                 yield from builder.flush()
-                raise DamagedError(f"{found} (damage=skip passes over it, damage=column shows it)")
+                raise DamagedError(f"{damages[0]} (damage=skip passes over it, damage=column shows it)")
+            for damage in damages if query.damage == "column" else ():
+                builder.add_damage(damage, part)
     yield from builder.flush()
 
 

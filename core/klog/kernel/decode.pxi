@@ -66,15 +66,16 @@ cdef inline const uint8_t *decode_record(const uint8_t *p, const uint8_t *end, c
 
 
 cdef int decode_batch(View *v) noexcept nogil:
-    """Decode the batch at hand from its next record on, until it ends or the rows are full."""
+    """Decode the batch at hand from its next record on, until it ends, or the rows are full or have MOST_HEADERS headers."""
     cdef const BatchRow *batch = v.batches + v.batch
     cdef const uint8_t *base = v.bases[v.batch]
     cdef const uint8_t *end = base + v.lengths[v.batch]
     cdef const uint8_t *p = base + v.cursor
     cdef const uint8_t *following
     cdef RecordRow *row
+    cdef long long headers = 0
     while v.record < batch.records_count:
-        if v.records_count == v.records_room:
+        if v.records_count == v.records_room or headers >= MOST_HEADERS:
             return MORE
         row = v.records + v.records_count
         following = decode_record(p, end, base, batch, row)
@@ -87,6 +88,7 @@ cdef int decode_batch(View *v) noexcept nogil:
         v.cursor = <int>(p - base)
         v.record += 1
         v.records_count += 1
+        headers += row.headers_count
     return BAD_COUNT if batch.records_count < 0 else DONE
 
 

@@ -1,8 +1,5 @@
 # The records of a window: decompressed, decoded, and chosen.
 
-cdef enum:
-    MOST_HEADERS = 1 << 20       # of a record that become objects of Python: two bytes of a record take a hundred there
-
 cdef bint heap_is_kept = False
 
 
@@ -210,6 +207,22 @@ cdef class RecordRows(BatchRows):
                 continue
             found.append(i)
             told = row.batch
+        return found
+
+    def drop_crowded(self):
+        """Drop the rows with more than MOST_HEADERS headers; return (offset, headers, batch) of each."""
+        cdef Py_ssize_t i, n = 0
+        cdef const RecordRow *row
+        cdef list found = []
+        for i in range(self.view.records_count):
+            row = self.view.records + i
+            if row.headers_count > MOST_HEADERS:
+                found.append((row.offset, row.headers_count, row.batch))
+                continue
+            if n != i:
+                self.view.records[n] = row[0]
+            n += 1
+        self.view.records_count = n
         return found
 
     def overlong_values(self):

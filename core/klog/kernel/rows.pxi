@@ -43,6 +43,7 @@ cdef struct RecordRow:
 cdef enum:
     MESSAGE_HOLDS = -1
     MESSAGE_BAD = -2
+    MOST_HEADERS = 1 << 20       # of a record in columns or as objects: two bytes of a record take a hundred there
     VALUE_TOO_LONG = -1          # headers_count of a message whose value is not all there
 
 # Why a scan or a decode stopped.

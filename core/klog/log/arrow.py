@@ -60,8 +60,8 @@ class Sizes(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Return the size of all rows."""
-        return self.keys + self.values + self.header_keys + self.header_values
+        """All of it, with the two places that each header takes in a column."""
+        return self.keys + self.values + self.header_keys + self.header_values + 8 * self.headers
 
 
 class Arrays:

@@ -139,6 +139,16 @@ def message_damages(rows: Window, file: str) -> list[Damage]:
     return found
 
 
+def drop_crowded(rows: Window, file: str) -> list[Damage]:
+    """Drop the records with more headers than columns can hold in bounded memory; return a damage for each."""
+    found = []
+    for offset, headers, batch in rows.drop_crowded():
+        place = Location(file, rows.batch(batch).position, offset)
+        detail = f"the record has {headers} headers, more than columns take: left out (JSON lines show it)"
+        found.append(Damage(DamageKind.BAD_RECORD, place, detail))
+    return found
+
+
 def misplaced_records(rows: Window, file: str) -> list[Damage]:
     """Return a damage for each batch (v2) with a record whose offset is not its own, or not above the one before it."""
     found = []

@@ -14,7 +14,7 @@ from klog.formats.damage import Damage
 from klog.kernel import Window
 from klog.log.arrow import import_pyarrow
 from klog.log.record_filter import RecordLimit
-from klog.log.records import intact_runs, message_damages, wanted_rows
+from klog.log.records import drop_crowded, intact_runs, message_damages, wanted_rows
 from klog.log.table import Table
 
 _BATCH_ROWS = 16 << 10
@@ -56,7 +56,7 @@ def _found(target: DumpTarget, inputs: LogInputs, count: RecordLimit) -> Iterato
                     yield found
                     continue
                 count.take(found)
-                bad = message_damages(found, log.file)
+                bad = drop_crowded(found, log.file) + message_damages(found, log.file)
                 if found.records:
                     yield found
                 yield from bad
