@@ -82,3 +82,27 @@ def test_batches_that_are_sound_and_say_anything(klog: Callable[..., Any], quoru
             log.write_bytes(content + write_batch(head, write_record(0, 0, key, value), crc32c))
         codes |= survives(klog, quorum)
     assert codes & {0, 4}
+
+
+def flipped_base_offset(disk: Path) -> None:
+    """Flip a bit of the first batch's offset, which no checksum covers, so that it does not fit its segment."""
+    log = max((disk / "__cluster_metadata-0").glob("*.log"))
+    content = bytearray(log.read_bytes())
+    second = 12 + int.from_bytes(content[8:12], "big")
+    content[second] ^= 0x40
+    log.write_bytes(content)
+
+
+def test_a_log_that_a_node_refuses_is_named_with_a_way_out(klog: Callable[..., Any], quorum: Path) -> None:
+    """A flipped header field outside of the checksum: the disk can be left out, and the plan is made of the others."""
+    one, *others = disks(quorum)
+    flipped_base_offset(one)
+    before = trees(quorum)
+    for words in (("--voters", ADDRESSES), ("--only-broker", "1")):
+        ran = klog("metadata", "plan", *disks(quorum), *words)
+        assert ran.exit_code == 8
+        said = ran.stderr.decode()
+        assert f"{one}/__cluster_metadata-0: a node refuses this metadata log" in said
+        assert "leave this disk out where others have the log, and move the directory out of it" in said
+    assert trees(quorum) == before
+    assert klog("metadata", "plan", *others, "--only-broker", "2").exit_code in (0, 4)

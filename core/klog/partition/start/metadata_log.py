@@ -69,7 +69,10 @@ def metadata_bounds(partition: Partition) -> MetadataBounds:
         return MetadataBounds(0, 0, newest or LogPoint(0, -1), 0)
     outcome = _load(partition)
     if outcome.fails is not None:
-        raise KlogError(f"{partition.path}: a node refuses this metadata log: {outcome.fails}")
+        raise KlogError(
+            f"{partition.path}: a node refuses this metadata log: {outcome.fails}; leave this disk out where others"
+            " have the log, and move the directory out of it: the node fetches it again; else restore it from a backup"
+        )
     points = [LogPoint(one.offset or 0, one.epoch or 0) for one in snapshot_files(partition)]
     end = outcome.log_end
     return MetadataBounds(
