@@ -1,6 +1,6 @@
-"""The command line of a process: runs it, and turns what it raises into a line and an exit code.
+"""The command line of a process: runs it, and turns exceptions into a line and an exit code.
 
-Typer is most of what a start costs, so it is imported only when there are options to parse.
+Typer takes most of the time of a start; it is imported only when there are options to parse.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ def main() -> int:
 
 
 def _occupy_standard_descriptors() -> None:
-    """Open what the caller has closed (`2>&-`): otherwise the next opened file would receive the output for stderr."""
+    """Open descriptors that the caller has closed (`2>&-`): otherwise the next opened file would receive the output for
+    stderr."""
     for descriptor in (0, output.STDOUT, output.STDERR):
         try:
             os.fstat(descriptor)
@@ -85,7 +86,7 @@ def _occupy_standard_descriptors() -> None:
 
 
 def _guarded(arguments: list[str]) -> int:
-    """Run the command line, and turn what it raises into a line and an exit code, never into 1."""
+    """Run the command line, and turn exceptions into a line and an exit code, never into 1."""
     try:
         code = _run(arguments)
     except (Exception, KeyboardInterrupt, SystemExit) as error:  # a bug and a library's sys.exit as well
@@ -100,7 +101,7 @@ def _guarded(arguments: list[str]) -> int:
 
 
 def _name_unusable() -> int:
-    """Name the files and directories that could not be used, as far as the command has not; return what they add."""
+    """Name the unusable files and directories that the command has not named; return the exit code that they add."""
     for one in UNUSABLE.untold():
         output.error(one.message)
     if UNUSABLE.more:
@@ -111,7 +112,7 @@ def _name_unusable() -> int:
 
 
 def _explain(error: BaseException) -> int:
-    """Print why a command ended early, with a traceback where KLOG_TRACEBACK asks for one; return the exit code."""
+    """Print why a command ended early, with a traceback if KLOG_TRACEBACK is set; return the exit code."""
     _silence_stdout()
     if os.environ.get("KLOG_TRACEBACK"):
         from traceback import format_exception
@@ -126,7 +127,7 @@ def _explain(error: BaseException) -> int:
     elif hasattr(error, "format_message"):  # Typer's own: its class has moved from release to release
         return _explain_usage(error.format_message(), getattr(error, "ctx", None))
     elif isinstance(error, MemoryError):
-        error.__traceback__ = None  # it keeps what filled the memory
+        error.__traceback__ = None  # it refers to the data that filled the memory
         lines, code = ("not enough memory",), ExitCode.OPERATIONAL_ERROR
     else:
         lines, code = (_bug(error),), ExitCode.OPERATIONAL_ERROR
@@ -160,7 +161,7 @@ def _innermost(error: BaseException) -> TracebackType | None:
 
 
 def _has_no_reader(error: BaseException) -> bool:
-    """Whether nobody reads stdout any more; Typer's echo writes help there by itself."""
+    """Whether stdout has lost its reader; Typer's echo writes help there without klog's output."""
     if isinstance(error, BrokenPipeError):
         trace = _innermost(error)
         return trace is not None and trace.tb_frame.f_code.co_name == "echo"

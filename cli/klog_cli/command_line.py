@@ -22,12 +22,12 @@ def check_exclusive(apply: bool, plan_file: str | None) -> None:
 
 
 def plan_options(name: str, apply: bool, plan_file: str | None, backup: str | None) -> PlanOptions:
-    """Return what to do with the plan of the command *name*; the plan records the command as it was typed."""
+    """Return the options for the plan of the command *name*; the plan records the command as it was typed."""
     return PlanOptions(name, apply, plan_file, backup, command_line())
 
 
 def next_step(result: PlanResult, options: PlanOptions) -> str:
-    """Return what to do next, once something is to change or has changed."""
+    """Return the next step for the user, before or after a change."""
     assert result.plan is not None
     if result.is_applied:
         return f"next: start the broker; until then 'klog undo {_name(result.plan)} --apply' takes it back"

@@ -1,6 +1,6 @@
-"""The tree of commands as Typer knows it.
+"""The tree of commands for Typer.
 
-A command's module is imported when that command is called (all of them for help), so that each start loads little.
+The module of a command is imported when that command is called (all of them for help), to keep each start small.
 """
 
 from __future__ import annotations
@@ -91,18 +91,20 @@ def build(names: tuple[str, ...] = COMMANDS) -> typer.Typer:
 
 
 def _spare_the_collector() -> None:
-    """What has been imported is no garbage, nor is what ends with the process: looking costs a sixth of a short run."""
+    """Imported modules are no garbage, and the end of the process frees the rest: a collection costs a sixth of a short
+    run."""
     gc.freeze()
     gc.enable()
     atexit.register(gc.freeze)
 
 
 def parse_and_run(arguments: list[str], names: tuple[str, ...]) -> int:
-    """Run one of the commands *names*; return its exit code.  Raises what it raises, and Typer's own errors."""
+    """Run one of the commands *names*; return its exit code.  Raises the command's exceptions, and Typer's own
+    errors."""
     command = typer.main.get_command(build(names))
     _spare_the_collector()
     try:
-        # Not command.main: it takes a broken pipe of any file for stdout's, and exits with 1.
+        # Not command.main: it treats a broken pipe of any file as stdout's, and exits with 1.
         with command.make_context("klog", arguments) as context:
             code = command.invoke(context)
     except typer.Exit as done:

@@ -1,4 +1,4 @@
-"""What carries out search, stats and export: this machine's cores, or Spark; a command is declared once for both."""
+"""The engine of search, stats and export: this machine's cores, or Spark; a command is declared once for both."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Engine(Protocol):
-    """Runs jobs; *sink* gets the progress.  Results are the same whatever runs them."""
+    """Runs jobs; *sink* receives the progress.  Results do not depend on the engine."""
 
     def search(
         self,
@@ -31,7 +31,7 @@ class Engine(Protocol):
         sink: Sink,
         take: Callable[[TaskResult], object],
     ) -> None:
-        """Hand what is found to *take*, ordered by topic, partition and offset."""
+        """Pass the matches to *take*, ordered by topic, partition and offset."""
 
     def stats(self, partitions: Sequence[Partition], max_batch_bytes: int, sink: Sink) -> list[Stats]:
         """Count the records of each partition."""

@@ -210,7 +210,7 @@ ByName = Annotated[
 def identity_choice(
     clusters: Sequence[str] | None, topic_ids: Sequence[str] | None, by_name: bool = False
 ) -> IdentityChoice:
-    """Return what `--cluster`, `--topic-id` and `--by-name` say."""
+    """Return the choice of `--cluster`, `--topic-id` and `--by-name`."""
     from klog.data_dir.identity import IdentityChoice
 
     return IdentityChoice(tuple(clusters or ()), tuple(topic_ids or ()), by_name)
@@ -223,7 +223,7 @@ def selected_replicas(
     replicas: str,
     choice: IdentityChoice,
 ) -> list[Partition]:
-    """Return the partitions to read, and say what *choice* leaves out.  Raises UsageError, IdentityError."""
+    """Return the partitions to read, and print those that *choice* leaves out.  Raises UsageError, IdentityError."""
     from klog.partition.start.replica_choice import select_replicas
 
     from klog_cli import output

@@ -16,7 +16,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 class ClosedPipeError(Exception):
-    """The reader of the output is gone.  Not an OSError, since Typer's parser has an ending of its own for that one."""
+    """The output has lost its reader.  This is no OSError, since Typer's parser handles that one in its own way."""
 
 
 class OutputError(OSError):
@@ -24,7 +24,8 @@ class OutputError(OSError):
 
 
 class Stderr:
-    """Whether a line for stderr was lost: its disk is full, or its reader is gone.  The exit code then tells."""
+    """Whether a line for stderr was lost: its disk is full, or it has lost its reader.  The exit code then reports
+    it."""
 
     is_incomplete = False
 
@@ -40,8 +41,8 @@ def write(
 ) -> None:
     """Write all of *data*; a terminal gets no control characters.
 
-    Raises ClosedPipeError if the reader has closed the pipe, else OutputError with *name*.
-    *keep_colours*: a terminal gets the sequences that set colours: klog itself has made the text.
+    Raises ClosedPipeError if the reader has closed the pipe, else OutputError with *name*.  *keep_colours*: pass colour
+    sequences to a terminal: klog itself has made the text.
     """
     view = memoryview(_for_terminal(data, keep_colours) if is_terminal(descriptor) else data)
     try:
@@ -54,7 +55,7 @@ def write(
 
 
 def _tell(data: bytes) -> None:
-    """Write *data* to stderr.  The command goes on without stderr; see Stderr."""
+    """Write *data* to stderr.  The command continues without stderr; see Stderr."""
     UNUSABLE.tell(data)
     try:
         write(data, STDERR)
@@ -87,12 +88,12 @@ def printable(text: str) -> str:
 
 
 def error(message: str) -> None:
-    """Print one line about something that went wrong; --quiet does not silence it."""
+    """Print one line about an error; --quiet does not silence it."""
     _tell(f"klog: {printable(message)}\n".encode("utf-8", "replace"))
 
 
 def note(message: str) -> None:
-    """Print one line that is good to know."""
+    """Print one line of information."""
     if not Quiet.on:
         error(message)
 
@@ -101,7 +102,7 @@ class TerminalReporter:
     """Shows the reports of a plan session: lines on stderr, a bar while the plan is carried out."""
 
     def note(self, message: str) -> None:
-        """Print one line that is good to know."""
+        """Print one line of information."""
         note(message)
 
     def error(self, message: str) -> None:
@@ -119,7 +120,7 @@ def plain(line: str) -> None:
 
 
 def text(content: str) -> None:
-    """Print *content* to stdout: what it has from a disk is printable, or JSON."""
+    """Print *content* to stdout: data from a disk is made printable, or is JSON."""
     data = content.encode("utf-8", "surrogateescape")
     UNUSABLE.tell(data)
     write(data, keep_colours=True)
@@ -165,7 +166,7 @@ def csv_lines(rows: Iterable[Sequence[Cell]]) -> bytes:
     from types import SimpleNamespace
 
     lines: list[str] = []
-    # With this end of line, the writer also quotes a cell that has a carriage return alone, which readers take for one.
+    # With this end of line, the writer also quotes a cell that has a carriage return alone, which readers treat as one.
     writer = csv.writer(SimpleNamespace(write=lines.append), lineterminator="\r\n")
     writer.writerows([["" if cell is None else cell for cell in row] for row in rows])
     return "".join(f"{line[:-2]}\n" for line in lines).encode("utf-8", "surrogateescape")
@@ -255,9 +256,9 @@ def _widen_pipe(descriptor: int) -> None:
 
 
 class Results:
-    """Takes a dump: results to stdout or into a new file, damage to stderr, progress to a bar.
+    """Receives the output of a dump: results to stdout or into a new file, damage to stderr, progress to a bar.
 
-    A file appears under its name only when all went well enough that the block it serves ends without an exception.
+    A file appears under its name only if the block ends without an exception.
     """
 
     def __init__(self, path: str | None = None) -> None:
@@ -289,7 +290,7 @@ class Results:
         self._bar.expect(size)
 
     def advance(self, size: int) -> None:
-        """Say that *size* bytes have been read."""
+        """Add *size* bytes to the progress."""
         self._bar.advance(size)
 
     def __enter__(self) -> Results:

@@ -56,11 +56,11 @@ class Bar(_Drawn):
         self._total = self._done = 0
 
     def expect(self, size: int) -> None:
-        """Add *size* bytes to what there is to do."""
+        """Add *size* bytes to the total."""
         self._total += size
 
     def advance(self, size: int) -> None:
-        """Add *size* bytes to what is done."""
+        """Add *size* bytes to the progress."""
         self._done += size
         if self._is_time():
             from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
@@ -77,7 +77,7 @@ class LagBar(_Drawn):
         self._done = self._lag = 0
 
     def advance(self, size: int, lag: int) -> None:
-        """Add *size* bytes to what is done, and *lag* offsets to what is behind."""
+        """Add *size* bytes to the progress, and *lag* offsets to the lag."""
         self._done += size
         self._lag += lag
         if self._is_time():

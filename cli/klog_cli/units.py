@@ -44,7 +44,7 @@ def _times(number: str, factor: int, what: str) -> int:
 
 
 def parse_time(text: str, say: Callable[[str], None], now: float | None = None) -> int:
-    """Return ms since the epoch: a number of ms, ISO 8601, or `2h ago`; *say* is called if UTC had to be assumed.
+    """Return ms since the epoch: a number of ms, ISO 8601, or `2h ago`; *say* is called if UTC was assumed.
 
     Raises UsageError.
     """
@@ -69,7 +69,7 @@ def parse_time(text: str, say: Callable[[str], None], now: float | None = None) 
 
 
 def parse_now(text: str | None, say: Callable[[str], None]) -> int:
-    """Return what `--now` says, as `parse_time` does; without it the clock's time, in ms."""
+    """Return the time of `--now`, read by `parse_time`; without it the clock's time, in ms."""
     return parse_time(text, say) if text is not None else int(time.time() * 1000)
 
 

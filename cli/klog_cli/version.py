@@ -1,4 +1,4 @@
-"""What `--version` prints."""
+"""The output of `--version`."""
 
 from __future__ import annotations
 

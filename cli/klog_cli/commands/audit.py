@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class _PathsOrVerb(typer.core.TyperGroup):
-    """What is no verb is a PATH or an option of `headers`: `klog audit PATH…`."""
+    """A word that is not a subcommand is a PATH or an option of `headers`: `klog audit PATH…`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Put the verb in front that the user need not write."""
@@ -130,7 +130,7 @@ def misrouted_request(
     form: str,
     max_batch_bytes: str,
 ) -> tuple[AuditQuery, AuditOptions]:
-    """Return what the options of `misrouted` ask for; *what*: as AuditQuery has it.  Raises UsageError."""
+    """Return the query and the options of `misrouted`; *what*: as in AuditQuery.  Raises UsageError."""
     from klog.commands.audit.audit import AuditOptions
     from klog.commands.audit.partitions import AuditQuery
 

@@ -1,4 +1,4 @@
-"""`klog dump`: its options, and what they ask of klog.commands.dump."""
+"""`klog dump`: its options, and the request to klog.commands.dump."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def _dump(
         _spare_inputs(to, paths)
         check_output(to, paths)
         if not any(map(os.path.lexists, paths)):
-            # What an earlier run wrote there stays.
+            # The output of an earlier run is kept.
             raise UsageError(f"{paths[0]}: no such file")
     targets = expand(paths, topics, numbers, with_indexes, request.wanted)
     if request.output == PARQUET and to is None and output.is_terminal():

@@ -116,9 +116,9 @@ def recover(
 
 
 def _check_mark_clean(mark_clean: bool, broker_epoch: str | None, others: dict[str, bool], is_narrowed: bool) -> None:
-    """Raise UsageError for `--broker-epoch` alone, and for what does not go with `--mark-clean`.
+    """Raise UsageError for `--broker-epoch` alone, and for options that `--mark-clean` excludes.
 
-    That is *others*, which decide about damage, and the choice of a part of a log dir.
+    Excluded are *others*, which decide about damage, and the choice of a part of a log dir.
     """
     other = next((f"--{name}" for name, is_given in others.items() if is_given), None)
     if mark_clean and other is not None:

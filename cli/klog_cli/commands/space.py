@@ -84,7 +84,7 @@ def _codecs(text: str | None) -> tuple[str, ...]:
 
 
 def _fraction(text: str | None) -> float:
-    """Return what `--sample` says: `0.05`, `5%`.  Raises UsageError."""
+    """Return the value of `--sample`: `0.05`, `5%`.  Raises UsageError."""
     if text is None:
         return DEFAULT_FRACTION
     try:

@@ -145,7 +145,7 @@ def write(
 
 
 def _check_choices(*given: str | None) -> None:
-    """Raise UsageError for a word that an option does not know."""
+    """Raise UsageError for an unknown word of an option."""
     from klog.commands.write.options import PARTITIONER_NAMES, PRODUCERS
     from klog.commands.write.write import FORMATS
 
@@ -173,7 +173,7 @@ def _check_choices(*given: str | None) -> None:
 
 
 def _epoch(text: str | None) -> int | None:
-    """Return the leader epoch to stamp, -1 for that of the records, None where nothing was said.  Raises UsageError."""
+    """Return the leader epoch to stamp, -1 for that of the records, None without the option.  Raises UsageError."""
     if text is None or text == "keep":
         return None if text is None else -1
     if not text.isascii() or not text.isdecimal() or int(text) > 2**31 - 1:

@@ -1,4 +1,4 @@
-"""`klog adopt`: what comes home, and what does not."""
+"""`klog adopt`: the adopted and the refused sources."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from klog_cli.views.plan_lines import changes
 
 
 def adopt(request: AdoptRequest, options: AdoptOptions, plan_options: PlanOptions, form: str) -> int:
-    """Plan, carry out where that is wanted, print, and return the exit code.  Raises KlogError, OSError."""
+    """Plan, apply if requested, print, and return the exit code.  Raises KlogError, OSError."""
     with output.Results() as results:
         result = run(request, options, plan_options, output.TerminalReporter(), results)
     if form == "json":

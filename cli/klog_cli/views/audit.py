@@ -1,4 +1,4 @@
-"""What `klog audit` and `klog audit misrouted` print."""
+"""The output of `klog audit` and `klog audit misrouted`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _HOME = ("home_topic", "home_partition", "home_first_offset")
 
 
 def misrouted(query: AuditQuery, request: AuditOptions, form: str, workers: int, memory: int) -> int:
-    """Audit on this machine, print what was found and return the exit code."""
+    """Audit on this machine, print the results and return the exit code."""
     with output.Results() as results:
         report = audit_misrouted(query, request, LocalAudit(workers, memory, results, output.note))
     return show(report, form)
@@ -36,7 +36,7 @@ def misrouted(query: AuditQuery, request: AuditOptions, form: str, workers: int,
 def headers(
     query: AuditQuery, checks: Sequence[str], now_ms: int, request: AuditOptions, form: str, workers: int, memory: int
 ) -> int:
-    """Make the checks of headers on this machine, print what was found and return the exit code."""
+    """Make the checks of headers on this machine, print the results and return the exit code."""
     with output.Results() as results:
         engine = LocalAudit(workers, memory, results, output.note)
         report = audit_headers(query, checks, now_ms, request, engine)
@@ -60,7 +60,7 @@ def show_headers(report: HeaderReport, form: str) -> int:
 
 
 def _tell(report: MisroutedReport | HeaderReport) -> None:
-    """Say on stderr what could not be read, and where a log is damaged or ends early."""
+    """Print on stderr the unreadable logs, and those that are damaged or end early."""
     for line in (*report.unreadable, *report.damage):
         output.error(line)
     for line in report.tails:

@@ -120,7 +120,7 @@ def _as_object(facts: Facts) -> dict[str, object]:
 
 
 def _copy_object(copy: FollowFile | None) -> dict[str, object] | None:
-    """Return what a copy knows of its cluster; of groups only how many they are."""
+    """Return the facts about the source cluster in a copy; of groups only their number."""
     if copy is None:
         return None
     topics = {name: {**topic._asdict(), "config": dict(topic.config)} for name, topic in copy.topics.items()}

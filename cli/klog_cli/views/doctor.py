@@ -1,4 +1,4 @@
-"""`klog doctor`: what a broker's next start does, as text or JSON."""
+"""`klog doctor`: the course of a broker's next start, as text or JSON."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class DoctorRequest(NamedTuple):
 
 
 def doctor(asked: DoctorRequest, form: str) -> int:
-    """Print what a start does, and return the exit code.  Raises UsageError, UnreadableError."""
+    """Print the course of a start, and return the exit code.  Raises UsageError, UnreadableError."""
     request = _request(asked)
     with output.Results() as results:
         found = diagnose(request, results)

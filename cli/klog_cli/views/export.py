@@ -1,4 +1,4 @@
-"""What `klog export` says of the files that it wrote."""
+"""The messages of `klog export` about the files that it wrote."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def export(
 
 
 def tell(manifest: Facts, to: str) -> int:
-    """Print what was written, and what could not be read."""
+    """Print the written files, and the unreadable parts."""
     for one in manifest["damage"]:
         output.plain(output.printable(one["message"]))
     files: list[Facts] = manifest["files"]

@@ -1,4 +1,4 @@
-"""`klog fetch`: one fetch, and what was in it."""
+"""`klog fetch`: one fetch, and its answer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from klog_cli import output
 
 
 class FetchArguments(NamedTuple):
-    """The fetch: *isolation* is a consumer's, or `log_end`; *min_bytes* is what a broker would wait for."""
+    """The fetch: *isolation* is a consumer's, or `log_end`; *min_bytes* is the size for which a broker would wait."""
 
     offset: int
     max_bytes: int

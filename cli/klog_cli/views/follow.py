@@ -1,4 +1,4 @@
-"""`klog follow`: how it runs and ends, what it reports."""
+"""`klog follow`: its run, its end and its messages."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class _Reports(output.TerminalReporter):
             output.error(message)
 
     def trace(self, line: str) -> None:
-        """Print a line about an event; a copy goes on after the reader of the output has gone."""
+        """Print a line about an event; a copy continues after the output has lost its reader."""
         with self._lock:
             try:
                 if self._read:

@@ -1,4 +1,4 @@
-"""What `klog groups` prints."""
+"""The output of `klog groups`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `klog keys check` prints."""
+"""The output of `klog keys check`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class KeyCheckRequest(NamedTuple):
 
 
 def check(request: KeyCheckRequest, options: KeyCheckOptions, form: str) -> int:
-    """Check the keys of the topics that are asked for and return the exit code."""
+    """Check the keys of the requested topics and return the exit code."""
     topics = _topics(request)
     for topic in topics:
         _tell_count(topic)
@@ -70,7 +70,7 @@ def _topics(request: KeyCheckRequest) -> list[KeyTopic]:
 
 
 def _tell_count(topic: KeyTopic) -> None:
-    """Say on stderr where the number of partitions is a guess."""
+    """Print on stderr that the number of partitions is a guess, if it is one."""
     if topic.counted_by != "directories":
         return
     sentence = f"{topic.name}: {topic.partition_count} partitions, by the highest directory"

@@ -1,4 +1,4 @@
-"""What `klog partition` prints."""
+"""The output of `klog partition`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class PartitionRequest(NamedTuple):
 
     @property
     def source(self) -> str:
-        """What messages call the file."""
+        """The name of the file in messages."""
         return "stdin" if self.keys_from == _STDIN else str(self.keys_from)
 
 

@@ -20,7 +20,7 @@ def changes(count: int) -> str:
 
 
 def first_lines(lines: Sequence[str], what: str) -> Iterator[str]:
-    """Yield as many *lines* as a person reads, and how many more of *what* there are."""
+    """Yield as many *lines* as a person reads, and the number of further *what*."""
     yield from lines[:MOST_LINES]
     if len(lines) > MOST_LINES:
         yield f"and {len(lines) - MOST_LINES} more {what}"
@@ -50,7 +50,7 @@ def action_lines(plan: Plan, actions: Sequence[Action], *, in_partition: bool = 
 
 
 def _groups(actions: Sequence[Action]) -> list[list[Action]]:
-    """Put together what happens alike to the files of one segment; a log that stays is its own."""
+    """Group the files of one segment that change in the same way; a log that is kept is a group of its own."""
     groups: dict[tuple[int, str, str], list[Action]] = {}
     for action in actions:
         stem, kind = os.path.splitext(action.file)

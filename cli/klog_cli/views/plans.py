@@ -19,7 +19,7 @@ from klog_cli.views.plan_lines import action_lines, changes
 
 
 def apply_plan(what: str, backup: str | None, form: str) -> int:
-    """Carry out the plan that *what* names; return the exit code."""
+    """Apply the plan named *what*; return the exit code."""
     _show_done(*session.apply_plan(what, backup, reporter=output.TerminalReporter()), form)
     return 0
 
@@ -43,7 +43,7 @@ def _show_done(plan: Plan, result: ApplyResult | None, form: str) -> None:
 
 
 def undo_plan(what: str, backup: str | None, form: str, *, carry_out: bool) -> int:
-    """Take back, or show how to take back, the plan that *what* names; return the exit code."""
+    """Undo the plan named *what*, or show how; return the exit code."""
     from klog.change.plan.undo import plan_undo
 
     plan = find_plan(what, backup).plan

@@ -11,7 +11,7 @@ Labels = Mapping[str, str]
 
 
 class Metric(NamedTuple):
-    """A gauge: its name, what it means, and its samples by their labels."""
+    """A gauge: its name, its meaning, and its samples by their labels."""
 
     name: str
     meaning: str

@@ -1,4 +1,4 @@
-"""Collects what the commands say about log dirs, and writes the page of `klog report`."""
+"""Collects the results of other commands about log dirs, and writes the page of `klog report`."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ from klog_cli.views.transactions import transaction_json
 _MOST_COMMANDS = 5
 _MOST_TRANSACTIONS = 100_000
 _MOST_BYTES = 16 << 20
-"""Of the JSON of groups, and of that of transactions."""
+"""The size limit for the JSON of groups, and for that of transactions."""
 _MOST_LETTERS = 1000
 _BY_ORDER = attrgetter("order")
 _ORDER = (Severity.DAMAGE, Severity.WARNING, Severity.NOTE)
 
 
 class _Summary(NamedTuple):
-    """What is kept of the pass over a partition: its picture, its latest events, whether there are transactions."""
+    """The small results of the pass over a partition: its picture, its latest events, whether it has transactions."""
 
     strip: PartitionStrip
     events: list[TimelineEvent]
@@ -75,7 +75,7 @@ class _Pass(LogEvents):
             del self._latest[:-MOST_ROWS]
 
     def summary(self, facts: PartitionFacts) -> _Summary:
-        """Return what is kept."""
+        """Return the small results."""
         for event in pass_events(facts, self._where, self):
             self._keep(event)
         could_not = any(segment.unreadable is not None for segment in facts.segments)
@@ -83,7 +83,7 @@ class _Pass(LogEvents):
 
 
 class _Verified:
-    """What a check of all partitions showed; *timeline* gets their events."""
+    """The results of a check of all partitions; *timeline* receives their events."""
 
     def __init__(self, timeline: Timeline, selections: Iterable[Selection]) -> None:
         self.findings: list[Finding] = []
@@ -128,7 +128,7 @@ class _Verified:
 
     @property
     def exit_code(self) -> int:
-        """As of `klog verify`."""
+        """The exit code of `klog verify`."""
         left = any(finding.severity is not Severity.NOTE for finding in self.findings)
         could_not = any(finding.id == "unreadable" for finding in self.findings)
         return (ExitCode.PROBLEMS_LEFT if left else 0) + (ExitCode.OPERATIONAL_ERROR if could_not else 0)
@@ -167,7 +167,7 @@ def report(
 
 
 def _space(paths: Sequence[str], now_ms: int) -> Row:
-    """Return what `klog space` says of log dirs, topics and reasons."""
+    """Return the rows of `klog space` for log dirs, topics and reasons."""
     usage = DiskUsage(PartitionQuery(paths), SpaceSettings({}, None, {}), now_ms)
     totals = add_up(usage)
     return {
@@ -180,7 +180,8 @@ def _space(paths: Sequence[str], now_ms: int) -> Row:
 
 
 class _Collected:
-    """What the other commands say.  *problems*: what could not be had, and why: the rest of the page is right."""
+    """The results of the other commands.  *problems*: the parts that are missing, and why; the rest of the page is
+    right."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
@@ -196,7 +197,7 @@ class _Collected:
         )
 
     def _had(self, command: str, read: Callable[[], Iterable[Row]]) -> list[Row]:
-        """Return what is read, up to the bytes that it may take of the page; what is left out is a problem."""
+        """Return the rows of *read*, up to the bytes that they may take of the page; omitted rows are a problem."""
         found: list[Row] = []
         room, left_out = _MOST_BYTES, 0
         try:
@@ -243,7 +244,7 @@ def _worst_first(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _next_commands(findings: Sequence[Finding], doctors: Sequence[str]) -> list[tuple[str, str]]:
-    """Return what to do: each command that repairs a problem, with the first thing that it repairs."""
+    """Return the next steps: each command that repairs a problem, with the first problem that it repairs."""
     fixes: dict[str, str] = {}
     for finding in _worst_first(findings):
         if finding.fix and finding.severity is not Severity.NOTE:

@@ -1,4 +1,4 @@
-"""What `klog search` prints: the lines that were found, and damage."""
+"""The output of `klog search`: matching lines, and damage."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def search(partitions: Sequence[Partition], query: SearchQuery, isolation: Isolation, engine: Engine) -> int:
-    """Print the records that *query* asks for and return the exit code."""
+    """Print the records that match *query* and return the exit code."""
     damages = 0
     with output.Results() as results:
 

@@ -1,4 +1,4 @@
-"""`klog serve`: where it listens, what it reports, and how it ends."""
+"""`klog serve`: its address, its messages, and its end."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 _HIGHEST_PORT = 65535
 _LIVING_OBJECTS = 100_000
-"""So many new ones before the collector looks for garbage: what is known of a disk is made once and stays."""
+"""The number of new objects before the collector runs: the facts about a disk are created once and kept."""
 _FILES_PER_CONNECTION = 4
-"""Its socket and, of logs and indexes, what it may have open at a time."""
+"""Its socket, and the logs and indexes that it may have open at a time."""
 
 
 class ListenAddress(NamedTuple):
@@ -72,7 +72,8 @@ def serve(
 
 
 def _allowed(connections: int) -> int:
-    """Return how many of *connections* there may be: a quarter of what may be open, which is raised if it can be."""
+    """Return how many of *connections* are possible: a quarter of the limit of open files, which is raised if
+    possible."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -84,7 +85,7 @@ def _allowed(connections: int) -> int:
             resource.RLIMIT_NOFILE, (wanted if hard == resource.RLIM_INFINITY else min(wanted, hard), hard)
         )
     except (OSError, ValueError):
-        pass  # then there are fewer
+        pass  # then the number is smaller
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return min(connections, max(1, soft // _FILES_PER_CONNECTION))
 

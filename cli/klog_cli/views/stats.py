@@ -1,4 +1,4 @@
-"""What `klog stats` counted, as a table or JSON."""
+"""The result of `klog stats`, as a table or JSON."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SHOWN_KEYS = 3
 
 
 def stats(query: PartitionQuery, choice: IdentityChoice, max_batch_bytes: int, form: str, engine: Engine) -> int:
-    """Count the records of what *query* and *choice* ask for, and return the exit code."""
+    """Count the records that *query* and *choice* select, and return the exit code."""
     partitions = _partitions(query, choice)
     with output.Results() as results:
         found = engine.stats(partitions, max_batch_bytes, results)
@@ -41,7 +41,7 @@ def stats(query: PartitionQuery, choice: IdentityChoice, max_batch_bytes: int, f
 
 
 def _partitions(query: PartitionQuery, choice: IdentityChoice) -> list[Partition]:
-    """Return the partitions that are wanted.  Raises UsageError for a path that is none of Kafka's."""
+    """Return the selected partitions.  Raises UsageError for a path that is none of Kafka's."""
     found: list[Partition] = []
     for path in query.paths:
         thing = open_path(path)
@@ -91,7 +91,7 @@ def key_json(start: bytes) -> dict[str, object]:
 
 
 def _table(found: Sequence[Stats], form: str) -> None:
-    """Print a row for each of *found*, with their ids where the names do not tell them apart."""
+    """Print a row for each of *found*, with their ids if the names are ambiguous."""
     named = {(one.topic, one.partition, one.topic_id, one.cluster_id) for one in found}
     if len({name[:2] for name in named}) == len(named):
         output.emit_table((), (*_COLUMNS, "top keys"), [_cells(one) for one in found], form)

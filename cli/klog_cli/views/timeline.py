@@ -1,4 +1,4 @@
-"""What `klog timeline` tells, as text or JSON lines."""
+"""The output of `klog timeline`, as text or JSON lines."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _line(event: TimelineEvent, several: bool) -> str:
 
 
 def _where(event: TimelineEvent) -> str:
-    """Return what an event is about, and the offset where that is one of its partition's log."""
+    """Return the subject of an event, and its offset if that is one of its partition's log."""
     whose = event.group if event.group is not None else event.transactional_id
     if whose is not None:
         return whose

@@ -1,4 +1,4 @@
-"""What `klog transactions` prints: each transaction as soon as it is known."""
+"""The output of `klog transactions`: each transaction as soon as it is known."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def transactions(paths: Sequence[str], query: TransactionQuery, form: str) -> in
 
     def found() -> Iterator[TransactionDetail]:
         nonlocal hangs
-        # What hangs decides about the exit code, also where it is not shown.
+        # A hanging transaction decides about the exit code, even if it is not shown.
         wanted = (*query.states, "hanging") if query.states else ()
         for one in describe_transactions(paths, query._replace(states=wanted), output.error):
             hangs |= one.state == "hanging"

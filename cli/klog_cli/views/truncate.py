@@ -1,4 +1,4 @@
-"""What `klog truncate` is going to drop, or has dropped."""
+"""The output of `klog truncate`: the batches that it has dropped, or would drop."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def truncate(
     plan_options: PlanOptions,
     form: str,
 ) -> int:
-    """Plan a cut, carry it out where that is wanted, and return the exit code.  Raises KlogError."""
+    """Plan a cut, apply it if requested, and return the exit code.  Raises KlogError."""
     with PlanSession(query, plan_options, reporter=output.TerminalReporter()) as session:
         partition = only(query.paths[0], [part for one in session.selections for part in one.partitions])
         log_dir = next(one.log_dir for one in session.selections if partition in one.partitions)

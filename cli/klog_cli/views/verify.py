@@ -1,4 +1,4 @@
-"""What `klog verify` found, as text, a table or JSON."""
+"""The output of `klog verify`, as text, a table or JSON."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from klog_cli.views.prometheus import Metric, emit_metrics
 
 
 class FoundFindings:
-    """Findings as they come, counted."""
+    """The findings so far, counted."""
 
     def __init__(self, form: str) -> None:
         self._form = form
@@ -46,7 +46,7 @@ class FoundFindings:
     ) -> None:
         """Take the findings of a partition or a log dir, and its ids; text and jsonl are printed at once.
 
-        *counts*: how much each finding is about, where one stands for several.
+        *counts*: the number of faults that each finding represents, if more than one.
         """
         for at, finding in enumerate(findings):
             self.counts[finding.severity] += 1
@@ -70,7 +70,7 @@ class FoundFindings:
 
     @property
     def exit_code(self) -> int:
-        """The exit code that the findings so far come to."""
+        """The exit code for the findings so far."""
         problems = self.counts[Severity.DAMAGE] + self.counts[Severity.WARNING]
         return (ExitCode.PROBLEMS_LEFT if problems else 0) + (ExitCode.OPERATIONAL_ERROR if self.could_not else 0)
 
@@ -111,7 +111,7 @@ def verify(
 
 
 def finish(found: FoundFindings, form: str, to: str | None = None) -> None:
-    """Print what follows the findings."""
+    """Print the lines after the findings."""
     if form == "json":
         members = dict(zip(VerifyTotals._fields, found.totals, strict=True))
         output.emit_json({**members, "findings": found.rows})
@@ -138,7 +138,7 @@ def _metrics(found: FoundFindings) -> Iterator[Metric]:
 
 
 def _explained(found: FoundFindings) -> Iterator[str]:
-    """Yield, for each kind that was found and is a problem, what it means and what to do."""
+    """Yield, for each kind of problem that was found, its meaning and the remedy."""
     kinds = [finding for finding in found.kinds.values() if finding.severity is not Severity.NOTE]
     for finding in kinds:
         kind: FindingKind = finding.kind

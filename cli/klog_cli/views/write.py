@@ -1,4 +1,4 @@
-"""What `klog write` has written, or is going to write."""
+"""The output of `klog write`: the records that it has written, or would write."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SETTINGS = ("segment.bytes", "segment.ms", "index.interval.bytes", "compression
 
 
 class WriteArguments(NamedTuple):
-    """The command line apart from options of records: what to write, where, and who knows its topics."""
+    """The command line apart from options of records: the input, the target, and the source of its topics."""
 
     inputs: Sequence[WriteInput]
     to: str

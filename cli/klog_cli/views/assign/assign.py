@@ -1,4 +1,4 @@
-"""`klog assign`: from what the command line says about brokers to the replicas that are printed."""
+"""`klog assign`: from the brokers of the command line to the replicas that are printed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SEED_BYTES = 4
 
 
 class AssignRequest(NamedTuple):
-    """What the command line asks for."""
+    """The request of the command line."""
 
     brokers: str | None
     racks: str | None
@@ -41,7 +41,7 @@ class AssignRequest(NamedTuple):
 
 
 class _Placement(NamedTuple):
-    """The replicas by partition number, the brokers that they were placed on, and what they followed from."""
+    """The replicas by partition number, the brokers that they were placed on, and the start values."""
 
     brokers: Sequence[UsableBroker]
     origin: dict[str, int]
@@ -115,9 +115,9 @@ def _brokers(request: AssignRequest) -> list[UsableBroker]:
 
 
 def read_cluster(path: str) -> tuple[MetadataDirectory, ClusterMetadata]:
-    """Return the metadata log at *path* and what it says; its problems are printed.
+    """Return the metadata log at *path* and its content; its problems are printed.
 
-    Raises UsageError, UnreadableError; KlogError where there is no such log.
+    Raises UsageError, UnreadableError; KlogError if there is no such log.
     """
     from klog.cluster.metadata.metadata_directory import open_metadata
 
@@ -129,7 +129,7 @@ def read_cluster(path: str) -> tuple[MetadataDirectory, ClusterMetadata]:
 
 
 def _ids(option: str, text: str) -> list[int]:
-    """Return the ids in a list.  Raises UsageError for what is none, or there twice."""
+    """Return the ids in a list.  Raises UsageError for a word that is no id, or a repeated one."""
     ids = []
     for part in text.split(","):
         if not (part.isdecimal() and part.isascii() and len(part) <= 10 and int(part) <= INT_MAX):
@@ -160,7 +160,7 @@ def _known(option: str, given: Sequence[int] | dict[int, str], ids: Sequence[int
 
 
 def _place(request: AssignRequest, brokers: list[UsableBroker]) -> _Placement:
-    """Place with what is given; what is not is drawn, and said."""
+    """Use the given values; draw the others at random and print them."""
     partitions, replication = request.partitions or 0, request.replication or 0
     first = request.start_partition
     if request.algorithm == "kraft":
@@ -187,7 +187,7 @@ def _drawn(bound: int) -> int:
 
 
 def _reassignment(topic: str, replicas: dict[int, tuple[int, ...]]) -> object:
-    """Return what `kafka-reassign-partitions` reads.  Kafka: ReassignPartitionsCommand."""
+    """Return the input of `kafka-reassign-partitions`.  Kafka: ReassignPartitionsCommand."""
     return {
         "version": 1,
         "partitions": [

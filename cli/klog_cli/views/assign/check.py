@@ -20,7 +20,7 @@ _MOST_FAULTS = 20
 
 
 class _Topic(NamedTuple):
-    """A topic's replicas by partition, what can be said of them, and the classic start they follow from, if any."""
+    """A topic's replicas by partition, the facts about them, and the classic start that explains them, if any."""
 
     name: str
     topic_id: str

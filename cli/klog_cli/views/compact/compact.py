@@ -1,4 +1,4 @@
-"""What `klog compact` is going to do, or has done."""
+"""The output of `klog compact`: the changes that it has made, or would make."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from klog_cli.views.compact.text import members, report
 
 
 class CompactArguments(NamedTuple):
-    """The command line apart from settings: which partitions, and what to do with them."""
+    """The command line apart from settings: the partitions, and the action."""
 
     query: PartitionQuery
     metadata: str | None
@@ -53,7 +53,7 @@ def compact(
 
 
 class _Compaction(NamedTuple):
-    """A compaction that is done, or planned: of what, by which settings, and what came of it."""
+    """A compaction, done or planned: its partitions, its settings, and its outcomes."""
 
     selections: Sequence[Selection]
     topics: Sequence[TopicConfig]
@@ -116,7 +116,7 @@ def report_outcomes(outcomes: Sequence[PartitionOutcome], topics: Sequence[Topic
 
 
 def exit_code(outcomes: Sequence[PartitionOutcome], is_narrow: bool) -> int:
-    """Return the exit code of what came of partitions."""
+    """Return the exit code for the outcomes of partitions."""
     code = 0
     for outcome in outcomes:
         if outcome.is_damaged:

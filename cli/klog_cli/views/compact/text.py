@@ -153,7 +153,7 @@ def _totals(done: list[PartitionOutcome], partitions: int, result: PlanResult) -
 
 
 def _sums(done: Sequence[PartitionOutcome]) -> tuple[CleaningCounts, int, int]:
-    """Return what went into the first rounds and came out of the last ones, and the bytes."""
+    """Return the counts before the first rounds and after the last ones, and the bytes."""
     counts, before, after = CleaningCounts(), 0, 0
     for outcome in done:
         if outcome.compacted is None:

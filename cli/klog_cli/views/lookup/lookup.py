@@ -26,7 +26,7 @@ _LONGEST_LINE = 1024
 
 
 class LookupArguments(NamedTuple):
-    """Where to search, and how to show it: *form* is text, json or jsonl."""
+    """The place of a search, and the form of the output: *form* is text, json or jsonl."""
 
     path: str
     topics: tuple[str, ...]
@@ -150,7 +150,7 @@ def _of_file(found: KafkaFile) -> tuple[Partition, Sequence[SegmentFiles]]:
         return folder, own
     if found.name.kind is not FileKind.LOG or found.name.offset is None:
         raise UsageError(f"{found.path}: a lookup needs a partition directory, or the .log of a segment")
-    # on its way in or out (….log.deleted): its indexes carry the same ending
+    # being moved or deleted (….log.deleted): its indexes have the same suffix
     names = {file.name for file in folder.files}
     beside = [found.name.name.replace(".log", f".{kind}", 1) for kind in ("index", "timeindex", "txnindex")]
     files = [name if name in names else None for name in beside]

@@ -1,4 +1,4 @@
-"""`klog metadata compare`: from the paths to what is printed."""
+"""`klog metadata compare`: from the paths to the output."""
 
 from __future__ import annotations
 

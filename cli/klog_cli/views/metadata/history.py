@@ -1,4 +1,4 @@
-"""`klog metadata history`: from the path to what is printed."""
+"""`klog metadata history`: from the path to the output."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _subject(partition: str | None, broker: int | None, quorum: bool) -> History
 
 
 def _row(change: MetadataChange, subject: HistorySubject) -> dict[str, object]:
-    """Return a line of JSON; a broker's own epoch is its `epoch`, that of the quorum stands beside it."""
+    """Return a line of JSON; a broker's own epoch is its `epoch`, and that of the quorum has its own field."""
     row: dict[str, object] = {
         "offset": change.offset,
         "epoch": change.epoch,

@@ -1,4 +1,4 @@
-"""`klog metadata plan`: from the paths to metadata logs on which a quorum or a broker comes up again."""
+"""`klog metadata plan`: from the paths to metadata logs with which a quorum or a broker can start."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from klog_cli.views.replicas.choice import copy_settings
 
 
 class QuorumRequest(NamedTuple):
-    """What the command line asks for."""
+    """The request of the command line."""
 
     paths: Sequence[str]
     voters: str | None
@@ -50,7 +50,7 @@ class _Wanted(NamedTuple):
 
 
 def plan(request: QuorumRequest, options: PlanOptions, form: str) -> int:
-    """Plan, carry out where that is wanted, print, and return the exit code.  Raises KlogError."""
+    """Plan, apply if requested, print, and return the exit code.  Raises KlogError."""
     _check(request)
     disks = open_disks(request.paths, request.choice, output.note)
     wanted = _wanted(request, disks)
@@ -58,7 +58,7 @@ def plan(request: QuorumRequest, options: PlanOptions, form: str) -> int:
     with PlanSession(query, options, reporter=output.TerminalReporter()) as session:
         if not all(one.whole for one in session.selections):
             raise KlogError("an earlier plan is half done on these disks; first finish it, or take it back")
-        # What was listed before the locks were taken may have changed.
+        # The directory may have changed between the listing and the lock.
         disks = [BrokerDisk(disk.node, one.log_dir) for disk, one in zip(disks, session.selections, strict=True)]
         settings = QuorumSettings(wanted.copies.now_ms, request.base, wanted.copies.without)
         planner = QuorumPlanner(disks, session.staging, settings, session.disk)
@@ -139,7 +139,7 @@ def _json(planner: QuorumPlanner, result: PlanResult) -> dict[str, object]:
 
 
 def _mended(planner: QuorumPlanner) -> dict[str, object] | None:
-    """Return what is appended because the base is behind the logs; None where it is not."""
+    """Return the records to append because the base is behind the logs; None if it is not."""
     if not planner.lag:
         return None
     epochs = [
@@ -172,7 +172,7 @@ def _show(planner: QuorumPlanner, result: PlanResult, options: PlanOptions) -> N
 
 
 def _lines(planner: QuorumPlanner) -> Iterator[str]:
-    """Yield what becomes of the logs and of the partitions."""
+    """Yield the changes of the logs and of the partitions."""
     base = planner.base
     yield f"base: node {base.node}, offset {base.log_end}, epoch {base.epoch} ({base.partition.path})"
     if planner.lag:

@@ -1,4 +1,4 @@
-"""`klog metadata show`: from the path to what is printed."""
+"""`klog metadata show`: from the path to the output."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _head(directory: MetadataDirectory, found: ClusterMetadata, end: LogPoint) -
         f"{name} {f'{version} ({level})' if name == 'metadata.version' and version else level}"
         for name, level in sorted({**found.features, "kraft.version": quorum.kraft_version}.items())
     ]
-    # Not inside of a feature.
+    # The break is never inside of a feature.
     lines = wrap(", ".join(level.replace(" ", "\0") for level in levels), _WIDTH, break_long_words=False)
     for number, line in enumerate(lines):
         yield "" if number else "features", line.replace("\0", " ")

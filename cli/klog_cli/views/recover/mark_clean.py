@@ -1,4 +1,4 @@
-"""What `klog recover --mark-clean` adds: which log dirs are marked, which are not, what a marker means."""
+"""The notes of `klog recover --mark-clean`: the marked log dirs, the others, the meaning of a marker."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def lines(marking: MarkCleanResult, *, is_applied: bool) -> Iterator[str]:
 
 
 def notes(marking: MarkCleanResult, *, from_recovery_point: bool) -> Iterator[str]:
-    """Yield what the markers mean, and what to do about log dirs that get none."""
+    """Yield the meaning of the markers, and the next step for log dirs without one."""
     kraft = [one.is_kraft for one in marking.log_dirs if one.path in marking.marked]
     if any(kraft):
         yield _NOTHING_CLAIMED if marking.epoch == NOBODYS_EPOCH else _ALL_CLAIMED

@@ -1,4 +1,4 @@
-"""What `klog recover` found out, and what it is going to do or has done."""
+"""The output of `klog recover`: the findings, and the changes that it has made or would make."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def recover(
 def _recovered(
     session: PlanSession, settings: RecoverOptions, options: Mapping[str, str], results: Sink
 ) -> tuple[Recovery, MarkCleanResult | None]:
-    """Draft the repair; what marking log dirs takes is loaded only where they are to be marked."""
+    """Draft the repair; the modules for marking log dirs are loaded only if some are to be marked."""
     if not settings.mark_clean:
         return recover_log_dirs(session.selections, settings, session.staging, options, results), None
     from klog.commands.recover.mark_clean import mark_clean
@@ -89,7 +89,7 @@ def _recovered(
 
 
 def _rescue(recovery: Recovery, path: str) -> None:
-    """Write what can be rescued, before anything is changed."""
+    """Write the rescued records, before any change."""
     with output.Results(path) as results:
         records = recovery.rescue(results)
     output.note(f"{records} records of damaged batches are in {output.printable(path)}: they may contain errors")
@@ -131,7 +131,7 @@ class _RecoveryReport:
         return (ExitCode.PROBLEMS_LEFT if planned or self._left else 0) + could_not
 
     def json(self) -> dict[str, object]:
-        """Return everything as the members of a JSON object: the plan, and what came of each partition."""
+        """Return everything as the members of a JSON object: the plan, and the outcome of each partition."""
         from klog.change.plan.json_file import plan_json
 
         recovery = self._recovery
@@ -196,7 +196,7 @@ class _RecoveryReport:
     # for people
 
     def lines(self) -> Iterator[str]:
-        """Yield what was found and is done about it, partition by partition, and the sum."""
+        """Yield the findings and the changes, partition by partition, and the sum."""
         for finding in self._recovery.findings:
             if finding.severity is not Severity.NOTE:
                 yield finding_line(finding)
@@ -257,7 +257,7 @@ class _RecoveryReport:
             yield f"backup: {plan.backups[0]}"
 
     def notes(self, options: PlanOptions) -> Iterator[str]:
-        """Yield what to do next."""
+        """Yield the next steps for the user."""
         results, plan = self._recovery.results, self._plan
         for partition in self._recovery.skipped:
             yield f"{partition.path} is not touched"

@@ -1,4 +1,4 @@
-"""What to do about partitions whose copies differ: the text and the JSON of `klog replicas` say the same."""
+"""The advice for partitions whose copies differ: the text and the JSON of `klog replicas` agree."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DANGEROUS = (Verdict.INCOMPARABLE, Verdict.DAMAGED, Verdict.DIVERGED, Verdict.M
 
 
 def behind_logs(metadata: MetadataLog | None, found: Iterable[BrokerCopies]) -> list[str]:
-    """Return that the metadata log is behind the copies that were found, and what to do; nothing where it is not."""
+    """Return the note that the metadata log is behind the copies, with advice; nothing if it is not."""
     if metadata is None:
         return []
     held = (copy.partition for one in found for copy in one.copies.values())
@@ -32,7 +32,7 @@ def name(diff: PartitionDiff) -> str:
 
 
 def advice(diff: PartitionDiff, given: Sequence[str]) -> list[str]:
-    """Return what to do about a partition, the harmless first."""
+    """Return the advice for a partition, the harmless first."""
     found = []
     losing = {node for node, each in diff.lost_if_leads.items() if each.records}
     safe = [node for node in diff.lost_if_leads if node not in losing]

@@ -1,4 +1,4 @@
-"""Which replicas a command line chooses: of all partitions, and partition by partition."""
+"""The replicas that a command line chooses: for all partitions, and partition by partition."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def copy_settings(
     *,
     without: Sequence[str] = (),
 ) -> CopyPlanSettings:
-    """Return what `--keep`, `--choose`, `--repair` and `--without` say; the settings of topics are still missing.
+    """Return the settings of `--keep`, `--choose`, `--repair` and `--without`; those of topics are still missing.
 
     Raises UsageError.
     """

@@ -1,4 +1,4 @@
-"""`klog replicas diff`: from the paths to what is printed."""
+"""`klog replicas diff`: from the paths to the output."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from klog_cli.views.replicas.advice import name, summary
 
 
 class DiffRequest(NamedTuple):
-    """What the command line asks for."""
+    """The request of the command line."""
 
     paths: Sequence[str]
     metadata: str | None

@@ -1,4 +1,4 @@
-"""What `klog replicas diff` finds, as JSON has it."""
+"""The results of `klog replicas diff` as JSON."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from klog_cli.views.replicas.choice import copy_settings
 
 
 class CopyRequest(NamedTuple):
-    """What the command line asks for."""
+    """The request of the command line."""
 
     paths: Sequence[str]
     keep: str | None
@@ -43,12 +43,12 @@ class CopyRequest(NamedTuple):
 
 
 def plan(request: CopyRequest, options: PlanOptions, form: str) -> int:
-    """Plan, carry out where that is wanted, print, and return the exit code.  Raises KlogError."""
+    """Plan, apply if requested, print, and return the exit code.  Raises KlogError."""
     disks = open_disks(request.paths, request.choice, output.note)
     settings = copy_settings(disks, request.keep, request.choices, request.repairs, without=request.without)
     query = PartitionQuery([disk.log_dir.path for disk in disks])
     with PlanSession(query, options, reporter=output.TerminalReporter()) as session:
-        # What was listed before the locks were taken may have changed.
+        # The directory may have changed between the listing and the lock.
         disks = [BrokerDisk(disk.node, one.log_dir) for disk, one in zip(disks, session.selections, strict=True)]
         metadata = find_metadata(disks, request.metadata)
         config = TopicConfig() if metadata is None else TopicConfig(None, {}, LogDir(metadata.path))
@@ -131,7 +131,7 @@ def _show(copies: CopyPlan, result: PlanResult, request: CopyRequest, options: P
 
 
 def _equal_lines(one: EqualCopies) -> Iterator[str]:
-    """Yield what becomes of a partition, a line for each copy that changes."""
+    """Yield the changes of a partition, a line for each copy that changes."""
     copy = one.diff.copies.get(one.kept)
     offsets = f"{copy.log_start}..{copy.log_end - 1}" if copy is not None and copy.log_end > copy.log_start else "empty"
     epoch = f" e{copy.last_epoch}" if copy is not None and copy.last_epoch >= 0 else ""
@@ -167,7 +167,7 @@ def _directory_lines(diff: PartitionDiff, target: CatchUp) -> Iterator[str]:
 
 
 def _help_lines(diff: PartitionDiff, given: Sequence[str]) -> Iterator[str]:
-    """Yield what would do without any change."""
+    """Yield the advice that needs no change."""
     if diff.verdict in (Verdict.BEHIND, Verdict.MISSING):
         first = [line for line in replicas_advice.advice(diff, given) if line.startswith("start ")]
         yield from (f"    a start order would do as well: {line}" for line in first)

@@ -21,7 +21,7 @@ _MOST_PLAN_BYTES = 64 << 20
 
 
 class RescueRequest(NamedTuple):
-    """What the command line asks for."""
+    """The request of the command line."""
 
     paths: Sequence[str]
     to: str

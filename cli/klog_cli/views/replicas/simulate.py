@@ -21,7 +21,7 @@ _GAP = "  "
 
 
 class _Line(NamedTuple):
-    """A step as the table shows it: its cells, and what is said beside them."""
+    """A step in the table: its cells, and the remarks below them."""
 
     cells: tuple[str, ...]
     words: str
@@ -43,7 +43,7 @@ def simulate(file: str, form: str) -> int:
 
 
 def _content(file: str) -> bytes:
-    """Return what is in *file*; no more than is needed to see that it is too large.  Raises UsageError, OSError."""
+    """Return the content of *file*, cut off once it is known to be too large.  Raises UsageError, OSError."""
     if file != "-" and (os.path.isdir(file) or not os.path.exists(file)):
         found = "a directory" if os.path.isdir(file) else "no such file"
         raise UsageError(f"{found}: expected a file of events (docs/replicas.md), or - for stdin")

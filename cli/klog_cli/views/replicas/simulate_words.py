@@ -1,4 +1,4 @@
-"""What happened in a step of a simulation, in plain sentences."""
+"""The events of a step of a simulation, in plain sentences."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def offsets(first: int, last: int) -> str:
 
 
 def sentences(event: SimulationEvent, row: StepRow, before: StepRow) -> Iterator[str]:
-    """Yield what happened from the state *before* to *row*."""
+    """Yield the differences between the state *before* and *row*."""
     if row.get("note") == STILL_WAITS:
         yield "There is no answer yet: the fetch still waits."
     elif "note" in row:
@@ -43,7 +43,7 @@ def sentences(event: SimulationEvent, row: StepRow, before: StepRow) -> Iterator
 
 
 def _deed(event: SimulationEvent, row: StepRow, before: StepRow) -> Iterator[str]:
-    """Yield what the event is."""
+    """Yield the description of the event."""
     leader, node = row["leader"], event.node
     if event.do == "append":
         acks = "all" if event.acks < 0 else event.acks
@@ -102,7 +102,7 @@ def _knows(epoch: int, end: int) -> str:
 
 
 def _arrival(event: SimulationEvent, row: StepRow, before: StepRow) -> Iterator[str]:
-    """Yield what moved at the replica that the event is about, unless it leads."""
+    """Yield the movement at the replica that the event concerns, unless it leads."""
     if event.do not in ("response", "crash", "restart") or "note" in row:
         return
     now, then = (one["replicas"][str(event.node)] for one in (row, before))
@@ -159,7 +159,7 @@ def _steps(steps: Sequence[int]) -> str:
 
 
 class Ending:
-    """What a simulation came to, gathered while its rows pass."""
+    """The result of a simulation, collected while its rows pass."""
 
     def __init__(self) -> None:
         self._broken: dict[int, StepRow] = {}
@@ -167,11 +167,11 @@ class Ending:
 
     @property
     def was_broken(self) -> bool:
-        """Whether a leader lacked what had been acknowledged to acks=all."""
+        """Whether a leader lacked records that had been acknowledged to acks=all."""
         return bool(self._broken)
 
     def watch(self, rows: Iterable[StepRow]) -> Iterator[StepRow]:
-        """Yield *rows*, and remember what the summary needs."""
+        """Yield *rows*, and remember the facts for the summary."""
         for row in rows:
             for step in row.get("broken", []):
                 self._broken.setdefault(step, row)
@@ -179,7 +179,7 @@ class Ending:
             yield row
 
     def summary(self, scenario: Scenario, simulation: Simulation) -> str:
-        """Return a sentence or two about what was lost, and by whom, and where logs differ."""
+        """Return a sentence or two about the lost records, their last owner, and the differences between logs."""
         acked = self._last["acked"] if self._last else []
         to_all = [step for step in acked if scenario.events[step - 1].acks < 0]
         parts = [self._loss(step, scenario) for step in self._broken]

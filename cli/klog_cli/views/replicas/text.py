@@ -1,4 +1,4 @@
-"""What `klog replicas diff` finds, in words and in pictures of at most 100 columns."""
+"""The results of `klog replicas diff`, in words and in pictures of at most 100 columns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def row(diff: PartitionDiff) -> tuple[str, ...]:
 
 
 def plain_table(diffs: Sequence[PartitionDiff], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield the lines of a table for pipes, below each row what else has to be known of the partition."""
+    """Yield the lines of a table for pipes, below each row the remarks about the partition."""
     if not rows:
         return
     widths = [max(map(len, column)) for column in zip(COLUMNS, *rows, strict=True)]
@@ -31,7 +31,7 @@ def plain_table(diffs: Sequence[PartitionDiff], rows: Sequence[Sequence[str]]) -
 
 
 def below(diff: PartitionDiff, title: str = "") -> Iterator[str]:
-    """Yield what stands below the row of a partition, the first line behind *title*."""
+    """Yield the lines below the row of a partition, the first one behind *title*."""
     lines = [*(f"! {remark}" for remark in remarks(diff)), *picture(diff)]
     if diff.what_if is not None:
         lines += [outcome_line(diff, outcome) for outcome in diff.what_if.outcomes]
@@ -70,7 +70,7 @@ def leads(diff: PartitionDiff) -> str:
 
 
 def lost(diff: PartitionDiff) -> str:
-    """Return what is lost when that one leads."""
+    """Return the loss if that one leads."""
     if diff.leader is None or diff.verdict is Verdict.INCOMPARABLE:
         most = max((one.records for one in diff.lost_if_leads.values()), default=0)
         return f"up to {counted(most, 'record')}" if most else ""
@@ -86,7 +86,7 @@ def lost(diff: PartitionDiff) -> str:
 
 
 def remarks(diff: PartitionDiff) -> Iterator[str]:
-    """Yield what has to be known of a partition besides its line."""
+    """Yield the remarks about a partition besides its line."""
     if diff.problem is not None:
         yield diff.problem
     if diff.is_unregistered:

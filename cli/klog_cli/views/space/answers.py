@@ -1,4 +1,4 @@
-"""What `klog space` says of other codecs, of the cleaner, of frequent keys, and of how to free space."""
+"""The answers of `klog space` about other codecs, the cleaner, frequent keys, and ways to free space."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KEY_COLUMNS = ("partition", "key", "records", "share", "off by", "read")
 
 
 class Answers(NamedTuple):
-    """What was asked for; the rest is empty."""
+    """The requested answers; the others are empty."""
 
     codecs: tuple[Recompression, ...]
     gains: tuple[CleanerGain, ...]
@@ -59,7 +59,7 @@ class Answers(NamedTuple):
 
 
 def answer(usage: DiskUsage, asked: ContentQuery) -> Answers:
-    """Read what is needed of the logs, and return the answers."""
+    """Read the logs as far as needed, and return the answers."""
     logs: dict[str | None, list[Partition]] = {}
     for log_dir in usage.log_dirs:
         for one in log_dir.partitions:
@@ -79,7 +79,7 @@ def answer(usage: DiskUsage, asked: ContentQuery) -> Answers:
     gains = tuple(find_gains(usage, asked.fraction)) if asked.compaction else ()
     plan = None
     if asked.free is not None:
-        # What the cleaner would leave takes long to find out, so it is asked for when nothing cheaper is enough.
+        # The cleaner's gain takes long to compute: it is requested only when nothing cheaper is enough.
         plan = plan_free(usage, asked.free, gains if asked.compaction else find_gains(usage, asked.fraction))
     return Answers(tuple(codecs), gains, tuple(keys), plan)
 

@@ -1,4 +1,4 @@
-"""What `klog space` found, as JSON, CSV, metrics or text."""
+"""The output of `klog space` as JSON, CSV, metrics or text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from klog_cli.views.space.answers import Answers
 
 MOST_TOPICS: Final = 10_000
-"""So many topics of a log dir are metrics of their own, the largest; the others are one, without a name."""
+"""The number of topics of a log dir with metrics of their own, the largest ones; the others are one, without a name."""
 
 
 class SpaceRequest(NamedTuple):
@@ -68,7 +68,7 @@ def space(asked: SpaceRequest, form: str) -> int:
 def _answers(usage: DiskUsage, asked: ContentQuery) -> Answers | None:
     if not asked.is_asked:
         return None
-    from klog_cli.views.space.answers import answer  # most runs need nothing of what reads the content of logs
+    from klog_cli.views.space.answers import answer  # most runs do not read log content
 
     return answer(usage, asked)
 

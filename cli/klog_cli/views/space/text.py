@@ -41,7 +41,7 @@ _WORDS: Final = {
 
 
 class TextRequest(NamedTuple):
-    """*by*: the deepest level.  *sort*: what comes first."""
+    """*by*: the deepest level.  *sort*: the order of the rows."""
 
     by: str
     sort: str
@@ -149,7 +149,7 @@ def _line(name: str, total: Sum) -> _Line:
 
 
 def _cut(found: list[tuple[str, Sum, T]], sort: str, level: str) -> tuple[list[tuple[str, Sum, T]], list[Sum]]:
-    """Return what is shown of a level, sorted, and the sums of the rest."""
+    """Return the shown part of a level, sorted, and the sums of the rest."""
     found.sort(key=lambda one: sort_key(sort, one[0], one[1].bytes, one[1].oldest))
     most = _MOST[level]
     return found[:most], [total for _, total, _ in found[most:]]
@@ -162,7 +162,7 @@ def _more(indent: str, rest: list[Sum], what: str) -> Iterator[_Line]:
 
 
 def sort_key(sort: str, name: str, size: int, oldest: int | None) -> tuple[object, ...]:
-    """Return the key of a row: the largest, the oldest or the alphabetically first one comes first."""
+    """Return the sort key of a row: the largest, the oldest or the alphabetically first one is the first."""
     if sort == "name":
         return (name,)
     if sort == "age":

@@ -1,4 +1,4 @@
-"""What `klog spark compact` does: a session around the library, and what came of it."""
+"""The action of `klog spark compact`: a session around the library, and the outcome."""
 
 from __future__ import annotations
 
@@ -53,7 +53,8 @@ def compact(
 
 
 def _selections(query: PartitionQuery, choice: IdentityChoice) -> list[Selection]:
-    """Return what *query* and *choice* ask for.  Raises UsageError; IdentityError for two things of one name."""
+    """Return the selections of *query* and *choice*.  Raises UsageError; IdentityError for two different partitions of
+    one name."""
     found = query.selections()
     kept, sentence = choose_identity([partition for one in found for partition in one.partitions], choice)
     group_copies([partition for partition in kept if partition.state is PartitionState.CURRENT], choice)

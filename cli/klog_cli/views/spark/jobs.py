@@ -1,4 +1,4 @@
-"""The commands on Spark: a session around what the library and the other commands do."""
+"""The commands on Spark: a session around the library and the other commands."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from klog_cli.views.verify import verify as show
 
 
 class SparkEngine(NamedTuple):
-    """Where Spark computes, with which settings, and how klog gets there."""
+    """The cluster on which Spark computes, its settings, and the way klog is shipped to it."""
 
     master: str | None
     conf: dict[str, str]

@@ -4,7 +4,7 @@
     describe_partition(Partition("data/orders-3"))  one row per segment
     describe_file(KafkaFile(path, name))            the header facts of any Kafka file
 
-Sizes are bytes, times ms since the epoch; None means absent or unknown, and *notes* say why.
+Sizes are bytes, times ms since the epoch; None means absent or unknown, and *notes* give the reason.
 """
 
 from __future__ import annotations

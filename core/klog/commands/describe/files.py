@@ -37,7 +37,7 @@ Value = str | int | bool | None | tuple[str, ...]
 class FileFacts:
     """A file: *facts* by name, *entries* as rows of the same columns (none if the kind has none, or too many).
 
-    *kind* and *stage* are those of its name.  *notes*: what is wrong or odd.
+    *kind* and *stage* are those of its name.  *notes*: its faults and oddities.
     """
 
     path: str
@@ -217,7 +217,7 @@ def _epochs(content: bytes) -> _Found:
 
 
 def _of_object(content: bytes, read: object, names: dict[str, str]) -> _Found:
-    """Add the attributes *names* (attribute → displayed name) of what was read, or why it is malformed."""
+    """Add the attributes *names* (attribute → displayed name) of *content*, or the reason why it is malformed."""
     if isinstance(read, Malformed):
         found = _Found(len(content), {})
         found.notes.append(str(read))

@@ -68,12 +68,13 @@ def summarize(path: str, deep: bool = False) -> LogSummary:
 
 
 def first_offset(header: BatchFacts) -> int | None:
-    """Return the offset of an entry's first record; None for a compressed one of v0 or v1, which does not say it."""
+    """Return the offset of an entry's first record; None for a compressed one of v0 or v1, which does not contain
+    it."""
     return None if header.is_wrapper else header.base_offset
 
 
 def _first_timestamp(header: BatchFacts) -> int | None:
-    # With these flags the base timestamp is no record's.
+    # With these flags the base timestamp is not that of a record.
     stands_for_all = header.attributes & (Attributes.LOG_APPEND_TIME | Attributes.DELETE_HORIZON)
     timestamp = header.max_timestamp if stands_for_all else header.base_timestamp
     return timestamp if timestamp >= 0 else None
@@ -85,7 +86,7 @@ def _codecs(shapes: set[tuple[int, int, bool]]) -> tuple[str, ...]:
 
 
 def _flags(shapes: set[tuple[int, int, bool]]) -> tuple[str, ...]:
-    """Return words for what is special in some batch: old formats, transactions, markers, LogAppendTime."""
+    """Return words for special features of a batch: old formats, transactions, markers, LogAppendTime."""
     flags = [f"v{magic}" for magic in (0, 1) if any(shape[0] == magic for shape in shapes)]
     v2 = [(Attributes(attributes & 0xFF), produced) for magic, attributes, produced in shapes if magic == 2]
     if any(Attributes.TRANSACTIONAL in attributes for attributes, _ in v2):

@@ -22,7 +22,7 @@ from klog.formats.names import ROOT_CHECKPOINTS, ROOT_KINDS, FileKind, FileName,
 
 @dataclass(frozen=True)
 class PartitionRow:
-    """One partition of a log dir.  *incomplete*: a part of it could not be read; a note says which."""
+    """One partition of a log dir.  *incomplete*: a part of it could not be read; a note names that part."""
 
     topic: str | None
     partition: int | None
@@ -45,7 +45,7 @@ class PartitionRow:
 class LogDirSummary:
     """A log dir and its partitions.  *locked*: None if unknown.
 
-    *copy*: where it is one, what it knows of its cluster.
+    *copy*: the facts about the source cluster, if it is a copy.
     """
 
     path: str

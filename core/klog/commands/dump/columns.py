@@ -23,7 +23,7 @@ _BATCH_ROWS = 16 << 10
 def dump_parquet(targets: Iterable[DumpTarget], request: DumpRequest, sink: Sink, descriptor: int) -> int:
     """Write the records of *targets* as one Parquet file to *descriptor*; return the exit code.
 
-    Damage goes to the sink's reports.
+    Damage is passed to the sink's reports.
     """
     import_pyarrow().set_cpu_count(max(1, request.jobs))
     code = ExitCode.CLEAN
@@ -43,7 +43,7 @@ def dump_parquet(targets: Iterable[DumpTarget], request: DumpRequest, sink: Sink
 
 
 def _found(target: DumpTarget, inputs: LogInputs, count: RecordLimit) -> Iterator[Window | Damage]:
-    """Yield each window of wanted record rows of a log, and its damage."""
+    """Yield each window of matching record rows of a log, and its damage."""
     if kind_of(target, inputs.request) not in ("log", "checkpoint"):
         raise UnsupportedError(f"{target.shown}: Parquet is for logs; --output jsonl shows it")
     window = Window(records=_BATCH_ROWS)

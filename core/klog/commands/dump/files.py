@@ -24,7 +24,7 @@ class _ShownError(KlogError):
 
 
 class _LineEnds:
-    """A sink that knows whether its last line is complete: where Kafka's tool dies, it may not be."""
+    """A sink that records whether its last line is complete: if Kafka's tool dies, it may not be."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
@@ -62,7 +62,8 @@ def dump_text(targets: Iterable[DumpTarget], request: DumpRequest, sink: Sink) -
 
 
 def kind_of(target: DumpTarget, request: DumpRequest) -> str | None:
-    """Return what the file is taken for: log, checkpoint, index, timeindex, txnindex, snapshot; None if unknown."""
+    """Return the kind by which the file is dumped: log, checkpoint, index, timeindex, txnindex, snapshot; None if
+    unknown."""
     suffix = os.path.basename(target.shown).rpartition(".")
     known = ("log", "checkpoint", "index", "timeindex", "txnindex", "snapshot")
     return suffix[2] if suffix[1] and suffix[2] in known else request.kind
@@ -84,7 +85,7 @@ def _must_exist(target: DumpTarget) -> None:
 
 
 def report_failure(error: KlogError, target: DumpTarget, sink: Sink) -> int:
-    """Report why a file was not dumped; return the exit code: what a running broker removed is no problem."""
+    """Report why a file was not dumped; return the exit code: a file that a running broker removed is no problem."""
     if target.may_go and is_missing(target.path):
         sink.report(f"{target.shown}: not dumped: the broker that is running here removed it meanwhile")
         return ExitCode.CLEAN

@@ -1,7 +1,7 @@
 """`.index`, `.timeindex`, `.txnindex` and `.snapshot` as Kafka's dump tool prints them, byte for byte.
 
-Kafka: DumpLogSegments of 4.3.1.  Nothing is created or trimmed beside the files, as that tool does.  Where it dies with
-a stack trace, DiedError says in one line why.
+Kafka: DumpLogSegments of 4.3.1.  Nothing is created or trimmed beside the files, unlike in that tool.  DiedError
+contains, in one line, the reason for a stack trace of that tool.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _paths(path: str) -> tuple[int, str]:
 
 
 def dump_offset_index(path: str, shown: str, style: IndexStyle, reports: DumpReports) -> Iterator[str]:
-    """Yield the lines for an `.index`; what does not fit the log goes to *reports*.  Raises DiedError."""
+    """Yield the lines for an `.index`; entries that do not fit the log are passed to *reports*.  Raises DiedError."""
     base_offset, stem = _paths(path)
     with _Log(stem + ".log") as log:
         index = _entries(path, OFFSET_ENTRY)
@@ -161,9 +161,9 @@ def _check_times(path: str, times: IndexEntries, base_offset: int) -> None:
 
 
 def dump_time_index(path: str, shown: str, style: IndexStyle, reports: DumpReports) -> Iterator[str]:
-    """Yield the lines for a `.timeindex`; what does not fit the log goes to *reports*.  Raises DiedError.
+    """Yield the lines for a `.timeindex`; entries that do not fit the log are passed to *reports*.  Raises DiedError.
 
-    One walk over the log answers for all entries; Kafka's tool walks it once for each.
+    One walk over the log serves all entries; Kafka's tool walks it once for each.
     """
     base_offset, stem = _paths(path)
     with _Log(stem + ".log") as log:
@@ -208,9 +208,8 @@ def _position(index: IndexEntries, relative: int) -> int:
 class _Walks:
     """Answers queries (position, offset): the first entry from that position on that reaches that offset.
 
-    A walk that comes by the positions of later queries answers these too, so that an index in order costs one walk
-    over the log.  Where an index points astray a query needs a walk of its own, and these are given up when together
-    they have become much longer than the log.
+    A walk that reaches the positions of later queries answers these too: an index in order costs one walk over the log.
+    A wrong entry costs a walk of its own; such walks end when together they have become much longer than the log.
     """
 
     def __init__(self, log: _Log, queries: list[tuple[int, int]]) -> None:
@@ -317,7 +316,7 @@ def dump_txn_index(path: str) -> Iterator[str]:
 
 
 def dump_snapshot(path: str) -> tuple[list[str], str | None]:
-    """Return the lines for a `.snapshot`, or none and what is wrong with it.  Raises DiedError.
+    """Return the lines for a `.snapshot`, or none and its fault.  Raises DiedError.
 
     Kafka: DumpLogSegments.dumpProducerIdSnapshot, ProducerStateManager.readSnapshot.
     """

@@ -1,7 +1,7 @@
 """`.log` and `.checkpoint` files as Kafka's dump tool prints them, byte for byte.
 
-Kafka: DumpLogSegments.dumpLog of 4.3.1.  Where that tool dies with a stack trace, everything that it has printed until
-then is printed here too, and the rest is one line for people.
+Kafka: DumpLogSegments.dumpLog of 4.3.1.  If that tool dies with a stack trace, its output up to that point is printed
+here too, and the rest is one line for people.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from klog.partition.transactions.isolation import TxnBatch
 
 
 class _DiedError(Exception):
-    """Kafka's tool would have died in batch *batch*; *partial* is what it had printed of the line."""
+    """Kafka's tool would have died in batch *batch*; *partial* is the part of the line that it had printed."""
 
     def __init__(self, reason: str, partial: bytes, batch: int) -> None:
         super().__init__(reason)
@@ -56,9 +56,9 @@ class LogDump:
         return _Worker(self).text
 
     def end_text(self, file_name: str, end: int, head: bytes, all_bytes: bool) -> tuple[bytes, str | None]:
-        """Return what is printed where the walk stopped, and for people why, if Kafka's tool died there.
+        """Return the text at the end of the walk, and for people the reason if Kafka's tool died there.
 
-        *end*: where the looked-at part of the file ends; *head*: the bytes at the stop; *all_bytes*: no --max-bytes.
+        *end*: the end of the walked part of the file; *head*: the bytes at the stop; *all_bytes*: no --max-bytes.
         """
         if self.died or self.stop is None or self.stop[0] == DONE:
             return b"", None
@@ -116,7 +116,7 @@ class _Worker:
         return ended or last
 
     def _in_turn(self, txns: Sequence[TxnBatch], lane: OrderedOutput) -> None:
-        """Do what needs the windows in their order: gaps between records, markers that contradict the index."""
+        """Do the checks that need the windows in order: gaps between records, markers that contradict the index."""
         dump = self._dump
         if self._found or txns:
             lane.wait()
@@ -134,7 +134,7 @@ class _Worker:
         self._dump.trouble = self._dump.died = True
 
     def _batch_lines(self, window: Window, end: int, lane: OrderedOutput) -> bool:
-        """Print batches up to *end*; True when the wanted number is reached."""
+        """Print batches up to *end*; True at the requested number."""
         count = self._dump.count
         ended = count.left is not None and count.left <= end
         if count.left is not None:
@@ -148,7 +148,7 @@ class _Worker:
             lane.flush(window)
 
     def _records(self, window: Window, end: int, lane: OrderedOutput) -> bool:
-        """Print batches up to *end* with their records; True when the wanted number is reached."""
+        """Print batches up to *end* with their records; True at the requested number."""
         first = 0
         while first < end:
             ready = window.decompress(first, end, self._codecs)
@@ -168,7 +168,7 @@ class _Worker:
         return False
 
     def _rows(self, window: Window, lane: OrderedOutput) -> bool:
-        """Print the decoded records; True when the wanted number is reached."""
+        """Print the decoded records; True at the requested number."""
         wanted = self._dump.log.wanted
         if wanted.all_records:
             self._found.append((*window.ends(), window.gaps()))
@@ -200,7 +200,8 @@ class _Worker:
     def _contents(
         self, window: Window, lane: OrderedOutput
     ) -> tuple[list[bytes | None] | None, tuple[int, str] | None]:
-        """Return what follows each row's metadata if only Python can decode it, and the row that kills Kafka's tool."""
+        """Return the text after each row's metadata if only Python can decode it, and the row that kills Kafka's
+        tool."""
         style = self._dump.style
         others = [] if style.bare else window.unknown_controls()
         decoder = style.decoder if style.content else None
@@ -231,7 +232,7 @@ class _Worker:
         liars: list[tuple[int, int, int]],
         lane: OrderedOutput,
     ) -> list[tuple[int, str]]:
-        """Fill in what the decoder makes of each row; return the row that kills Kafka's tool, if one does."""
+        """Fill in the decoder's output for each row; return the row that kills Kafka's tool, if one does."""
         from klog.formats.internal_topics import TooLargeRecordError, unreadable_value
 
         problems = {row: f"newLimit > capacity: ({claimed} > {left})" for row, claimed, left in liars}

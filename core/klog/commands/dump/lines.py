@@ -28,7 +28,7 @@ CSV_BATCH_COLUMNS = (
 
 
 class LineDump:
-    """Makes lines of a log's windows.  `damages` counts what was wrong."""
+    """Makes lines of a log's windows.  `damages` counts faults."""
 
     def __init__(self, log: LogInput, style: LineStyle, count: RecordLimit) -> None:
         self._log, self._style, self._count = log, style, count
@@ -48,7 +48,7 @@ class LineDump:
         return work
 
     def _records(self, codecs: Codecs, window: Window, lane: OrderedOutput) -> bool:
-        """Make lines of the wanted records; True when there are to be no more."""
+        """Make lines of the matching records; True when the output is complete."""
         log = self._log
         for found in wanted_rows(intact_runs(window, log.file, log.span), log.wanted, codecs, log.file):
             if isinstance(found, Damage):
@@ -90,7 +90,7 @@ class LineDump:
         return False
 
     def _batch_rows(self, run: BatchRun, lane: OrderedOutput) -> bool:
-        """Make lines of a run; True when the wanted number is reached."""
+        """Make lines of a run; True at the requested number."""
         at = run.first
         step = run.end if self._count.left is None else at + 1
         while at < run.end:
@@ -108,7 +108,7 @@ class LineDump:
     def _after(
         self, window: Window, piece: WindowResult, txns: Sequence[TxnBatch], lane: OrderedOutput
     ) -> Literal[False]:
-        """Show what is wrong behind the window's batches, and with the markers among them."""
+        """Show the faults behind the window's batches, and those of the markers among them."""
         damages = [piece.damage] if piece.damage and not (self._log.unfinished and piece.damage.is_unfinished) else []
         if txns and self._log.aborted:
             lane.wait()
@@ -145,7 +145,7 @@ def _by_batch(rows: Window, damages: list[Damage]) -> Iterator[tuple[Damage, int
 
 
 def damage_csv(damage: Damage, batch_offsets: bool = False) -> bytes:
-    """Return the CSV line of *damage*: its offset, its position and, in the last column, what it is.
+    """Return the CSV line of *damage*: its offset, its position and, in the last column, its description.
 
     *batch_offsets*: an empty column follows.
     """

@@ -33,8 +33,8 @@ from klog.partition.transactions.isolation import (
 class LogInput:
     """A log that is being dumped.  Several threads may use it, each with windows of its own.
 
-    *source* is the open file, *reader* what hands out its windows.  *wanted*: which records.  *aborted*: what leaves
-    out the aborted ones, None where all are shown.  *unfinished*: a batch that is cut off at the end is no damage.
+    *source* is the open file, *reader* returns its windows.  *wanted*: the filter of records.  *aborted*: the filter of
+    aborted ones, None if all are shown.  *unfinished*: a batch that is cut off at the end is no damage.
     """
 
     def __init__(
@@ -56,10 +56,10 @@ class LogInput:
         return max(1, min(self.request.jobs, (self.reader.end - self.reader.position) >> 22))
 
     def leave_out(self, window: Window) -> tuple[bool, Sequence[TxnBatch]]:
-        """Leave out the batches of *window* that are not wanted or cannot be seen.
+        """Hide the batches of *window* that do not match or cannot be seen.
 
-        Returns whether nothing later is wanted, and the other batches of transactions: in the order of the log they are
-        for `aborted.contradictions`.
+        Returns whether all later batches can be skipped, and the other batches of transactions: in the order of the log
+        they are the input of `aborted.contradictions`.
         """
         is_last = self.wanted.skip(window)
         if self.aborted is None:
@@ -69,7 +69,8 @@ class LogInput:
 
 
 class LogInputs:
-    """Opens logs as a request says.  What read_committed hides in a partition is learnt once, at its first log."""
+    """Opens logs for a request.  The ranges that read_committed hides in a partition are determined once, at its first
+    log."""
 
     def __init__(self, request: DumpRequest) -> None:
         self.request = request
@@ -98,7 +99,7 @@ class LogInputs:
             yield log
 
     def _visible(self, target: DumpTarget) -> tuple[VisibleRange, AbortedFilter]:
-        """Return what a read_committed consumer sees of a log, and the filter for the rest."""
+        """Return the part of a log that a read_committed consumer sees, and the filter for the rest."""
         around = with_surroundings(target)
         if not around.segments:  # it is in no partition, or is being added to or removed from it
             seen = committed_in_file(target.path)
@@ -111,7 +112,7 @@ class LogInputs:
 
 
 def _narrowed(target: DumpTarget, wanted: RecordFilter) -> RecordFilter:
-    """Return *wanted* for one file: of the newest records, those of the last so many offsets."""
+    """Return *wanted* for one file: a limit to the newest records becomes a limit to the last offsets."""
     if not wanted.tail or wanted.limit is None:
         return wanted
     from klog.log.log_end import find_log_end

@@ -30,8 +30,8 @@ def shown(path: str) -> str:
 class OffsetGaps:
     """Gaps in the offsets of a log's records: pairs of an offset and the one after it.
 
-    Kafka's tool keeps them by the first of the pair, the last one winning.  Where they do not ascend, which no broker
-    writes, there may be one for each record of a batch that unpacks from nothing: then only so many offsets are kept.
+    Kafka's tool stores them by the first offset of the pair; the last pair wins.  If they do not ascend, which no
+    broker writes, each record of a highly compressed batch may add one: only so many offsets are then stored.
     """
 
     last: int = -1

@@ -21,11 +21,11 @@ ALL_BYTES = 2**31 - 1
 
 
 Decoder = Callable[["bytes | None", "bytes | None", int], "tuple[str | None, str | None]"]
-"""From key, value and offset to the text after `key: ` and after `payload: `, None for neither."""
+"""Maps key, value and offset to the text after `key: ` and after `payload: `, None for neither."""
 
 
 class LogStyle(NamedTuple):
-    """What is printed: record lines (*deep*), keys and payloads (*content*), record lines without metadata (*bare*).
+    """The parts to print: record lines (*deep*), keys and payloads (*content*), record lines without metadata (*bare*).
 
     *decoder* turns keys and payloads into text; None shows them as they are.
     """
@@ -52,8 +52,8 @@ class IndexStyle(NamedTuple):
 class DumpRequest(NamedTuple):
     """The options of a dump, without its files.
 
-    *max_bytes*: only so many bytes of each log are looked at.  *committed*: isolation read_committed.  *kind*: what
-    kind (log, index …) of files whose names do not show it.
+    *max_bytes*: only so many bytes of each log are read.  *committed*: isolation read_committed.  *kind*: the kind
+    (log, index …) of files whose names do not show it.
     """
 
     output: str = TEXT
@@ -150,5 +150,5 @@ def _files(partition: Partition, with_indexes: bool, wanted: RecordFilter) -> It
             snapshot = file_name(segment.base_offset, FileKind.SNAPSHOT)
             beside += [snapshot] if snapshot in {name.name for name in partition.snapshots} else []
             yield from (DumpTarget(partition.file(name), may_go=live) for name in beside if name)
-    # what has a log's name but is no file (a link to nowhere, a FIFO) is for the dump to say
+    # the dump reports paths with a log's name that are no file (a link to nowhere, a FIFO)
     yield from (DumpTarget(partition.file(name)) for name in partition.others if name.endswith(".log"))

@@ -94,7 +94,7 @@ def _small(content: bytes, kind: str | None, file: FileKind) -> Iterator[Row]:
         yield _object(properties.read_quorum_state(content))
     elif file is FileKind.CLEAN_SHUTDOWN:
         yield _object(properties.read_clean_shutdown(content))
-    # a lock says nothing
+    # a lock file is empty
 
 
 def _checkpoint(read: Checkpoint) -> Iterator[Row]:  # type: ignore[type-arg]

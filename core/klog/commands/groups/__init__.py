@@ -1,1 +1,1 @@
-"""`klog groups`: groups, what they have committed, and how far that is from the ends of the logs."""
+"""`klog groups`: groups, their committed offsets, and the lag of those."""

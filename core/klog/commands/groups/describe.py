@@ -27,9 +27,9 @@ from klog.partition.start.replica_choice import select_replicas
 
 
 def export_rows(groups: Sequence[GroupDetail]) -> list[tuple[str | int, ...]]:
-    """Return the lines: topic, partition, offset of one group; with the group before them where there are several.
+    """Return the lines: topic, partition, offset of one group; with the group in front if there are several.
 
-    Share groups are left out: that tool does not know them.  Kafka: CsvUtils.
+    Share groups are left out: that tool does not support them.  Kafka: CsvUtils.
     """
     found = [one for one in groups if one.image.type != "share"]
     rows: list[tuple[str | int, ...]] = []
@@ -44,7 +44,7 @@ _NOWHERE = -1
 
 
 class GroupQuery(NamedTuple):
-    """Which groups: *names* are names or globs, *types* of `GroupType`; none: all.  *at_ms*: as of that time."""
+    """Which groups: *names* are names or globs, *types* of `GroupType`; none: all.  *at_ms*: the time of the state."""
 
     names: Sequence[str] = ()
     types: Sequence[str] = ()
@@ -75,7 +75,7 @@ class PartitionLag(NamedTuple):
 
 
 class GroupDetail(NamedTuple):
-    """A group, its partitions, and what transactions that have not ended would commit for it."""
+    """A group, its partitions, and the commits of open transactions for it."""
 
     image: GroupImage
     offsets: tuple[PartitionLag, ...]
@@ -83,10 +83,10 @@ class GroupDetail(NamedTuple):
 
 
 def describe_groups(paths: Iterable[str], query: GroupQuery, note: Note = ignore) -> list[GroupDetail] | None:
-    """Return the groups in *paths* that *query* selects, by name; None where no partition of `__consumer_offsets` is.
+    """Return the groups in *paths* that *query* selects, by name; None without any partition of `__consumer_offsets`.
 
-    *note* gets a sentence about each thing that could not be read.  Raises UsageError, UnreadableError, IdentityError.
-    Kafka: ConsumerGroupCommand.describeGroups, ShareGroupCommand.describeGroups.
+    *note* receives a sentence about each unreadable part.  Raises UsageError, UnreadableError, IdentityError.  Kafka:
+    ConsumerGroupCommand.describeGroups, ShareGroupCommand.describeGroups.
     """
     partitions = select_replicas(paths, (), (), "leader-epoch", query.choice, note, choose_with_internal)
     of_groups = [one for one in partitions if one.topic == CONSUMER_OFFSETS]
@@ -115,7 +115,7 @@ def _tell_absent(of_groups: Sequence[Partition], note: Note) -> None:
 
 
 class TopicNames:
-    """The names of topics by their ids, from partition directories and, where those do not tell, metadata logs."""
+    """The names of topics by their ids, from partition directories and, for the other ids, from metadata logs."""
 
     def __init__(self, partitions: Iterable[Partition]) -> None:
         self._partitions = list(partitions)
@@ -136,12 +136,12 @@ class TopicNames:
         return known
 
     def get(self, topic_id: str) -> str | None:
-        """Return the name of a topic, None where nothing tells."""
+        """Return the name of a topic, None if unknown."""
         return self._here.get(topic_id) or self._known.get(topic_id)
 
 
 class _Logs:
-    """Where logs begin and end, or ended before a time."""
+    """The first and last offsets of logs, now or before a time."""
 
     def __init__(self, partitions: Iterable[Partition], until_ms: int | None, note: Note) -> None:
         self._partitions = {(one.topic, one.number): one for one in partitions}
@@ -149,7 +149,7 @@ class _Logs:
         self._bounds: dict[AssignedPartition, tuple[int | None, int | None]] = {}
 
     def bounds(self, topic: str, number: int) -> tuple[int | None, int | None]:
-        """Return the first offset and the end of a log; None for what is not known."""
+        """Return the first offset and the end of a log; None if unknown."""
         if (topic, number) not in self._bounds:
             partition = self._partitions.get((topic, number))
             self._bounds[topic, number] = (None, None) if partition is None else self._read(partition)

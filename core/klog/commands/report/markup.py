@@ -1,6 +1,6 @@
-"""HTML and SVG elements: every text and every attribute passes through here, and none can become markup.
+"""HTML and SVG elements: all texts and attributes are added here, and none can become markup.
 
-`xml.etree` escapes them when the page is written; what HTML has no escape for becomes visible first.
+`xml.etree` escapes them when the page is written; characters without an escape in HTML are made visible first.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from xml.etree.ElementTree import Element, tostring
 
 MOST_CHARACTERS = 300
-"""Of a text from a disk that is shown; a name can have a hundred thousand."""
+"""The length limit of a text from a disk; a name can have a hundred thousand characters."""
 
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _KEPT = 40
@@ -23,7 +23,7 @@ def visible(text: str, most: int = MOST_CHARACTERS) -> str:
     """Return *text*, cut to *most*, with escapes for control characters, directions, lone surrogates and line ends."""
     if len(text) > most:
         text = f"{text[: most - _KEPT]}… ({len(text)} characters)"
-    if text.isprintable():  # all of "Other" and of the separators but the space are not
+    if text.isprintable():  # all of "Other" and of the separators except the space are not
         return text
     return "".join(
         char if unicodedata.category(char) not in _INVISIBLE else char.encode("unicode_escape").decode("ascii")
@@ -67,5 +67,5 @@ _ESCAPES = str.maketrans({char: f"\\u{ord(char):04x}" for char in "<>&\u2028\u20
 
 
 def embedded_json(value: object) -> str:
-    """Return *value* as JSON that can stand in a script element: no character of it ends the element or a line."""
+    """Return *value* as JSON for a script element: no character of it ends the element or a line."""
     return json.dumps(value, ensure_ascii=True, separators=(",", ":")).translate(_ESCAPES)

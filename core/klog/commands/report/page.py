@@ -1,4 +1,4 @@
-"""The page: one HTML file that asks for nothing, and that nothing from a disk can change.
+"""The page: one HTML file that loads nothing, and whose structure no content of a disk can change.
 
 The policy in it names the digest of klog's own script, so a browser runs no other.
 """
@@ -26,12 +26,12 @@ MOST_ROWS = 2000
 
 
 class Report(NamedTuple):
-    """What a report is about, as JSON objects of the commands' own output.
+    """The content of a report, as JSON objects of the commands' own output.
 
-    *created*: ms since the epoch.  *counts*: findings by severity.  *next_commands*: what to do, the first thing first,
-    each with its reason.  *findings*: as of `klog verify`, with the kind's `meaning`.  *space*: as of `klog space`.
-    *events*: as of `klog timeline`.  *groups*: as of `klog groups`.  *transactions*: as of `klog transactions`.
-    *problems*: what could not be read, in sentences.
+    *created*: ms since the epoch.  *counts*: findings by severity.  *next_commands*: the next steps, the first one
+    first, each with its reason.  *findings*: those of `klog verify`, with the kind's `meaning`.  *space*: that of `klog
+    space`.  *events*: those of `klog timeline`.  *groups*: those of `klog groups`.  *transactions*: those of `klog
+    transactions`.  *problems*: sentences about unreadable parts.
     """
 
     title: str
@@ -232,7 +232,7 @@ def _findings(findings: Sequence[Row]) -> Iterator[Element]:
             yield element("p", None, element("code", None, str(row["fix"])))
 
 
-# what the sections are made of
+# the parts of the sections
 
 
 def _objects(value: object) -> list[Row]:
@@ -265,7 +265,7 @@ def _partition_row(strip: PartitionStrip) -> dict[str, object]:
 
 
 def _data(report: Report) -> dict[str, object]:
-    """Return what is in the page as a JSON object, the pictures aside."""
+    """Return the content of the page as a JSON object, without the pictures."""
     found = report._asdict()
     del found["strips"]
     found["next_commands"] = [{"command": command, "why": why} for command, why in report.next_commands]

@@ -1,4 +1,4 @@
-"""What a report says without the names on the disk: ids and numbers, and each name always as the same word."""
+"""The content of a report without the names on the disk: ids and numbers, and each name always as the same word."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _OBJECTS = frozenset({"coordinator"})
 
 
 class Redaction:
-    """Gives each name of a kind a number, in the order in which they come: `topic-1`, `topic-2`, …"""
+    """Numbers the names of each kind in the order of their first use: `topic-1`, `topic-2`, …"""
 
     def __init__(self) -> None:
         self._numbers: dict[str, dict[str, int]] = {}
 
     def name(self, kind: str, name: str) -> str:
-        """Return the word that stands for *name*; names of Kafka's own topics stay."""
+        """Return the word that replaces *name*; names of Kafka's own topics are kept."""
         if kind == "topic" and name in ("__consumer_offsets", "__transaction_state", "__share_group_state"):
             return name
         known = self._numbers.setdefault(kind, {})

@@ -25,7 +25,7 @@ _ROWS = {"gap": (_TOP, _HEIGHT), "aborted": (_TOP + _HEIGHT + 2, 6), "open": (_T
 
 
 class _Scale:
-    """From offsets to the picture's units; a partition without records is one offset wide."""
+    """The conversion from offsets to the picture's units; a partition without records is one offset wide."""
 
     def __init__(self, first: int, end: int) -> None:
         self._first, self._width = first, max(end - first, 1)
@@ -38,7 +38,7 @@ class _Scale:
 def draw(strip: PartitionStrip, name: str) -> Element:
     """Return the picture of a partition called *name*.
 
-    Each shape has a title, and what colour tells is told by a letter, a pattern or a place as well.
+    Each shape has a title; a letter, a pattern or a place repeats the meaning of each colour.
     """
     first = min([strip.log_start, *(segment.first for segment in strip.segments[:1])])
     end = max([strip.log_end, first + 1, *(offset for _, offset in strip.marks)])
@@ -55,7 +55,7 @@ def draw(strip: PartitionStrip, name: str) -> Element:
 
 
 def describe(strip: PartitionStrip, name: str) -> str:
-    """Return what the picture shows in one sentence, for those who do not see it."""
+    """Return one sentence about the picture, for those who do not see it."""
     counts = {kind: sum(span.kind == kind for span in strip.spans) for kind in _SPANS}
     seen = ", ".join(f"{count} × {_SPANS[kind]}" for kind, count in counts.items() if count)
     segments = sum(segment.segments for segment in strip.segments)

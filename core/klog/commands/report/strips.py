@@ -30,7 +30,7 @@ class StripSegment(NamedTuple):
 
 
 class StripSpan(NamedTuple):
-    """Offsets *first* up to *end* (both the same for a place between two), and what is there."""
+    """Offsets *first* up to *end* (both the same for a place between two), and their content."""
 
     kind: str
     first: int
@@ -39,11 +39,11 @@ class StripSpan(NamedTuple):
 
 
 class PartitionStrip(NamedTuple):
-    """What the picture of a partition shows.
+    """The content of a partition's picture.
 
     *spans*: kinds `gap`, `damage`, `aborted`, `open`.  *marks*: kinds `log-start`, `high-watermark`, `last-stable`,
-    `cleaner`.  *epochs*: each with the offset that it begins at.  *more*: spans that were left out.  *problems*:
-    findings that are no notes, by severity.
+    `cleaner`.  *epochs*: each with its first offset.  *more*: the number of omitted spans.  *problems*: findings that
+    are no notes, by severity.
     """
 
     topic: str | None
@@ -106,7 +106,7 @@ def _gaps(facts: PartitionFacts) -> list[StripSpan]:
 
 
 def _damages(facts: PartitionFacts) -> list[StripSpan]:
-    """Return where the batches are damaged: at the offset that should have come there."""
+    """Return the damaged spans: each at the next expected offset."""
     found = []
     for segment in facts.segments:
         for one in segment.damages:
@@ -128,7 +128,7 @@ def _aborted(facts: PartitionFacts) -> list[StripSpan]:
         try:
             entries, _ = read_txn_index(facts.partition.path, files.txn_index)
         except UnreadableError:
-            continue  # verify's own check says so
+            continue  # verify's own check reports that
         found += [
             StripSpan("aborted", one.first_offset, one.last_offset + 1, f"producer {one.producer_id}")
             for one in entries

@@ -18,7 +18,7 @@ _HEADINGS = {
     "producer_epoch": "Epoch",
     "producer_id": "Producer",
 }
-"""Of the members of objects; others are headed by their own name."""
+"""The headings of members of objects; other members have their own name as heading."""
 _NUMBERS = (
     *("damages", "lag", "log_end", "log_start", "offset", "partition", "partitions", "position"),
     *("producer_epoch", "producer_id", "segments", "warnings"),
@@ -34,9 +34,9 @@ _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def table(caption: str, columns: Sequence[str], rows: Iterable[Row], left_out: int = 0) -> Element:
-    """Return a table in a box that scrolls by itself; *left_out*: how many more rows there are.
+    """Return a table in a box that scrolls separately; *left_out*: the number of further rows.
 
-    *columns*: the members that are shown.
+    *columns*: the members to show.
     """
     head = element("tr", None, *map(_heading, columns))
     cells = (element("tr", None, *(_cell(row.get(column), column) for column in columns)) for row in rows)

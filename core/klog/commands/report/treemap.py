@@ -1,4 +1,4 @@
-"""The picture of what fills a disk: topics as tiles, each as large as its bytes, split by the reasons they are there.
+"""The picture of a disk's content: topics as tiles, each as large as its bytes, split by the reasons.
 
 Squarified treemaps: Bruls, Huizing, van Wijk, 2000.
 """
@@ -18,7 +18,7 @@ _LETTER, _LINE = 7.0, 16.0
 
 
 class Tile(NamedTuple):
-    """What becomes a rectangle: a name, its bytes, and the bytes by reason."""
+    """A future rectangle: a name, its bytes, and the bytes by reason."""
 
     name: str
     bytes: int

@@ -1,7 +1,7 @@
 """The connection of one client: requests in, responses out, and the time limits.
 
-The socket never blocks; every wait polls with a deadline.  Memory grows with the bytes received, not with those that
-were announced.  Records go from their file to the socket within the kernel.
+The socket never blocks; every wait polls with a deadline.  Memory grows with the bytes received, not with the bytes
+announced.  Records go from their file to the socket within the kernel.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ Opened: TypeAlias = Callable[[str], ReadOnlyFile]
 
 
 class GoneError(Exception):
-    """The connection is over; the text says why, and is empty if the client closed it."""
+    """The connection is closed; the text is the reason, empty if the client closed it."""
 
 
 class ConnectionLimits(NamedTuple):
-    """What a stranger may take.  *send_buffer_bytes* 0: as the kernel has it.
+    """The limits for unknown clients.  *send_buffer_bytes* 0: the kernel's default.
 
-    A large send buffer doubles what sending costs on the same machine; a small one bounds the rate over long lines.
+    A large send buffer doubles the cost of sending on the same machine; a small one bounds the rate over long lines.
     Requests and, beside their records, responses of more than *large_bytes* may take *large_together_bytes* each for
-    all clients together; a response of these leaves at *slowest_bytes_s* at least.
+    all clients together; such a response is sent at *slowest_bytes_s* at least.
     """
 
     connections: int = 256
@@ -106,11 +106,11 @@ class Connection:
     # ------------------------------------------------------------ in
 
     def receive(self) -> bytes | None:
-        """Return the next request without its size; None when the client has gone instead of asking.
+        """Return the next request without its size; None when the client has disconnected between requests.
 
         Its memory is reserved until `let_go`.
 
-        Raises GoneError when it asks too much, too slowly, or half.
+        Raises GoneError for a request that is too large, too slow, or incomplete.
         """
         if not self._got:
             _await(self._readable, self._limits.idle_s, "")
@@ -152,7 +152,7 @@ class Connection:
         return True
 
     def still_there(self) -> None:
-        """Raise GoneError when the client has gone."""
+        """Raise GoneError when the client has disconnected."""
         self.wait(0)
 
     def wait(self, seconds: float) -> None:
@@ -179,7 +179,7 @@ class Connection:
     def reserve(self, size: int) -> None:
         """Reserve memory for a response of *size* bytes without its records, if it is large.
 
-        Raises GoneError when others have reserved it: a response that waits would need the memory all the same.
+        Raises GoneError when others have reserved it: a waiting response would need the memory all the same.
         """
         if size > self._limits.large_bytes and not self._reserved:
             if not self._responses.take(size, 0):
@@ -214,7 +214,7 @@ class Connection:
 
     def _send_files(self, pieces: Iterable[FileBytes], opened: Opened) -> None:
         for piece in pieces:
-            source = opened(piece.path)  # which closes when its last reference is gone
+            source = opened(piece.path)  # which is closed with its last reference
             self._send_file(source.fileno(), piece)
 
     def _send_file(self, descriptor: int, piece: FileBytes) -> None:

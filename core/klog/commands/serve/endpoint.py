@@ -1,7 +1,7 @@
 """The read-only endpoint: listens, and serves each client on its own thread.
 
-Threads and not an event loop: sendfile waits for the disk, and that must be one client's wait.  Nothing here outlives
-the process, so it may end at any time.
+It uses threads and not an event loop: sendfile waits for the disk, and that must delay only one client.  It leaves
+nothing behind that outlives the process, which may end at any time.
 """
 
 from __future__ import annotations
@@ -34,20 +34,21 @@ _MOST_TOLD: Final = 1000
 _ELEMENTS_BEYOND_THE_DISK: Final = 1000
 _LONGEST_NAME: Final = 80
 _WAITING: Final = ("JoinGroup", "SyncGroup")
-"""Their answers wait for other members."""
+"""Requests whose answers wait for other members."""
 _LARGE: Final = ("DescribeGroups", "JoinGroup")
-"""All members of all groups may be in their responses, so memory is reserved before those are written."""
+"""Requests whose responses may contain all members of all groups; memory is reserved before those are written."""
 
 
 class EndpointReports(NamedTuple):
-    """Callbacks: *say* for messages to the operator, *log* for each request (None: no log).  Called on any thread."""
+    """Callbacks: *say* for messages to the operator, *log* for each request (None: no log).  They are called on any
+    thread."""
 
     say: Callable[[str], None]
     log: Callable[[Data], None] | None = None
 
 
 class _LimitedReporter:
-    """Says each thing once, and at some point nothing more: a stranger can invent things without end."""
+    """Reports each line once, up to a limit: a stranger can invent lines without end."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say, self._keys, self._lock = say, set[object](), threading.Lock()
@@ -62,7 +63,7 @@ class _LimitedReporter:
 
 
 class Client:
-    """The client, as far as it says who it is: *name* is the client id, *software* comes from ApiVersions."""
+    """The client, by its own description: *name* is the client id, *software* is from ApiVersions."""
 
     def __init__(self, host: str, port: int) -> None:
         self.host, self.port, self.name, self.software = host, port, "", ""
@@ -86,7 +87,7 @@ def listen(address: Address) -> socket.socket:
 
 
 class Endpoint:
-    """Serves *view* to clients on *listener*; they are told to connect to *advertised*."""
+    """Serves *view* to clients on *listener*; their next connections are directed to *advertised*."""
 
     def __init__(
         self,
@@ -124,11 +125,11 @@ class Endpoint:
 
     def run(self) -> None:
         """Accept clients until an exception, such as that of a signal's handler, ends it."""
-        self._listener.settimeout(_LONGEST_WAIT_S)  # a signal that comes just before the call does not interrupt it
+        self._listener.settimeout(_LONGEST_WAIT_S)  # a signal just before the call does not interrupt it
         while True:
             try:
                 accepted, address = self._listener.accept()
-            except OSError as error:  # no client connected, it is gone already, or there are too many
+            except OSError as error:  # no client connected, it has disconnected already, or there are too many
                 if error.errno in _OUT_OF_RESOURCES:
                     self._reporter.once(error.errno, f"no new clients for now: {error.strerror}")
                     time.sleep(_PATIENCE_S)
@@ -183,7 +184,7 @@ class Endpoint:
             return False
         began, request = time.perf_counter(), read_request(data, self._elements)
         del data
-        if request.api.name in _WAITING:  # for others, and as long as these please
+        if request.api.name in _WAITING:  # for others, and until these end
             connection.let_go()
         body, wait_ms = self._answered(connection, client, request)
         name, version = request.api.name, request.version
@@ -209,7 +210,7 @@ class Endpoint:
         return True
 
     def _answered(self, connection: Connection, client: Client, request: ApiRequest) -> tuple[Data, int]:
-        """Return the body of the response, and how long to wait before it is sent (ms)."""
+        """Return the body of the response, and the delay before it is sent (ms)."""
         name = request.api.name
         if request.body is None:
             return versions_response(ErrorCode.UNSUPPORTED_VERSION), 0

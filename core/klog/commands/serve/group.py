@@ -6,7 +6,7 @@
                                     └──────── a member comes, goes, falls silent or changes what it supports ◀───┘
 
 Times are seconds of a monotonic clock; every method takes the *now*.  Kafka: ClassicGroup, and the part of
-GroupMetadataManager that deals with it.
+GroupMetadataManager for it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final
 from klog.formats.error_codes import ErrorCode
 
 INITIAL_DELAY_S: Final = 0.1
-"""How long the first member waits for others.  A broker waits 3 s (group.initial.rebalance.delay.ms)."""
+"""The time that the first member waits for others.  A broker waits 3 s (group.initial.rebalance.delay.ms)."""
 LONGEST_REBALANCE_S: Final = 1800.0
 MEMBER_BYTES: Final = 4096
 
@@ -60,7 +60,7 @@ class Member:
         return MEMBER_BYTES + len(self.assignment) + sum(len(name) + len(data) for name, data in self.protocols.items())
 
     def silent_at(self) -> float | None:
-        """Return when it counts as gone unless it shows life; None while a request of it waits."""
+        """Return when it expires without another request; None while a request of it waits."""
         return None if self.joining or self.syncing else self.seen + self.session_s
 
 
@@ -204,7 +204,7 @@ class ConsumerGroup:
         return votes.most_common(1)[0][0] if common else ""
 
     def assign(self, assignments: dict[str, bytes], now: float) -> None:
-        """Take the leader's word on who reads what."""
+        """Store the assignment that the leader computed."""
         for member in self.members.values():
             member.assignment, member.seen, member.syncing = assignments.get(member.id, b""), now, False
         self.state = GroupState.STABLE

@@ -1,8 +1,8 @@
 """The coordinator of consumer groups: classic groups and their offsets, in memory, for many threads.
 
-It has the offsets that were committed on the disk, and those committed since; nothing is written.  A request that must
-wait for other members waits here, on its own thread.  Groups, members and their data are limited, because any client
-that reaches the port can create them.
+It has the offsets that were committed on the disk, and later ones; nothing is written.  A request that must wait for
+other members waits here, on its own thread.  Groups, members and their data are limited, because any client that
+reaches the port can create them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from klog.formats.structs.schema import Data
 MOST_GROUPS: Final = 1000
 MOST_MEMBERS: Final = 1000
 MOST_BYTES: Final = 8 << 20
-"""Of members."""
+"""The memory limit of members."""
 MOST_COMMIT_BYTES: Final = 12 << 20
 LONGEST_NAME: Final = 1000
 """Bytes of a group id, instance id or group type: a waiting client keeps its request in memory."""
@@ -31,16 +31,16 @@ SHORTEST_SESSION_MS: Final = 6000
 LONGEST_SESSION_MS: Final = 1_800_000
 _COMMIT_BYTES: Final = 384
 _MEMBER_ID_IS_TOLD: Final = 4
-"""From this version of JoinGroup on, a new member first gets its id, and joins with it."""
+"""From this version of JoinGroup on, a new member first receives its id, and joins with it."""
 _LOOKS_EVERY_S: Final = 1.0
 """How often a waiting request checks that its client is still connected."""
 _LEADER_SKIPS: Final = 9
-"""From this version of JoinGroup on, a leader can be told to skip the assignment."""
+"""From this version of JoinGroup on, a leader can be asked to skip the assignment."""
 
 Committed: TypeAlias = "tuple[int, int, str]"
 """Offset, leader epoch (-1: none), metadata."""
 Offsets: TypeAlias = "Mapping[tuple[str, int], Committed]"
-"""By topic and partition."""
+"""Offsets by topic and partition."""
 
 
 def _still_there() -> None:
@@ -57,7 +57,7 @@ class GroupDescription(NamedTuple):
 
 
 class GroupCoordinator:
-    """All groups.  *on_disk* returns what a group has committed there."""
+    """All groups.  *on_disk* returns the offsets that a group has committed there."""
 
     def __init__(self, on_disk: Callable[[str], Offsets], clock: Callable[[], float] = time.monotonic) -> None:
         self._on_disk, self._clock = on_disk, clock
@@ -71,7 +71,7 @@ class GroupCoordinator:
     def join(
         self, request: Data, version: int, client: str, host: str, still_there: Callable[[], None] = _still_there
     ) -> Data:
-        """Return the answer to JoinGroup; waits until the group has gathered, or *still_there* raises.
+        """Return the answer to JoinGroup; waits until the group is complete, or *still_there* raises.
 
         A member whose client disconnects has joined all the same, and then times out, as with a broker.
         """
@@ -143,7 +143,7 @@ class GroupCoordinator:
                 del self._groups[group.id]
 
     def _joining(self, group: ConsumerGroup, request: Data, version: int, client: str, host: str) -> Member | Data:
-        """Return the member that waits now, or the answer when there is nothing to wait for."""
+        """Return the member that has to wait, or an immediate answer."""
         member_id, instance = request["memberId"], request["groupInstanceId"]
         if not member_id:
             return self._joining_newly(group, _member(request, client, host, self._clock()), request, version)
@@ -171,7 +171,7 @@ class GroupCoordinator:
             led = group.leader == old.id
             if not group.replace(old, member, self._clock()):
                 return member
-            if led and version < _LEADER_SKIPS:  # only from version 9 on it can be told to skip
+            if led and version < _LEADER_SKIPS:  # only from version 9 on it can be asked to skip
                 return _joined(group, member) | {"leader": old.id, "members": []}
             return _joined(group, member) | {"skipAssignment": led}
         if member.instance is None and version >= _MEMBER_ID_IS_TOLD:
@@ -183,7 +183,7 @@ class GroupCoordinator:
     # ------------------------------------------------------------ being a member
 
     def _found(self, request: Data) -> tuple[ConsumerGroup, Member] | ErrorCode:
-        """Return the member that asks, or the error; this is a sign of life."""
+        """Return the member that sent the request, or the error; the request extends its session."""
         group = self._groups.get(request["groupId"])
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
@@ -230,7 +230,7 @@ class GroupCoordinator:
             return ErrorCode.REBALANCE_IN_PROGRESS if found[0].state is GroupState.PREPARING else ErrorCode.NONE
 
     def leave(self, name: str, member_id: str, instance: str | None) -> ErrorCode:
-        """Let a member leave; one that is named by its instance alone may have any id."""
+        """Remove a member; one that is named by its instance alone may have any id."""
         with self._changed:
             group = self._groups.get(name)
             if group is None:
@@ -279,7 +279,7 @@ class GroupCoordinator:
             return ErrorCode.NONE
 
     def offsets(self, name: str) -> Offsets:
-        """Return what the group has committed: since the start, else on the disk."""
+        """Return the group's committed offsets: those since the start, else those on the disk."""
         with self._changed:
             since = dict(self._commits.get(name, {}))
         return {**self._on_disk(name), **since}
@@ -317,7 +317,7 @@ def _member(request: Data, client: str, host: str, now: float) -> Member:
 
 
 def _joined(group: ConsumerGroup, member: Member) -> Data:
-    """Return the response to a member of a generation; the leader gets all members, to compute the assignment."""
+    """Return the response to a member of a generation; the leader receives all members, to compute the assignment."""
     protocol, leads = group.protocol or "", member.id == group.leader
     members = [
         {"memberId": one.id, "groupInstanceId": one.instance, "metadata": one.protocols.get(protocol, b"")}

@@ -1,4 +1,4 @@
-"""Which parts of a disk clients see, and notes that are reported once."""
+"""The parts of a disk that clients see, and notes that are reported once."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _MOST_LINES: Final = 1000
 
 @dataclass(frozen=True)
 class ServeOptions:
-    """What clients see.
+    """The part of the data that clients see.
 
     *topics*: globs, none for all; *internal*: Kafka's own topics too.  *end*: the log end, or the high watermark
-    checkpoint; *until_ms*: nothing from the first batch on that has this timestamp or a later one.
-    *open_transactions*: they count as aborted, as after their timeout on a broker, or hide everything behind them.
-    *missing*: partitions on other disks are empty, have no leader, or are not listed.  *identity*: which log dirs and
-    topics count where several have one name.
+    checkpoint; *until_ms*: nothing from the first batch on with this timestamp or a later one.  *open_transactions*:
+    treat them as aborted, as after their timeout on a broker, or hide everything behind them.  *missing*: partitions on
+    other disks are empty, have no leader, or are not listed.  *identity*: the log dirs and topics to use if several
+    have one name.
     """
 
     topics: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class ServeOptions:
 
 
 class OnceReporter:
-    """Reports each line once, and counts what was skipped.  Any number of threads."""
+    """Reports each line once, and counts skipped parts.  Any number of threads may use it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

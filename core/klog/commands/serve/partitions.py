@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from klog.partition.transactions.isolation import Isolation
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
-"""What ListOffsets asks for beside a time.  Kafka: ListOffsetsRequest."""
+"""The special times of ListOffsets.  Kafka: ListOffsetsRequest."""
 
 NONE: Final = (-1, -1, -1)
 
 
 @dataclass(frozen=True)
 class PartitionContext:
-    """What all partitions of a view have in common.
+    """The common context of all partitions of a view.
 
-    *decisions*: topic, number, producer id → what the coordinator had decided to commit that may be about it.
-    *is_live*: a broker writes here, so that an unfinished last batch is no damage.
+    *decisions*: topic, number, producer id → the coordinator's decisions to commit that may concern it.  *is_live*: a
+    broker writes here, and an unfinished last batch is then no damage.
     """
 
     options: ServeOptions
@@ -56,9 +56,9 @@ class _OpenPartition(NamedTuple):
 
 
 class PartitionView:
-    """A partition, read at its first request; an empty stand-in if there are no *copies*.
+    """A partition, read at its first request; an empty substitute without *copies*.
 
-    The replica with the newest leader is served, of those the longest.  Any number of threads.
+    The replica with the newest leader is served, of those the longest.  Any number of threads may use it.
     """
 
     def __init__(self, topic: str, number: int, copies: Sequence[Partition], shared: PartitionContext) -> None:
@@ -69,7 +69,7 @@ class PartitionView:
         self._txns: PartitionTransactions | None = None
         self._largest_ms: int | None = None
 
-    # ------------------------------------------------------------ what it is
+    # ------------------------------------------------------------ identity
 
     @property
     def name(self) -> str:
@@ -78,7 +78,7 @@ class PartitionView:
 
     @property
     def log_dir(self) -> str | None:
-        """The log dir from which it is read; None for a stand-in."""
+        """The log dir from which it is read; None for a substitute."""
         return None if self._chosen is None else self._chosen.checkpoints.log_dir
 
     @property
@@ -304,11 +304,12 @@ class PartitionView:
         return known, min(offset, end)
 
     def divergence(self, epoch: int, offset: int) -> tuple[int, int] | None:
-        """Return where a reader's history parts from this one: an epoch and its end offset; None where it does not.
+        """Return the point where a reader's history diverges from this one: an epoch and its end offset; None if it
+        does not.
 
-        The reader's last batch is of *epoch*, and it wants to go on at *offset*, which is not below the log start.
-        Both are -1 where no epoch as new as that is known.  A log without epochs parts from nothing.
-        Kafka: Partition.readRecords.
+        The reader's last batch is of *epoch*, and it continues at *offset*, which is not below the log start.  Both are
+        -1 if no epoch as new as that is known.  A log without epochs diverges from nothing.  Kafka:
+        Partition.readRecords.
         """
         entries = self._epochs()
         if not entries:

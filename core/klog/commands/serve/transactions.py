@@ -1,4 +1,4 @@
-"""The transactions of a partition whose coordinator is gone: aborted, open, or decided."""
+"""The transactions of a partition whose coordinator is missing: aborted, open, or decided."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class OpenTxn(NamedTuple):
 class PartitionTransactions:
     """The state of a partition's transactions for clients that read up to *end*; *log_end*: the end of its log.
 
-    *decisions* returns, for a producer id, what the coordinator had decided to commit before it died.  *as_of*: *end*
-    is in the past, and what was open then counts as open, whatever became of it.  Used by one thread at a time.
+    *decisions* returns, for a producer id, the decisions to commit of its former coordinator.  *as_of*: *end* is in the
+    past, and transactions open at that time count as open, whatever their end.  Use it from one thread at a time.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What is served: topics and partitions by name and id, committed offsets, and the differences from a broker.
+"""The served data: topics and partitions by name and id, committed offsets, and the differences from a broker.
 
     with View.open(["b1/data", "b2/data"], ServeOptions()) as view:
         view.partition("orders", 3).fetch(0, 1 << 20).pieces
@@ -98,7 +98,7 @@ class Topic:
 
     @property
     def configs(self) -> Mapping[str, str]:
-        """The settings that were set for it, from the metadata log, or from what a copy knows of its cluster."""
+        """The settings of the topic, from the metadata log, or from the facts about the source cluster of a copy."""
         known = self._known()
         if known is not None:
             return known.topic_config(self.name)
@@ -133,7 +133,7 @@ class View:
 
     @classmethod
     def open(cls, paths: Sequence[str], options: ServeOptions = ServeOptions()) -> View:  # noqa: B008  # immutable
-        """Return what is in *paths*: log dirs of one cluster, partition directories, globs of both.
+        """Return a view of *paths*: log dirs of one cluster, partition directories, globs of both.
 
         Raises UsageError for a path that is none of these and for topics that do not exist, UnreadableError if a path
         cannot be read; IdentityError for log dirs of different clusters, and for different things of one name.
@@ -180,7 +180,7 @@ class View:
 
     @cached_property
     def cluster_id(self) -> str:
-        """The cluster's id, as clients knew it."""
+        """The cluster's id, as clients saw it."""
         return next((one.cluster_id for one in self._dirs if one.cluster_id is not None), "klog")
 
     @cached_property
@@ -197,7 +197,8 @@ class View:
 
     @cached_property
     def _followed(self) -> FollowFile | None:
-        """What a copy knows of its cluster; of several the one that was written last.  A damaged file says nothing."""
+        """The facts about the source cluster of a copy; of several the most recently written one.  A damaged file is
+        ignored."""
         files = (one.checkpoints.follow_file for one in self._dirs)
         return max((one for one in files if isinstance(one, FollowFile)), key=lambda one: one.updated, default=None)
 
@@ -258,7 +259,7 @@ class View:
                     (one.topic, one.partition): (offset, one.leader_epoch, one.metadata) for one, offset in offsets
                 }
         if self._followed is not None and self.options.until_ms is None:
-            # Asked of the coordinators when all else had been copied.
+            # The offsets were requested from the coordinators after everything else had been copied.
             for name, told in self._followed.groups.items():
                 own = {(one.topic, one.partition): (one.offset, one.leader_epoch, one.metadata) for one in told}
                 found[name] = {**found.get(name, {}), **own}
@@ -270,7 +271,7 @@ class View:
         return tuple(self._committed)
 
     def committed(self, group: str) -> Offsets:
-        """Return what a group has committed: (topic, partition) → (offset, leader epoch or -1, metadata)."""
+        """Return the committed offsets of a group: (topic, partition) → (offset, leader epoch or -1, metadata)."""
         return dict(self._committed.get(group, {}))
 
     @cached_property
@@ -289,7 +290,7 @@ class View:
 
     @property
     def notes(self) -> list[str]:
-        """The first lines: what is served, and the differences from the former broker."""
+        """The first lines: the served data, and the differences from the former broker."""
         topics = self.topics.values()
         held = sum(len(topic.copies) for topic in topics)
         lines = [
@@ -336,7 +337,7 @@ class View:
         return self._reporter.take()
 
     def summary(self) -> list[str]:
-        """Return the last report: the sum of what was skipped."""
+        """Return the last report: the sum of the skipped parts."""
         reporter = self._reporter
         if not reporter.stretches:
             return []
@@ -365,6 +366,6 @@ def _by_topic(partitions: Sequence[Partition]) -> dict[str, dict[int, list[Parti
 
 
 def _elsewhere(some: Sequence[str], count: int, what: str, how: str) -> str:
-    """Return the line about *count* partitions or topics that the disk does not have, the first of which are named."""
+    """Return the line about *count* partitions or topics that are not on the disk, with the names of the first ones."""
     named = ", ".join(some) + (", …" if count > len(some) else "")
     return f"{counted(count, what)} {'is' if count == 1 else 'are'} not on this disk, and {how}: {named}"

@@ -1,1 +1,1 @@
-"""`klog timeline`: what happened to a cluster, in one order, as the disks of its brokers tell it."""
+"""`klog timeline`: the history of a cluster in one order, from the disks of its brokers."""

@@ -1,4 +1,4 @@
-"""An event of a timeline, how events are ordered, and which of them are wanted."""
+"""An event of a timeline, the order of events, and the filter."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from klog.formats.java_integers import LONG_MAX
 BROKER_CLOCK: Final = "broker"
 PRODUCER_CLOCK: Final = "producer"
 FILE_CLOCK: Final = "file"
-"""Who said what time it was: a broker or controller, a record's producer (CreateTime), the file system (mtime)."""
+"""The clocks: a broker's or controller's, a record's producer's (CreateTime), the file system's (mtime)."""
 
 METADATA_KINDS: Final = (
     *("broker-registered", "broker-fenced", "broker-unfenced", "broker-unregistered"),
@@ -23,7 +23,7 @@ DATA_KINDS: Final = (
     *("roll", "log-start", "compacted", "producer", "first-record", "last-record", "silence", "damage"),
 )
 KINDS: Final = (*METADATA_KINDS, "epoch", *TRANSACTION_KINDS, *GROUP_KINDS, *DATA_KINDS)
-"""All kinds, in the order in which those of the same time are told: metadata, epochs, transactions, groups, data."""
+"""All kinds, in the order of events of the same time: metadata, epochs, transactions, groups, data."""
 
 _RANKS: Final = {kind: rank for rank, kind in enumerate(KINDS)}
 _FAMILIES: Final = {
@@ -43,11 +43,11 @@ EventOrder: TypeAlias = "tuple[EventIdentity, str, str]"
 
 
 class TimelineEvent(NamedTuple):
-    """One event; what does not apply is None.
+    """One event; fields that do not apply are None.
 
     *time*: ms since the epoch, by *clock*.  *offset*, *file* (relative to *log_dir*), *position* (bytes): the batch or
-    record that tells of it: for events of metadata, groups and coordinators in the log of those.  *epoch*: a leader's,
-    a broker's, a producer's or a group's, as the kind has it.  *commits*: how many commits it stands for.
+    record that proves it: for events of metadata, groups and coordinators in their logs.  *epoch*: a leader's, a
+    broker's, a producer's or a group's, depending on the kind.  *commits*: the number of commits that it represents.
     """
 
     time: int
@@ -70,7 +70,7 @@ class TimelineEvent(NamedTuple):
 
     @property
     def identity(self) -> EventIdentity:
-        """What is equal for the same event on several disks; identities are ordered as events are told."""
+        """The fields that are equal for the same event on several disks; their order is that of events."""
         return (
             self.time,
             _FAMILIES[self.kind],
@@ -89,12 +89,12 @@ class TimelineEvent(NamedTuple):
 
     @property
     def order(self) -> EventOrder:
-        """What events are sorted by: of the same event on several disks that of the first log dir comes first."""
+        """The sort key of events: of the same event on several disks that of the first log dir is the first."""
         return self.identity, self.log_dir or "", self.file or ""
 
 
 class EventFilter(NamedTuple):
-    """Which events are wanted: *start* and later, before *end* (ms); all *kinds* if there are none.
+    """The filter of events: *start* and later, before *end* (ms); all *kinds* if there are none.
 
     *topics*, *groups*: globs; with them, only events of such a topic or such a group.
     """
@@ -106,18 +106,18 @@ class EventFilter(NamedTuple):
     groups: Sequence[str] = ()
 
     def wants(self, event: TimelineEvent) -> bool:
-        """Whether an event is wanted."""
+        """Whether an event matches."""
         if not self.start <= event.time < self.end or (self.kinds and event.kind not in self.kinds):
             return False
         is_of_group = not self.groups or any(fnmatchcase(event.group or "", glob) for glob in self.groups)
-        # What is of several topics was chosen by them before it became one event.
+        # An event about several topics was filtered before they were combined.
         is_of_several = event.topic is None and event.kind in _OF_PARTITIONS
         return is_of_group and (is_of_several or self.wants_topic(event.topic))
 
     def wants_topic(self, topic: str | None) -> bool:
-        """Whether events of a topic may be wanted."""
+        """Whether events of a topic may match."""
         return not self.topics or (topic is not None and any(fnmatchcase(topic, glob) for glob in self.topics))
 
     def wants_any(self, kinds: Collection[str]) -> bool:
-        """Whether events of one of *kinds* are wanted."""
+        """Whether events of one of *kinds* may match."""
         return not self.kinds or any(kind in self.kinds for kind in kinds)

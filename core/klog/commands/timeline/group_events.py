@@ -1,4 +1,4 @@
-"""What `__consumer_offsets` tells: commits, rebalances, deleted groups."""
+"""The events in `__consumer_offsets`: commits, rebalances, deleted groups."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class GroupEvents:
         self._undecodable = 0
 
     def read(self, note: Note) -> None:
-        """Read the log; *note* gets what cannot be read of it."""
+        """Read the log; *note* receives its unreadable parts."""
         for entry in entries(self._partition, note):
             if self._deleted and entry.timestamp != self._deleted_at:
                 self._flush_deleted()
@@ -130,7 +130,7 @@ class GroupEvents:
             words = "deleted, by a tool or because all of it had expired"
             self._deleted[group] = event._replace(kind="group-deleted", message=words)
             return
-        # A group that changes its protocol loses one kind of record and gets another in the same batch.
+        # The batch of a group's new protocol contains one kind of record for removal and another one for creation.
         self._deleted.pop(group, None)
         assert entry.key is not None
         record = coordinator_record(CONSUMER_OFFSETS, entry.key, entry.value)

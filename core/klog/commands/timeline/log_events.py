@@ -1,4 +1,4 @@
-"""What the batches of a partition tell: rolls, leader epochs, producers, transactions, pauses, and where damage is."""
+"""The events in the batches of a partition: rolls, leader epochs, producers, transactions, pauses, and damage."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ LEAST_SILENCE_MS: Final = 60_000
 USUAL_PAUSES: Final = 10
 """A silence is a pause of a minute at least, and longer than ten times the partition's usual pause."""
 MOST_SILENCES: Final = 100
-"""Of a partition: the longest."""
+"""The number of pauses per partition: the longest."""
 MOST_PRODUCERS: Final = 100_000
-"""Of a partition: beyond, the first half of them is forgotten, and seems new if it writes again."""
+"""The number of producers per partition: beyond it, the first half of them is forgotten, and treated as new later."""
 _CLOCK_ERROR_MS: Final = 3_600_000
 _BROKERS_TOPICS: Final = (CLUSTER_METADATA, CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE)
 
@@ -41,10 +41,11 @@ class _Begun(NamedTuple):
 
 
 class LogEvents:
-    """Watches the pass over a partition, as a BatchObserver, and hands its events to *emit*.
+    """Observes the pass over a partition, as a BatchObserver, and passes its events to *emit*.
 
-    *coordinated*: producer id → since when (ms) its coordinator tells of its transactions; this log is silent about
-    those that end then or later.  *has_transactions*: some of its batches are of transactions, or damage may hide them.
+    *coordinated*: producer id → the time (ms) from which on its coordinator's log contains its transactions; those that
+    end later are not reported from this log.  *has_transactions*: some of its batches belong to transactions, or damage
+    may hide them.
     """
 
     def __init__(self, partition: Partition, log_dir: str, emit: Emit, coordinated: Mapping[int, int]) -> None:
@@ -84,7 +85,7 @@ class LogEvents:
         self._last = window.batch(run.end - 1)
 
     def damaged(self, damage: Damage) -> None:
-        """Keep the time at which damage is told: that of what is before it."""
+        """Store the time for reporting damage: that of the batches before it."""
         self.has_transactions = True
         if len(self._damaged) < MOST_DAMAGES:
             last = self._last
@@ -93,7 +94,7 @@ class LogEvents:
             self._damaged[self._log, damage.place.position or 0] = when
 
     def end(self, size: int) -> None:
-        """Nothing is left to tell of a segment."""
+        """A segment needs no event at its end."""
 
     # ---- events
 
@@ -110,7 +111,7 @@ class LogEvents:
 
     def _new_epoch(self, batch: BatchFacts) -> None:
         is_first, self._epoch = self._epoch < 0, batch.leader_epoch
-        # The metadata log says itself who leads it; and where another log begins late, its epoch began before.
+        # The metadata log has its own records of leaders; and the first epoch of a shortened log began earlier.
         if self._partition.topic != CLUSTER_METADATA and (not is_first or batch.base_offset == 0):
             self._tell("epoch", batch, f"leader epoch {batch.leader_epoch} begins", epoch=batch.leader_epoch)
 
@@ -121,7 +122,7 @@ class LogEvents:
             self._marker(window, row, batch)
             return
         known = self._producers.get(producer)
-        # With transactions of version 2 each has an epoch of its own.
+        # Each transaction of version 2 has an epoch of its own.
         if known is None or (known != batch.producer_epoch and not batch.is_transactional):
             now = f"epoch {batch.producer_epoch}"
             words = f"producer {producer} begins, {now}" if known is None else f"producer {producer} has {now}"
@@ -170,7 +171,7 @@ class LogEvents:
     # ---- the end
 
     def finish(self) -> None:
-        """Tell what only the end of the log shows: silences, open transactions, the last record."""
+        """Emit the events that only the end of the log shows: silences, open transactions, the last record."""
         usual = usual_pause(self._landmarks.pauses)
         for pause, _, event in self._silences:
             if pause > USUAL_PAUSES * usual:
@@ -184,7 +185,7 @@ class LogEvents:
             self._tell("last-record", self._last, f"the log ends at offset {self._last.last_offset + 1}")
 
     def when_damaged(self, log: str, position: int) -> tuple[int, str]:
-        """Return the time at which damage at *position* is told, and by whose clock."""
+        """Return the time for reporting damage at *position*, and its clock."""
         return self._damaged.get((log, position)) or (modified_ms(self._partition.file(log)) or 0, FILE_CLOCK)
 
     # ---- the parts of an event
@@ -216,7 +217,7 @@ class LogEvents:
 
 
 def begin_ms(batch: BatchFacts) -> int:
-    """Return the time of a batch's first record, as far as its header tells it; -1 for none."""
+    """Return the time of a batch's first record, as far as its header contains it; -1 for none."""
     if batch.magic < 2 or batch.attributes & (DELETE_HORIZON_BIT | LOG_APPEND_TIME_BIT) or batch.base_timestamp < 0:
         return batch.max_timestamp
     return min(batch.base_timestamp, batch.max_timestamp)

@@ -1,4 +1,4 @@
-"""What the metadata log tells: brokers, topics, partitions, settings, and who led the quorum."""
+"""The events in the metadata log: brokers, topics, partitions, settings, and leaders of the quorum."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SHOWN: Final = (("leader", "leader"), ("replicas", "replicas"), ("isr", "ISR"),
 
 
 class _Change(NamedTuple):
-    """A record, and its subject before and after it; *event* says where and when."""
+    """A record, and its subject before and after it; *event* has place and time."""
 
     record: str
     data: Data
@@ -46,10 +46,10 @@ class _Change(NamedTuple):
 
 
 class _EventReplay(Replay):
-    """A replay that hands *emit* an event for each change that operators ask about.
+    """A replay that passes *emit* an event for each change that matters to operators.
 
-    *log_dir*, *directory*: where the log is.  The changes of a batch wait for its end: what is written together
-    explains itself (see `klog.cluster.metadata.change_reasons`), and a topic comes before its partitions.
+    *log_dir*, *directory*: the place of the log.  The changes of a batch are held back until its end: records of one
+    batch explain each other (see `klog.cluster.metadata.change_reasons`), and a topic precedes its partitions.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class _EventReplay(Replay):
         return skip_partitions(rows, first, self.expected, until, None)
 
     def apply(self, record: MetadataRecord, found: LoggedRecord, file: str) -> None:
-        """Take a record, and note what it changed."""
+        """Apply a record, and note its changes."""
         self._enter(found)
         name, data = record.name, record.data
         before, topic = self._subject(name, data), self._topic(name, data)
@@ -105,7 +105,7 @@ class _EventReplay(Replay):
             if event is not None:
                 self._emit(event)
 
-    # ---- what a record is about
+    # ---- the subject of a record
 
     def _enter(self, found: LoggedRecord) -> None:
         if found.batch != self._batch:
@@ -137,7 +137,7 @@ class _EventReplay(Replay):
         name = f"{self._directory}/{os.path.basename(file)}"
         return TimelineEvent(found.timestamp, BROKER_CLOCK, "", "", self._log_dir, offset=found.offset, file=name)
 
-    # ---- what is said of it
+    # ---- the message
 
     def _told(self, change: _Change) -> TimelineEvent | None:
         name, data, event = change.record, change.data, change.event
@@ -239,7 +239,7 @@ def _setting(change: _Change) -> TimelineEvent:
 
 
 def read_metadata_events(partition: Partition, log_dir: str, is_in_use: bool, emit: Emit) -> Problems:
-    """Hand the events of the metadata log in *partition* to *emit*; return what could not be read.
+    """Pass the events of the metadata log in *partition* to *emit*; return the unreadable parts.
 
     *is_in_use*: a node is running on it.
     """

@@ -1,7 +1,7 @@
-"""Sorts events by their time in little memory: what is too much goes to unnamed temporary files.
+"""Sorts events by their time in little memory: the excess is written to unnamed temporary files.
 
 The timestamps of a log are not in its order, and no bound on the disorder is known before its end: a producer that was
-cut off for a day delivers yesterday's records behind today's.  So events are sorted as a whole, in runs.
+cut off for a day delivers yesterday's records behind today's.  Events are therefore sorted as a whole, in runs.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _Ordered: TypeAlias = "tuple[EventOrder, TimelineEvent]"
 
 
 class EventSort:
-    """Takes events in any order by `add`, and yields them in theirs, each once; *most*: no more than the first of them.
+    """Receives events in any order by `add`, and yields them sorted, each once; *most*: no more than the first of them.
 
-    In memory are *room* events, and 256 of each run on disk.  Close it, or the runs stay until the process ends.
+    In memory are *room* events, and 256 of each run on disk.  Close it to free the runs before the process ends.
     """
 
     def __init__(self, disk: Disk, most: int | None = None, room: int = RUN_EVENTS) -> None:

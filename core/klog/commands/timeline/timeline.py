@@ -1,12 +1,12 @@
-"""Reads the disks of a cluster, and yields what happened in one order.
+"""Reads the disks of a cluster, and yields its history in one order.
 
     with Timeline(PartitionQuery(["b1/data", "b2/data"]).selections(), EventFilter(), Disk()) as timeline:
         timeline.read()
         for event in timeline.events():
             print(event.time, event.kind, event.message)
 
-Each log is read once, by the pass that `klog verify` makes.  What is kept of it meanwhile are its open transactions and
-its producers; events beyond some ten thousand go to temporary files (`klog.commands.timeline.sorting`).
+Each log is read once, by the pass of `klog verify`.  Only its open transactions and its producers stay in memory;
+events beyond some ten thousand are written to temporary files (`klog.commands.timeline.sorting`).
 """
 
 from __future__ import annotations
@@ -48,11 +48,10 @@ _SILENCE: Final = Silence()
 
 
 class Timeline:
-    """The events of *selections* that *wanted* wants, the first *most* of them; *jobs*: threads for a large segment.
+    """The events of *selections* that match *wanted*, the first *most* of them; *jobs*: threads for a large segment.
 
-    *problems*: what could not be read, in sentences; *damaged*: how many damaged places were met, wanted or not.
-    *coordinated*: as `LogEvents` takes it.
-    It has temporary files: use it in a `with` block.
+    *problems*: sentences about unreadable parts; *damaged*: the number of damaged places, in the filter or not.
+    *coordinated*: the argument of `LogEvents`.  It has temporary files: use it in a `with` block.
     """
 
     def __init__(
@@ -88,9 +87,10 @@ class Timeline:
             self._logs(selection, sink)
 
     def read_state(self) -> None:
-        """Read the logs of controllers and coordinators alone, for whoever passes over all logs himself.
+        """Read only the logs of controllers and coordinators, for a caller that passes over all logs itself.
 
-        The events of a pass then come by `add`, from a `LogEvents` that knows what is *coordinated*, and `pass_events`.
+        The caller then adds the events of its pass by `add`, from a `LogEvents` with this *coordinated*, and by
+        `pass_events`.
         """
         for selection in self._selections:
             self._metadata(selection)
@@ -102,7 +102,7 @@ class Timeline:
         return iter(self._sort)
 
     def add(self, event: TimelineEvent) -> None:
-        """Take an event, if it is wanted.  Raises OSError where there is no room for temporary files."""
+        """Add an event, if it matches.  Raises OSError if there is no room for temporary files."""
         if self._wanted.wants(event):
             self._sort.add(event)
 
@@ -119,7 +119,7 @@ class Timeline:
         is_meant = selection.whole or partition in selection.partitions
 
         def emit(event: TimelineEvent) -> None:
-            """Where partitions were named, tell of them alone."""
+            """If partitions were named, only their events are emitted."""
             topics = {topic for topic, _ in named} if event.partition is None else ()
             if is_meant or event.topic in topics or (event.topic, event.partition) in named:
                 self.add(event)
@@ -140,7 +140,7 @@ class Timeline:
                 GroupEvents(partition, where, self._wanted, self.add).read(self._note)
 
     def _note(self, sentence: str) -> None:
-        """Keep a problem with records; the pass over all logs, which decodes none, tells the others."""
+        """Store a problem with records; the pass over all logs, which decodes none, reports the others."""
         if not any(f": {kind}: " in sentence for kind in _TOLD_BY_PASS):
             self.problems.append(sentence)
 
@@ -165,14 +165,14 @@ class Timeline:
 
 
 def pass_events(facts: PartitionFacts, log_dir: str, events: LogEvents) -> Iterator[TimelineEvent]:
-    """Finish the *events* of a pass over a partition; yield what else its *facts* and checkpoints tell."""
+    """Finish the *events* of a pass over a partition; yield the other events in its *facts* and checkpoints."""
     events.finish()
     yield from _checkpoints(log_dir, facts.partition)
     yield from _damage(facts, log_dir, events)
 
 
 def _checkpoints(log_dir: str, partition: Partition) -> Iterator[TimelineEvent]:
-    """Yield what only the checkpoint files of a log dir know, as of when they were written."""
+    """Yield the events that only the checkpoint files of a log dir contain, at the times of these files."""
     if partition.state is not PartitionState.CURRENT or partition.topic == CLUSTER_METADATA:
         return
     where = TimelineEvent(0, FILE_CLOCK, "", "", log_dir, partition.topic, partition.topic_id, partition.number)
@@ -198,9 +198,9 @@ def _every(at: int, path: str) -> bool:
 
 
 def _moved_log_start(partition: Partition, start: int) -> tuple[str, str]:
-    """Return the file whose time says when the log start was moved to *start*, and what is said of that.
+    """Return the file whose time is that of the move of the log start to *start*, and the text.
 
-    A broker that moves the log start at once cuts the epochs before it, but writes the checkpoint only once a minute.
+    A broker that moves the log start cuts the epochs before it at once, but writes the checkpoint only once a minute.
     Kafka: LeaderEpochFileCache.truncateFromStartAsyncFlush, log.flush.start.offset.checkpoint.interval.ms.
     """
     checkpoint = os.path.join(partition.log_dir, FileKind.LOG_STARTS.value)
@@ -218,7 +218,7 @@ def _moved_log_start(partition: Partition, start: int) -> tuple[str, str]:
 
 
 def _damage(facts: PartitionFacts, log_dir: str, events: LogEvents) -> Iterator[TimelineEvent]:
-    """Yield what `klog verify` finds in the logs, at the time of what is before it."""
+    """Yield the findings of `klog verify` in the logs, at the time of the batches before them."""
     partition = facts.partition
     where = TimelineEvent(0, FILE_CLOCK, "damage", "", log_dir, partition.topic, partition.topic_id, partition.number)
     for segment in facts.segments:
@@ -237,7 +237,7 @@ def _damage(facts: PartitionFacts, log_dir: str, events: LogEvents) -> Iterator[
                 position=position,
             )
         modified = modified_ms(partition.file(log))
-        if segment.unreadable is not None and modified is not None:  # else a running broker has just deleted it
+        if segment.unreadable is not None and modified is not None:  # otherwise a running broker has just deleted it
             message = f"unreadable: {segment.unreadable}"
             yield where._replace(
                 time=modified, message=message, offset=segment.end_offset, file=f"{partition.directory}/{log}"

@@ -1,4 +1,4 @@
-"""What `__transaction_state` tells: transactions from their begin to the decision about their end."""
+"""The events in `__transaction_state`: transactions from their begin to the decision about their end."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _MOST_NAMED: Final = 3
 
 
 class _Told(NamedTuple):
-    """A record about a transaction: where it is, and what it says."""
+    """A record about a transaction: its position, and its content."""
 
     offset: int
     image: TransactionImage
 
 
 class TransactionEvents:
-    """Takes the records of one partition of `__transaction_state`; memory for its transactional ids.
+    """Reads the records of one partition of `__transaction_state`; remembers its transactional ids.
 
-    *coordinated*: is told since when (ms) this log knows of the transactions of each producer id.
+    *coordinated*: receives the time (ms) from which on this log contains the transactions of each producer id.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class TransactionEvents:
         self._ongoing: dict[str, _Told] = {}
 
     def read(self, note: Note) -> None:
-        """Read the log; *note* gets what cannot be read of it."""
+        """Read the log; *note* receives its unreadable parts."""
         undecodable = 0
         for entry in entries(self._partition, note):
             if entry.key is None or entry.commits is not None:
@@ -76,13 +76,13 @@ class TransactionEvents:
             self._end(self._ongoing.pop(name, told), told)
 
     def _end(self, begun: _Told, told: _Told) -> None:
-        """Tell of a transaction whose end has been decided: the markers come a little later."""
+        """Emit the event of a transaction whose end has been decided: the markers are written a little later."""
         self._begin(begun)
         image = told.image
         took = image.updated - image.started
         after = f"after {duration(took)}" if 0 <= image.started <= image.updated else "some time later"
         kind, words = ("txn-commit", f"commits {after}") if image.commits else ("txn-abort", f"aborts {after}")
-        # From version 2 on every end raises the epoch, not only that by the coordinator.
+        # From version 2 on every end raises the epoch, not only an end by the coordinator.
         is_raised = image.producer_epoch > begun.image.producer_epoch and begun.image.client_version < EPOCH_BUMPS
         if not image.commits and took >= image.timeout_ms > 0:
             words = f"timed out {after}"

@@ -1,1 +1,1 @@
-"""`klog transactions`: what producers wrote between their markers, over all partitions, and what coordinators know."""
+"""`klog transactions`: the transactions of producers over all partitions, and the records of coordinators."""

@@ -1,4 +1,4 @@
-"""The transactions of some log dirs: state, times, parts, and which of them nobody will end.
+"""The transactions of some log dirs: state, times, parts, and which of them will never end.
 
 for one in describe_transactions(["data"], TransactionQuery(now_ms)):
     print(one.transactional_id, one.state, one.began, one.ended)
@@ -26,7 +26,7 @@ _WITHOUT: Final = (CLUSTER_METADATA, TRANSACTION_STATE, SHARE_GROUP_STATE)
 
 
 class TransactionPart(NamedTuple):
-    """What a transaction wrote to a partition.  Offsets are None where there is no data, no marker, or no log."""
+    """The part of a transaction in a partition.  Offsets are None without data, marker or log."""
 
     topic: str
     partition: int
@@ -38,10 +38,10 @@ class TransactionPart(NamedTuple):
 
 
 class TransactionDetail(NamedTuple):
-    """A transaction.  Times and *duration* are ms.  *transactional_id*: None where no coordinator's record tells.
+    """A transaction.  Times and *duration* are ms.  *transactional_id*: None if no coordinator's record contains it.
 
-    *began*: the largest timestamp of its first batch; None without data.  *ended*: of its last marker; None while it is
-    open.  *duration*: of an open one until now.  *coordinator*: what its coordinator wrote about it last.
+    *began*: the largest timestamp of its first batch; None without data.  *ended*: of its last marker; None for an open
+    one.  *duration*: of an open one until now.  *coordinator*: its coordinator's last record about it.
     """
 
     transactional_id: str | None
@@ -66,7 +66,7 @@ class TransactionDetail(NamedTuple):
 
 
 class TransactionQuery(NamedTuple):
-    """Which transactions: all, or those of some *states*, transactional *ids* (names or globs), *producer_ids*.
+    """The selected transactions: all, or those of some *states*, transactional *ids* (names or globs), *producer_ids*.
 
     *longer_than*: only those that lasted at least so many ms.
     """
@@ -94,12 +94,12 @@ def describe_transactions(
 ) -> Iterator[TransactionDetail]:
     """Yield the transactions in *paths* that *query* selects, about in the order of their ends, the open ones last.
 
-    *without*: the paths of partitions whose logs are known to have none, and are not read.  *note* gets a sentence
-    about each thing that could not be read.  Raises UsageError, UnreadableError, IdentityError.
+    *without*: the paths of partitions whose logs are known to have none, and are not read.  *note* receives a sentence
+    about each unreadable part.  Raises UsageError, UnreadableError, IdentityError.
     """
     partitions = select_replicas(paths, (), (), "leader-epoch", query.choice, note, choose_with_internal)
     logs = [one for one in partitions if one.topic not in _WITHOUT and one.path not in without and one.segments]
-    # Listed after the logs: beside a running broker, too, they know of each transaction in these.
+    # They are listed after the logs: even those of a running broker then include each transaction in these.
     coordinators = [Partition(one.path) for one in partitions if one.topic == TRANSACTION_STATE]
     known = _Coordinators(transaction_images(coordinators, note=note), query.now_ms)
     numbers = {one.number for one in coordinators if one.number is not None}
@@ -109,7 +109,7 @@ def describe_transactions(
         note(f"{what} among the paths: whether an open transaction hangs is known only where its coordinator tells")
     ended_of = known.being_ended if query.states and {*query.states} <= {"open", "hanging"} else None
     if ended_of is not None and not ended_of:
-        coordinators = []  # their history is about nothing that is asked for
+        coordinators = []  # the query excludes their history
     for joined in joined_transactions(logs, coordinators, note, ended_of):
         yield from filter(query.selects, known.details(joined))
     yield from filter(query.selects, known.without_data())
@@ -134,7 +134,7 @@ class _Coordinators:
         return frozenset(number for number, one in self._in_progress.items() if one.status in PREPARED)
 
     def details(self, joined: JoinedTransaction) -> Iterator[TransactionDetail]:
-        """Yield a transaction; what hangs of it in each partition for itself, as its end is brought about."""
+        """Yield a transaction; the parts of a hanging one are separate, because each partition is ended separately."""
         ended = [one for one in joined.spans if one.marker is not None]
         still = [one for one in joined.spans if one.marker is None]
         latest = self._in_progress.get(joined.producer_id)
@@ -191,9 +191,9 @@ class _Coordinators:
 
 
 def _ends(joined: JoinedTransaction, latest: TransactionImage) -> bool:
-    """Whether a transaction is that of which its coordinator knew no end: a broker has gone on since.
+    """Whether this transaction is the open one in its coordinator's records: a broker has continued since.
 
-    Without its coordinator's records, by a marker that is later than its beginning: what was before it had ended.
+    Without these records, whether a marker is later than its beginning: everything before it had ended.
     """
     if joined.image is not None:
         return joined.image.started == latest.started

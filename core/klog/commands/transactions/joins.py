@@ -1,9 +1,9 @@
 """Puts the parts of a transaction together: its spans in the partitions, and its coordinator's records.
 
 All logs are read side by side in the order of time, so the memory is that of transactions in progress.  The records of
-a coordinator come a little early: the clocks of brokers differ, and a marker must find what decided it.  A producer id
-has one transaction at a time.  Where its coordinator's records are gone, markers belong together if they have the same
-epoch and decision, are of different partitions, and no data of one was created after the marker of another.
+a coordinator are read with a lead: the clocks of brokers differ, and a marker must find its decision.  A producer id
+has one transaction at a time.  Without its coordinator's records, markers belong together if they have the same epoch
+and decision, are in different partitions, and no data of one was created after the marker of another.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from klog.partition.transactions.spans import SpanMarker, TransactionSpan, trans
 _LEAD_MS: Final = 2000
 """How far the clocks of two brokers may differ."""
 _MOST_WAITING: Final = 100_000
-"""Transactions that are kept for markers that may still come; beyond it the oldest is given out as it is."""
+"""The number of transactions that are kept for later markers; beyond it the oldest is returned unfinished."""
 
 
 class JoinedTransaction:
     """A transaction.
 
-    *spans*: its parts.  *prepared*, *completed*: what its coordinator wrote, None where that is gone.
-    *completed_at*: when the latter was written, ms: after all markers, while its own time is from before them.
+    *spans*: its parts.  *prepared*, *completed*: its coordinator's records, None if they are missing.  *completed_at*:
+    the time at which the latter was written, ms: after all markers, while the time in it is from before them.
     """
 
     def __init__(self, producer_id: int) -> None:
@@ -47,7 +47,7 @@ class JoinedTransaction:
 
     @property
     def image(self) -> TransactionImage | None:
-        """The latest of what its coordinator wrote."""
+        """The latest record of its coordinator."""
         return self.completed or self.prepared
 
     def lacks(self, topic: str, partition: int) -> bool:
@@ -85,7 +85,7 @@ _Event: TypeAlias = "tuple[int, int, TransactionSpan | TransactionEnding]"
 
 
 def _span_events(number: int, spans: Iterable[TransactionSpan]) -> Iterator[_Event]:
-    """Yield what was written with the time of its marker, which never goes back; open ones at the end of time."""
+    """Yield the spans with the times of their markers, which never decrease; open ones are the last."""
     latest = 0
     for span in spans:
         latest = LONG_MAX if span.marker is None else max(latest, span.marker.timestamp)
@@ -107,8 +107,8 @@ def joined_transactions(
 ) -> Iterator[JoinedTransaction]:
     """Yield the transactions in *logs*, about in the order of their ends, then the open ones: one for each producer.
 
-    *coordinators*: partitions of `__transaction_state`.  *note* gets what could not be read.  *ended_of*: of those
-    that have ended only these producers'; None: all.
+    *coordinators*: partitions of `__transaction_state`.  *note* receives the unreadable parts.  *ended_of*: return
+    ended transactions only of these producers; None: of all.
     """
     logs = list(logs)
     endings = (transaction_endings(one, ended_of) for one in coordinators)
@@ -201,7 +201,7 @@ class _Join:
             del self._of_producer[one.producer_id]
 
     def finished(self, time: int | None) -> Iterator[JoinedTransaction]:
-        """Yield what will get no more parts by *time*, ms; None: all."""
+        """Yield the transactions that are complete by *time*, ms; None: all."""
         yield from self._whole
         self._whole = []
         while self._waiting:

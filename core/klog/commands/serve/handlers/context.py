@@ -10,7 +10,7 @@ from klog.commands.serve.view import Topic, View
 from klog.formats.structs.schema import Data
 
 Answer: TypeAlias = Data
-"""The body of a response; what it does not name has its default."""
+"""The body of a response; omitted fields have their defaults."""
 
 ZERO_ID = "A" * 22
 """The uuid that means none."""
@@ -25,7 +25,7 @@ class ServerContext(NamedTuple):
     port: int
 
     def node(self, called: str = "nodeId") -> Answer:
-        """Return this node, the only one; *called* is what its number is called there."""
+        """Return this node, the only one; *called* is the name of its number there."""
         return {called: self.view.node_id, "host": self.host, "port": self.port}
 
     def topic(self, name: str | None, topic_id: str = ZERO_ID) -> Topic | None:
@@ -36,7 +36,7 @@ class ServerContext(NamedTuple):
 
 
 class RequestContext(NamedTuple):
-    """A request, and who asks; *still_there* raises when that client has gone."""
+    """A request, and its client; *still_there* raises when the client has disconnected."""
 
     body: Data
     version: int
@@ -46,4 +46,4 @@ class RequestContext(NamedTuple):
 
 
 class HangUpError(Exception):
-    """No response can express it: the connection is closed, and the text says why."""
+    """No response can express it: the connection is closed, and the text is the reason."""

@@ -34,12 +34,12 @@ def find_coordinator(server: ServerContext, request: RequestContext) -> Answer:
 
 
 def join_group(server: ServerContext, request: RequestContext) -> Answer:
-    """Wait for the group to gather."""
+    """Wait for the group to be complete."""
     return server.groups.join(request.body, request.version, request.client_id, request.host, request.still_there)
 
 
 def sync_group(server: ServerContext, request: RequestContext) -> Answer:
-    """Wait for the leader's word."""
+    """Wait for the leader's assignment."""
     return server.groups.sync(request.body, request.still_there)
 
 
@@ -49,7 +49,7 @@ def heartbeat(server: ServerContext, request: RequestContext) -> Answer:
 
 
 def leave_group(server: ServerContext, request: RequestContext) -> Answer:
-    """Let members leave."""
+    """Remove members."""
     name = request.body["groupId"]
     if request.version < _MANY_MEMBERS:
         return {"errorCode": server.groups.leave(name, request.body["memberId"], None)}
@@ -83,7 +83,7 @@ def _not_there(version: int) -> ErrorCode:
 
 
 def offset_fetch(server: ServerContext, request: RequestContext) -> Answer:
-    """Return what groups have committed, on the disk or since."""
+    """Return the offsets that groups have committed, on the disk or since."""
     body = request.body
     if request.version < _MANY_GROUPS:
         return {"topics": _offsets(server, body["groupId"], body["topics"], request.version)}

@@ -1,9 +1,9 @@
 """Handlers of requests about logs: Fetch, ListOffsets, OffsetForLeaderEpoch.
 
-Fetch follows a broker's rules, which are in `klog.partition.fetch`.  The differences: there are no fetch sessions, so a
-client that requests one continues with full requests; replication is refused; and a client's leader epoch is not
-compared with the disk's, because it may come from the old cluster and know a later one.  The epoch of a reader's last
-batch is.
+Fetch follows a broker's rules, which are implemented in `klog.partition.fetch`.  The differences: there are no fetch
+sessions, and a client that requests one continues with full requests; replication is refused; a client's leader epoch
+is not compared with the disk's, because the client may have a later one from the old cluster, but the epoch of a
+reader's last batch is compared.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MOST_BYTES: Final = 55 << 20
 """fetch.max.bytes of a broker."""
 LONGEST_WAIT_MS: Final = 5000
-"""Nothing can arrive, so a client is not kept waiting for long."""
+"""No record can be added; a client therefore waits only shortly."""
 _DEBUGGING_CONSUMER: Final = -2
 _BY_ID, _STATE = 13, 15
 """The versions of Fetch from which on topics are named by ids, and a follower's id is in a tagged field."""
@@ -97,7 +97,7 @@ class _FetchRules(NamedTuple):
 
 
 def _unless_diverging(partition: PartitionView, wanted: Data, limit: int, rules: _FetchRules) -> tuple[Data, int]:
-    """Return what `_fetched` does, but no records where histories part.  Kafka: Partition.readRecords."""
+    """Return the result of `_fetched`, but no records if the histories diverge.  Kafka: Partition.readRecords."""
     offset, last_epoch = wanted["fetchOffset"], wanted["lastFetchedEpoch"]
     parting = partition.divergence(last_epoch, offset) if last_epoch >= 0 else None
     if parting is None:
@@ -134,7 +134,7 @@ def _fetched(partition: PartitionView, offset: int, limit: int, rules: _FetchRul
 
 
 def fetch_wait_ms(request: Data, answer: Answer) -> int:
-    """Return how long a broker would wait for more before it gives this answer."""
+    """Return how long a broker would wait for more records before this answer."""
     if answer.get("errorCode") or not request["topics"]:
         return 0
     rows = [row for topic in answer["responses"] for row in topic["partitions"]]

@@ -17,7 +17,7 @@ READ_ONLY: Final = "klog serve is read-only: this endpoint shows a dead broker's
 _REFUSED: Final[Answer] = {"errorCode": ErrorCode.POLICY_VIOLATION, "errorMessage": READ_ONLY}
 _TOPICS_WITH_IDS: Final = 6
 _NO_RESPONSE: Final = 0
-"""acks=0: a producer that wants no response."""
+"""acks=0: a producer that expects no response."""
 
 
 def produce(_server: ServerContext, request: RequestContext) -> Answer:
@@ -94,12 +94,12 @@ def offset_delete(_server: ServerContext, _request: RequestContext) -> Answer:
 
 
 def sasl_handshake(_server: ServerContext, _request: RequestContext) -> Answer:
-    """Refuse every mechanism: without an answer clients that carry SASL settings would try for ever."""
+    """Refuse every mechanism: without an answer clients with SASL settings would retry for ever."""
     return {"errorCode": ErrorCode.UNSUPPORTED_SASL_MECHANISM}
 
 
 def sasl_authenticate(_server: ServerContext, _request: RequestContext) -> Answer:
-    """Refuse, as a broker does that asks for no authentication."""
+    """Refuse, as a broker does that requires no authentication."""
     told = "SaslAuthenticate request received after successful authentication"
     return {"errorCode": ErrorCode.ILLEGAL_SASL_STATE, "errorMessage": told, "authBytes": b""}
 

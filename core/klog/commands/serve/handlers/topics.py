@@ -10,7 +10,7 @@ from klog.formats.error_codes import ErrorCode
 from klog.formats.structs.schema import Data
 
 _NULL_IS_ALL: Final = 1
-"""Before this version of Metadata no topics at all asks for every one."""
+"""Before this version of Metadata an empty list of topics requests every one."""
 _UNNAMED: Final = 12
 """From this version of Metadata on, a topic that is requested by its id may have no name."""
 _TOPIC, _DYNAMIC_TOPIC_CONFIG = 2, 1
