@@ -19,7 +19,6 @@ import os
 import time
 from contextlib import ExitStack
 from types import TracebackType
-from typing import Final
 
 from klog.base.errors import DamagedError, KlogError
 from klog.base.files.directory import is_missing, straight
@@ -41,8 +40,6 @@ from klog.formats.follow_file import FOLLOW_FILE, FollowFile, write_follow_file
 from klog.formats.names import FileKind, PartitionState, cluster_id_is_legal, topic_is_legal
 from klog.formats.properties import write_meta_properties
 from klog.partition.append.log_state import AppendSettings
-
-_WINDOW_BYTES: Final = 1 << 20
 
 
 class CopyDir:
