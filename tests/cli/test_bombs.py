@@ -207,3 +207,16 @@ def test_columns_leave_out_only_the_record_that_has_no_room(
     ] == offsets
     is_left_out = b"(offset 1): bad record: the record has 60000000 headers" in said
     assert (code, is_left_out) == ((4, True) if name == "headers" else (0, False)), said
+
+
+def test_a_rescue_names_the_record_whose_line_is_too_large(tmp_path: Path) -> None:
+    """The record after it is written."""
+    folder = log_dir("headers", "zstd")
+    leader = tmp_path / "copy"
+    shutil.copytree(folder / "copy", leader)
+    log = leader / BOMBS["headers"].directory / f"{0:020d}.log"
+    log.write_bytes(log.read_bytes()[: 12 + int.from_bytes(log.read_bytes()[8:12], "big")])
+    words = ["replicas", "rescue", str(folder / "data"), str(leader), "--if-leads=2", f"--to={tmp_path / 'new'}"]
+    code, _, said = run(words)
+    assert (code, b"headers-0 (offset 1): the record's line is too large" in said) == (4, True), said
+    assert [line[:11] for line in (tmp_path / "new").read_bytes().splitlines()] == [b'{"offset":2']

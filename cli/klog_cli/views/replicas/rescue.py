@@ -72,6 +72,10 @@ def rescue(request: RescueRequest) -> int:
                 records += diff.lost_if_leads[leader].records
             else:
                 output.note(f"{found.topic}-{found.number}: node {leader} has no copy and is no replica; left out")
+    for topic, number, offset in rescuer.too_large:
+        output.error(f"{topic}-{number} (offset {offset}): the record's line is too large: left out")
+        code |= ExitCode.PROBLEMS_LEFT
+    records -= len(rescuer.too_large)
     where = "stdout" if request.to == "-" else request.to
     output.note(f"{counted(records, 'record')} written to {where}" if records else "nothing would be lost: no record")
     return code

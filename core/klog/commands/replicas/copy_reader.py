@@ -28,6 +28,9 @@ IDENTITY_BYTES = IDENTITY.size
 MOST_BAD_BATCHES = 1000
 """Kept one by one; a log can be all damage."""
 
+MOST_LINE_BYTES = 256 << 20
+"""Of the line of one record: sixty million headers take ten times their bytes."""
+
 _LONG_MAX = 2**63 - 1
 _free_windows: list[Window] = []
 """Of copies that have been read: a new one for each of many small copies would cost more than reading them."""
@@ -166,7 +169,7 @@ class CopyReader:
                 continue
             for i in range(window.records):
                 offset, timestamp, key, value, *_ = window.record(i, False)
-                line = b"" if origin is None else b"".join(map(bytes, _line(window, i, origin)))
+                line = b"" if origin is None else _line(window, i, origin)
                 yield offset, DataRecord(timestamp, key, value, window.raw_headers(i)), line
 
     def record_windows(self, leave_out: Callable[[Window, int, int], None]) -> Iterator[Window]:
@@ -258,7 +261,14 @@ class CopyReader:
         )
 
 
-def _line(window: Window, row: int, origin: bytes) -> Iterator[bytes | memoryview]:
-    yield from record_lines(window, row, row + 1, origin, LineStyle())
-    yield bytes(window.output())
+def _line(window: Window, row: int, origin: bytes) -> bytes:
+    """Return the JSON line of a record, an empty one where it has more than MOST_LINE_BYTES."""
+    line = bytearray()
+    for piece in record_lines(window, row, row + 1, origin, LineStyle()):
+        line += piece
+        if len(line) > MOST_LINE_BYTES:
+            window.flushed()
+            return b""
+    line += window.output()
     window.flushed()
+    return bytes(line)

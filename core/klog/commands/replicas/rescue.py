@@ -21,6 +21,8 @@ class PartitionRescue:
 
     def __init__(self, differ: ReplicaDiffer, write: Write) -> None:
         self._differ, self._write = differ, write
+        self.too_large: list[tuple[str, int, int]] = []
+        """Topic, partition and offset of records that are not written, because their lines would be too large."""
 
     def rescue(self, found: BrokerCopies, leader: int) -> PartitionDiff:
         """Write the lines; return what the comparison showed."""
@@ -30,7 +32,10 @@ class PartitionRescue:
 
         def flush() -> None:
             for offset, held in sorted(waiting, key=lambda one: sorted(one[1].nodes)):
-                self._write(_finished(offset, held, watermark))
+                if held.line:
+                    self._write(_finished(offset, held, watermark))
+                else:
+                    self.too_large.append((found.topic, found.number, offset))
             waiting.clear()
 
         def take(offset: int, held: HeldRecord) -> None:
