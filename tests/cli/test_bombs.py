@@ -14,7 +14,7 @@ import pytest
 from pyarrow import parquet
 
 from tests.support import counts
-from tests.support.bomb_dirs import BOMBS, bombs
+from tests.support.bomb_dirs import BOMBS, batch_with_value, bombs
 from tests.support.measure import measured
 from tools import command_line
 
@@ -220,3 +220,15 @@ def test_a_rescue_names_the_record_whose_line_is_too_large(tmp_path: Path) -> No
     code, _, said = run(words)
     assert (code, b"headers-0 (offset 1): the record's line is too large" in said) == (4, True), said
     assert [line[:11] for line in (tmp_path / "new").read_bytes().splitlines()] == [b'{"offset":2']
+
+
+def test_a_rescue_names_the_batch_that_it_cannot_unpack(tmp_path: Path) -> None:
+    """It has 130 MiB, more than klog takes; the record may be lost, and is not in the output."""
+    folder = log_dir("a large value", "zstd")
+    other = tmp_path / "other"
+    shutil.copytree(folder / "copy", other)
+    log = other / BOMBS["a large value"].directory / f"{0:020d}.log"
+    log.write_bytes(log.read_bytes() + batch_with_value("zstd", 130, 1))
+    words = ["replicas", "rescue", str(folder / "data"), str(other), "--if-leads=1", f"--to={tmp_path / 'new'}"]
+    code, _, said = run(words)
+    assert (code, b"value-0: node 2: the batch at offset 1 cannot be read" in said) == (4, True), said

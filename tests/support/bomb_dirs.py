@@ -137,6 +137,11 @@ def _value(codec: str, byte: bytes = b"\xff", mebibytes: int = 120) -> bytes:
     return _one(codec, b"k", byte * (mebibytes << 20))
 
 
+def batch_with_value(codec: str, mebibytes: int, base_offset: int) -> bytes:
+    """Return a batch of one record with so large a value."""
+    return _batch(codec, record(key=b"k", value=b"\xff" * (mebibytes << 20)), base_offset=base_offset)
+
+
 def _key(codec: str) -> bytes:
     return _one(codec, b"\1" * (120 << 20), b"v")
 

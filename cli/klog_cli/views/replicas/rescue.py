@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from klog.base.errors import ExitCode, UsageError, counted
 from klog.cluster.metadata.topic_config import TopicConfig
-from klog.commands.replicas.diff import DiffOptions, ReplicaDiffer
+from klog.commands.replicas.diff import DiffOptions, PartitionDiff, ReplicaDiffer
 from klog.commands.replicas.disks import copies_on, find_metadata, open_disks
 from klog.commands.replicas.rescue import PartitionRescue
 from klog.data_dir.identity import IdentityChoice
@@ -70,6 +70,7 @@ def rescue(request: RescueRequest) -> int:
                 code |= ExitCode.PROBLEMS_LEFT
             elif leader in diff.lost_if_leads:
                 records += diff.lost_if_leads[leader].records
+                code |= _name_unread(diff, leader)
             else:
                 output.note(f"{found.topic}-{found.number}: node {leader} has no copy and is no replica; left out")
     for topic, number, offset in rescuer.too_large:
@@ -78,6 +79,16 @@ def rescue(request: RescueRequest) -> int:
     records -= len(rescuer.too_large)
     where = "stdout" if request.to == "-" else request.to
     output.note(f"{counted(records, 'record')} written to {where}" if records else "nothing would be lost: no record")
+    return code
+
+
+def _name_unread(diff: PartitionDiff, leader: int) -> int:
+    """Name the batches of other copies that cannot be read, whose records may be lost; return the exit code."""
+    code = ExitCode.CLEAN
+    for node, copy in diff.copies.items():
+        for offset in copy.facts.bad_batches if node != leader and copy.facts is not None else ():
+            output.error(f"{diff.topic}-{diff.number}: node {node}: the batch at offset {offset} cannot be read")
+            code |= ExitCode.PROBLEMS_LEFT
     return code
 
 
