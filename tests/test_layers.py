@@ -153,8 +153,8 @@ PLANTED = (
     ),
     (
         "core/klog/partition/start/load.py",
-        "import klog.jobs.units",
-        "klog/partition/start/load.py imports klog.jobs.units, which is not below it",
+        "import klog.jobs.runner",
+        "klog/partition/start/load.py imports klog.jobs.runner, which is not below it",
     ),
     (
         "core/klog/commands/recover/x.py",

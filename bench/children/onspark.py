@@ -188,33 +188,48 @@ def partitions_of(*paths: str) -> list[Any]:
     return [(partition, log_dir_facts(log_dir)) for log_dir in log_dirs for partition in log_dir.partitions]
 
 
-def verify(spark: Any, *paths: str) -> dict[str, Contestant]:
-    from klog.spark.verify import verify as job
+def verify(spark: Any, *paths: str, is_deep: bool = False) -> dict[str, Contestant]:
+    from klog.base.progress import Silence
+    from klog.jobs.verify import verify_in_tasks
+    from klog.partition.verify.segment import SurveyOptions
+    from klog.spark.run import SparkRunner
 
-    return {"klog": lambda: sum(checked.totals.records for checked in job(spark, partitions_of(*paths)))}
+    def run() -> int:
+        found: list[Any] = []
+        request = SurveyOptions(deep=is_deep)
+        verify_in_tasks(SparkRunner(spark), partitions_of(*paths), request, Silence(), found.append)
+        return sum(checked.totals.records for checked in found)
+
+    return {"klog": run}
 
 
 def deep(spark: Any, *paths: str) -> dict[str, Contestant]:
-    from klog.partition.verify.segment import SurveyOptions
-    from klog.spark.verify import verify as job
-
-    request = SurveyOptions(deep=True)
-    return {"klog": lambda: sum(checked.totals.records for checked in job(spark, partitions_of(*paths), request))}
+    return verify(spark, *paths, is_deep=True)
 
 
 def stats(spark: Any, *paths: str) -> dict[str, Contestant]:
-    from klog.spark.stats import stats as job
+    from klog.base.progress import Silence
+    from klog.jobs.stats import count_records
+    from klog.log.reader import MAX_BATCH_BYTES
+    from klog.spark.run import SparkRunner
 
-    return {"klog": lambda: sum(one.records for one in job(spark, [part for part, _ in partitions_of(*paths)]))}
+    def run() -> int:
+        partitions = [part for part, _ in partitions_of(*paths)]
+        return sum(one.records for one in count_records(partitions, MAX_BATCH_BYTES, SparkRunner(spark), Silence()))
+
+    return {"klog": run}
 
 
 def audit(spark: Any, path: str) -> dict[str, Contestant]:
+    from klog.base.progress import Silence
     from klog.commands.audit.audit import MEMORY_BYTES, AuditOptions, audit_misrouted
     from klog.commands.audit.partitions import AuditQuery
-    from klog.spark.audit import SparkAudit
+    from klog.commands.audit.survey import AuditWorkers
+    from klog.spark.run import SparkRunner
 
     def run() -> list[int]:
-        found = audit_misrouted(AuditQuery([path]), AuditOptions(), SparkAudit(spark, MEMORY_BYTES))
+        workers = AuditWorkers(SparkRunner(spark), MEMORY_BYTES, Silence())
+        found = audit_misrouted(AuditQuery([path]), AuditOptions(), workers)
         return [len(found.rows), found.totals.batches, peak_bytes(os.getpid())]
 
     return {"klog": run}
@@ -230,10 +245,13 @@ def emptied(path: str) -> str:
 
 
 def export(spark: Any, path: str, scratch: str) -> dict[str, Contestant]:
-    from klog.spark.export import export as job
+    from klog.base.progress import Silence
+    from klog.jobs.export import ExportOptions, export_records
+    from klog.spark.run import SparkRunner
 
     def ours() -> int:
-        job(spark, [part for part, _ in partitions_of(path)], emptied(os.path.join(scratch, "ours")))
+        partitions, to = [part for part, _ in partitions_of(path)], emptied(os.path.join(scratch, "ours"))
+        export_records(partitions, to, ExportOptions(""), "read_uncommitted", SparkRunner(spark), Silence())
         return int(spark.read.parquet(os.path.join(scratch, "ours")).count())
 
     def theirs() -> int:
@@ -246,10 +264,14 @@ def export(spark: Any, path: str, scratch: str) -> dict[str, Contestant]:
 
 
 def compact(spark: Any, path: str, scratch: str) -> dict[str, Contestant]:
-    from klog.spark.export import latest as job
+    from klog.base.progress import Silence
+    from klog.jobs.export import ExportOptions
+    from klog.jobs.latest_values import export_latest_values
+    from klog.spark.run import SparkRunner
 
     def ours() -> int:
-        job(spark, [part for part, _ in partitions_of(path)], emptied(os.path.join(scratch, "ours")))
+        partitions, to = [part for part, _ in partitions_of(path)], emptied(os.path.join(scratch, "ours"))
+        export_latest_values(partitions, to, ExportOptions(""), SparkRunner(spark), Silence())
         return int(spark.read.parquet(os.path.join(scratch, "ours")).count())
 
     def theirs() -> int:

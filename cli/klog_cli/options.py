@@ -9,10 +9,13 @@ import typer
 from klog.base.errors import UsageError
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from klog.commands.serve.options import End
     from klog.data_dir.identity import IdentityChoice
     from klog.data_dir.partition import Partition
     from klog.jobs.output_files import Format
+    from klog.jobs.runner import Runner
     from klog.partition.transactions.isolation import Isolation as Level
 
 T = TypeVar("T")
@@ -34,12 +37,27 @@ def known(option: str, given: str, choices: Sequence[T]) -> T:
     raise UsageError(f"{option} {given}: expected one of {', '.join(names)}{near_misses(given, names)}")
 
 
-def spark_settings(given: Sequence[str] | None) -> dict[str, str]:
-    """Return the settings of `--conf`.  Raises UsageError for one without a value."""
-    for setting in given or ():
+def on_threads(jobs: int | None) -> AbstractContextManager[Runner]:
+    """Return the runner of `--jobs`: threads of this machine, as many as it has cores where None is given."""
+    import os
+    from contextlib import nullcontext
+
+    from klog.jobs.runner import Threads
+
+    return nullcontext(Threads(jobs or os.cpu_count() or 1))
+
+
+def on_spark(name: str, master: str | None, conf: Sequence[str] | None, ship: str) -> AbstractContextManager[Runner]:
+    """Return the runner of `--master`, `--conf` and `--ship`, for jobs with this *name*; Spark starts when it is used.
+
+    Raises UsageError for a setting without a value.
+    """
+    from klog.spark.run import spark_runner
+
+    for setting in conf or ():
         if not setting.partition("=")[0] or "=" not in setting:
             raise UsageError(f"--conf {setting}: expected a name and a value, such as spark.executor.memory=2g")
-    return {name: value for name, _, value in (setting.partition("=") for setting in given or ())}
+    return spark_runner(master, dict(setting.split("=", 1) for setting in conf or ()), ship, name)
 
 
 Paths = Annotated[list[str] | None, typer.Argument(metavar="PATH...", help="Log dirs, partition directories or files.")]

@@ -7,8 +7,7 @@ import os
 
 import pytest
 from klog.base.errors import UnreadableError
-from klog.base.processes import map_in_processes
-from klog.base.unusable import MOST_NAMED, UNUSABLE, Unusable, Unusables
+from klog.base.unusable import MOST_NAMED, Unusable, Unusables
 
 
 def _error(number: int) -> OSError:
@@ -62,16 +61,3 @@ def test_who_restores_is_told(unusable: Unusables) -> None:
     unusable.refuse("a/log", _error(errno.EACCES), "list")
     with pytest.raises(UnreadableError, match="a/log: cannot list: Permission denied; nothing is written"):
         unusable.check_read(refusals, "nothing is written")
-
-
-def test_processes_hand_back_what_they_could_not_use() -> None:
-    UNUSABLE.clear()
-
-    def work(number: int) -> int:
-        if number % 10 == 3:
-            UNUSABLE.refuse(f"a/{number}", _error(errno.EIO), "open")
-        return number
-
-    assert list(map_in_processes(work, 40, 2)) == list(range(40))
-    assert sorted(one.path for one in UNUSABLE.named()) == ["a/13", "a/23", "a/3", "a/33"]
-    UNUSABLE.clear()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from klog.base.processes import FEWEST
+from klog.jobs.runner import FEWEST
 
 from tests.conftest import FIXTURES, Ran
 from tests.support.power import tree

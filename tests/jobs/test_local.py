@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 from klog.base.errors import KlogError
 from klog.base.progress import Silence
-from klog.jobs import units
+from klog.jobs import runner
 from klog.jobs.results import TaskResult
+from klog.jobs.runner import Threads
 
 from tests.commands.dump.sinks import Kept
 from tests.conftest import FIXTURES, Ran
@@ -115,7 +116,7 @@ def counted(unit: int, options: int) -> Iterator[TaskResult]:
 @pytest.mark.parametrize("workers", [1, 2, 5])
 def test_answers_come_in_the_order_of_the_units(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """And a worker that is ahead keeps only so much of them."""
-    monkeypatch.setattr(units, "_HELD_BYTES", 3 << 20)
+    monkeypatch.setattr(runner, "_HELD_BYTES", 3 << 20)
     found: list[int] = []
     sink = Kept()
     is_ahead = threading.Event()
@@ -129,7 +130,7 @@ def test_answers_come_in_the_order_of_the_units(workers: int, monkeypatch: pytes
                 is_ahead.set()
             yield answer
 
-    units.run(uneven, range(12), 8, [5] * 12, sink, workers, lambda answer: found.append(answer.number) or False)  # type: ignore[func-returns-value]
+    Threads(workers).run(uneven, range(12), 8, [5] * 12, sink, lambda answer: found.append(answer.number))
     assert found == list(range(96))
     assert (sink.expected, sink.advanced) == (60, 60)
 
@@ -142,7 +143,7 @@ def test_nothing_follows_the_last_that_is_wanted(workers: int) -> None:
         found.append(answer.number)
         return answer.number == 9
 
-    units.run(counted, range(12), 4, [1] * 12, Silence(), workers, take)
+    Threads(workers).run(counted, range(12), 4, [1] * 12, Silence(), take)
     assert found == list(range(10))
 
 
@@ -155,7 +156,22 @@ def failing(unit: int, options: None) -> Iterator[TaskResult]:
 @pytest.mark.parametrize("workers", [1, 3])
 def test_what_a_unit_raises_ends_the_run(workers: int) -> None:
     with pytest.raises(KlogError, match="three"):
-        units.run(failing, range(9), None, [1] * 9, Silence(), workers, lambda answer: False)
+        Threads(workers).run(failing, range(9), None, [1] * 9, Silence(), lambda answer: False)
+
+
+def test_who_has_no_answers_need_not_wait_for_those_before() -> None:
+    """A compaction writes files and answers nothing: a large partition must not keep others from being begun."""
+    others = threading.Semaphore(0)
+
+    def job(unit: int, _options: None) -> Iterator[TaskResult]:
+        if unit == 0:
+            for _ in range(11):
+                assert others.acquire(timeout=60)
+        else:
+            others.release()
+        return iter(())
+
+    Threads(2).run(job, range(12), None, [1] * 12, Silence(), lambda answer: False)
 
 
 def test_an_interrupt_ends_a_search_with_32(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from klog.base.errors import UsageError
 from klog.jobs.export import ExportTask
 from klog.jobs.results import TaskResult
-from klog.jobs.search import LineLimit, SearchQuery, compile_pattern, merge_results, search
+from klog.jobs.search import LineLimit, SearchQuery, compile_pattern, search
 from klog.kernel import VALUES, KeySet
 from klog.log.json_lines import LineStyle
 from klog.log.record_filter import RecordFilter
@@ -40,7 +40,8 @@ def answers(pieces: Sequence[ExportTask], query: SearchQuery, tasks: int = 3) ->
 
 def found(pieces: Sequence[ExportTask], query: SearchQuery, tasks: int = 3) -> list[Object]:
     """Return the objects found."""
-    every = merge_results(answers(pieces, query, tasks), LineLimit(query.wanted.limit))
+    limit = LineLimit(query.wanted.limit)
+    every = [limit.cut(one) for one in sorted(answers(pieces, query, tasks), key=lambda one: one.number)]
     return [json.loads(line) for one in every if one.kind == "lines" for line in one.content.splitlines()]
 
 

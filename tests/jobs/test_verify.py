@@ -36,10 +36,10 @@ def test_results_are_those_of_verify_however_partitions_are_packed(damaged: Path
     every = parts(log_dir)
     options = pickle.loads(pickle.dumps(VerifyOptions(SurveyOptions(deep=True))))
     units = [pickle.loads(pickle.dumps(every[at : at + a_unit])) for at in range(0, 3, a_unit)]
-    batches = [batch for unit in reversed(units) for batch in verify(unit, options)]
+    results = [result for unit in reversed(units) for result in verify(unit, options)]
     around = log_dir_facts(log_dir)
     alone = [verify_partition(partition, around, SurveyOptions(deep=True)) for partition in log_dir.partitions]
-    found = list(collect_results(batches, log_dir.partitions))
+    found = list(collect_results(results, log_dir.partitions))
     assert [(one.partition, one.findings, one.totals) for one in found] == [
         (one.partition, one.findings, one.totals) for one in alone
     ]
@@ -48,14 +48,15 @@ def test_results_are_those_of_verify_however_partitions_are_packed(damaged: Path
     assert ids["foreign-log-name"] == "zstd-0/odd-\udcff.log.cleaned"
 
 
-def test_many_findings_come_in_several_batches(damaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk that is all damage has millions, and no batch may be that large."""
-    every = parts(LogDir(str(damaged)))
-    whole = [row for batch in verify(every, VerifyOptions()) for row in batch.to_pylist()]
-    monkeypatch.setattr(module, "_BATCH_ANSWERS", 1)
-    batches = list(verify(every, VerifyOptions()))
-    assert [row for batch in batches for row in batch.to_pylist()] == whole
-    assert len(batches) == 3
+def test_many_findings_come_in_several_results(damaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that is all damage has millions, and no message may be that large."""
+    log_dir = LogDir(str(damaged))
+    every = parts(log_dir)
+    whole = list(collect_results(verify(every, VerifyOptions()), log_dir.partitions))
+    monkeypatch.setattr(module, "_SENT_FINDINGS", 1)
+    results = list(verify(every, VerifyOptions()))
+    assert list(collect_results(results, log_dir.partitions)) == whole
+    assert sum(result.kind == "findings" for result in results) == sum(len(one.findings) for one in whole) == 2
 
 
 def test_a_partition_that_is_alone_looks_around_by_itself(damaged: Path) -> None:

@@ -10,34 +10,36 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import klog
-import pyarrow as pa
 from klog.base.errors import DamagedError
 from klog.base.unusable import UNUSABLE
 from klog.jobs.output import Facts, OutputAttempt
-from klog.jobs.results import TaskResult
+from klog.jobs.results import TaskResult, json_result
 from klog.jobs.verify import VerifyOptions, VerifyTask, verify
 
 
-def doubled(unit: int, factor: int) -> Iterator[pa.RecordBatch]:
-    """A row for each number below *unit*, one a batch; all in the same buffer, as jobs have it that spare memory."""
-    buffer = bytearray(8)
+def doubled(unit: int, factor: int) -> Iterator[TaskResult]:
+    """A result for each number below *unit*."""
     for number in range(unit):
-        buffer[:] = (factor * number).to_bytes(8, "little")
-        array = pa.Array.from_buffers(pa.int64(), 1, [None, pa.py_buffer(buffer)])
-        yield pa.RecordBatch.from_arrays([array], ["number"])
+        yield json_result("number", factor * number)
 
 
-def once_killed(unit: int, marks: str) -> Iterator[pa.RecordBatch]:
+def noted(unit: int, marks: str) -> Iterator[TaskResult]:
+    """The number of the unit; leaves a file that says that it was done."""
+    open(os.path.join(marks, str(unit)), "wb").close()
+    yield json_result("number", unit)
+
+
+def once_killed(unit: int, marks: str) -> Iterator[TaskResult]:
     """The same, except that the worker dies in the middle of it the first time that *unit* is tried."""
     mark = os.path.join(marks, str(unit))
-    for i, batch in enumerate(doubled(unit, 2)):
+    for i, result in enumerate(doubled(unit, 2)):
         if i == 1 and not os.path.exists(mark):
             open(mark, "wb").close()
             os.kill(os.getpid(), signal.SIGKILL)
-        yield batch
+        yield result
 
 
-def refused(unit: int, message: str) -> Iterator[pa.RecordBatch]:
+def refused(unit: int, message: str) -> Iterator[TaskResult]:
     """What klog refuses, or breaks down at."""
     if unit:
         raise DamagedError(message)
@@ -45,14 +47,14 @@ def refused(unit: int, message: str) -> Iterator[pa.RecordBatch]:
     yield
 
 
-def slow(unit: float, marks: str) -> Iterator[pa.RecordBatch]:
+def slow(unit: float, marks: str) -> Iterator[TaskResult]:
     """Takes *unit* seconds; leaves a file that says that it began."""
     open(os.path.join(marks, f"{os.getpid()}"), "wb").close()
     time.sleep(unit)
     yield from doubled(1, 1)
 
 
-def verified_slowly(unit: Sequence[VerifyTask], options: tuple[VerifyOptions, str]) -> Iterator[pa.RecordBatch]:
+def verified_slowly(unit: Sequence[VerifyTask], options: tuple[VerifyOptions, str]) -> Iterator[TaskResult]:
     """Check partitions, and take a second for it; leaves a file that says where klog came from."""
     how, marks = options
     with open(os.path.join(marks, unit[0].path.replace("/", "_")), "w") as mark:
@@ -62,8 +64,8 @@ def verified_slowly(unit: Sequence[VerifyTask], options: tuple[VerifyOptions, st
 
 
 def committed_slowly(
-    job: Callable[[Any, Any], Iterator[pa.RecordBatch]], marks: str, unit: Any, options: Any
-) -> Iterator[pa.RecordBatch]:
+    job: Callable[[Any, Any], Iterator[TaskResult]], marks: str, unit: Any, options: Any
+) -> Iterator[TaskResult]:
     """Do a job that writes, a second late with each piece; leaves files that say where klog came from."""
     commit = OutputAttempt.commit
 
@@ -80,12 +82,12 @@ def committed_slowly(
         OutputAttempt.commit = commit  # type: ignore[method-assign]
 
 
-def folders(unit: int, options: None) -> Iterator[pa.RecordBatch]:
+def folders(unit: int, options: None) -> Iterator[TaskResult]:
     """Where tasks stand."""
-    yield pa.RecordBatch.from_arrays([pa.array([os.getcwd()])], ["folder"])
+    yield json_result("folder", os.getcwd())
 
 
 def noting(unit: str, options: None) -> Iterator[TaskResult]:
     """Note that the system refused a path."""
     UNUSABLE.refuse(unit, PermissionError(errno.EACCES, os.strerror(errno.EACCES)), "open")
-    yield TaskResult("text", unit.encode())
+    yield json_result("path", unit)

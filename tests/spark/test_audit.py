@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from klog.spark import audit
+from klog.commands.audit import survey
 from pyspark.sql import SparkSession
 
 from tests.commands.audit.auditing import disks
@@ -44,7 +44,7 @@ def test_waves_and_a_small_table_change_nothing(
         made.add("b-0")
     made.put("b-0", made.partitions["a-0"][500])
     root = made.write(tmp_path / "data", segments=2)
-    monkeypatch.setattr(audit, "_WAVE_BYTES", 60_000)
+    monkeypatch.setattr(survey, "_FIRST_BYTES", 60_000)
     assert same(klog, root, "--memory", "1KiB", "--quiet", "--output", "jsonl").stdout.count(b"\n") == 1
 
 

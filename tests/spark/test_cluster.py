@@ -32,9 +32,12 @@ from pathlib import Path
 from klog.partition.verify.verify import log_dir_facts
 from klog.jobs.verify import VerifyOptions, VerifyTask, collect_results
 from klog.data_dir.log_dir import LogDir
-from klog.spark.run import run
+from klog.base.progress import Silence
+from klog.jobs.runner import collect
+from klog.jobs.stats import count_records
+from klog.log.reader import MAX_BATCH_BYTES
+from klog.spark.run import SparkRunner
 from klog.spark.session import session
-from klog.spark.stats import stats
 from pyspark import cloudpickle
 from tests.spark import tasks
 
@@ -44,10 +47,11 @@ partitions = LogDir(data).partitions
 units = [[VerifyTask(i, partition.path, data)] for i, partition in enumerate(partitions)]
 conf = {"spark.pyspark.python": python, **dict(setting.split("=", 1) for setting in settings)}
 with session(master, conf, brief=True) as ours:
-    batches = run(ours.spark, tasks.verified_slowly, units, (VerifyOptions(), marks), [1] * len(units))
-    counted = stats(ours.spark, partitions, split_bytes=4096)
+    runner, options = SparkRunner(ours.spark), (VerifyOptions(), marks)
+    results = collect(runner, tasks.verified_slowly, units, options, [1] * len(units), Silence())
+    counted = count_records(partitions, MAX_BATCH_BYTES, runner, Silence(), split_bytes=4096)
 print(sum(one.records + one.markers for one in counted))
-for checked in collect_results(batches, partitions):
+for checked in collect_results(results, partitions):
     print(checked.partition.directory, *checked.totals, *(finding.id for finding in checked.findings), flush=True)
 """
 

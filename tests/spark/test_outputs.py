@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,15 @@ from klog.base.progress import Silence
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.compact import job as compact_job
 from klog.data_dir.log_dir import LogDir
+from klog.data_dir.partition import Partition
 from klog.data_dir.selection import Selection
-from klog.jobs.export import MANIFEST, ExportOptions
-from klog.jobs.search import SearchQuery
+from klog.jobs.export import MANIFEST, ExportOptions, export_records
+from klog.jobs.latest_values import export_latest_values
+from klog.jobs.output_files import Format
+from klog.jobs.results import TaskResult
+from klog.jobs.search import SearchQuery, search_partitions
 from klog.log.record_filter import RecordFilter
-from klog.spark.compact import compact
-from klog.spark.export import export, latest
-from klog.spark.search import search
+from klog.spark.run import SparkRunner
 from pyspark.sql import SparkSession
 
 from tests.commands.compact.compacting import NOW_MS, ORIGINAL, SETTINGS, SEVERAL_ROUNDS
@@ -31,9 +34,13 @@ pytestmark = pytest.mark.spark
 MODERN = FIXTURES / "modern"
 
 
+def export(spark: SparkSession, found: Sequence[Partition], to: str, form: Format = "parquet") -> dict[str, Any]:
+    return export_records(found, to, ExportOptions("", form), "read_uncommitted", SparkRunner(spark), Silence())
+
+
 def test_exported_tables_are_read_by_spark(spark: SparkSession, tmp_path: Path) -> None:
     """Row for row what a dump has; topic and partition are columns again."""
-    manifest = export(spark, partitions(MODERN), str(tmp_path / "out"), sink=Silence())
+    manifest = export(spark, partitions(MODERN), str(tmp_path / "out"))
     frame = spark.read.parquet(str(tmp_path / "out"))
     assert {"topic", "partition"} <= set(frame.columns)
     found = {(row.topic, row.partition, row.offset) for row in frame.select("topic", "partition", "offset").collect()}
@@ -48,14 +55,14 @@ def test_exported_tables_are_read_by_spark(spark: SparkSession, tmp_path: Path) 
 
 
 def test_exported_lines_are_those_of_a_dump(spark: SparkSession, tmp_path: Path) -> None:
-    export(spark, partitions(MODERN), str(tmp_path / "out"), ExportOptions("", "jsonl"))
+    export(spark, partitions(MODERN), str(tmp_path / "out"), "jsonl")
     for one in partitions(MODERN):
         assert lines(folder_of(tmp_path / "out", one)) == dumped(one)
 
 
 def test_the_table_of_latest_values_is_that_of_the_plain_job(spark: SparkSession, tmp_path: Path) -> None:
     found = partitions(MODERN, ORIGINAL)
-    latest(spark, found, str(tmp_path / "out"))
+    export_latest_values(found, str(tmp_path / "out"), ExportOptions(""), SparkRunner(spark), Silence())
     Export(tmp_path / "plain", pieces_of(parts_of(found, isolation="read_committed")), table=True).run()
     for one in found:
         assert rows(folder_of(tmp_path / "out", one)) == rows(folder_of(tmp_path / "plain", one))
@@ -66,7 +73,8 @@ def test_a_compacted_log_dir_is_what_compact_to_makes(spark: SparkSession, tmp_p
     log_dir = LogDir(str(data))
     options = compact_job.CompactJobOptions("", NOW_MS, False, SEVERAL_ROUNDS)
     targets, topics = [Selection(log_dir, log_dir.partitions)], [TopicConfig(log_dir, SETTINGS)]
-    results, outcomes = compact(spark, targets, topics, str(tmp_path / "out"), options)
+    out, runner = str(tmp_path / "out"), SparkRunner(spark)
+    results, outcomes = compact_job.compact_partitions(targets, topics, out, options, runner, Silence())
     assert tree(tmp_path / "out") == copied(tmp_path / "expected", data)
     assert {"compacted"} <= {one["result"] for one in results}
     assert len(outcomes) == len(results)
@@ -77,9 +85,12 @@ def test_finds_come_in_the_order_of_the_logs(spark: SparkSession, limit: int | N
     wanted = {f"key-{number}" for number in range(5)}
     query = SearchQuery(RecordFilter(limit=limit), pattern=b"number")
     found: list[dict[str, Any]] = []
-    for answer in search(spark, partitions(MODERN), query):
+
+    def take(answer: TaskResult) -> None:
         assert answer.kind == "lines"
-        found += [json.loads(line) for line in answer.content.splitlines()]
+        found.extend(json.loads(line) for line in answer.content.splitlines())
+
+    search_partitions(partitions(MODERN), query, "read_uncommitted", SparkRunner(spark), Silence(), take)
     expected = [line for one in partitions(MODERN) for line in dumped(one) if "number" in (line.get("value") or "")]
     assert found == expected[:limit]
     assert wanted & {line["key"] for line in found} or limit == 3

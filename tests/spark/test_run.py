@@ -7,15 +7,17 @@ import pickle
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-import pyarrow as pa
 import pytest
 from klog.base.errors import DamagedError, SparkError
 from klog.base.progress import Silence
 from klog.base.unusable import UNUSABLE
-from klog.spark.run import _batches, arrow_frame, is_connect, parallelism, results, run
+from klog.jobs.results import TaskResult
+from klog.jobs.runner import collect
+from klog.spark.run import SparkRunner, arrow_frame, is_connect
 from pyspark.sql import SparkSession
 
 from tests.spark import tasks
@@ -36,16 +38,21 @@ class Heard(Silence):
         self.done += size
 
 
-def numbers(batches: list[pa.RecordBatch]) -> list[int]:
-    return [number for batch in batches for number in batch.column("number").to_pylist()]
+def run(
+    spark: SparkSession,
+    job: Callable[[Any, Any], Iterator[TaskResult]],
+    units: Sequence[Any],
+    options: object,
+    sizes: Sequence[int],
+    sink: Silence | None = None,
+) -> list[Any]:
+    return [result.facts for result in collect(SparkRunner(spark), job, units, options, sizes, sink or Silence())]
 
 
 def test_results_come_in_the_order_of_the_units(spark: SparkSession) -> None:
     """Findings are told partition by partition, as klog does it without Spark; nothing of it may hang on timing."""
     units = [3, 0, 5, 1]
-    assert numbers(run(spark, tasks.doubled, units, 10, units)) == [
-        10 * number for unit in units for number in range(unit)
-    ]
+    assert run(spark, tasks.doubled, units, 10, units) == [10 * number for unit in units for number in range(unit)]
     assert run(spark, tasks.doubled, [], 10, []) == []
 
 
@@ -58,17 +65,40 @@ def test_progress_is_told_in_bytes_and_ends_at_all_of_them(spark: SparkSession) 
 def test_the_way_through_arrow_gives_the_same(spark: SparkSession) -> None:
     """Spark Connect has no other; in a classic session it can be walked too."""
     units = [3, 0, 5]
-    frame = arrow_frame(spark, pickle.dumps((tasks.doubled, 7)), [pickle.dumps(unit) for unit in units])
-    found = [batch for row in frame.collect() for batch in _batches(bytes(row[0]))]
-    assert numbers(found) == numbers(run(spark, tasks.doubled, units, 7, units))
+    frame = arrow_frame(spark, pickle.dumps((tasks.doubled, 7)), [pickle.dumps([one]) for one in enumerate(units)])
+    found = [one for row in frame.collect() for one in pickle.loads(bytes(row[0]))[0]]
+    assert [result.facts for _, result in found] == run(spark, tasks.doubled, units, 7, units)
+    assert [number for number, _ in found] == [0] * 3 + [2] * 5
     assert not is_connect(spark)
-    assert parallelism(spark) == 2
+    assert SparkRunner(spark).workers == 2
+
+
+def test_waves_change_nothing_and_nothing_is_done_after_the_last_that_is_wanted(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Of records with a limit no more is read than a wave; results of all would not fit into the driver."""
+    units, found = list(range(40)), list[TaskResult]()
+    every, some = tmp_path / "every", tmp_path / "some"
+    every.mkdir()
+    some.mkdir()
+    SparkRunner(spark).run(tasks.noted, units, str(every), [10] * 40, Silence(), found.append, 20)
+    assert [result.facts for result in found] == units
+    assert len(list(every.iterdir())) == 40
+    found.clear()
+
+    def take(result: TaskResult) -> bool:
+        found.append(result)
+        return len(found) == 3
+
+    SparkRunner(spark).run(tasks.noted, units, str(some), [10] * 40, Silence(), take, 20)
+    assert [result.facts for result in found] == [0, 1, 2]
+    assert len(list(some.iterdir())) == 2 + 16
 
 
 def test_a_worker_that_dies_costs_nothing(spark: SparkSession, tmp_path: Path) -> None:
     """On one machine Spark would not try again by itself: klog asks for it."""
     units = [4, 3, 2]
-    assert numbers(run(spark, tasks.once_killed, units, str(tmp_path), units)) == [0, 2, 4, 6, 0, 2, 4, 0, 2]
+    assert run(spark, tasks.once_killed, units, str(tmp_path), units) == [0, 2, 4, 6, 0, 2, 4, 0, 2]
     assert sorted(os.listdir(tmp_path)) == ["2", "3", "4"]
 
 
@@ -118,7 +148,7 @@ def test_an_interrupt_cancels_the_job_within_a_second(spark: SparkSession, tmp_p
         assert signal.getsignal(signal.SIGINT) is before
         assert spark.sparkContext.statusTracker().getActiveJobsIds() == []
     assert min(taken) < 1
-    assert numbers(run(spark, tasks.doubled, [2], 1, [1])) == [0, 1]
+    assert run(spark, tasks.doubled, [2], 1, [1]) == [0, 1]
 
 
 def test_relative_paths_mean_in_tasks_what_they_mean_here(
@@ -126,19 +156,16 @@ def test_relative_paths_mean_in_tasks_what_they_mean_here(
 ) -> None:
     """Executors stand in directories of their own, and `klog spark verify data` is what people type."""
     monkeypatch.chdir(tmp_path)
-    (found,) = run(spark, tasks.folders, [0], None, [0])
-    assert found.column("folder").to_pylist() == [str(tmp_path)]
+    assert run(spark, tasks.folders, [0], None, [0]) == [str(tmp_path)]
     monkeypatch.undo()
-    (found,) = run(spark, tasks.folders, [0], None, [0])
-    assert found.column("folder").to_pylist() == [os.getcwd()]
+    assert run(spark, tasks.folders, [0], None, [0]) == [os.getcwd()]
 
 
 def test_what_a_task_may_not_read_the_driver_names(spark: SparkSession) -> None:
     """The command that runs on the driver has it in its exit code; a task does not inherit what another noted."""
     UNUSABLE.clear()
     paths = ["/data/a-0", "/data/b-0", "/data/a-0"]
-    answers = list(results(spark, tasks.noting, paths, None, [1, 1, 1]))
-    assert [one.content.decode() for one in answers] == paths
+    assert run(spark, tasks.noting, paths, None, [1, 1, 1]) == paths
     assert [one.message for one in UNUSABLE.named()] == [
         f"{path}: cannot open: Permission denied" for path in paths[:2]
     ]

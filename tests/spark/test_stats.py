@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from klog.base.progress import Silence
 from klog.data_dir.log_dir import LogDir
-from klog.jobs.slices import slice_partition
-from klog.jobs.stats import StatsOptions, collect_stats
+from klog.data_dir.partition import Partition
+from klog.jobs.slices import SPLIT_BYTES, slice_partition
+from klog.jobs.stats import Stats, StatsOptions, collect_stats, count_records
 from klog.jobs.stats import stats as job
-from klog.spark.stats import stats
+from klog.log.reader import MAX_BATCH_BYTES
+from klog.spark.run import SparkRunner
 from pyspark.sql import SparkSession
 
 from tests.conftest import FIXTURES, Ran
@@ -24,6 +27,10 @@ NAMES = [
     "first_timestamp", "last_timestamp", "first_offset", "last_offset", "top_keys", "largest_records", "damages",
     "path", "topic_id", "cluster_id",
 ]  # fmt: skip
+
+
+def stats(spark: SparkSession, partitions: Sequence[Partition], split_bytes: int = SPLIT_BYTES) -> list[Stats]:
+    return count_records(partitions, MAX_BATCH_BYTES, SparkRunner(spark), Silence(), split_bytes)
 
 
 def test_slices_are_counted_as_the_whole_is(spark: SparkSession) -> None:

@@ -7,9 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from klog.base.progress import Silence
 from klog.data_dir.log_dir import LogDir
-from klog.partition.verify.verify import log_dir_facts
-from klog.spark.verify import verify
+from klog.jobs.verify import verify_in_tasks
+from klog.partition.verify.segment import SurveyOptions
+from klog.partition.verify.verify import PartitionResult, log_dir_facts
+from klog.spark.run import SparkRunner
 from pyspark.sql import SparkSession
 
 from tests.conftest import FIXTURES, Ran
@@ -53,7 +56,8 @@ def test_a_partition_that_vanishes_before_its_task_is_a_finding(spark: SparkSess
     names = [partition.directory for partition, _ in wanted]
     assert [partition.size > 0 for partition, _ in wanted] == [True] * 3
     shutil.rmtree(damaged / "gzip-0")
-    checked = list(verify(spark, wanted))
+    checked: list[PartitionResult] = []
+    verify_in_tasks(SparkRunner(spark), wanted, SurveyOptions(), Silence(), checked.append)
     assert [one.partition.directory for one in checked] == names
     assert {one.partition.directory: [finding.id for finding in one.findings] for one in checked} == {
         "idempotent-0": ["bad-crc"],

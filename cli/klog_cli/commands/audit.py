@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -92,7 +91,7 @@ def headers(
     query = AuditQuery(paths, others or (), topic or (), partition or (), internal)
     request = AuditOptions(max_batch_bytes=options.batch_bytes(max_batch_bytes))
     now_ms = parse_now(now, output.note)
-    return run(query, checks, now_ms, request, form, jobs or os.cpu_count() or 1, parse_size(memory))
+    return run(query, checks, now_ms, request, form, options.on_threads(jobs), parse_size(memory))
 
 
 @audit.command("misrouted")
@@ -120,7 +119,7 @@ def misrouted(
 
     output.Quiet.on = quiet
     query, request = misrouted_request((paths, others, topic, partition, internal), deep, least, form, max_batch_bytes)
-    return run(query, request, form, jobs or os.cpu_count() or 1, parse_size(memory))
+    return run(query, request, form, options.on_threads(jobs), parse_size(memory))
 
 
 def misrouted_request(

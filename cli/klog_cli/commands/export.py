@@ -1,23 +1,24 @@
-"""`klog export`, also on Spark: its options."""
+"""`klog export`: its options, and the export that they come to, also on Spark."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from klog.base.errors import UsageError
 
 from klog_cli import options, output
-from klog_cli.engines import Engine, local
 from klog_cli.units import parse_size
+
+if TYPE_CHECKING:
+    from klog.jobs.export import ExportOptions
 
 ExportFormat = Annotated[
     str, typer.Option("--format", metavar="|".join(options.FILE_FORMATS), help="Format of the files.")
 ]
 
 
-def write(
-    engine: Engine,
+def export(
     paths: options.Paths = None,
     topic: options.Topics = None,
     partition: options.Partitions = None,
@@ -34,6 +35,7 @@ def write(
     by_name: options.ByName = False,
     file_size: options.FileSize = "256MiB",
     max_batch_bytes: options.MaxBatchBytes = "128MiB",
+    jobs: options.Jobs = None,
     quiet: options.Quiet = False,
 ) -> int:
     """Write all records as Parquet or JSON lines.
@@ -41,23 +43,36 @@ def write(
     Each topic and partition has a directory. Each record is written once, even if tasks are killed or run twice. The
     same command continues what a killed run left.
     """
-    from klog.jobs.export import ExportOptions
-
-    from klog_cli.commands.dump import wanted_of
     from klog_cli.views.export import export as run
 
     output.Quiet.on = quiet
-    asked = ExportOptions(
-        "",
-        options.known("--format", form, options.FILE_FORMATS),
-        wanted_of((from_offset, to_offset), (from_time, to_time), None, True, None, False),
-        parse_size(file_size),
-        options.batch_bytes(max_batch_bytes),
-    )
+    asked = export_options(form, (from_offset, to_offset), (from_time, to_time), file_size, max_batch_bytes)
     target = output_directory(paths, to)
     level = options.known("--isolation", isolation, options.ISOLATIONS)
     choice = options.identity_choice(cluster, topic_id, by_name)
-    return run(options.selected_replicas(paths, topic, partition, replicas, choice), target, asked, level, engine)
+    found = options.selected_replicas(paths, topic, partition, replicas, choice)
+    return run(found, target, asked, level, options.on_threads(jobs))
+
+
+def export_options(
+    form: str,
+    offsets: tuple[int | None, int | None],
+    times: tuple[str | None, str | None],
+    file_size: str,
+    max_batch_bytes: str,
+) -> ExportOptions:
+    """Return which records are written, and how.  Raises UsageError."""
+    from klog.jobs.export import ExportOptions
+
+    from klog_cli.commands.dump import wanted_of
+
+    return ExportOptions(
+        "",
+        options.known("--format", form, options.FILE_FORMATS),
+        wanted_of(offsets, times, None, True, None, False),
+        parse_size(file_size),
+        options.batch_bytes(max_batch_bytes),
+    )
 
 
 def output_directory(paths: list[str] | None, to: str | None) -> str:
@@ -70,6 +85,3 @@ def output_directory(paths: list[str] | None, to: str | None) -> str:
 
     check_target(to, paths)
     return to
-
-
-export = local(write)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from inspect import getdoc
+from typing import TYPE_CHECKING, Annotated
+
 import typer
 from klog.base.errors import UsageError
 
 from klog_cli import options, output
 from klog_cli.commands import audit as audit_options
-from klog_cli.commands.export import write
-from klog_cli.commands.search import find
-from klog_cli.commands.spark_files import compact
-from klog_cli.commands.stats import count
-from klog_cli.engines import on_spark
-from klog_cli.units import parse_size
+from klog_cli.commands import export as export_command
+from klog_cli.commands import search as search_command
+from klog_cli.commands import stats as stats_command
+from klog_cli.units import parse_size, parse_time
+
+if TYPE_CHECKING:
+    from klog.jobs.export import ExportOptions
 
 spark = typer.Typer(
     help="Run these jobs on Spark, over many data dirs.",
@@ -40,16 +44,15 @@ def verify(
     """
     from klog.partition.verify.segment import SurveyOptions
 
-    from klog_cli.views.spark.jobs import SparkEngine
-    from klog_cli.views.spark.jobs import verify as run
+    from klog_cli.views.verify import verify as run
 
     output.Quiet.on = quiet
     options.known_form(form, options.VERIFY_OUTPUTS)
     if not paths:
         raise UsageError("nothing to verify: name log dirs or partition directories")
     request = SurveyOptions(deep, 1, options.batch_bytes(max_batch_bytes))
-    where = SparkEngine(master, options.spark_settings(conf), ship)
-    return run(paths, topic or (), partition or (), request, form, where)
+    runner = options.on_spark("klog verify", master, conf, ship)
+    return run(paths, topic or (), partition or (), request, None, form, runner)
 
 
 @spark.command("audit")
@@ -73,17 +76,195 @@ def audit(
 
     The rows and the exit code are the same.
     """
-    from klog_cli.views.spark.jobs import SparkEngine
-    from klog_cli.views.spark.jobs import audit as run
+    from klog_cli.views.audit import misrouted as run
 
     output.Quiet.on = quiet
     query, request = audit_options.misrouted_request(
         (paths, others, topic, partition, internal), deep, least, form, max_batch_bytes
     )
-    where = SparkEngine(master, options.spark_settings(conf), ship)
-    return run(query, request, form, parse_size(memory), where)
+    runner = options.on_spark("klog audit", master, conf, ship)
+    return run(query, request, form, runner, parse_size(memory), note=len)
 
 
-_COMMANDS = {"stats": on_spark(count), "search": on_spark(find), "export": on_spark(write), "compact": compact}
-for _name, _command in _COMMANDS.items():
-    spark.command(_name)(_command)
+@spark.command("stats", help=getdoc(stats_command.stats))
+def stats(
+    paths: options.Paths = None,
+    topic: options.Topics = None,
+    partition: options.Partitions = None,
+    cluster: options.Clusters = None,
+    topic_id: options.TopicIds = None,
+    form: stats_command.StatsOutput = "text",
+    max_batch_bytes: options.MaxBatchBytes = "128MiB",
+    master: options.Master = None,
+    conf: options.SparkConf = None,
+    ship: options.Ship = "archive",
+    quiet: options.Quiet = False,
+) -> int:
+    """Count records as 'klog stats' does."""
+    from klog_cli.views.stats import stats as run
+
+    output.Quiet.on = quiet
+    runner = options.on_spark("klog stats", master, conf, ship)
+    query = stats_command.stats_query(form, paths, topic, partition)
+    choice = options.identity_choice(cluster, topic_id)
+    return run(query, choice, options.batch_bytes(max_batch_bytes), form, runner)
+
+
+@spark.command("search", help=getdoc(search_command.search))
+def search(
+    paths: options.Paths = None,
+    topic: options.Topics = None,
+    partition: options.Partitions = None,
+    key: options.Key = None,
+    keys_from: options.KeysFrom = None,
+    header: search_command.Header = None,
+    regex: search_command.Regex = None,
+    from_offset: options.FromOffset = None,
+    to_offset: options.ToOffset = None,
+    from_time: options.FromTime = None,
+    to_time: options.ToTime = None,
+    isolation: options.Isolation = "read_uncommitted",
+    values: options.Values = "text",
+    limit: search_command.RecordLimit = None,
+    replicas: options.Replicas = "longest",
+    cluster: options.Clusters = None,
+    topic_id: options.TopicIds = None,
+    by_name: options.ByName = False,
+    max_batch_bytes: options.MaxBatchBytes = "128MiB",
+    master: options.Master = None,
+    conf: options.SparkConf = None,
+    ship: options.Ship = "archive",
+    quiet: options.Quiet = False,
+) -> int:
+    """Find records as 'klog search' does."""
+    from klog_cli.views.search import search as run
+
+    output.Quiet.on = quiet
+    runner = options.on_spark("klog search", master, conf, ship)
+    query = search_command.search_query(
+        paths, (key, keys_from), (header, regex), (from_offset, to_offset), (from_time, to_time), values, limit
+    )
+    query = query._replace(max_batch_bytes=options.batch_bytes(max_batch_bytes))
+    level = options.known("--isolation", isolation, options.ISOLATIONS)
+    choice = options.identity_choice(cluster, topic_id, by_name)
+    found = options.selected_replicas(paths, topic, partition, replicas, choice)
+    return run(found, query, level, runner)
+
+
+@spark.command("export", help=getdoc(export_command.export))
+def export(
+    paths: options.Paths = None,
+    topic: options.Topics = None,
+    partition: options.Partitions = None,
+    to: options.OutputPath = None,
+    form: export_command.ExportFormat = "parquet",
+    from_offset: options.FromOffset = None,
+    to_offset: options.ToOffset = None,
+    from_time: options.FromTime = None,
+    to_time: options.ToTime = None,
+    isolation: options.Isolation = "read_uncommitted",
+    replicas: options.Replicas = "longest",
+    cluster: options.Clusters = None,
+    topic_id: options.TopicIds = None,
+    by_name: options.ByName = False,
+    file_size: options.FileSize = "256MiB",
+    max_batch_bytes: options.MaxBatchBytes = "128MiB",
+    master: options.Master = None,
+    conf: options.SparkConf = None,
+    ship: options.Ship = "archive",
+    quiet: options.Quiet = False,
+) -> int:
+    """Write records as 'klog export' does."""
+    from klog_cli.views.export import export as run
+
+    output.Quiet.on = quiet
+    runner = options.on_spark("klog export", master, conf, ship)
+    offsets, times = (from_offset, to_offset), (from_time, to_time)
+    asked = export_command.export_options(form, offsets, times, file_size, max_batch_bytes)
+    target = export_command.output_directory(paths, to)
+    level = options.known("--isolation", isolation, options.ISOLATIONS)
+    choice = options.identity_choice(cluster, topic_id, by_name)
+    found = options.selected_replicas(paths, topic, partition, replicas, choice)
+    return run(found, target, asked, level, runner)
+
+
+CompactFormat = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        metavar="|".join((*options.FILE_FORMATS, "log")),
+        help="A table of the last values, or (log) compacted partitions.",
+    ),
+]
+
+
+@spark.command("compact")
+def compact(
+    paths: options.Paths = None,
+    topic: options.Topics = None,
+    partition: options.Partitions = None,
+    to: options.OutputPath = None,
+    form: CompactFormat = "parquet",
+    replicas: options.Replicas = "longest",
+    cluster: options.Clusters = None,
+    topic_id: options.TopicIds = None,
+    by_name: options.ByName = False,
+    file_size: options.FileSize = "256MiB",
+    policy: options.Policy = None,
+    metadata: options.MetadataDir = None,
+    everything: options.Everything = False,
+    min_dirty_ratio: options.MinDirtyRatio = None,
+    delete_retention: options.DeleteRetention = None,
+    min_lag: options.MinLag = None,
+    segment_size: options.SegmentSize = None,
+    index_size: options.IndexSize = None,
+    index_interval: options.IndexInterval = None,
+    map_memory: options.MapMemory = "48MiB",
+    producer_expiration: options.MaybeExpiration = None,
+    now: options.Now = None,
+    max_batch_bytes: options.MaxBatchBytes = "128MiB",
+    master: options.Master = None,
+    conf: options.SparkConf = None,
+    ship: options.Ship = "archive",
+    quiet: options.Quiet = False,
+) -> int:
+    """Write the last value of each key as a table, or as a log.
+
+    The table (Parquet or JSON lines) is what a read_committed consumer sees: no aborted data, no tombstones. --format
+    log writes the compacted partitions of 'klog compact --to', and takes its options.
+    """
+    from klog.commands.compact.job import CompactJobOptions
+    from klog.commands.compact.partition import CleanerOptions
+    from klog.data_dir.selection import PartitionQuery
+
+    from klog_cli.commands.compact import settings
+    from klog_cli.views.compact import on_spark as run
+    from klog_cli.views.export import latest
+
+    output.Quiet.on = quiet
+    target, memory = export_command.output_directory(paths, to), parse_size(map_memory)
+    options.known("--replicas", replicas, options.REPLICAS)
+    choice = options.identity_choice(cluster, topic_id, by_name)
+    runner = options.on_spark("klog compact", master, conf, ship)
+    durations = delete_retention, min_lag, producer_expiration
+    of_log = settings((policy, min_dirty_ratio), durations, (segment_size, index_size, index_interval))
+    if form == "log":
+        now_ms = None if now is None else parse_time(now, output.note)
+        wishes = CompactJobOptions("", now_ms, everything, CleanerOptions(memory))
+        query = PartitionQuery(paths or (), topic or (), partition or ())
+        return run.compact((query, choice), metadata, of_log, wishes, target, runner)
+    if of_log or everything or metadata is not None or now is not None:
+        raise UsageError("settings of a topic, --all, --metadata and --now go with --format log")
+    asked = _table(form, file_size, max_batch_bytes, memory)
+    found = options.selected_replicas(paths, topic, partition, replicas, choice)
+    return latest(found, target, asked, runner)
+
+
+def _table(form: str, file_size: str, max_batch_bytes: str, memory: int) -> ExportOptions:
+    """Return how the files of a table are written.  Raises UsageError."""
+    from klog.jobs.export import ExportOptions
+    from klog.log.record_filter import RecordFilter
+
+    batch_bytes = options.batch_bytes(max_batch_bytes)
+    files = options.known("--format", form, options.FILE_FORMATS)
+    return ExportOptions("", files, RecordFilter(), parse_size(file_size), batch_bytes, memory)

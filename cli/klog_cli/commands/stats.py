@@ -1,21 +1,23 @@
-"""`klog stats`, also on Spark: its options."""
+"""`klog stats`: its options, and the query that they come to, also on Spark."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from klog.base.errors import UsageError
 
 from klog_cli import options, output
-from klog_cli.engines import Engine, local
+
+if TYPE_CHECKING:
+    from klog.data_dir.selection import PartitionQuery
 
 STATS_OUTPUTS = ("text", "table", "json", "jsonl")
 StatsOutput = Annotated[str, typer.Option("--output", metavar="|".join(STATS_OUTPUTS), help="Output form.")]
 
 
-def count(
-    engine: Engine,
+def stats(
     paths: options.Paths = None,
     topic: options.Topics = None,
     partition: options.Partitions = None,
@@ -23,6 +25,7 @@ def count(
     topic_id: options.TopicIds = None,
     form: StatsOutput = "text",
     max_batch_bytes: options.MaxBatchBytes = "128MiB",
+    jobs: options.Jobs = None,
     quiet: options.Quiet = False,
 ) -> int:
     """Count records, bytes, keys and codecs of each partition.
@@ -30,17 +33,21 @@ def count(
     Also time ranges, nulls, the largest records and the most frequent keys. The number of distinct keys is estimated by
     HyperLogLog, to within about a percent. Each directory is counted by itself, whatever it is a copy of.
     """
-    from klog.data_dir.selection import PartitionQuery
-
     from klog_cli.views.stats import stats as run
 
     output.Quiet.on = quiet
+    query = stats_query(form, paths, topic, partition)
+    choice = options.identity_choice(cluster, topic_id)
+    return run(query, choice, options.batch_bytes(max_batch_bytes), form, options.on_threads(jobs))
+
+
+def stats_query(
+    form: str, paths: Sequence[str] | None, topics: Sequence[str] | None, numbers: Sequence[int] | None
+) -> PartitionQuery:
+    """Return what is to be counted.  Raises UsageError, also for a *form* of output that there is not."""
+    from klog.data_dir.selection import PartitionQuery
+
     options.known_form(form, STATS_OUTPUTS)
     if not paths:
         raise UsageError("nothing to count: name log dirs or partition directories")
-    query = PartitionQuery(paths, topic or (), partition or ())
-    choice = options.identity_choice(cluster, topic_id)
-    return run(query, choice, options.batch_bytes(max_batch_bytes), form, engine)
-
-
-stats = local(count)
+    return PartitionQuery(paths, topics or (), numbers or ())

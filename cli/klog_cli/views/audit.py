@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 
 from klog.base.errors import ExitCode, counted
 from klog.commands.audit.audit import AuditOptions, HeaderReport, MisroutedReport, audit_headers, audit_misrouted
 from klog.commands.audit.misrouted import BatchPlace, MisroutedBatch
 from klog.commands.audit.partitions import AuditQuery
-from klog.commands.audit.survey import LocalAudit
+from klog.commands.audit.survey import AuditWorkers
+from klog.jobs.runner import Runner
 from klog.partition.verify.verify import VerifyTotals
 
 from klog_cli import output
@@ -26,20 +28,33 @@ _WHY = {
 _HOME = ("home_topic", "home_partition", "home_first_offset")
 
 
-def misrouted(query: AuditQuery, request: AuditOptions, form: str, workers: int, memory: int) -> int:
-    """Audit on this machine, print the results and return the exit code."""
-    with output.Results() as results:
-        report = audit_misrouted(query, request, LocalAudit(workers, memory, results, output.note))
+def misrouted(
+    query: AuditQuery,
+    request: AuditOptions,
+    form: str,
+    runner: AbstractContextManager[Runner],
+    memory: int,
+    note: Callable[[str], object] = output.note,
+) -> int:
+    """Find misrouted batches, print them and return the exit code."""
+    with runner as running, output.Results() as results:
+        report = audit_misrouted(query, request, AuditWorkers(running, memory, results, note))
     return show(report, form)
 
 
 def headers(
-    query: AuditQuery, checks: Sequence[str], now_ms: int, request: AuditOptions, form: str, workers: int, memory: int
+    query: AuditQuery,
+    checks: Sequence[str],
+    now_ms: int,
+    request: AuditOptions,
+    form: str,
+    runner: AbstractContextManager[Runner],
+    memory: int,
 ) -> int:
-    """Make the checks of headers on this machine, print the results and return the exit code."""
-    with output.Results() as results:
-        engine = LocalAudit(workers, memory, results, output.note)
-        report = audit_headers(query, checks, now_ms, request, engine)
+    """Make the checks of headers, print the results and return the exit code."""
+    with runner as running, output.Results() as results:
+        workers = AuditWorkers(running, memory, results, output.note)
+        report = audit_headers(query, checks, now_ms, request, workers)
     return show_headers(report, form)
 
 

@@ -1,32 +1,44 @@
-"""The messages of `klog export` about the files that it wrote."""
+"""The messages of `klog export` and `klog spark compact` about the files that they wrote."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager
 
 from klog.base.errors import ExitCode
 from klog.data_dir.partition import Partition
-from klog.jobs.export import ExportOptions
+from klog.jobs.export import ExportOptions, export_records
+from klog.jobs.latest_values import export_latest_values
 from klog.jobs.output import Facts
+from klog.jobs.runner import Runner
 from klog.partition.transactions.isolation import Isolation
 
 from klog_cli import output
 
-if TYPE_CHECKING:
-    from klog_cli.engines import Engine
-
 
 def export(
-    partitions: Sequence[Partition], to: str, options: ExportOptions, isolation: Isolation, engine: Engine
+    partitions: Sequence[Partition],
+    to: str,
+    options: ExportOptions,
+    isolation: Isolation,
+    runner: AbstractContextManager[Runner],
 ) -> int:
     """Write the records as files, and return the exit code."""
-    with output.Results() as results:
-        manifest = engine.export(partitions, to, options, isolation, results)
-    return tell(manifest, to)
+    with output.Results() as results, runner as running:
+        manifest = export_records(partitions, to, options, isolation, running, results)
+    return _tell(manifest, to)
 
 
-def tell(manifest: Facts, to: str) -> int:
+def latest(
+    partitions: Sequence[Partition], to: str, options: ExportOptions, runner: AbstractContextManager[Runner]
+) -> int:
+    """Write the last value of each key as files, for a read_committed consumer, and return the exit code."""
+    with output.Results() as results, runner as running:
+        manifest = export_latest_values(partitions, to, options, running, results)
+    return _tell(manifest, to)
+
+
+def _tell(manifest: Facts, to: str) -> int:
     """Print the written files, and the unreadable parts."""
     for one in manifest["damage"]:
         output.plain(output.printable(one["message"]))

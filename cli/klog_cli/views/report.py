@@ -29,13 +29,13 @@ from klog.data_dir.log_dir import LogDir
 from klog.data_dir.open_path import KafkaFile, open_path
 from klog.data_dir.partition import Partition
 from klog.data_dir.selection import PartitionQuery, Selection
+from klog.jobs.verify import verify_partitions
 from klog.partition.verify.facts import PartitionFacts
 from klog.partition.verify.findings import Finding, Severity, quoted
 from klog.partition.verify.log_dir_checks import root
 from klog.partition.verify.segment import SurveyOptions
 from klog.partition.verify.selection import partitions_to_verify, segments_of_files
-from klog.partition.verify.verify import VerifyTotals
-from klog.partition.verify.workers import verify_partitions
+from klog.partition.verify.verify import PartitionResult, VerifyTotals
 
 from klog_cli import output
 from klog_cli.views.groups import group_json
@@ -108,18 +108,21 @@ class _Verified:
             if isinstance(one, LogDir):
                 self.findings += root(one)
         wanted = partitions_to_verify(opened)
-        for result in verify_partitions(wanted, request, sink, segments_of_files(opened), self._observe):
-            self.findings += result.findings
-            self.totals = self.totals.plus(result.totals)
-            counts = [sum(one.severity is severity for one in result.findings) for severity in _ORDER[:2]]
-            if isinstance(result.summary, _Summary):
-                self.strips.append(result.summary.strip._replace(problems=(counts[0], counts[1])))
-                for event in result.summary.events:
-                    self._timeline.add(event)
-                if not result.summary.has_transactions:
-                    self.without_transactions.add(result.partition.path)
-            if result.partition.unreadable is not None:
-                self._timeline.problems.append(f"{result.partition.path}: {result.partition.unreadable}")
+        chosen = segments_of_files(opened)
+        verify_partitions(wanted, request, sink, self._take, chosen, self._observe)
+
+    def _take(self, result: PartitionResult) -> None:
+        self.findings += result.findings
+        self.totals = self.totals.plus(result.totals)
+        counts = [sum(one.severity is severity for one in result.findings) for severity in _ORDER[:2]]
+        if isinstance(result.summary, _Summary):
+            self.strips.append(result.summary.strip._replace(problems=(counts[0], counts[1])))
+            for event in result.summary.events:
+                self._timeline.add(event)
+            if not result.summary.has_transactions:
+                self.without_transactions.add(result.partition.path)
+        if result.partition.unreadable is not None:
+            self._timeline.problems.append(f"{result.partition.path}: {result.partition.unreadable}")
 
     @property
     def counts(self) -> dict[str, int]:

@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager
 
 from klog.base.errors import ExitCode
 from klog.data_dir.partition import Partition
 from klog.jobs.results import TaskResult
-from klog.jobs.search import SearchQuery
+from klog.jobs.runner import Runner
+from klog.jobs.search import SearchQuery, search_partitions
 from klog.partition.transactions.isolation import Isolation
 
 from klog_cli import output
 
-if TYPE_CHECKING:
-    from klog_cli.engines import Engine
 
-
-def search(partitions: Sequence[Partition], query: SearchQuery, isolation: Isolation, engine: Engine) -> int:
+def search(
+    partitions: Sequence[Partition],
+    query: SearchQuery,
+    isolation: Isolation,
+    runner: AbstractContextManager[Runner],
+) -> int:
     """Print the records that match *query* and return the exit code."""
     damages = 0
-    with output.Results() as results:
+    with output.Results() as results, runner as running:
 
-        def take(answer: TaskResult) -> None:
+        def take(result: TaskResult) -> None:
             nonlocal damages
-            if answer.kind == "lines":
-                results.write(answer.content)
+            if result.kind == "lines":
+                results.write(result.content)
             else:
-                results.report(output.printable(answer.facts["message"]))
+                results.report(output.printable(result.facts["message"]))
                 damages += 1
 
-        engine.search(partitions, query, isolation, results, take)
+        search_partitions(partitions, query, isolation, running, results, take)
     return ExitCode.PROBLEMS_LEFT if damages else 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager
 
 from klog.base.errors import ExitCode
 from klog.data_dir.identity import IdentityChoice, choose_identity
@@ -12,23 +12,27 @@ from klog.data_dir.log_dir import LogDir
 from klog.data_dir.open_path import open_path
 from klog.data_dir.partition import Partition
 from klog.data_dir.selection import PartitionQuery, select
-from klog.jobs.stats import FrequentKey, LargeRecord, Stats
+from klog.jobs.runner import Runner
+from klog.jobs.stats import FrequentKey, LargeRecord, Stats, count_records
 from klog.kernel import is_utf8
 
 from klog_cli import output
-
-if TYPE_CHECKING:
-    from klog_cli.engines import Engine
 
 _COLUMNS = ("topic", "partition", "records", "bytes", "keys", "null keys", "null values", "codecs", "first", "last")
 _SHOWN_KEYS = 3
 
 
-def stats(query: PartitionQuery, choice: IdentityChoice, max_batch_bytes: int, form: str, engine: Engine) -> int:
+def stats(
+    query: PartitionQuery,
+    choice: IdentityChoice,
+    max_batch_bytes: int,
+    form: str,
+    runner: AbstractContextManager[Runner],
+) -> int:
     """Count the records that *query* and *choice* select, and return the exit code."""
     partitions = _partitions(query, choice)
-    with output.Results() as results:
-        found = engine.stats(partitions, max_batch_bytes, results)
+    with output.Results() as results, runner as running:
+        found = count_records(partitions, max_batch_bytes, running, results)
     for line in (line for one in found for line in one.damage):
         output.plain(output.printable(line))
     if form == "json":

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 
 from klog.base.errors import ExitCode, counted
-from klog.base.progress import Sink
 from klog.data_dir.disk.output_gate import check_output
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.open_path import open_path
+from klog.jobs.runner import Runner
+from klog.jobs.verify import verify_in_tasks, verify_partitions
 from klog.partition.verify.findings import KINDS, Finding, FindingKind, Severity
 from klog.partition.verify.log_dir_checks import root
 from klog.partition.verify.segment import SurveyOptions
 from klog.partition.verify.selection import partitions_to_verify, segments_of_files
 from klog.partition.verify.verify import Chosen, PartitionResult, VerifyTotals
-from klog.partition.verify.workers import Wanted, verify_partitions
 
 from klog_cli import output
 from klog_cli.views.finding_lines import coloured, finding_line
@@ -75,10 +76,6 @@ class FoundFindings:
         return (ExitCode.PROBLEMS_LEFT if problems else 0) + (ExitCode.OPERATIONAL_ERROR if self.could_not else 0)
 
 
-Way = Callable[[Wanted, SurveyOptions, Sink, Chosen | None], Iterable[PartitionResult]]
-"""Who checks the partitions: this machine, or Spark."""
-
-
 def verify(
     paths: Sequence[str],
     topics: Sequence[str],
@@ -86,26 +83,34 @@ def verify(
     request: SurveyOptions,
     chosen: Chosen | None,
     form: str,
-    way: Way = verify_partitions,
+    runner: AbstractContextManager[Runner] | None = None,
     to: str | None = None,
 ) -> int:
     """Check all of *paths* and return the exit code.  Raises UsageError for a path that is nothing of Kafka's.
 
-    *to*: the file for metrics; None for stdout.
+    *runner*: None for this machine.  *to*: the file for metrics; None for stdout.
     """
     if to is not None:
         check_output(to, paths)
     opened = [open_path(path) for path in paths]
     found = FoundFindings(form)
     wanted = partitions_to_verify(opened, topics, numbers)
+
+    def take(checked: PartitionResult) -> None:
+        of = checked.partition
+        found.take(checked.findings, of.path, of.topic_id, of.checkpoints.cluster_id)
+        found.totals = found.totals.plus(checked.totals)
+
     with output.Results() as results:
         for thing in opened:
             if isinstance(thing, LogDir):
                 found.take(list(root(thing)), thing.path, None, thing.cluster_id)
-        for checked in way(wanted, request, results, segments_of_files(opened) or chosen):
-            of = checked.partition
-            found.take(checked.findings, of.path, of.topic_id, of.checkpoints.cluster_id)
-            found.totals = found.totals.plus(checked.totals)
+        chosen = segments_of_files(opened) or chosen
+        if runner is None:
+            verify_partitions(wanted, request, results, take, chosen)
+        else:
+            with runner as running:
+                verify_in_tasks(running, wanted, request, results, take, chosen)
     finish(found, form, to)
     return found.exit_code
 

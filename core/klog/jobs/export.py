@@ -1,10 +1,5 @@
 """Exports records as Parquet or JSON lines, by topic and partition, from many tasks into one directory.
 
-    made = pieces(partitions, options.wanted, "read_committed")
-    output = begin(to, "export", made, options, disk)
-    for unit in …:  export(unit, options)
-    finish(output, len(made))
-
 A piece is one or several slices; its files have the offsets of its records in their names, and the manifest has
 all names.
 """
@@ -16,6 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from klog.base.progress import Sink
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.disk.fenced_disk import FencedDisk
 from klog.data_dir.partition import Partition
@@ -23,6 +19,7 @@ from klog.formats.damage import Damage
 from klog.jobs.output import Facts, JobOutput, OutputAttempt, lock_target
 from klog.jobs.output_files import FILE_BYTES, Format, OutputFiles
 from klog.jobs.results import TaskResult
+from klog.jobs.runner import Runner, collect
 from klog.jobs.slice_reader import SliceScan
 from klog.jobs.slices import OPENING_BYTES, SPLIT_BYTES, TASK_BYTES, LogSlice, slice_partition
 from klog.log.reader import MAX_BATCH_BYTES
@@ -144,34 +141,36 @@ def write_in_attempts(unit: Sequence[ExportTask], options: ExportOptions, write:
         yield TaskResult("piece", b"", piece.number)
 
 
-Job = Callable[[Sequence[ExportTask], ExportOptions], Iterator[TaskResult]]
-Run = Callable[[Job, list[list[ExportTask]], ExportOptions, list[int]], object]
-"""Does a job for each of some units, whose bytes are given too, here or elsewhere, and returns when all are done."""
+def export_records(
+    partitions: Iterable[Partition], to: str, options: ExportOptions, isolation: Isolation, runner: Runner, sink: Sink
+) -> Facts:
+    """Write the records of *partitions* as files below *to*; return the manifest, which is also written there.
+
+    Each record is written once, even if tasks fail, are killed or run twice.  After a failure the same call continues
+    with what is missing.  *to* and the partitions' paths must lead to the same places wherever tasks run.
+
+    Raises UsageError if *to* has other content, LockedError if another run writes there, KlogError, OSError.
+    """
+    return write_all("export", export, plan_tasks(partitions, options.wanted, isolation), to, options, runner, sink)
 
 
 def write_all(
     name: str,
-    job: Job,
-    partitions: Iterable[Partition],
+    job: Callable[[Sequence[ExportTask], ExportOptions], Iterator[TaskResult]],
+    pieces: Sequence[ExportTask],
     to: str,
     options: ExportOptions,
-    isolation: Isolation,
-    run: Run,
+    runner: Runner,
+    sink: Sink,
 ) -> Facts:
-    """Write *partitions* as files below *to* by *run*, and return the manifest that is there as well.
-
-    *name*: of the job, `export` or `latest`.  Each record is there once, whatever tasks fail, are killed or run twice.
-    After a failure the same call continues with what is missing.
-
-    Raises UsageError where *to* has something else, LockedError where another run writes there, KlogError, OSError.
-    """
-    made = plan_tasks(partitions, options.wanted, isolation, whole=name == "latest")
+    """Write *pieces* by *job*, which has a *name* in the output: see `export_records`."""
     disk = shared_disk()
     with lock_target(to, disk):
-        output = begin(to, name, made, options, disk)
-        left = [piece for piece in made if piece.number not in output.done]
-        run(job, [[piece] for piece in left], options._replace(run=output.run), [piece.bytes for piece in left])
-        return finish(output, len(made))
+        output = begin(to, name, pieces, options, disk)
+        left = [piece for piece in pieces if piece.number not in output.done]
+        sizes = [piece.bytes for piece in left]
+        collect(runner, job, [[piece] for piece in left], options._replace(run=output.run), sizes, sink)
+        return finish(output, len(pieces))
 
 
 def shared_disk() -> Disk:

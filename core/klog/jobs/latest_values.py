@@ -7,19 +7,34 @@ fit into the memory that they may have, they are parted by their digests, and ea
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from itertools import groupby
 
+from klog.base.progress import Sink
+from klog.data_dir.partition import Partition
 from klog.formats.damage import Damage
-from klog.jobs.export import ExportOptions, ExportTask, write_in_attempts
+from klog.jobs.export import ExportOptions, ExportTask, plan_tasks, write_all, write_in_attempts
+from klog.jobs.output import Facts
 from klog.jobs.output_files import OutputFiles
 from klog.jobs.results import TaskResult
+from klog.jobs.runner import Runner
 from klog.jobs.slice_reader import SliceScan
 from klog.jobs.slices import LogSlice
 from klog.kernel import OffsetMap
 
 _MOST_PARTS = 64
 """At once: the beginning of a log may have far more keys than the rest."""
+
+
+def export_latest_values(
+    partitions: Iterable[Partition], to: str, options: ExportOptions, runner: Runner, sink: Sink
+) -> Facts:
+    """Write the last value of each key of *partitions* as files below *to*: the table of a read_committed consumer.
+
+    See `klog.jobs.export.export_records` for everything else.
+    """
+    pieces = plan_tasks(partitions, options.wanted, "read_committed", whole=True)
+    return write_all("latest", write_latest_values, pieces, to, options, runner, sink)
 
 
 def write_latest_values(unit: Sequence[ExportTask], options: ExportOptions) -> Iterator[TaskResult]:

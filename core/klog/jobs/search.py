@@ -1,24 +1,25 @@
-"""Finds records by key, header, regular expression, offset or time, as JSON lines.
-
-for unit in …:  search(unit, query)         # tasks
-merged(answers, limit)                      # lines by topic, partition and offset
-"""
+"""Finds records by key, header, regular expression, offset or time, as JSON lines."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from klog.base.errors import UsageError
+from klog.base.progress import Sink
+from klog.data_dir.partition import Partition
 from klog.formats.damage import Damage
-from klog.jobs.export import ExportTask, damage_facts
+from klog.jobs.export import ExportTask, damage_facts, plan_tasks
 from klog.jobs.results import TaskResult, json_result
+from klog.jobs.runner import Runner
 from klog.jobs.slice_reader import SliceScan
+from klog.jobs.slices import TASK_BYTES
 from klog.kernel import Window
 from klog.log.json_lines import LineStyle, RecordOrigin, record_lines
 from klog.log.reader import MAX_BATCH_BYTES
 from klog.log.record_filter import RecordFilter, RecordLimit
+from klog.partition.transactions.isolation import Isolation
 
 _ANSWER_BYTES = 1 << 20
 
@@ -44,6 +45,29 @@ def compile_pattern(pattern: bytes) -> re.Pattern[bytes]:
         return re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
         raise UsageError(f"{pattern.decode(errors='replace')}: not a regular expression: {error}") from error
+
+
+def search_partitions(
+    partitions: Iterable[Partition],
+    query: SearchQuery,
+    isolation: Isolation,
+    runner: Runner,
+    sink: Sink,
+    take: Callable[[TaskResult], object],
+) -> None:
+    """Hand the records that match *query* to *take*, as results `lines`, by topic, partition and offset; and `damage`.
+
+    Nothing more is read when the limit is reached, and damage behind that record is not reported.  Raises KlogError.
+    """
+    limit = LineLimit(query.wanted.limit)
+
+    def cut(result: TaskResult) -> bool:
+        take(limit.cut(result))
+        return limit.left == 0
+
+    made = plan_tasks(partitions, query.wanted, isolation, piece_bytes=0)
+    first_bytes = runner.workers * TASK_BYTES
+    runner.run(search, [[one] for one in made], query, [one.bytes for one in made], sink, cut, first_bytes)
 
 
 def search(unit: Sequence[ExportTask], query: SearchQuery) -> Iterator[TaskResult]:
@@ -100,14 +124,3 @@ class LineLimit:
             content = b"".join(content.splitlines(keepends=True)[: self.left])
         self.left -= min(lines, self.left)
         return answer._replace(content=content)
-
-
-def merge_results(answers: Iterable[TaskResult], limit: LineLimit) -> Iterator[TaskResult]:
-    """Yield the answers of tasks by their pieces, which ascend, up to the last line that *limit* lets pass.
-
-    So damage behind that line is not reported, however much was read of it.
-    """
-    for answer in sorted(answers, key=lambda one: one.number):
-        if limit.left == 0:
-            return
-        yield limit.cut(answer)

@@ -14,10 +14,12 @@ from sys import intern
 from typing import Any, NamedTuple
 from zlib import compress, decompress
 
+from klog.base.progress import Sink
 from klog.data_dir.partition import Partition
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage
 from klog.jobs.results import TaskResult, json_result
+from klog.jobs.runner import Runner, collect
 from klog.jobs.slice_reader import records
 from klog.jobs.slices import SPLIT_BYTES, LogSlice, pack_tasks, slice_partition
 from klog.kernel import Profile, Window
@@ -104,6 +106,19 @@ class Stats(NamedTuple):
     damage: tuple[str, ...]
     topic_id: str | None
     cluster_id: str | None
+
+
+def count_records(
+    partitions: Sequence[Partition],
+    max_batch_bytes: int,
+    runner: Runner,
+    sink: Sink,
+    split_bytes: int = SPLIT_BYTES,
+) -> list[Stats]:
+    """Return statistics of the records of each of *partitions*; a large one is divided into slices of *split_bytes*."""
+    units, sizes = share_out(partitions, runner.workers, split_bytes)
+    options = StatsOptions.of(partitions, max_batch_bytes)
+    return collect_stats(collect(runner, stats, units, options, sizes, sink), partitions)
 
 
 def stats(unit: Sequence[LogSlice | str], options: StatsOptions) -> Iterator[TaskResult]:

@@ -32,38 +32,47 @@ class OverError(Exception):
 
 
 class Turns:
-    """The number of the stretch that may be written now.  *alone*: there is only one worker, which never waits."""
+    """The number of the stretch that may be written now.  *alone*: there is only one worker, which never waits.
+
+    *is_over*: all requested output is written, or writing has failed.
+    """
 
     def __init__(self, alone: bool = False) -> None:
         self._alone = alone
         self._now = 0
-        self._over = False
+        self._ended: set[int] = set()
+        self.is_over = False
         self._changed = threading.Condition()
 
     def wait(self, number: int) -> None:
         """Return when everything before *number* has been written; raise OverError when nothing more is to be."""
-        if self._now == number and not self._over:
+        if self._now == number and not self.is_over:
             return  # without the lock: no other worker ends this turn
         with self._changed:
-            self._changed.wait_for(lambda: self._now == number or self._over)
-            if self._over:
+            self._changed.wait_for(lambda: self._now == number or self.is_over)
+            if self.is_over:
                 raise OverError
 
     def done(self, number: int, last: bool) -> None:
-        """Mark all of *number* as written; with *last*, nothing after it will be."""
-        self.wait(number)
+        """Mark all of *number* as written; with *last*, nothing after it will be.
+
+        A worker without output need not wait for its turn before.
+        """
         if self._alone:
-            self._now, self._over = number + 1, last
+            self._now, self.is_over = number + 1, last
             return
         with self._changed:
-            self._now += 1
-            self._over = last
+            self._ended.add(number)
+            while self._now in self._ended:
+                self._ended.remove(self._now)
+                self._now += 1
+            self.is_over |= last
             self._changed.notify_all()
 
     def stop(self) -> None:
         """Mark the end: nothing more will be written."""
         with self._changed:
-            self._over = True
+            self.is_over = True
             self._changed.notify_all()
 
 

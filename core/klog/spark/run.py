@@ -1,4 +1,4 @@
-"""Runs a plain function over units of work on Spark: one task for each, progress, and ^C that cancels the job."""
+"""Does jobs on Spark: several units of work in a task, progress, and ^C that cancels the job."""
 
 from __future__ import annotations
 
@@ -7,33 +7,35 @@ import pickle
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from functools import partial
+from operator import itemgetter
 from types import FrameType
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from klog.base import errors
 from klog.base.errors import ExitCode, KlogError, SparkError
-from klog.base.progress import Silence, Sink
-from klog.jobs.results import TaskResult, from_batch, in_batches, note_unusable
+from klog.base.progress import Sink
+from klog.base.unusable import UNUSABLE
+from klog.jobs.results import TaskResult
+from klog.jobs.slices import pack_tasks
 from klog.spark import remote_call
 from klog.spark.packaging import SITE
-from klog.spark.session import abandon_all
+from klog.spark.session import abandon_all, session
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
 U = TypeVar("U")
 O = TypeVar("O")  # noqa: E741
-Function = Callable[[U, O], "Iterator[pa.RecordBatch]"]
-"""A job: from a unit and options to Arrow batches.  Tasks find it by its name, and its arguments are pickled."""
 
 _PAUSE_SECONDS = 0.1
 _UNKNOWN_CORES = 8
-_SILENCE = Silence()
+_WAVE_RESULTS: Final = 256 << 20
+"""The driver has the results of one wave in memory: a wave may have so many bytes of them, if they remain as dense."""
+_GROWTH: Final = 8
+"""How many times as large as the wave before a wave may be."""
 
 
 class _Way(NamedTuple):
@@ -49,62 +51,87 @@ def is_connect(spark: SparkSession) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect.")
 
 
-def parallelism(spark: SparkSession) -> int:
-    """Return how many tasks should be there at least, if there is enough for them to do."""
-    return _UNKNOWN_CORES if is_connect(spark) else max(1, spark.sparkContext.defaultParallelism)
+class SparkRunner:
+    """Does jobs on Spark: see `klog.jobs.runner.Runner`.  *name*: of its jobs, in Spark's own user interface.
 
-
-def run(
-    spark: SparkSession,
-    function: Function[U, O],
-    units: Sequence[U],
-    options: O,
-    sizes: Sequence[int],
-    sink: Sink = _SILENCE,
-    name: str = "klog",
-) -> list[pa.RecordBatch]:
-    """Call *function* for each of *units* in a task of its own; return all batches, in the order of the units.
-
-    *sizes*: bytes of each unit, reported to *sink* when it is done.  In the main thread a ^C cancels the job and raises
-    KeyboardInterrupt, a second one ends the process.  Notes what the tasks could not read.  Raises what klog raised
-    in a task, SparkError for any other failure of the job.
+    Tasks find a job by its name; its units, options and results are pickled.
     """
-    if not units:
-        return []
-    from pyspark import cloudpickle
 
-    cloudpickle.register_pickle_by_value(remote_call)  # type: ignore[no-untyped-call]  # it has no types
-    job: bytes = cloudpickle.dumps((function, options))  # type: ignore[no-untyped-call]  # as above
-    way = _connect if is_connect(spark) else _classic
-    streams = _watch(way(spark, job, [pickle.dumps(unit) for unit in units], sizes, name), sum(sizes), sink)
-    return [batch for stream in streams for batch in _batches(stream) if not note_unusable(batch)]
+    def __init__(self, spark: SparkSession, name: str = "klog") -> None:
+        self._spark, self._name = spark, name
+        self._way = _connect if is_connect(spark) else _classic
+
+    @property
+    def workers(self) -> int:
+        """How many tasks there should be at least, if there is enough for them to do."""
+        return _UNKNOWN_CORES if is_connect(self._spark) else max(1, self._spark.sparkContext.defaultParallelism)
+
+    def run(
+        self,
+        job: Callable[[U, O], Iterable[TaskResult]],
+        units: Sequence[U],
+        options: O,
+        sizes: Sequence[int],
+        sink: Sink,
+        take: Callable[[TaskResult], object],
+        first_bytes: int | None = None,
+    ) -> None:
+        """Do *job* for each of *units*, in waves of tasks; the first wave reads about *first_bytes*, None: all.
+
+        In the main thread a ^C cancels the job and raises KeyboardInterrupt, a second one ends the process.  Notes
+        the paths that tasks could not use.  Raises the exception that klog raised in a task, SparkError for any other
+        failure of the job.
+        """
+        from pyspark import cloudpickle
+
+        cloudpickle.register_pickle_by_value(remote_call)  # type: ignore[no-untyped-call]  # it has no types
+        pickled: bytes = cloudpickle.dumps((job, options))  # type: ignore[no-untyped-call]  # as above
+        sink.expect(sum(sizes))
+        first, most = 0, sum(sizes) if first_bytes is None else first_bytes
+        while first < len(units):
+            end = load = 0
+            for end in range(first, len(units)):
+                if end > first and load + sizes[end] > most:
+                    break
+                load += sizes[end]
+            else:
+                end = len(units)
+            held = 0
+            for _, result in self._wave(pickled, range(first, end), units, sizes, sink):
+                held += len(result.content)
+                if take(result):
+                    return
+            first, most = end, max(first_bytes or 0, min(_GROWTH * load, _WAVE_RESULTS * load // max(held, 1)))
+
+    def _wave(
+        self, job: bytes, numbers: range, units: Sequence[U], sizes: Sequence[int], sink: Sink
+    ) -> list[tuple[int, TaskResult]]:
+        """Do the job for the units of these *numbers*; return the results of each unit, in their order."""
+        packs = pack_tasks([sizes[i] for i in numbers], least=self.workers)
+        tasks = [pickle.dumps([(numbers[at], units[numbers[at]]) for at in pack]) for pack in packs]
+        loads = [sum(sizes[numbers[at]] for at in pack) for pack in packs]
+        streams = _watch(self._way(self._spark, job, tasks, loads, self._name), sum(loads), sink)
+        found: list[tuple[int, TaskResult]] = []
+        for results, unusable in map(pickle.loads, streams):
+            found += results
+            for one in unusable:
+                UNUSABLE.note(one)
+        found.sort(key=itemgetter(0))
+        return found
 
 
-def results(
-    spark: SparkSession,
-    job: Callable[[U, O], Iterator[TaskResult]],
-    units: Sequence[U],
-    options: O,
-    sizes: Sequence[int],
-    sink: Sink = _SILENCE,
-    name: str = "klog",
-) -> Iterator[TaskResult]:
-    """Do *job* as `run` does, and return an iterator of what it yields."""
-    batches = run(spark, partial(in_batches, job), units, options, sizes, sink, name)
-    return (answer for batch in batches for answer in from_batch(batch))
+@contextmanager
+def spark_runner(master: str | None, conf: Mapping[str, str], ship: str, name: str) -> Iterator[SparkRunner]:
+    """Yield the runner of one command, in a session that lasts as long; see `klog.spark.session.session`."""
+    with session(master, conf, ship, brief=True) as ours:
+        yield SparkRunner(ours.spark, name)
 
 
 def _home() -> remote_call.TaskHome:
     return remote_call.TaskHome(SITE, os.getcwd())
 
 
-def _batches(stream: bytes) -> list[pa.RecordBatch]:
-    import pyarrow as pa
-
-    return list(pa.ipc.open_stream(stream))
-
-
-def _classic(spark: SparkSession, job: bytes, units: list[bytes], sizes: Sequence[int], name: str) -> _Way:
+def _classic(spark: SparkSession, job: bytes, tasks: list[bytes], sizes: Sequence[int], name: str) -> _Way:
     """The way through an RDD: 12 ms of CPU a task instead of 44."""
     context = spark.sparkContext
     group = f"klog-{os.urandom(4).hex()}"
@@ -113,22 +140,22 @@ def _classic(spark: SparkSession, job: bytes, units: list[bytes], sizes: Sequenc
 
     def start() -> list[bytes]:
         context.setJobGroup(group, name, True)
-        rdd = context.parallelize(list(zip(units, sizes, strict=True)), len(units))
+        rdd = context.parallelize(list(zip(tasks, sizes, strict=True)), len(tasks))
         return rdd.mapPartitions(remote_call.of_partition(job, home, done)).collect()
 
     return _Way(start, lambda: done.value, lambda: context.cancelJobGroup(group))
 
 
-def _connect(spark: SparkSession, job: bytes, units: list[bytes], sizes: Sequence[int], name: str) -> _Way:
+def _connect(spark: SparkSession, job: bytes, tasks: list[bytes], sizes: Sequence[int], name: str) -> _Way:
     """The way through Arrow, which Spark Connect has too."""
     tag = f"{name}-{os.urandom(4).hex()}"
     total, seen = sum(sizes), [0]
-    frame = arrow_frame(spark, job, units)
+    frame = arrow_frame(spark, job, tasks)
 
     def progress(stages: Sequence[object], inflight_tasks: int, operation_id: str | None, done: bool) -> None:
         counts = [(getattr(stage, "num_completed_tasks", 0), getattr(stage, "num_tasks", 0)) for stage in stages]
-        tasks = sum(every for _, every in counts)
-        seen[0] = total * sum(ended for ended, _ in counts) // tasks if tasks else 0
+        every = sum(count for _, count in counts)
+        seen[0] = total * sum(ended for ended, _ in counts) // every if every else 0
 
     def start() -> list[bytes]:
         spark.addTag(tag)
@@ -145,15 +172,14 @@ def _connect(spark: SparkSession, job: bytes, units: list[bytes], sizes: Sequenc
     return _Way(start, lambda: seen[0], cancel)
 
 
-def arrow_frame(spark: SparkSession, job: bytes, units: list[bytes]) -> DataFrame:
-    """Return the DataFrame, lazy as all are, whose rows are the streams of the results."""
-    work = remote_call.of_batches(job, _home(), units)
-    return spark.range(0, len(units), 1, len(units)).mapInArrow(work, "stream binary")
+def arrow_frame(spark: SparkSession, job: bytes, tasks: list[bytes]) -> DataFrame:
+    """Return the DataFrame, lazy as all are, whose rows are pickled lists of results."""
+    work = remote_call.of_batches(job, _home(), tasks)
+    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(work, "results binary")
 
 
 def _watch(way: _Way, total: int, sink: Sink) -> list[bytes]:
     """Start a job and wait for it, in small steps, so that the main thread reacts to ^C."""
-    sink.expect(total)
     told = cancelled = 0
     with _interrupts() as wanted:
         pool = ThreadPoolExecutor(1)

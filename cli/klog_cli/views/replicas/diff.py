@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from klog.base.errors import ExitCode, UsageError
@@ -55,15 +55,23 @@ def diff(request: DiffRequest, form: str) -> int:
         output.note(line)
     left = ExitCode.PROBLEMS_LEFT if behind else ExitCode.CLEAN
     differ = ReplicaDiffer(disks, options)
-    diffs = diff_all(differ, found, request.jobs)
-    if form == "jsonl":
-        return left | _exit_code(_printed(diffs, request.paths))
-    kept = list(diffs)
+    kept: list[PartitionDiff] = []
+    unsafe = 0
+
+    def take(one: PartitionDiff) -> None:
+        nonlocal unsafe
+        unsafe += not one.is_safe
+        if form == "jsonl":
+            output.emit_jsonl([replicas_json.partition_json(one, request.paths)])
+        else:
+            kept.append(one)
+
+    diff_all(differ, found, request.jobs, take)
     if form == "json":
         output.emit_json(_document(kept, disks, options, request.paths))
-    else:
+    elif form != "jsonl":
         _print(kept, request.paths, form)
-    return left | _exit_code(kept)
+    return left | (ExitCode.PROBLEMS_LEFT if unsafe else ExitCode.CLEAN)
 
 
 def _settings(given: Sequence[str]) -> dict[str, str]:
@@ -105,12 +113,6 @@ def _order(text: str, disks: Sequence[BrokerDisk]) -> tuple[tuple[int, ...], ...
     return tuple(groups)
 
 
-def _printed(diffs: Iterable[PartitionDiff], given: Sequence[str]) -> Iterator[PartitionDiff]:
-    for one in diffs:
-        output.emit_jsonl([replicas_json.partition_json(one, given)])
-        yield one
-
-
 def _document(
     diffs: Sequence[PartitionDiff], disks: Sequence[BrokerDisk], options: DiffOptions, given: Sequence[str]
 ) -> dict[str, object]:
@@ -134,12 +136,3 @@ def _print(diffs: Sequence[PartitionDiff], given: Sequence[str], form: str) -> N
         lines = list(replicas_text.plain_table(shown, rows))
     for line in [*lines, summary(diffs, given)]:
         output.text(output.printable(line) + "\n")
-
-
-def _exit_code(diffs: Iterable[PartitionDiff]) -> int:
-    """Return 0 when nothing would be lost, whoever leads, 8 when a copy could not be read, else 4."""
-    code = ExitCode.CLEAN
-    for one in diffs:
-        if not one.is_safe:
-            code |= ExitCode.PROBLEMS_LEFT
-    return code

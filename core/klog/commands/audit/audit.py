@@ -21,7 +21,7 @@ from klog.commands.audit.headers import HeaderOptions, LogReport, TopicLimits
 from klog.commands.audit.misrouted import MisroutedBatch, TwinSearch, in_order
 from klog.commands.audit.partitions import AuditPartition, AuditQuery, audit_partitions
 from klog.commands.audit.repeats import repeated_batches
-from klog.commands.audit.survey import AuditEngine, HeaderSurvey
+from klog.commands.audit.survey import AuditWorkers, HeaderSurvey
 from klog.commands.audit.twins import LegalTwins
 from klog.commands.audit.verdict import POSSIBLE, is_at_least
 from klog.data_dir.log_dir import LogDir
@@ -62,13 +62,13 @@ class MisroutedReport(NamedTuple):
     unreadable: tuple[str, ...]
 
 
-def audit_misrouted(query: AuditQuery, options: AuditOptions, engine: AuditEngine) -> MisroutedReport:
+def audit_misrouted(query: AuditQuery, options: AuditOptions, workers: AuditWorkers) -> MisroutedReport:
     """Find misrouted batches.  Raises UsageError, UnreadableError; KlogError where there is no room to spill."""
     partitions, log_dirs = audit_partitions(query)
     topics = cluster_topics(partitions, log_dirs)
     compacted = compacted_partitions(partitions, log_dirs)
     headers = HeaderOptions(os.urandom(_SECRET_BYTES), max_batch_bytes=options.max_batch_bytes)
-    with HeaderSurvey(partitions, engine, headers) as survey:
+    with HeaderSurvey(partitions, workers, headers) as survey:
         search = TwinSearch(survey, topics.counts, compacted, options.max_batch_bytes)
         rows = search.rows()
         if options.deep and options.least == POSSIBLE:
@@ -128,7 +128,7 @@ class HeaderReport(NamedTuple):
 
 
 def audit_headers(
-    query: AuditQuery, checks: Sequence[str], now_ms: int, options: AuditOptions, engine: AuditEngine
+    query: AuditQuery, checks: Sequence[str], now_ms: int, options: AuditOptions, workers: AuditWorkers
 ) -> HeaderReport:
     """Make the *checks* (ids of `HEADER_KINDS`) of all partitions in one pass.  Raises as `audit_misrouted`."""
     partitions, log_dirs = audit_partitions(query)
@@ -137,7 +137,7 @@ def audit_headers(
     limits = dict(enumerate(_limits(partitions, log_dirs)))
     secret = os.urandom(_SECRET_BYTES)
     headers = HeaderOptions(secret, now_ms + FUTURE_MS, limits, options.max_batch_bytes)
-    with HeaderSurvey(partitions, engine, headers) as survey:
+    with HeaderSurvey(partitions, workers, headers) as survey:
         search = TwinSearch(survey, topics.counts, compacted, options.max_batch_bytes)
         rows: dict[int, list[MisroutedBatch]] = {}
         by_file = {survey.file(log.number): log.partition for log in survey.logs}

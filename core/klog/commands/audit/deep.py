@@ -80,7 +80,7 @@ class RecordSearch:
         packs = pack_tasks([task.log.size for task in tasks], _UNIT_BYTES)
         units = [[tasks[i] for i in pack] for pack in packs]
         sizes = [sum(task.log.size for task in unit) for unit in units]
-        for answer in self._survey.engine.run(read_records, units, self._max_batch_bytes, sizes):
+        for answer in self._survey.workers.run(read_records, units, self._max_batch_bytes, sizes):
             log = self._survey.logs[answer.number]
             places += [TwinPlace(log.partition, 0, log.number, position, 0, 0) for position in answer.facts]
         contents = self._twins.read(places)

@@ -178,7 +178,7 @@ class TwinSearch:
             tasks.append(BatchTask(number, log.path, place.position, partition.number, count))
         units = [tasks[at : at + _UNIT_BATCHES] for at in range(0, len(tasks), _UNIT_BATCHES)]
         sizes = [len(unit) for unit in units]
-        for answer in self._survey.engine.run(read_batches, units, self._max_batch_bytes, sizes):
+        for answer in self._survey.workers.run(read_batches, units, self._max_batch_bytes, sizes):
             self._contents[places[answer.number]] = batch_content(answer.facts)
         return self._contents
 
@@ -217,7 +217,7 @@ class TwinSearch:
         units = [tasks[at : at + _UNIT_SAMPLES] for at in range(0, len(tasks), _UNIT_SAMPLES)]
         sizes = [len(unit) for unit in units]
         samples: dict[int, list[list[int]]] = {}
-        for answer in self._survey.engine.run(sample_partitions, units, self._max_batch_bytes, sizes):
+        for answer in self._survey.workers.run(sample_partitions, units, self._max_batch_bytes, sizes):
             samples.setdefault(answer.number, []).extend(answer.facts)
         for number, key in enumerate(wanted):
             self._profiles[key] = topic_profile(self._counts.get(key, 0), samples.get(number, []))

@@ -1,4 +1,4 @@
-"""The pass over the headers of all partitions, and who makes it: threads of this machine, or Spark."""
+"""The pass over the headers of all partitions."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate, groupby
-from threading import Lock
-from typing import Final, Protocol, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from klog.base.progress import Sink
 from klog.commands.audit.digest_table import DigestTable
@@ -16,99 +15,64 @@ from klog.commands.audit.headers import HeaderOptions, LogReport, ProducerRun, l
 from klog.commands.audit.partitions import AuditLog, AuditPartition, audit_logs
 from klog.commands.audit.twins import PartitionNames
 from klog.jobs.results import TaskResult
+from klog.jobs.runner import Runner, Threads, collect
 from klog.jobs.slices import pack_tasks
-from klog.jobs.units import run
 
 U = TypeVar("U")
 O = TypeVar("O")  # noqa: E741
 _UNIT_BYTES: Final = 64 << 20
+_FIRST_BYTES: Final = 2 << 30
+"""Nobody knows before the first wave how many entries there will be."""
 
 
-class RepeatedEntries(Protocol):
-    """The entries of batches that share their digest with another; see DigestTable."""
+class AuditWorkers(NamedTuple):
+    """The *runner* of an audit's jobs, which reports to *sink*, and the *memory* in bytes for the table of digests.
 
-    thinned: Counter[tuple[int, int]]
+    *note*: is told when the table spills.
+    """
 
-    def repeated(self) -> Iterator[bytes]:
-        """Yield them by digest, log and position; may be called again."""
-
-    def close(self) -> None:
-        """Give back what is on the disk."""
-
-
-class AuditEngine(Protocol):
-    """Does the jobs of an audit; the results do not depend on which worker does them."""
-
-    def headers(self, logs: Sequence[AuditLog], options: HeaderOptions) -> tuple[list[LogReport], RepeatedEntries]:
-        """Pass over the headers of *logs*; return a report of each, in any order, and the entries that are repeated."""
+    runner: Runner
+    memory: int
+    sink: Sink
+    note: Callable[[str], object] = len
 
     def run(
         self, job: Callable[[U, O], Iterator[TaskResult]], units: Sequence[U], options: O, sizes: Sequence[int]
     ) -> list[TaskResult]:
-        """Do *job* for each of *units*; return all answers, in the order of the units."""
-
-
-class LocalAudit:
-    """This machine: *workers* threads, *memory* bytes for the table of digests.  *note*: hears of spilling."""
-
-    def __init__(self, workers: int, memory: int, sink: Sink, note: Callable[[str], object] = len) -> None:
-        self._workers, self._memory, self._sink, self._note = workers, memory, sink, note
+        """Do *job* for each of *units*; a single one is done here: that takes less than to start a task."""
+        return collect(self.runner if len(units) > 1 else Threads(1), job, units, options, sizes, self.sink)
 
     def headers(self, logs: Sequence[AuditLog], options: HeaderOptions) -> tuple[list[LogReport], DigestTable]:
-        """Pass over the headers on threads; entries go into a table."""
-        table, reports, adding = DigestTable(self._memory), list[LogReport](), Lock()
+        """Pass over the headers of *logs*; return a report of each, and the table of their entries."""
+        packs = pack_tasks([log.size for log in logs], _UNIT_BYTES, 4 * self.runner.workers)
+        units = [[logs[i] for i in pack] for pack in packs]
+        sizes = [sum(log.size for log in unit) for unit in units]
+        table, reports = DigestTable(self.memory), list[LogReport]()
 
-        def job(unit: Sequence[AuditLog], options: HeaderOptions) -> Iterator[TaskResult]:
-            for answer in read_headers(unit, options):
-                if answer.kind == "entries":  # in any order: no thread waits for another one's unit
-                    with adding:
-                        table.add(answer.content)
-                else:
-                    yield answer
-
-        def take(answer: TaskResult) -> bool:
-            reports.append(log_report(answer))
-            return False
+        def take(result: TaskResult) -> None:
+            if result.kind == "entries":
+                table.add(result.content)
+            else:
+                reports.append(log_report(result))
 
         try:
-            units, sizes = units_of(logs, _UNIT_BYTES, 4 * self._workers)
-            run(job, units, options, sizes, self._sink, self._workers, take)
+            self.runner.run(read_headers, units, options, sizes, self.sink, take, _FIRST_BYTES)
         except BaseException:
             table.close()
             raise
         if table.spilled_bytes:
-            self._note(f"{table.spilled_bytes} bytes of digests went to a file without a name")
-        return reports, table
-
-    def run(
-        self, job: Callable[[U, O], Iterator[TaskResult]], units: Sequence[U], options: O, sizes: Sequence[int]
-    ) -> list[TaskResult]:
-        """Do *job* on threads."""
-        answers: list[TaskResult] = []
-
-        def take(answer: TaskResult) -> bool:
-            answers.append(answer)
-            return False
-
-        run(job, units, options, sizes, self._sink, self._workers, take)
-        return answers
-
-
-def units_of(logs: Sequence[AuditLog], unit_bytes: int, least: int) -> tuple[list[list[AuditLog]], list[int]]:
-    """Share out logs among units of work of about *unit_bytes*, at *least* so many; return them with their bytes."""
-    packs = pack_tasks([log.size for log in logs], unit_bytes, least)
-    return [[logs[i] for i in pack] for pack in packs], [sum(logs[i].size for i in pack) for pack in packs]
+            self.note(f"{table.spilled_bytes} bytes of digests went to a file without a name")
+        return sorted(reports, key=lambda report: report.number), table
 
 
 class HeaderSurvey:
-    """What the headers of all partitions say.  To be closed."""
+    """The headers of all partitions.  To be closed."""
 
-    def __init__(self, partitions: Sequence[AuditPartition], engine: AuditEngine, options: HeaderOptions) -> None:
+    def __init__(self, partitions: Sequence[AuditPartition], workers: AuditWorkers, options: HeaderOptions) -> None:
         self.partitions = partitions
         self.logs = audit_logs(partitions)
-        self.engine = engine
-        found, self.table = engine.headers(self.logs, options)
-        self.reports = sorted(found, key=lambda report: report.number)
+        self.workers = workers
+        self.reports, self.table = workers.headers(self.logs, options)
         self._firsts: dict[int, dict[int, ProducerRun]] = {}
 
     def __enter__(self) -> HeaderSurvey:

@@ -1,10 +1,5 @@
 """Compacts many partitions into a new log dir; a task compacts one partition after the other.
 
-    pieces = plan(targets, topics)
-    output = begin(to, pieces, options)
-    for unit in …:  compact(unit, options)
-    finish(output, pieces, log_dirs)
-
 The result is what `klog compact --to` makes of the same log dirs.
 """
 
@@ -13,9 +8,10 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from klog.base.errors import DamagedError, UnreadableError, UsageError
+from klog.base.progress import Sink
 from klog.change.plan.draft import Draft
 from klog.change.plan.staging import Staging, remove_tree
 from klog.cluster.metadata.topic_config import TopicConfig
@@ -29,11 +25,10 @@ from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.data_dir.selection import Selection
 from klog.formats.names import PartitionState
-from klog.jobs.output import Facts, JobOutput, OutputAttempt
+from klog.jobs.output import Facts, JobOutput, OutputAttempt, lock_target
 from klog.jobs.results import TaskResult
-
-if TYPE_CHECKING:
-    pass
+from klog.jobs.runner import Runner, collect
+from klog.jobs.slices import pack_tasks
 
 _STAGED, _ROOT = "staged", "root"
 
@@ -58,6 +53,32 @@ class CompactJobOptions(NamedTuple):
     now_ms: int | None
     everything: bool
     choices: CleanerOptions
+
+
+def compact_partitions(
+    targets: Sequence[Selection],
+    topics: Sequence[TopicConfig],
+    to: str,
+    options: CompactJobOptions,
+    runner: Runner,
+    sink: Sink,
+) -> tuple[list[Facts], list[PartitionOutcome]]:
+    """Write the partitions of *targets*, compacted, into *to*, as `klog compact --to` does; *topics*: their settings.
+
+    Returns the facts about each, and the outcomes of those that failed, as `klog.commands.compact.run` has them.  After
+    a failure the same call continues with what is missing.  Raises UsageError if *to* has other content, LockedError if
+    another run writes there, KlogError, OSError.
+    """
+    pieces = plan_tasks(targets, topics)
+    with lock_target(to, Disk()):
+        output = begin(to, pieces, options, Disk())
+        left = [piece for piece in pieces if piece.number not in output.done]
+        packs = pack_tasks([piece.size for piece in left], least=runner.workers)
+        units = [[left[i] for i in numbers] for numbers in packs]
+        sizes = [sum(piece.size for piece in unit) for unit in units]
+        collect(runner, compact, units, options._replace(run=output.run), sizes, sink)
+        facts = finish(output, pieces, [target.log_dir for target in targets], Disk())
+    return facts, collect_failures(facts, pieces)
 
 
 def plan_tasks(targets: Sequence[Selection], topics: Sequence[TopicConfig]) -> list[CompactTask]:

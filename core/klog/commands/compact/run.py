@@ -7,16 +7,15 @@ run.outcomes                # the result of each partition
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import NamedTuple
 
 from klog.base.errors import DamagedError, KlogError, UnreadableError
 from klog.base.progress import Silence, Sink
-from klog.base.threads import run_all
 from klog.change.partition_plan import checkpoints
 from klog.change.plan.draft import Draft
 from klog.change.plan.staging import ROUNDS, Staging, nearest_directory, remove_tree
@@ -29,6 +28,8 @@ from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.data_dir.selection import Selection
 from klog.formats.names import FileKind
+from klog.jobs.results import TaskResult
+from klog.jobs.runner import Threads
 
 _LARGE_BYTES = 1 << 20
 
@@ -167,20 +168,18 @@ class CompactionRun:
         for one in outcomes:
             (large if one.partition.size >= _LARGE_BYTES else small).append(one)
         parts = [[one] for one in large] + ([small] if small else [])
-        jobs = min(self._wishes.jobs, len(parts))
-        if jobs <= 1:
-            for outcome in outcomes:
-                work(outcome)
-            return
-        waiting = iter(parts)
+        jobs = self._wishes.jobs
 
-        def do() -> None:
-            for outcome in chain.from_iterable(waiting):
-                if self._stop.is_set():
-                    return
-                work(outcome)
+        def job(unit: Sequence[PartitionOutcome], _options: None) -> Sequence[TaskResult]:
+            for outcome in unit:
+                if not self._stop.is_set():
+                    work(outcome)
+            return ()
 
-        run_all([do] * jobs, self._stop.set)
+        # Without patience for a thread that goes on what it writes could not be removed.
+        threads = Threads(jobs, self._stop.set, math.inf)
+        units = parts if jobs > 1 else [outcomes]
+        threads.run(job, units, None, [0] * len(units), Silence(), lambda _result: False)
 
     def _advance(self, size: int) -> None:
         if self._stop.is_set():

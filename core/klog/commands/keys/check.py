@@ -18,9 +18,9 @@ from klog.cluster.topics import KeyTopic
 from klog.commands.keys.judgement import LEAST_SHARE, MURMUR2, KeyJudgement, judge, leading_hash, rule_counts
 from klog.formats.damage import Damage
 from klog.jobs.results import TaskResult, json_result
+from klog.jobs.runner import Threads
 from klog.jobs.slice_reader import SliceScan
 from klog.jobs.slices import LogSlice, slice_partition
-from klog.jobs.units import run
 from klog.kernel import KeyExamples, KeyPlaces, KeyReader, key_partitions
 from klog.log.reader import MAX_BATCH_BYTES
 from klog.log.record_filter import RecordFilter
@@ -196,7 +196,8 @@ def _run(
     take: Callable[[TaskResult], bool],
 ) -> None:
     sizes = [part.bytes for part in slices]
-    run(job, [[part] for part in slices], task, sizes, sink, workers if sum(sizes) > _ALONE_BYTES else 1, take)
+    threads = Threads(workers if sum(sizes) > _ALONE_BYTES else 1)
+    threads.run(job, [[part] for part in slices], task, sizes, sink, take)
 
 
 def _read_keys(filling: _ThreadReader, unit: Sequence[LogSlice], task: _Task) -> Iterator[TaskResult]:

@@ -125,8 +125,7 @@ class CopyPlan:
 
     def add_all(self, wanted: Sequence[BrokerCopies], jobs: int = 1) -> None:
         """Plan partitions in their order, as `add` does; many, or large ones, are compared in *jobs* processes."""
-        for diff in diff_all(self._differ, wanted, jobs):
-            self._add(diff)
+        diff_all(self._differ, wanted, jobs, self._add)
 
     def _add(self, diff: PartitionDiff) -> None:
         only = self._settings.only

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple
 
 from klog.base.errors import KlogError
-from klog.base.processes import CHUNK, FEWEST, map_in_processes, may_fork
+from klog.base.progress import Silence
 from klog.cluster.assigned_log_dir import AssignedLogDir, assigned_log_dir
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.cluster.replication.election import ElectionReason, ElectionRules, ReplicaSet, elect, outcomes
@@ -17,6 +17,8 @@ from klog.commands.replicas.comparison import ComparedCopy, Comparison, CopyFact
 from klog.commands.replicas.copy_state import CopyState, compared_copy, copy_states
 from klog.commands.replicas.disks import BrokerCopies, BrokerDisk, MetadataLog, broker_disks
 from klog.commands.replicas.expected_start import StartedCopy, expected_starts
+from klog.jobs.results import TaskResult, pickled_result
+from klog.jobs.runner import CHUNK, FEWEST, Processes, may_fork
 from klog.partition.retention.policy import topic_retention
 from klog.partition.start.kept_log import NextStarts
 
@@ -294,25 +296,35 @@ def _bytes(wanted: Sequence[BrokerCopies]) -> int:
     return sum(copy.partition.size for found in wanted for copy in found.copies.values())
 
 
-def diff_all(differ: ReplicaDiffer, wanted: Sequence[BrokerCopies], jobs: int = 1) -> Iterator[PartitionDiff]:
-    """Compare one partition after the other, in their order; many, or large ones, in *jobs* processes.
+def diff_all(
+    differ: ReplicaDiffer, wanted: Sequence[BrokerCopies], jobs: int, take: Callable[[PartitionDiff], object]
+) -> None:
+    """Compare one partition after the other and hand each comparison to *take*; many, or large ones, in processes.
 
-    Raises KlogError when one of them was killed.
+    There are *jobs* of them.  Raises KlogError when one of them was killed.
     """
     is_many = len(wanted) >= FEWEST
     if jobs == 1 or not may_fork() or not (is_many or (len(wanted) > 1 and _bytes(wanted) >= _LARGE_BYTES)):
-        yield from map(differ.diff, wanted)
+        for found in wanted:
+            take(differ.diff(found))
         return
 
-    def diff(number: int) -> PartitionDiff:
-        found = differ.diff(wanted[number])
-        # The disks are with who asks: a log dir of thousands of partitions is not sent with each of them.
-        bare = {node: copy._replace(disk_copy=None) for node, copy in found.copies.items()}  # type: ignore[arg-type]
-        return found._replace(copies=bare)
+    def job(numbers: range, _options: None) -> Iterator[TaskResult]:
+        for number in numbers:
+            found = differ.diff(wanted[number])
+            # The disks are with who asks: a log dir of thousands of partitions is not sent with each of them.
+            bare = {node: copy._replace(disk_copy=None) for node, copy in found.copies.items()}  # type: ignore[arg-type]
+            yield pickled_result("diff", found._replace(copies=bare), number)
 
-    for found, one in zip(wanted, map_in_processes(diff, len(wanted), jobs, CHUNK if is_many else 1), strict=True):
+    def took(result: TaskResult) -> None:
+        one: PartitionDiff = result.value
+        found = wanted[result.number]
         copies = {node: copy._replace(disk_copy=found.copies[node]) for node, copy in one.copies.items()}
-        yield one._replace(copies=copies)
+        take(one._replace(copies=copies))
+
+    step = CHUNK if is_many else 1
+    units = [range(first, min(first + step, len(wanted))) for first in range(0, len(wanted), step)]
+    Processes(jobs).run(job, units, None, [0] * len(units), Silence(), took)
 
 
 def _other_topic(found: BrokerCopies) -> str | None:

@@ -126,7 +126,7 @@ class SurveyOptions(NamedTuple):
     *producers*: each batch of theirs is followed, as by *deep*: microseconds for one.
 
     Small segments are read by one thread: because of the interpreter's lock several only get in each other's way
-    (`klog.partition.verify.workers` has processes for many of them).
+    (`klog.jobs.verify` has processes for many of them).
     """
 
     deep: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -9,10 +10,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from klog.base.processes import FEWEST
+from klog.base.progress import Silence
+from klog.base.unusable import UNUSABLE
+from klog.jobs.results import TaskResult, pickled_result
+from klog.jobs.runner import FEWEST, Processes
 
 from tests.conftest import FIXTURES, run_klog_process
 
@@ -71,9 +76,7 @@ def test_processes_are_started_for_many_partitions_only(many: Path) -> None:
 
 def test_an_interrupt_ends_the_processes_too(many: Path) -> None:
     """What was started must not go on reading disks after ^C."""
-    code = (
-        "import time; from klog.partition.verify import workers; workers.verify_partition = lambda *_: time.sleep(60)"
-    )
+    code = "import time; from klog.jobs import verify; verify.verify_partition = lambda *_: time.sleep(60)"
     run = "import sys; from klog_cli import app; sys.argv[0] = 'klog'; sys.exit(app.main())"
     command = [sys.executable, "-c", f"{code}; {run}", "verify", str(many), "--jobs", "2"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, env=_environment())
@@ -93,18 +96,18 @@ import os, signal, sys
 from klog.data_dir.log_dir import LogDir
 from klog.base.errors import KlogError, UnreadableError
 from klog.base.progress import Silence
-from klog.partition.verify import workers
+from klog.jobs import verify
 from klog.partition.verify.segment import SurveyOptions
 from klog.partition.verify.verify import log_dir_facts
 
 def fail(*_):
     {}
 
-workers.verify_partition = fail
+verify.verify_partition = fail
 found = LogDir(sys.argv[1])
 wanted = [(partition, log_dir_facts(found)) for partition in found.partitions]
 try:
-    list(workers.verify_partitions(wanted, SurveyOptions(jobs=2), Silence(), None))
+    verify.verify_partitions(wanted, SurveyOptions(jobs=2), Silence(), print, None)
 except (KlogError, OSError, MemoryError) as error:
     print(type(error).__name__, error, sep=": ")
 """
@@ -129,15 +132,16 @@ def test_what_a_process_raises_is_raised(many: Path, fails: str, raised: str) ->
 
 SLOW = """
 import os, signal, sys, time
-from klog.base.processes import map_in_processes
+from klog.base.progress import Silence
+from klog.jobs.results import pickled_result
+from klog.jobs.runner import Processes
 
-def work(number):
+def work(number, options):
     os.kill(os.getpid(), signal.SIGINT)
     time.sleep(60 if number >= 32 else 0)
-    return number
+    yield pickled_result("number", number)
 
-for number in map_in_processes(work, 64, 2):
-    print(number, flush=True)
+Processes(2).run(work, range(64), None, [0] * 64, Silence(), lambda result: print(result.value, flush=True))
 """
 
 
@@ -149,6 +153,21 @@ def test_results_come_as_soon_as_they_are_there_and_an_interrupt_is_for_the_firs
     assert [process.stdout.readline() for _ in range(32)] == [b"%d\n" % number for number in range(32)]
     process.send_signal(signal.SIGINT)
     assert process.communicate(timeout=60)[0] == b""
+
+
+def test_processes_hand_back_what_they_could_not_use() -> None:
+    UNUSABLE.clear()
+
+    def work(number: int, _options: None) -> Iterator[TaskResult]:
+        if number % 10 == 3:
+            UNUSABLE.refuse(f"a/{number}", OSError(errno.EIO, os.strerror(errno.EIO)), "open")
+        yield pickled_result("number", number)
+
+    found: list[int] = []
+    Processes(2).run(work, range(40), None, [0] * 40, Silence(), lambda result: found.append(result.value))
+    assert found == list(range(40))
+    assert sorted(one.path for one in UNUSABLE.named()) == ["a/13", "a/23", "a/3", "a/33"]
+    UNUSABLE.clear()
 
 
 def test_nothing_is_forked_beside_a_thread(many: Path) -> None:

@@ -1,30 +1,20 @@
-"""The action of `klog spark compact`: a session around the library, and the outcome."""
+"""Prints the outcome of each partition that `klog spark compact --format log` wrote."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 
 from klog.cluster.metadata.topic_config import topic_configs
-from klog.commands.compact.job import CompactJobOptions
+from klog.commands.compact.job import CompactJobOptions, compact_partitions
 from klog.data_dir.identity import IdentityChoice, choose_identity, group_copies
-from klog.data_dir.partition import Partition
 from klog.data_dir.selection import PartitionQuery, Selection
 from klog.formats.names import PartitionState
-from klog.jobs.export import ExportOptions
 from klog.jobs.output import Facts
+from klog.jobs.runner import Runner
 
 from klog_cli import output
-from klog_cli.views.export import tell
-from klog_cli.views.spark.jobs import SparkEngine
-
-
-def latest(partitions: Sequence[Partition], to: str, options: ExportOptions, where: SparkEngine) -> int:
-    """Write the last value of each key as files, and return the exit code."""
-    from klog.spark.export import latest as run
-
-    with output.Results() as results, where.session() as ours:
-        manifest = run(ours.spark, partitions, to, options, results)
-    return tell(manifest, to)
+from klog_cli.views.compact.compact import exit_code, report_outcomes
 
 
 def compact(
@@ -33,17 +23,13 @@ def compact(
     settings: Mapping[str, str],
     wishes: CompactJobOptions,
     to: str,
-    where: SparkEngine,
+    runner: AbstractContextManager[Runner],
 ) -> int:
     """Write compacted partitions as a new log dir, and return the exit code."""
-    from klog.spark.compact import compact as run
-
-    from klog_cli.views.compact.compact import exit_code, report_outcomes
-
     found = _selections(*chosen)
     topics = topic_configs([one.log_dir for one in found], settings, metadata)
-    with output.Results() as results, where.session() as ours:
-        facts, outcomes = run(ours.spark, found, topics, to, wishes, results)
+    with output.Results() as results, runner as running:
+        facts, outcomes = compact_partitions(found, topics, to, wishes, running, results)
     for one in facts:
         if one["result"] in ("compacted", "copied"):
             output.text(output.printable(_line(one)) + "\n")
