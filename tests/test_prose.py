@@ -19,10 +19,9 @@ FOLDERS = ("core", "cli", "tests", "tools", "bench")
 PAGES = ("CONTRIBUTING.md", "docs/decisions")
 STILL_TO_DO: tuple[str, ...] = (
     "core/klog/change/", "core/klog/jobs/", "core/klog/kernel/", "core/klog/spark/", "core/klog/commands/adopt/",
-    "core/klog/commands/audit/", "core/klog/commands/compact/", "core/klog/commands/doctor/",
-    "core/klog/commands/follow/", "core/klog/commands/keys/", "core/klog/commands/recover/",
-    "core/klog/commands/replicas/", "core/klog/commands/simulate/", "core/klog/commands/space/",
-    "core/klog/commands/write/", "tests/", "tools/", "bench/", "CONTRIBUTING.md", "docs/decisions/",
+    "core/klog/commands/audit/", "core/klog/commands/compact/", "core/klog/commands/follow/",
+    "core/klog/commands/keys/", "core/klog/commands/recover/", "core/klog/commands/space/", "tests/", "tools/",
+    "bench/", "CONTRIBUTING.md", "docs/decisions/",
 )  # fmt: skip
 """Beginnings of the paths that are not looked at yet."""
 HELP = "cli/klog_cli/commands/"
@@ -133,5 +132,5 @@ def test_planted_sentences_are_refused(tmp_path: Path) -> None:
         "core/module.py:3: Where it begins.",
         "docs/decisions/001.md:1: The log goes.",
         "tests/plan.py:2: The plan says which files come of it.",
-        "tools/comment.py:2: So is this.",
+        "tools/comment.py:1: So is this.",
     ]

@@ -1,1 +1,1 @@
-"""What a broker does with its log dirs at its next start, and the way to one that loses nothing: `klog doctor`."""
+"""A broker's next start on its log dirs, and the steps to a start that loses nothing: `klog doctor`."""

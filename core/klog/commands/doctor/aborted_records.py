@@ -21,7 +21,7 @@ _MOST_BYTES: Final = 1 << 30
 
 
 class CheckedIndex(NamedTuple):
-    """What the transaction indexes of a partition are wrong about, in words, and whether that was looked at."""
+    """The faults of a partition's transaction indexes, in words, and whether they were compared."""
 
     wrong: str | None = None
     is_compared: bool = True
@@ -48,7 +48,7 @@ class TxnIndexCheck:
         try:
             return CheckedIndex(wrong_txn_index(partition, outcome.log_start, outcome.log_end, outcome.recovered))
         except UnreadableError:
-            return CheckedIndex(is_compared=False)  # what was refused is named at the end of the command
+            return CheckedIndex(is_compared=False)  # refused files are named at the end of the command
 
     def _may_have_transactions(self, partition: Partition) -> bool:
         has_index = any(segment.txn_index is not None for segment in partition.segments)

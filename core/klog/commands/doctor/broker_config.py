@@ -1,4 +1,4 @@
-"""What a broker's own file, `server.properties`, says about its log dirs and itself."""
+"""The settings in a broker's own file, `server.properties`, about its log dirs and itself."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What would be otherwise once the steps so far are done: a start that stops at its first fault hides all that follow.
+"""How the start would continue after the steps so far; a start that stops at its first fault hides the later ones.
 
-`diagnose` plays such a start again on a disk without the faults that it knows a step for, until nothing is hidden.
+`diagnose` plays such a start again on a disk without the faults that it has a step for, until nothing is hidden.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from klog.partition.start.outcome import StartOutcome
 
 @dataclass
 class Cures:
-    """Faults that count as cured; all but *quorum_state* by path.
+    """Faults that count as repaired; all but *quorum_state* by path.
 
-    *metas*: what `meta.properties` of a log dir contains.  *taken*: log dirs that are no longer in `log.dirs`.
-    *foreign*: log dirs without directories whose names are no partition's.  *recovered*: log dirs whose checkpoints are
-    as a broker writes them.  *moved*: directories that are somewhere else.  *mended*: partitions that load.
-    *is_blocked*: there is a fault that hides what comes after it.
+    *metas*: the contents of `meta.properties` by log dir.  *taken*: log dirs that were removed from `log.dirs`.
+    *foreign*: log dirs whose foreign directories were moved away.  *recovered*: log dirs whose checkpoints are as a
+    broker writes them.  *moved*: directories that were moved away.  *mended*: partitions that load.  *is_blocked*:
+    there is a fault that hides the later ones.
     """
 
     metas: dict[str, MetaProperties] = field(default_factory=dict)

@@ -68,6 +68,6 @@ class FirstPass:
 
 
 def with_retention(diagnosis: Diagnosis, due: Sequence[DueRecords]) -> Diagnosis:
-    """Return *diagnosis* with what the first pass removes, and a note for each of the topics that lose most."""
+    """Return *diagnosis* with the removals of the first pass, and a note for each of the topics that lose most."""
     notes = (StartNote(RETENTION, note) for note in due_notes(due, "records", 3))
     return diagnosis._replace(retention=tuple(due), notes=(*diagnosis.notes, *notes))

@@ -26,12 +26,12 @@ from klog.partition.start.producers import BrokerClock
 
 
 class LoadedPartition(NamedTuple):
-    """A partition directory behind its load.
+    """A partition directory after its load.
 
-    *size*: bytes of its logs; *recovered*: segments and bytes that the load read to recover them.  *pieces*: what is
-    left of the logs, None: all of it.  *torn*: the bytes behind the last batch that the load leaves there, in words.
-    *used*: the leader epoch and the producer ids that it has, where a metadata log hands them out.  *txn_index*: what
-    its transaction indexes are wrong about, in words.  *is_compared*: they were compared with the logs.
+    *size*: bytes of its logs; *recovered*: segments and bytes that the load read to recover them.  *pieces*: the
+    remaining parts of the logs, None: all of them.  *torn*: the bytes that the load leaves behind the last batch, in
+    words.  *used*: its leader epoch and producer ids, if a metadata log assigns them.  *txn_index*: the faults of its
+    transaction indexes, in words.  *is_compared*: they were compared with the logs.
     """
 
     name: PartitionName
@@ -144,7 +144,7 @@ class PartitionLoader:
 
 
 def _torn(outcome: StartOutcome, end: LogEnd) -> str | None:
-    """Return what is behind the end that the load finds in a log that it does not recover; None for nothing."""
+    """Return a description of the bytes behind the end that the load finds in a log without recovery; None for none."""
     if outcome.fails is None and outcome.log_end < end.offset:
         return f"its index leads behind the last batch: {outcome.log_end} counts as the end, batches reach {end.offset}"
     return None if end.damage is None else f"{end.damage}; these bytes stay, and new batches go behind them"

@@ -52,19 +52,19 @@ class FormattedDir(NamedTuple):
 
     @property
     def is_offline(self) -> bool:
-        """Whether the broker goes on without it, if it can."""
+        """Whether the broker continues without it, if it can."""
         return self.problem is not None or isinstance(self.meta, Malformed)
 
     @property
     def reason(self) -> str | None:
-        """The id of what is wrong with it alone."""
+        """The id of its own fault."""
         if self.problem is not None:
             return "log-dir-unusable"
         return None if self.known else "meta-properties-missing" if self.meta is None else "meta-properties-malformed"
 
 
 def not_log_dir(path: str) -> str | None:
-    """Return what is wrong with *path*, and what to name, when no log dir can have been meant."""
+    """Return the fault of *path*, and the name to report, if it cannot be meant as a log dir."""
     if os.path.isfile(path):
         return f"{path}: a file; expected a log dir"
     with suppress(KlogError):
@@ -78,7 +78,7 @@ def not_log_dir(path: str) -> str | None:
 
 
 def read_format(path: str, is_kraft: bool) -> FormattedDir:
-    """Return what a broker reads of a log dir at first."""
+    """Return the first facts that a broker reads in a log dir."""
     log_dir = LogDir(path)
     try:
         mode = os.stat(path).st_mode
@@ -123,7 +123,7 @@ def is_reserved(directory_id: str) -> bool:
 def foreign_names(log_dir: LogDir, version: KafkaVersion) -> list[str]:
     """Return the directories of a log dir whose names a broker takes for no partition's."""
     found = list(log_dir.foreign_directories)
-    if not version.is_kraft:  # it knows no strays
+    if not version.is_kraft:  # the format has no strays
         names = (partition.name for partition in log_dir.partitions)
         found += [name.name for name in names if name is not None and name.state is PartitionState.STRAY]
     return found
@@ -132,9 +132,9 @@ def foreign_names(log_dir: LogDir, version: KafkaVersion) -> list[str]:
 def check_kraft_format(
     dirs: Sequence[FormattedDir], metadata_dir: str, node_id: int | None, moved: Container[str] = ()
 ) -> StartFailure | None:
-    """Return why a KRaft node stops here, None if it goes on.  *node_id*: the configured one.
+    """Return why a KRaft node stops here, None if it continues.  *node_id*: the configured one.
 
-    *moved*: directories that count as moved away.
+    *moved*: directories that are treated as moved away.
 
     Log dirs are taken in the order of their paths' names, as Kafka's sorted maps have them.
     """
@@ -211,9 +211,9 @@ def _check_completeness(dirs: Sequence[FormattedDir], known: Sequence[FormattedD
 def check_zookeeper_format(
     dirs: Sequence[FormattedDir], node_id: int | None, cluster_id: str | None
 ) -> StartFailure | None:
-    """Return why a broker of ZooKeeper's time stops here, None if it goes on.  It formats new log dirs itself.
+    """Return why a broker with ZooKeeper stops here, None if it continues.  It formats new log dirs itself.
 
-    *cluster_id*: the one that ZooKeeper has, where it is known.
+    *cluster_id*: the one in ZooKeeper, if known.
     """
     for one in dirs:
         # One that cannot be read at all takes its log dir offline; a broken escape is no IOException.
@@ -237,7 +237,7 @@ def check_zookeeper_format(
 
 
 def _check_sameness(known: Sequence[tuple[FormattedDir, MetaProperties]]) -> StartFailure | None:
-    """Return what makes the files differ: before KRaft all of their lines have to be the same, in any order."""
+    """Return the differences between the files: before KRaft all of their lines have to be the same, in any order."""
     if all(meta.properties == known[0][1].properties for _, meta in known):
         return None
     message = "BrokerMetadata is not consistent across log.dirs."

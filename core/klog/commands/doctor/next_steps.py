@@ -1,7 +1,7 @@
-"""The shortest safe way to a start that loses nothing: klog's commands where there are some, else one exact sentence.
+"""The shortest safe way to a start that loses nothing: klog's commands if possible, otherwise one exact sentence.
 
-First what the broker would destroy, then what stops it, then what it would set aside.  Nothing here loses anything:
-directories are only moved, and what klog changes can be undone.
+The order: data that the broker would destroy, then faults that stop it, then directories that it would set aside.  No
+step loses data: directories are only moved, and klog's changes can be undone.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ _RECOVERED: Final = {
 }
 _DESTROYS: Final = (Fate.EMPTIES, Fate.DELETES, Fate.REPLACED)
 _DESTROYED, _NODE, _ADOPTED, _ASIDE = range(4)
-"""The order of steps: klog adopt needs a sound node; recovery of a log dir truncates what has to be salvaged before."""
+"""The order of steps: klog adopt needs a sound node; recovery of a log dir truncates data that must be salvaged
+before."""
 _MOST_FOREIGN: Final = 20  # directories to move that are named one by one
 
 
@@ -52,11 +53,11 @@ class WayOut:
 
     @property
     def steps(self) -> tuple[NextStep, ...]:
-        """All of them, in the order in which they are safe."""
+        """All of them, in a safe order."""
         return tuple(step for _, step in sorted(self._found.values(), key=lambda ranked: ranked[0]))
 
     def add(self, diagnosis: Diagnosis, cluster: ClusterMetadata | None, node_id: int) -> bool:
-        """Add the steps out of what a play met; whether it hid something that the next may find."""
+        """Add the steps for the faults that a play met; return whether it hid some that the next may find."""
         before, steps = self.cures.count, _Steps(diagnosis, cluster, node_id, self.cures, self._expected)
         for rank, step in (*steps.node(), *steps.partitions()):
             self._found.setdefault((step.command, step.manual), (rank, step))
@@ -96,12 +97,12 @@ class _Steps:
         self._leaderless = Counter(row.log_dir for row in diagnosis.partitions if row.reason == "directory-id-unknown")
 
     def node(self) -> Iterator[tuple[int, NextStep]]:
-        """Yield the steps for the node itself and its log dirs, and where they stand among all."""
+        """Yield the steps for the node itself and its log dirs, with their ranks."""
         for step in (*self._metadata(), *self._failure(), *self._log_dirs(), *self._absent()):
             yield _NODE, step
 
     def partitions(self) -> Iterator[tuple[int, NextStep]]:
-        """Yield the steps for partitions, and where they stand among all."""
+        """Yield the steps for partitions, with their ranks."""
         for row in self._diagnosis.partitions:
             steps = list(self._row(row))
             is_urgent = row.fate in _DESTROYS or row.reason in ("recovery-cuts", "torn-tail")
@@ -219,7 +220,7 @@ class _Steps:
     def _wanted_id(self, log_dir: str) -> str | None:
         """Return the directory id that the metadata have for most partitions of a log dir.
 
-        Where it has none of theirs, the only one of this broker that no log dir has.
+        If it has none of their partitions, return the only id of this broker that no log dir has.
         """
         if log_dir in self._expected or self._cluster is None:
             return self._expected.get(log_dir)
@@ -229,7 +230,7 @@ class _Steps:
         free = registered - {one.directory_id for one in others}
         if (most := self._most_wanted(log_dir, free)) is not None:
             return most
-        # Other log dirs may lack theirs as well, and have partitions that tell it.
+        # Other log dirs may lack their ids as well, and have partitions that show them.
         free -= {self._most_wanted(one.path, free) for one in others if one.directory_id not in registered}
         return next(iter(free)) if len(free) == 1 else None
 
@@ -331,7 +332,8 @@ class _Steps:
         yield _aside(path, why)
 
     def _adopt(self, row: PartitionFate, path: str) -> Iterator[NextStep]:
-        """Yield how a partition comes home; of several directories of one the longest of the right topic does."""
+        """Yield the step that adopts a partition; of several directories of one partition the longest of the right
+        topic counts."""
         rivals = [
             one
             for one in self._diagnosis.partitions
@@ -341,7 +343,7 @@ class _Steps:
             yield _aside(path, "another directory of the partition has more, or is of the topic that the cluster has")
             return
         for one in rivals:
-            if one is not row and one.fate is Fate.STRAYS:  # in the place that this one is going to have
+            if one is not row and one.fate is Fate.STRAYS:  # in the future place of this one
                 yield from self._adopt(one, os.path.join(one.log_dir or "", one.directory or ""))
         into = [word for one in self._diagnosis.log_dirs for word in ("--into", one.path)]
         why = row.message

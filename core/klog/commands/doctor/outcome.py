@@ -1,4 +1,4 @@
-"""What a broker's start comes to, as plain data: steps, fates of log dirs and partitions, losses, and the way out."""
+"""The result of a broker's start, as plain data: steps, log dirs, partitions, losses, and next steps."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from klog.partition.start.reasons import StartFailure, StartNote
 
 
 class KafkaVersion(StrEnum):
-    """A version whose start is known: 4.3 stands for all of 4.x, 3.9 for KRaft before it, 2.8 for ZooKeeper's time."""
+    """A version whose start is known: 4.3 represents all of 4.x, 3.9 KRaft before it, 2.8 brokers with ZooKeeper."""
 
     V4_3 = "4.3"
     V3_9 = "3.9"
@@ -18,12 +18,12 @@ class KafkaVersion(StrEnum):
 
     @property
     def is_kraft(self) -> bool:
-        """Whether a metadata log says which partitions the broker has."""
+        """Whether a metadata log contains the broker's partitions."""
         return self is not KafkaVersion.V2_8
 
 
 class LogDirState(StrEnum):
-    """What becomes of a log dir: `LOADS`; `OFFLINE`: the broker goes on without it; `FATAL`: it is why it stops."""
+    """The result for a log dir: `LOADS`; `OFFLINE`: the broker continues without it; `FATAL`: it stops the broker."""
 
     LOADS = "loads"
     OFFLINE = "offline"
@@ -32,7 +32,7 @@ class LogDirState(StrEnum):
 
 
 class Fate(StrEnum):
-    """What becomes of a directory that names a partition, or of a partition that has none."""
+    """The result for a directory that names a partition, or for a partition without one."""
 
     SERVES = "serves"
     EMPTIES = "empties"
@@ -50,14 +50,14 @@ class Fate(StrEnum):
 
 
 HARMLESS = frozenset({Fate.SERVES, Fate.CREATES, Fate.PROMOTES, Fate.REPLACED, Fate.MOVES, Fate.KEEPS})
-"""Fates after which a start is as one wants it, where nothing is lost."""
+"""The results that need no step, if nothing is lost."""
 
 SERVED = frozenset({Fate.SERVES, Fate.LEADERLESS, Fate.EMPTIES, Fate.PROMOTES})
 """Fates after which a directory is the partition."""
 
 
 class LogDirFate(NamedTuple):
-    """A log dir: what becomes of it and why.  *clean*: it has the marker.  *lock*: free, held, unknown."""
+    """A log dir: its result and the reason.  *clean*: it has the marker.  *lock*: free, held, unknown."""
 
     path: str
     fate: LogDirState
@@ -70,7 +70,7 @@ class LogDirFate(NamedTuple):
 
 
 class StartStep(NamedTuple):
-    """A step of the start, in the broker's order; *fate*: `ok`, or the id of what is wrong."""
+    """A step of the start, in the broker's order; *fate*: `ok`, or the id of the fault."""
 
     step: str
     fate: str
@@ -80,9 +80,9 @@ class StartStep(NamedTuple):
 class PartitionFate(NamedTuple):
     """A directory that names a partition, or a partition without one (*directory* None).
 
-    *topic_id*: as `partition.metadata` has it.  *becomes*: what has the partition's name afterwards, if not this.
-    *log_start*, *log_end*: after the start.  *records*: intact data records between them, None: not counted.
-    *lost_records*, *lost_bytes*: those that nobody can read through this partition after the start and its delays.
+    *topic_id*: from `partition.metadata`.  *becomes*: the directory with the partition's name afterwards, if not this
+    one.  *log_start*, *log_end*: after the start.  *records*: intact data records between them, None: not counted.
+    *lost_records*, *lost_bytes*: those that are unreadable through this partition after the start and its delays.
     """
 
     topic: str
@@ -102,7 +102,8 @@ class PartitionFate(NamedTuple):
 
 
 class RecoveryWork(NamedTuple):
-    """What a start reads because it was not stopped cleanly.  *seconds*: the least and the most that it may take."""
+    """The data that a start reads because the broker was not stopped cleanly.  *seconds*: the least and the most time
+    for it."""
 
     partitions: int = 0
     segments: int = 0
@@ -111,7 +112,7 @@ class RecoveryWork(NamedTuple):
 
 
 class NextStep(NamedTuple):
-    """A step on the way to a start that loses nothing: a *command*, or a sentence about what klog does not do."""
+    """A step on the way to a start that loses nothing: a *command*, or a sentence about an action outside of klog."""
 
     command: str | None
     manual: str | None
@@ -122,13 +123,13 @@ TXN_INDEX_WRONG = "txn-index-wrong"
 """The reason of a partition that serves aborted records, or hides committed ones."""
 
 UNSAFE_NOTES = frozenset({"metadata-log-damaged", "metadata-log-behind"})
-"""Ids of notes after which nobody can say that nothing will be lost."""
+"""Ids of notes that exclude the statement that nothing will be lost."""
 
 
 class Diagnosis(NamedTuple):
-    """The whole answer.  *is_whole_way*: after *next* it starts and loses nothing, as far as the disk tells.
+    """The whole answer.  *is_whole_way*: after *next* it starts and loses nothing, as far as the disk shows.
 
-    *retention*: what the first retention pass removes after the start; *notes* have a sentence about it.
+    *retention*: the removals of the first retention pass after the start; *notes* have a sentence about it.
     """
 
     version: KafkaVersion
@@ -144,7 +145,7 @@ class Diagnosis(NamedTuple):
 
     @property
     def starts(self) -> bool:
-        """Whether the broker comes up."""
+        """Whether the broker starts."""
         return self.failure is None
 
     @property
@@ -154,7 +155,7 @@ class Diagnosis(NamedTuple):
 
     @property
     def unsafe(self) -> tuple[str, ...]:
-        """The ids of notes that say what can be lost later."""
+        """The ids of notes about possible later losses."""
         return tuple(note.id for note in self.notes if note.id in UNSAFE_NOTES)
 
     @property

@@ -1,4 +1,4 @@
-"""Decides what becomes of the partitions once their logs are loaded: names, topic ids, assignments, directory ids.
+"""Decides the results for partitions once their logs are loaded: names, topic ids, assignments, directory ids.
 
 Kafka: LogManager.loadLog, isStrayKraftReplica, recoverAbandonedFutureLogs; ReplicaManager.maybeAddLogDirFetchers.
 """
@@ -32,10 +32,11 @@ Key = tuple[str, int]
 
 
 class BrokerIdentity(NamedTuple):
-    """Who starts: its node id, and the directory ids of its log dirs by path; None: one without an id.
+    """The starting broker: its node id, and the directory ids of its log dirs by path; None: one without an id.
 
-    *expected*: ids that the cluster has for log dirs where no metadata log here says so.  *delete_delay_ms*: how long
-    after the start it removes what is marked for that.  *lacks_log_dirs*: some are offline from the beginning.
+    *expected*: the cluster's ids for log dirs, if there is no metadata log here.  *delete_delay_ms*: the delay after
+    the start before it removes directories that are marked for deletion.  *lacks_log_dirs*: some are offline from the
+    beginning.
     """
 
     node_id: int
@@ -63,11 +64,11 @@ class _Row:
 
 
 class PartitionFates:
-    """The fates of all partitions of a broker.  *cluster*: None where there is no metadata log.
+    """The results for all partitions of a broker.  *cluster*: None without a metadata log.
 
     *not_loaded*: directories in log dirs that are offline from the beginning, each with its log dir.  *failed*: those
-    that are marked as failed before their partitions are loaded.  *refused*: what stops the broker, in the order in
-    which it would meet it.
+    that are marked as failed before their partitions are loaded.  *refused*: the faults that stop the broker, in its
+    order.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class PartitionFates:
         self._promote()
         self._elect()
 
-    # each by itself
+    # each separately
 
     def _load(self, row: _Row) -> None:
         loaded, outcome = row.loaded, row.loaded.outcome
@@ -351,7 +352,7 @@ def _span_of(row: _Row) -> OffsetSpan:
 
 
 def as_unreached(row: PartitionFate) -> PartitionFate:
-    """Return the row of a start that stops: only what stops it is told."""
+    """Return the row for a start that stops: it contains only the faults that stop it."""
     if row.fate is Fate.REFUSES:
         return row
     if row.fate is Fate.OFFLINE and row.message != GOES_WITH_ITS_LOG_DIR:

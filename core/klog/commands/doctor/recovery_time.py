@@ -16,13 +16,14 @@ from klog.commands.doctor.outcome import RecoveryWork
 _BEST_RATE: Final = 1.6e9
 _WORST_RATE: Final = 50e6
 _LOG_SECONDS: Final = (0.0005, 0.02)
-"""For opening a log, and for each segment of it."""
+"""The time for opening a log, and for each segment of it."""
 WORTH_MARKING_SECONDS: Final = 60.0
-"""From this upper end on, recovery in advance is worth naming."""
+"""The upper bound from which on recovery in advance is worth a step."""
 
 
 def recovery_work(loaded: Iterable[LoadedPartition]) -> RecoveryWork:
-    """Return what the load reads to recover *loaded*.  Log dirs are recovered at once, each by one thread."""
+    """Return the data that the load reads to recover *loaded*.  Log dirs are recovered in parallel, each by one
+    thread."""
     partitions = segments = size = 0
     by_dir: dict[str, tuple[int, int]] = {}
     for one in loaded:

@@ -53,12 +53,12 @@ from klog.partition.start.reasons import StartFailure, StartNote
 
 
 class StartRequest(NamedTuple):
-    """Which broker starts on what.  *log_dirs*: `log.dirs` of one broker, in that order.
+    """The starting broker and its input.  *log_dirs*: `log.dirs` of one broker, in that order.
 
-    *node_id*: the configured one, None: that of the log dirs.  *cluster_id*, *directory_ids*: what the cluster has,
-    for log dirs in their order, where no metadata log says so.  *metadata_log_dir*: None: the log dir that has the
-    metadata log, else the first.  *count_all*: count records also where none can be lost.  *producer_expiration_ms*:
-    `producer.id.expiration.ms`, None: as the metadata log has it.  *file*: the content of `server.properties`.
+    *node_id*: the configured one, None: that of the log dirs.  *cluster_id*, *directory_ids*: the cluster's ids, those
+    of log dirs in their order, if no metadata log has them.  *metadata_log_dir*: None: the log dir that has the
+    metadata log, else the first.  *count_all*: count records even if none can be lost.  *producer_expiration_ms*:
+    `producer.id.expiration.ms`, None: the value in the metadata log.  *file*: the content of `server.properties`.
     """
 
     log_dirs: Sequence[str]
@@ -74,7 +74,7 @@ class StartRequest(NamedTuple):
 
 
 def diagnose(request: StartRequest, sink: Sink | None = None) -> Diagnosis:
-    """Return what a start does.  Raises UsageError for another broker's disks, UnreadableError."""
+    """Return the course of a start.  Raises UsageError for another broker's disks, UnreadableError."""
     start = _Start(request, sink, Cures())
     found = play = start.run()
     found = with_retention(found, start.due_records())
@@ -143,7 +143,7 @@ class _Start:
         return [one for one in self._dirs if one.is_there and one.path not in self._offline]
 
     def run(self) -> Diagnosis:
-        """Play the start; *cluster* is then what the node knows, or would know if it came so far."""
+        """Play the start; *cluster* is then the node's metadata, or the metadata that it would have without a fault."""
         self._format()
         if self._failure is None:
             self._lock()
@@ -166,7 +166,8 @@ class _Start:
         )
 
     def due_records(self) -> list[DueRecords]:
-        """Return what the first retention pass removes of the rows of `run`; nothing where it never gets there."""
+        """Return the removals of the first retention pass among the rows of `run`; none if the start does not reach
+        it."""
         rows = self._rows or () if self._failure is None else ()
         log_dirs = {one.path: one.log_dir for one in self._live_at_load}
         return FirstPass(log_dirs, self.cluster, self._request.file, self._request.count_all).of(
@@ -364,7 +365,7 @@ class _Start:
             which = "1 directory" if len(gone) == 1 else f"{len(gone)} directories"
             self._steps.append(StartStep("after", "ok", f"{which} removed, {delay}"))
 
-    # what the answer consists of
+    # the parts of the answer
 
     def _names_in(self, one: FormattedDir) -> list[tuple[str, PartitionName]]:
         """Return the partition directories of a log dir whether it is loaded or not, each with its log dir."""

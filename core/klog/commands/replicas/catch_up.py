@@ -1,8 +1,8 @@
 """The changes that make one broker's copy of a partition equal to another's.
 
-At every moment the copy is a prefix of its old log or of the new one: checkpoints that name less come first, then the
-cut, from the last segment back, then the new segments upwards, and at the end the checkpoints that name more.
-Kafka: what AbstractFetcherThread does to a follower, without a leader.
+At every moment the copy is a prefix of its old log or of the new one.  The order is: checkpoints with lower offsets,
+the cut, from the last segment back, the new segments upwards, checkpoints with higher offsets.  Kafka: the changes that
+AbstractFetcherThread makes to a follower, without a leader.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ Offsets = dict[FileKind, int | None]
 
 
 class CatchUp(NamedTuple):
-    """What becomes of one copy.
+    """The changes of one copy.
 
-    *cut_to*: its batches from this offset on go, those of the source from there on come.  *lower*, *final*: values in
-    the checkpoints of its log dir, before anything else changes and when all is done.  *segments*: those that come.
-    *is_replaced*: nothing of the old log stays.
+    *cut_to*: its batches from this offset on are deleted, those of the source are added.  *lower*, *final*: values in
+    the checkpoints of its log dir, before all other changes and after them.  *segments*: the new ones.  *is_replaced*:
+    the whole old log is deleted.
     """
 
     node: int
@@ -161,7 +161,7 @@ class CatchUpPlan:
         return self._file(segments[-1].log) if segments else self._first
 
     def _put(self, name: str, content: Iterable[bytes], source: str) -> None:
-        """Put a file as old as that of the source which it comes from."""
+        """Put a file with the modification time of *source*."""
         assert self._source.partition is not None
         time_ns = os.stat(self._source.partition.file(source)).st_mtime_ns
         self._draft.put(self._file(name), content, like=self._like(), modified_ns=time_ns)
@@ -217,7 +217,7 @@ class CatchUpPlan:
         self._draft.remove(self._file(name))
 
     def _rebuild_indexes(self, partition: Partition, base_offset: int) -> None:
-        """Rebuild the indexes of what was the active segment: at an unclean stop they are longer than they count."""
+        """Rebuild the indexes of the former active segment: at an unclean stop they are preallocated, and too long."""
         log = next(files.log for files in partition.segments if files.base_offset == base_offset)
         index, time_index = (self._file(file_name(base_offset, kind)) for kind in SEGMENT_KINDS[1:3])
         for one in source_log.segments_from(partition, base_offset, whole=True, interval=self._settings.interval):
@@ -225,10 +225,10 @@ class CatchUpPlan:
                 self._draft.put(index, [one.offset_index], like=self._like())
                 self._draft.put(time_index, [one.time_index], like=self._like())
 
-    # what comes
+    # the new segments
 
     def _metadata_first(self) -> None:
-        """Let a new directory say at once of which topic it is."""
+        """Write the topic id of a new directory first."""
         source, target = self._source.partition, self._target.partition
         name = FileKind.PARTITION_METADATA.value
         if source is None or any(file.name == name for file in target.files):
@@ -281,7 +281,7 @@ class CatchUpPlan:
         for kind in SEGMENT_KINDS[:3]:
             self._draft.put(self._file(file_name(self._source.log_start, kind)), [b""], like=self._like())
 
-    # what that means
+    # the meaning of that
 
     def _result(self, segments: list[SegmentCopy], losses: tuple[Loss, ...]) -> CatchUp:
         cut = self._part
@@ -335,7 +335,7 @@ class CatchUpPlan:
 
 
 def _compared(state: CopyState | None, node: int, shared_end: int) -> ComparedCopy:
-    """Return what a comparison behind *shared_end* needs of a copy."""
+    """Return the input of a comparison behind *shared_end* for a copy."""
     if state is None:
         return ComparedCopy(node, None, 0, 0)
     epoch = state.epoch_below(shared_end)

@@ -1,4 +1,4 @@
-"""The records that a plan appends about partitions and brokers, with what the state is to be behind them.
+"""The records that a plan appends about partitions and brokers, with the intended state after them.
 
 Kafka: PartitionChangeBuilder, PartitionRegistration.merge, ReplicationControlManager.
 """
@@ -29,7 +29,7 @@ PartitionKey = tuple[str, int]
 
 
 class PartitionUpdate(NamedTuple):
-    """A record about a partition, and what the partition is to be behind it."""
+    """A record about a partition, and the intended state of the partition after it."""
 
     key: PartitionKey
     record: MetadataRecord
@@ -71,7 +71,7 @@ def directory_updates(state: ClusterMetadata, disks: Sequence[BrokerDisk]) -> It
 
 
 class _Places:
-    """Where the log dirs of a node are now."""
+    """The present places of a node's log dirs."""
 
     def __init__(self, state: ClusterMetadata, disks: Sequence[BrokerDisk]) -> None:
         self._log_dirs: dict[int, list[LogDir]] = {}
@@ -148,7 +148,7 @@ def with_unused_epochs(
 
 
 def _anew(state: ClusterMetadata, key: PartitionKey, after: PartitionRegistration) -> PartitionUpdate:
-    """Return the record that says all about a partition.  Kafka: PartitionRegistration.toRecord."""
+    """Return the record with the complete state of a partition.  Kafka: PartitionRegistration.toRecord."""
     version = change_version(state)
     data: Data = {
         "topicId": key[0],
@@ -187,7 +187,7 @@ def unregistrations(state: ClusterMetadata, node: int) -> Iterator[MetadataRecor
 
 
 def end_of_open_transaction(state: ClusterMetadata) -> list[MetadataRecord]:
-    """Return the record without which what follows would be a part of a transaction that never ends.
+    """Return the record that ends an open transaction, which would otherwise include all later records and never end.
 
     Kafka: QuorumController, ActivationRecordsGenerator.
     """

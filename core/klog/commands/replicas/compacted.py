@@ -1,9 +1,9 @@
 """The copies of a compacted partition compared record by record.
 
-Brokers clean at different times, so batches differ and records are missing lawfully.  That a copy lacks an offset is
-explained when its cleaner has been there, and it has a later record of the key, or the key is deleted in it, too: the
-record was a tombstone, or a later tombstone has gone with it, and the copy has no record of the key that is alive.  So
-is a record that was aborted or without a key.  Two contents at one offset are a fork.
+Brokers clean at different times; batches differ and records are missing legally.  A missing offset is explained if the
+copy's cleaner has passed it, and the copy has a later record of the key, or the key is deleted in the copy, too: the
+record was a tombstone, or a later tombstone was removed with it, and the copy has no live record of the key.  A missing
+record that was aborted or without a key is explained, too.  Two contents at one offset are a divergence.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from klog.partition.transactions.isolation import AbortedRange, aborted_in_log
 
 
 class CompactedComparison(Comparison):
-    """As Comparison; by node, *explained* counts the records that a copy lacks lawfully, *unexplained* has the others.
+    """The fields of a Comparison; by node, *explained* counts the records that a copy lacks legally, *unexplained* has
+    the others.
 
-    *cleaner_offsets*: by node, below which the cleaner has been; None where it never was.
+    *cleaner_offsets*: by node, the offset below which its cleaner has cleaned; None if it never did.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class CompactedComparison(Comparison):
         )
 
     def _latest(self, node: int, end: int) -> LatestKeys:
-        """Return what the copy of *node* has of keys below offset *end*."""
+        """Return the latest records of keys below offset *end* in the copy of *node*."""
         if (node, end) not in self._keys:
             copy = self._copies[node]
             aborted = [each for ranges in self._aborted_by_producer(node).values() for each in ranges]

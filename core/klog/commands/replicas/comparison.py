@@ -1,7 +1,7 @@
 """The copies of a partition compared batch by batch, in one pass over all of them.
 
-As long as all copies agree their headers are compared, a window at a time.  Where they differ, batches that stand alone
-are counted by their headers; only batches that overlap others are decoded, and their records compared one by one.
+As long as all copies agree, their headers are compared, a window at a time.  If they differ, batches without an overlap
+are counted by their headers; only overlapping batches are decoded, and their records compared one by one.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from klog.partition.start.kept_log import KeptLog
 
 
 class ComparedCopy(NamedTuple):
-    """What a comparison needs to know of a copy; *partition* is None where a broker has no directory for it.
+    """The input of a comparison for a copy; *partition* is None if a broker has no directory for it.
 
-    *from_offset*: below it nothing is compared, since that is known to be alike; *epoch*: the last leader epoch there.
-    *kept*: what the broker has of the log after its next start; None: all.  *expected_from*: the offset from which on
-    nothing explains that it lacks a record, below its log start where it has lost its first records; None: the latter.
+    *from_offset*: below it nothing is compared, since the copies are known to agree; *epoch*: the last leader epoch
+    there.  *kept*: the broker's log after its next start; None: all of it.  *expected_from*: the offset from which on a
+    missing record is unexplained, below the log start if the copy has lost its first records; None: the log start.
     """
 
     node: int
@@ -36,7 +36,7 @@ class ComparedCopy(NamedTuple):
 
     @property
     def due_from(self) -> int:
-        """The first offset of which a record counts as lost that it lacks."""
+        """The first offset at which a missing record counts as lost."""
         return max(self.log_start if self.expected_from is None else self.expected_from, self.from_offset)
 
     @property
@@ -59,7 +59,7 @@ class HeldRecord(NamedTuple):
 
 
 class LostRecordSink(NamedTuple):
-    """What takes the records that are lost if *leader* leads, in the order of their offsets.
+    """The receiver of the records that are lost if *leader* leads, in the order of their offsets.
 
     *origin*: see `klog.log.json_lines.record_lines`.
     """
@@ -78,11 +78,12 @@ class EpochRun(NamedTuple):
 
 
 class CopyFacts:
-    """What the pass showed of one copy.
+    """The results of the pass for one copy.
 
-    *batches*: intact ones that its next start leaves; *leaving*: how many intact ones it removes.  *lost*: data records
-    that some copy has and this one will not have, from the offset on from which it should have all.  *only_here*: those
-    that no other copy has, though one could.  *has_transactions*: some batch is transactional.
+    *batches*: the intact ones that its next start keeps; *leaving*: the number of intact ones that it removes.  *lost*:
+    data records of other copies that this one will lack, from the offset on from which it should have all.
+    *only_here*: its records that no other copy has, though one could.  *has_transactions*: some batch is
+    transactional.
     """
 
     def __init__(self) -> None:
@@ -95,7 +96,7 @@ class CopyFacts:
         self.has_transactions = False
 
     def add_batches(self, identities: memoryview) -> None:
-        """Take intact batches that come next."""
+        """Add the next intact batches."""
         self.batches += len(identities) // IDENTITY_BYTES
         attributes = set(identities.cast("h")[14 :: IDENTITY_BYTES // 2].tolist())
         self.has_transactions |= any(each & TRANSACTIONAL_BIT for each in attributes)
@@ -113,11 +114,11 @@ class CopyFacts:
 class Comparison:
     """One pass over copies of one partition.  After `run`: *facts* by node, *first_differences* by pair of nodes.
 
-    A copy whose next start removes a batch holds it, and does not keep it: if its node leads, the batch is lost.
-    A first difference is the base offset of the first batch that one of the two keeps and the other does not, within
-    what both could have; the lower log end where there is none.  *shared_ends*, by pair: below them no batch of only
-    one of the two has a record.  *committed*: offsets below it were committed for certain.  *sink*: takes the records
-    that are lost if one of the nodes leads.  *is_deep*: compare also the bytes of batches that look equal.
+    A copy whose next start removes a batch contains it, but does not keep it: if its node leads, the batch is lost.  A
+    first difference is the base offset of the first batch that one of the two keeps and the other does not, within the
+    range that both could have; the lower log end without one.  *shared_ends*, by pair: below them no record is in a
+    batch of only one of the two.  *committed*: offsets below it are known to be committed.  *sink*: receives the
+    records that are lost if one of the nodes leads.  *is_deep*: compare also the bytes of batches that look equal.
     """
 
     def __init__(
@@ -200,7 +201,7 @@ class Comparison:
         return True
 
     def _skip_equal(self, live: Mapping[int, CopyReader]) -> bool:
-        """Pass over what all copies have alike; False when the next batches differ, or a copy is at its end."""
+        """Skip the common part of all copies; False when the next batches differ, or a copy is at its end."""
         if len(live) < len(self.copies) or not all(reader.stays for reader in live.values()):
             return False
         first, *others = live.values()
@@ -229,7 +230,7 @@ class Comparison:
                 self.shared_ends.setdefault(pair, start)
 
     def _counts_whole(self, head: BatchIdentity, keepers: Sequence[int]) -> bool:
-        """Whether the header tells all: how many data records there are, and at which offsets."""
+        """Whether the header is enough: the number of data records, and their offsets."""
         if head.data_records is None or (head.data_records and not head.is_dense):
             return False
         if self._sink is not None and self._sink.leader not in keepers and head.data_records:
@@ -242,7 +243,7 @@ class Comparison:
         for offset, record, line in reader.records(wanted):
             nodes = {node for node in holders if self._starts[node] <= offset}
             if not nodes:
-                continue  # in a batch that a log start lies in
+                continue  # in a batch that contains a log start
             held = self._pending.setdefault(offset, [])
             for one in held:
                 if one.record == record:

@@ -1,4 +1,4 @@
-"""Which copy of a partition is kept when its copies are made equal, or why none is."""
+"""The choice of the copy of a partition that is kept when its copies are made equal, or the reason against it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ NO_COMPLETE_COPY: Final = "no copy has all records: --keep or --choose"
 
 
 class CopyChoice(NamedTuple):
-    """Which copies to keep.
+    """The copies to keep.
 
-    *keep*: NEWEST, LONGEST, KAFKA or a node's id, None where only copies that lack something are filled up.  *chosen*:
-    nodes by topic and partition; they win.  *repairs*: bad batches are replaced by intact ones of other copies.
+    *keep*: NEWEST, LONGEST, KAFKA or a node's id, None to fill up incomplete copies only.  *chosen*: nodes by topic and
+    partition; they have precedence.  *repairs*: bad batches are replaced by intact ones of other copies.
     """
 
     keep: str | int | None = None

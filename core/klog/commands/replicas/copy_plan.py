@@ -35,12 +35,12 @@ from klog.partition.start.kept_log import KeptLog
 
 
 class CopyPlanSettings(NamedTuple):
-    """*without*: nodes whose disks are not given, and that will not come back.  *config*: of topics.
+    """*without*: nodes whose disks are not given, and that will not return.  *config*: of topics.
 
-    *without_log_dirs*: the same by directory ids, of nodes of which another log dir is given.
+    *without_log_dirs*: the same by directory ids, for nodes with another log dir that is given.
 
     *now_ms*, *expiration_ms*: see `klog.partition.truncate`.  *only*: the one node whose copies change, a replica or
-    not; None for all.  With it, it does not matter whose disks are given.
+    not; None for all.  With it, missing disks of other nodes are accepted.
     """
 
     choice: CopyChoice
@@ -80,11 +80,11 @@ class EqualCopies(NamedTuple):
 
 
 class CopyPlan:
-    """Collects what changes, partition by partition.
+    """Collects the changes, partition by partition.
 
-    *disks* and *stagings* belong together; their places are the numbers of the log dirs.  *equal*: the partitions that
-    change; *left*: those that do not, although their copies differ; *same* counts those that need nothing.
-    *due*: what the first retention pass removes of what the copies get.
+    *disks* and *stagings* have the same order; their positions are the numbers of the log dirs.  *equal*: the
+    partitions that change; *left*: those that do not, although their copies differ; *same* counts those that need no
+    change.  *due*: the records that the copies receive and the first retention pass removes.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class CopyPlan:
 
     @property
     def losses(self) -> list[Loss]:
-        """The records that go, and those that only copies have that do not count any more."""
+        """The records that are deleted, and those that only former replicas have."""
         return [loss for one in self.equal for target in one.targets for loss in target.losses] + self._left_behind
 
     @property
@@ -147,7 +147,7 @@ class CopyPlan:
             self.left.append(LeftPartition(diff, str(error), isinstance(error, UnreadableError)))
 
     def _leave_behind(self, diff: PartitionDiff, kept: int) -> None:
-        """Name what the kept copy lacks as a loss, where the other copies stay as they are and are given up."""
+        """Name the records that the kept copy lacks as a loss, if the other copies are unchanged and given up."""
         copy = diff.copies.get(kept)
         if copy is not None and copy.facts is not None and copy.facts.bad_batches:
             return  # they have been replaced by intact ones
@@ -162,7 +162,7 @@ class CopyPlan:
             self._left_behind.append(loss)
 
     def _check_absent(self, diff: PartitionDiff, node: int) -> None:
-        """Raise KlogError for a replica that is not given and may come back."""
+        """Raise KlogError for a replica that is not given and may return."""
         ids = diff.absent_log_dirs.get(node, ())
         left = [one for one in ids if one not in self._settings.without_log_dirs]
         if left:
@@ -253,7 +253,7 @@ class CopyPlan:
         return truncate.TruncateOptions(self._settings.now_ms, self._settings.expiration_ms, interval)
 
     def _targets(self, diff: PartitionDiff, kept: int) -> list[CatchUpTarget]:
-        """Return the copies that are not the one that is kept; a replica without a directory gets one."""
+        """Return the copies except the kept one; a replica without a directory receives one."""
         only = self._settings.only
         wanted = {*diff.copies, *diff.missing} if only is None else {only}
         wanted.discard(kept)
@@ -267,9 +267,9 @@ class CopyPlan:
         return found
 
     def _disk_for(self, diff: PartitionDiff, node: int) -> BrokerDisk:
-        """Return the log dir that gets a missing directory: the one of the assignment.
+        """Return the log dir for a missing directory: the one of the assignment.
 
-        Another one only where the assignment changes with it, and the log dir that it names will not come back.
+        It is another one only if the assignment changes with it, and the log dir in it will not return.
         """
         mine = [disk for disk in self._disks if disk.node == node]
         place = self._differ.place(diff.registration, node)
@@ -303,7 +303,7 @@ class CopyPlan:
         return part
 
     def _guard(self, partition: Partition) -> None:
-        """Let the plan hold only as long as these files do not change, where it does not change them itself."""
+        """Make the plan invalid if these files change, except by the plan itself."""
         number = self._number(partition)
         draft = Draft(self._disks[number].log_dir.path, number, self._stagings[number])
         for file in partition.files:
@@ -343,9 +343,9 @@ def _check_start(target: CatchUpTarget, records: int) -> None:
 
 
 def _shared_end(source: CatchUpSource, target: CatchUpTarget) -> int:
-    """Return the offset below which the comparison of all copies has found source and target alike.
+    """Return the offset below which the comparison of all copies found source and target equal.
 
-    It says nothing of bad batches that were replaced in the source since.
+    It does not include bad batches that were replaced in the source since.
     """
     if source.state is None or target.state is None or source.state.facts is None or source.state.facts.bad_batches:
         return 0

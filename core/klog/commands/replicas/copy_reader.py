@@ -1,6 +1,6 @@
-"""The batches of one copy, in the order of their offsets, told apart by their headers.
+"""The batches of one copy, in the order of their offsets, identified by their headers.
 
-A batch whose checksum does not match holds nothing.  Neither does one whose offsets cannot stand where they do: the
+A batch whose checksum does not match contains nothing.  Neither does one with impossible offsets for its position: the
 checksum covers neither the base offset nor the leader epoch.
 """
 
@@ -33,11 +33,11 @@ MOST_LINE_BYTES = 256 << 20
 
 _LONG_MAX = 2**63 - 1
 _free_windows: list[Window] = []
-"""Of copies that have been read: a new one for each of many small copies would cost more than reading them."""
+"""Windows of copies that have been read: a new one for each of many small copies would cost more than reading them."""
 
 
 class BatchIdentity(NamedTuple):
-    """What makes a batch this one and no other; CRC and length alone do not cover where it stands.
+    """The identity of a batch; CRC and length alone do not cover its position.
 
     Offsets of a compressed v0 or v1 entry are its last message's, and its *records_count* is -1.
     """
@@ -52,7 +52,7 @@ class BatchIdentity(NamedTuple):
 
     @property
     def data_records(self) -> int | None:
-        """How many records it holds that are no markers; None where only decoding tells."""
+        """The number of its records that are no markers; None if only decoding shows it."""
         if self.magic < 2:
             return None
         return 0 if self.attributes & CONTROL_BIT else self.records_count
@@ -75,11 +75,11 @@ class DataRecord(NamedTuple):
 class CopyReader:
     """Reads a copy once, from its log start on, or from the batch that reaches *from_offset* on.
 
-    What lies below *from_offset* is known, as is *epoch*, the last leader epoch there, and is read only as far as the
-    offset index leads.  *kept*: what the broker has of the log after its next start; None: all.
-    *identities*: what is left of the current run, IDENTITY_BYTES a batch; empty at the end.  *stays*: whether the start
-    leaves them.  *last_offset*: that of the batch before them.  *damages*, *bad_batches* (base offsets): what has
-    been met; the latter at most MOST_BAD_BATCHES.
+    The part below *from_offset* is known, as is *epoch*, the last leader epoch there; it is read only from the position
+    that the offset index yields.  *kept*: the broker's log after its next start; None: all of it.  *identities*: the
+    rest of the current run, IDENTITY_BYTES a batch; empty at the end.  *stays*: whether the start keeps them.
+    *last_offset*: that of the batch before them.  *damages*, *bad_batches* (base offsets): found so far; the latter at
+    most MOST_BAD_BATCHES.
     """
 
     def __init__(
@@ -155,9 +155,9 @@ class CopyReader:
             self.load()
 
     def records(self, origin: bytes | None = None) -> Iterator[tuple[int, DataRecord, bytes]]:
-        """Decode the next batch: yield its data records with their offsets.  What is broken inside is a damage.
+        """Decode the next batch: yield its data records with their offsets.  Broken records inside are a damage.
 
-        With *origin* (see `klog.log.json_lines.record_lines`) each comes with its JSON line, else with an empty one.
+        With *origin* (see `klog.log.json_lines.record_lines`) each has its JSON line, else an empty one.
         """
         assert self._window is not None
         window, row = self._window, self._row
@@ -173,9 +173,9 @@ class CopyReader:
                 yield offset, DataRecord(timestamp, key, value, window.raw_headers(i)), line
 
     def record_windows(self, leave_out: Callable[[Window, int, int], None]) -> Iterator[Window]:
-        """Decode all that is left and stays: yield a window each time that its rows are filled with records.
+        """Decode the remaining batches that are kept: yield a window each time that its rows are filled with records.
 
-        *leave_out*: skips batches of a window, from a first row up to an end.  What is broken inside is left out.
+        *leave_out*: skips batches of a window, from a first row up to an end.  Broken records inside are left out.
         """
         while self.identities:
             assert self._window is not None
@@ -231,7 +231,7 @@ class CopyReader:
         return end if not leaves(end - 1) else bisect_left(range(end), True, first, key=leaves)
 
     def _in_order(self, window: Window, first: int, end: int, ceiling: int) -> Iterator[tuple[int, int]]:
-        """Yield the rows whose offsets can stand where they do, without those that end below the start."""
+        """Yield the rows whose offsets are possible at their positions, without those that end below the start."""
         while first < end and window.batch(first).last_offset < self._start:
             first += 1
         while first < end:
@@ -247,7 +247,7 @@ class CopyReader:
             first = at + 1
 
     def _is_too_high(self, window: Window, first: int, at: int) -> bool:
-        """Whether it is the batch before row *at* that stands wrong: without it *at* would come in order."""
+        """Whether the batch before row *at* has the wrong offset: without it *at* would be in order."""
         if at == first or window.batch(at).base_offset > window.batch(at - 1).last_offset:
             return False
         before = window.batch(at - 2).last_offset if at - 1 > first else self._last

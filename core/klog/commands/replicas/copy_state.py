@@ -1,4 +1,4 @@
-"""What one broker has of a partition, and how that stands to the other copies."""
+"""A broker's copy of a partition, and its relation to the other copies."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ from klog.partition.transactions.isolation import open_at
 
 
 class CopyState(NamedTuple):
-    """A copy.  *kept*: what the broker has of the log after its next start.
+    """A copy.  *kept*: the broker's log after its next start.
 
-    *facts*: None where the copies are not compared.  *first_difference*, *shared_end* (see Comparison), *cut_if_leads*:
-    by the other copy's node.
-    *directory_known*: whether the assignment names its log dir; None where it names none.  *expected_from*: see
-    `ComparedCopy`.
+    *facts*: None if the copies are not compared.  *first_difference*, *shared_end* (see Comparison), *cut_if_leads*: by
+    the other copy's node.  *directory_known*: whether the assignment names its log dir; None if it names none.
+    *expected_from*: see `ComparedCopy`.
     """
 
     disk_copy: BrokerCopy
@@ -88,10 +87,10 @@ class CopyState(NamedTuple):
 
 
 def compared_copy(copy: BrokerCopy, starts: NextStarts, config: TopicConfig, is_in_use: bool = False) -> ComparedCopy:
-    """Return what a comparison needs of a copy: the log that its broker has after the next start.
+    """Return the input of a comparison for a copy: the log of its broker after the next start.
 
-    *config*: of topics.  *is_in_use*: the broker runs, and writes on while the copy is read: its log is the one on
-    disk, and nothing of it is about to go.  Raises UnreadableError.
+    *config*: of topics.  *is_in_use*: the broker runs, and appends while the copy is read: its log is the one on disk,
+    without a future cut.  Raises UnreadableError.
     """
     topic, clean = copy.partition.topic, copy.disk.log_dir.clean_shutdown is not None
     settings = ReadSettings(
@@ -145,7 +144,7 @@ def _open_transactions(copy: ComparedCopy, comparison: Comparison | None) -> int
 
 
 def _epoch_cache(copy: ComparedCopy, comparison: Comparison | None) -> EpochCache:
-    """Return the epochs as a broker has them once it has loaded the log; from batches where the file says nothing."""
+    """Return the epochs of a broker that has loaded the log; from batches if the file has none."""
     file = copy.partition.epochs if copy.partition is not None else None
     entries = file.entries if file is not None and not file.malformed else ()
     if copy.kept is not None and copy.kept.epochs is not None:

@@ -1,4 +1,4 @@
-"""How the copies of each partition differ, who would lead, and what that would cost."""
+"""The differences between the copies of each partition, the leader, and the losses."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _LARGE_BYTES = 64 << 20
 
 
 class Verdict(StrEnum):
-    """How the copies of a partition stand to each other, the worst first."""
+    """The relation of the copies of a partition, the worst first."""
 
     INCOMPARABLE = "incomparable"
     DAMAGED = "damaged"
@@ -51,7 +51,7 @@ class LostRecords(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What an election comes to: who leads, None where there is none; where the others are cut; what is lost then."""
+    """The outcome of an election: the leader, None without one; the cuts of the others; the losses."""
 
     leader: int | None
     because: ElectionReason
@@ -61,9 +61,9 @@ class Outcome(NamedTuple):
 
 
 class WhatIf(NamedTuple):
-    """The outcomes of a start order: groups of nodes, of each of which anyone may be first.
+    """The outcomes of a start order: groups of nodes, in each of which any node may be the first.
 
-    *settings*: that were used instead of those found.
+    *settings*: used instead of those found.
     """
 
     up: tuple[tuple[int, ...], ...]
@@ -74,14 +74,14 @@ class WhatIf(NamedTuple):
 class PartitionDiff(NamedTuple):
     """A partition and its copies, by node.
 
-    *registration*: as the controller has it; None where no metadata log knows the partition.  *missing*: replicas whose
-    log dir is given and has no directory.  *not_given*: replicas whose log dir is not given; *absent_log_dirs*: for
-    those of them of whose node another log dir is given, the directory ids of the log dirs that may have the copy.
-    *leader*, *because*: of the election once all brokers that are given are back.  *lost_if_leads*: for each of their
-    replicas.  *all_back*: every outcome of that election.  *trusts_epochs*: the cuts that leader epochs ask for are the
-    first differences.  *is_unregistered*: there is a metadata log, which does not know the partition.  *holes*: of
-    compacted copies, how many records are missing lawfully, and the ranges of those that are not.  *knows_settings*:
-    the settings of the topic itself are known.
+    *registration*: the controller's; None if no metadata log has the partition.  *missing*: replicas whose log dir is
+    given and has no directory.  *not_given*: replicas whose log dir is not given; *absent_log_dirs*: for those of them
+    of whose node another log dir is given, the directory ids of the log dirs that may have the copy.  *leader*,
+    *because*: those of the election once all given brokers are back.  *lost_if_leads*: for each of their replicas.
+    *all_back*: every outcome of that election.  *trusts_epochs*: the cuts by leader epochs are at the first
+    differences.  *is_unregistered*: there is a metadata log, which does not contain the partition.  *holes*: for
+    compacted copies, the number of legally missing records, and the ranges of the others.  *knows_settings*: the
+    settings of the topic itself are known.
     """
 
     topic: str
@@ -124,11 +124,11 @@ class PartitionDiff(NamedTuple):
 
 
 class DiffOptions(NamedTuple):
-    """What a diff rests on besides the disks.
+    """The input of a diff besides the disks.
 
-    *metadata*: None where there is none.  *config*: of topics.  *elr_version*: instead of the metadata's.  *up*: a
-    start order to play, groups of nodes; None for no order.  *settings*: that replace those found, for the record.
-    *is_deep*: bytes of batches that look equal are compared, too.
+    *metadata*: None without metadata.  *config*: of topics.  *elr_version*: used instead of the metadata's.  *up*: a
+    start order to play, groups of nodes; None for no order.  *settings*: those that replace the found ones, for the
+    record.  *is_deep*: bytes of batches that look equal are compared, too.
     """
 
     metadata: MetadataLog | None
@@ -140,7 +140,7 @@ class DiffOptions(NamedTuple):
 
 
 class ReplicaDiffer:
-    """Compares what *disks* have of one partition after the other."""
+    """Compares the copies on *disks* of one partition after the other."""
 
     def __init__(self, disks: Sequence[BrokerDisk], options: DiffOptions) -> None:
         self._options = options
@@ -148,13 +148,13 @@ class ReplicaDiffer:
         self._log_dirs = {node: [disk.log_dir for disk in disks if disk.node == node] for node in self._nodes}
         self._disks = broker_disks(disks)
         self._starts, self._now_ms = NextStarts(), int(time.time() * 1000)
-        # Asked here: to a forked process a lock of klog's own looks like a broker's.
+        # The question is asked here: to a forked process a lock of klog's own looks like a broker's.
         self._in_use = {disk.log_dir.path for disk in disks if disk.log_dir.lock.held}
 
     def diff(self, found: BrokerCopies, sink: LostRecordSink | None = None) -> PartitionDiff:
-        """Compare the copies of a partition.  Nothing is raised: what cannot be read makes it incomparable.
+        """Compare the copies of a partition.  Nothing is raised: an unreadable copy makes it incomparable.
 
-        *sink*: takes the records that are lost if one of the replicas leads.
+        *sink*: receives the records that are lost if one of the replicas leads.
         """
         registration, leader_epoch = self._registration(found)
         replicas = registration.replicas if registration is not None else ()
@@ -196,7 +196,7 @@ class ReplicaDiffer:
             return common._replace(problem=str(error))
 
     def place(self, registration: ReplicaSet | None, node: int) -> AssignedLogDir | None:
-        """Return which log dir of *node* has a partition of which it has no directory; None: no log dir is given."""
+        """Return the log dir of *node* that has a partition without a directory; None: no log dir is given."""
         if node not in self._log_dirs:
             return None
         state = self._options.metadata.state if self._options.metadata is not None else None
@@ -205,7 +205,7 @@ class ReplicaDiffer:
         return assigned_log_dir(assigned, self._log_dirs[node], broker.log_dirs if broker is not None else ())
 
     def _registration(self, found: BrokerCopies) -> tuple[ReplicaSet | None, int | None]:
-        """Return the partition as the controller has it, and its leader epoch; None, None for one it does not know."""
+        """Return the controller's state of a partition, and its leader epoch; None, None for an unknown one."""
         if self._options.metadata is None:
             return None, None
         state = self._options.metadata.state

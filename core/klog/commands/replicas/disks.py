@@ -1,4 +1,4 @@
-"""The brokers' disks that are given: log dirs with their nodes, and what each has of every partition."""
+"""The given disks of brokers: log dirs with their nodes, and the partitions on each."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class BrokerCopy(NamedTuple):
 
 
 class BrokerCopies(NamedTuple):
-    """What the brokers that are given have of one partition, by node; a node without a directory is not there.
+    """The copies of one partition on the given brokers, by node; a node without a directory is absent.
 
     *is_one_thing*: the directories are copies of one partition, by their topic and cluster ids.
     """
@@ -50,7 +50,7 @@ class BrokerCopies(NamedTuple):
 
 
 class MetadataLog(NamedTuple):
-    """The metadata log that counts: where it lies, of which node's (None: unknown), its last epoch, and its state."""
+    """The metadata log that is used: its place, its node (None: unknown), its last epoch, and its state."""
 
     path: str
     node: int | None
@@ -67,10 +67,10 @@ def open_disks(
     choice: IdentityChoice = IdentityChoice(),  # noqa: B008
     note: Note = _say_nothing,
 ) -> list[BrokerDisk]:
-    """Return the disks at *paths*: log dirs, `N=DIR` where nothing else says that they are node N's.
+    """Return the disks at *paths*: log dirs, `N=DIR` if no file identifies node N.
 
-    *note* is told how many *choice* leaves out.  Raises UsageError, UnreadableError; KlogError for disks of two
-    clusters, and for one that is given twice.
+    *note* receives the number of those that *choice* leaves out.  Raises UsageError, UnreadableError; KlogError for
+    disks of two clusters, and for one that is given twice.
     """
     disks = [_open_disk(path) for path in paths]
     chosen = [disk for disk in disks if not choice.cluster_ids or disk.log_dir.cluster_id in choice.cluster_ids]
@@ -130,7 +130,7 @@ def _check_once(disks: Sequence[BrokerDisk]) -> None:
 
 
 def broker_disks(disks: Iterable[BrokerDisk]) -> dict[int, BrokerDisks]:
-    """Return by node what its disks say when the broker registers.
+    """Return, by node, the identity of its disks at the registration of the broker.
 
     Several log dirs must all have a marker with the same broker epoch.
     Kafka: LogManager.readBrokerEpochFromCleanShutdownFiles.
@@ -157,8 +157,8 @@ def copies_on(
 ) -> list[BrokerCopies]:
     """Return the partitions on *disks* that *topics* and *numbers* select, by topic and number.
 
-    *note* is told what *choice* leaves out.  Raises UsageError, UnreadableError; KlogError where one node has a
-    partition in two log dirs.
+    *note* receives a sentence about those that *choice* leaves out.  Raises UsageError, UnreadableError; KlogError if
+    one node has a partition in two log dirs.
     """
     found: dict[tuple[str, int], dict[int, BrokerCopy]] = {}
     every = [

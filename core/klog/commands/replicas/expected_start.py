@@ -1,8 +1,8 @@
-"""From which offset on each copy of a partition should have records.
+"""The offset from which on each copy of a partition should have records.
 
-A copy that begins later than another one has lost its first records, unless something explains it: DeleteRecords, which
-leaves a line in the log start checkpoint of a log dir; retention, which removes them in the other copy as well, or
-has left as much as the limit; remote storage, from which they are served.  Settings that are not known explain nothing.
+A copy that begins later than another one has lost its first records, unless there is an explanation: DeleteRecords,
+which writes a line in the log start checkpoint of a log dir; retention, which removes them in the other copy as well,
+or has left as much as the limit; remote storage, which serves them.  Unknown settings explain nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from klog.partition.retention.stored_segments import StoredSegment, stored_segme
 
 
 class StartedCopy(NamedTuple):
-    """A copy, and what decides about its first segments.  *is_clean*: its log dir has the clean-shutdown marker."""
+    """A copy, and the facts that decide about its first segments.  *is_clean*: its log dir has the clean-shutdown
+    marker."""
 
     compared: ComparedCopy
     retention: TopicRetention

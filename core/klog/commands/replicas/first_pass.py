@@ -20,9 +20,9 @@ from klog.partition.start.record_tally import OffsetSpan
 def copied_due(
     source: CatchUpSource, target: CatchUpTarget, change: CatchUp, cluster: ClusterMetadata | None, now_ms: int
 ) -> DueRecords | None:
-    """Return what the first pass removes of the records that *change* adds to a copy, which is as it was before.
+    """Return the records that *change* adds to a copy, otherwise unchanged, and that the first pass removes.
 
-    *cluster*: the metadata that count; None where there are none.  Raises UnreadableError.
+    *cluster*: the metadata that apply; None without any.  Raises UnreadableError.
     """
     if source.partition is None or not change.segments:
         return None

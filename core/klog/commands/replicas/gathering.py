@@ -20,10 +20,10 @@ _MOST_LINES = 10
 
 
 class Gathering:
-    """The partitions that *node* is to own; *copies* plans them, and changes that node's log dirs only.
+    """The partitions that *node* is to own; *copies* plans them, and changes only that node's log dirs.
 
-    *directories*: for each that some disk has, the id of the log dir of *node* that has it, or gets it.  *lost*: those
-    that no disk has, topic and number.
+    *directories*: for each that a disk has, the id of the log dir of *node* that has it, or will have it.  *lost*:
+    those that no disk has, topic and number.
     """
 
     def __init__(self, node: int, disks: Sequence[BrokerDisk], copies: CopyPlan) -> None:
@@ -34,7 +34,7 @@ class Gathering:
     def collect(self, state: ClusterMetadata) -> None:
         """Plan every partition of the cluster.
 
-        Raises UsageError where the user has to say which copy counts, KlogError, UnreadableError.
+        Raises UsageError if the user has to choose a copy, KlogError, UnreadableError.
         """
         found = {(one.topic, one.number): one for one in copies_on(self._disks, choice=IdentityChoice(by_name=True))}
         for topic, topic_id in sorted(state.topic_ids.items()):

@@ -1,4 +1,4 @@
-"""The last record of each key in a copy, and whether that is a tombstone: what decides about records that it lacks."""
+"""The last record of each key in a copy, and whether it is a tombstone: they decide about missing records."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from klog.kernel import OffsetMap, Window
 from klog.partition.transactions.isolation import AbortedRange
 
 _MAP_BYTES: Final = 4 << 30
-"""Taken only as keys come: 24 to 96 bytes for each, as a broker's cleaner needs."""
+"""Allocated as keys are added: 24 to 96 bytes for each, as a broker's cleaner needs."""
 
 
 class LatestKeys:
-    """Of the records that *copy* keeps, up to *end*.  Aborted records, *aborted*, count as absent, as for the cleaner.
+    """The last records of keys among those that *copy* keeps, up to *end*.  Aborted records, *aborted*, count as
+    absent, as for the cleaner.
 
-    *secret*: of the hash; 16 bytes.
+    *secret*: the key of the hash; 16 bytes.
     """
 
     def __init__(self, copy: ComparedCopy, end: int, aborted: Iterable[AbortedRange], secret: bytes) -> None:

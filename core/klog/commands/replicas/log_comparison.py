@@ -23,11 +23,11 @@ _NODE_OF: Final = re.compile(r"([0-9]{1,10})=(.+)", re.DOTALL)
 
 
 class ComparedLog(NamedTuple):
-    """A metadata log beside the others.
+    """A metadata log in a comparison.
 
-    *path*: as given.  *node*: None where nothing says whose it is.  *start*, *end*: of the log itself once its node has
-    recovered it.  *behind*: how many of the best log's offsets it does not have.  *bad_batches*: base offsets of those
-    that cannot be read.  *roles*: of the node, as the best log knows it.  *gone*: how many offsets recovery cuts.
+    *path*: as given.  *node*: None if unknown.  *start*, *end*: those of the log itself after recovery by its node.
+    *behind*: the number of offsets of the best log that it lacks.  *bad_batches*: base offsets of unreadable ones.
+    *roles*: the node's, according to the best log.  *gone*: the number of offsets that recovery cuts.
     """
 
     path: str
@@ -42,14 +42,14 @@ class ComparedLog(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What to call it."""
+        """The name of the log in messages."""
         return self.path if self.node is None else f"node {self.node}"
 
 
 class Divergence(NamedTuple):
     """Two logs, by their numbers in the comparison, that have different batches from *offset* on.
 
-    *epochs*: of each there.  Where they are the same epoch no node would notice: it compares epochs alone.
+    *epochs*: of each there.  If they are the same epoch, no node notices the divergence: it compares epochs alone.
     """
 
     logs: tuple[int, int]
@@ -72,9 +72,9 @@ class LogComparison(NamedTuple):
 
 
 def compare_logs(paths: Sequence[str], choice: IdentityChoice = IdentityChoice()) -> LogComparison:  # noqa: B008
-    """Compare the metadata logs at *paths*; `N=PATH` where nothing else says that one is node N's.
+    """Compare the metadata logs at *paths*; `N=PATH` if no file identifies node N.
 
-    Raises UsageError, UnreadableError; KlogError where they are not of one cluster.
+    Raises UsageError, UnreadableError; KlogError if they are not of one cluster.
     """
     given = [_open(path) for path in paths]
     partitions, left_out = choose_identity([directory.partition for _, directory in given], choice)
@@ -136,7 +136,8 @@ def _check_clusters(partitions: Sequence[Partition], choice: IdentityChoice) -> 
 
 
 def _common(comparison: Comparison, ends: Sequence[LogPoint], one: int, other: int) -> int:
-    """Return up to where two logs are alike; what a snapshot covers beyond a log's end counts as had."""
+    """Return the offset up to which two logs agree; the part that a snapshot covers beyond a log's end counts as
+    present."""
     part = comparison.first_difference(one, other)
     log_ends = [copy.log_end for copy in (comparison.copies[one], comparison.copies[other])]
     return part if part < min(log_ends) else min(ends[one].offset, ends[other].offset)
@@ -147,7 +148,7 @@ def _divergences(comparison: Comparison, logs: Sequence[ComparedLog]) -> list[Di
     for one, other in combinations(range(len(logs)), 2):
         part = comparison.first_difference(one, other)
         pair = (logs[one], logs[other])
-        # Where a batch of one cannot be read it is not known whether they differ.
+        # If a batch of one is unreadable, it is unknown whether they differ.
         if part < min(comparison.copies[i].log_end for i in (one, other)) and not any(
             part in log.bad_batches for log in pair
         ):

@@ -1,7 +1,7 @@
 """The plan that gives several disks one and the same metadata log: the base, and batches behind it.
 
-Kafka appends to a log of any length without a look at what others have at that offset: so every log becomes the base
-first, and every log gets the same bytes.
+Kafka appends to a log of any length without a comparison with the others at that offset: every log is therefore first
+made equal to the base, and then receives the same bytes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _COPIED = (FileKind.LOG, FileKind.KRAFT_SNAPSHOT, FileKind.PARTITION_METADATA)
 
 @contextmanager
 def future_log(base: MetadataCopy, intact: IntactLog, new: NewBatches, disk: Disk) -> Iterator[Partition]:
-    """Yield the log that all are to have, in a directory of its own, which is gone afterwards.
+    """Yield the future log of all disks, in a directory of its own, which is deleted afterwards.
 
     Raises UnreadableError, OSError.
     """
@@ -75,7 +75,7 @@ def _copy(disk: Disk, partition: Partition, name: FileName, target: str, size: i
 
 
 class LogChange(NamedTuple):
-    """What becomes of one disk's log: *extended*, *cut*: by how many offsets until it is the base."""
+    """The change of one disk's log: *extended*, *cut*: the number of offsets until it equals the base."""
 
     change: CatchUp
     number: int
@@ -84,10 +84,10 @@ class LogChange(NamedTuple):
 
 
 class LogPlan:
-    """Drafts the changes of the disks that are written to.
+    """Drafts the changes of the disks that are written.
 
-    *disks* and *stagings* belong together; their places are the numbers of the log dirs.  *is_base_chosen*: somebody
-    has said which log is the base, where two are ahead alike.
+    *disks* and *stagings* have the same order; their positions are the numbers of the log dirs.  *is_base_chosen*: the
+    user has chosen the base between two logs that are equally far ahead.
     """
 
     def __init__(
@@ -105,10 +105,10 @@ class LogPlan:
     def write(
         self, number: int, copy: MetadataCopy | None, base: MetadataCopy, intact: IntactLog, log: Partition
     ) -> None:
-        """Let a log dir have *log*, which is *base* and more; *copy*: what it has now.
+        """Give a log dir the log *log*, which is *base* and more; *copy*: its present one.
 
-        Raises KlogError for one that would be cut below its newest snapshot, UsageError for one that is as far as the
-        base, and another history.
+        Raises KlogError for one that would be cut below its newest snapshot, UsageError for one that is as long as the
+        base, with another history.
         """
         disk = self._disks[number]
         source = CatchUpSource(CLUSTER_METADATA, 0, _state(base.disk, log))
@@ -138,7 +138,7 @@ class LogPlan:
         self.changes.append(LogChange(change, number, intact.end - kept, end - kept))
 
     def rely_on(self, number: int, copy: MetadataCopy) -> None:
-        """Let the plan hold only as long as a log that it rests on does not change."""
+        """Make the plan invalid if a log on which it is based changes."""
         draft = self.draft(number)
         for file in copy.partition.files:
             if file.kind in (FileKind.LOG, FileKind.LEADER_EPOCHS, FileKind.QUORUM_STATE):
@@ -147,7 +147,7 @@ class LogPlan:
 
 
 def _put_snapshots(draft: Draft, log: Partition, log_start: int) -> None:
-    """Put the snapshots that say what was before the start of the log."""
+    """Put the snapshots of the state before the start of the log."""
     for file in log.files:
         if file.kind is FileKind.KRAFT_SNAPSHOT and (file.offset or 0) >= log_start:
             path = log.file(file.name)

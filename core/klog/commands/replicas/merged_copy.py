@@ -1,7 +1,7 @@
 """A copy whose bad batches are replaced by intact ones of other copies, in a directory of its own.
 
-A batch that takes the place of a bad one has the same identity, as far as the header of the bad one shows it: base
-offset, last offset, leader epoch, CRC and size.  So all positions stay what they are.
+A replacement has the same identity as the bad batch, as far as the header of that one shows it: base offset, last
+offset, leader epoch, CRC and size.  All positions are therefore unchanged.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Replacement(NamedTuple):
 
 @contextmanager
 def merged_copy(partition: Partition, others: Sequence[Partition], disk: Disk) -> Iterator[Partition]:
-    """Yield a copy of *partition* without bad batches, which is gone afterwards.
+    """Yield a copy of *partition* without bad batches, which is deleted afterwards.
 
     Raises DamagedError for a bad batch that no other copy has intact, UnreadableError, OSError.
     """
@@ -67,7 +67,7 @@ def _write(disk: Disk, source: str, target: str, found: Sequence[Replacement]) -
 
 
 def _replacements(partition: Partition, name: str, others: Sequence[Partition]) -> list[Replacement]:
-    """Return what replaces the bad batches of one log."""
+    """Return the replacements of the bad batches in one log."""
     path = partition.file(name)
     is_last = name == partition.segments[-1].log
     found = []

@@ -1,4 +1,4 @@
-"""The metadata logs on disks: how far each reaches, which one is the base of a plan, and what the base holds."""
+"""The metadata logs on disks: the end of each, the one that is the base of a plan, and the content of the base."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from klog.partition.start.metadata_log import metadata_bounds
 
 
 class MetadataCopy(NamedTuple):
-    """The metadata log on a disk, as its node has it once it has recovered it.
+    """The metadata log on a disk, in the state after recovery by its node.
 
-    *gone*: how many offsets that recovery cuts.  *epoch*: of its last record.  *snapshot*: the newest one, None without
-    one.  *latest_epoch*: the greatest of which anything here knows; `quorum-state` may know of one in which nothing was
-    written.  *has_rest*: something follows its last whole batch.
+    *gone*: the number of offsets that recovery cuts.  *epoch*: of its last record.  *snapshot*: the newest one, None
+    without one.  *latest_epoch*: the greatest one in any file here; `quorum-state` may have one in which nothing was
+    written.  *has_rest*: there are bytes behind its last whole batch.
     """
 
     disk: BrokerDisk
@@ -44,7 +44,7 @@ class MetadataCopy(NamedTuple):
 
     @property
     def rank(self) -> tuple[int, int]:
-        """By which logs are ahead of each other.  Kafka: OffsetAndEpoch."""
+        """Orders logs: the greater one is ahead.  Kafka: OffsetAndEpoch."""
         return self.epoch, self.log_end
 
 
@@ -101,7 +101,7 @@ def choose_base(copies: Sequence[MetadataCopy], node: int | None) -> MetadataCop
 
 
 def unused_epoch(copies: Sequence[MetadataCopy]) -> int:
-    """Return an epoch that was not used by a leader or a vote, as far as these disks know."""
+    """Return an epoch that no leader and no vote has used, as far as these disks show."""
     return 1 + max(copy.latest_epoch for copy in copies)
 
 

@@ -1,4 +1,4 @@
-"""Batches that are appended to a metadata log: made once, so that every log gets the same bytes.
+"""Batches for a metadata log: created once, so that every log receives the same bytes.
 
 Kafka: BatchAccumulator, BatchBuilder; for control records MemoryRecordsBuilder.
 """
@@ -17,7 +17,8 @@ from klog.formats.structs.schema import Data
 from klog.kernel import crc32c
 
 _MOST_RECORDS: Final = 5000
-"""In a batch; Kafka takes no batch of more than 8 MiB.  Kafka: KafkaRaftClient.MAX_BATCH_SIZE_BYTES."""
+"""The number of records in a batch; Kafka accepts no batch of more than 8 MiB.  Kafka:
+KafkaRaftClient.MAX_BATCH_SIZE_BYTES."""
 
 
 class AppendedBatch(NamedTuple):
@@ -38,7 +39,7 @@ class NewBatches:
 
     @property
     def content(self) -> bytes:
-        """All of them."""
+        """Return the bytes of all of them."""
         return b"".join(batch.content for batch in self.batches)
 
     def add_control(self, type_id: int, data: Data) -> None:

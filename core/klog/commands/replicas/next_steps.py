@@ -1,4 +1,4 @@
-"""What the operator does after a plan of a quorum: the lines for `server.properties`, and what must not happen."""
+"""The steps of the operator after a plan of a quorum: the lines for `server.properties`, and warnings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def next_steps(planner: QuorumPlanner) -> list[str]:
-    """Return the lines for `server.properties`, and what else is to be done before and after the start."""
+    """Return the lines for `server.properties`, and the other steps before and after the start."""
     if planner.gathering is None:
         return list(_of_quorum(planner))
     return list(_of_one(planner, planner.gathering.node))
@@ -100,7 +100,7 @@ def _left_out(planner: QuorumPlanner) -> str:
 
 
 def warnings(planner: QuorumPlanner) -> list[str]:
-    """Return what must be known before anything is started."""
+    """Return the warnings that must be read before anything is started."""
     base = planner.base
     return [
         _left_out(planner),

@@ -1,4 +1,4 @@
-"""Offsets as ranges: what would be lost is thousands of records and few ranges."""
+"""Offsets as ranges: a loss may be thousands of records and few ranges."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class OffsetRanges:
         self.ranges: list[tuple[int, int]] = []
 
     def add(self, first: int, last: int, records: int) -> None:
-        """Add *records* from offset *first* to *last*; *first* is not below what was added last."""
+        """Add *records* from offset *first* to *last*; *first* is not below the range added last."""
         self.count += records
         if self.ranges and first <= self.ranges[-1][1] + 1:
             begins, ends = self.ranges[-1]

@@ -50,9 +50,9 @@ from klog.partition.start.metadata_behind import MetadataLag, lag_behind
 
 
 class QuorumSettings(NamedTuple):
-    """*base*: the node whose log is built on; None for the one that is ahead.
+    """*base*: the node whose log is the base; None for the one that is ahead.
 
-    *without*: voters whose disks are not given, and that may come back later with the log that they have.
+    *without*: voters whose disks are not given, and that may return later with their present log.
     """
 
     now_ms: int
@@ -61,10 +61,10 @@ class QuorumSettings(NamedTuple):
 
 
 class QuorumPlanner:
-    """Makes one plan.  *disks* and *stagings* belong together; their places are the numbers of the log dirs.
+    """Makes one plan.  *disks* and *stagings* have the same order; their positions are the numbers of the log dirs.
 
-    *copies*: the metadata logs; *base*: the one that is built on; *state*: the cluster as of its end.  *lag*: how far
-    that is behind the logs on the disks.  *new*: what is appended; *voters*: the new ones.  Raises KlogError for a base
+    *copies*: the metadata logs; *base*: the one that is the base; *state*: the cluster at its end.  *lag*: how far that
+    is behind the logs on the disks.  *new*: the appended records; *voters*: the new ones.  Raises KlogError for a base
     that is damaged or incomplete.
     """
 
@@ -75,7 +75,7 @@ class QuorumPlanner:
         self.copies = metadata_copies(disks)
         self.base = choose_base(self.copies, settings.base)
         self._intact = intact_log(self.base, up_to_damage=settings.base is not None)
-        if self.base.gone:  # what is below the damage is looked at again with what is appended to it
+        if self.base.gone:  # the batches below the damage are checked again together with the appended ones
             self.state = read_log(self.base.partition, self._intact.end)
         else:
             self.state = _sound(read_log(self.base.partition), self._intact.end)
@@ -90,14 +90,14 @@ class QuorumPlanner:
         self.without = settings.without
         self._updates: list[PartitionUpdate] = []
 
-    # what is wanted
+    # the requested changes
 
     def move_voters(self, addresses: Mapping[int, VoterAddress], *, uses_disk_ids: bool) -> None:
-        """Give the voters other addresses, and with *uses_disk_ids* the directory ids that their disks have.
+        """Give the voters other addresses, and with *uses_disk_ids* the directory ids of their disks.
 
-        Where the voters are in the configuration, a base that is behind the logs is mended on their disks, no more.
-        Raises UsageError for addresses that are not those of the voters; KlogError for voters that are in the
-        configuration, for one whose disk is missing, and for directory ids that are not those of the log.
+        If the voters are in the configuration, this only repairs a base that is behind the logs on their disks.  Raises
+        UsageError for addresses that are not those of the voters; KlogError for voters in the configuration, for one
+        whose disk is missing, and for directory ids that differ from the log's.
         """
         configured = ",".join(f"{node}@{address}" for node, address in sorted(addresses.items()))
         if self.lag and not self._is_dynamic:
@@ -113,7 +113,7 @@ class QuorumPlanner:
         return self._write([voter.id for voter in voters if voter.id not in self.without])
 
     def _directory_ids(self, voters: Sequence[Voter], uses_disk_ids: bool) -> dict[int, str]:
-        """Return what the disks of the voters say, by node."""
+        """Return the directory ids on the disks of the voters, by node."""
         given, without = {disk.node for disk in self.disks}, self.without
         for voter in voters:
             if voter.id not in given and voter.id not in without:
@@ -153,10 +153,10 @@ class QuorumPlanner:
         return found
 
     def lead_alone(self, node: int, address: VoterAddress | None, *, uses_disk_ids: bool) -> None:
-        """Let *node* be the only voter; brokers and partitions stay as they are.
+        """Make *node* the only voter; brokers and partitions are unchanged.
 
-        *address*: where its controller will listen, if that is not in the log.  Raises UsageError where *address* is
-        missing; KlogError for voters that are in the configuration, and for a directory id that is not that of the log.
+        *address*: the future address of its controller, if that is not in the log.  Raises UsageError if *address* is
+        missing; KlogError for voters in the configuration, and for a directory id that differs from the log's.
         """
         voters = self._voters(f"{node}@{address or 'HOST:PORT'}")
         self._check_ids([voter for voter in voters if voter.id == node], uses_disk_ids)
@@ -183,11 +183,11 @@ class QuorumPlanner:
         return voters
 
     def own_everything(self, node: int, copies: CopyPlanSettings, address: VoterAddress | None) -> None:
-        """Let *node* own every partition that any disk has, and in a dynamic quorum be the only voter.
+        """Make *node* the owner of every partition that any disk has, and in a dynamic quorum the only voter.
 
-        *copies*: which copies count; the settings of topics come from the base.  *address*: where its controller will
-        listen, if that is not in the log.  Raises UsageError for a node that is no broker, and where *address* or a
-        choice is missing; KlogError, UnreadableError.
+        *copies*: the choice of copies; the settings of topics are those of the base.  *address*: the future address of
+        its controller, if that is not in the log.  Raises UsageError for a node that is no broker, and if *address* or
+        a choice is missing; KlogError, UnreadableError.
         """
         state = self.state
         if node not in state.brokers:
@@ -216,7 +216,7 @@ class QuorumPlanner:
         return moved((old or voters[0])._replace(id=node), address, self._directory_id(node))
 
     def _update(self, updates: Iterable[PartitionUpdate], others: Iterable[MetadataRecord] = ()) -> None:
-        """Append *updates* and *others*, and what is missing where the base is behind the logs."""
+        """Append *updates* and *others*, and the missing records of a base that is behind the logs."""
         used = {(self.state.topic_ids[one.topic], one.number): one.used for one in self.lag.epochs}
         self._updates = list(with_unused_epochs(self.state, updates, used))
         ids = self.lag.producer_ids[-1:]
@@ -225,10 +225,10 @@ class QuorumPlanner:
             self.new.add_records(end_of_open_transaction(self.state))
             self.new.add_records(records)
 
-    # what that takes
+    # the steps of that
 
     def _number(self, node: int) -> int:
-        """Return the number of a node's log dir that has the metadata log, or gets it.  Raises KlogError."""
+        """Return the number of a node's log dir that has, or will have, the metadata log.  Raises KlogError."""
         copy = self._copy(node)
         mine = [number for number, disk in enumerate(self.disks) if disk.node == node]
         if copy is not None:
@@ -241,7 +241,7 @@ class QuorumPlanner:
         return next((copy for copy in self.copies if copy.node == node), None)
 
     def _write(self, nodes: Sequence[int]) -> None:
-        """Let *nodes* have the base's log and what is appended, once that was read back as it was meant."""
+        """Give *nodes* the base's log with the appended batches, once the result was read back and checked."""
         if not self.new.batches:
             return
         with future_log(self.base, self._intact, self.new, self._disk) as log:
@@ -252,7 +252,7 @@ class QuorumPlanner:
             self.logs.rely_on(self.disks.index(copy.disk), copy)
 
     def _read_back(self, after: ClusterMetadata) -> None:
-        """See that the log says what it is to say, and nothing else has changed."""
+        """Check that the log has the intended content, and nothing else has changed."""
         wanted = {topic_id: dict(partitions) for topic_id, partitions in self.state.partitions.items()}
         for update in self._updates:
             topic_id, number = update.key
@@ -274,7 +274,7 @@ class QuorumPlanner:
             return int(unused_producer_ids(highest).data["nextProducerId"])
         return self.state.state.settings.next_producer_id
 
-    # what came of it
+    # the result
 
     def drafts(self) -> list[Draft]:
         """Return all drafts, the metadata logs last.  Raises OSError (staging)."""
@@ -304,12 +304,12 @@ class QuorumPlanner:
 
     @property
     def former_voters(self) -> list[int]:
-        """The voters of the base that are none any more; their ids ascend."""
+        """The voters of the base that are removed; their ids ascend."""
         return sorted({voter.id for voter in self.state.quorum.voters or ()} - {voter.id for voter in self.voters})
 
     @property
     def ahead(self) -> list[MetadataCopy]:
-        """The logs that are not written to and have what the base has not: they will be cut."""
+        """The logs that are not written and are ahead of the base: they will be cut."""
         return [copy for copy in self.copies if copy.node not in self.written and copy.rank > self.base.rank]
 
 

@@ -1,4 +1,4 @@
-"""The records that would be gone if a given replica led, as JSON lines, with who has them."""
+"""The records that would be lost if a given replica led, as JSON lines, with their holders."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Write = Callable[[bytes], object]
 
 
 class PartitionRescue:
-    """Writes what would be lost of a partition if *leader* led, in the order of offsets, then of holders.
+    """Writes the records of a partition that would be lost if *leader* led, in the order of offsets, then of holders.
 
-    `committed`: whether it lies below the highest high watermark that any copy has on disk, null where none has one.
+    `committed`: whether it lies below the highest high watermark of any copy on disk, null without one.
     """
 
     def __init__(self, differ: ReplicaDiffer, write: Write) -> None:
@@ -25,7 +25,7 @@ class PartitionRescue:
         """Topic, partition and offset of records that are not written, because their lines would be too large."""
 
     def rescue(self, found: BrokerCopies, leader: int) -> PartitionDiff:
-        """Write the lines; return what the comparison showed."""
+        """Write the lines; return the result of the comparison."""
         known = [copy.partition.high_watermark for copy in found.copies.values()]
         watermark = max((one for one in known if one is not None), default=None)
         waiting: list[tuple[int, HeldRecord]] = []

@@ -1,7 +1,7 @@
-"""The part of a log from an offset on, as segments that another broker's copy can get.
+"""The part of a log from an offset on, as segments for another broker's copy.
 
-The source's segment boundaries stay.  Where the part begins inside a segment, the rest of that segment becomes one of
-its own: so what the other copy has already need not be copied with it.
+The source's segment boundaries are kept.  If the part begins inside a segment, the rest of that segment becomes a
+segment of its own: data that the other copy has already need not be copied with it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class SegmentCopy(NamedTuple):
 
 
 class SourceProducers(NamedTuple):
-    """What the log says of producers: their state at offsets, and its aborted transactions."""
+    """The producers in the log: their state at offsets, and its aborted transactions."""
 
     states: dict[int, tuple[Producer, ...]]
     aborted: tuple[AbortedTxn, ...]
@@ -58,10 +58,10 @@ def batch_base(partition: Partition, offset: int) -> int:
 
 
 def segments_from(partition: Partition, offset: int, *, whole: bool, interval: int) -> list[SegmentCopy]:
-    """Return the segments from *offset* on; *whole*: from the beginning of the one that has it.
+    """Return the segments from *offset* on; *whole*: from the beginning of the one that contains it.
 
-    *interval*: index.interval.bytes.  What follows the last intact batch of the log is left out.  Raises DamagedError,
-    UnreadableError.
+    *interval*: index.interval.bytes.  The bytes behind the last intact batch of the log are left out.  Raises
+    DamagedError, UnreadableError.
     """
     segments = partition.segments
     at = max(_segment_of(segments, offset), 0)
@@ -92,7 +92,7 @@ def position_in(partition: Partition, files: SegmentFiles, offset: int) -> int:
 def _segment(
     partition: Partition, files: SegmentFiles, offset: int | None, interval: int, *, is_last: bool
 ) -> SegmentCopy:
-    """Return what a segment has from *offset* on, all of it for None."""
+    """Return the part of a segment from *offset* on, all of it for None."""
     path = partition.file(files.log)
     builder: IndexBuilder | None = None
     start = end = 0
@@ -137,8 +137,8 @@ def producers_at(
 ) -> SourceProducers:
     """Return the state of the producers at *offsets*, ascending, and the transactions that were aborted up to the last.
 
-    Of the latter those that end at *begin* or behind it, which is not above the first of *offsets*.  *alike*: a copy
-    with the same batches below *begin*; its snapshots are as good.  Raises UnreadableError.
+    Only transactions that end at *begin* or behind it are returned; *begin* is not above the first of *offsets*.
+    *alike*: a copy with the same batches below *begin*; its snapshots are equivalent.  Raises UnreadableError.
     """
     from klog.partition.transactions.markers import CompletedTxn
     from klog.partition.transactions.replay import nearest_state, replay

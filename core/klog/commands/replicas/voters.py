@@ -23,7 +23,7 @@ _HIGHEST_PORT: Final = 65535
 
 
 class VoterAddress(NamedTuple):
-    """Where a controller listens; an IPv6 address is without brackets."""
+    """The address of a controller; an IPv6 address is without brackets."""
 
     host: str
     port: int

@@ -1,7 +1,7 @@
 """The connection of one client: requests in, responses out, and the time limits.
 
 The socket never blocks; every wait polls with a deadline.  Memory grows with the bytes received, not with the bytes
-announced.  Records go from their file to the socket within the kernel.
+announced.  The kernel copies records from their file to the socket.
 """
 
 from __future__ import annotations

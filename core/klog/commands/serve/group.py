@@ -1,9 +1,9 @@
 """One classic consumer group: its members and the steps of a rebalance, in memory, without a clock.
 
     Empty ─ a member joins ─▶ PreparingRebalance ─ all have joined ─▶ CompletingRebalance ─ the leader syncs ─▶ Stable
-      ▲                             ▲      │ nobody is left                                                      │
+      ▲                             ▲      │ all have left                                                       │
       └─────────────────────────────┼──────┘                                                                     │
-                                    └──────── a member comes, goes, falls silent or changes what it supports ◀───┘
+                                    └──────── a member joins, leaves, times out or changes its protocols ─── ◀───┘
 
 Times are seconds of a monotonic clock; every method takes the *now*.  Kafka: ClassicGroup, and the part of
 GroupMetadataManager for it.

@@ -1,4 +1,4 @@
-"""What a follower does with its leader's answers, and before it asks for the first time."""
+"""The reaction of a follower to its leader's answers, and its first truncation."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class PartitionFollower:
         return ReplicaFetch(self.node, self.log.log_end, self.log.epochs.latest)
 
     def throttles(self, now: int) -> bool:
-        """Whether it asks for nothing for now: it lags, and its own quota is used up."""
+        """Whether it pauses fetching: it lags, and its own quota is used up."""
         return (self.lag is None or self.lag > 0) and self._quota.is_exceeded(now)
 
     def truncate_before_fetching(self, rule: str, leader: ReplicaLog) -> list[TruncationRound]:
-        """Truncate as *rule* says when it begins to follow *leader*; return how."""
+        """Truncate according to *rule* when it begins to follow *leader*; return the rounds."""
         self.lag = None
         if rule == "fetch":
             return []
@@ -43,7 +43,7 @@ class PartitionFollower:
         return rounds
 
     def take(self, answer: ReplicaFetchAnswer, leader: ReplicaLog, now: int) -> list[TruncationRound]:
-        """Do what *answer* asks for; return how the log was truncated, if it was."""
+        """Apply *answer*; return the rounds of a truncation, if there was one."""
         if answer.error is not None:
             return self._reset(leader)
         if answer.diverging is not None:

@@ -1,4 +1,4 @@
-"""What the leader of a partition does: what it knows of the other replicas, the ISR, the high watermark, fetches."""
+"""The leader of a partition: its state about the other replicas, the ISR, the high watermark, fetches."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OUT_OF_RANGE: Final = "OFFSET_OUT_OF_RANGE"
 
 @dataclass
 class RemoteReplica:
-    """What a leader knows of another replica.  Kafka: ReplicaState.
+    """The leader's state about another replica.  Kafka: ReplicaState.
 
     *last_caught_up*, *last_fetch*: times in ms; None is never.  *leader_end*: the leader's log end at the last fetch.
     """
@@ -33,7 +33,7 @@ class RemoteReplica:
         if offset >= leader_end:
             self.last_caught_up = max(self.last_caught_up or 0, now)
         elif offset >= self.leader_end:
-            # It has what the leader had at its last fetch: as of then, it was caught up.
+            # It has the records that the leader had at its last fetch: at that time, it was caught up.
             self.last_caught_up = max(self.last_caught_up or 0, self.last_fetch)
         self.leader_end = max(leader_end, self.leader_end)
         self.last_fetch = now
@@ -46,7 +46,7 @@ class RemoteReplica:
 
 @dataclass
 class IsrState:
-    """The ISR that the controller has confirmed, and what the leader has asked it to change.  Kafka: PartitionState."""
+    """The ISR that the controller has confirmed, and the leader's pending change.  Kafka: PartitionState."""
 
     committed: set[int]
     expanding: int | None = None
@@ -63,12 +63,12 @@ class IsrState:
         return [f"+{self.expanding}"] * (self.expanding is not None) + [f"-{node}" for node in sorted(self.shrinking)]
 
     def confirm(self) -> None:
-        """Take over what is pending."""
+        """Confirm the pending change."""
         self.committed = self.maximal - self.shrinking
         self.forget_pending()
 
     def forget_pending(self) -> None:
-        """Return to what is confirmed."""
+        """Return to the confirmed ISR."""
         self.expanding, self.shrinking = None, set()
 
 
@@ -81,7 +81,8 @@ class ReplicaFetch(NamedTuple):
 
 
 class ReplicaFetchAnswer(NamedTuple):
-    """What a leader answers.  *diverging*: where the leader's log leaves the follower's: (epoch, end offset)."""
+    """A leader's answer.  *diverging*: the point where the leader's log diverges from the follower's: (epoch, end
+    offset)."""
 
     batches: list[EpochBatch]
     high_watermark: int
@@ -122,7 +123,7 @@ class PartitionLeader:
         return len(self.isr.committed) < min(self._settings.min_insync_replicas, replicas)
 
     def advance_high_watermark(self, now: int) -> None:
-        """Raise the high watermark to what the ISR, and those that could join it, hold.
+        """Raise the high watermark to the end that the ISR, and those that could join it, have.
 
         Kafka: Partition.maybeIncrementLeaderHW.
         """
@@ -148,7 +149,7 @@ class PartitionLeader:
             self._changed_isr(now)
 
     def _expand_isr(self, node: int, now: int) -> None:
-        """Ask to add *node* if it has all that is committed, and has come into this epoch.  Kafka: maybeExpandIsr."""
+        """Ask to add *node* if it has all committed records, and has reached this epoch.  Kafka: maybeExpandIsr."""
         least = max(self.log.high_watermark, self._epoch_start)
         if node not in self.isr.committed and not self.isr.pending and self.remotes[node].log_end >= least:
             self.isr.expanding = node
@@ -160,7 +161,7 @@ class PartitionLeader:
         self.advance_high_watermark(now)
 
     def answer(self, fetch: ReplicaFetch, now: int) -> ReplicaFetchAnswer:
-        """Learn from *fetch*, and return what it gets if it is not to wait."""
+        """Update the state from *fetch*, and return its answer if it does not have to wait."""
         before = self.log.high_watermark
         error, diverging = self._check(fetch)
         if error is not None or diverging is not None:
@@ -174,13 +175,13 @@ class PartitionLeader:
         return self.read(fetch, now)._replace(high_watermark=shown)
 
     def read(self, fetch: ReplicaFetch, now: int) -> ReplicaFetchAnswer:
-        """Return what *fetch* gets, as at the end of a wait: nothing is learnt from it."""
+        """Return the answer to *fetch* at the end of a wait: the state is not updated."""
         throttled = self._throttles(fetch.node, now)
         batches = [] if throttled else self.log.read(fetch.offset, self._settings.replica_fetch_max_bytes)
         return ReplicaFetchAnswer(batches, self.log.high_watermark, self.log.log_start, throttled=throttled)
 
     def has_enough(self, fetch: ReplicaFetch, now: int) -> bool:
-        """Whether there are as many bytes for *fetch* as it waits for.  Kafka: DelayedFetch, case G."""
+        """Whether there are enough bytes for *fetch*.  Kafka: DelayedFetch, case G."""
         enough = min(self._settings.replica_fetch_min_bytes, self._settings.replica_fetch_max_bytes)
         return (0 if self._throttles(fetch.node, now) else self.log.size_from(fetch.offset)) >= enough
 
@@ -197,7 +198,7 @@ class PartitionLeader:
         return (OUT_OF_RANGE if fetch.offset > self.log.log_end else None), None
 
     def _throttles(self, node: int, now: int) -> bool:
-        """Whether *node* gets no bytes for now: it is listed, not in the ISR, and the quota is used up."""
+        """Whether *node* receives no bytes now: it is listed, not in the ISR, and the quota is used up."""
         listed = node in self._settings.throttled_replicas and node not in self.isr.committed
         return listed and self._quota.is_exceeded(now)
 

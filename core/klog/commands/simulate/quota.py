@@ -1,4 +1,4 @@
-"""The rate of a replication quota: how many bytes went over the network lately, as Kafka measures it."""
+"""The rate of a replication quota: the number of bytes sent recently, measured as in Kafka."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ReplicationQuota:
         window.last_event = now
 
     def _begin(self, now: int) -> None:
-        """Let the first window begin with the first question, or the first bytes."""
+        """Begin the first window at the first question, or the first bytes."""
         if not self._windows:
             self._windows.append(QuotaWindow(now, now))
 

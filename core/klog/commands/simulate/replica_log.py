@@ -30,7 +30,7 @@ class EpochBatch(NamedTuple):
         return self.records * self.record_size
 
     def from_offset(self, offset: int) -> EpochBatch:
-        """Return what of it is at *offset* and beyond."""
+        """Return the part of it at *offset* and beyond."""
         skipped = max(0, offset - self.base_offset)
         return self._replace(base_offset=self.base_offset + skipped, records=self.records - skipped)
 
@@ -80,7 +80,7 @@ class ReplicaLog:
         self.set_high_watermark(self.high_watermark)
 
     def raise_log_start(self, offset: int) -> None:
-        """Let the log begin at *offset* if it begins before; what is below is no longer read."""
+        """Begin the log at *offset* if it begins before; earlier records are no longer read."""
         if offset > self.log_start:
             self.log_start = offset
             gone = self._index(offset)
@@ -97,9 +97,9 @@ class ReplicaLog:
         return self._sizes[-1] - self._sizes[index] + batch.from_offset(offset).size
 
     def read(self, offset: int, max_bytes: int | None = None) -> list[EpochBatch]:
-        """Return the batches from *offset* on, the first one and as many more as *max_bytes* has room for.
+        """Return the batches from *offset* on, the first one and as many more as fit into *max_bytes*.
 
-        Logs that were given may have a batch across *offset*, where real ones do not; then what is beyond is returned.
+        Given logs may have a batch across *offset*, unlike real ones; then the part from *offset* on is returned.
         """
         index = self._index(offset)
         if index == len(self._batches):

@@ -1,4 +1,4 @@
-"""The rows of a simulation, as JSON has them: the state after each step, and what happened in it."""
+"""The rows of a simulation for JSON: the state after each step, and its events."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ReplicaRow(TypedDict):
 
 
 class RemoteRow(TypedDict):
-    """What the leader knows of a replica; a log end of -1 and a time of None: nothing."""
+    """The leader's state about a replica; a log end of -1 and a time of None: unknown."""
 
     log_end: int
     last_caught_up: int | None
@@ -30,14 +30,15 @@ FetchRow = TypedDict("FetchRow", {"from": int, "offset": int, "last_fetched_epoc
 
 
 class WaitRow(TypedDict):
-    """A fetch *of* a node that waits *until* a time."""
+    """A waiting fetch *of* a node, *until* a time."""
 
     of: int
     until: int
 
 
 class AnswerRow(TypedDict, total=False):
-    """A leader's answer; *records*: the first and the last offset.  Only `to` to `high_watermark` are always there."""
+    """A leader's answer; *records*: the first and the last offset.  Only `to` to `high_watermark` are always
+    present."""
 
     to: int
     records: list[int] | None
@@ -75,13 +76,13 @@ class StepRow(TypedDict, total=False):
 
 
 def replica_row(log: ReplicaLog, is_up: bool) -> ReplicaRow:
-    """Return what a row shows of a replica with *log*."""
+    """Return the row of a replica with *log*."""
     epochs = [[entry.epoch, entry.start_offset] for entry in log.epochs.entries]
     return {"up": is_up, "log_end": log.log_end, "high_watermark": log.high_watermark, "epochs": epochs}
 
 
 def remote_rows(leader: PartitionLeader | None) -> dict[str, RemoteRow]:
-    """Return what *leader* knows of the others; nothing without one."""
+    """Return the rows of *leader* about the others; none without a leader."""
     remotes = {} if leader is None else leader.remotes
     return {
         str(node): {"log_end": remote.log_end, "last_caught_up": remote.last_caught_up}

@@ -1,7 +1,8 @@
-"""The scenario of a simulation: the replicas, how they begin, the settings, the events; read from JSON with distrust.
+"""The scenario of a simulation: the replicas, their initial state, the settings, the events; JSON is read with
+distrust.
 
-Each member has its type and its range; what is not known is refused by name, so that a slip is not played as if it had
-not been written.  Sizes are bounded, for a row is shown for each event.
+Each member has its type and its range; an unknown one is refused by name, so that a typing error is not ignored.  Sizes
+are bounded, because each event adds a row to the output.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ MAX_BATCHES: Final = 1000
 """The most batches of all logs together at the start."""
 
 _FAR: Final = 1 << 60
-"""The greatest offset or time that is taken: what is added to it later still is a 64-bit number."""
+"""The greatest offset or time that is accepted: later sums still fit into 64 bits."""
 
 RECORD_SIZE: Final = 100
-"""The bytes of a record of which no size is said."""
+"""The bytes of a record without a size."""
 
 _EVENTS: Final = {
     "append": {"records", "bytes", "acks"},
@@ -66,9 +67,9 @@ class ReplicationSettings:
 
 @dataclass(frozen=True)
 class SimulationEvent:
-    """One event at the time *at*, in ms; *node*: that of the replica it is about, -1 for none.
+    """One event at the time *at*, in ms; *node*: its replica, -1 for none.
 
-    *acks*: 0, 1 or -1 for all.  *keep*, *high_watermark*: what survives a crash; None is all of it.
+    *acks*: 0, 1 or -1 for all.  *keep*, *high_watermark*: the part that survives a crash; None is all of it.
     """
 
     at: int
@@ -92,7 +93,7 @@ class ReplicaStart:
 
 @dataclass(frozen=True)
 class RemoteStart:
-    """What the leader knows of a replica at the start; *last_caught_up*: a time in ms, None for never."""
+    """The leader's initial state about a replica; *last_caught_up*: a time in ms, None for never."""
 
     log_end: int
     last_caught_up: int | None
@@ -100,7 +101,7 @@ class RemoteStart:
 
 @dataclass(frozen=True)
 class Scenario:
-    """What is simulated.  *epoch_start*: where the leader's epoch began, None for what its log says."""
+    """The input of a simulation.  *epoch_start*: the start of the leader's epoch, None for the one in its log."""
 
     replicas: tuple[int, ...]
     leader: int
@@ -114,7 +115,7 @@ class Scenario:
 
 
 def read_scenario(content: bytes) -> Scenario:
-    """Return the scenario that *content* describes.  Raises UsageError that names what is wrong with it."""
+    """Return the scenario in *content*.  Raises UsageError that names the fault."""
     if len(content) > MAX_BYTES:
         raise UsageError(f"larger than {MAX_BYTES} bytes")
     try:

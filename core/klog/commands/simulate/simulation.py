@@ -36,7 +36,7 @@ class FetchUnderWay:
 
 @dataclass
 class SimulatedBroker:
-    """A node: its log, and what ends with its process.  *sent*: the quota for what it sends as leader."""
+    """A node: its log, and the state that ends with its process.  *sent*: the quota for its sending as leader."""
 
     node: int
     log: ReplicaLog
@@ -48,14 +48,14 @@ class SimulatedBroker:
 
 @dataclass
 class _Acknowledgements:
-    """The appends that wait for the high watermark, and those acknowledged, each by its step."""
+    """The pending appends and the acknowledged ones, each by its step."""
 
     waiting: dict[int, EpochBatch] = field(default_factory=dict)
     committed: dict[int, EpochBatch] = field(default_factory=dict)
     steps: set[int] = field(default_factory=set)
 
     def look(self, high_watermark: int) -> None:
-        """Acknowledge what is below *high_watermark*."""
+        """Acknowledge the appends below *high_watermark*."""
         for step in [step for step, batch in self.waiting.items() if batch.next_offset <= high_watermark]:
             self.committed[step] = self.waiting.pop(step)
             self.steps.add(step)
@@ -99,7 +99,7 @@ class Simulation:
         return SimulatedBroker(node, log, *self._process(node, log))
 
     def _process(self, node: int, log: ReplicaLog) -> tuple[PartitionFollower, ReplicationQuota]:
-        """Return what a node begins with whenever its process starts."""
+        """Return the initial state of a node's process."""
         is_listed = node in self.settings.throttled_replicas
         limit = self.settings.follower_replication_throttled_rate if is_listed else None
         sent = ReplicationQuota(self.settings.leader_replication_throttled_rate)
@@ -154,7 +154,7 @@ class Simulation:
             row["broken"] = self.broken
         return row
 
-    # what clients and the controller do
+    # actions of clients and the controller
 
     def _append(self, event: SimulationEvent, row: StepRow) -> None:
         if self.leader is None:
@@ -187,7 +187,7 @@ class Simulation:
             self._end_leadership()
 
     def _end_leadership(self) -> None:
-        """End what only the leader knew: fetches, unconfirmed changes of the ISR, appends that wait."""
+        """Drop the leader's own state: fetches, unconfirmed changes of the ISR, pending appends."""
         self.leader = None
         self.broken = []
         self.isr.forget_pending()
@@ -248,7 +248,7 @@ class Simulation:
         self.isr.confirm()
         self.leader.advance_high_watermark(self.now)
 
-    # what followers do
+    # actions of followers
 
     def _fetch(self, event: SimulationEvent, row: StepRow) -> None:
         broker = self.brokers[event.node]

@@ -1,4 +1,4 @@
-"""Where records go: what a destination says of its topics, and what follows for the batches of each partition."""
+"""The destination of records: its facts about topics, and their effect on the batches of each partition."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _OWN_PRODUCERS = SHIFT + (1 << 61)
 class TopicPlace:
     """A topic at a destination.
 
-    *topic_id*: None where nothing says it.  *count*: of its partitions.  *epochs*: by partition, the leader epoch in
-    force, none where no metadata say it.  *is_broker*: it is in a broker's log dir.
+    *topic_id*: None if unknown.  *count*: the number of its partitions.  *epochs*: by partition, the leader epoch in
+    force, none without metadata.  *is_broker*: it is in a broker's log dir.
     """
 
     name: str
@@ -58,14 +58,14 @@ class TopicPlace:
         return CODEC_NAMES.index(name) if name in CODEC_NAMES else 0
 
     def time_type(self, options: WriteOptions) -> int:
-        """Return 1 for CreateTime, 2 for LogAppendTime, 0 for what each record says."""
+        """Return 1 for CreateTime, 2 for LogAppendTime, 0 for the type of each record."""
         setting = self.config.value(self.name, "message.timestamp.type")
         if options.time_type is None and setting.origin is SettingOrigin.DEFAULT:
             return 0
         return 2 if (options.time_type or setting.value) == "LogAppendTime" else 1
 
     def stamp(self, options: WriteOptions, number: int) -> int:
-        """Return the leader epoch of what is written to a partition, -1 for that of each record.
+        """Return the leader epoch of the batches written to a partition, -1 for that of each record.
 
         Raises KlogError for one that the cluster has not reached.
         """
@@ -81,11 +81,11 @@ class TopicPlace:
         return options.leader_epoch
 
     def shift(self, options: WriteOptions) -> int:
-        """Return what is added to the producer ids of the input."""
+        """Return the shift of the input's producer ids."""
         return SHIFT if (options.producers or ("shift" if self.is_broker else "keep")) == "shift" else 0
 
     def builder(self, options: WriteOptions, number: int, log: LogState, window: Window, opened: int) -> BatchBuilder:
-        """Return what builds the batches of a partition; *window* shows them; *opened*: how many builders there are."""
+        """Return the builder of a partition's batches; *window* shows them; *opened*: the number of builders."""
         own = _OWN_PRODUCERS + number
         while own in log.producers.producers:
             own += self.count

@@ -88,7 +88,7 @@ def _check_epoch(partition: Partition, writer: PartitionWriter, before: int) -> 
 
 
 def _aborted(partition: Partition) -> AbortedFilter:
-    """Return what leaves aborted batches out, by the log itself.  Raises KlogError over an open transaction."""
+    """Return a filter of aborted batches, from the log alone.  Raises KlogError over an open transaction."""
     state = ProducerState(partition.segments[0].base_offset if partition.segments else 0)
     aborted = [
         AbortedRange(event.producer_id, event.first_offset, event.last_offset)

@@ -22,9 +22,9 @@ class SourceTopics(NamedTuple):
 
 
 def source_topics(paths: Sequence[str], config: Mapping[str, str]) -> SourceTopics:
-    """Return what is known of the topics of *paths*: log dirs and partition directories; of settings the first counts.
+    """Return the facts about the topics of *paths*: log dirs and partition directories; of settings the first counts.
 
-    *config*: settings that are given.  Raises IdentityError where directories of one name are of different topics,
+    *config*: settings of the command line.  Raises IdentityError if directories of one name are of different topics,
     UsageError, DamagedError, UnreadableError.
     """
     selections = PartitionQuery(paths).selections()
@@ -46,7 +46,8 @@ def _is_read(partition: Partition, selection: Selection) -> bool:
 
 
 def _counts(partition: Partition, topics: TopicConfig) -> Iterator[int]:
-    """Yield how many partitions a topic has at least: by a directory, by the metadata log, by what a copy knows."""
+    """Yield lower bounds of a topic's partition count: from a directory, from the metadata log, from the facts in a
+    copy."""
     yield (partition.number or 0) + 1
     known, topic = topics.metadata, partition.topic or ""
     if known is not None and partition.topic_id is not None and known.topic_ids.get(topic) == partition.topic_id:

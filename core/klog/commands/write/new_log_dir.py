@@ -61,9 +61,9 @@ class NewLogDir:
         return self._topics[name]
 
     def _count(self, name: str) -> int:
-        """Return how many partitions a topic gets: as many as it has where it comes from, 1 for records of files."""
+        """Return the partition count of a new topic: that of the source, 1 for records of files."""
         counts = self._sources.counts
-        # With --topic all partitions of all topics go into this one.
+        # With --topic all partitions of all topics are written into this one.
         return max(counts.values(), default=1) if name == self._options.topic else counts.get(name, 1)
 
     def open(self, place: TopicPlace, number: int) -> OpenPartition:
@@ -75,7 +75,7 @@ class NewLogDir:
         return OpenPartition(empty_log(place.settings), target)
 
     def finish(self, appenders: Iterable[tuple[TopicPlace, int, Appender]]) -> None:
-        """Write what belongs to the log dir itself, and partitions that got nothing; return when all is on the disk."""
+        """Write the files of the log dir itself, and partitions without records; return when all is on the disk."""
         ends = {(place.name, number): appender.end for place, number, appender in appenders}
         for place in self._topics.values():
             for number in range(place.count):
@@ -120,9 +120,9 @@ def is_new(path: str) -> bool:
 
 @contextmanager
 def new_log_dir(path: str, options: WriteOptions, sources: SourceTopics, disk: Disk) -> Iterator[NewLogDir]:
-    """Yield a destination that appears at *path* when the block ends; if it raises, nothing is left of it.
+    """Yield a destination that appears at *path* when the block ends; nothing of it remains if the block raises.
 
-    What a killed run has left beside *path* is removed.  Raises UsageError, LockedError where another klog is at it.
+    Leftovers of a killed run beside *path* are removed.  Raises UsageError, LockedError if another klog writes there.
     """
     check_directory(path)
     path = os.path.abspath(straight(path))

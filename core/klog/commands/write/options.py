@@ -1,4 +1,4 @@
-"""What a write was asked for."""
+"""The options of a write."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PARTITIONER_NAMES: Final = (
 """How partitions are chosen: as the Java producer does, in turn, and by librdkafka's names for its own partitioners."""
 PRODUCERS: Final = ("shift", "keep", "drop")
 SHIFT: Final = FIRST_SHIFTED_ID
-"""Is added to producer ids: no cluster ever hands out ids so high."""
+"""The number added to producer ids: no cluster ever assigns ids so high."""
 _RESERVED_IDS: Final = ("AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAQ")
 """Kafka: Uuid.RESERVED."""
 _SOME_ID: Final = "PzrBv7lLQpWSVOmKqE-xgg"
@@ -29,7 +29,7 @@ WRITE_SETTINGS: Final = (
     "segment.bytes", "segment.ms", "index.interval.bytes", "segment.index.bytes", "max.message.bytes",
     "message.timestamp.type", "compression.type", "cleanup.policy", "preallocate", "retention.ms", "retention.bytes",
 )  # fmt: skip
-"""The settings of a topic that decide what is written, and how long that stays."""
+"""The settings of a topic that affect writing and retention."""
 
 
 class BadRecordError(KlogError):
@@ -38,12 +38,12 @@ class BadRecordError(KlogError):
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """The options of a write; None: what the topic, or the record, says.
+    """The options of a write; None: the value of the topic, or of the record.
 
-    *batch_bytes*: to which a batch is filled.  *linger_ms*: that it may span, None for any time.  *keep_batches*: as in
-    the input.  *codec*: its name, *level*: its level.  *leader_epoch*: to stamp, -1 for that of the records.
-    *time_type*: CreateTime or LogAppendTime.  *producers*: one of PRODUCERS.  *seed*: of random partitions.
-    *config*: settings of topics, by their names.
+    *batch_bytes*: the target size of a batch.  *linger_ms*: the time that a batch may span, None for any time.
+    *keep_batches*: as in the input.  *codec*: its name, *level*: its level.  *leader_epoch*: to stamp, -1 for that of
+    the records.  *time_type*: CreateTime or LogAppendTime.  *producers*: one of PRODUCERS.  *seed*: of random
+    partitions.  *config*: settings of topics, by their names.
     """
 
     now_ms: int

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 _MOST_ROWS: Final = 8 << 10
 _BATCH_BYTES: Final = 1 << 20
-"""So many rows, or bytes of them by the file's own word, are in memory at a time."""
+"""The limit of rows, or of their bytes according to the file, in memory at a time."""
 _PAGE_BYTES: Final = 64 << 10
-"""So much of a column is read at a time."""
+"""The number of bytes of a column that are read at a time."""
 _NUMBERS: Final = (
     "offset", "timestamp", "partition", "leader_epoch", "producer_id", "producer_epoch", "sequence", "position",
     "coordinator_epoch", "batch",
@@ -31,7 +31,7 @@ _NUMBERS: Final = (
 _CONTENT: Final = ("key", "value")
 _TEXTS: Final = ("topic", "timestamp_type", "control", *_CONTENT)
 _NULLS_COUNT: Final = (*_CONTENT, "timestamp")
-"""In other columns a null is as if the column were not there."""
+"""In other columns a null means that the column is absent."""
 _OFTEN_CONSTANT: Final = {
     "topic": str, "timestamp_type": str, "partition": int, "leader_epoch": int, "transactional": bool,
 }  # fmt: skip
@@ -45,7 +45,7 @@ def parquet_records(path: str, without: Collection[str] = ()) -> Iterator[InputR
     Raises KlogError for a file that is none, or a column of another type; UnsupportedError without pyarrow.
     """
     pa = import_pyarrow()
-    # What pyarrow.parquet is made of; the rest of it loads file systems of clouds, 8 MB and 0.05 s.
+    # The implementation of pyarrow.parquet; the rest of it loads file systems of clouds, 8 MB and 0.05 s.
     from pyarrow._parquet import ParquetReader
 
     rows, columns, first = RecordColumns(), _Columns(pa), 1
@@ -73,7 +73,7 @@ def parquet_records(path: str, without: Collection[str] = ()) -> Iterator[InputR
                 while rows.next():
                     yield rows
                 first += batch.num_rows
-    # What bytes that are no Parquet make pyarrow raise, besides its own.
+    # The exceptions of pyarrow for bytes that are no Parquet, besides its own.
     except (pa.ArrowException, OSError, ValueError, TypeError, KeyError) as error:
         raise KlogError(f"{path}: {(str(error).splitlines() or ['no Parquet'])[0]}") from error
 
@@ -108,7 +108,7 @@ def _is_content(pa: Any, kind: pa.DataType) -> bool:
 
 
 def _told(metadata: Any, known: Collection[str]) -> dict[str, object]:
-    """Return the columns that need not be read, with the value of all their rows: statistics tell it.
+    """Return the columns that need not be read, with the value of all their rows, from the statistics.
 
     None: nulls alone.
     """
@@ -141,7 +141,7 @@ def _values(metadata: Any, leaf: int) -> set[object]:
 
 
 def _chunks(metadata: Any, leaf: int) -> Iterator[Any]:
-    """Yield what the file says of a column in each of its row groups."""
+    """Yield the metadata of a column in each row group of the file."""
     return (metadata.row_group(i).column(leaf) for i in range(metadata.num_row_groups))
 
 

@@ -1,4 +1,4 @@
-"""Writes one partition: batches that are built, or that come from another log."""
+"""Writes one partition: new batches, or those of another log."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ Compress = Callable[[memoryview, int], bytes]
 
 
 class PartitionWriter:
-    """A partition that is written: *appender* appends what *builder* has built."""
+    """A partition that is written: *appender* appends the batches of *builder*."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class PartitionWriter:
 
     @property
     def new_producers(self) -> set[int]:
-        """The ids of the producers that the partition knows now, and did not before."""
+        """The ids of the producers that this write has added to the partition."""
         return {*self.appender.log.producers.producers} - self._known_before
 
     def flush(self) -> None:
@@ -91,7 +91,7 @@ class PartitionWriter:
             builder.flushed()
 
     def compress(self) -> int:
-        """Compress the batch that waits for it; DONE, or why it cannot be written."""
+        """Compress the pending batch; DONE, or the reason why it cannot be written."""
         data = self._compress(self.builder.plain_records(), 2)
         status = self.builder.compressed(data)
         if status == FLUSH:
@@ -109,7 +109,7 @@ class PartitionWriter:
         return status
 
     def fault(self, rows: InputRecords, i: int) -> str | None:
-        """Take in that a batch of a producer begins with record *i*; return why it must not, in words."""
+        """Note that a batch of a producer begins with record *i*; return in words why it must not."""
         producer_id, epoch, is_transactional, control = rows.producer(i)
         shifted = producer_id + (0 if producer_id >> 62 else self._shift)
         return self.rules.fault(

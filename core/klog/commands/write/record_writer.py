@@ -69,7 +69,7 @@ _WANTED = {
 
 
 class RecordWriter:
-    """Writes records; *report* gets a line for each that is left out.  *skipped* counts those."""
+    """Writes records; *report* receives a line for each record that is left out.  *skipped* counts those."""
 
     def __init__(self, destination: Destination, options: WriteOptions, report: Callable[[str], None]) -> None:
         self._destination, self._options, self._report = destination, options, report
@@ -88,7 +88,7 @@ class RecordWriter:
         return [self._writers[key] for key in sorted(self._writers)]
 
     def take(self, rows: InputRecords, name: str, form: str = "jsonl") -> None:
-        """Write the records of *rows*, which come from the input *name*: jsonl, csv or parquet.
+        """Write the records of *rows* from the input *name*: jsonl, csv or parquet.
 
         Raises BadRecordError, KlogError, OSError.
         """
@@ -109,12 +109,12 @@ class RecordWriter:
 
     @property
     def _writer(self) -> PartitionWriter:
-        """That of the partition that the router stopped at."""
+        """The partition at which the router stopped."""
         assert self._router.name is not None
         return self._writers[self._router.name.decode(), self._router.partition]
 
     def _add_topic(self) -> bool:
-        """Look for the topic that the router does not know; False where there is none of that name."""
+        """Look up the topic that the router does not know; False if it does not exist."""
         name = self._router.name
         if name is None or name in self._topics:
             return False
@@ -152,10 +152,10 @@ class RecordWriter:
             self.route(place).builders[number] = builder
         return self._writers[key]
 
-    # what cannot be written
+    # records that cannot be written
 
     def _asked(self, rows: InputRecords, i: int) -> int:
-        """Let a batch of a producer begin, or leave record *i* out; return how many records that passes over."""
+        """Let a batch of a producer begin, or leave record *i* out; return the number of skipped records."""
         fault = self._writer.fault(rows, i)
         if fault is not None:
             return self._leave_out(f"{self._name} {rows.line(i)}: {fault}", 1)
@@ -172,7 +172,7 @@ class RecordWriter:
         return self._leave_out(f"{place}: {_FAULTS[fault]}{self._said(fault, rows, i)}", 1)
 
     def _said(self, fault: str, rows: InputRecords, i: int) -> str:
-        """Return what a record names that is not there, and what is."""
+        """Return a sentence about the unknown name in a record, and the existing ones."""
         topic = rows.topic(i)
         if fault == "topic":
             return " (--topic NAME)" if topic is None else f" can have the name {topic.decode('utf-8', 'replace')}"
@@ -195,7 +195,7 @@ class RecordWriter:
         return f", column {column}: {why}" if column else f": {why}"
 
     def _check(self, status: int) -> None:
-        """Leave the open batch out where *status* says that it cannot be written."""
+        """Leave the open batch out if *status* shows that it cannot be written."""
         if status != DONE:
             builder = self._router.builder
             self._leave_out(f"{self._name} {builder.line}: {_FAULTS['batch-too-large']}", builder.drop())

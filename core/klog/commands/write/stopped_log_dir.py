@@ -1,7 +1,7 @@
-"""A log dir that is there, whose broker does not run: what is written becomes a plan.
+"""An existing log dir, whose broker does not run: the changes become a plan.
 
-Where a metadata log says what the cluster has, the topic must be there, with that partition, on this node and in this
-directory: a broker renames any other directory to `…-stray`, and does not serve it.
+If there is a metadata log, the topic must exist in it, with that partition, on this node and in this directory: a
+broker renames any other directory to `…-stray`, and does not serve it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FIRST: Final = "create it on a broker first"
 
 
 class StoppedLogDir:
-    """A `Destination`: *log_dir*; `drafts` says what changes."""
+    """A `Destination`: *log_dir*; `drafts` returns its changes."""
 
     def __init__(
         self, log_dir: LogDir, staging: Staging, config: TopicConfig, options: WriteOptions, disk: Disk
@@ -53,12 +53,12 @@ class StoppedLogDir:
         self._open: dict[tuple[str, int], tuple[Partition, DraftedPartition, Draft]] = {}
         self._marker = Draft(log_dir.path, 0, staging)
 
-    # what is there
+    # the existing state
 
     def topic(self, name: str) -> TopicPlace | None:
-        """Return a topic that the cluster has; None for a name that none can have.
+        """Return a topic of the cluster; None for an impossible name.
 
-        Raises KlogError for one that is not there, or is another than was said, or whose replicas are elsewhere too.
+        Raises KlogError for a missing topic, one with another id than requested, or one with replicas elsewhere.
         """
         place = self._find_topic(name)
         if place is not None:
@@ -95,7 +95,7 @@ class StoppedLogDir:
             )
 
     def _topic_without_metadata(self, name: str) -> TopicPlace:
-        """Return a topic of a log dir that no controller knows, or whose cluster has ZooKeeper."""
+        """Return a topic of a log dir without a controller, or of a cluster with ZooKeeper."""
         node = self._log_dir.node_id
         is_broker = node is not None and node >= 0
         if is_broker and self._log_dir.is_kraft:
@@ -136,7 +136,7 @@ class StoppedLogDir:
         partition.check_listed()
         if not partition.segments:
             raise KlogError(f"{partition.path}: there is no segment; first: start and stop its broker")
-        # What no broker uses was left by klog, which moves a recovery point only over what is on the disk.
+        # A directory that no broker uses was written by klog, which moves a recovery point only over synced data.
         is_closed = self._log_dir.clean_shutdown is not None or self._log_dir.node_id == NO_NODE
         found = open_log(partition, place.settings, self._window, is_closed=is_closed)
         draft = Draft(self._log_dir.path, 0, self._staging)
@@ -155,10 +155,11 @@ class StoppedLogDir:
         if own is not None and assigned not in (own, UNASSIGNED_DIRECTORY):
             raise KlogError(f"{directory}: assigned to another log dir of node {node} ({assigned}); this one is {own}")
 
-    # what changes
+    # the changes
 
     def drafts(self, appenders: Collection[tuple[TopicPlace, int, Appender]]) -> list[Draft]:
-        """Return all that changes, in its order: the marker goes, partitions grow, checkpoints, the marker is back.
+        """Return all changes in their order: the marker is deleted, partitions grow, checkpoints are written, the
+        marker is restored.
 
         Raises OSError, UnreadableError.
         """

@@ -26,9 +26,9 @@ _MAGIC: Final = 2
 
 
 class UnfitBatches:
-    """Passes on what *place*, the new topic, takes of batches.
+    """Passes on the batches that fit *place*, the new topic.
 
-    *skips*: what it does not take is left out, else it is refused.  *left_out*: counts the records, *reasons* says why.
+    *skips*: leave other batches out; otherwise they are refused.  *left_out*: counts the records; *reasons*: why.
     """
 
     def __init__(self, place: TopicPlace, skips: bool) -> None:
@@ -39,9 +39,9 @@ class UnfitBatches:
         self.reasons: dict[str, int] = {}
 
     def fitting(self, window: Window, first: int, end: int, file: str) -> Iterator[Run]:
-        """Yield what fits of intact batches *first* to *end* of *window*; *file* has them.
+        """Yield the fitting ones of intact batches *first* to *end* of *window*; *file* has them.
 
-        Raises BadRecordError for what is refused, DamagedError for records that cannot be decoded.
+        Raises BadRecordError for a refused batch, DamagedError for records that cannot be decoded.
         """
         for start, stop in self._small_enough(window, first, end, file):
             keyless = null_keys(window, start, stop, file, self._read) if self._is_compacted else {}

@@ -36,7 +36,7 @@ _NAMES: Final = {".jsonl": "jsonl", ".json": "jsonl", ".ndjson": "jsonl", ".csv"
 
 
 def _check_file(path: str, form: str | None) -> None:
-    """Raise UsageError for what is neither a file, nor a directory that may have logs."""
+    """Raise UsageError for a path that is neither a file, nor a directory that may have logs."""
     if not os.path.exists(path):
         raise UsageError(f"{path or repr(path)}: No such file or directory; expected a file of records, or a log dir")
     if os.path.isdir(path):
@@ -47,14 +47,14 @@ def _check_file(path: str, form: str | None) -> None:
 
 
 class WriteInput(NamedTuple):
-    """An input: its path, `-` for stdin, and what it is, one of FORMATS."""
+    """An input: its path, `-` for stdin, and its form, one of FORMATS."""
 
     path: str
     format: str
 
     @classmethod
     def of(cls, path: str, form: str | None) -> WriteInput:
-        """Return the input at *path*; *form* where the name does not tell.  Raises UsageError."""
+        """Return the input at *path*; *form* is used if the name does not show it.  Raises UsageError."""
         if path != "-":
             _check_file(path, form)
         if form is None:
@@ -111,10 +111,10 @@ class OpenTransaction(NamedTuple):
 
 
 class WriteResult(NamedTuple):
-    """What was written.
+    """The result of a write.
 
-    *skipped*: records that were left out.  *plan*: of a log dir that was there, else None.  *notes*: about it.
-    *due*: which of the records the broker's first retention pass removes.
+    *skipped*: the number of records that were left out.  *plan*: for an existing log dir, else None.  *notes*: about
+    it.  *due*: the records that the broker's first retention pass removes.
     """
 
     writers: Sequence[PartitionWriter]
@@ -216,7 +216,7 @@ class _Write:
             self._writer.skipped += copy_batches(partition, writer, self._options, self._sink)
 
     def _end_transactions(self) -> None:
-        """Abort what is open at the end of the input, with markers like those of a coordinator."""
+        """Abort the transactions that are open at the end of the input, with markers like those of a coordinator."""
         self._writer.end_batches()
         lines = []
         for one in self.writers:
@@ -240,7 +240,7 @@ class _Write:
         return self._writer.partitions
 
     def result(self, plan: PlanResult | None = None) -> WriteResult:
-        """Return what was written."""
+        """Return the result."""
         transactions = [
             OpenTransaction(one.place.name, one.number, producer_id, first)
             for one in self.writers
@@ -276,7 +276,7 @@ def write_stopped(
     reporter: Reporter,
     sink: Sink,
 ) -> WriteResult:
-    """Plan to write *inputs* into a log dir that is there; do it where that is wanted.  Raises KlogError, OSError."""
+    """Plan to write *inputs* into an existing log dir; apply the plan if requested.  Raises KlogError, OSError."""
     # A new log dir needs none of this.
     from klog.change.plan.session import PlanSession
     from klog.commands.write.stopped_log_dir import StoppedLogDir
@@ -302,7 +302,7 @@ def write_stopped(
 def _reuse_notes(
     done: WriteResult, inputs: Sequence[WriteInput], options: WriteOptions, metadata: ClusterMetadata
 ) -> Iterator[str]:
-    """Yield a sentence for each partition that gets producers whose ids others have, or are going to get."""
+    """Yield a sentence for each partition with new producers whose ids are, or will be, used by others."""
     logs = [part for one in inputs if one.format == "log" for part in partitions_at(one.path)]
     is_own = all(part.topic_id in metadata.state.topics.names for part in logs)
     for one in done.writers:
@@ -312,5 +312,5 @@ def _reuse_notes(
 
 
 def is_log_dir(path: str) -> bool:
-    """Whether *path* is there already, so that what is written becomes a plan."""
+    """Whether *path* exists, so that a plan is needed."""
     return not is_new(path)
