@@ -76,8 +76,7 @@ def main() -> int:
 
 
 def _occupy_standard_descriptors() -> None:
-    """Open descriptors that the caller has closed (`2>&-`): otherwise the next opened file would receive the output for
-    stderr."""
+    """Open descriptors that the caller has closed (`2>&-`): the next file would get the output for stderr."""
     for descriptor in (0, output.STDOUT, output.STDERR):
         try:
             os.fstat(descriptor)

@@ -24,8 +24,7 @@ class OutputError(OSError):
 
 
 class Stderr:
-    """Whether a line for stderr was lost: its disk is full, or it has lost its reader.  The exit code then reports
-    it."""
+    """Whether a line for stderr was lost, by a full disk or a closed pipe, which the exit code reports."""
 
     is_incomplete = False
 

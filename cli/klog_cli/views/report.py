@@ -183,8 +183,7 @@ def _space(paths: Sequence[str], now_ms: int) -> Row:
 
 
 class _Collected:
-    """The results of the other commands.  *problems*: the parts that are missing, and why; the rest of the page is
-    right."""
+    """The results of the other commands.  *problems*: the missing parts, and why; the rest is right."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []

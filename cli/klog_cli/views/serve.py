@@ -72,8 +72,7 @@ def serve(
 
 
 def _allowed(connections: int) -> int:
-    """Return how many of *connections* are possible: a quarter of the limit of open files, which is raised if
-    possible."""
+    """Return how many of *connections* fit into a quarter of the limit of open files, after raising it."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -62,8 +62,7 @@ class DamagedError(KlogError):
 
 
 class PlanError(KlogError):
-    """A plan that cannot be read or that contains what no plan may contain: paths outside of its log dirs, unknown
-    actions."""
+    """A plan that cannot be read, or has invalid parts: paths outside of its log dirs, unknown actions."""
 
 
 def near_misses(name: str, known: Iterable[str]) -> str:

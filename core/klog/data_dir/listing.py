@@ -50,8 +50,7 @@ class BrokerDirectory:
 
     @property
     def others(self) -> tuple[str, ...]:
-        """Entries that are neither regular files nor directories, by name: a pipe, a link to nothing.  Brokers ignore
-        it."""
+        """Names of pipes, links to nothing and other special entries, which brokers ignore."""
         return self._listing.others
 
     @property

@@ -28,8 +28,7 @@ from klog.formats.properties import CleanShutdown, MetaProperties, read_clean_sh
 
 
 class LogDir(BrokerDirectory):
-    """A log dir.  Partitions are sorted by topic and number; one with two directories (moving, deleted) occurs
-    twice."""
+    """A log dir.  Partitions are sorted; one with two directories (moving, deleted) occurs twice."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)

@@ -131,8 +131,7 @@ def note_malformed(path: str, found: T) -> T:
 
 
 def read_small(path: str) -> bytes | Malformed:
-    """Return the whole content of a text file or snapshot; a `Malformed` of line 0 contains the reason why it cannot be
-    read."""
+    """Return the content of a text file or snapshot; a `Malformed` of line 0 if it cannot be read."""
     try:
         with ReadOnlyFile(path) as source:
             if source.size > SMALL_FILE_BYTES:

@@ -12,8 +12,7 @@ import math
 
 
 def _replaced(error: UnicodeError) -> tuple[str, int]:
-    """Replace the bytes that Java replaces at once: it treats an encoded surrogate (ED A0 80 … ED BF BF) as one error,
-    even if it is cut off."""
+    """Replace bytes as Java does: an encoded surrogate (ED A0 80 … ED BF BF) is one error, even if cut off."""
     assert isinstance(error, UnicodeDecodeError)
     data, start = error.object, error.start
     if data[start] == 0xED and start + 1 < len(data) and 0xA0 <= data[start + 1] <= 0xBF:

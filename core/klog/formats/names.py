@@ -103,8 +103,7 @@ def topic_is_legal(topic: str) -> bool:
 
 
 def cluster_id_is_legal(cluster_id: str) -> bool:
-    """Whether a line of `meta.properties` can contain *cluster_id* unchanged; brokers accept any text, but real ids are
-    legal."""
+    """Whether a line of `meta.properties` can contain *cluster_id* unchanged; brokers accept any text."""
     return len(cluster_id) <= _MAX_CLUSTER_ID and all("!" <= letter <= "~" for letter in cluster_id.replace("\\", " "))
 
 

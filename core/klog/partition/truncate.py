@@ -258,8 +258,7 @@ class _Cut:
         return cut_loss(self._partition, files.log, place.position, expected, "truncated", found)
 
     def _kept(self, cut: SegmentFiles, place: _Place) -> Amount:
-        """Return the size of the remaining part.  Segments before the cut are not read, so their records are not
-        counted."""
+        """Return the size of the remaining part, without records in segments before the cut, which are not read."""
         size = sum(end - start for ranges in self._logs.values() for _, start, end in ranges)
         if not size:
             return NOTHING

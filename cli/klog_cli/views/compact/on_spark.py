@@ -39,8 +39,7 @@ def compact(
 
 
 def _selections(query: PartitionQuery, choice: IdentityChoice) -> list[Selection]:
-    """Return the selections of *query* and *choice*.  Raises UsageError; IdentityError for two different partitions of
-    one name."""
+    """Return the selections.  Raises UsageError; IdentityError for two different partitions of one name."""
     found = query.selections()
     kept, sentence = choose_identity([partition for one in found for partition in one.partitions], choice)
     group_copies([partition for partition in kept if partition.state is PartitionState.CURRENT], choice)

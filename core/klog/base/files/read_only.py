@@ -44,8 +44,7 @@ class ReadableLog(Protocol):
 
 
 def _open(path: str) -> int:
-    """Return a descriptor, opened without waiting (the path may be a FIFO) and, if permitted, without a change of
-    access time."""
+    """Open without waiting (it may be a FIFO), and without a change of the access time if permitted."""
     try:
         return os.open(path, _FLAGS | _NO_ATIME)
     except PermissionError:

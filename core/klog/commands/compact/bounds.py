@@ -22,7 +22,7 @@ from klog.partition.transactions.replay import nearest_state, replay
 
 
 class CleaningLimit(StrEnum):
-    """What keeps a part of a log from being cleaned."""
+    """The limits that keep a part of a log from being cleaned."""
 
     ACTIVE = "active segment"
     HIGH_WATERMARK = "high watermark"
@@ -53,7 +53,7 @@ class CleaningBound(NamedTuple):
 
 
 class LastRecord(NamedTuple):
-    """Of an active producer: the offset of its last data batch's last record, None if none is known, and its epoch."""
+    """An active producer's last data record: its offset, None if unknown, and its epoch."""
 
     data_offset: int | None
     epoch: int

@@ -24,9 +24,9 @@ _STAGED = ".klog-staged"
 
 
 def copy(to: str, make: Callable[[Sequence[Staging]], CompactionRun], log_dirs: int, disk: Disk) -> CompactionRun:
-    """Write what *make* returns, compacted, into *to*, which is new or empty; refused partitions are skipped.
+    """Write the partitions that *make* returns, compacted, into *to*, which is new or empty; refused ones are skipped.
 
-    Raises UsageError, KlogError, OSError; then nothing is left of it.
+    Raises UsageError, KlogError, OSError; nothing then remains of it.
     """
     check_directory(to)
     to = os.path.abspath(straight(to))
@@ -80,7 +80,7 @@ CHECKPOINTS = (FileKind.RECOVERY_POINTS, FileKind.HIGH_WATERMARKS, FileKind.LOG_
 
 
 class CheckpointValues(NamedTuple):
-    """What `CHECKPOINTS`, in their order, say of a copied partition; None where they say nothing."""
+    """The values of `CHECKPOINTS`, in their order, for a copied partition; None without a value."""
 
     topic: str
     number: int
@@ -97,7 +97,8 @@ def checkpointed(outcome: PartitionOutcome) -> CheckpointValues:
 
 
 class Copier:
-    """Writes a log dir at *to*.  *staged*: where new content waits, a directory for each log dir that is read."""
+    """Writes a log dir at *to*.  *staged*: the staging directories of new content, one for each log dir that is
+    read."""
 
     def __init__(self, to: str, staged: str, disk: Disk) -> None:
         self._to, self._staged, self._disk = to, staged, disk
@@ -157,7 +158,7 @@ class Copier:
                 self.written.append(path)
 
     def identity(self, log_dirs: Sequence[LogDir]) -> None:
-        """Copy what says whose log dir it is; of several that would be one of them twice, and of the others nothing."""
+        """Copy the files that identify the log dir; none if there are several log dirs."""
         if len(log_dirs) == 1:
             source = os.path.join(log_dirs[0].path, FileKind.META_PROPERTIES.value)
             if os.path.isfile(source):

@@ -98,7 +98,7 @@ def plan_tasks(targets: Sequence[Selection], topics: Sequence[TopicConfig]) -> l
 
 
 def begin(to: str, pieces: Sequence[CompactTask], options: CompactJobOptions, disk: Disk) -> JobOutput:
-    """Return where the compacted log dir is going to be; what an earlier run has left counts if it was the same.
+    """Return the future place of the compacted log dir; the output of an earlier, identical run is used.
 
     Raises UsageError, OSError.
     """
@@ -121,7 +121,7 @@ def compact(unit: Sequence[CompactTask], options: CompactJobOptions) -> Iterator
 
 
 def _compact(piece: CompactTask, options: CompactJobOptions, attempt: OutputAttempt) -> tuple[list[str], Facts]:
-    """Write a partition's copy, if there is to be one; return what was written and what came of it."""
+    """Write a partition's copy, if there is to be one; return the written files and the outcome."""
     outcome = PartitionOutcome(0, Partition(piece.path), piece.rules)
     staged = os.path.join(attempt.path, _STAGED)
     root = os.path.join(attempt.path, _ROOT)
@@ -134,7 +134,7 @@ def _compact(piece: CompactTask, options: CompactJobOptions, attempt: OutputAtte
     except (DamagedError, UnreadableError) as error:
         outcome.failed = error
     except OSError as error:
-        # What was read may be gone or unreadable by now; what is written has no excuse.
+        # The input may be missing or unreadable by now; a failed write is an error.
         if not str(error.filename).startswith(piece.path):
             raise
         outcome.failed = UnreadableError(f"{error.filename}: {error.strerror}")
@@ -146,7 +146,7 @@ def _compact(piece: CompactTask, options: CompactJobOptions, attempt: OutputAtte
 
 
 def _clean(outcome: PartitionOutcome, staged: str, options: CompactJobOptions, attempt: OutputAttempt) -> Draft | None:
-    """Let new content wait in *staged*; None where the partition is refused."""
+    """Stage new content in *staged*; None if the partition is refused."""
     partition, rules = outcome.partition, outcome.rules
     assert rules is not None
     now_ms = int(time.time() * 1000) if options.now_ms is None else options.now_ms
@@ -188,9 +188,9 @@ def _facts(outcome: PartitionOutcome) -> Facts:
 
 
 def finish(output: JobOutput, pieces: Sequence[CompactTask], log_dirs: Sequence[LogDir], disk: Disk) -> list[Facts]:
-    """Put the partitions in their places, and their checkpoints beside them; return what came of each.
+    """Move the partitions into place, with their checkpoints; return the outcome of each.
 
-    Raises KlogError where a piece is missing, OSError.
+    Raises KlogError if a piece is missing, OSError.
     """
     results = output.results(len(pieces))
     copied = [one for one in results if one.get("directory")]
@@ -211,7 +211,7 @@ def finish(output: JobOutput, pieces: Sequence[CompactTask], log_dirs: Sequence[
 
 
 def collect_failures(results: Sequence[Facts], pieces: Sequence[CompactTask]) -> list[PartitionOutcome]:
-    """Return what came of each partition as far as it went wrong, as `klog compact` has it."""
+    """Return the outcomes of partitions with a failure, as in `klog compact`."""
     return [_outcome(facts, piece) for facts, piece in zip(results, pieces, strict=True)]
 
 

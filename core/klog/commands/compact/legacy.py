@@ -1,7 +1,7 @@
 """Rewrites message sets (v0, v1) from which some messages are removed.
 
-As the cleaners of their time made them (2.x): a wrapper of the same format and codec.  Or as 4.x does: a record batch.
-Kafka: MemoryRecords.buildRetainedRecordsInto, MemoryRecordsBuilder.
+The result is that of the cleaners of their time (2.x), a wrapper of the same format and codec, or that of 4.x, a record
+batch.  Kafka: MemoryRecords.buildRetainedRecordsInto, MemoryRecordsBuilder.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class _Message(NamedTuple):
 def remade(
     window: Window, at: int, rewriter: Rewriter, compress: Compress, walk: StrictReader, horizon_ms: int | None
 ) -> Iterator[tuple[bytes, int]]:
-    """Yield what stays of entry *at*, with the number of its records; nothing, when nothing does.
+    """Yield the remaining part of entry *at*, with the number of its records; nothing if nothing remains.
 
-    *horizon_ms*: until when tombstones stay in record batches that are made; None: the format stays what it is.
-    Raises DamagedError.
+    *horizon_ms*: the delete horizon of tombstones in new record batches; None: the format is unchanged.  Raises
+    DamagedError.
     """
     facts = window.batch(at)
     messages, is_whole = _kept(window, at, rewriter, walk)

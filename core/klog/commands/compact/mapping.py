@@ -31,8 +31,9 @@ class MappedRange(NamedTuple):
 class OffsetMapping:
     """Fills *offsets* from the log's *segments*, *start* up to *end*, *log_start* being the first offset that counts.
 
-    *by_index*: begin where the offset index says, as a broker does, and not with the segment: it then takes an aborted
-    transaction that has ended before for one that continues, and omits its producer's records from the map.
+    *by_index*: begin at the position in the offset index, as a broker does, and not with the segment: an aborted
+    transaction that has ended before is then taken for one that continues, and its producer's records are missing in
+    the map.
     """
 
     def __init__(
@@ -46,9 +47,9 @@ class OffsetMapping:
     def fill(
         self, segments: Sequence[SourceSegment], log_start: int, start: int, end: int, part: int = 0, parts: int = 1
     ) -> MappedRange:
-        """Return how far that came.  Raises DamagedError, UnreadableError.
+        """Return the mapped range.  Raises DamagedError, UnreadableError.
 
-        *part* of *parts* of all keys, by their digests, are put into the map; it knows nothing of the others.
+        Only *part* of *parts* of all keys, by their digests, are put into the map; it ignores the others.
         """
         self._offsets.clear(start, part, parts)
         self._start, self._transactions = start, CleanedTransactions()
@@ -95,7 +96,7 @@ class OffsetMapping:
         return False
 
     def _leave_out(self) -> None:
-        """Skip what has no part in the map: aborted data, and markers."""
+        """Skip aborted data and markers, which have no part in the map."""
         window, at = self._window, 0
         while (at := self._transactions.take(window, at)) < window.count:
             facts = window.batch(at)

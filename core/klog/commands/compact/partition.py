@@ -2,8 +2,8 @@
 
     done = PartitionCompaction(sections, CleanerOptions(map_memory=128 << 20)).plan(draft, scratch)
 
-A round ends where the offset map is full, as a broker's does; the next one reads what it has written.  Only the last
-round's content goes into the draft.  Kafka: Cleaner.doClean.
+A round ends when the offset map is full, as a broker's does; the next one reads its output.  Only the last round's
+content is put into the draft.  Kafka: Cleaner.doClean.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from klog.kernel import OffsetMap
 from klog.log.txn_index import txn_index_content
 
 _FEWEST_SEGMENTS: Final = 4
-"""Of the clean and of the dirty ones, so many are rewritten at least to say what a compaction would leave."""
+"""The smallest number of clean and of dirty segments that are rewritten for an estimate."""
 
 
 class CleanerOptions(NamedTuple):
@@ -96,9 +96,9 @@ class CompactionEstimate(NamedTuple):
 
 
 class ExpectedCompaction(NamedTuple):
-    """What a compaction would leave of all logs of a partition: about *bytes_after*.
+    """The expected size of all logs of a partition after a compaction: about *bytes_after*.
 
-    *sampled*: which part of what would be rewritten was rewritten to find out.
+    *sampled*: the part that was rewritten for the estimate.
     """
 
     sections: LogSections
@@ -146,7 +146,7 @@ class PartitionCompaction:
         self._digests: dict[str, Digest] = {}
 
     def plan(self, draft: Draft, scratch: Staging) -> CompactionResult:
-        """Add the changes to *draft*; *scratch* is for what only the next round reads.
+        """Add the changes to *draft*; *scratch* is the place for content that only the next round reads.
 
         Raises DamagedError, UnreadableError, OSError.
         """
@@ -181,10 +181,10 @@ class PartitionCompaction:
         return CompactionEstimate(sections, rounds, keys, records, sum(segment.size for segment in cleaned), after)
 
     def expect(self, fraction: float) -> ExpectedCompaction:
-        """Return what would be left, from the second pass over a *fraction* of the segments.
+        """Return the expected result, from the second pass over a *fraction* of the segments.
 
-        Where the offset map is too small for all keys, it takes a part of them after the other, which leaves the bytes
-        of batches that lose the last of their records in several parts.  Raises DamagedError, UnreadableError.
+        If the offset map is too small for all keys, it takes a part of them after the other, which keeps the bytes of
+        batches that lose the last of their records in several parts.  Raises DamagedError, UnreadableError.
         """
         sections, segments = self._sections, sources(self._sections.partition)
         cleaned = between(segments, 0, sections.first_uncleanable)
@@ -205,9 +205,9 @@ class PartitionCompaction:
     def _removed(
         self, segments: Sequence[SourceSegment], some: Sequence[SourceSegment], parts: int
     ) -> dict[int, int] | None:
-        """Return by how many bytes each of *some* segments becomes smaller; None if the map is full before.
+        """Return by how many bytes each of *some* segments becomes smaller; None if the map fills up before.
 
-        What goes whatever the keys are, such as aborted transactions, goes with each part, and counts once.
+        Removals that do not depend on keys, such as aborted transactions, occur in each part, and count once.
         """
         removed = dict.fromkeys((one.base for one in some), 0)
         for part in range(parts):
@@ -264,7 +264,7 @@ class PartitionCompaction:
         )  # fmt: skip
         return made, [*written, *segments[len(cleaned) :]]
 
-    # where a group goes
+    # the destination of a group
 
     def _to_scratch(
         self, group: SegmentGroup, log: Iterator[memoryview], scratch: Staging, number: int
@@ -272,7 +272,7 @@ class PartitionCompaction:
         name = self._scratch_name(group.base, number)
         scratch.store(name, log)
         if self._choices.like_broker:
-            # The next round's map begins where this says.
+            # The map of the next round begins at this offset.
             scratch.store(self._scratch_name(group.base, number, FileKind.INDEX), [group.builder.offset_entries])
         assert scratch.directory is not None
         return group.source(os.path.join(scratch.directory, name))
@@ -281,7 +281,7 @@ class PartitionCompaction:
         return f"{self._sections.partition.directory}/{number}/{file_name(base, kind)}"
 
     def _drop(self, segments: Sequence[SourceSegment], scratch: Staging, number: int) -> None:
-        """Remove what the round before has written."""
+        """Remove the output of the round before."""
         for segment in segments if number else ():
             scratch.drop(self._scratch_name(segment.base, number - 1))
             scratch.drop(self._scratch_name(segment.base, number - 1, FileKind.INDEX))
@@ -304,7 +304,7 @@ class PartitionCompaction:
         return len(draft.actions) > before
 
     def _check_unchanged(self, draft: Draft, bases: Sequence[int]) -> None:
-        """Raise UnreadableError when a log is not what it was when it was first looked at."""
+        """Raise UnreadableError when a log has changed since the first look at it."""
         partition = self._sections.partition
         for base in bases:
             name = file_name(base, FileKind.LOG)

@@ -40,16 +40,16 @@ _OUTPUT_BYTES = 2 << 20
 
 
 class CleanerRelease(StrEnum):
-    """Whose rules: they have changed between releases of Kafka."""
+    """The release whose rules apply: they have changed between releases of Kafka."""
 
     V4_3 = "4.3"
     """Tombstones and markers get a delete horizon in their batch; the last batch that was cleaned stays, if empty."""
 
     V3_9 = "3.9"
-    """As 4.3, but the last batch goes as any other (3.1 and later)."""
+    """As 4.3, but the last batch is removed as any other (3.1 and later)."""
 
     V2_8 = "2.8"
-    """Tombstones and markers go by the age of their segment (3.0 and before)."""
+    """The age of the segment decides when tombstones and markers are removed (3.0 and before)."""
 
     @classmethod
     def of(cls, text: str) -> CleanerRelease:
@@ -80,10 +80,10 @@ class RoundParameters(NamedTuple):
 
 
 class CleaningCounts(NamedTuple):
-    """What went in and what came out.
+    """The counts before and after.
 
     *superseded*: records with a later one of their key; *keyless*: without a key; *discarded*: of aborted transactions,
-    or markers; *expired*: of the *tombstones* those whose time is over.  *untouched*: batches that stayed as they were.
+    or markers; *expired*: those of the *tombstones* past their delete horizon.  *untouched*: unchanged batches.
     """
 
     batches_in: int = 0
@@ -142,7 +142,7 @@ class Rewriting:
 
     @property
     def counts(self) -> CleaningCounts:
-        """What has gone in and come out so far."""
+        """The counts so far."""
         return CleaningCounts(*(getattr(self._rewriter, name) for name in CleaningCounts._fields))
 
     def rewrite(self, group: SegmentGroup) -> Iterator[memoryview]:
@@ -197,7 +197,7 @@ class Rewriting:
             first = ready
 
     def _output(self, group: SegmentGroup) -> Iterator[memoryview]:
-        """Yield what waits, and enter it in the indexes."""
+        """Yield the pending output, and add it to the indexes."""
         target, used = self._target, self._rewriter.used
         if used:
             target.load(group.builder.size, used)
@@ -240,7 +240,7 @@ class Rewriting:
             decisions[at] |= RETAIN_EMPTY
 
     def _is_over(self, marker: BatchFacts, retain: bool) -> bool:
-        """Whether a marker that nothing needs any more goes now; *retain*: its segment is too young for that."""
+        """Whether a marker that is no longer needed is removed now; *retain*: its segment is too young for that."""
         if self._terms.release is CleanerRelease.V2_8:
             return not retain
         return bool(marker.attributes & DELETE_HORIZON_BIT) and marker.base_timestamp <= self._terms.now_ms

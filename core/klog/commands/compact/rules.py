@@ -32,7 +32,7 @@ class TopicRules(NamedTuple):
 
     @classmethod
     def of(cls, settings: TopicConfig, topic: str | None) -> TopicRules:
-        """Return those of *topic*; None: of one that says nothing."""
+        """Return the rules of *topic*; None: of one without settings."""
         return cls(*(settings.value(topic, name) for name in _NAMES))
 
     @property
@@ -47,7 +47,7 @@ class TopicRules(NamedTuple):
 
     @property
     def is_told(self) -> bool:
-        """Whether a setting gives the policy; otherwise it is assumed."""
+        """Whether a setting contains the policy; otherwise it is assumed."""
         return self.policy.origin is not SettingOrigin.DEFAULT or self.compacts
 
 
@@ -81,7 +81,7 @@ class RefusalReason(StrEnum):
 
 
 class Refusal(NamedTuple):
-    """A partition that is not compacted.  *what*: what prevents it; *advice*: what to do about it."""
+    """A partition that is not compacted.  *what*: the obstacle; *advice*: the remedy."""
 
     path: str
     ground: RefusalReason
@@ -90,7 +90,7 @@ class Refusal(NamedTuple):
 
     @property
     def needs_recover(self) -> bool:
-        """Whether `klog recover` has to come first."""
+        """Whether `klog recover` has to run first."""
         return self.ground in (RefusalReason.UNFINISHED, RefusalReason.OVERLAP, RefusalReason.DAMAGED)
 
     def __str__(self) -> str:
@@ -98,15 +98,15 @@ class Refusal(NamedTuple):
 
 
 def damaged(partition: Partition, what: str, ground: RefusalReason = RefusalReason.DAMAGED) -> Refusal:
-    """Return the refusal of what `klog recover` has to settle first."""
-    what = what.removeprefix(os.path.join(partition.path, ""))  # where damage says its place
+    """Return the refusal of a partition that `klog recover` has to repair first."""
+    what = what.removeprefix(os.path.join(partition.path, ""))  # the place of the damage
     return Refusal(partition.path, ground, what, f"first: klog recover {quote(partition.path)}")
 
 
 def refusal(partition: Partition, rules: TopicRules) -> Refusal | None:
-    """Return why *partition* is not compacted; None if nothing prevents it.
+    """Return why *partition* is not compacted; None if it can be.
 
-    Of the content only headers are looked at, a few per segment.  Raises UnreadableError.
+    Only headers of the content are read, a few per segment.  Raises UnreadableError.
     """
     return _by_topic(partition, rules) or _by_files(partition) or _by_chain(partition)
 
@@ -146,7 +146,7 @@ def _by_files(partition: Partition) -> Refusal | None:
         (name for name in (*partition.others, *_links(partition, of_log)) if belongs(parse_file(name))), None
     )
     if strange is not None:
-        # The file behind the link may come back, and be there beside what was made without it.
+        # The target of the link may return, beside the output that was made without it.
         what, advice = f"{strange}: not a regular file", "put the file itself there, or move it away"
         return _refuse(partition, RefusalReason.NAMES, what, advice)
     if not partition.segments:

@@ -1,4 +1,4 @@
-"""From log dirs to a plan: compacts each partition on its own, the highest dirty ratio first.
+"""From log dirs to a plan: compacts each partition separately, the highest dirty ratio first.
 
 run = CompactionRun(selections, staging, topics, options, disk)
 run.run()
@@ -48,7 +48,7 @@ class CompactOptions(NamedTuple):
 
 @dataclass
 class PartitionOutcome:
-    """What came of a partition: one of *refused*, *failed* and *sections*; of eligible ones what was done as well."""
+    """The outcome of a partition: one of *refused*, *failed* and *sections*; for eligible ones the result as well."""
 
     number: int
     partition: Partition
@@ -66,7 +66,7 @@ class PartitionOutcome:
 
     @property
     def is_damaged(self) -> bool:
-        """Whether `klog recover` has to come first."""
+        """Whether `klog recover` has to run first."""
         return isinstance(self.failed, DamagedError) or (self.refused is not None and self.refused.needs_recover)
 
 
@@ -75,9 +75,9 @@ class _StoppedError(Exception):
 
 
 class CompactionRun:
-    """Looks at *targets* at once; `run` compacts what is eligible, `estimate` only estimates.
+    """Examines *targets* at once; `run` compacts the eligible ones, `estimate` only estimates.
 
-    *staging*, *topics*: for each target, where new content waits, and the settings of its topics.
+    *staging*, *topics*: for each target, the place of new content, and the settings of its topics.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class CompactionRun:
 
     @property
     def eligible(self) -> list[PartitionOutcome]:
-        """Those that are to be compacted, in their order."""
+        """The partitions to compact, in their order."""
         return [one for one in self.outcomes if one.sections is not None and one.sections.eligible]
 
     # doing it
@@ -135,7 +135,7 @@ class CompactionRun:
         self._each(self._estimate, self.eligible)
 
     def run(self) -> None:
-        """Compact what is eligible, and say in the drafts what changes.  Raises OSError, KlogError."""
+        """Compact the eligible partitions, and record the changes in the drafts.  Raises OSError, KlogError."""
         self._expect(2, 1)
         drafts = {
             id(one): Draft(self._log_dir(one).path, one.number, self._staging[one.number]) for one in self.eligible
@@ -152,7 +152,7 @@ class CompactionRun:
             self._own_files(number, target.log_dir)
 
     def draft_of(self, outcome: PartitionOutcome) -> Draft | None:
-        """Return what changes in a partition; None where it was not compacted."""
+        """Return the changes of a partition; None if it was not compacted."""
         return self._drafts.get(id(outcome))
 
     def _expect(self, dirty: int, clean: int) -> None:
@@ -163,7 +163,7 @@ class CompactionRun:
         return self._targets[outcome.number].log_dir
 
     def _each(self, work: Callable[[PartitionOutcome], None], outcomes: Sequence[PartitionOutcome]) -> None:
-        """Do *work* for each, large partitions at the same time; small ones would only wait for each other."""
+        """Do *work* for each, large partitions in parallel; small ones would only wait for each other."""
         large, small = list[PartitionOutcome](), list[PartitionOutcome]()
         for one in outcomes:
             (large if one.partition.size >= _LARGE_BYTES else small).append(one)
@@ -227,7 +227,7 @@ class CompactionRun:
         return found.first_dirty if found is not None and is_outside and self._wishes.choices.like_broker else None
 
     def _own_files(self, number: int, log_dir: LogDir) -> None:
-        """Advance the cleaner's checkpoint, when all else is done."""
+        """Advance the cleaner's checkpoint, after everything else."""
         ends: dict[tuple[str, int], int | None] = {}
         for outcome in self.outcomes:
             partition, end = outcome.partition, self._cleaner_offset(outcome)
@@ -239,7 +239,7 @@ class CompactionRun:
 
 
 class _Scratch:
-    """A directory for what only the next round reads: beside new content, or a temporary one when that is nowhere."""
+    """A directory for content that only the next round reads: beside new content, or a temporary one."""
 
     def __init__(self, staging: Sequence[Staging], disk: Disk) -> None:
         self._beside = next((one for one in staging if one.directory is not None), None)

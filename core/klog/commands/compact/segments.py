@@ -13,15 +13,15 @@ from klog.data_dir.partition import Partition, SegmentFiles
 from klog.log.txn_index import AbortedTxn
 
 REFUSED: Final = "nothing is compacted"
-"""What comes of damage, in messages."""
+"""The consequence of damage, in messages."""
 
 
 class SourceSegment(NamedTuple):
     """A segment to clean.
 
     *path*: of its log.  *size*: the log's, in bytes.  *modified_ns*: of the log.  *index_bytes*, *time_index_bytes*: of
-    its indexes.  *aborted*: what its transaction index has.  *originals*: base offsets of the segments on disk that it
-    stands for.
+    its indexes.  *aborted*: the entries of its transaction index.  *originals*: base offsets of the segments on disk
+    that it combines.
     """
 
     base: int
@@ -88,7 +88,7 @@ def _base(segment: SourceSegment) -> int:
 
 
 def end_of(segments: Sequence[SourceSegment], base: int, otherwise: int) -> int:
-    """Return where the segment after that with *base* begins; *otherwise* behind the last one."""
+    """Return the base offset of the segment after *base*; *otherwise* behind the last one."""
     at = bisect_right(segments, base, key=_base)
     return segments[at].base if at < len(segments) else otherwise
 
@@ -113,7 +113,7 @@ def grouped(
 ) -> list[list[SourceSegment]]:
     """Return *segments*, ascending, in groups that become one segment each.
 
-    The sizes are those before: what comes out is not larger.  Kafka: Cleaner.groupSegmentsBySize.
+    The sizes are those before: the output is not larger.  Kafka: Cleaner.groupSegmentsBySize.
     """
     groups: list[list[SourceSegment]] = []
     sizes = (0, 0, 0)

@@ -1,4 +1,4 @@
-"""Which part of a log can be cleaned, and which log is cleaned first.
+"""The part of a log that can be cleaned, and the order of logs.
 
     found = examine(partition, Rules.of(settings, partition.topic), now_ms)
     if isinstance(found, Refusal):
@@ -6,8 +6,8 @@
     elif found.eligible:
         print(found.first_dirty, found.first_uncleanable, found.reason)
 
-Offline the current high watermark is unknown: the one in the log dir's checkpoint counts, and the end of the
-log where that says nothing.  Kafka: LogCleanerManager.grabFilthiestCompactedLog, calculateCleanableBytes, LogToClean.
+Offline the current high watermark is unknown: the one in the log dir's checkpoint counts, and the end of the log
+without one.  Kafka: LogCleanerManager.grabFilthiestCompactedLog, calculateCleanableBytes, LogToClean.
 """
 
 from __future__ import annotations
@@ -66,10 +66,10 @@ class LogSections:
     """A log before it is cleaned: clean | dirty | uncleanable | active.
 
     *first_dirty* may lie inside of a segment, or above the others.  *first_uncleanable* is a segment's base offset, the
-    upper limit of what is read.  *checkpoint*: the cleaner's, None where it says nothing.  *high_watermark*: the
-    checkpoint's, None where it says nothing, so that the end of the log counted.  *bounds*: all that there are, the
-    lowest, which counts, first.  *overdue_ms*: how long the log has been dirty beyond max.compaction.lag.ms, 0: it has
-    not.  *producers*: the active ones at the end of the log, by id; none where only the active segment is dirty.
+    upper limit of the read part.  *checkpoint*: the cleaner's, None without one.  *high_watermark*: the checkpoint's,
+    None without one, in which case the end of the log counts.  *bounds*: all of them, the lowest, which counts, first.
+    *overdue_ms*: how long the log has been dirty beyond max.compaction.lag.ms, 0: it has not.  *producers*: the active
+    ones at the end of the log, by id; none if only the active segment is dirty.
     """
 
     partition: Partition
@@ -102,19 +102,19 @@ class LogSections:
 
     @property
     def clean(self) -> Section:
-        """What was cleaned before; it is read and written again."""
+        """The part that was cleaned before; it is read and written again."""
         below = tuple(files for files in self.partition.segments if files.base_offset < self.first_dirty)
         return Section(self.log_start, self.first_dirty, below)
 
     @property
     def dirty(self) -> Section:
-        """What can be cleaned."""
+        """The part that can be cleaned."""
         first, end = self.first_dirty, self.first_uncleanable
         return Section(first, max(first, end), segments_between(self.partition.segments, first, end))
 
     @property
     def uncleanable(self) -> Section:
-        """What is held back by the lowest bound."""
+        """The part that the lowest bound excludes."""
         first = max(self.first_dirty, self.first_uncleanable)
         held = segments_between(self.partition.segments, self.first_uncleanable, self._active_base)
         return Section(first, max(first, self._active_base), held)
@@ -126,7 +126,7 @@ class LogSections:
 
     @property
     def dirty_ratio(self) -> float:
-        """How much of what would be read is dirty, by bytes; 0 where there is nothing."""
+        """The dirty part of the bytes to read; 0 if there are none."""
         dirty = self.dirty.bytes
         return dirty / (self.clean.bytes + dirty) if dirty else 0.0
 
@@ -160,9 +160,9 @@ class LogSections:
 
 
 def examine(partition: Partition, rules: TopicRules, now_ms: int, *, everything: bool = False) -> LogSections | Refusal:
-    """Return what of *partition* may be cleaned at *now_ms* (ms since the epoch).
+    """Return the part of *partition* that may be cleaned at *now_ms* (ms since the epoch).
 
-    *everything*: neither the cleaner's checkpoint nor the dirty ratio counts; the bounds do.  Raises UnreadableError.
+    *everything*: ignore the cleaner's checkpoint and the dirty ratio, but not the bounds.  Raises UnreadableError.
     """
     refused = refusal(partition, rules)
     if refused is not None:

@@ -1,4 +1,4 @@
-"""Which transactions still have data in a log: this decides how long markers and index entries are retained.
+"""The transactions that still have data in a log: this decides how long markers and index entries are retained.
 
 The rules are those of Kafka 4.3.1: CleanedTransactionMetadata.
 """
@@ -32,7 +32,7 @@ class CleanedTransactions:
     def __init__(self, special: Iterable[int] = ()) -> None:
         self._waiting: list[tuple[int, int, AbortedTxn]] = []  # a heap by first offset, then in the order of arrival
         self._arrived = 0
-        self._aborted: dict[int, AbortedTxn] = {}  # whose marker has not come yet
+        self._aborted: dict[int, AbortedTxn] = {}  # without a marker so far
         self._open = OpenTransactions(self._aborted, special)
 
     def add(self, entries: Iterable[AbortedTxn]) -> None:
@@ -68,9 +68,9 @@ class CleanedTransactions:
         return MarkerFate(False)
 
     def control(self, producer_id: int, last_offset: int, marker: Marker | FlawedMarker | None) -> MarkerFate:
-        """Take a control batch; *marker*: what it says, None when it is empty.
+        """Process a control batch; *marker*: its content, None when it is empty.
 
-        The entry is one that stays in the transaction index: there was data of the transaction.
+        The result refers to an entry that stays in the transaction index: there was data of the transaction.
         """
         self._begin(last_offset)
         if marker is None:

@@ -68,8 +68,7 @@ def summarize(path: str, deep: bool = False) -> LogSummary:
 
 
 def first_offset(header: BatchFacts) -> int | None:
-    """Return the offset of an entry's first record; None for a compressed one of v0 or v1, which does not contain
-    it."""
+    """Return the offset of an entry's first record; None for a compressed one of v0 or v1, which lacks it."""
     return None if header.is_wrapper else header.base_offset
 
 

@@ -35,8 +35,7 @@ _RECOVERED: Final = {
 }
 _DESTROYS: Final = (Fate.EMPTIES, Fate.DELETES, Fate.REPLACED)
 _DESTROYED, _NODE, _ADOPTED, _ASIDE = range(4)
-"""The order of steps: klog adopt needs a sound node; recovery of a log dir truncates data that must be salvaged
-before."""
+"""The order of steps: klog adopt needs a sound node; recovery of a log dir truncates data to be salvaged."""
 _MOST_FOREIGN: Final = 20  # directories to move that are named one by one
 
 
@@ -332,8 +331,7 @@ class _Steps:
         yield _aside(path, why)
 
     def _adopt(self, row: PartitionFate, path: str) -> Iterator[NextStep]:
-        """Yield the step that adopts a partition; of several directories of one partition the longest of the right
-        topic counts."""
+        """Yield the step that adopts a partition; of its directories the longest of the right topic counts."""
         rivals = [
             one
             for one in self._diagnosis.partitions

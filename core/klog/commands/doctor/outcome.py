@@ -102,8 +102,7 @@ class PartitionFate(NamedTuple):
 
 
 class RecoveryWork(NamedTuple):
-    """The data that a start reads because the broker was not stopped cleanly.  *seconds*: the least and the most time
-    for it."""
+    """The data that a start reads after an unclean stop.  *seconds*: the least and the most time for it."""
 
     partitions: int = 0
     segments: int = 0

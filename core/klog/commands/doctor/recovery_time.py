@@ -22,8 +22,7 @@ WORTH_MARKING_SECONDS: Final = 60.0
 
 
 def recovery_work(loaded: Iterable[LoadedPartition]) -> RecoveryWork:
-    """Return the data that the load reads to recover *loaded*.  Log dirs are recovered in parallel, each by one
-    thread."""
+    """Return the data that recovery reads.  Log dirs are recovered in parallel, each by one thread."""
     partitions = segments = size = 0
     by_dir: dict[str, tuple[int, int]] = {}
     for one in loaded:

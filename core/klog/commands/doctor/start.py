@@ -166,8 +166,7 @@ class _Start:
         )
 
     def due_records(self) -> list[DueRecords]:
-        """Return the removals of the first retention pass among the rows of `run`; none if the start does not reach
-        it."""
+        """Return the removals of the first retention pass among the rows of `run`; none if it is not reached."""
         rows = self._rows or () if self._failure is None else ()
         log_dirs = {one.path: one.log_dir for one in self._live_at_load}
         return FirstPass(log_dirs, self.cluster, self._request.file, self._request.count_all).of(
@@ -266,7 +265,7 @@ class _Start:
 
     @property
     def _live_at_load(self) -> list[FormattedDir]:
-        """The log dirs that are loaded: those with a malformed checkpoint go offline only behind that."""
+        """The log dirs that are loaded: those with a malformed checkpoint become offline only after that."""
         return [one for one in self._dirs if one.is_there and not one.is_offline and self._is_data(one)]
 
     def _is_data(self, one: FormattedDir) -> bool:

@@ -62,8 +62,7 @@ def dump_text(targets: Iterable[DumpTarget], request: DumpRequest, sink: Sink) -
 
 
 def kind_of(target: DumpTarget, request: DumpRequest) -> str | None:
-    """Return the kind by which the file is dumped: log, checkpoint, index, timeindex, txnindex, snapshot; None if
-    unknown."""
+    """Return the kind of the dump: log, checkpoint, index, timeindex, txnindex, snapshot; None if unknown."""
     suffix = os.path.basename(target.shown).rpartition(".")
     known = ("log", "checkpoint", "index", "timeindex", "txnindex", "snapshot")
     return suffix[2] if suffix[1] and suffix[2] in known else request.kind

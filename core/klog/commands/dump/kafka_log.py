@@ -200,8 +200,7 @@ class _Worker:
     def _contents(
         self, window: Window, lane: OrderedOutput
     ) -> tuple[list[bytes | None] | None, tuple[int, str] | None]:
-        """Return the text after each row's metadata if only Python can decode it, and the row that kills Kafka's
-        tool."""
+        """Return the text of each row that only Python can decode, and the row that kills Kafka's tool."""
         style = self._dump.style
         others = [] if style.bare else window.unknown_controls()
         decoder = style.decoder if style.content else None

@@ -69,8 +69,7 @@ class LogInput:
 
 
 class LogInputs:
-    """Opens logs for a request.  The ranges that read_committed hides in a partition are determined once, at its first
-    log."""
+    """Opens logs for a request.  The hidden ranges of a partition are determined once, at its first log."""
 
     def __init__(self, request: DumpRequest) -> None:
         self.request = request

@@ -1,1 +1,1 @@
-"""A log dir that klog keeps as the copy of a live cluster's partitions: batches come in as a leader sends them."""
+"""A log dir that is the copy of a live cluster's partitions: batches are stored as a leader sends them."""

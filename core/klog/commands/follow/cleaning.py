@@ -1,7 +1,8 @@
 """Whether a leader's cleaner may have removed deletions, or ends of transactions, before they were copied.
 
 A tombstone and a marker stay in a compacted log for delete.retention.ms.  A copy that was not caught up for longer may
-have the records that they end, and never gets them: deleted keys are back, aborted records may count as committed.
+have the records that they delete or end, and never receives them: deleted keys exist again, aborted records may count
+as committed.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ class LeaderClock:
 
 @dataclass
 class CleaningWatch:
-    """Watches what is appended to one copy.
+    """Observes the appends to one copy.
 
-    *caught_up_ms*: when the copy was known to have all that its leader had, or was begun; 0 for never.
+    *caught_up_ms*: the last time when the copy was known to have all that its leader had, or was begun; 0 for never.
     *retention_ms*: delete.retention.ms.  *is_earlier*: that was in an earlier run.  *lost_from*: the offset from which
-    on deletions, or keys, may be missing; None: none are.  *compacts*: the topic's cleanup.policy has `compact`.
+    on deletions, or keys, may be missing; None: none are.  *compacts*: the topic's cleanup.policy includes `compact`.
     """
 
     caught_up_ms: int = 0
@@ -49,18 +50,18 @@ class CleaningWatch:
     compacts: bool = False
 
     def note(self, is_caught_up: bool) -> None:
-        """Take note of whether the copy has all that the leader's answers until now have told of."""
+        """Note whether the copy has reached the offsets in the leader's answers so far."""
         if is_caught_up and self.clock.asked_ms > self.caught_up_ms:
             self.caught_up_ms, self.is_earlier = self.clock.asked_ms, False
 
     def begun(self, now_ms: int) -> CleaningWatch:
-        """Return what watches the copy once it has begun anew."""
+        """Return the watch of a copy that has just begun anew."""
         return CleaningWatch(now_ms, self.retention_ms, compacts=self.compacts)
 
     def note_cut(self, copy: CopiedPartition) -> bool:
-        """Take note of a cut of *copy*; return whether keys may be missing in what is left.
+        """Note a cut of *copy*; return whether keys may be missing in the remaining log.
 
-        The cleaner removes a record once a later one of its key is there.  If the later one is cut, the leader may have
+        The cleaner removes a record once there is a later one of its key.  If the later one is cut, the leader may have
         the earlier one as the latest of its key.  Raises UnreadableError.
         """
         if not self.compacts or not _was_cleaned(copy):

@@ -1,9 +1,9 @@
-"""A partition of a copy: takes batches as a Fetch answer has them, byte for byte.
+"""A partition of a copy: appends batches in the form of a Fetch answer, byte for byte.
 
     taken = partition.append(records)       # of as many bytes as are whole batches
     partition.end                           # where to fetch next
 
-Nothing is decoded.  What is appended is on the disk when its `CopyDir` has flushed it.
+Nothing is decoded.  Appended batches are on the disk when the `CopyDir` has flushed them.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ class CopiedBatch(NamedTuple):
 class CopiedPartition:
     """A partition of a copy; `CopyDir.partition` makes it.
 
-    *topic_id*: of its directory; None for topics of brokers that give none.  Where it is not the leader's, `replace`
-    comes before all else.  *torn*: bytes of a batch that a kill or a power cut had left unfinished, which are in the
-    backup; 0 where there were none.  *lost*: offsets that were on the disk when it was flushed, and are there no more,
-    from the first to behind the last; None for none.
+    *topic_id*: of its directory; None for topics of brokers without topic ids.  If it differs from the leader's, call
+    `replace` first.  *torn*: the size of an unfinished batch, after a kill or a power cut, that was moved to the
+    backup; 0 for none.  *lost*: offsets that were on the disk at the last flush, and are missing now, from the first to
+    behind the last; None for none.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class CopiedPartition:
         return f"{self.topic}-{self.number}"
 
     def _open(self, cut_at: int | None = None) -> None:
-        """Find out how the log goes on; one that ends at *cut_at*, below its recovery point, is cut there.
+        """Find the end of the log; one that ends at *cut_at*, below its recovery point, is cut there.
 
         Raises DamagedError, UnreadableError, OSError.
         """
@@ -122,7 +122,7 @@ class CopiedPartition:
         self.is_flushed = self.is_closed = found.is_clean
         if not found.is_clean:
             remove_temporaries(self.path, copy.disk)
-            # What a killed process has written may be in memory alone.
+            # Data written by a killed process may be in memory alone.
             self._target.unsynced.update(dict.fromkeys(map(partition.file, names_if_there(self.path))))
             self._target.has_new_names = True
             for name, content in found.entries.items():
@@ -143,7 +143,7 @@ class CopiedPartition:
 
     @property
     def end(self) -> int:
-        """The log end offset: what to fetch next."""
+        """The log end offset, the next to fetch."""
         return self._log.end
 
     @property
@@ -181,9 +181,10 @@ class CopiedPartition:
     def append(self, data: bytes | bytearray | memoryview) -> int:
         """Append the whole batches in *data*, which begin at byte 0; return how many bytes these are.
 
-        A batch that goes on beyond *data* is left: 0 where that is the first.  The first may begin below `end` only
-        where the active segment is empty.  Raises CrcMismatchError; DamagedError for what is no batch, behind those
-        before it, and for offsets or leader epochs that cannot follow, before anything is written; OSError.
+        A batch that is incomplete in *data* is left: the result is 0 if it is the first one.  The first may begin below
+        `end` only where the active segment is empty.  Raises CrcMismatchError; DamagedError for bytes that are no
+        batch, after appending those before them, and for offsets or leader epochs out of order, before anything is
+        written; OSError.
         """
         window = self._copy.window
         window.lend(data)
@@ -219,9 +220,9 @@ class CopiedPartition:
         self._raise_high_watermark()
 
     def _begin_below(self, base: int) -> None:
-        """Let an empty active segment begin with the batch at *base*, in which the log goes on.
+        """Rename an empty active segment to *base*, the first batch that continues the log.
 
-        Raises DamagedError where older segments have it already.
+        Raises DamagedError if older segments contain it already.
         """
         segments = Partition(self.path).segments[:-1]
         floor = 0
@@ -246,9 +247,10 @@ class CopiedPartition:
         load_producers(Partition(self.path, self._copy.root), self._log, self._log.end)
 
     def skip_to(self, offset: int) -> None:
-        """Go on at *offset*: the leader's log starts there, above `end`.
+        """Continue at *offset*: the leader's log starts there, above `end`.
 
-        What is between was deleted before it was copied.  The batch with *offset* may begin below it.  Raises OSError.
+        The batches between were deleted before they were copied.  The batch with *offset* may begin below it.  Raises
+        OSError.
         """
         if offset > self.end:
             self._begin_change()
@@ -259,12 +261,12 @@ class CopiedPartition:
     # offsets beside the log
 
     def set_high_watermark(self, offset: int) -> None:
-        """Let the high watermark be *offset*, but within the log.  Kafka: ReplicaFetcherThread."""
+        """Set the high watermark to *offset*, but within the log.  Kafka: ReplicaFetcherThread."""
         self.high_watermark = max(min(offset, self.end), self.log_start)
         self._copy.offsets.move(FileKind.HIGH_WATERMARKS, self.topic, self.number, self.high_watermark)
 
     def move_start(self, offset: int) -> None:
-        """Let the log start at *offset*, up to the log end; all segments stay.  It never moves back."""
+        """Move the log start to *offset*, up to the log end; no segment is deleted.  It never moves back."""
         offset = min(offset, self.end)
         if offset > self.log_start:
             self._log.start = offset
@@ -282,7 +284,7 @@ class CopiedPartition:
         kept = needed_from(partition, self.log_start)
         gone = names_below(partition, kept)
         if gone:
-            # The log must not start in them any more, whatever happens.
+            # The log must never start in them again.
             self._copy.flush()
             with self._copy.writing():
                 for name in gone:
@@ -302,10 +304,11 @@ class CopiedPartition:
     # histories that part
 
     def cut(self, offset: int) -> str | None:
-        """Cut the log so that nothing from *offset* on is left, in whole batches; return where that is kept.
+        """Cut the log so that no batch from *offset* on is left; return the backup.
 
-        None where nothing was to cut.  As `klog truncate` does it: `klog plans` lists it, `klog undo` takes it back.
-        Below the log start the log starts over, at 0.  Raises KlogError, OSError.
+        The result is None if there was nothing to cut.  It works as `klog truncate`: `klog plans` lists the backup,
+        `klog undo` restores it.  A cut below the log start leaves an empty log that starts at 0.  Raises KlogError,
+        OSError.
         """
         if offset >= self.end:
             return None
@@ -334,7 +337,7 @@ class CopiedPartition:
     # to the disk
 
     def prepare_flush(self) -> LiveDirectory:
-        """Write what only memory has; return what has to be synced then.  Raises OSError."""
+        """Write the state that only memory has; return the files to sync.  Raises OSError."""
         segment = self._log.segment
         for kind, content in zip((FileKind.INDEX, FileKind.TIME_INDEX), segment.take_entries(), strict=True):
             if content:
@@ -350,16 +353,16 @@ class CopiedPartition:
         self._copy.offsets.move(FileKind.RECOVERY_POINTS, self.topic, self.number, self.end)
 
     def prepare_close(self) -> LiveDirectory:
-        """Write what a clean stop leaves, after a flush; return what has to be synced then.  Raises OSError."""
+        """Write the files of a clean stop, after a flush; return the files to sync.  Raises OSError."""
         if not self._has_producers:
             self._load_producers()
         self._appender.close()
         return self._target
 
     def end_close(self) -> bool:
-        """Remove the snapshots that a broker removes at its next start; whether there were any.  Raises OSError.
+        """Remove the snapshots that a broker removes at its next start; return whether there were any.  Raises OSError.
 
-        These are of no segment, and not of the log's end.
+        These belong to no segment, and not to the log's end.
         """
         self.is_closed = True
         partition = Partition(self.path)

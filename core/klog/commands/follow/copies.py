@@ -19,7 +19,7 @@ from klog.partition.append.resume import CutShortError
 
 
 class Copies:
-    """Opens copies in *copy_dir*, which are used under *lock*.  *exit_code*, *backups*: what came of it so far."""
+    """Opens copies in *copy_dir*, which are used under *lock*.  *exit_code*, *backups*: the result so far."""
 
     def __init__(
         self,
@@ -41,9 +41,9 @@ class Copies:
     # ------------------------------------------------------------ opening
 
     def open(self, place: FollowedPlace, is_new: bool) -> FollowedPartition | None:
-        """Return a partition that can be followed; None where its copy is damaged or cannot be read, which is said.
+        """Return a partition that can be followed; None if its copy is damaged or unreadable, which is reported.
 
-        *is_new*: the copy has no directory of it.  Raises KlogError, OSError.
+        *is_new*: the copy has no directory for it.  Raises KlogError, OSError.
         """
         try:
             copy = self._opened(place)
@@ -69,7 +69,7 @@ class Copies:
         return partition
 
     def _tell_cleaned(self, partition: FollowedPartition, offset: int) -> None:
-        """Say again what an earlier run has found, or put it right where that is wanted."""
+        """Report the finding of an earlier run again, or remove the cause if requested."""
         if self._options.on_cleaned == "anew":
             begin_anew(partition, self._reporter)
         else:
@@ -84,7 +84,7 @@ class Copies:
             try:
                 with self._lock:
                     return self._copy_dir.partition(place.topic, place.number, topic_id, settings, cut_at)
-            except CutShortError as error:  # once more where what is read from further back shows an earlier end
+            except CutShortError as error:  # once more if the batches from further back show an earlier end
                 if error.end == cut_at:
                     raise
                 if self._copy_dir.topic_id(place.topic, place.number) in (None, place.topic_id):
@@ -92,7 +92,7 @@ class Copies:
                 cut_at = error.end
 
     def _ask_for_rest(self, place: FollowedPlace, cut: CutShortError) -> None:
-        """Raise DamagedError unless the leader has what the copy has lost."""
+        """Raise DamagedError unless the leader has the batches that the copy has lost."""
         key = place.topic, place.number
         try:
             answer = self._cluster.offsets([key], EARLIEST)[key]
@@ -119,9 +119,9 @@ class Copies:
         return self._ids.get(topic, topic_id) != topic_id
 
     def remove_old(self, found: ClusterTopics, followed: frozenset[tuple[str, int]]) -> list[tuple[str, int]]:
-        """Move directories of topics that were created again to the backup, but for partitions that are *followed*.
+        """Move directories of topics that were created again to the backup, except partitions that are *followed*.
 
-        These are partitions that the new topic does not have, or that are not asked for.  Returns what was removed.
+        These are partitions that the new topic does not have, or that are not requested.  Returns the removed ones.
         Raises KlogError, OSError.
         """
         ids = {topic.name: topic.topic_id for topic in found.topics if topic.topic_id != ZERO_UUID}

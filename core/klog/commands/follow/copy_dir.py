@@ -1,4 +1,4 @@
-"""The copy of a live cluster's partitions: a log dir of klog's own, into which batches come as a leader sends them.
+"""The copy of a live cluster's partitions: a log dir of klog's own that stores batches as a leader sends them.
 
     with CopyDir("copy") as copy:                       # made, or an earlier one
         copy.claim(cluster_id, "broker:9092")
@@ -8,9 +8,9 @@
         copy.flush()                                    # what was appended survives a power cut from here on
         copy.write_follow_file(content)
 
-`klog-follow.json` in it tells that it is one: no other log dir is ever written.  A partition that gets nothing is not
-touched.  Whenever the process is killed or the power goes, the copy is a prefix of what was appended, and the next
-opening goes on from there.  One thread at a time uses a copy and its partitions.
+`klog-follow.json` in it marks it as a copy: no other log dir is ever written.  A partition without new batches is not
+touched.  After a kill or a power cut at any time, the copy is a prefix of the appended data, and the next opening
+continues from there.  One thread at a time uses a copy and its partitions.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ from klog.partition.append.log_state import AppendSettings
 class CopyDir:
     """The copy at *path*, from entering to leaving, under its `.lock`; an absent or empty directory becomes one.
 
-    *cluster_id*: None until `claim`.  *follow_file*: what the cluster was when it was last written, None before.
-    *reporter*: hears what is said beside results.  Entering raises KlogError for a directory that is something else,
-    before anything is touched; LockedError; DamagedError for files of a copy that cannot be read.  Leaving it leaves
-    every partition as after a clean stop; where the disk has refused something, or a change was interrupted, all is
-    left as it is, for the next opening to repair.
+    *cluster_id*: None until `claim`.  *follow_file*: its content at the last write, None before.  *reporter*: receives
+    messages beside results.  Entering raises KlogError for a directory that is not a copy, before anything is touched;
+    LockedError; DamagedError for files of a copy that cannot be read.  Leaving it leaves every partition as after a
+    clean stop; after a refused write or an interrupted change, all files are left unchanged, for the next opening to
+    repair.
     """
 
     cluster_id: str | None
@@ -102,13 +102,13 @@ class CopyDir:
         self.follow_file = found if isinstance(found, FollowFile) else None
         self.cluster_id = root.cluster_id or (self.follow_file.cluster_id if self.follow_file is not None else None)
 
-    # what it is of
+    # its cluster
 
     def claim(self, cluster_id: str, bootstrap: str) -> None:
-        """Let it be a copy of that cluster; before the first partition.
+        """Make it a copy of that cluster; call this before the first partition.
 
-        Raises KlogError where it is one of another cluster, or the id is none that a line of `meta.properties` can
-        have, and nothing changes; OSError.
+        Raises KlogError, without a change, if it is a copy of another cluster, or the id does not fit a line of
+        `meta.properties`; OSError.
         """
         if not cluster_id_is_legal(cluster_id):
             raise KlogError(f"{bootstrap}: it calls itself cluster {cluster_id[:60]!r}, which is no id of a cluster")
@@ -132,7 +132,7 @@ class CopyDir:
         self.cluster_id = cluster_id
 
     def write_follow_file(self, content: FollowFile) -> None:
-        """Let `klog-follow.json` have *content*; return when it is on the disk.  Raises OSError."""
+        """Give `klog-follow.json` this *content*; return when it is on the disk.  Raises OSError."""
         with self._copy.writing():
             replace_file(os.path.join(self.path, FOLLOW_FILE), write_follow_file(content), self._disk)
             self._disk.sync([self.path])
@@ -144,7 +144,7 @@ class CopyDir:
         return [(name.topic, name.partition) for name in found if name is not None and name.canonical]
 
     def topic_id(self, topic: str, number: int) -> str | None:
-        """Return of which topic the directory of a partition is; None where it does not tell, or is not there."""
+        """Return the topic id in the directory of a partition; None if it has none, or is missing."""
         return Partition(os.path.join(self.path, f"{topic}-{number}")).topic_id
 
     def is_empty(self, topic: str, number: int) -> bool:
@@ -158,9 +158,9 @@ class CopyDir:
         return not partition.files
 
     def remove(self, topic: str, number: int) -> str | None:
-        """Take a partition out of the copy; return where its files are kept, None where it had none.
+        """Remove a partition from the copy; return the backup of its files, None if it had none.
 
-        As with `CopiedPartition.replace`, `klog undo` takes it back.  Raises KlogError, OSError.
+        As with `CopiedPartition.replace`, `klog undo` restores it.  Raises KlogError, OSError.
         """
         opened = self._partitions.pop((topic, number), None)
         self._copy.settle([opened] if opened is not None else [])
@@ -169,12 +169,12 @@ class CopyDir:
     def partition(
         self, topic: str, number: int, topic_id: str | None, settings: AppendSettings, cut_at: int | None = None
     ) -> CopiedPartition:
-        """Return a partition, which is made where it is not there; once made, the same one each time.
+        """Return a partition, the same one each time; create it if it is missing.
 
-        *topic_id*: of the leader's topic, for a new directory; where the one that is there is of another topic,
-        its `topic_id` differs, and `CopiedPartition.replace` starts over.  *settings*: by which segments roll.  A torn
-        tail is cut first; a log that ends below its recovery point is cut only where *cut_at* names that end, which the
-        CutShortError of a call without has.  Raises KlogError for a name that no topic has, and for what is no
+        *topic_id*: of the leader's topic, for a new directory; if the existing one belongs to another topic, its
+        `topic_id` differs, and `CopiedPartition.replace` starts over.  *settings*: those by which segments roll.  A
+        torn tail is cut first; a log that ends below its recovery point is cut only if *cut_at* is that end, which the
+        CutShortError of a call without it contains.  Raises KlogError for an impossible name, and for a path that is no
         directory; DamagedError, UnreadableError, OSError.
         """
         found = self._partitions.get((topic, number))
@@ -195,7 +195,7 @@ class CopyDir:
     # to the disk
 
     def flush(self) -> None:
-        """Return when everything that was appended is on the disk, and the checkpoints say so.  Raises OSError."""
+        """Return when all appended batches are on the disk, and the checkpoints include them.  Raises OSError."""
         self._copy.flush()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What the partitions of a copy share: its files, its checkpoints, and what waits for the next flush."""
+"""The shared state of a copy's partitions: its files, its checkpoints, and the data for the next flush."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ class Flushable(Protocol):
     is_closed: bool
 
     def prepare_flush(self) -> LiveDirectory:
-        """Write what only memory has; return what has to be synced then.  Raises OSError."""
+        """Write the state that only memory has; return the files to sync.  Raises OSError."""
 
     def end_flush(self) -> None:
         """Take note that all of it is on the disk."""
 
     def prepare_close(self) -> LiveDirectory:
-        """Write what a clean stop leaves, after a flush; return what has to be synced then.  Raises OSError."""
+        """Write the files of a clean stop, after a flush; return the files to sync.  Raises OSError."""
 
     def end_close(self) -> bool:
-        """Remove what a clean stop does not leave; whether there was any.  Raises OSError."""
+        """Remove files that a clean stop does not leave; return whether there were any.  Raises OSError."""
 
 
 class OffsetFiles:
@@ -63,13 +63,13 @@ class OffsetFiles:
         return self._offsets[kind].get((topic, number))
 
     def move(self, kind: FileKind, topic: str, number: int, offset: int) -> None:
-        """Let an offset be another."""
+        """Change an offset."""
         if self._offsets[kind].get((topic, number)) != offset:
             self._offsets[kind][topic, number] = offset
             self._changed.add(kind)
 
     def write(self) -> None:
-        """Let the files have what changed, and return when that is on the disk.  Raises OSError."""
+        """Write the changed files, and return when they are on the disk.  Raises OSError."""
         changed = [kind for kind in ROOT_CHECKPOINTS if kind in self._changed]
         for kind in changed:
             lines = (OffsetEntry(*key, offset) for key, offset in sorted(self._offsets[kind].items()))
@@ -115,7 +115,7 @@ class CopyDisk:
         except KlogError:
             raise
         except BaseException as error:
-            # What memory has may be ahead of what the files have.
+            # The values in memory may be ahead of those in the files.
             if is_full(error) and error is not self.failure:
                 standing = "what was copied until then is whole; make room, and the next run goes on"
                 self.failure = full_disk(error, self.path, self.disk, standing)
@@ -128,7 +128,7 @@ class CopyDisk:
         self._changed[partition] = None
 
     def flush(self) -> None:
-        """Return when everything that was appended is on the disk, and the checkpoints say so.  Raises OSError."""
+        """Return when all appended batches are on the disk, and the checkpoints include them.  Raises OSError."""
         with self.writing():
             changed = list(self._changed)
             sync([one.prepare_flush() for one in changed], self.disk)
@@ -138,7 +138,7 @@ class CopyDisk:
             for one in changed:
                 one.end_flush()
             self._changed.clear()
-            # Only now: a recovery point beyond what is on the disk hides damage.
+            # This comes last: a recovery point beyond the synced data hides damage.
             self.offsets.write()
 
     def settle(self, partitions: Iterable[Flushable]) -> None:

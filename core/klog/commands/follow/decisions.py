@@ -1,6 +1,6 @@
-"""What a leader's answer means for a copy: functions that know no network and no disk.
+"""The reaction of a copy to a leader's answer: functions without network and disk.
 
-A copy follows as a replica does, by leader epochs, but it never forgets: what is cut is kept elsewhere.
+A copy follows as a replica does, by leader epochs, but it never loses data: the cut part is kept elsewhere.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ EpochEnd: TypeAlias = "tuple[int, int]"
 
 
 class FetchAnswer(NamedTuple):
-    """What a leader answered for one partition.
+    """A leader's answer for one partition.
 
-    *diverging*: an epoch that ends below the offset that was asked for, None where there is no such thing.
-    *records*: bytes of batches, of which the last may be cut.
+    *diverging*: an epoch that ends below the requested offset, None without one.  *records*: bytes of batches, of which
+    the last may be cut.
     """
 
     error: int
@@ -37,7 +37,7 @@ class Take(NamedTuple):
 
 
 class Look(NamedTuple):
-    """The leader does not have the offset: it has to be asked what it has, see `locate`."""
+    """The leader does not have the offset: the next step is a question about its log, see `locate`."""
 
 
 class Part(NamedTuple):
@@ -45,7 +45,7 @@ class Part(NamedTuple):
 
 
 class Trust(NamedTuple):
-    """The leader has deleted what could be compared with the copy's last batch: its leader epochs have to do."""
+    """The leader has deleted the counterpart of the copy's last batch: leader epochs have to be enough."""
 
 
 class Renew(NamedTuple):
@@ -53,9 +53,9 @@ class Renew(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """Histories part at *to*: at the leader *epoch* ended at *end*; both are -1 where it knows no epoch of the copy.
+    """Histories diverge at *to*: in the leader *epoch* ended at *end*; both are -1 if it has no epoch of the copy.
 
-    *has_others*: the leader knows the epochs, and has other batches from *to* on.
+    *has_others*: the leader has the epochs, and other batches from *to* on.
     """
 
     to: int
@@ -89,7 +89,7 @@ _DENIED: Final = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.CLUSTER_AUTHOR
 
 
 def judge(answer: FetchAnswer, epochs: Sequence[EpochEntry], log_end: int) -> Take | Look | Cut | Wait | Leave:
-    """Return what *answer* means for a copy that ends at *log_end*.
+    """Return the reaction to *answer* for a copy that ends at *log_end*.
 
     Kafka: AbstractFetcherThread.processFetchRequest.
     """
@@ -103,7 +103,7 @@ def judge(answer: FetchAnswer, epochs: Sequence[EpochEntry], log_end: int) -> Ta
 
 
 def refusal(code: int) -> Wait | Leave:
-    """Return what an error means that is about no offset: all but a missing permission may pass."""
+    """Return the reaction to an error that concerns no offset: all but a missing permission may be temporary."""
     if code in _DENIED:
         return Leave(f"not authorized ({error_code(code).name})", ExitCode.OPERATIONAL_ERROR)
     return Wait(error_code(code).name)
@@ -123,11 +123,12 @@ def locate(
     bounds: Callable[[], tuple[int, int]],
     last_offset: int | None = None,
 ) -> Cut | Skip | Trust | Wait:
-    """Return what to do with a copy whose end the leader does not have, or its *last_offset*, where that was asked for.
+    """Return the reaction for a copy whose end the leader does not have, or whose *last_offset*, if that was requested.
 
-    *epoch_end* asks the leader where an epoch ends; *bounds* asks it for its log start and its high watermark.  A
-    leader that knows no epoch as new as the copy's says that the offset is out of its range, too, wherever it is: so
-    epochs are asked for first, from the newest on, until it knows one.  Kafka: fetchOffsetAndTruncate, which does not.
+    *epoch_end* requests the end of an epoch from the leader; *bounds* requests its log start and its high watermark.  A
+    leader without any epoch as new as the copy's also answers that the offset is out of range, whatever the offset:
+    epochs are therefore requested first, from the newest on, until it has one.  Kafka: fetchOffsetAndTruncate, which
+    does not do that.
     """
     for entry in reversed(epochs):
         leader = epoch_end(entry.epoch)

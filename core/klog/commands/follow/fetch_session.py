@@ -1,9 +1,9 @@
-"""Fetch sessions: a leader remembers what is fetched, and is told only what changes.
+"""Fetch sessions: a leader remembers the partitions of a client, and receives only changes.
 
 Kafka: FetchSessionHandler, KIP-227.
 
-A leader that gives no session gets full requests, in which the partitions that got records go to the end: the first
-ones have the byte limit of a request to themselves.
+A leader without sessions receives full requests, in which partitions that returned records are moved to the end: the
+first ones have the byte limit of a request to themselves.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class FollowedPlace(NamedTuple):
 
 
 class FetchPosition(NamedTuple):
-    """From where on a partition is fetched.  *leader_epoch*: as known from the metadata.  *last_epoch*: the copy's."""
+    """The position from which a partition is fetched.  *leader_epoch*: from the metadata.  *last_epoch*: the copy's."""
 
     leader_epoch: int
     offset: int
@@ -34,7 +34,7 @@ class FetchPosition(NamedTuple):
 
 
 class LeaderMarks(NamedTuple):
-    """The high watermark and the log start that a leader told."""
+    """The high watermark and the log start in a leader's answer."""
 
     high_watermark: int
     log_start: int
@@ -50,14 +50,14 @@ class SessionRequest(NamedTuple):
 
 
 class FetchSession:
-    """What one leader knows of a client's partitions.  Each request has to be `answered`, or the session is `lost`."""
+    """A leader's state about a client's partitions.  Each request has to be `answered`, or the session is `lost`."""
 
     def __init__(self) -> None:
         self._id = self._epoch = 0
         self._positions: OrderedDict[FollowedPlace, FetchPosition] = OrderedDict()
         self._changed: dict[FollowedPlace, None] = {}
         self._forgotten: dict[FollowedPlace, None] = {}
-        self._told: dict[FollowedPlace, LeaderMarks] = {}  # what the leader said last in this session
+        self._told: dict[FollowedPlace, LeaderMarks] = {}  # the leader's last answers in this session
 
     def follow(self, place: FollowedPlace, position: FetchPosition) -> None:
         """Fetch *place* from *position* on."""
@@ -95,7 +95,8 @@ class FetchSession:
         An error ends the session: the next request is full.
         """
         if error:
-            # What the leader no longer knows cannot be ended; another session is ended by the request for a new one.
+            # A session that the leader has forgotten cannot be ended; any other one is ended by the request for a new
+            # one.
             self._id, self._epoch = 0 if error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND else self._id, 0
         elif not session_id or (not self._epoch and is_empty):
             self._id = self._epoch = 0
@@ -103,21 +104,21 @@ class FetchSession:
             self._id, self._epoch = session_id, self._epoch % _HIGHEST_EPOCH + 1
 
     def tell(self, place: FollowedPlace, marks: LeaderMarks) -> None:
-        """Take note of what an answer without an error says of *place*."""
+        """Note the marks of *place* in an answer without an error."""
         self._told[place] = marks
 
     def left_out(
         self, request: SessionRequest, named: Container[FollowedPlace]
     ) -> list[tuple[FollowedPlace, LeaderMarks]]:
-        """Return the partitions of *request* that the answer to it does not name, with what was told of them last.
+        """Return the partitions of *request* that the answer to it omits, with their last marks.
 
-        In a session that says: no records, and the marks are those of before.  Kafka: FetchSession.maybeUpdateResponse.
+        In a session an omission means: no records, and unchanged marks.  Kafka: FetchSession.maybeUpdateResponse.
         """
         asked = [place for place, _ in request.positions if request.epoch > 0 and place not in named]
         return [(place, self._told[place]) for place in asked if place in self._told]
 
     def lost(self) -> None:
-        """Start over: the connection is gone."""
+        """Start over: the connection is lost."""
         self._id = self._epoch = 0
 
     def let_others_go_first(self, places: Iterable[FollowedPlace]) -> None:

@@ -1,4 +1,4 @@
-"""The fetchers of a cluster: one for each leader, begun when it gets its first partition."""
+"""The fetchers of a cluster: one for each leader, started with its first partition."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class _Running(NamedTuple):
 
 
 class Fetchers:
-    """What fetches.  *connect* makes a connection to a node.
+    """The fetchers.  *connect* makes a connection to a node.
 
-    *released*: see LeaderFetcher; it also gets what ends everything, an exception.
+    *released*: see LeaderFetcher; it also receives the exception that ends everything.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Fetchers:
         self._running: dict[int, _Running] = {}
 
     def assign(self, partition: FollowedPartition) -> None:
-        """Let the partition be fetched from its leader.  Raises LostConnectionError if none is known."""
+        """Fetch the partition from its leader.  Raises LostConnectionError if none is known."""
         there = self._running.get(partition.leader)
         if there is not None and there.fetcher.assign(partition):
             return
@@ -56,11 +56,11 @@ class Fetchers:
 
     @property
     def received_bytes(self) -> int:
-        """How many bytes of records have come."""
+        """The number of bytes of records received."""
         return self._limit.taken
 
     def _share_memory(self) -> None:
-        """Let all answers together be no larger than one is to be, and none larger than may come within a second."""
+        """Limit all answers together to the size of one, and to the bytes of a second."""
         running = [one for one in self._running.values() if one.thread.is_alive()]
         together = min(self._options.fetch_bytes, self._options.rate or self._options.fetch_bytes)
         for one in running:

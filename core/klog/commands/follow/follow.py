@@ -41,18 +41,18 @@ _METADATA_S: Final = 10.0
 _TOLD_AFTER_TRIES: Final = 4
 """An outage that is over sooner is not worth a line."""
 _GONE_AFTER: Final = 2
-"""How often in a row a partition is not there that was: a broker that has just started may not know it yet."""
+"""The number of answers without a partition before it counts as deleted: a new broker may lack it."""
 _GONE: Final = -2
 _ANSWER_MS: Final = 30_000
 
 
 def _pause(tries: int) -> float:
-    """Return how long to wait after so many tries (seconds)."""
+    """Return the pause after so many tries (seconds)."""
     return min(_LONGEST_PAUSE_S, _SHORTEST_PAUSE_S * 2.0 ** min(tries, 10))
 
 
 class FollowResult(NamedTuple):
-    """The partitions by name.  *backups*: the directories that have what was cut or replaced."""
+    """The partitions by name.  *backups*: the directories with cut or replaced data."""
 
     cluster_id: str
     partitions: list[FollowedPartition]
@@ -61,7 +61,7 @@ class FollowResult(NamedTuple):
 
 
 class FollowRun:
-    """One run of `klog follow` into *copy_dir*.  *stop* ends it; what was copied is on the disk then."""
+    """One run of `klog follow` into *copy_dir*.  *stop* ends it; the copied data is then on the disk."""
 
     def __init__(
         self,
@@ -83,11 +83,11 @@ class FollowRun:
         self._lock = Lock()
         self._copies = Copies(copy_dir, self._cluster, self._side_file, options, reporter, self._lock)
         self._leaders: dict[FollowedPlace, LeaderOfPartition] = {}
-        self._due: dict[FollowedPartition, float] = {}  # what is to be fetched again, and when
+        self._due: dict[FollowedPartition, float] = {}  # the partitions to fetch again, and when
         self._unreached: set[FollowedPartition] = set()
         self._missing: dict[FollowedPlace, int] = {}  # how often in a row the cluster did not have it
         self._said: set[str] = set()
-        self._outages: set[str] = set()  # what has been said of those that last
+        self._outages: set[str] = set()  # the reported problems that persist
         self._damaged: set[FollowedPlace] = set()  # copies that have to be repaired first
         self._exit_code = ExitCode.CLEAN
         self._asked_at = self._ask_again_at = self._flushed_at = 0.0
@@ -98,7 +98,7 @@ class FollowRun:
 
         def connect(host: str, port: int) -> BrokerConnection:
             fetch = REQUESTS["Fetch"]
-            # By ids only where the cluster gives some.  Kafka: FetchRequest.Builder.
+            # Ids are used only if the cluster has some. Kafka: FetchRequest.Builder.
             highest = fetch.highest if self._has_ids else BY_ID - 1
             versions = {**REQUESTS, "Fetch": fetch._replace(highest=highest)}
             return BrokerConnection(host, port, self._security, stop=stop, timeout_s=timeout_s, versions=versions)
@@ -108,7 +108,7 @@ class FollowRun:
     # ------------------------------------------------------------ the run
 
     def run(self) -> FollowResult:
-        """Follow.  Raises KlogError, OSError; what was copied until then is whole."""
+        """Follow.  Raises KlogError, OSError; the data copied until then is whole."""
         try:
             self._begin()
             while self._options.continuous or self._unreached:
@@ -122,7 +122,7 @@ class FollowRun:
         if not ended:
             raise KlogError("a thread that fetches does not end: klog follow again finds out what it left")
         self._take_released()
-        if self._asked_at:  # else there is nothing to write
+        if self._asked_at:  # otherwise there is nothing to write
             self._copy_dir.flush()
             self._side_file.write_last(self._new_cluster, in_a_hurry=was_stopped)
         partitions = sorted(self._partitions.values(), key=lambda one: (one.place.topic, one.place.number))
@@ -161,7 +161,7 @@ class FollowRun:
             raise failures.StoppedError("stopped")
 
     def _turn(self) -> None:
-        """Do what there is to do, or wait a moment."""
+        """Do the pending work, or wait a moment."""
         self._take_released(_TURN_S)
         if self._stop.is_set():
             raise failures.StoppedError("stopped")
@@ -190,7 +190,7 @@ class FollowRun:
             self._reporter.note(line)
 
     def _flush(self) -> None:
-        """Force to the disk what was copied, as often as the options say."""
+        """Sync the copied data, as often as the options require."""
         options, copied = self._options, self._fetchers.received_bytes
         late = options.flush_ms is not None and time.monotonic() - self._flushed_at >= options.flush_ms / 1000
         much = options.flush_bytes is not None and copied - self._flushed_bytes >= options.flush_bytes
@@ -214,7 +214,7 @@ class FollowRun:
         return found
 
     def _apply(self, found: ClusterTopics) -> None:
-        """Take up what is new, let go what is no longer there, and learn who leads."""
+        """Add new partitions, drop deleted ones, and update leaders."""
         wanted = wanted_partitions(found, self._options)
         for message in wanted.refused.values():
             if message not in self._said:
@@ -223,7 +223,7 @@ class FollowRun:
                 self._exit_code |= ExitCode.OPERATIONAL_ERROR
         for place, leader in wanted.leaders.items():
             known = self._leaders.get(place)
-            # A broker that lags tells of leaders that others have followed.  Kafka: Metadata.updateLatestMetadata.
+            # A broker that lags reports leaders that others have replaced. Kafka: Metadata.updateLatestMetadata.
             if known is None or leader.leader_epoch >= known.leader_epoch:
                 self._leaders[place] = leader
         changed = changes([*self._partitions, *self._damaged], wanted.leaders)
@@ -272,7 +272,7 @@ class FollowRun:
         self._due[partition] = 0.0
 
     def _miss(self, partition: FollowedPartition) -> None:
-        """Take note that the cluster does not have a partition; let it go when that is certain."""
+        """Note that the cluster lacks a partition; drop it when that is certain."""
         place = partition.place
         self._missing[place] = self._missing.get(place, 0) + 1
         if self._missing[place] < _GONE_AFTER:
@@ -295,7 +295,7 @@ class FollowRun:
             del self._partitions[place]
 
     def _find_again(self, partition: FollowedPartition | None) -> None:
-        """Go on with a partition that was given up for gone, if it was."""
+        """Continue a partition that was dropped as deleted, if it was."""
         if partition is not None and partition.leader == _GONE:
             partition.leader = -1
             self._unreached.add(partition)
@@ -304,7 +304,7 @@ class FollowRun:
     # ------------------------------------------------------------ partitions
 
     def _assign_due(self) -> None:
-        """Let be fetched what is due and has a leader."""
+        """Assign partitions that are due and have a leader."""
         now = time.monotonic()
         due = [partition for partition, at in self._due.items() if at <= now and partition.place not in self._missing]
         self._find_starts([partition for partition in due if partition.is_new])
@@ -328,7 +328,7 @@ class FollowRun:
                 del self._due[partition]
 
     def _find_starts(self, partitions: list[FollowedPartition]) -> None:
-        """Let copies that have nothing begin where their leaders' logs start."""
+        """Let empty copies begin at the starts of their leaders' logs."""
         if not partitions:
             return
         by_key = {(one.place.topic, one.place.number): one for one in partitions}
@@ -346,7 +346,7 @@ class FollowRun:
             by_key[key].begin_at(answer.offset)
 
     def _take_released(self, patience_s: float = 0.0) -> None:
-        """Take what fetchers have released; wait for the first of them."""
+        """Take the partitions that fetchers have released; wait for the first of them."""
         try:
             released = self._released.get(timeout=patience_s) if patience_s else self._released.get_nowait()
             while True:
@@ -377,7 +377,7 @@ class FollowRun:
             self._unreached.add(partition)
 
     def _wait(self, partition: FollowedPartition, wait: Wait, since: float) -> None:
-        """Let a partition wait, a little longer each time, or give it up."""
+        """Delay a partition, a little longer each time, or give it up."""
         now = time.monotonic()
         outage = partition.outage = partition.outage or Outage(wait.why, since)
         outage.why, outage.tries = wait.why, outage.tries + 1

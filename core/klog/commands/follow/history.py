@@ -1,8 +1,8 @@
-"""Whether a leader's log is the history that a copy has: a history is its batches, not its leader epochs.
+"""Whether a leader's log has the history of a copy: a history is its batches, not its leader epochs.
 
-A cluster that was rolled back to an earlier disk gives the same epochs and the same offsets again, to other batches.
-So the last batch of a copy is compared with the leader's before anything follows it; where they differ, `find_parting`
-finds the first one that does.
+A cluster that was rolled back to an earlier disk assigns the same epochs and the same offsets again, to other batches.
+The last batch of a copy is therefore compared with the leader's before anything is appended; if they differ,
+`find_parting` finds the first difference.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def first_batch(records: memoryview) -> BatchFacts | None:
 
 
 def compare(mine: CopiedBatch, records: memoryview) -> Standing:
-    """Return what the batch that *records* begin with is for *mine*: a leader has sent it from its last offset on.
+    """Return the relation of the first batch in *records* to *mine*: a leader has sent it from its last offset on.
 
-    Raises DamagedError for what is no answer to that, UnreadableError.
+    Raises DamagedError for an impossible answer, UnreadableError.
     """
     theirs, own = first_batch(records), mine.facts
     if theirs is None or theirs.last_offset < own.last_offset:
@@ -65,12 +65,12 @@ def _identity(facts: BatchFacts) -> _Row:
 
 
 def _is_cleaned(own: BatchFacts, theirs: BatchFacts, read: Callable[[], bytes], records: memoryview) -> bool:
-    """Whether *theirs* may be what compaction has left of *own*: it keeps both offsets, and records as they are.
+    """Whether *theirs* may be the result of compacting *own*: compaction keeps both offsets, and records unchanged.
 
     Kafka: MemoryRecords.filterTo.
     """
     if own.magic < 2 or theirs.magic < 2:
-        return own.magic < 2 and theirs.last_offset == own.last_offset  # there a wrapper's offset changes
+        return own.magic < 2 and theirs.last_offset == own.last_offset  # in that case a wrapper's offset changes
     if _kept_by_cleaner(own) != _kept_by_cleaner(theirs) or theirs.records_count > own.records_count:
         return False
     left = _records(bytes(records))
@@ -107,9 +107,9 @@ class LeaderLog:
         self._records, self._fetched_from = memoryview(b""), 0
 
     def standing(self, mine: CopiedBatch) -> Standing:
-        """Return what the leader has in place of *mine*; cheap where batches are asked for in order.
+        """Return the leader's counterpart of *mine*; cheap if batches are requested in order.
 
-        Raises DamagedError, and what *fetch* raises.
+        Raises DamagedError, and the errors of *fetch*.
         """
         wanted = mine.facts.last_offset
         if wanted < self._start:

@@ -4,8 +4,8 @@
     fetcher.assign(partition)
     fetcher.run()                  # until `stop` is set, or the connection is lost
 
-A partition that gets more than records, whatever it is, leaves the fetcher: it is put into *released* with what has
-been decided, and comes back by `assign` when that is done.
+A partition that needs more than records leaves the fetcher: it is put into *released* with the decision, and returns by
+`assign` when that is carried out.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from klog.kernel import last_batch_end
 BY_ID: Final = 13
 """The version of Fetch from which on topics are named by their ids."""
 ROOM_BYTES: Final = 32 << 20
-"""By how much an answer may be larger than was asked for: its first batch comes whole, however large it is."""
+"""The possible excess of an answer over the requested size: its first batch is sent whole, however large it is."""
 _SPARE_ELEMENTS: Final = 1000
 """How many elements the arrays of an answer may have besides our partitions and their topics: brokers above all."""
 _CONSUMER: Final = -1
@@ -48,7 +48,7 @@ _IDLE_S: Final = 0.2
 _LARGEST_BATCH: Final = 1 << 30
 """The largest answer without --fetch-bytes: memory is taken for it twice."""
 _LONGEST_THROTTLE_S: Final = 60.0
-"""Whoever is throttled for longer asks again."""
+"""After a longer throttle the request is repeated."""
 _ALONE: Final = -1
 """The session epoch of a request that has no session."""
 _SESSION_ERRORS: Final = (
@@ -67,7 +67,7 @@ class RateLimit:
         self._rate, self._due, self._lock, self.taken = rate, 0.0, Lock(), 0
 
     def take(self, size: int) -> float:
-        """Count *size* bytes; return when more may come (monotonic seconds)."""
+        """Count *size* bytes; return when more may be received (monotonic seconds)."""
         with self._lock:
             self.taken += size
             if self._rate is None:
@@ -77,7 +77,7 @@ class RateLimit:
 
 
 class Released(NamedTuple):
-    """A partition that a fetcher lets go.  *decision* None: it goes on, and has reached the leader's high watermark.
+    """A partition that a fetcher releases.  *decision* None: it continues, and has reached the leader's high watermark.
 
     *since*: when the request was sent (monotonic seconds).
     """
@@ -88,9 +88,9 @@ class Released(NamedTuple):
 
 
 class LeaderFetcher:
-    """Fetches what it has been assigned; *fetch_bytes*: at most so many at a time.
+    """Fetches its assigned partitions; *fetch_bytes*: at most so many at a time.
 
-    *released* gets partitions.
+    *released* receives partitions.
     """
 
     def __init__(
@@ -107,13 +107,13 @@ class LeaderFetcher:
         self._lock, self._ended = Lock(), False
         self._inbox: deque[FollowedPartition] = deque()
         self._revoked: deque[FollowedPlace] = deque()
-        self._alone: deque[_Key] = deque()  # partitions of which one has a batch that is too large
+        self._alone: deque[_Key] = deque()  # partitions one of which has a batch that is too large
         self._session = FetchSession()
         self._partitions: dict[_Key, FollowedPartition] = {}
         self._by_id, self._connections = False, 0
         self._clock, self._answered_ms = LeaderClock(), 0
         self._resume_at = self._sent_at = 0.0
-        self._silent_since = inf  # when the first of the latest answers without records was asked for
+        self._silent_since = inf  # the time of the request for the first of the latest answers without records
         self._unwritten: list[tuple[FollowedPartition, FetchAnswer]] = []
         self.fetch_bytes = options.fetch_bytes
 
@@ -125,7 +125,7 @@ class LeaderFetcher:
             return not self._ended
 
     def revoke(self, place: FollowedPlace) -> None:
-        """Let a partition go soon: it has another leader, or is another one."""
+        """Release a partition soon: it has another leader, or another topic id."""
         self._revoked.append(place)
 
     # ------------------------------------------------------------ the loop
@@ -166,9 +166,9 @@ class LeaderFetcher:
         self._inbox.clear()
 
     def _admit(self) -> None:
-        """Take up what was assigned, and let go what was revoked."""
+        """Add assigned partitions, and release revoked ones."""
         if self._revoked:
-            self._write()  # the next owner of the partition finds all that has come
+            self._write()  # the next owner of the partition finds all received batches
         while self._inbox:
             self._silent_since = inf
             partition = self._inbox.popleft()
@@ -185,7 +185,7 @@ class LeaderFetcher:
         return (place.topic_id if self._by_id else place.topic, place.number)
 
     def _release(self, partition: FollowedPartition, decision: Decision) -> None:
-        # What is not written yet is fetched again, if the partition is followed further.
+        # Unwritten batches are fetched again, if the partition is still followed.
         self._unwritten = [one for one in self._unwritten if one[0] is not partition]
         self._session.forget(partition.place)
         del self._partitions[self._key(partition.place)]
@@ -215,7 +215,7 @@ class LeaderFetcher:
         self._take(answer, request)
 
     def _single_out(self, request: SessionRequest, error: LargeAnswerError, most_bytes: int) -> None:
-        """Let go the partition that has a batch too large to be received; one of many is found by asking for each."""
+        """Release the partition with a batch that is too large; one of many is found by a request for each."""
         self._session.lost()
         asked = [self._key(place) for place, _ in request.positions] if request.epoch == _ALONE else [*self._partitions]
         if len(asked) > 1:
@@ -227,7 +227,7 @@ class LeaderFetcher:
             self._release(self._partitions[key], leave)
 
     def _alone_request(self) -> SessionRequest | None:
-        """Return a request for the next partition that is to be asked for alone; None where there is none."""
+        """Return a request for the next partition that needs one of its own; None if there is none."""
         while self._alone:
             partition = self._partitions.get(self._alone.popleft())
             if partition is not None:
@@ -235,7 +235,7 @@ class LeaderFetcher:
         return None
 
     def _connect(self) -> None:
-        """Connect, unless that is done.  Behind another connection there may be a leader with another history."""
+        """Connect, unless connected.  Another connection may lead to a leader with another history."""
         self._connection.connect()
         if self._connection.connections == self._connections:
             return
@@ -254,7 +254,7 @@ class LeaderFetcher:
                 self._reporter.trace(f"{place.topic}-{place.number} {line}")
 
     def _body(self, request: SessionRequest) -> Data:
-        """Return a Fetch request.  Where nothing is known of a partition yet, its answer is not waited for."""
+        """Return a Fetch request.  The leader must not wait if a partition has had no answer so far."""
         options, topics, forgotten = self._options, list[Data](), list[Data]()
         unknown = False
         for place, at in request.positions:
@@ -295,7 +295,7 @@ class LeaderFetcher:
         for topic, row in rows:
             key = (topic["topicId"] if self._by_id else topic["topic"], row["partitionIndex"])
             partition = self._partitions.get(key)
-            if partition is None or key in seen:  # it was not asked for
+            if partition is None or key in seen:  # it was not requested
                 continue
             seen.add(key)
             got = _fetch_answer(row)
@@ -320,7 +320,7 @@ class LeaderFetcher:
             )
 
     def _throttled(self, ms: int, partitions: list[FollowedPartition]) -> None:
-        """Wait as the broker says: until then it reads nothing from this connection.  Kafka: KIP-219."""
+        """Wait for the broker's throttle time: it does not read from this connection earlier.  Kafka: KIP-219."""
         longest_s = _LONGEST_THROTTLE_S if self._options.continuous else self._options.timeout_ms / 1000
         pause_s = min(ms / 1000, longest_s, _LONGEST_THROTTLE_S)
         self._resume_at = max(self._resume_at, time.monotonic() + pause_s)
@@ -344,13 +344,13 @@ class LeaderFetcher:
         self._unwritten.append((partition, got))
         end, epoch = last_batch_end(got.records)
         if end >= 0:
-            # As far as headers tell; what is wrong with the batches is found when they are written.
+            # The headers are checked here; faults of the batches are found when they are written.
             self._session.follow(partition.place, FetchPosition(partition.leader_epoch, end, epoch))
         else:
             self._session.follow(partition.place, partition.position())
 
     def _write(self) -> None:
-        """Write what the last answer brought, while the leader prepares the next one."""
+        """Write the records of the last answer, while the leader prepares the next one."""
         for partition, got in self._unwritten:
             self._write_one(partition, got)
         self._unwritten.clear()
@@ -360,7 +360,7 @@ class LeaderFetcher:
             self._give_up(silent_s)
 
     def _give_up(self, silent_s: float) -> None:
-        """Let go the partitions of which the leader says that it has more, and sends nothing."""
+        """Release the partitions for which the leader announces more records, and sends none."""
         for partition in [one for one in self._partitions.values() if not one.reached]:
             high = f", though the high watermark is {partition.high_watermark}" if partition.high_watermark >= 0 else ""
             why = f"given up: nothing comes within {silent_s:.0f} s{high}"
@@ -381,7 +381,7 @@ class LeaderFetcher:
             self._released(Released(partition, None, self._sent_at))
 
     def _ask_again(self, partition: FollowedPartition, error: DamagedError) -> None:
-        """Let a partition go whose answer cannot be taken: to be fetched again, or no more."""
+        """Release a partition whose answer cannot be appended: it is fetched again, or given up."""
         partition.bad_answers += 1
         if partition.bad_answers < _TRIES:
             self._release(partition, Wait(str(error)))

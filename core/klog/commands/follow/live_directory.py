@@ -1,7 +1,7 @@
-"""The files of one partition that grow in place, each in an order that a kill or a power cut may interrupt anywhere.
+"""The growing files of one partition, written in an order that a kill or a power cut may interrupt anywhere.
 
-A segment is on the disk, with its indexes, before the next one begins.  So of a log whose process died only the active
-segment can be torn, and only behind the recovery point.
+A segment is on the disk, with its indexes, before the next one begins.  After a crash only the active segment of a log
+can be torn, and only behind the recovery point.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def write_temporary(path: str, content: bytes, disk: Disk) -> str:
 
 
 def replace_file(path: str, content: bytes, disk: Disk) -> None:
-    """Let a small file have *content*, whole or not at all; its name is on the disk when its directory is synced.
+    """Give a small file this *content*, whole or not at all; its name is on the disk when its directory is synced.
 
     Raises OSError.
     """
@@ -42,19 +42,19 @@ def replace_file(path: str, content: bytes, disk: Disk) -> None:
 
 
 def remove_temporaries(directory: str, disk: Disk) -> None:
-    """Remove what a killed process was writing in *directory*.  Raises OSError."""
+    """Remove the temporary files of a killed process in *directory*.  Raises OSError."""
     for name in names_if_there(directory):
         if name.endswith(TEMPORARY):
             disk.unlink(os.path.join(directory, name))
 
 
 class LiveDirectory:
-    """An `AppendTarget`: the directory at *path*, which is there.
+    """An `AppendTarget`: the existing directory at *path*.
 
-    *log*: the name of the active segment's log, None where there is none yet.  *sizes*: bytes of each of its indexes
-    that count; what a file has beyond is cut off when more comes.  The content of an index that is `put` is what comes
-    behind that.  Other small files have new content when `sync` is through.  *unsynced*: files that are not on the
-    disk; *has_new_names*: nor is the directory.
+    *log*: the name of the active segment's log, None without one.  *sizes*: the valid bytes of each of its indexes; the
+    rest of a file is cut off at the next append.  The content of an index that is `put` is appended to those.  Other
+    small files have their new content after `sync`.  *unsynced*: files that are not on the disk; *has_new_names*: the
+    directory is not, either.
     """
 
     def __init__(self, path: str, files: GrowingFiles, disk: Disk, log: str | None, sizes: dict[str, int]) -> None:
@@ -68,7 +68,7 @@ class LiveDirectory:
         return f"{self.path}/{name}"
 
     def write(self, name: str, data: bytes | memoryview) -> None:
-        """Append to the log; another name than before begins a new one, when all else is on the disk."""
+        """Append to the log; a new *name* begins a new one, when everything else is on the disk."""
         path = self._file(name)
         if name != self._log:
             sync([self], self._disk)
@@ -81,7 +81,7 @@ class LiveDirectory:
             self._files.write(path, data)
 
     def put(self, name: str, content: bytes) -> None:
-        """Let a small file have *content*, or let an index have it behind what it has."""
+        """Give a small file this *content*, or append it to the valid part of an index."""
         if parse_file(name).kind in _GROWING:
             self._grow(name, content)
             return
@@ -108,7 +108,7 @@ class LiveDirectory:
         self.has_new_names |= not is_there
 
     def remove(self, name: str) -> None:
-        """Let a file go, if it is there; return when it is gone for good."""
+        """Delete a file, if it exists; return when the deletion is on the disk."""
         path = self._file(name)
         self._files.close(path)
         self.unsynced.pop(path, None)
@@ -119,7 +119,7 @@ class LiveDirectory:
             self._log = None
 
     def name_files(self) -> None:
-        """Let what was put have its names: its content is on the disk."""
+        """Rename the written files into place; their content is synced."""
         for temporary, path in self._waiting.items():
             self._disk.rename(temporary, path)
             self.has_new_names = True

@@ -1,4 +1,4 @@
-"""What a follow was asked for."""
+"""The options of a follow."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ COPY_SETTINGS: Final = ("segment.bytes", "segment.ms", "index.interval.bytes", "
 class FollowOptions:
     """The options of a follow: ms and bytes.
 
-    *topics*: names and globs; *numbers*: of partitions; empty for all.  *internal*: internal topics, too; one that is
-    named is followed without.  *continuous*: goes on until it is stopped.  *rate*: bytes a second over all connections,
+    *topics*: names and globs; *numbers*: of partitions; empty for all.  *internal*: include internal topics; one that
+    is named is followed without it.  *continuous*: run until stopped.  *rate*: bytes a second over all connections,
     None for any.  *max_wait_ms*, *min_bytes*, *fetch_bytes*, *partition_bytes*: a Fetch request's own.  *flush_ms*,
-    *flush_bytes*: how much may be lost to a power cut.  *timeout_ms*: for how long a partition may have no leader.
-    *on_cleaned*: what becomes of a copy in which deletions may be missing.
-    *config*: settings of the copy that go before the topics' own.
+    *flush_bytes*: the most that a power cut may cost.  *timeout_ms*: for how long a partition may have no leader.
+    *on_cleaned*: the treatment of a copy in which deletions may be missing.  *config*: settings of the copy that have
+    precedence over the topics' own.
     """
 
     topics: Sequence[str] = ()

@@ -1,4 +1,4 @@
-"""A partition that is followed: its copy, what its leader told, and what became of it in this run."""
+"""A followed partition: its copy, its leader's marks, and its result in this run."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from klog.partition.retention.stored_segments import StoredSegment
 
 
 def retention_explains(copy: CopiedPartition, limits: RetentionLimits | None) -> bool:
-    """Whether a broker with *limits* would delete, of the copy's own segments, all that are below its log start.
+    """Whether a broker with *limits* would delete all segments of the copy that are below its log start.
 
-    A copy's segments end elsewhere than the leader's.  But those below the log start have only records that the leader
-    has deleted, and the others have at least as many bytes as the leader has left.  None: the limits are not known.
+    A copy's segments end elsewhere than the leader's.  The ones below the log start, however, have only records that
+    the leader has deleted, and the others have at least as many bytes as the leader has left.  None: unknown limits.
     """
     partition = Partition(copy.path)
     kept = needed_from(partition, copy.log_start)
@@ -48,13 +48,13 @@ CLEANED: Final = (
 
 
 class FollowReporter(Protocol):
-    """Hears what happens, on any thread."""
+    """Receives messages, on any thread."""
 
     def note(self, message: str) -> None:
-        """Take a line that is good to know."""
+        """Report a line of information."""
 
     def error(self, message: str) -> None:
-        """Take a line about something that went wrong."""
+        """Report a line about an error."""
 
     def trace(self, line: str) -> None:
         """Take a line about an event of the protocol."""
@@ -74,19 +74,18 @@ class Outage:
 
 @dataclass(eq=False)
 class FollowedPartition:
-    """A partition, which belongs to one thread at a time; its *copy* is used under *lock*, as all copies are.
+    """A partition, which belongs to one thread at a time; use its *copy* under *lock*, as all copies.
 
-    *leader*, *leader_epoch*: of the metadata, -1 where there is none.  *high_watermark*, *log_start*: the leader's
-    latest, -1 before its first answer.  *reached*: the copy has had all that the leader had when it answered.
-    *first_offset*: where this run began.  *missed*, *cut*: first and last offsets;
-    *backups*: where what was cut or replaced is kept.  *error*: why it is not followed
-    any more.  *bad_answers*: in a row, with a batch that cannot be appended.  *is_new*: nothing was ever copied, so the
-    leader's log start is where it begins, and nothing was missed.  *largest_batch*: bytes that a batch of its
-    topic may have, 0 where that is not known.  *retention*: by what the leader deletes segments, None
-    where that is not known.  *cleaning*: see CleaningWatch.  *unseen*: the last batch of the copy,
-    until the leader was seen to have it; *is_trusted*: the leader cannot have it any more, so it is not looked for the
-    next time.  *skipped_to*: the leader's log start at which the copy goes on behind a gap, -1 for none.
-    *parted*: where it was cut in this run, each with the leader epoch of the metadata at that time.
+    *leader*, *leader_epoch*: from the metadata, -1 without one.  *high_watermark*, *log_start*: the leader's latest, -1
+    before its first answer.  *reached*: the copy had everything that the leader had when it answered.  *first_offset*:
+    where this run began.  *missed*, *cut*: first and last offsets; *backups*: the places of cut or replaced data.
+    *error*: the reason why it is no longer followed.  *bad_answers*: the number of successive answers with a batch
+    that cannot be appended.  *is_new*: nothing was ever copied; the copy begins at the leader's log start, and nothing
+    was missed.  *largest_batch*: the largest size of a batch of its topic, 0 if unknown.  *retention*: the leader's
+    retention settings, None if unknown.  *cleaning*: see CleaningWatch.  *unseen*: the last batch of the copy, until
+    the leader is known to have it; *is_trusted*: the leader cannot have it any more, and the next comparison omits it.
+    *skipped_to*: the leader's log start at which the copy continues behind a gap, -1 for none.  *parted*: the cuts in
+    this run, each with the leader epoch of the metadata at that time.
     """
 
     place: FollowedPlace
@@ -131,9 +130,9 @@ class FollowedPartition:
         self.is_trusted = False
 
     def meet(self, got: FetchAnswer) -> tuple[Take | Look | Part | None, FetchAnswer]:
-        """Compare the copy's last batch with what its leader answered; return what that means, and what comes behind.
+        """Compare the copy's last batch with its leader's answer; return the decision, and the rest of the answer.
 
-        None: the answer tells nothing.  Raises DamagedError for what is no answer, UnreadableError.
+        None: the answer decides nothing.  Raises DamagedError for an impossible answer, UnreadableError.
         """
         mine = self.unseen
         if mine is None:
@@ -149,9 +148,9 @@ class FollowedPartition:
         return Take(), got._replace(records=got.records[first.size if first is not None else 0 :])
 
     def position(self) -> FetchPosition:
-        """Return from where on it is fetched: from its last record on, until the leader was seen to have that batch.
+        """Return the position to fetch from: its last record, until the leader is known to have that batch.
 
-        Behind a gap no epoch precedes.  Kafka: UnifiedLog.truncateFullyAndStartAt, which clears the epochs.
+        Behind a gap there is no preceding epoch.  Kafka: UnifiedLog.truncateFullyAndStartAt, which clears the epochs.
         """
         if self.unseen is not None:
             last = self.unseen.facts
@@ -160,7 +159,7 @@ class FollowedPartition:
         return FetchPosition(self.leader_epoch, self.copy.end, epoch)
 
     def take(self, got: FetchAnswer, options: FollowOptions, reporter: FollowReporter) -> None:
-        """Append what a leader answered, and follow its marks.
+        """Append the records of a leader's answer, and apply its marks.
 
         Raises DamagedError for a batch that cannot be appended; those before it have been.  OSError.
         """
@@ -191,7 +190,7 @@ class FollowedPartition:
             reporter.trace(f"{self.name} {marks}")
 
     def note_caught_up(self) -> None:
-        """Take note of whether it has caught up with what its leader has told until now."""
+        """Note whether it has reached the offsets in its leader's answers so far."""
         self.cleaning.note(self.copy.end >= self.high_watermark >= 0 and self.unseen is None)
 
     def _tell_cleaned(self, end: int, reporter: FollowReporter) -> None:
@@ -235,7 +234,7 @@ class FollowedPartition:
             raise DamagedError(f"{self.name}: {len(records)} bytes at offset {self.copy.end}, and no whole batch")
 
     def _follow_marks(self, prune: bool, reporter: FollowReporter) -> None:
-        """Move the copy's high watermark and log start to the leader's, as far as the copy goes."""
+        """Move the copy's high watermark and log start to the leader's, as far as the copy reaches."""
         self.copy.set_high_watermark(min(self.high_watermark, self.copy.end))
         if self.copy.log_start < self.log_start <= self.copy.end:
             self.copy.move_start(self.log_start)
@@ -243,9 +242,9 @@ class FollowedPartition:
                 self._prune(reporter)
 
     def _prune(self, reporter: FollowReporter) -> None:
-        """Remove segments below the log start; those that retention does not explain are kept in the backup.
+        """Remove segments below the log start; those that retention does not explain are moved to the backup.
 
-        They may be all that is left: a leader that has lost its first segments tells the same as after DeleteRecords.
+        They may be the last copies: a leader that has lost its first segments answers as after DeleteRecords.
         """
         if retention_explains(self.copy, self.retention):
             self.copy.prune()

@@ -22,7 +22,7 @@ from klog.formats.java_integers import LONG_MAX
 from klog.formats.names import ROOT_CHECKPOINTS, SEGMENT_KINDS, FileKind, file_name
 
 _Change = Callable[[LogDir, Partition, Draft, Draft], "tuple[tuple[Loss, ...], Amount]"]
-"""Drafts changes of a partition and, in the second draft, of checkpoints; returns what is lost, and what is kept."""
+"""Drafts changes of a partition and, in the second draft, of checkpoints; returns the losses, and the kept amount."""
 
 
 def cut_log(copy: CopyDisk, path: str, offset: int, index_interval: int) -> str | None:
@@ -30,7 +30,7 @@ def cut_log(copy: CopyDisk, path: str, offset: int, index_interval: int) -> str 
 
     Raises KlogError, OSError.
     """
-    # Few runs cut anything, and each begins with what is imported.
+    # Few runs cut anything, and imports delay each start.
     from klog.partition.truncate import TruncateOptions, cut
 
     def draft_cut(log_dir: LogDir, found: Partition, draft: Draft, last: Draft) -> tuple[tuple[Loss, ...], Amount]:
@@ -44,7 +44,7 @@ def cut_log(copy: CopyDisk, path: str, offset: int, index_interval: int) -> str 
 
 
 def empty(copy: CopyDisk, path: str, topic_id: str | None) -> str | None:
-    """Let the partition at *path* be an empty one, of topic *topic_id*, as a broker leaves it; return the backup.
+    """Replace the partition at *path* by an empty one, of topic *topic_id*, as a broker leaves it; return the backup.
 
     Raises KlogError, OSError.
     """
@@ -67,15 +67,15 @@ def empty(copy: CopyDisk, path: str, topic_id: str | None) -> str | None:
 
 
 def needed_from(partition: Partition, log_start: int) -> int:
-    """Return the base offset of the segment that has *log_start*: what is below it is below the log start."""
+    """Return the base offset of the segment with *log_start*: everything below it is below the log start."""
     bases = [files.base_offset for files in partition.segments]
     return max((base for base in bases if base <= log_start), default=min(bases, default=0))
 
 
 def names_below(partition: Partition, offset: int) -> list[str]:
-    """Return the files of segments that are older than the one with that base offset, in the order of their removal.
+    """Return the files of segments older than the one with that base offset, in the order of their removal.
 
-    Whatever interrupts it, what is left is the end of the log.
+    After an interruption the rest is the end of the log.
     """
     kinds = (*SEGMENT_KINDS, FileKind.SNAPSHOT)
     named = [file for file in partition.files if file.kind in kinds and file.offset is not None]

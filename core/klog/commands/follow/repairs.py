@@ -1,4 +1,4 @@
-"""Brings a copy back to a history that its leader has.  Nothing is taken away that is not kept in the backup."""
+"""Gives a copy a history that its leader has.  All removed data is kept in the backup."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def carry_out(
     options: FollowOptions,
     reporter: FollowReporter,
 ) -> Wait | Leave | None:
-    """Do what was decided; return what it has to wait for, None when it can be fetched again.
+    """Carry out *decision*; return the reason to wait, None when the partition can be fetched again.
 
     Raises KlogError, OSError.
     """
@@ -132,7 +132,7 @@ def _cut(partition: FollowedPartition, cut: Cut, options: FollowOptions, reporte
     said, start, end = _parting(partition, cut), partition.copy.log_start, partition.copy.end
     with partition.lock:
         partition.keep(partition.copy.cut(cut.to))
-    # Where nothing was left, the copy starts over, at the leader's log start.
+    # If nothing was left, the copy starts over, at the leader's log start.
     partition.is_new = not partition.copy.end
     if partition.is_new:
         partition.cleaning = partition.cleaning.begun(time.time_ns() // 1_000_000)

@@ -1,4 +1,4 @@
-"""What a copy keeps of the cluster beside the logs: settings of topics, offsets of groups, in `klog-follow.json`."""
+"""The facts about the cluster in a copy: settings of topics, offsets of groups, in `klog-follow.json`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _HURRY_S: Final = 2.0
 _DIGITS: Final = 20
 _TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 _ROLL: Final = ("internal.segment.bytes", "segment.bytes", "segment.ms", "index.interval.bytes", "segment.index.bytes")
-"""The settings by which a copy's segments roll; the first goes before the second."""
+"""The settings by which a copy's segments roll; the first has precedence over the second."""
 
 
 class SideFile:
@@ -58,13 +58,13 @@ class SideFile:
         self._config = options.config
         self._topics: dict[str, FollowTopic] = {}
         self._effective: dict[str, Mapping[str, str]] = {}
-        self._groups: Mapping[str, Sequence[GroupOffset]] | None = None  # None: nobody has told
-        # What has caught up within a minute is written once.
+        self._groups: Mapping[str, Sequence[GroupOffset]] | None = None  # None: unknown
+        # Copies that catch up within a minute cause one write.
         self._written_at = 0.0 if options.continuous else time.monotonic()
         self._said: set[str] = set()
 
     def learn(self, cluster: Cluster, found: ClusterTopics, names: Collection[str]) -> None:
-        """Ask for the settings of topics.  Where they may not be read, they are taken to be Kafka's defaults."""
+        """Request the settings of topics.  If they may not be read, Kafka's defaults are assumed."""
         configs = self._configs(cluster, names)
         for topic in found.topics:
             if topic.name in names:
@@ -98,26 +98,26 @@ class SideFile:
         return AppendSettings.of(TopicConfig(None, {**own, **self._config}), topic)
 
     def watch(self, place: FollowedPlace, is_new: bool) -> CleaningWatch:
-        """Return what watches the copy of a partition, by what the last run has known of it; *is_new*: it had none."""
+        """Return the watch of a partition's copy, from the facts of the last run; *is_new*: it had none."""
         retention_ms = max(0, self.number(place.topic, "delete.retention.ms", DELETE_RETENTION_MS))
         before = self._copy_dir.follow_file
         known = self._former(place.topic, place.topic_id)
         compacts = "compact" in self._policy(place.topic)
         if is_new or before is None or known is None:
             return CleaningWatch(time.time_ns() // 1_000_000, retention_ms, compacts=compacts)
-        # Former versions tell only when they ended, which is no earlier.
+        # Former versions recorded only their end, which is no earlier.
         updated_ms = _parsed_ms(before.updated)
         caught_up_ms = min(known.caught_up.get(place.number, updated_ms), updated_ms)
         return CleaningWatch(caught_up_ms, retention_ms, True, known.cleaned.get(place.number), compacts=compacts)
 
     def _former(self, topic: str, topic_id: str | None) -> FollowTopic | None:
-        """Return what the file of the last run says of a topic; None for nothing, or another topic."""
+        """Return the entry of a topic in the file of the last run; None without one, or for another topic id."""
         before = self._copy_dir.follow_file
         known = before.topics.get(topic) if before is not None else None
         return known if known is not None and (known.topic_id or ZERO_UUID) == (topic_id or ZERO_UUID) else None
 
     def _with_times(self) -> dict[str, FollowTopic]:
-        """Return the topics of this run, with what is known of the copies of their partitions."""
+        """Return the topics of this run, with the known times of their partitions' copies."""
         found = {}
         for name, topic in self._topics.items():
             known = self._former(name, topic.topic_id)
@@ -189,9 +189,9 @@ class SideFile:
         self._store()
 
     def _committed(self, cluster: Cluster) -> dict[str, Sequence[GroupOffset]]:
-        """Return what groups have committed.
+        """Return the committed offsets of groups.
 
-        A cluster does not list the groups that this user may not see any more; they keep what they had.  Raises
+        A cluster does not list the groups that this user may no longer see; they keep their former offsets.  Raises
         KlogError.
         """
         before = self._former_groups
@@ -239,7 +239,7 @@ class _EitherEvent(Event):
 
 @contextmanager
 def _in_time(new_cluster: Callable[[Event], Cluster], seconds: float, stop: Event | None = None) -> Iterator[Cluster]:
-    """Yield a cluster that raises StoppedError after so many seconds: how much it has to tell is its own choice."""
+    """Yield a cluster that raises StoppedError after so many seconds: the cluster decides how much it answers."""
     late = _EitherEvent(stop)
     timer = Timer(seconds, late.set)
     timer.daemon = True

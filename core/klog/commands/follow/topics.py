@@ -1,4 +1,4 @@
-"""Which partitions of a cluster are followed, and what has changed since it was asked last: functions of answers."""
+"""The followed partitions of a cluster, and the changes since the last metadata: functions of answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from klog.formats.names import topic_is_legal
 
 
 class WantedPartitions(NamedTuple):
-    """What is to be followed.  *refused*: topics that are not, and why: a message each."""
+    """The partitions to follow.  *refused*: topics that are not followed, each with a message."""
 
     leaders: dict[FollowedPlace, LeaderOfPartition]
     refused: dict[str, str]
@@ -46,8 +46,8 @@ def unmatched_globs(cluster: ClusterTopics, options: FollowOptions) -> list[str]
 
 
 class TopicChanges(NamedTuple):
-    """What has changed.  *new*: places not followed yet; *renewed*: the old place of each topic created again, with
-    the new one; *gone*: what the cluster no longer has."""
+    """The changes.  *new*: places not followed yet; *renewed*: the old place of each topic created again, with the new
+    one; *gone*: deleted ones."""
 
     new: list[FollowedPlace]
     renewed: dict[FollowedPlace, FollowedPlace]
@@ -55,7 +55,7 @@ class TopicChanges(NamedTuple):
 
 
 def changes(followed: Iterable[FollowedPlace], leaders: Mapping[FollowedPlace, LeaderOfPartition]) -> TopicChanges:
-    """Return what differs between what is followed and what the cluster has."""
+    """Return the differences between the followed partitions and those of the cluster."""
     before: dict[TopicPartition, FollowedPlace] = {(place.topic, place.number): place for place in followed}
     now: dict[TopicPartition, FollowedPlace] = {(place.topic, place.number): place for place in leaders}
     return TopicChanges(

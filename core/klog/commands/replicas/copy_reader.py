@@ -29,7 +29,7 @@ MOST_BAD_BATCHES = 1000
 """Kept one by one; a log can be all damage."""
 
 MOST_LINE_BYTES = 256 << 20
-"""Of the line of one record: sixty million headers take ten times their bytes."""
+"""The limit for the JSON line of one record: sixty million headers take ten times their bytes."""
 
 _LONG_MAX = 2**63 - 1
 _free_windows: list[Window] = []

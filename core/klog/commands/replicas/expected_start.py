@@ -21,8 +21,7 @@ from klog.partition.retention.stored_segments import StoredSegment, stored_segme
 
 
 class StartedCopy(NamedTuple):
-    """A copy, and the facts that decide about its first segments.  *is_clean*: its log dir has the clean-shutdown
-    marker."""
+    """A copy, and the facts about its first segments.  *is_clean*: its log dir has the clean-shutdown marker."""
 
     compared: ComparedCopy
     retention: TopicRetention

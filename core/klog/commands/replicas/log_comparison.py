@@ -136,8 +136,7 @@ def _check_clusters(partitions: Sequence[Partition], choice: IdentityChoice) -> 
 
 
 def _common(comparison: Comparison, ends: Sequence[LogPoint], one: int, other: int) -> int:
-    """Return the offset up to which two logs agree; the part that a snapshot covers beyond a log's end counts as
-    present."""
+    """Return the offset up to which two logs agree; a snapshot beyond a log's end counts as part of it."""
     part = comparison.first_difference(one, other)
     log_ends = [copy.log_end for copy in (comparison.copies[one], comparison.copies[other])]
     return part if part < min(log_ends) else min(ends[one].offset, ends[other].offset)

@@ -40,8 +40,7 @@ _LARGE: Final = ("DescribeGroups", "JoinGroup")
 
 
 class EndpointReports(NamedTuple):
-    """Callbacks: *say* for messages to the operator, *log* for each request (None: no log).  They are called on any
-    thread."""
+    """Callbacks, called on any thread: *say* for the operator, *log* for each request (None: no log)."""
 
     say: Callable[[str], None]
     log: Callable[[Data], None] | None = None

@@ -197,8 +197,7 @@ class View:
 
     @cached_property
     def _followed(self) -> FollowFile | None:
-        """The facts about the source cluster of a copy; of several the most recently written one.  A damaged file is
-        ignored."""
+        """The facts about the source cluster of a copy, from the newest file.  A damaged file is ignored."""
         files = (one.checkpoints.follow_file for one in self._dirs)
         return max((one for one in files if isinstance(one, FollowFile)), key=lambda one: one.updated, default=None)
 

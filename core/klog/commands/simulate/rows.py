@@ -37,8 +37,7 @@ class WaitRow(TypedDict):
 
 
 class AnswerRow(TypedDict, total=False):
-    """A leader's answer; *records*: the first and the last offset.  Only `to` to `high_watermark` are always
-    present."""
+    """A leader's answer; *records*: first and last offset.  Only `to` to `high_watermark` are always present."""
 
     to: int
     records: list[int] | None

@@ -102,7 +102,7 @@ class TopicPlace:
 
 
 class OpenPartition(NamedTuple):
-    """A partition at a destination: its log, and where its files go."""
+    """A partition at a destination: its log, and the destination of its files."""
 
     log: LogState
     target: AppendTarget

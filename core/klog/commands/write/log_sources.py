@@ -46,8 +46,7 @@ def _is_read(partition: Partition, selection: Selection) -> bool:
 
 
 def _counts(partition: Partition, topics: TopicConfig) -> Iterator[int]:
-    """Yield lower bounds of a topic's partition count: from a directory, from the metadata log, from the facts in a
-    copy."""
+    """Yield lower bounds of a topic's partition count: from directory, metadata log and copy."""
     yield (partition.number or 0) + 1
     known, topic = topics.metadata, partition.topic or ""
     if known is not None and partition.topic_id is not None and known.topic_ids.get(topic) == partition.topic_id:

@@ -60,8 +60,7 @@ class CutShortError(DamagedError):
 
 
 class _Start(NamedTuple):
-    """The position in the active segment at which to begin: a byte, the number of index entries before it, and the last
-    timestamp."""
+    """The start in the active segment: a byte, the number of index entries before it, the last timestamp."""
 
     position: int = 0
     entries: int = 0
@@ -178,8 +177,7 @@ def _resume_segment(
     window: Window,
     known: int,
 ) -> tuple[ActiveSegment, _Start, Damage | None]:
-    """Return the active segment in its present state, the start of the reading, and the damage at which its log
-    ends."""
+    """Return the active segment, the start of the reading, and the damage at which its log ends."""
     path = partition.file(files.log)
     with ReadOnlyFile(path) as log:
         start = _find_start(partition, files, log, known - files.base_offset)

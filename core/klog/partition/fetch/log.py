@@ -24,8 +24,7 @@ from klog.partition.fetch.slices import Key, Slice, SliceCache, WindowPool
 from klog.partition.fetch.verified_ranges import UnservedRange, VerifiedRanges
 
 Damaged = Literal["skip", "stop", "serve"]
-"""The treatment of damage: skip it, return an error at its beginning, or send it as a broker does, which never
-looks."""
+"""The treatment of damage: skip it, return an error at its beginning, or send it as a broker does."""
 
 _REMEMBERED: Final = 256
 

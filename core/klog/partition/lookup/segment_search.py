@@ -35,8 +35,7 @@ class LookupQuery(Protocol):
     """The target of a search."""
 
     def candidate(self, window: Window, row: int) -> int:
-        """Return the first row from *row* on whose header shows that the batch may contain it, the count without
-        one."""
+        """Return the first row from *row* on whose header allows a match, the count without one."""
 
     def accepts(self, body: Body) -> bool:
         """Whether an intact candidate is the answer."""
@@ -116,8 +115,7 @@ class SegmentSearch:
         return self._entries
 
     def _leftovers(self, entries: IndexEntries) -> str | None:
-        """Return a description of the slot after the last used entry if it is wrong; zeros and leftovers of a
-        truncation are not."""
+        """Describe the slot after the last used entry if it is neither zeros nor the leftover of a truncation."""
         if entries.count == entries.slots:
             return None
         relative, position = entries[entries.count]
@@ -202,8 +200,7 @@ class SegmentSearch:
         return self.scan(*self.start(offset), OffsetQuery(offset))
 
     def scan(self, trail: IndexTrail, row: int, query: LookupQuery) -> SearchResult:
-        """Walk on from *row*, the result for *trail*, to the target; after a problem, repeat the walk with all
-        checks."""
+        """Walk on from *row*, the result for *trail*, to the target; repeat it with all checks after a problem."""
         walk, batches = self.walk, 0
         while True:
             window, first = walk.window, row

@@ -58,8 +58,7 @@ STOPS_BROKER: Final = frozenset(
         ProducerAnomalyKind.TXN_NOT_STARTED,
     }
 )
-"""The anomalies that end a broker which replays the log at its start; recovery of the segment survives
-INVALID_MARKER."""
+"""The anomalies that end a starting broker's replay; recovery of the segment survives INVALID_MARKER."""
 
 
 class ProducerAnomaly(NamedTuple):

@@ -30,8 +30,7 @@ _LAST_EPOCH: Final = 2**15 - 2
 _LEAD_MS: Final = 500
 """A record is created before the coordinator learns of its partition, but hardly longer before."""
 _KEPT: Final = 8
-"""The number of records of each transactional id that are remembered: its last transactions, any of which may be open
-somewhere."""
+"""The number of records kept of each transactional id: any of its last transactions may be open."""
 
 _UNDECIDED: Final = frozenset(
     [TransactionStatus.EMPTY, TransactionStatus.COMPLETE_COMMIT, TransactionStatus.COMPLETE_ABORT]

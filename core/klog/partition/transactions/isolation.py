@@ -291,8 +291,7 @@ class AbortedFilter:
         return found
 
     def contradictions(self, batches: Iterable[TxnBatch]) -> list[Damage]:
-        """Return the contradictions between the markers among *batches*, those of all windows in the order of the log,
-        and the index."""
+        """Return the markers in *batches* (of all windows, in the order of the log) that the index contradicts."""
         found = []
         for batch, marker in batches:
             if self._first is None:

@@ -29,8 +29,7 @@ from klog.partition.transactions.anomalies import ProducerAnomaly, ProducerAnoma
 from klog.partition.transactions.markers import CompletedTxn, FlawedMarker, Marker, OngoingTxns, offset_after
 
 BATCHES_KEPT: Final = 5
-"""The number of batches of each producer that are remembered, to recognise a repeated one.  Kafka:
-ProducerStateEntry."""
+"""The number of last batches kept of each producer, to recognise a repeated one.  Kafka: ProducerStateEntry."""
 
 _NONE: Final = -1
 _new_tuple = tuple.__new__  # a NamedTuple's own is Python, and this is done for every batch

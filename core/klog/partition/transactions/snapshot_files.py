@@ -9,8 +9,7 @@ from klog.kernel import crc32c
 
 
 def read_snapshot_file(path: str) -> Snapshot:
-    """Return the content of a snapshot; its *problem* is the reason why it cannot be read, or why a broker deletes
-    it."""
+    """Return the content of a snapshot; its *problem* is why it cannot be read, or why a broker deletes it."""
     content = read_small(path)
     return read_snapshot(content, crc32c) if isinstance(content, bytes) else Snapshot((), str(content))
 

@@ -43,8 +43,7 @@ class LogDirFacts(NamedTuple):
 
 
 def is_left_alone(partition: Partition) -> bool:
-    """Whether no repair touches a partition: the metadata log, a directory that is set aside, one that will be
-    deleted."""
+    """Whether no repair touches a partition: the metadata log, a directory set aside or marked for deletion."""
     return partition.topic == CLUSTER_METADATA or partition.state in (PartitionState.DELETE, PartitionState.STRAY)
 
 

@@ -61,8 +61,7 @@ def damaged_places(facts: PartitionFacts, segment: SegmentFacts) -> Iterator[tup
 
 
 def _fix(facts: PartitionFacts, kind: str, segment: SegmentFacts, stretch: ByteRange) -> str:
-    """Return the command that repairs it: none cuts a message out of a batch, nor a tail off with intact batches behind
-    it."""
+    """Return the repairing command: none cuts a message out of a batch, or a tail with intact batches off."""
     if stretch.expected is None:
         return ""
     after, _ = facts.batches_after(segment, stretch.batches, stretch.records)

@@ -27,8 +27,7 @@ def reaction_to_damage(facts: PartitionFacts, segment: SegmentFacts, position: i
 
 
 def reaction_to_batch(facts: PartitionFacts, segment: SegmentFacts, position: int) -> str | None:
-    """Return the effect of the start on a batch whose checksum matches, though it cannot be right.  None in the same
-    case."""
+    """Return the effect of the start on a wrong batch whose checksum matches.  None in the same case."""
     start = facts.next_start
     if start is None:
         return None
@@ -63,8 +62,7 @@ def _removal(start: StartOutcome, segment: SegmentFacts, position: int) -> str |
 
 
 def _what_follows(start: StartOutcome, cut: SegmentCut) -> str:
-    """Return the part that recovery deletes because it ended with *cut*; nothing if it ended elsewhere, or at the
-    end."""
+    """Return the part that recovery deletes because it ended with *cut*; nothing if it did not."""
     ended_here = start.dropped and all(base > cut.base for base in start.dropped)
     # A segment that is truncated because its index is missing does not end recovery: others may follow it.
     if not ended_here or any(cut.base < base < min(start.dropped) for base in _bases(start)):

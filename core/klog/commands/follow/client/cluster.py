@@ -1,4 +1,4 @@
-"""A cluster as a client sees it: its brokers, topics and leaders, and what they answer."""
+"""A cluster for a client: its brokers, topics and leaders, and their answers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LATEST: Final = -1
 _CONSUMER: Final = -1
 _FETCH_BYTES: Final = 1 << 20
 _LARGEST_FETCH: Final = 256 << 20
-"""A batch that is larger than was asked for comes whole."""
+"""A batch that is larger than the limit is sent whole."""
 _SEVERAL: Final = 1000
 """How many partitions or topics one request names: an answer then has a bounded size."""
 
@@ -80,7 +80,7 @@ class OffsetAnswer(NamedTuple):
 
 
 class EpochAnswer(NamedTuple):
-    """The largest epoch up to the one asked for, and where it ended; -1 and -1 when the leader knows none."""
+    """The largest epoch up to the requested one, and its end; -1 and -1 when the leader has none."""
 
     error: ErrorCode
     epoch: int
@@ -104,7 +104,7 @@ class Cluster:
     """A cluster by its *bootstrap* brokers, for use on one thread.
 
     Its methods ask the broker that has the answer, over connections of its own; a fetching thread takes one for itself
-    with `connection`.  They raise what BrokerConnection raises, and RefusedRequestError for errors of a whole answer;
+    with `connection`.  They raise the errors of BrokerConnection, and RefusedRequestError for errors of a whole answer;
     errors of single topics or partitions are values.
     """
 
@@ -167,7 +167,7 @@ class Cluster:
         return {topic: found.own for topic, found in self.settings(topics).items()}
 
     def settings(self, topics: Iterable[str]) -> dict[str, TopicSettings]:
-        """Return the settings of *topics*; a topic that is gone is left out.
+        """Return the settings of *topics*; a deleted topic is left out.
 
         Raises RefusedRequestError when a topic's settings may not be read.
         """
@@ -191,7 +191,8 @@ class Cluster:
     def offsets(self, partitions: Iterable[TopicPartition], timestamp: int) -> dict[TopicPartition, OffsetAnswer]:
         """Ask the leaders for EARLIEST or LATEST of each of *partitions*.
 
-        LEADER_NOT_AVAILABLE: nobody leads it, as far as `topics` knows; NETWORK_EXCEPTION: its leader did not answer.
+        LEADER_NOT_AVAILABLE: it has no leader, according to the last call of `topics`; NETWORK_EXCEPTION: its leader
+        did not answer.
         """
 
         def row(key: TopicPartition, epoch: int) -> Data:

@@ -1,8 +1,7 @@
 """One connection to one broker: requests out, answers in, one at a time.
 
 An answer is received into a buffer that the next one overwrites; records in it are views of that buffer, so nothing is
-copied between the socket and the file.  The buffer grows with the bytes that have come, never with those
-that were announced.
+copied between the socket and the file.  The buffer grows with the bytes received, never with the bytes announced.
 """
 
 from __future__ import annotations
@@ -51,14 +50,14 @@ _FIRST_BYTES: Final = {
 
 
 class BrokerConnection:
-    """A connection that is made by the first request, and made again by the next one after it was lost.
+    """A connection that the first request opens, and that the next one opens again after a loss.
 
     *versions*: the requests that may be sent, see `klog.commands.follow.client.requests`.  *timeout_s*: the longest
-    wait for an answer to begin, and for one of 64 KiB to end; each 64 KiB that have come give it a second more.
-    *connections*: how many there have been.
+    wait for the begin of an answer, and for the end of one of 64 KiB; each 64 KiB received adds a second.
+    *connections*: the number of connections so far.
 
-    Methods raise LostConnectionError, ForeignAnswerError, AuthenticationError, UnsupportedError for a request that the
-    broker does not have in a version of these, and StoppedError once *stop* is set; the connection is closed then.
+    Methods raise LostConnectionError, ForeignAnswerError, AuthenticationError, UnsupportedError for a request without a
+    common version, and StoppedError once *stop* is set; the connection is then closed.
     """
 
     def __init__(
@@ -153,7 +152,7 @@ class BrokerConnection:
             raise
 
     def keep_answer(self) -> None:
-        """Let views of the last answer be valid until this is called again: answers from now on use another buffer."""
+        """Keep views of the last answer valid until the next call: later answers use another buffer."""
         self._buffer, self._other_buffer = self._other_buffer, self._buffer
 
     def _send(self, name: str, body: Data) -> None:
@@ -219,7 +218,7 @@ class BrokerConnection:
         return found
 
     def _agree_on_versions(self) -> None:
-        """Ask what the broker has.  Kafka: NetworkClient.handleApiVersionsResponse."""
+        """Agree with the broker on the versions of requests.  Kafka: NetworkClient.handleApiVersionsResponse."""
         software = {"clientSoftwareName": "klog", "clientSoftwareVersion": __version__}
         for version in (self._wanted["ApiVersions"].highest, self._wanted["ApiVersions"].lowest):
             self._versions = {"ApiVersions": version}
@@ -257,7 +256,7 @@ class BrokerConnection:
             self._reauthenticate_at = began + _REAUTHENTICATE_AT * lifetime_ms / 1000
 
     def _converse(self, mechanism: str, talk: SaslConversation) -> int:
-        """Let *talk* come to its end; return the lifetime of the session in ms, 0 for no end."""
+        """Run *talk* to its end; return the lifetime of the session in ms, 0 for no end."""
         message: bytes | None = talk.first()
         for _ in range(_MOST_TURNS):
             self._send("SaslAuthenticate", {"authBytes": message})
@@ -275,5 +274,5 @@ class BrokerConnection:
 
 
 def refused(broker: str, request: str, number: int) -> RefusedRequestError:
-    """Return the exception for an answer with the error *number*; *request* may say for what it was."""
+    """Return the exception for an answer with the error *number*; *request* may name the subject."""
     return RefusedRequestError(f"{broker}: {request}: {error_code(number).name} ({number})", number)

@@ -1,4 +1,4 @@
-"""What can go wrong between klog and a broker, as exceptions: one line each, with host and port."""
+"""The errors between klog and a broker, as exceptions: one line each, with host and port."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class LostConnectionError(KlogError):
 
 
 class ForeignAnswerError(KlogError):
-    """What was answered is not what a Kafka broker answers, or claims more than may be received."""
+    """The answer is none that a Kafka broker sends, or is larger than accepted."""
 
 
 class LargeAnswerError(ForeignAnswerError):
@@ -34,6 +34,6 @@ class RefusedRequestError(KlogError):
 
 
 class StoppedError(KlogError):
-    """The caller's wish to stop ended a wait."""
+    """The caller's request to stop ended a wait."""
 
     exit_code = ExitCode.CANCELLED

@@ -1,4 +1,4 @@
-"""The groups of a cluster and what they have committed."""
+"""The groups of a cluster and their committed offsets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _GONE: Final = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INVALID_GROUP_ID)
 
 
 class CommittedOffset(NamedTuple):
-    """What a group has committed for a partition.  *leader_epoch* -1: it gave none."""
+    """The committed offset of a group for a partition.  *leader_epoch* -1: none was committed."""
 
     topic: str
     partition: int
@@ -32,12 +32,12 @@ class CommittedOffset(NamedTuple):
 
 
 def committed_offsets(cluster: Cluster, known: Collection[str] = ()) -> dict[str, tuple[CommittedOffset, ...] | None]:
-    """Return what each group of *cluster* has committed, by its name; `Cluster.topics` must have been asked before.
+    """Return the committed offsets of each group of *cluster*, by its name; call `Cluster.topics` before.
 
-    Share groups commit no offsets and are left out, as are groups without any.  A broker lists only the groups that
-    the caller may see, without an error: so of those that are *known* and not listed each is asked for by its name, and
-    has None where it may not be seen.
-    Raises what BrokerConnection raises; RefusedRequestError above all while a coordinator moves: ask again later.
+    Share groups commit no offsets and are left out, as are groups without any.  A broker lists only the groups that the
+    caller may see, without an error: each of *known* that is not listed is therefore requested by its name, and has
+    None if it may not be seen.  Raises the errors of BrokerConnection; RefusedRequestError above all while a
+    coordinator moves: try again later.
     """
     names: dict[str, None] = {}
     for node in cluster.nodes():

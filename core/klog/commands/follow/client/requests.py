@@ -1,6 +1,7 @@
 """The requests that klog sends to a cluster: all of them, each with its versions and its reason.
 
-None of them changes anything: no Produce, no commit, no JoinGroup, no topic made by being asked for.
+None of them changes anything: no Produce, no commit, no JoinGroup, no creation of a topic by a request for its
+metadata.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from typing import Final, NamedTuple
 
 
 class RequestVersions(NamedTuple):
-    """The versions of one request that klog uses: the highest that the broker has, too.  *why*: what it is for."""
+    """The versions of one request that klog uses: the highest that the broker also has.  *why*: its purpose."""
 
     lowest: int
     highest: int
@@ -29,4 +30,4 @@ REQUESTS: Final = {
     "FindCoordinator": RequestVersions(1, 6, "the broker that keeps a group"),
     "OffsetFetch": RequestVersions(5, 9, "what a group has committed"),
 }
-"""By name.  Fetch below 12 cannot tell of diverging histories, Metadata below 10 has no topic ids."""
+"""The requests by name.  Fetch below 12 does not report diverging histories, Metadata below 10 has no topic ids."""

@@ -1,7 +1,7 @@
 """The client's side of SASL: PLAIN and SCRAM (RFC 4616, RFC 5802, RFC 7677).
 
-Each mechanism is a conversation: `first` is the first message, `answer` takes what the server says and returns the
-next message, None when both sides are satisfied.
+Each mechanism is a conversation: `first` is the first message, `answer` receives the server's message and returns the
+next one, None when both sides are satisfied.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _HEADER: Final = "n,,"
 
 
 class SaslConversation(Protocol):
-    """What is said to the server, in turns."""
+    """The client's messages to the server, in turns."""
 
     def first(self) -> bytes:
         """Return the first message."""
 
     def answer(self, challenge: bytes) -> bytes | None:
-        """Return the answer to *challenge*, None when nothing more is said.  Raises AuthenticationError."""
+        """Return the answer to *challenge*, None at the end of the conversation.  Raises AuthenticationError."""
 
 
 class PlainConversation:
@@ -46,7 +46,7 @@ class PlainConversation:
         return self._message
 
     def answer(self, challenge: bytes) -> bytes | None:
-        """Return None; a server says nothing, or that we are not welcome."""
+        """Return None; the server sends nothing, or refuses the client."""
         if challenge:
             raise AuthenticationError("PLAIN: the server goes on after the password")
         return None

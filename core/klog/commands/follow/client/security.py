@@ -1,12 +1,12 @@
-"""How a cluster is reached and who we are there, from a file of Java client properties.
+"""The security settings of a connection, from a file of Java client properties.
 
     security.protocol=SASL_SSL
     sasl.mechanism=SCRAM-SHA-512
     sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required username="me" password="secret";
     ssl.truststore.location=/etc/kafka/ca.pem
 
-What has to do with security and is not in the table below is refused: a setting that is overlooked there could send a
-password where it must not go.  All other properties are ignored.  No message contains a value that may be secret.
+An unknown setting about security is refused: klog could otherwise send a password to a place where it must not be sent.
+All other properties are ignored.  No message contains a value that may be secret.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Credentials:
 
 @dataclass(frozen=True)
 class Security:
-    """What a connection needs beyond an address.
+    """The needs of a connection beyond an address.
 
     *tls* None: plain TCP.  *credentials* None: no SASL.
     """
@@ -76,9 +76,9 @@ class Security:
 
 
 def read_security(path: str) -> Security:
-    """Return what the properties file *path* asks for.
+    """Return the settings in the properties file *path*.
 
-    Raises UsageError, which names the property, for what is missing, contradictory or not supported; UnreadableError.
+    Raises UsageError, which names the property, for missing, contradictory or unsupported ones; UnreadableError.
     """
     with ReadOnlyFile(path) as file:
         content = file.read(0, _LARGEST_FILE + 1)
@@ -86,7 +86,7 @@ def read_security(path: str) -> Security:
         raise UsageError(f"{path}: too large for a file of properties")
     found = read_properties(content)
     if isinstance(found, Malformed):
-        # Not what it says: the line may hold a password.
+        # The message does not quote the line, which may hold a password.
         raise UsageError(f"{path}: line {found.line} has a \\u without four hexadecimal digits")
     try:
         return _security({name: value.strip() for name, value in found.items()})

@@ -1,7 +1,7 @@
 """A TCP stream, with TLS or without: connected, read and written with a deadline, and ended on request.
 
-The socket never blocks.  Every wait polls in short slices, because nothing else notices in time that it is over: not
-the system call after a signal that came just before it, not the thread that is told to stop by another one.
+The socket never blocks.  Every wait polls in short slices, because nothing else ends it in time: neither a signal just
+before the system call, nor a stop by another thread.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _T = TypeVar("_T")
 
 
 class Stream:
-    """A connection to *host* and *port*, open until `close`; *name* is how messages call it.
+    """A connection to *host* and *port*, open until `close`; *name* is its name in messages.
 
-    All methods raise LostConnectionError when the other side is gone or slow, StoppedError when *stop* is set.
+    All methods raise LostConnectionError when the other side has closed or is slow, StoppedError when *stop* is set.
     """
 
     def __init__(self, host: str, port: int, stop: Event) -> None:
@@ -70,7 +70,7 @@ class Stream:
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def _addresses(self, until: float) -> list[Any]:
-        """Return what the host's name resolves to.  On a thread: the resolver cannot be interrupted."""
+        """Return the addresses of the host's name.  The lookup runs on a thread: the resolver cannot be interrupted."""
         found: list[list[Any] | Exception] = []
 
         def resolve() -> None:
@@ -112,7 +112,7 @@ class Stream:
             self._socket = None
 
     def is_dropped(self) -> bool:
-        """Return whether the other side has closed, or said something although nothing was asked."""
+        """Return whether the other side has closed, or sent data without a request."""
         return self._socket is None or bool(self._poll_for(select.POLLIN, 0))
 
     def _use(self, made: socket.socket) -> None:
@@ -143,7 +143,7 @@ class Stream:
             got += part
 
     def _retry(self, call: Callable[[], _T], event: int, until: float, otherwise: str) -> _T:
-        """Return what *call* returns, as soon as the socket is ready for it."""
+        """Return the result of *call*, as soon as the socket is ready for it."""
         while True:
             self._check(until, otherwise)  # a peer that always has another byte ready is never waited for
             try:
@@ -160,7 +160,7 @@ class Stream:
                 self._lost(error.strerror or str(error))
 
     def _distrust(self, error: ssl.SSLError) -> NoReturn:
-        """Raise what *error* means.  With TLS 1.3 the refusal of our certificate comes instead of the first answer."""
+        """Raise the exception for *error*.  TLS 1.3 refuses a client's certificate in place of the first answer."""
         if isinstance(error, ssl.SSLEOFError):
             self._lost("closed the connection")
         self.close()
