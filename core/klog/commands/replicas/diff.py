@@ -312,7 +312,7 @@ def diff_all(
     def job(numbers: range, _options: None) -> Iterator[TaskResult]:
         for number in numbers:
             found = differ.diff(wanted[number])
-            # The disks are with who asks: a log dir of thousands of partitions is not sent with each of them.
+            # The caller adds the disks: a log dir of thousands of partitions is not sent with each of them.
             bare = {node: copy._replace(disk_copy=None) for node, copy in found.copies.items()}  # type: ignore[arg-type]
             yield pickled_result("diff", found._replace(copies=bare), number)
 
