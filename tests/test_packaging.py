@@ -73,6 +73,12 @@ def test_the_sdist_holds_every_source_file(sdist: Path) -> None:
     assert files(sdist, "core", "cli", "completions", "docs") == files(ROOT, "core", "cli", "completions", "docs")
 
 
+def test_each_folder_of_modules_is_a_package() -> None:
+    """Without its `__init__.py` a folder works in a checkout, and is in no wheel and not in the one file."""
+    folders = {path.parent for root in ("core", "cli") for path in (ROOT / root).rglob("*.py")}
+    assert [str(folder) for folder in folders if not (folder / "__init__.py").exists()] == []
+
+
 def test_the_wheel_made_from_the_sdist_runs(wheel: Path, tmp_path: Path) -> None:
     """The kernel was compiled from the sdist's own files, and what runs is that one, not this checkout's."""
     program = "import klog.kernel._kernel as k, klog_cli.app as app; print(k.__file__, flush=True); app.main()"

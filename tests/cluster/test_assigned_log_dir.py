@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from klog.cluster.assigned_log_dir import AssignedLogDir, assigned_log_dir
-from klog.cluster.replication.election import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
+from klog.cluster.election import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from klog.data_dir.log_dir import LogDir
 
 from tests.oracles.plain.encode import Record, batch

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
-from klog.cluster.replication.election import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
+from klog.cluster.election import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from klog.data_dir.log_dir import LogDir
 
 _UNREPORTED: Final = (None, UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY)

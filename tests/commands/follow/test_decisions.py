@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from klog.base.errors import ExitCode
-from klog.cluster.replication.epoch_cache import EpochCache
+from klog.cluster.epoch_cache import EpochCache
 from klog.commands.follow.decisions import (
     Cut,
     Decision,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from klog.change.plan.session import PlanOptions, PlanSession
+from klog.cluster.epoch_cache import EpochCache
 from klog.cluster.metadata.topic_config import TopicConfig
-from klog.cluster.replication.epoch_cache import EpochCache
 from klog.commands.replicas.copy_choice import CopyChoice
 from klog.commands.replicas.copy_plan import CopyPlan, CopyPlanSettings
 from klog.commands.replicas.diff import DiffOptions, ReplicaDiffer, Verdict

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from klog.base.errors import counted
-from klog.cluster.replication.truncation import TruncationRow
+from klog.cluster.truncation import TruncationRow
 from klog.commands.simulate.rows import AnswerRow, StepRow
 from klog.commands.simulate.scenario import Scenario, SimulationEvent
 from klog.commands.simulate.simulation import STILL_WAITS, Simulation

@@ -9,7 +9,7 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from klog.cluster.replication.election import MIGRATING_DIRECTORY
+from klog.cluster.election import MIGRATING_DIRECTORY
 from klog.formats.java_text import uuid_bytes
 from klog.formats.structs.schema import Data
 from klog.kernel import PartitionTable

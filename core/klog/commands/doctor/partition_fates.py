@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from klog.base.errors import counted
+from klog.cluster.election import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from klog.cluster.metadata.loader import ClusterMetadata
-from klog.cluster.replication.election import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from klog.commands.doctor.broker_config import DELETE_DELAY_MS
 from klog.commands.doctor.loading import LoadedPartition
 from klog.commands.doctor.metadata_facts import directories_of

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from klog.base.errors import ExitCode
-from klog.cluster.replication.epoch_cache import UNDEFINED, EpochCache
-from klog.cluster.replication.truncation import answer_round
+from klog.cluster.epoch_cache import UNDEFINED, EpochCache
+from klog.cluster.truncation import answer_round
 from klog.formats.checkpoint import EpochEntry
 from klog.formats.error_codes import ErrorCode, error_code
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from klog.base.errors import DamagedError, ExitCode
-from klog.cluster.replication.epoch_cache import UNDEFINED
+from klog.cluster.epoch_cache import UNDEFINED
 from klog.commands.follow.cleaning import ANEW
 from klog.commands.follow.client.cluster import EARLIEST, LATEST, Cluster
 from klog.commands.follow.client.failures import ForeignAnswerError, LostConnectionError, RefusedRequestError

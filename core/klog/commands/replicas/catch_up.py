@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from klog.change.plan.draft import Draft
 from klog.change.plan.model import Loss
-from klog.cluster.replication.epoch_cache import EpochCache
+from klog.cluster.epoch_cache import EpochCache
 from klog.commands.replicas import source_log
 from klog.commands.replicas.comparison import ComparedCopy, Comparison
 from klog.commands.replicas.copy_state import CopyState

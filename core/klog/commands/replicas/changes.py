@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from klog.cluster.election import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from klog.cluster.metadata.loader import ClusterMetadata
 from klog.cluster.metadata.topics_image import PartitionRegistration
-from klog.cluster.replication.election import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from klog.commands.replicas.disks import BrokerDisk
 from klog.data_dir.log_dir import LogDir
 from klog.formats.internal_topics import MetadataRecord, new_metadata_record

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from klog.cluster.election import ReplicaSet
+from klog.cluster.epoch_cache import EpochCache
 from klog.cluster.metadata.topic_config import TopicConfig
-from klog.cluster.replication.election import ReplicaSet
-from klog.cluster.replication.epoch_cache import EpochCache
-from klog.cluster.replication.truncation import epoch_rounds
+from klog.cluster.truncation import epoch_rounds
 from klog.commands.replicas.comparison import ComparedCopy, Comparison, CopyFacts
 from klog.commands.replicas.disks import BrokerCopy
 from klog.data_dir.partition import Partition

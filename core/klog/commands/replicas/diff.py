@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 from klog.base.errors import KlogError
 from klog.base.progress import Silence
 from klog.cluster.assigned_log_dir import AssignedLogDir, assigned_log_dir
+from klog.cluster.election import ElectionReason, ElectionRules, ReplicaSet, elect, outcomes
 from klog.cluster.metadata.topic_config import TopicConfig
-from klog.cluster.replication.election import ElectionReason, ElectionRules, ReplicaSet, elect, outcomes
 from klog.commands.replicas.compacted import CompactedComparison
 from klog.commands.replicas.comparison import ComparedCopy, Comparison, CopyFacts, LostRecordSink
 from klog.commands.replicas.copy_state import CopyState, compared_copy, copy_states

@@ -6,8 +6,8 @@ import os
 from collections.abc import Sequence
 
 from klog.base.errors import KlogError, UsageError
+from klog.cluster.election import UNASSIGNED_DIRECTORY
 from klog.cluster.metadata.loader import ClusterMetadata
-from klog.cluster.replication.election import UNASSIGNED_DIRECTORY
 from klog.commands.replicas.changes import PartitionKey
 from klog.commands.replicas.copy_choice import LeftPartition
 from klog.commands.replicas.copy_plan import CopyPlan

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from klog.base.errors import KlogError, UsageError
 from klog.change.plan.draft import Draft
 from klog.change.plan.staging import Staging, remove_tree
-from klog.cluster.replication.epoch_cache import EpochCache
+from klog.cluster.epoch_cache import EpochCache
 from klog.commands.replicas.catch_up import CatchUp, CatchUpPlan, CatchUpSource, CatchUpTarget
 from klog.commands.replicas.copy_state import CopyState
 from klog.commands.replicas.disks import BrokerCopy, BrokerDisk

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klog.base.errors import KlogError
-from klog.cluster.replication.epoch_cache import EpochCache
+from klog.cluster.epoch_cache import EpochCache
 from klog.commands.serve.options import OnceReporter, ServeOptions
 from klog.data_dir.partition import Partition
 from klog.data_dir.preallocation import is_preallocated_tail

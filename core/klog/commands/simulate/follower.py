@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from klog.cluster.replication.truncation import TruncationRound, answer_round, epoch_rounds
+from klog.cluster.truncation import TruncationRound, answer_round, epoch_rounds
 from klog.commands.simulate.leader import ReplicaFetch, ReplicaFetchAnswer
 from klog.commands.simulate.quota import ReplicationQuota
 from klog.commands.simulate.replica_log import ReplicaLog

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from klog.cluster.replication.epoch_cache import UNDEFINED
+from klog.cluster.epoch_cache import UNDEFINED
 from klog.commands.simulate.quota import ReplicationQuota
 from klog.commands.simulate.replica_log import EpochBatch, ReplicaLog
 from klog.commands.simulate.scenario import ReplicationSettings

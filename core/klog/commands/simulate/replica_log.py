@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import NamedTuple
 
-from klog.cluster.replication.epoch_cache import EpochCache
+from klog.cluster.epoch_cache import EpochCache
 
 
 class EpochBatch(NamedTuple):

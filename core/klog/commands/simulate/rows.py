@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from klog.cluster.replication.truncation import TruncationRow
+from klog.cluster.truncation import TruncationRow
 from klog.commands.simulate.leader import PartitionLeader, ReplicaFetchAnswer
 from klog.commands.simulate.replica_log import ReplicaLog
 

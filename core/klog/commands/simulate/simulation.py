@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Final
 
-from klog.cluster.replication.truncation import TruncationRound
+from klog.cluster.truncation import TruncationRound
 from klog.commands.simulate.follower import PartitionFollower
 from klog.commands.simulate.leader import (
     IsrState,

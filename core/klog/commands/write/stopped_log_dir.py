@@ -13,9 +13,9 @@ from klog.base.errors import KlogError, counted, near_misses
 from klog.change.partition_plan import checkpoints
 from klog.change.plan.draft import Draft
 from klog.change.plan.staging import Staging
+from klog.cluster.election import UNASSIGNED_DIRECTORY
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.cluster.metadata.topics_image import PartitionRegistration
-from klog.cluster.replication.election import UNASSIGNED_DIRECTORY
 from klog.commands.write.destination import OpenPartition, TopicPlace
 from klog.commands.write.options import WriteOptions
 from klog.data_dir.disk.disk import Disk

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from klog.cluster.epoch_cache import EpochCache
 from klog.cluster.metadata.topic_config import TopicConfig
-from klog.cluster.replication.epoch_cache import EpochCache
 from klog.kernel import ActiveSegment
 from klog.log.txn_index import AbortedTxn
 from klog.partition.transactions.producer_state import ProducerState

@@ -19,7 +19,7 @@ from klog.base.files.read_only import ReadableLog, ReadOnlyFile
 from klog.base.location import Location
 from klog.change.partition_plan.strict_reader import StrictReader
 from klog.change.plan.model import TEMPORARY
-from klog.cluster.replication.epoch_cache import EpochCache
+from klog.cluster.epoch_cache import EpochCache
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from klog.cluster.replication.epoch_cache import EpochCache
+from klog.cluster.epoch_cache import EpochCache
 from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import EpochEntry, write_epochs
 from klog.partition.start.files import FailsError

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypedDict
 
-from klog.cluster.replication.epoch_cache import UNDEFINED, EpochCache
+from klog.cluster.epoch_cache import UNDEFINED, EpochCache
 from klog.formats.checkpoint import EpochEntry
 
 

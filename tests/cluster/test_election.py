@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from klog.cluster.replication.election import (
+from klog.cluster.election import (
     LOST_DIRECTORY,
     MIGRATING_DIRECTORY,
     NO_LEADER,
