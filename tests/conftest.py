@@ -1,8 +1,8 @@
 """Fixtures: the command line as a function and as a process, fixture data, the corpora, real Kafka.
 
 Three kinds of tests need more than a clone: `corpora` (the full image collection, KLOG_CORPORA or ../shared/corpora),
-`kafka` (Java 17 and Maven) and `spark` (Java 17).  Where that is missing they are skipped, loudly, and fail when
-CI=true: a build that did not compare with Kafka must not look like one that did.
+`kafka` (Java 17 and Maven) and `spark` (Java 17).  They are skipped, loudly, if that is missing, and fail when CI=true:
+a build that did not compare with Kafka must not look like one that did.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _notes_elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]
 
 @dataclass(frozen=True)
 class Ran:
-    """What one run of the command line did."""
+    """The result of one run of the command line."""
 
     stdout: bytes
     stderr: bytes
@@ -200,7 +200,7 @@ def klog_process() -> Callable[..., Ran]:
 
 @pytest.fixture
 def state_home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Where this test alone leaves its notes about plans."""
+    """The place of this test's own notes about plans."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     return tmp_path / "state"
 
@@ -246,8 +246,8 @@ def corpora() -> Path:
 def image(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """Return a function that unpacks an archive of the corpora (`crash/v4.3.1-kill/before.tar.gz`), once a session.
 
-    Modification times are the archive's.  What it returns is shared, between workers too: tests that change files copy
-    it first.
+    Modification times are the archive's.  The result is shared, between workers too: tests that change files copy it
+    first.
     """
     base = tmp_path_factory.getbasetemp()
     shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "images"

@@ -40,7 +40,7 @@ def test_the_page_of_findings_is_that_of_the_table() -> None:
 
 
 def test_the_manual_page_names_every_command_and_every_option() -> None:
-    """What the page leaves out does not exist for whoever is at a console without a network."""
+    """An option that the page omits does not exist for a user at a console without a network."""
     page = (ROOT / "docs" / "klog.1").read_text(encoding="utf-8").replace("\\", "")
     sections = {part.split(" [options]")[0]: part for part in page.split("\n.SS klog ")[1:]}
     leaves = [command for command in read().walk() if command.words and not command.children]

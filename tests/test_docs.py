@@ -22,7 +22,7 @@ from tests.test_layers import FLOOR
 
 SERVING = ("README.md", "docs/serve.md")
 PORT = "29092"
-"""Where the pages have `klog serve` listen; here it is another, which is free."""
+"""The port of `klog serve` on the pages; here it is another, which is free."""
 
 
 WRITTEN = sorted(
@@ -226,7 +226,7 @@ def test_the_library_example_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytes
 
 @pytest.mark.spark
 def test_the_example_on_spark_runs(path_with_klog: str) -> None:
-    """What somebody with a directory and a laptop tries: nothing but the answer is printed."""
+    """A user with a directory and a laptop tries this: only the answer is printed."""
     (example,) = (block for block in blocks("docs/spark.md", "python") if "createOrReplaceTempView" in block)
     command = ["python", "-c", example]
     plain = (name for name in os.environ if not name.startswith(("SPARK", "PYSPARK")) or name == "SPARK_SUBMIT_OPTS")

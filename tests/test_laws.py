@@ -208,7 +208,7 @@ def handed_out(port: int, end: int) -> Iterator[tuple[object, ...]]:
 
 @few_or_many
 def test_what_is_served_is_what_is_dumped(times: int, tmp_path: Path) -> None:
-    """By a server of its own for each log, through a socket."""
+    """A server of its own serves each log, through a socket."""
 
     def law(log: Log) -> None:
         data = fresh(tmp_path / "law", log.write)

@@ -1,4 +1,5 @@
-"""What users install: the sdist compiles from its own files alone, and the wheel holds all that klog needs."""
+"""The packages that users install: the sdist compiles from its own files alone, and the wheel holds all that klog
+needs."""
 
 from __future__ import annotations
 

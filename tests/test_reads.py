@@ -14,7 +14,7 @@ from tests.support.reads import count_reads
 PARTITION = "tx-0"
 """Transactions in eleven segments."""
 SMALL_READS = 0.03
-"""Of a log: headers, and batches that did not fit the end of a window."""
+"""The part of a log that is read again: headers, and batches that did not fit the end of a window."""
 
 # A command; how often it opens a log at most, and for all but the last one; how many times it reads all of them.
 COMMANDS = (

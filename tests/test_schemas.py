@@ -107,7 +107,7 @@ def faults(command: str, printed: Any) -> list[str]:
     from jsonschema.exceptions import best_match
 
     strict = Draft202012Validator(json_fields.schema(json_fields.every()[command], only_these=True))
-    # Of something that is one of several, what is wrong with the likeliest.
+    # A value that may be one of several has the faults of the likeliest.
     likely = [best_match([error]) for error in strict.iter_errors(printed)]
     return [f"{error.json_path}: {error.message[:200]}" for error in likely if error is not None]
 

@@ -1,4 +1,4 @@
-"""What the suite itself promises: no test waits for ever, `long` runs only where it is named, signals arrive.
+"""The promises of the suite itself: no test waits for ever, `long` runs only where it is named, signals arrive.
 
 Programs in strings, which tests run in other processes, import what is there: no linter looks at them.
 """
@@ -63,7 +63,8 @@ def test_the_end_of_a_process_is_put_off_before_it_comes_and_not_for_each_test(m
 
 
 def test_workers_that_do_not_end_are_named_and_ended(tmp_path: Path) -> None:
-    """What hangs between tests, or behind the last, would else hang for ever, and nobody would know where."""
+    """A worker that hangs between tests, or behind the last, would otherwise hang for ever, without a hint at its
+    place."""
     (tmp_path / "conftest.py").write_text(
         "import os, time\n"
         "from tests.support.workers import Watch\n"
@@ -121,7 +122,7 @@ def test_that_writes(tmp_path):
 
 
 def test_what_tests_write_lies_in_memory_until_they_passed(tmp_path: Path) -> None:
-    """What a run left that failed, or was killed, goes with the next one: memory is not for keeping."""
+    """The leftovers of a run that failed, or was killed, are deleted by the next one: memory is not for keeping."""
     shared = tmp_path / "shared"
     (shared / "klog-tests-0" / "left").mkdir(parents=True)
     (tmp_path / "conftest.py").write_text(IN_MEMORY)

@@ -1,4 +1,4 @@
-"""What could not be used: each path once, and forgotten where a plan has replaced it."""
+"""Unusable files: each path is noted once, and forgotten after a plan has replaced it."""
 
 from __future__ import annotations
 

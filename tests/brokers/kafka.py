@@ -76,7 +76,7 @@ def dump_class(version: str) -> str:
 
 @dataclass(frozen=True)
 class Dumped:
-    """What one run of a tool did.  *died* is the exception that ended it, empty if none did."""
+    """The result of one run of a tool.  *died* is the exception that ended it, empty if none did."""
 
     stdout: bytes
     stderr: bytes
@@ -126,7 +126,7 @@ class Jvm:
 
     def _started(self) -> subprocess.Popen[bytes]:
         if self._program not in self._running:
-            # What the JVM itself says on stderr goes where the test run's stderr goes.
+            # The JVM's own messages on stderr are passed to the test run's stderr.
             self._running[self._program] = subprocess.Popen(
                 program(*self._program, heap="1g"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=self.cwd
             )

@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
 TOPICS = ("sequence", "open", "ended")
 WAIT_S = clients.WAIT_S
-# What a broker says only when it looks at the data of logs itself.
+# A broker prints these only when it reads the data of logs itself.
 RECOVERY = re.compile(
     r"Recovering (?:unflushed|\d+ logs)|Attempting recovery|Found invalid|Corruption found|Rebuilding"
 )
 
 
 class State(NamedTuple):
-    """What a broker knows.
+    """The state of a broker.
 
     *ends*: by topic, the last stable offset and the log end.  *producers*: by topic, rows of the broker's own tool (id,
-    epoch, coordinator epoch, last sequence, last time, start of the open transaction); empty before 3.0.
-    *duplicate*: error code and offset that a batch gets that was sent before: that offset again, if it was recognised.
+    epoch, coordinator epoch, last sequence, last time, start of the open transaction); empty before 3.0.  *duplicate*:
+    error code and offset in the answer to a batch that was sent before: that offset again, if it was recognised.
     """
 
     ends: dict[str, tuple[int, int]]

@@ -237,7 +237,7 @@ def test_space_adds_up(broker: kafka.Cluster, load: Load) -> None:
 
 @pytest.mark.parametrize("words", [("verify", "--deep"), ("audit",), ("audit", "misrouted")], ids=" ".join)
 def test_nothing_is_damaged(broker: kafka.Cluster, load: Load, words: tuple[str, ...]) -> None:
-    """What is just being written or deleted is no damage, and no warning."""
+    """A file that is just being written or deleted is no damage, and no warning."""
     for _ in range(ROUNDS // 2):
         done = klog(*words, broker.data)
         assert (done.exit_code, done.stderr) == (0, b""), done

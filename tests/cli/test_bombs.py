@@ -68,7 +68,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "verify": ("D", "D --deep"),
     "write": ("P --to=N",),
 }
-"""What is run, by command: D the log dir, E a copy of it, P the partition, N a path where nothing is."""
+"""The runs, by command: D the log dir, E a copy of it, P the partition, N a missing path."""
 ELSEWHERE = {
     "apply": "reads a plan",
     "undo": "reads a backup",

@@ -402,7 +402,7 @@ def leave_over(log_dir: Path) -> None:
 def test_damage_comes_first(
     klog: Klog, log_dir: Path, damage: Callable[[Path], None], what: str, how: tuple[str, ...]
 ) -> None:
-    """What is written gets new checksums: damage would look sound ever after.  Other partitions are compacted."""
+    """The output has new checksums: damage would look sound ever after.  Other partitions are compacted."""
     damage(log_dir)
     before = tree(log_dir / "grouping-0")
     done = klog("compact", log_dir, NOW, *how)
@@ -541,7 +541,7 @@ def test_a_copy_has_what_is_not_compacted_as_it_is(klog: Klog, log_dir: Path, tm
 
 
 def test_a_copy_of_two_log_dirs_is_nobodys(klog: Klog, log_dir: Path, tmp_path: Path) -> None:
-    """Of two directory ids neither would be right."""
+    """Neither of the two directory ids would be right."""
     other = tmp_path / "other"
     other.mkdir()
     shutil.copyfile(log_dir / "meta.properties", other / "meta.properties")

@@ -1,4 +1,4 @@
-"""What holds for each command: none is forgotten, and whatever is raised in it is told, and is never exit code 1."""
+"""Rules for each command: none is forgotten, and an exception in it is printed, and is never exit code 1."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def latin_place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("words", [*(words for name, words in ON_ONE_DISK.items() if name != "serve"), *MORE_FORMS])
 def test_a_name_that_is_not_utf8_is_a_name(words: str, latin_place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of no topic, but what is there is shown."""
+    """It belongs to no topic, but its content is shown."""
     monkeypatch.chdir(latin_place)
     monkeypatch.setenv("XDG_STATE_HOME", str(latin_place / "state"))
     typed = [word.replace("tx-0", os.fsdecode(b"caf\xe9-0")) for word in words.split()]

@@ -30,7 +30,7 @@ def rows(*arguments: str | Path, code: int = 0) -> list[Row]:
 
 @pytest.mark.parametrize(("node", "name"), EVERY)
 def test_each_partition_passes_through_every_moment(node: int, name: str) -> None:
-    """What clients were told at five moments, and the partition's own count of its changes."""
+    """Clients' answers at five moments, and the partition's own count of its changes."""
     found = rows(disk(node), "--partition", name)
     for moment in MOMENTS:
         if moment["high_watermark"] > end(node):

@@ -16,7 +16,7 @@ from tests.support.power import tree
 
 
 class Said(NamedTuple):
-    """What klog answered."""
+    """The answer of klog."""
 
     exit_code: int
     stdout: str

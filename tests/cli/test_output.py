@@ -1,4 +1,4 @@
-"""What is printed, where, and how it reads."""
+"""The output: its content, its destination, and its form."""
 
 from __future__ import annotations
 

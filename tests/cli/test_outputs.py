@@ -127,7 +127,7 @@ ARGUMENTS_READ = {
     "PLAN",
     "SOURCE...",
 }
-"""What commands are given without an option is read, or changed by a plan."""
+"""Arguments without an option are read, or changed by a plan."""
 NO_PLACE = (
     "N|ID",
     *(
@@ -263,7 +263,7 @@ PLACES = {
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Log dirs and partitions of many kinds, and links to them.  What is tried here must not change it."""
+    """Log dirs and partitions of many kinds, and links to them.  The attempts of these tests must not change it."""
     root = tmp_path_factory.mktemp("root")
     copy_into(Path("crash/torn-in-batch"), root / "data")
     (root / "empty.jsonl").touch()
@@ -632,7 +632,7 @@ def test_what_a_job_has_begun_is_not_taken_for_somebody_elses(root: Path, tmp_pa
 
 
 FILES = [writer for writer in WRITERS if writer.is_file]
-# What follow writes comes from a cluster, which its own tests have.
+# The output of follow is copied from a cluster; its own tests have one.
 DIRECTORIES = [
     writer for writer in WRITERS if not writer.is_file and not writer.is_spark and writer.command != "follow"
 ]
@@ -725,7 +725,7 @@ def test_what_stands_behind_a_link_and_dots_is_where_the_system_says(klog: Klog,
 
 
 def test_a_log_dir_behind_a_link_and_dots_is_the_one_that_is_repaired(klog: Klog, own: Path) -> None:
-    """What is read and what is changed are the same: another log dir stands where the text leads."""
+    """The log dir that is read is the one that is changed: the text of the path names another one."""
     (own / "far/away").mkdir(parents=True)
     copy_into(Path("crash/torn-in-batch"), own / "far/data")
     (own / "hop").symlink_to("far/away")

@@ -265,7 +265,7 @@ def test_processes_find_what_one_finds(klog_process: Klog, tmp_path: Path) -> No
 
 
 def test_a_node_with_several_log_dirs(klog: Klog, disks: list[Path], tmp_path: Path) -> None:
-    """What it has is what all of them have; a partition in two of them is refused, as a broker refuses to start."""
+    """Its content is that of all its log dirs; a partition in two of them is refused, as a broker refuses to start."""
     second = tmp_path / "second"
     second.mkdir()
     meta = (disks[0] / "meta.properties").read_text().splitlines()

@@ -73,7 +73,7 @@ def test_colours_stay_klogs_own(hostile: Path) -> None:
 
 
 def test_json_lines_on_a_terminal_keep_their_meaning(hostile: Path) -> None:
-    """What is copied from the screen is the record: the escapes are JSON's."""
+    """A copy from the screen is the record: the escapes are JSON's."""
     shown = on_a_terminal("dump", hostile / "t-0", "--output", "jsonl", NO_COLOR="1").decode()
     assert json.loads(shown)["key"] == HOSTILE
 

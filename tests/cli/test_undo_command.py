@@ -172,7 +172,7 @@ def test_undo_says_where_its_own_originals_go(klog: Klog, data: Path, tmp_path: 
     backup = applied(klog, "recover", data, "--backup", first)
     assert (backup, undone(klog, backup, "--backup", second)) == (str(first), str(second))
     assert content(data) == before
-    # Where nobody says it and the usual place is taken: beside the backup that is undone.
+    # Without an option, and if the usual place is taken: beside the backup that is undone.
     third = undone(klog, str(second))
     assert os.path.dirname(third) == str(tmp_path / "b")
 
@@ -460,7 +460,7 @@ def test_a_partition_that_is_a_link_is_repaired(klog: Klog, data: Path, elsewher
 
 
 def test_a_partition_that_another_process_has_open_is_left_alone(klog: Klog, data: Path) -> None:
-    """By its real path no log dir is there whose lock would tell."""
+    """At its real path there is no log dir whose lock would show it."""
     target = linked(data, data.parent / "fast" / "torn-0")
     before = content(target)
     code = f"f = open({str(target / LOG)!r}); print('open', flush=True); input()"

@@ -100,7 +100,7 @@ def test_topics_and_partitions_narrow_it(klog: Klog, damaged: Path) -> None:
 
 
 def test_samples_and_ages(klog: Klog, damaged: Path) -> None:
-    """What was left out is no gap, and no end of the log."""
+    """The omitted part is no gap, and no end of the log."""
     done = klog("verify", "--sample", "1/2", "--output", "json", "--topic", "idempotent", str(damaged))
     assert (done.exit_code, json.loads(done.stdout)["segments"]) == (0, 3)
     for path in damaged.glob("*/*.log"):

@@ -1,4 +1,4 @@
-"""Where a follower truncates: the rows of Kafka's table, rounds, and that they end at the first difference."""
+"""The truncation of a follower: the rows of Kafka's table, rounds, and their end at the first difference."""
 
 from __future__ import annotations
 

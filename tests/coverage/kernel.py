@@ -1,9 +1,9 @@
 """Builds the kernel a second time, so that each branch of its source counts how often it goes which way.
 
-Cython writes C that names the source line of each statement, and gcc's --coverage counts by such names.  What Cython
-puts in by itself (checks of types, bounds and errors, the parsing of arguments, conversions) is no decision of the
-kernel's source: such C lines are given a name of their own, and no figure counts them.  Of what is left, branches count
-on source lines that decide something.  In the kernel's .h files, which are C, every branch counts.
+Cython writes C that names the source line of each statement, and gcc's --coverage counts by such names.  Cython's own
+insertions (checks of types, bounds and errors, the parsing of arguments, conversions) are no decision of the kernel's
+source: such C lines are given a name of their own, and no figure counts them.  The other branches count on source lines
+that decide something.  In the kernel's .h files, which are C, every branch counts.
 """
 
 from __future__ import annotations

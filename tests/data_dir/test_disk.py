@@ -309,7 +309,7 @@ def test_what_is_so_already_is_not_set_again(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_hole_at_the_end_stays_one(tmp_path: Path) -> None:
-    """Where a broker had set room aside there is nothing to copy."""
+    """Preallocated space of a broker is not copied."""
     with (tmp_path / "source").open("wb") as source:
         source.write(b"batches")
         source.truncate(64 << 20)

@@ -39,7 +39,7 @@ def directory(
     return Partition(str(place))
 
 
-# What is known of the first, of the second, whether they are copies, and by their names.
+# The facts about the first, about the second, whether they are copies, and by their names.
 PAIRS = [
     ((TOPIC, CLUSTER), (TOPIC, CLUSTER), True, True),
     ((TOPIC, CLUSTER), (TOPIC, OTHER_CLUSTER), False, False),

@@ -223,7 +223,7 @@ def test_a_text_file_of_absurd_size_is_not_read(tmp_path: Path) -> None:
 def test_checkpoints_belong_to_the_partition_in_use(
     tmp_path: Path, directory: str, expected: tuple[int | None, ...]
 ) -> None:
-    """What the files say of orders 3 is not about a leftover of an earlier orders 3."""
+    """The files' entries for orders 3 do not concern a leftover of an earlier orders 3."""
     for name, offset in (("replication-", 20), ("recovery-point-", 15), ("cleaner-", 10), ("log-start-", 7)):
         (tmp_path / f"{name}offset-checkpoint").write_text(f"0\n1\norders 3 {offset}\n")
     (tmp_path / directory).mkdir()

@@ -1,7 +1,7 @@
-"""What a disk shows after its power was cut: files and directories as programs saw them, and as they were synced.
+"""A disk after a power cut: files and directories as programs saw them, and as they were synced.
 
 POSIX promises what an fsync has brought to the disk, and nothing else: a file's content and metadata by one of the
-file, a name by one of its directory.  Of the rest the models keep as little, or as strange a mixture, as file systems
+file, a name by one of its directory.  The models keep as little of the rest, or as strange a mixture, as file systems
 may.  As in all of them, a rename is never half of one.
 """
 
@@ -46,7 +46,7 @@ class _Inode:
     changes: list[tuple[int, bytes | None]] = field(default_factory=list)
     names: Names = field(default_factory=dict)
     since: list[_Listing] = field(default_factory=list)
-    """Of a directory: how it was when it was synced, and after each change of names since; not as it is now."""
+    """For a directory: its state when it was synced, and after each later change of names; not its present one."""
     version: int = 0
     """How often its names have changed."""
 
@@ -73,7 +73,7 @@ class _Move(NamedTuple):
 
 @dataclass
 class Shown:
-    """What is there after a cut; equal ones have equal `digest`."""
+    """The content after a cut; equal ones have equal `digest`."""
 
     root: int
     names: dict[int, Names]
@@ -209,7 +209,7 @@ class LossyDisk:
         if random.random() < 0.5:
             for number, version in versions.items():
                 versions[number] = random.randint(version, self._inodes[number].version)
-            # What did not come to one directory has not left the other.
+            # A file that did not reach one directory has not left the other.
             while half := [one for one in self._moves if self._is_half(one, versions)]:
                 for move in half:
                     versions[move.source] = move.source_version
@@ -250,8 +250,8 @@ class LossyDisk:
 def _in_pieces(inode: _Inode, random: Random, share: float) -> tuple[bytes, Meta]:
     """Return what is there of a file that was not synced: a *share* of the blocks of each write; and its metadata.
 
-    The size is written together with the metadata.  What was cut off is still there where these are old, and what was
-    written behind a cut is not: it went to other blocks.
+    The size is written together with the metadata.  The cut part still exists if these are old, and data written behind
+    a cut does not: it is in other blocks.
     """
     is_new, block = random.random() < 0.5, random.choice([512, 4096])
     content = bytearray(inode.synced)

@@ -21,7 +21,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 class Answer(NamedTuple):
-    """What a command answered.  *was_asked*: whether it asked the system for what cannot be read."""
+    """The answer of a command.  *was_asked*: whether it asked the system for what cannot be read."""
 
     exit_code: int
     stdout: str

@@ -86,7 +86,7 @@ def _readable(path: Path) -> bytes:
 
 @dataclass(frozen=True)
 class Cell:
-    """What came of one fault.
+    """The result of one fault.
 
     *whole*, *alone*, *helped*: records before, after Kafka's start, and after its start on what klog has repaired.
     *did*, *did_helped*: how these starts ended.  *is_set_aside*: whether Kafka renamed the partition, and after klog.

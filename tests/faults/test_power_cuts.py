@@ -36,7 +36,7 @@ pytestmark = pytest.mark.fuse
 
 DONE = (ExitCode.CLEAN, ExitCode.CORRECTED)
 ONCE = ("write", "metadata-plan", "only-broker")
-"""What is begun is finished by the same command as well, but these then do the same once more."""
+"""The same command finishes them as well, but these then do the same once more."""
 Case = tuple[int, str]
 """Before which call, and what the disk keeps."""
 
@@ -70,7 +70,7 @@ class PowerCuts:
         return list(dict.fromkeys(found))
 
     def _trees(self) -> list[Tree]:
-        # What takes an undo back does not know when it was that the directories had changed.
+        # The undo of an undo has no record of the time when the directories had changed.
         found = [tree(self._run / name, directory_times=not self._earlier) for name in self._change.log_dirs]
         return [{name: facts for name, facts in one.items() if name != ".lock"} for one in found]
 

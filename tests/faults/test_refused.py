@@ -1,6 +1,6 @@
 """Each command beside each directory, file and checkpoint that cannot be read: what cannot be read is not absent.
 
-A command that asks for it names it, with 8 in its exit code; the others answer as if nothing was.  So no answer is less
+A command that asks for it names it, with 8 in its exit code; the others answer as if nothing was.  No answer is less
 than a whole one without a line that says so.
 """
 

@@ -1,4 +1,4 @@
-"""What `klog verify` and `klog recover` are worth after one fault in one file; docs/faults.md says what was found."""
+"""The worth of `klog verify` and `klog recover` after one fault in one file; docs/faults.md has the results."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ NEVER_MADE += ("writev", "pwritev", "pwritev2", "splice", "fchmodat", "setxattr"
 ERRORS = ("EIO", "ENOSPC", "EDQUOT", "EROFS", "EINTR")
 DONE = (ExitCode.CLEAN, ExitCode.CORRECTED)
 _NEW_TIME = "the directory has a new modification time"
-"""What klog says, and exits with 8, where it could not set a log dir's time back."""
+"""The message of klog, with exit code 8, if it could not restore a log dir's time."""
 Case = tuple[str, int, str]
 """A call, which of its name it is, and the error."""
 Where = tuple[str, int, str, list[str], "subprocess.CompletedProcess[str]"]
@@ -103,7 +103,7 @@ class Faults:
         return list(dict.fromkeys(found))
 
     def _trees(self) -> list[Tree]:
-        # What takes an undo back does not know when it was that the directories had changed.
+        # The undo of an undo has no record of the time when the directories had changed.
         found = [tree(log_dir, directory_times=not self._earlier) for log_dir in self._log_dirs()]
         # The lock file is empty and says nothing: where it cannot be removed it stays, as a broker's does.
         return [{name: facts for name, facts in one.items() if name != ".lock"} for one in found]

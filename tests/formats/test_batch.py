@@ -1,4 +1,4 @@
-"""What the three formats have in common, the arithmetic of sequence numbers, and headers read one by one."""
+"""The common parts of the three formats, the arithmetic of sequence numbers, and headers read one by one."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_sequences_go_from_the_largest_int_to_zero(first: int, steps: int, last:
     [(0, -1, LAST), (5, -(2**31), 5), (-(2**31), -(2**31), 0), (-(2**31), LAST, -1), (-2, -3, LAST - 4)],
 )
 def test_damaged_sequences_are_added_as_java_adds_them(first: int, steps: int, last: int) -> None:
-    """What does not fit an int could not be written to a snapshot."""
+    """A number that does not fit an int could not be written to a snapshot."""
     assert increment_sequence(first, steps) == last
 
 

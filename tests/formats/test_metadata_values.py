@@ -72,7 +72,7 @@ def rebuilt(batch: Batch, seen: Counter[tuple[str, int]]) -> bytes:
 
 @pytest.mark.corpora
 def test_real_metadata_logs_are_written_again_byte_for_byte(image: Callable[[str], Path]) -> None:
-    """What controllers of 4.3.1 and 3.9.1 wrote: logs and snapshots."""
+    """Logs and snapshots that controllers of 4.3.1 and 3.9.1 wrote."""
     places = [image(f"replicas/{name}.tar.xz") for name in ("quorum", "three-combined-static", "split")]
     files = [path for place in places for path in sorted(place.glob("*/__cluster_metadata-0/*"))]
     files += sorted(CORPORA.glob("v39/data/__cluster_metadata-0/*"))

@@ -221,7 +221,8 @@ def test_a_huge_count_takes_no_memory() -> None:
 
 
 def test_a_field_may_stay_classic_in_a_flexible_struct() -> None:
-    """So does the client's name in the header of a request: a broker has to read it before it knows the version."""
+    """The client's name in the header of a request is such a field: a broker has to read it before it knows the
+    version."""
     line = "N v0 flex=0+: a:string; b:string ~; c:[]int8 ~ ?"
     assert read(line, "02 61 0001 62 ffffffff 00") == {"a": "a", "b": "b", "c": None}
     assert encode(parse(line), {"a": "a", "b": "b", "c": None}, 0).hex(" ") == "02 61 00 01 62 ff ff ff ff 00"
@@ -357,7 +358,7 @@ def test_a_field_decoded_in_turn_prints_as_an_object() -> None:
 
 
 def test_what_was_written_is_read_back() -> None:
-    """By a writer of its own, for every schema and version, with content of all kinds."""
+    """A separate writer writes every schema and version, with content of all kinds."""
     chance = random.Random(2)
     for schema in every_schema():
         for version in range(schema.lowest, schema.highest + 1):

@@ -3,7 +3,7 @@
 logs = MetadataLogs(Random(1), folder)
 logs.spoil_and_read()
 
-What the kernel takes in bulk has to lead to the state that the rules for single records lead to.
+The kernel's bulk path has to lead to the same state as the rules for single records.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class MetadataLogs:
             assert [one["partition"] for one in json.loads(partitions.json())] == list(partitions)
 
     def tell_state(self, node: int) -> None:
-        """What `show` prints, as of the end and of some offset."""
+        """Print the output of `show`, as of the end and of some offset."""
         from klog.base.errors import KlogError
         from klog.cluster.metadata.metadata_directory import open_metadata
         from klog_cli.views.metadata.json import document

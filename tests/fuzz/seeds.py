@@ -1,4 +1,4 @@
-"""What the fuzzer starts from: small entries of every shape."""
+"""The fuzzer's start: small entries of every shape."""
 
 from __future__ import annotations
 

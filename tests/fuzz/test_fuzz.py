@@ -37,7 +37,7 @@ def _build(folder: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("inputs", [50_000, pytest.param(5_000_000, marks=pytest.mark.long)])
 def test_no_mutated_batch_makes_the_kernel_read_or_write_beyond_its_memory(inputs: int) -> None:
-    """What comes from a broken disk reaches C code, where a wrong length is not an exception."""
+    """Content of a broken disk reaches C code, where a wrong length is not an exception."""
     command = [sys.executable, "-m", "tests.fuzz", "--inputs", str(inputs), "--seed", "20261121"]
     command += ["--keep", str(built())]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=900)

@@ -181,7 +181,7 @@ def test_a_part_of_the_records_can_be_asked_for(tmp_path: Path) -> None:
 
 
 def test_committed_data_alone_is_exported(tmp_path: Path) -> None:
-    """What a read_committed consumer sees, though slices are read apart from each other's transactions."""
+    """A read_committed consumer sees the same, though slices are read apart from each other's transactions."""
     found = partitions(LOG_DIRS[0])
     parts = parts_of(found, 10_000, "read_committed")
     Export(tmp_path / "out", pieces_of([[part] for some in parts for part in some]), form="jsonl").run()

@@ -75,7 +75,7 @@ def test_processes_are_started_for_many_partitions_only(many: Path) -> None:
 
 
 def test_an_interrupt_ends_the_processes_too(many: Path) -> None:
-    """What was started must not go on reading disks after ^C."""
+    """Started processes must not continue to read disks after ^C."""
     code = "import time; from klog.jobs import verify; verify.verify_partition = lambda *_: time.sleep(60)"
     run = "import sys; from klog_cli import app; sys.argv[0] = 'klog'; sys.exit(app.main())"
     command = [sys.executable, "-c", f"{code}; {run}", "verify", str(many), "--jobs", "2"]

@@ -1,4 +1,4 @@
-"""What is searched for is found: all of it, in the order of the logs, as a dump shows it, and nothing else."""
+"""All matches are found, in the order of the logs, as a dump shows them, and nothing else."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def headers_log(tmp_path: Path) -> Path:
     ],
 )
 def test_headers_are_found(header: tuple[bytes, bytes | None], kinds: set[int], tmp_path: Path) -> None:
-    """By the whole name and the whole value; a null is a value of its own."""
+    """The whole name and the whole value have to match; a null is a value of its own."""
     offsets = [line["offset"] for line in found(split(headers_log(tmp_path)), SearchQuery(header=header))]
     assert offsets == [at for at in range(120) if at % 6 in kinds]
 
@@ -115,7 +115,7 @@ def test_all_that_is_asked_for_has_to_hold(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("limit", [1, 7, 100, 10**6])
 def test_of_many_the_first_are_given(limit: int) -> None:
-    """By topic, partition and offset, however tasks ended; and no task reads on when it has enough."""
+    """The order is topic, partition and offset, however tasks ended; and no task reads on when it has enough."""
     every = expected(MODERN, bool)
     query = SearchQuery(RecordFilter(limit=limit))
     assert found(split(MODERN), query) == every[:limit]

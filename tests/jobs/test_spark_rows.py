@@ -137,7 +137,7 @@ def test_only_the_columns_that_are_asked_for_come(folder: Path, columns: tuple[s
 
 @pytest.mark.parametrize("data", ["modern", "legacy", "v39/data", "compaction/before", "compaction/after"])
 def test_any_split_gives_every_record_once(data: str) -> None:
-    """Of real brokers: all codecs and formats, transactions, compacted and trimmed logs."""
+    """The logs of real brokers: all codecs and formats, transactions, compacted and trimmed logs."""
     several = 0
     for partition in LogDir(str(FIXTURES / data)).partitions:
         whole = table(slice_partition(partition, WHOLE))
@@ -185,7 +185,7 @@ def damaged(data: bytes, chance: Random) -> bytes:
 def test_damage_costs_the_same_records_whatever_the_split(
     folder: Path, monkeypatch: pytest.MonkeyPatch, seed: int, by_index: bool
 ) -> None:
-    """What a task finds broken, and what it finds around it, must not depend on who read what."""
+    """The damage that a task finds, and the records around it, must not depend on the split."""
     if by_index:
         monkeypatch.setattr(split_points, "CONFIRM_BYTES", 4096)
         monkeypatch.setattr(split_points, "_INDEX_PAYS", 1)
@@ -241,7 +241,7 @@ def test_batches_that_a_damaged_length_swallowed_come_once(
 
 
 def test_a_damaged_length_that_leads_into_a_value_leads_every_reader_there(folder: Path) -> None:
-    """Where a walk is led astray, a cut must not show one the batch around that value, and another its content."""
+    """If a walk is misled, a cut must not show one reader the batch around that value, and another its content."""
     image = b"".join(content for _, _, content in some_batches(200, 12, 200))
     host = batch([Record(300, MS, b"k", image)])
     made = [content for _, _, content in some_batches(0, 30)]

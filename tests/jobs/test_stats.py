@@ -107,7 +107,7 @@ def test_partitions_in_one_unit_stay_apart() -> None:
 
 
 def test_what_is_not_known_of_a_frequent_key_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of each part of a partition only so many keys are told: the others have at most as many records as the last."""
+    """Each part of a partition reports only so many keys: the others have at most as many records as the last."""
     monkeypatch.setattr(module, "_SENT_KEYS", 3)
     partition = LogDir(str(FIXTURES / "modern")).partition("idempotent-0")
     (found,) = counted([[part] for part in slice_partition(partition, 4 << 10)], [partition])

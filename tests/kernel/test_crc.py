@@ -69,7 +69,7 @@ def test_any_buffer_of_bytes_is_taken(kind: type) -> None:
 
 @pytest.mark.parametrize("length", LENGTHS)
 def test_a_part_s_checksum_follows_from_those_of_the_whole(length: int) -> None:
-    """What the search after damage rests on: no range is read twice, so its cost cannot be driven up."""
+    """The search after damage is based on this: no range is read twice, and its cost cannot be driven up."""
     if length > 1 << 21:
         for shift in (kernel.crc32c_shift, kernel.crc32_shift):
             assert shift(shift(0x12345678, length - 1000), 1000) == shift(0x12345678, length)

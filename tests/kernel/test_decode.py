@@ -447,7 +447,7 @@ def test_an_entry_too_small_for_what_it_says_does_not_decompress(magic: int, siz
 
 
 def test_offsets_that_do_not_follow_one_another_are_found() -> None:
-    """What Kafka's dump tool lists as non-consecutive."""
+    """Kafka's dump tool lists these as non-consecutive."""
     window = filled(batch([Record(o, MS, None, b"") for o in (1, 2, 5, 6, 9)], base_offset=1))
     pairs = window.gaps()
     assert [struct.unpack_from("=qq", pairs, at) for at in range(0, len(pairs), 16)] == [(2, 5), (6, 9)]
@@ -559,7 +559,7 @@ def row_path(data: bytes) -> bool:
 
 
 def test_sound_batches_are_passed_over_and_messages_are_not() -> None:
-    """What is sound needs no rows, a batch that was left out no look; messages are only judged by their rows."""
+    """A sound batch needs no rows, an omitted one no look; messages are only judged by their rows."""
     data = b"".join(batch(some_records(3 * i), codec=codec) for i, codec in enumerate(compress.CODECS))
     window = begun(data + around(body(b"\xff")) + batch(some_records(30)))
     assert window.first_unsound(0, 7) == 5

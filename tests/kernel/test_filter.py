@@ -79,7 +79,7 @@ def test_markers_stay_only_where_they_are_wanted_and_no_key_is() -> None:
 
 
 def test_batches_outside_a_range_are_left_out_by_their_headers() -> None:
-    """What makes ten records from the middle of a gigabyte cheap."""
+    """This makes ten records from the middle of a gigabyte cheap."""
     data = b"".join(batch(some_records(10 * i, 10)) for i in range(5))
     window = scanned(data)
     assert window.skip_outside(25, 30, LOW)

@@ -73,7 +73,7 @@ def test_a_broker_that_stamps_a_batch_changes_neither_digest_nor_crc(producer: i
 
 @pytest.mark.parametrize("size", [70, 300, 5000])
 def test_a_file_is_passed_as_its_rows_are(size: int, tmp_path: Path) -> None:
-    """By single headers where batches are large, by windows where they are small; in pieces when there are many."""
+    """Large batches are read by single headers, small ones by windows; in pieces when there are many."""
     chance = random.Random(size)
     batches = [
         raw_batch(BatchHeader(base_offset=i, base_timestamp=i, max_timestamp=i, count=1), chance.randbytes(size - 61))

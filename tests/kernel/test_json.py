@@ -489,7 +489,7 @@ def test_numbers_of_any_size_are_written_whole() -> None:
 
 
 def test_rows_are_written_up_to_where_it_is_wanted() -> None:
-    """What is wrong with a record is shown behind it, so lines stop there."""
+    """A record's fault is shown behind it, and lines stop there."""
     window = begun(batch(some_records(0, 9)))
     window.decode()
     for write in (window.json_lines, window.csv_lines):

@@ -194,7 +194,7 @@ def test_so_much_memory_holds_so_many_keys(memory: int, load_factor: float, slot
 
 
 def test_a_broker_uses_no_more_than_an_array_of_java_holds() -> None:
-    """What `log.cleaner.dedupe.buffer.size` has above that is ignored there."""
+    """The part of `log.cleaner.dedupe.buffer.size` above that is ignored there."""
     table = OffsetMap(2**33, md5=True)
     assert (table.slots, table.usable) == (89_478_485, 80_530_636)
 
@@ -374,7 +374,7 @@ LOGS = shapes.all_logs()
 @BOTH
 @pytest.mark.parametrize("name", LOGS)
 def test_keys_of_any_log_are_put_with_their_offsets(name: str, md5: bool) -> None:
-    """Of every format and codec; a marker's key is Kafka's own."""
+    """Logs of every format and codec; a marker's key is Kafka's own."""
     data = LOGS[name]
     window = filled(data)
     for start in (-5, 0, 2, 103, 2**31 - 1):
@@ -440,7 +440,7 @@ def test_an_offset_below_zero_is_none_even_where_the_start_is_lower(md5: bool) -
 
 
 def test_rounds_with_a_small_map_come_to_the_end() -> None:
-    """What a cleaner does with more keys than fit: each round goes on where the one before stopped."""
+    """A cleaner with more keys than fit: each round continues at the end of the one before."""
     records = [Record(i, MS, b"%d" % (i % 700), b"") for i in range(2000)]
     window = filled(batch(records))
     table, row, rounds = a_map(100), 0, []
@@ -607,7 +607,7 @@ def some_data(chance: Random, start: int) -> list[bytes]:
 @pytest.mark.parametrize("tombstones", [False, True])
 @pytest.mark.parametrize("start", [0, 1 << 40], ids=["noted", "beyond-notes"])
 def test_what_is_the_last_of_its_key_stays(start: int, tombstones: bool, md5: bool) -> None:
-    """By the notes, or by digests where there are none; records without a key and markers never do."""
+    """The notes decide, or digests without notes; records without a key and markers never do."""
     for seed in range(10):
         data = some_data(Random(seed), start)
         assert kept(data, a_map(200, md5=md5), tombstones) == last_rows(data, tombstones)

@@ -1,4 +1,4 @@
-"""What a Profile counts, against counting by hand."""
+"""The counts of a Profile, against counting by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is noted of offsets in the first pass changes nothing in the second but its speed."""
+"""The notes about offsets in the first pass change nothing in the second but its speed."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ def test_batch_lines_stop_where_output_is_full() -> None:
 
 
 def test_the_head_of_a_batch_line_is_what_kafka_writes_first() -> None:
-    """Where Kafka's tool dies of a codec, that much has been printed."""
+    """If Kafka's tool dies of a codec, that much has been printed."""
     data = LOGS["transaction"] + LOGS["compacted"] + LOGS["v1 gzip"]
     window = scanned(data)
     lines = [line for line in dump_text.lines(data) if not line.startswith("|")]
@@ -164,7 +164,7 @@ def test_a_batch_that_is_left_out_has_no_line() -> None:
 
 
 def test_given_content_stands_where_key_and_payload_would() -> None:
-    """What the decoders of internal topics print, of any size."""
+    """The output of the decoders of internal topics, of any size."""
     data = batch(some_records(0))
     window = begun(data, output=2048)
     window.decode()
@@ -245,7 +245,7 @@ def test_what_is_no_utf_8_becomes_what_java_makes_of_it() -> None:
 
 
 def test_one_sign_stands_for_an_encoded_surrogate_cut_or_whole() -> None:
-    """Where Python alone would write one for each byte."""
+    """Python alone would write one for each byte."""
     for data, shown in (
         (b"\xed\xa0\x80", "\ufffd"),
         (b"\xed\xa0A", "\ufffdA"),

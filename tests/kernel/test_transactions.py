@@ -1,4 +1,4 @@
-"""What the kernel makes of batches of transactions, against the rules in Python, one batch after another."""
+"""The kernel's treatment of batches of transactions, against the rules in Python, one batch after another."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def some_log(draw: Random) -> tuple[bytes, list[AbortedTxn]]:
 
 
 class Seen:
-    """What became of the batches of a window: which are skipped, what is decided, which index entries stay."""
+    """The treatment of the batches of a window: the skipped ones, the decisions, the remaining index entries."""
 
     def __init__(self, log: bytes, entries: list[AbortedTxn], special: set[int]) -> None:
         self.window = scanned(log)

@@ -1,4 +1,4 @@
-"""What an attacker, a dying disk or a mistyped path can put in front of klog: it says so in a line and goes on living.
+"""Input of an attacker, a dying disk or a mistyped path: klog reports it in a line and survives.
 
 Each case is a process of its own, measured: not more than 200 MB, a few seconds of CPU, the exit code and one line that
 the command line promises.
@@ -25,7 +25,7 @@ from tests.support.measure import Measured, measured
 MEMORY = 200_000_000
 SECONDS = 30.0
 PATIENCE = 300.0
-"""By the clock, where something only has to end: other work may share the machine."""
+"""The limit by the clock, if something only has to end: other work may share the machine."""
 CLEAN, DAMAGED, FAILED, USAGE, CANCELLED = 0, 4, 8, 16, 32
 LOG = "00000000000000000000.log"
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
@@ -243,7 +243,7 @@ NAMES = {
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_strange_name(hostile: Callable[..., Measured], tmp_path: Path, name: str) -> None:
-    """Names are bytes.  What is said about them fits a terminal, and stays one line."""
+    """Names are bytes.  The message about them fits a terminal, and stays one line."""
     folder = os.path.join(os.fsencode(tmp_path), NAMES[name])
     os.mkdir(folder)
     with open(os.path.join(folder, LOG.encode()), "wb") as log:

@@ -103,7 +103,7 @@ def test_a_batch_larger_than_a_window_is_read_whole(path: Path, size: int, like_
 
 
 def test_the_limit_on_a_batch_s_size_is_exact(path: Path) -> None:
-    """What is larger is not read into memory; it is damage that says which option helps, and the rest is read."""
+    """A larger batch is not read into memory; it is damage whose message names the option, and the rest is read."""
     small, big = batch(some_records(0)), batch([Record(3, MS, None, NOISE[:200_000])])
     path.write_bytes(small + big + small)
     assert len(walk(path, max_batch_bytes=len(big))[0]) == 3

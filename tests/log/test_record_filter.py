@@ -68,7 +68,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_ten_records_from_the_middle_cost_little(
     large: Path, monkeypatch: pytest.MonkeyPatch, first: int, output: str
 ) -> None:
-    """Of 16 MB a few windows are read, by either way of dumping."""
+    """A few windows of 16 MB are read, by either way of dumping."""
     counted = bytes_read(monkeypatch)
     request = DumpRequest(output=output, log_style=LogStyle(deep=True), wanted=RecordFilter(first, first + 10))
     code, kept = dump([large], request)
@@ -127,7 +127,7 @@ def test_a_range_outside_everything_costs_little(large: Path, monkeypatch: pytes
 
 
 def test_reading_ends_behind_the_range(large: Path) -> None:
-    """So a bar knows, too: what was not read was never expected twice."""
+    """A progress bar is right, too: unread bytes were never expected."""
     _, kept = dump([large], LINES._replace(wanted=RecordFilter(0, 20)))
     assert kept.advanced < 100_000
 

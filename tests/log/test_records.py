@@ -162,7 +162,7 @@ def test_much_that_is_compressed_is_made_in_parts() -> None:
 
 
 def test_only_a_record_with_too_many_headers_is_dropped() -> None:
-    """What is around it stays, and its place is that of its own batch."""
+    """The records around it stay, and its place is that of its own batch."""
     crowded = [bomb_dirs.batch_with_headers("zstd", (1 << 20) + more, at) for at, more in ((1, 0), (2, 1))]
     window = begun(batch([Record(0, MS, b"k", b"v")]) + crowded[0] + crowded[1] + batch([Record(3, MS, b"k", b"v")]))
     kept, told = list[int](), list[Damage]()

@@ -361,7 +361,7 @@ def test_a_hostile_log_is_read_in_time(path: Path) -> None:
 
 
 def test_damage_every_few_batches_costs_little_each(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the next intact batch is near, no megabytes are read to find it."""
+    """If the next intact batch is near, no megabytes are read to find it."""
     many = [batch([Record(BASE + i, MS, None, b"v" * 1500)]) for i in range(2000)]
     for i in range(0, 2000, 2):
         many[i] = sized(many[i], 5)

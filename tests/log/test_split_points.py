@@ -244,7 +244,7 @@ def test_transactions_that_come_again_are_hidden_in_slices_of_any_size(
 @pytest.mark.long
 @pytest.mark.usefixtures("windows")
 def test_a_thousand_wrecked_logs_read_the_same_in_slices_of_any_size(tmp_path: Path) -> None:
-    """What is left of such mistakes would be rare."""
+    """Remaining mistakes would be rare."""
     for seed in range(1000, 2000):
         what = wreck(seed, tmp_path / f"{seed}-0")
         assert not differences(tmp_path / f"{seed}-0"), what

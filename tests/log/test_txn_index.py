@@ -44,7 +44,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
 
 
 def test_entries_behind_the_bound_are_not_reported_as_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was not read is no evidence against the index."""
+    """Unread entries are no evidence against the index."""
     partition = Partition(str(FIXTURES / "modern" / "tx-0"))
     before = verify_partition(partition)
     monkeypatch.setattr(txn_index, "_MOST_BYTES", 0)

@@ -26,15 +26,15 @@ from tests.support import memory
 
 ROOT = Path(__file__).resolve().parents[2]
 IMPORTED = (rich.table, typer.main)
-"""What tests and klog import in any case: once for all mutants."""
+"""The modules that tests and klog import in any case: once for all mutants."""
 QUICK_SECONDS = 0.3
 MOST_SECONDS = 20.0
-"""Of processor time, of tests that a mutant meets: the quick ones, where all take longer."""
+"""The limit of processor time for the tests of a mutant: the quick ones, if all take longer."""
 KILLED, OUTLIVED, TIMED_OUT, UNSEEN = "killed", "outlived", "timed out", "no test runs it"
 
 
 class Verdict(NamedTuple):
-    """What became of a mutant.  *said*: the end of what pytest printed."""
+    """The fate of a mutant.  *said*: the end of what pytest printed."""
 
     mutant: Mutant
     outcome: str

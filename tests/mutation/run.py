@@ -59,7 +59,7 @@ TESTS = {
         "tests/commands/space",
     ),
 }
-"""By package, the tests that are to kill its mutants."""
+"""The tests, by package, that are to kill its mutants."""
 PACKAGES = tuple(TESTS)
 FOLDERS = {
     "verify": CORE / "klog/partition/verify",

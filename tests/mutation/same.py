@@ -14,4 +14,4 @@ SAME: dict[tuple[str, str, str], str] = {
     ("klog/commands/compact/rewriting.py", _COMPRESSED.format(2), _COMPRESSED.format(1)): _LZ4,
     ("klog/commands/compact/rewriting.py", _COMPRESSED.format(2), _COMPRESSED.format(3)): _LZ4,
 }
-"""By file, the lines as they are and with the mistake, without what is before and behind them."""
+"""The equivalent mistakes by file: the lines before and after, without their surroundings."""

@@ -1,4 +1,4 @@
-"""What is made of a source, and that the tests of a mutant meet the mutant."""
+"""The mutants of a source, and that the tests of a mutant reach the mutant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a broker makes of a log dir between its start and a clean stop, in milliseconds; where two log dirs differ.
+"""A log dir after a broker's start and clean stop, in milliseconds; and the differences between two log dirs.
 
 with Loader() as loader:
     loader.load(folder, {"log.index.interval.bytes": "512"}, now_ms=1_763_000_000_000)

@@ -1,7 +1,7 @@
 """Does `klog dump` say what Kafka's dump tool says?
 
-Where Kafka's tool lives: the same stdout and the same stderr, byte for byte.  Where it dies of an exception: the same
-stdout up to there, and one line on stderr in place of the stack trace.  The exit code is 4 wherever something is wrong.
+If Kafka's tool lives: the same stdout and the same stderr, byte for byte.  If it dies of an exception: the same stdout
+up to there, and one line on stderr in place of the stack trace.  The exit code is 4 wherever something is wrong.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ REPORT_LINES = re.compile(
     re.M,
 )
 IGNORED = re.compile(rb"^Ignoring unknown file (?:.*/)?(.+)$", re.M)
-# What the tool ignores although a broker wrote it; any other file is not Kafka's at all, which klog's exit code says.
+# Files that the tool ignores although a broker wrote them; any other file is not Kafka's at all, which klog's exit code
+# reports.
 KAFKAS_OWN = re.compile(
     rb"\.kafka_cleanshutdown|\.lock|(?:leader-epoch-checkpoint|partition\.metadata|quorum-state|meta\.properties"
     rb"|(?:recovery-point-offset|replication-offset|log-start-offset|cleaner-offset)-checkpoint)(?:\.tmp)?"

@@ -1,6 +1,6 @@
 """Do snapshots and transaction indexes that a broker wrote say what a replay of its log gives?
 
-Where they differ there is a rule that explains it, or it is `unexplained`:
+A difference has a rule that explains it, or it is `unexplained`:
 
     expired     only the replay has the producer, idle for a day when the snapshot was written
     cleaned     the partition was compacted since: the replay sees less, never more
@@ -29,7 +29,7 @@ Entry = tuple[int, ...]
 
 
 class Comparison:
-    """What was compared under some folders, and how it came out."""
+    """The comparison of some folders, and its result."""
 
     def __init__(self) -> None:
         self.snapshots = self.indexes = self.entries = self.damaged = 0

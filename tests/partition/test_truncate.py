@@ -52,7 +52,7 @@ EPOCHS = "leader-epoch-checkpoint"
 
 
 class Cut(NamedTuple):
-    """What came of a cut; *plan* has no actions when there was nothing to do."""
+    """The result of a cut; *plan* has no actions when there was nothing to do."""
 
     said: Truncation
     plan: Plan
@@ -77,7 +77,7 @@ def cut(data: Path, directory: str, to_offset: int, disk: Disk | None = None, ho
 
 
 class Batch(NamedTuple):
-    """Where a batch is, and what it holds."""
+    """The place of a batch, and its content."""
 
     log: str
     position: int
@@ -160,7 +160,7 @@ def check(data: Path, original: Path, directory: str, to_offset: int, done: Cut)
     if gone:
         assert min(loss.first_offset or 0 for loss in done.said.losses) == gone[0].base_offset
         assert done.said.inside == (gone[0].base_offset if gone[0].base_offset < to_offset else None)
-    # What stands beside them.
+    # The files beside them.
     for path in folder.iterdir():
         if path.suffix in (".index", ".timeindex", ".txnindex"):
             assert f"{path.stem}.log" in logs, path.name
@@ -322,7 +322,7 @@ def test_a_directory_without_a_segment_is_nothing_to_cut(data: Callable[..., Pat
 def test_a_cut_at_the_end_of_a_gibibyte_reads_less_than_a_mebibyte(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hasty: None
 ) -> None:
-    """What stays in earlier segments is nobody's business: of a TiB only the segment that is cut is read."""
+    """The content of earlier segments does not matter: of a TiB only the segment that is cut is read."""
     folder = tmp_path / "data" / "large-0"
     folder.mkdir(parents=True)
     (tmp_path / "data" / "meta.properties").touch()
@@ -558,8 +558,8 @@ def apart(ours: Path, theirs: Path) -> list[str]:
     """Return in what files two partitions differ, but for what no reader can tell.
 
     A start removes the snapshots that belong to no segment, but for the last: they only save it time.  A time index
-    that a cut has emptied stays empty until the next append, while a start makes its last entry: ours has that.
-    Where there are no leader epochs, a start says so in a file.
+    that a cut has emptied stays empty until the next append, while a start makes its last entry: ours has that.  If
+    there are no leader epochs, a start writes an empty file.
     """
     bases = {path.stem for path in ours.glob("*.log")}
     last = max((path.stem for path in ours.glob("*.snapshot")), default="")

@@ -32,7 +32,7 @@ SILENCE.propagate = False
 
 @dataclass
 class Sequel:
-    """What was acknowledged: value and offset of each record, by partition.  *failed*: what a producer cannot mend."""
+    """The acknowledged records: value and offset of each, by partition.  *failed*: what a producer cannot mend."""
 
     acknowledged: dict[Named, dict[bytes, int]] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
@@ -104,7 +104,7 @@ def _send(producer: Producer, who: str, places: list[Named], sequel: Sequel) -> 
 
 
 def judge(sequel: Sequel, served: dict[Named, Served], evidence: Evidence, verdict: Verdict) -> None:
-    """What new producers were told is safe is served."""
+    """Check that the records acknowledged to new producers are served."""
     for name, values in sequel.acknowledged.items():
         there = {value for _, value in served.get(name, Served(-1)).uncommitted.values()}
         if (gone := values.keys() - there) and not evidence.warns_producers(name):

@@ -21,7 +21,7 @@ JSON = ("--output", "json")
 
 @dataclass
 class Scene:
-    """What a command is given.  *disks*: those that it is told of, maybe not all of them.
+    """The input of a command.  *disks*: those that it is told of, maybe not all of them.
 
     *restored*: what it puts under a broker: retention takes none of that without a word.  *alone*: the only node that
     will start.  *problems*: what it did wrong already.

@@ -1,4 +1,4 @@
-"""What disks have, read by the plain decoder: every record of every intact batch, whatever klog thinks of it."""
+"""The content of disks, read by the plain decoder: every record of every intact batch, whatever klog finds."""
 
 from __future__ import annotations
 

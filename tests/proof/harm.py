@@ -1,4 +1,4 @@
-"""What goes wrong with disks: bits, cuts, what is lost, and what comes back from an older copy."""
+"""Harm to disks: bits, cuts, losses, and files of an older copy."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ UNREAD = {"offline", "leaderless", "unreached", "refuses"}
 
 @dataclass
 class Verdict:
-    """What a round found: sentences, each with its kind first."""
+    """The findings of a round: sentences, each with its kind first."""
 
     problems: list[str] = field(default_factory=list)
 
@@ -74,7 +74,7 @@ def judge_change(
 
 @dataclass
 class Evidence:
-    """What was said before the start, and what was read after it.
+    """The announcements before the start, and the records read after it.
 
     *restored*: what the command put there.  *left*: what the disks have after the start.  *unindexed*: partitions
     whose transaction indexes were harmed; below a clean-shutdown marker nobody but `klog verify` reads logs, and a
@@ -99,7 +99,7 @@ class Evidence:
 
 
 def judge_start(after: dict[Place, Found], ledger: Ledger, evidence: Evidence, verdict: Verdict) -> None:
-    """What the disks had before the start is served after it."""
+    """Check that the records on the disks before the start are served after it."""
     told = defaultdict[Named, int](int)
     for prediction in evidence.predictions.values():
         for name, count in prediction.lost.items():
@@ -155,7 +155,7 @@ def _is_named(name: Named, unnamed: set[int], told: int, served: Served, evidenc
 
 
 def _judge_retention(name: Named, missing: set[int], evidence: Evidence, verdict: Verdict) -> None:
-    """What a command has restored and retention takes at once is to be said."""
+    """Check that the restored records that retention removes at once are announced."""
     if missing and name in evidence.restored and not evidence.mentions("retention"):
         verdict.add(
             "retention", "-".join(map(str, name)), f"{_some(missing)} were restored, and deleted at once, unsaid"

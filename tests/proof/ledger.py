@@ -1,4 +1,4 @@
-"""What producers were told: every acknowledged record, and what the cluster's own rules may have done to it since."""
+"""The records acknowledged to producers, and the effects that the cluster's own rules may have had on them since."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Content = tuple["bytes | None", "bytes | None"]
 
 
 class Fate(enum.Enum):
-    """What became of the transaction that a record is part of."""
+    """The end of the transaction of a record."""
 
     PLAIN = "plain"
     COMMITTED = "committed"

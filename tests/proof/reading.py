@@ -37,7 +37,7 @@ class Served:
 
 
 class Connection(Raw):
-    """What a round asks besides."""
+    """The connections of a round besides."""
 
     def bound(self, topic: str, number: int, timestamp: int) -> int:
         """Return the log start (-2) or the high watermark (-1)."""

@@ -266,7 +266,7 @@ class _Round:
         return len(self.nodes.numbers) > 1 and any(harm.METADATA in one or "metadata log" in one for one in self.harms)
 
     def _judge_control(self, words: Words, predictions: dict[int, Prediction]) -> None:
-        """Where nothing was harmed, doctor says so, unless a command has changed something."""
+        """Check that doctor reports no harm if there was none, unless a command has changed something."""
         if words.code or words.ranges or self.moment == "reborn":
             return
         for node, one in predictions.items():

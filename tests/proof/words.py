@@ -1,4 +1,5 @@
-"""What klog says before a start: which records it names as lost, which partitions it doubts, and how its runs end."""
+"""The statements of klog before a start: the records it names as lost, the partitions it doubts, and the end of its
+runs."""
 
 from __future__ import annotations
 
@@ -75,7 +76,7 @@ class Klog:
 
 @dataclass
 class Words:
-    """What a command named.
+    """The losses and doubts that a command named.
 
     *ranges*: offsets by partition, first and last.  *doubted*: partitions that are said to be in trouble, however much
     of them is lost.  *ended*: partitions where it aborts what was open.
@@ -97,7 +98,7 @@ class Words:
 
     @property
     def said(self) -> str:
-        """What the runs said to people, and the notes among what they printed for programs."""
+        """Return the messages of the runs for people, and the notes in their output for programs."""
         return "\n".join(f"{run.stderr} {run.result().get('notes', '')}" for run in self.runs)
 
     def names(self, place: Named, offset: int) -> bool:
@@ -133,7 +134,8 @@ class Words:
 
 @dataclass
 class Prediction:
-    """What doctor said of one node's start.  By partition *lost*: how many; *fates*, *reasons*: of directories."""
+    """The prediction of doctor for one node's start.  The lost records by partition (*lost*); *fates*, *reasons*: of
+    directories."""
 
     run: Run
     starts: bool = True
@@ -166,7 +168,7 @@ def predict(klog: Klog, disks: Iterable[Path]) -> Prediction:
 
 @dataclass
 class Comparison:
-    """What replicas diff said.  *lost*: ranges by partition and by the node that leads."""
+    """The result of replicas diff.  *lost*: ranges by partition and by the node that leads."""
 
     run: Run
     lost: dict[Named, dict[int, list[tuple[int, int]]]] = field(default_factory=dict)

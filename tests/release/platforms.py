@@ -1,6 +1,6 @@
 """A root for each platform of a wheel: Debian's C library or its musl, a Python for it, and klog as pip installs it.
 
-What runs there is klog alone, with PYTHONPATH as its only variable; qemu runs what is of another processor.
+Only klog runs there, with PYTHONPATH as its only variable; qemu runs files of another processor.
 """
 
 from __future__ import annotations

@@ -14,9 +14,9 @@ from tests.support.insight import unpack
 PATIENCE_S = 600
 NOBODY = 65534
 WAY = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
-"""Where chroot is found.  Nothing else is in the environment of what runs."""
+"""The path of chroot.  Nothing else is in the environment of what runs."""
 READERS = {"aarch64": "/usr/bin/qemu-aarch64-static"}
-"""What runs the file of another processor here."""
+"""The emulator for files of another processor."""
 
 
 def one_file(arch: str = "x86_64") -> Path:

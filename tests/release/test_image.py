@@ -46,7 +46,7 @@ def buildah(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Buildah]:
 
 @pytest.fixture(scope="module")
 def settings(buildah: Buildah) -> dict[str, Any]:
-    """What a runtime of containers goes by."""
+    """Return the settings for a container runtime."""
     told: dict[str, Any] = json.loads(buildah("inspect", "--type", "image", "klog"))
     return dict(told["OCIv1"]["config"])
 
@@ -73,7 +73,8 @@ def test_a_container_reads_a_log_dir(buildah: Buildah) -> None:
 def test_it_runs_as_nobody_in_a_root_that_cannot_be_written(
     inside: Path, settings: dict[str, Any], tmp_path: Path
 ) -> None:
-    """As the Job of docs/release.md does.  What nobody may not read is said, and not found to be damage."""
+    """As the Job of docs/release.md does.  A file that nobody (the user) may not read is reported, and not treated as
+    damage."""
     data = tmp_path / "data"
     shutil.copytree(FIXTURES / "crash" / "flip-middle", data)
     (inside / "data").mkdir()

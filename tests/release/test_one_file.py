@@ -120,7 +120,7 @@ def test_real_clients_are_served_what_the_package_serves(root: Root, data: Path,
 
 @pytest.mark.parametrize("where", [["export", "{}", "--output-path", "/rows"], ["spark", "verify", "{}"]])
 def test_what_is_not_inside_is_said_in_one_line(root: Root, where: list[str]) -> None:
-    """What to install, and no traceback."""
+    """The line names the package to install, without a traceback."""
     log_dir = unpack(root.folder / where[0])
     found = root.run(*(word.replace("{}", root.inside(log_dir)) for word in where))
     assert (found.exit_code, found.stdout, found.stderr.count(b"\n")) == (8, b"", 1)

@@ -22,7 +22,7 @@ CACHE = Path(
     or Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "klog-release")
 )
 PLACES = {os.fsencode(place) for place in (ROOT, CACHE, sys.base_prefix, f"{Path.home()}/.")} - {b"/usr"}
-"""What no file may name: the clone, the cache, the Python of this machine, hidden folders in the home."""
+"""The names that no file may contain: the clone, the cache, the Python of this machine, hidden folders in the home."""
 
 
 def contents(file: Path) -> Iterator[tuple[str, bytes]]:

@@ -15,7 +15,7 @@ from klog.spark.java import find_java, java_home
 from tests.spark import class_data
 from tests.spark.class_data import HOME
 
-# What the shipped archive brings itself, and what would lead a Python to this checkout.
+# The packages in the shipped archive, and paths that would lead a Python to this checkout.
 NOT_THERE = ("klog", "__editable__", "distutils-precedence", "lz4", "snappy", "cramjam", "zstandard", "isal")
 LOGGED = """rootLogger.level=info
 rootLogger.appenderRef.console.ref=console

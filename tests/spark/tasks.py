@@ -40,7 +40,7 @@ def once_killed(unit: int, marks: str) -> Iterator[TaskResult]:
 
 
 def refused(unit: int, message: str) -> Iterator[TaskResult]:
-    """What klog refuses, or breaks down at."""
+    """Yield the refusal of klog, or its failure."""
     if unit:
         raise DamagedError(message)
     raise ZeroDivisionError(message)
@@ -83,7 +83,7 @@ def committed_slowly(
 
 
 def folders(unit: int, options: None) -> Iterator[TaskResult]:
-    """Where tasks stand."""
+    """Yield the working directories of tasks."""
     yield json_result("folder", os.getcwd())
 
 

@@ -28,7 +28,7 @@ HALF = timedelta(microseconds=500)
 
 
 def test_topics_and_partitions_are_dealt_with_for_good() -> None:
-    """What cannot pass is not even planned, so there is nothing left to look at."""
+    """A topic that cannot match is not even planned, and there is nothing left to look at."""
     pushed, left = push([In(TOPIC, ["a", "b", None]), EqualTo(TOPIC, "b"), EqualNullSafe(PARTITION, 3)])  # type: ignore[arg-type]
     assert left == []
     assert (pushed.topics, pushed.partitions) == ({"b"}, {3})

@@ -41,7 +41,7 @@ def test_files(spark: SparkSession, klog: Klog, tmp_path: Path, command: str) ->
 
 
 def test_compacted_partitions(spark: SparkSession, klog: Klog, tmp_path: Path) -> None:
-    """What is left out leaves no trace: the copy is the chosen cluster's, with its meta.properties."""
+    """The omitted directory leaves no trace: the copy is the chosen cluster's, with its meta.properties."""
     paths, out = two_clusters(tmp_path), tmp_path / "out"
     asked = ("spark", "compact", *paths, "--format", "log", "--policy", "compact", "--output-path", out)
     done = klog(*asked)

@@ -85,7 +85,7 @@ def test_an_old_one_is_refused(jre: Jre, monkeypatch: pytest.MonkeyPatch) -> Non
     ],
 )
 def test_a_jvm_that_does_not_start_is_quoted(tmp_path: Path, printed: str, said: str) -> None:
-    """What it says would else stand in a file that is gone by then."""
+    """Its output would otherwise be in a file that is deleted by then."""
     submit = tmp_path / "bin" / "spark-submit"
     submit.parent.mkdir()
     submit.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{printed}\nEND\nexit 3\n")

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.spark
 
 
 class Heard(Silence):
-    """What a sink was told of progress."""
+    """The progress that a sink received."""
 
     def __init__(self) -> None:
         self.expected = self.done = 0
@@ -76,7 +76,7 @@ def test_the_way_through_arrow_gives_the_same(spark: SparkSession) -> None:
 def test_waves_change_nothing_and_nothing_is_done_after_the_last_that_is_wanted(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Of records with a limit no more is read than a wave; results of all would not fit into the driver."""
+    """A limit of records allows no more than one wave of reads; results of all would not fit into the driver."""
     units, found = list(range(40)), list[TaskResult]()
     every, some = tmp_path / "every", tmp_path / "some"
     every.mkdir()
@@ -131,7 +131,7 @@ def interrupted(marks: Path, after: Callable[[], None] = lambda: None) -> thread
 def test_an_interrupt_cancels_the_job_within_a_second(spark: SparkSession, tmp_path: Path) -> None:
     """PySpark's own handler leaves the job running to its end.  The session stays good for the next one.
 
-    Of several tries the quickest counts: the machine may be busy with something else.
+    The quickest of several tries counts: the machine may be busy with something else.
     """
     before = signal.getsignal(signal.SIGINT)
     taken: list[float] = []

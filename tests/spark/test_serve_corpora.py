@@ -39,7 +39,7 @@ def read(spark: SparkSession, source: str, isolation: str, **options: str) -> An
 def heard(
     request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Corpus, dict[str, Answer]]:
-    """What the broker answers."""
+    """Return the broker's answers."""
     corpus: Corpus = request.param
     for jar in jars.install_spark_source().iterdir():
         spark.sql(f"ADD JAR '{jar}'")

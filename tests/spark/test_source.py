@@ -182,7 +182,7 @@ def test_filters_bound_what_is_planned() -> None:
 
 
 def test_the_reader_takes_no_filters_unless_it_is_told_to() -> None:
-    """Where they are not switched on in Spark's settings, a reader that takes them fails every query."""
+    """A reader that takes filters, if they are not switched on in Spark's settings, fails every query."""
     columns = spark_schema(("offset",))
     assert columns_of(columns) == ("offset",)
     assert type(KafkaLog({"path": str(MODERN)}).reader(columns)) is KafkaLogReader

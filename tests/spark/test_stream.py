@@ -1,4 +1,4 @@
-"""Where a stream's micro-batches begin and end, and when it must not go on: no Spark runs here."""
+"""The begin and end of a stream's micro-batches, and reasons to stop: no Spark runs here."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_a_new_leader_goes_on_where_the_old_one_ended(tmp_path: Path) -> None:
 
 
 def test_what_has_nothing_new_is_not_looked_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of thousands of partitions most are silent, and a trigger comes every second."""
+    """Most of thousands of partitions are silent, and there is a trigger every second."""
     write(tmp_path / "d", "a-0", 50)
     monkeypatch.setattr("klog.spark.stream.epoch_at", None)
     start = {"a-0": at(a=50)["a"]}

@@ -1,1 +1,1 @@
-"""What tests make: logs, damage, a disk that fails."""
+"""Tools of tests: logs, damage, a disk that fails."""

@@ -209,7 +209,7 @@ def index_cut(chance: random.Random, partition: Path) -> None:
 
 
 def index_replaced(chance: random.Random, partition: Path) -> None:
-    """By zeros, garbage, or another segment's of its kind."""
+    """Replace an index by zeros, garbage, or another segment's of its kind."""
     path = _any(chance, partition, INDEXES)
     size = path.stat().st_size if path.exists() else 0
     other = _any(chance, partition, [f"*{path.suffix}"]) if path.suffix else path
@@ -363,4 +363,4 @@ OFTEN = (
     flipped_bit, flipped_field, flipped_field, cut, batch_dealt_anew, index_missing, snapshot_spoilt,
     checkpoint_entry_moved, swap_left,
 )  # fmt: skip
-"""What is wrong with real disks most often, or has the most rules: picked twice as often, or three times."""
+"""The most frequent faults of real disks, or those with the most rules: picked twice as often, or three times."""

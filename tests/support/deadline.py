@@ -53,7 +53,7 @@ class _End:
     """The end of this process.
 
     It takes a thread, which has to be waited for whenever the end is put off: on a busy machine that takes longer than
-    most tests do.  So an end that is up to a minute late is good enough, and stays from one test to the next.
+    most tests do.  An end that is up to a minute late is therefore good enough, and is kept from one test to the next.
     """
 
     def __init__(self) -> None:

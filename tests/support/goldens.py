@@ -1,11 +1,11 @@
-"""What Kafka's dump tool said about a set of files, kept in text that can be read: `zcat fixtures/golden/deep.gz`.
+"""The output of Kafka's dump tool for a set of files, kept in text that can be read: `zcat fixtures/golden/deep.gz`.
 
 One file for each set of flags.  Every answer has a line of its own before it,
 
     === modern/plain-1/00000000000000000000.log exit=0 stdout=5120 stderr=0
 
-then so many bytes of stdout and of stderr, then a line end.  Absolute paths in stderr start with {root}.  Where the
-tool died, stderr holds the exception in place of the stack trace, and exit is 1.
+then so many bytes of stdout and of stderr, then a line end.  Absolute paths in stderr start with {root}.  If the tool
+died, stderr holds the exception in place of the stack trace, and exit is 1.
 """
 
 from __future__ import annotations

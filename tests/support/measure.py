@@ -1,9 +1,9 @@
 """Runs a command and says what it cost: `python measure.py REPORT SECONDS [--no-privileges] -- COMMAND…`.
 
-REPORT becomes JSON: exit (-24, SIGXCPU, after SECONDS of CPU), rss (largest, bytes), seconds (of CPU).  By the clock it
-may take much longer, because other work may share the machine; what only waits is killed all the same (-9).  A process
-of its own, because a child's largest size counts from its parent's largest so far, and a test run's is large.
-`measured` is this for tests.
+REPORT becomes JSON: exit (-24, SIGXCPU, after SECONDS of CPU), rss (largest, bytes), seconds (of CPU).  The run may
+take much longer by the clock, because other work may share the machine; a process that only waits is killed all the
+same (-9).  A process of its own, because a child's largest size counts from its parent's largest so far, and a test
+run's is large.  `measured` is this for tests.
 
 --no-privileges: without root's right to open everything, so that permissions mean something to root, too.
 """
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PATIENCE = 10
-"""So many seconds by the clock for each of CPU."""
+"""The limit of seconds by the clock for each second of CPU."""
 
 _PR_CAPBSET_DROP = 24
 _CAP_DAC_OVERRIDE, _CAP_DAC_READ_SEARCH = 1, 2
@@ -31,7 +31,8 @@ _CAP_DAC_OVERRIDE, _CAP_DAC_READ_SEARCH = 1, 2
 
 @dataclass(frozen=True)
 class Measured:
-    """What a run did and cost: bytes of memory at its largest, seconds of CPU.  *stdout*: the first MiB of it."""
+    """The result and the cost of a run: bytes of memory at its largest, seconds of CPU.  *stdout*: the first MiB of
+    it."""
 
     stdout: bytes
     stderr: str
@@ -75,7 +76,7 @@ def main() -> None:
         _drop_privileges()
     resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(seconds), resource.RLIM_INFINITY))
     child = subprocess.Popen(sys.argv[split + 1 :])
-    # What is meant for the command is handed on to it.
+    # The signals for the command are passed on to it.
     signal.signal(signal.SIGINT, lambda *_: child.send_signal(signal.SIGINT))
     with contextlib.suppress(subprocess.TimeoutExpired):
         child.wait(PATIENCE * seconds)

@@ -1,7 +1,7 @@
 """A pytest plugin: what tests write lies in memory, where there is plenty of it.
 
 Hundreds of log dirs are repaired, each with a sync for each file: on a disk that is a third of the time of all tests.
-TMPDIR, if it is set, names another place.  What failed tests left stays until the next run.
+TMPDIR, if it is set, names another place.  The files of failed tests stay until the next run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 SHARED = Path("/dev/shm")
 NAME = "klog-tests-"
 LEAST_BYTES = 8 << 30
-"""Of memory that is free.  Tests and their brokers use 5 GiB, and a tmpfs has half of all memory."""
+"""The free memory that is needed.  Tests and their brokers use 5 GiB, and a tmpfs has half of all memory."""
 
 
 def pytest_configure(config: pytest.Config) -> None:

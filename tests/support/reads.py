@@ -11,7 +11,7 @@ import pytest
 
 
 class Reads(NamedTuple):
-    """What was read since: *opens* and *bytes* by real path."""
+    """The reads since: *opens* and *bytes* by real path."""
 
     opens: Counter[str]
     bytes: Counter[str]

@@ -162,7 +162,7 @@ SWAP, CLEANED = f"{LOG}.swap", f"{LOG}.cleaned"
 
 
 def test_what_was_prepared_is_said_when_it_is_put(draft: Draft) -> None:
-    """What else changes is known when a log has been written as a whole."""
+    """The other changes are known when a log has been written as a whole."""
     new = draft.prepare(LOG, [b"short"], modified_ns=3)
     assert draft.actions == []
     assert draft.state(LOG) != new.after
@@ -288,7 +288,7 @@ def test_what_was_staged_goes_when_no_plan_comes_of_it(data: Path, tmp_path: Pat
 
 @pytest.mark.parametrize("call", ["put", "remove", "truncate"])
 def test_links_and_directories_in_the_way_are_stale(draft: Draft, data: Path, call: str, tmp_path: Path) -> None:
-    """What a link leads to is somebody else's."""
+    """The target of a link belongs to somebody else."""
     (tmp_path / "elsewhere").write_bytes(b"content")
     (data / INDEX).symlink_to(tmp_path / "elsewhere")
     (data / "orders-3" / "leader-epoch-checkpoint").mkdir()

@@ -104,7 +104,7 @@ def test_a_plan_that_finds_no_room(
 def test_how_much_is_needed_is_told_without_applying(
     klog: Klog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the line above promises."""
+    """This output keeps the promise of the line above."""
     _, words = written(tmp_path)
     monkeypatch.setattr(Disk, "free_bytes", lambda *_: 5000)
     line = klog(*words).stderr.decode().splitlines()[0]
@@ -112,7 +112,7 @@ def test_how_much_is_needed_is_told_without_applying(
 
 
 def test_another_file_system_is_named_itself(tmp_path: Path, elsewhere: Path) -> None:
-    """Where --backup or --plan leads to another one, the log dir has room enough."""
+    """If --backup or --plan names another file system, the log dir has room enough."""
     data, staged = tmp_path / "data", elsewhere / "backup/staged"
     data.mkdir()
     error = OSError(errno.ENOSPC, "full", str(staged / "orders-0" / f"{0:020}.log"))
@@ -171,7 +171,7 @@ def test_a_new_log_dir_that_finds_no_room(command: str, klog: Klog, tmp_path: Pa
 def test_a_copy_of_a_live_cluster_goes_on_when_there_is_room(
     klog: Klog, tmp_path: Path, fill: Callable[..., None]
 ) -> None:
-    """What came is there, whole, and the line says that the next run goes on; it does."""
+    """The received batches are there, whole, and the line says that the next run continues; it does."""
     whole = run(range(0, 60, 5))
     with open_copy(tmp_path / "copy", "orders-3", SMALL) as (copy, copied):
         copied.append(whole[:700])

@@ -57,7 +57,7 @@ WRITTEN = b"".join(plan_pieces(a_plan()))
 
 
 def test_a_plan_that_was_written_is_read_again() -> None:
-    """What is applied must be what was shown."""
+    """The applied plan must be the one that was shown."""
     assert read_plan(WRITTEN) == a_plan()
 
 
@@ -159,7 +159,7 @@ def test_guards_and_sources_and_directories_that_lead_elsewhere_are_refused(path
 
 
 def test_a_source_elsewhere_is_only_looked_at() -> None:
-    """What a plan copies from another disk must not have changed; nothing is synced or done there."""
+    """A file that a plan copies from another disk must not have changed; nothing is synced or done there."""
     members = json.loads(WRITTEN)
     at("unchanged", 0, "file", to="/backup/orders-3/00000000000000001841.log")(members)
     members["unchanged"][0].pop("sync", None)
@@ -261,7 +261,7 @@ def test_an_append_is_read_again() -> None:
     "sizes", [(8192, 0, 8192), (8192, 807, 9000), (8192, 809, 9000), (9000, 808, 9000), (9000, 808, 8192)]
 )
 def test_an_append_that_does_not_add_up_is_refused(sizes: tuple[int, int, int]) -> None:
-    """What is behind the old end would be cut off, or what was to be added would be missing."""
+    """The bytes behind the old end would be cut off, or the appended ones would be missing."""
     with pytest.raises(PlanError, match="lacks what it needs"):
         read_plan(b"".join(plan_pieces(an_append(*sizes))))
 

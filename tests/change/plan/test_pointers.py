@@ -88,7 +88,7 @@ def test_a_backup_beside_its_log_dir_needs_no_pointer(data: Path) -> None:
 def test_where_nothing_may_be_written_beside_a_log_dir_the_pointer_is_at_home(
     data: Path, tmp_path: Path, state_home: Path
 ) -> None:
-    """So it is with a log dir that is a volume of its own: that is why its backup is elsewhere."""
+    """A log dir that is a volume of its own is such a case: its backup is elsewhere for that reason."""
     (data.parent / "klog-backup").touch()
     plan = applied(data, tmp_path / "elsewhere/backup")
     assert ids(data) == [plan.id]

@@ -40,7 +40,7 @@ def loader() -> Iterator[Loader]:
 
 
 class Started(NamedTuple):
-    """What a broker's start leaves: the records, the aborted transactions by file, and what klog finds wrong then."""
+    """The result of a broker's start: the records, the aborted transactions by file, and klog's findings."""
 
     records: list[Record]
     aborted: dict[str, bytes]
@@ -85,10 +85,10 @@ def survived(loader: Loader, plan: Plan, merge: Merge, before: Files, folder: Pa
             assert found[:2] in (first[:2], last[:2])
             assert problems == set()
             continue
-        # What was dropped may be there from some segment on: so nothing outlives what came after it.
+        # The dropped part may exist from some segment on: nothing must outlive its successor.
         assert any(found.records == _with_end(shorter, longer, base) for base in merge.bases[1:])
         assert {kind for kind, _ in problems} <= {"offset-gap", "sequence-gap"}
-        # By an aborted transaction without its marker, consumers drop what its producer has committed later.
+        # After an aborted transaction without its marker, consumers drop later commits of its producer.
         assert f"{merge.bases[0]:020}.txnindex" not in found.aborted
         outcomes.append("mixed")
     return outcomes

@@ -35,7 +35,7 @@ APPLY = PlanOptions("recover", apply=True)
 
 
 class Heard:
-    """What a session has reported."""
+    """The messages of a session."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []

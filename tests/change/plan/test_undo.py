@@ -50,7 +50,7 @@ def test_the_very_file_comes_back(original: Path) -> None:
 
 
 def test_undo_goes_the_other_way_round(original: Path) -> None:
-    """What a broker survives at each step forwards, it survives at each step backwards."""
+    """A broker that survives each step forwards also survives each step backwards."""
     plan = plan_repair(original, Disk())
     apply(plan, Disk())
     back = plan_undo(plan, NOW)

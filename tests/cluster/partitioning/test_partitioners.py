@@ -17,8 +17,8 @@ from tests.brokers import kafka
 from tests.cluster.partitioning import plain
 from tests.conftest import CORPORA, ROOT, run_klog
 
-# What each client of the corpus is, and what it does with an empty and a null key: a partition that is given by the
-# key, or one at random.
+# The clients of the corpus, and their treatment of an empty and a null key: a partition that is given by the key, or
+# one at random.
 CLIENTS = {
     "java 4.3.1 default": ("java", False, True),
     "java 2.8.2 default": ("java", False, True),

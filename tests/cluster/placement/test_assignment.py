@@ -27,7 +27,7 @@ def test_what_brokers_lead_and_have_is_counted_also_nothing() -> None:
 def test_a_doubled_broker_is_found() -> None:
     facts = assess({0: (0, 2), 5: (1, 2, 1)}, IN_RACKS, {})
     assert (facts.doubled, facts.distinct, facts.is_sound) == ((5,), False, False)
-    # Where two brokers are, two racks are what there could be.
+    # Two brokers allow at most two racks.
     assert facts.narrow == {}
 
 

@@ -96,7 +96,7 @@ def test_new_producers_after_the_loss_of_the_metadata_log(handed_out: bool, tmp_
 
 @pytest.mark.parametrize("decision", ["ongoing", "prepare-commit", "prepare-abort"])
 def test_a_transaction_under_way_ends_as_its_coordinator_says(decision: str, tmp_path: Path) -> None:
-    """Of its two partitions one comes home from lost+found; the coordinator ends it in both."""
+    """One of its two partitions is adopted from lost+found; the coordinator ends it in both."""
     from confluent_kafka import Producer
 
     cluster = kafka.Cluster(kafka.NEWEST, tmp_path / "broker")

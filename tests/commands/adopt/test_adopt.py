@@ -1,4 +1,4 @@
-"""What `klog adopt` puts in place: records, epochs, producers, transactions, checkpoints; and that it can be undone."""
+"""The files that `klog adopt` puts in place: records, epochs, producers, transactions, checkpoints; and the undo."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_messages_of_old_formats_are_adopted_as_they_are(tmp_path: Path) -> None
 
 
 def test_compacted_logs_keep_their_cleaner_offset(tmp_path: Path) -> None:
-    """What has been cleaned need not be cleaned again."""
+    """A cleaned part need not be cleaned again."""
     source, data = writable_copy(FIXTURES / "compaction/before", tmp_path / "other"), home(tmp_path / "data")
     (source / "cleaner-offset-checkpoint").write_text("0\n1\nkeys-none 0 100\n")
     adopted(source / "keys-none-0", "--as", "zstd-broker-0", "--into", data, "--apply")
@@ -342,7 +342,7 @@ def test_what_is_replaced_goes_from_its_end(tmp_path: Path) -> None:
 
 
 def test_a_second_run_has_nothing_to_do(tmp_path: Path) -> None:
-    """What is in place with the same bytes is not put again."""
+    """Files that are in place with the same bytes are not written again."""
     source, data = foreign(tmp_path / "other"), home(tmp_path / "data")
     adopted(source / "tx-0", "--into", data, "--apply")
     after = tree(data)

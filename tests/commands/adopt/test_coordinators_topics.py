@@ -1,7 +1,7 @@
-"""What becomes of the coordinators' topics, and what the commands that make or widen a topic say of its partitions.
+"""The coordinators' topics, and the messages of commands that create or widen a topic.
 
 Groups and transactional ids are hashed over the number of partitions, and keys of ordinary topics, too: with another
-number nobody finds what is there.
+number their data is not found.
 """
 
 from __future__ import annotations

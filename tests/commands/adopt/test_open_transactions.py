@@ -180,7 +180,7 @@ def test_another_topics_transaction_is_aborted_although_partitions_are_elsewhere
 
 
 def test_a_damaged_coordinators_log_does_not_tell(tmp_path: Path, run: Adopt) -> None:
-    """What cannot be read may have been about it."""
+    """The unreadable part may have concerned it."""
     data = home(tmp_path / "data", {0: [OVER["other-producer"], OVER["other-producer"]]})
     log = data / f"__transaction_state-0/{0:020}.log"
     content = bytearray(log.read_bytes())
@@ -200,7 +200,7 @@ def test_other_brokers_have_the_coordinator_as_well(tmp_path: Path, run: Adopt) 
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_aborted_as_asked_with_a_loss(count: int, tmp_path: Path, run: Adopt) -> None:
-    """What its coordinator may commit is lost then, and counted."""
+    """The records that its coordinator may commit are then lost, and counted."""
     data = home(tmp_path / "data", {0: [UNDER_WAY["ongoing"]]} if count == 1 else {}, count)
     done = run(opened(tmp_path), "--into", data, "--open-transactions", "abort", "--apply")
     assert one(done) == ([1], [], [])

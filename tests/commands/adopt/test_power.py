@@ -96,7 +96,8 @@ session.apply_plan(sys.argv[1], disk=Deadly())
 
 @pytest.mark.parametrize("target", ["new"], indirect=True)
 def test_a_kill_at_any_call_leaves_the_old_or_the_new(target: Path, source: Path, tmp_path: Path, klog: Klog) -> None:
-    """What is half there is set aside by a broker, and made anew, empty, as it was; `klog apply` again finishes it."""
+    """A broker sets a half-written partition aside and creates an empty one, as before; `klog apply` again finishes
+    it."""
     plan = tmp_path / "plan.json"
     assert klog("adopt", source / "tx-0", "--into", target, NOW, "--plan", plan).exit_code == 0
     original, backup = tmp_path / "original", target.parent / "klog-backup"

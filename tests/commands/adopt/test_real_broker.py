@@ -43,7 +43,8 @@ def consumed(bootstrap: str, topics: Iterable[str]) -> Truth:
 
 
 class Source:
-    """What another cluster left behind: its log dir, and what its consumers got of each topic before it stopped."""
+    """The remains of another cluster: its log dir, and the records that its consumers received of each topic before it
+    stopped."""
 
     topics = (*(f"codec-{codec}" for codec in CODECS), "idem", "tx", "open", "many", "trimmed", "compacted", "above")
 
@@ -111,7 +112,7 @@ class Home:
     """A broker of *version* with the topics of the source, each empty; what is adopted into it, while it is stopped."""
 
     def __init__(self, version: str, folder: Path) -> None:
-        # So soon does it take part again after a kill.
+        # The time after a kill until the broker takes part again.
         settings = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
         self.cluster = kafka.Cluster(version, folder, settings=settings)
         self.more: dict[str, list[tuple[object, ...]]] = {}
@@ -235,7 +236,7 @@ def test_a_java_consumer_goes_on_where_it_was(home: tuple[Home, Truth, list[str]
 def test_a_group_that_had_committed_the_old_epochs(home: tuple[Home, Truth, list[str]]) -> None:
     """Its commit names an epoch that this cluster never had: the client waits for that, until the commit is made again.
 
-    What is adopted cannot change it, for the commit lies in this cluster's own topic; the page tells the command.
+    An adoption cannot change it, for the commit is in this cluster's own topic; the page names the command.
     """
     broker, truth, _ = home
     group, topic, first = "went-on-before", "above", 12

@@ -1,4 +1,4 @@
-"""What `klog adopt` refuses, each time with the command that leads on; the others of the same command are adopted."""
+"""The refusals of `klog adopt`, each with the next command; the other partitions of the same command are adopted."""
 
 from __future__ import annotations
 

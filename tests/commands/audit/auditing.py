@@ -1,4 +1,4 @@
-"""What the tests of `klog audit` share: the images with misrouted batches, their truth, and rows by place."""
+"""Shared by the tests of `klog audit`: the images with misrouted batches, their truth, and rows by place."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What brokers take of requests that carry another partition's batch: if one day they refuse it, this test tells."""
+"""Brokers accept requests with another partition's batch: if one day they refuse them, this test fails."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def test_what_is_repeated_is_found_whatever_fits_into_memory(memory: int, seed: 
 
 @pytest.mark.parametrize("memory", [1 << 21, 1 << 23])
 def test_batches_of_long_and_short_logs_keep_their_numbers_and_places(memory: int) -> None:
-    """What follows in a log is told by where it begins: logs that threads read in turn, and logs of one batch."""
+    """The order in a log is known from its beginning: logs that threads read in turn, and logs of one batch."""
     chance = random.Random(5)
     digests = [chance.getrandbits(64) for _ in range(120_000)]
     entries: list[Entry] = []

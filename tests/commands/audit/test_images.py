@@ -53,7 +53,8 @@ def test_idempotent_producers_prove_which_place_is_foreign(image: Image) -> None
 
 
 def test_every_batch_that_was_misrouted_by_hand_is_found(image: Image) -> None:
-    """Of no producer, of unknown ones, in sequence, of newer epochs, in two places, stamped, compressed anew."""
+    """The batches have no producer, unknown ones, sequences in order, newer epochs, two places, stamps, new
+    compression."""
     truth = truth_of("hand")
     found = audit(*disks(image, "hand"))
     assert found["batches"] == truth["batches"]
@@ -127,7 +128,7 @@ def test_homes_on_another_disk_count_and_foreign_batches_there_do_not(image: Ima
     assert audit(one)["misrouted"] == []
     with_homes = audit(one, "--with", other)
     assert places(with_homes["misrouted"]) == places(audit(one, other)["misrouted"])
-    # What is proven to be foreign lies on the first disk; where nothing tells, it could be on either.
+    # The provably foreign batch is on the first disk; without evidence, it could be on either.
     assert {row["confidence"] for row in audit(other, "--with", one)["misrouted"]} == {"likely"}
 
 
@@ -199,7 +200,8 @@ def test_no_other_image_has_anything_confirmed(archive: str, image: Image) -> No
 
 @pytest.mark.parametrize("name", CLEAN)
 def test_clean_images_have_nothing_confirmed(name: str) -> None:
-    """What real clients and brokers wrote, on purpose with equal timestamps: likely at most, as an honest tool says."""
+    """Real clients and brokers wrote them, on purpose with equal timestamps: likely at most, as an honest tool
+    reports."""
     found = audit(*(CORPORA / path for path in CLEAN[name]), "--deep")
     assert [row for row in found["misrouted"] if row["confidence"] != "likely"] == []
     assert {place(row): sorted(places(row["twins"]))[0] for row in found["misrouted"]} == LIKELY.get(name, {})

@@ -75,7 +75,7 @@ def legal(found: dict[str, Any]) -> list[tuple[str, str, int, str]]:
 def test_shares_just_below_and_above_the_limits(
     groups: int, batches: int, is_legal: bool, other: str, tmp_path: Path
 ) -> None:
-    """Of two topics the smaller counts; a topic with itself is a pair, too."""
+    """The smaller of two topics counts; a topic with itself is a pair, too."""
     assert is_legal_share(groups, batches) == is_legal
     made = Cluster()
     own, of_other = ("a-0", other)

@@ -1,4 +1,4 @@
-"""Where tests of whole compactions work."""
+"""The working directories of tests of whole compactions."""
 
 from __future__ import annotations
 

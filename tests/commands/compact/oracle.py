@@ -1,4 +1,4 @@
-"""What Kafka's own cleaner makes of a log dir, on a clock that stands still, in milliseconds.
+"""The result of Kafka's own cleaner for a log dir, with a stopped clock, in milliseconds.
 
 with CleanerOracle() as oracle:
     for round in oracle.clean(folder, topic_settings={"orders": {"cleanup.policy": "compact"}}, now_ms=...):
@@ -21,7 +21,7 @@ from tests.brokers.kafka import NEWEST, Jvm
 NOTHING: Mapping[str, str] = MappingProxyType({})
 ALL_ROUNDS = 10_000
 ENTRY_BYTES = 24
-"""What the broker's map needs for one slot."""
+"""The bytes of one slot in the broker's map."""
 
 Step: TypeAlias = dict[str, str | int | bool]
 HighWatermarks: TypeAlias = Literal["end", "checkpoint"]
@@ -70,7 +70,7 @@ class SegmentSeen(NamedTuple):
 
 
 class LastRecord(NamedTuple):
-    """What keeps a producer's last batch: *offset* of its last data, None when only a marker is known."""
+    """The entry that keeps a producer's last batch: *offset* of its last data, None when only a marker is known."""
 
     producer_id: int
     offset: int | None
@@ -79,7 +79,7 @@ class LastRecord(NamedTuple):
 
 @dataclass(frozen=True)
 class Candidate:
-    """What is decided about a compacted partition before anything is cleaned.
+    """The decision about a compacted partition before any cleaning.
 
     *bound* is the first uncleanable offset before it is rounded down to a segment's base.
     """

@@ -1,4 +1,4 @@
-"""What brokers' cleaners were seen to do: log dirs before and after, when each round began, and with which settings.
+"""Observed work of brokers' cleaners: log dirs before and after, the beginning of each round, and the settings.
 
 recorded = Recorded("v4.3.1", 1)
 recorded.begun                    # (ms, partition) of each round
@@ -41,7 +41,7 @@ class Recorded(NamedTuple):
 
     @property
     def home(self) -> Path:
-        """Where it is in the corpora."""
+        """Return its directory in the corpora."""
         return CORPORA / "compaction" / self.version
 
     def archive(self, side: str) -> str:
@@ -50,7 +50,7 @@ class Recorded(NamedTuple):
 
     @property
     def log(self) -> str:
-        """What the cleaner logged between `before` and `after`."""
+        """Return the cleaner's log between `before` and `after`."""
         text = (self.home / "golden/cleaner.log").read_text()
         return re.split(r"^== between .*\n", text, flags=re.MULTILINE)[self.number]
 
@@ -66,7 +66,7 @@ class Recorded(NamedTuple):
 
     @property
     def broker(self) -> dict[str, str]:
-        """What stood in the broker's server.properties."""
+        """Return the broker's server.properties."""
         return dict(self._settings["broker"])
 
     @property

@@ -98,7 +98,7 @@ def hold(oracle: CleanerOracle, number: int, folder: Path) -> None:
     failed = {one.partition: one.error for one in rounds if one.error}
     assert all(error.startswith(KAFKAS_OWN_FAILURES) for error in failed.values()), failed
     done = [rounds_of(one) for one in outcomes if one.compacted and one.partition.directory not in failed]
-    # Of equal ratios the first is any.
+    # With equal ratios any of them may be the first.
     assert sorted(done) == sorted(by_partition([one for one in rounds if one.partition not in failed]))
     # Both have started and stopped twice in the end, so that what a start and a stop write is no difference.
     for copy in (ours, ours, theirs):

@@ -31,7 +31,7 @@ COMPACT = {"cleanup.policy": "compact"}
 HORIZON = int(Attributes.DELETE_HORIZON)
 
 CLOCK_MS = {(Recorded("v3.9.1", 3), "shapes-gzip-0"): -1}
-"""Where the broker has read its clock, as its horizons tell, a little before the time in its log."""
+"""The time at which the broker has read its clock, according to its horizons, a little before the time in its log."""
 
 Image = Callable[[str], Path]
 

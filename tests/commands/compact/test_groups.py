@@ -33,7 +33,7 @@ def bases(groups: list[list[SourceSegment]]) -> list[list[int]]:
     ],
 )
 def test_segments_become_one_up_to_the_limits(segment_bytes: int, index_bytes: int, wanted: list[list[int]]) -> None:
-    """A limit may be reached.  Of the index limits that of the time index comes first, with larger entries."""
+    """A limit may be reached.  The limit of the time index is reached first, because its entries are larger."""
     assert bases(grouped([source(0), source(10), source(20)], segment_bytes, index_bytes, 30)) == wanted
 
 
@@ -72,7 +72,7 @@ def test_a_range_has_the_segments_that_hold_it(start: int, end: int, wanted: lis
 
 
 def test_aborted_transactions_of_a_range_are_found_as_far_as_they_may_reach() -> None:
-    """Of those that ended below the log's start nothing is left, and those that begin behind the range are others'."""
+    """Transactions that ended below the log's start are not included, nor those that begin behind the range."""
     one = AbortedTxn(0, 1, 2, 8, 9)
     other = AbortedTxn(0, 2, 12, 15, 12)
     third = AbortedTxn(0, 3, 19, 25, 26)
@@ -87,7 +87,7 @@ def test_aborted_transactions_of_a_range_are_found_as_far_as_they_may_reach() ->
 
 
 def test_an_empty_marker_is_nobodys() -> None:
-    """What is left of a marker that a producer's state once needed may go with it."""
+    """A marker whose producer's state no longer needs it may be removed."""
     assert CleanedTransactions().control(7, 10, None).discardable
 
 

@@ -33,7 +33,7 @@ def log(*batches: bytes) -> Log:
 @horizons
 def test_a_marker_without_data_goes_at_its_horizon(horizon_ms: int | None, stays: bool, tmp_path: Path) -> None:
     """And gets one where it has none: the next compaction but one may take it away."""
-    # Of a producer that has gone on since, or the marker alone would keep what is known of it.
+    # Its producer has continued since, otherwise the marker alone would keep the producer's state.
     on = encode.batch([Record(1, T_MS, b"k", b"v")], producer=(8, 0, 5))
     data = log(marker(0, horizon_ms), on).write(tmp_path / "data")
     compacted(data)

@@ -73,7 +73,7 @@ def figures(log: str) -> list[tuple[str, int, int, int, int]]:
 def on_disk() -> Iterator[Path]:
     """A directory on a disk, as the broker's was.
 
-    Of partitions that are equally dirty, the cleaner begins with the one that the file system lists first.
+    Among equally dirty partitions, the cleaner begins with the one that the file system lists first.
     """
     with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
         yield Path(folder)

@@ -127,7 +127,7 @@ def test_what_one_thread_raises_ends_the_others(other: str, memory: Path, monkey
 
 @pytest.mark.parametrize("work", [CompactionRun.run, CompactionRun.estimate], ids=["run", "estimate"])
 def test_progress_comes_to_its_end(tmp_path: Path, work: Callable[[CompactionRun], None]) -> None:
-    """What is expected is what is read: once for the map, and all once more to be rewritten."""
+    """The expected bytes are the bytes read: once for the map, and all once more for the rewriting."""
     log_dir, told = LogDir(str(some(tmp_path / "data", "grouping-0"))), Progress()
     staging = Staging(str(tmp_path / "staged"), Disk())
     targets, topics = [Selection(log_dir, list(log_dir.partitions))], [TopicConfig(log_dir, SETTINGS)]

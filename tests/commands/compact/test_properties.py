@@ -1,4 +1,4 @@
-"""What holds of every compaction, whatever was in the log and however it was done."""
+"""Laws of every compaction, for any log and any way of doing it."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_it_leaves_what_the_model_leaves(
     after = log_of(data)
     assert done.compacted.cleaner_offset == limit
     assert rows(after) == expected(before, first, limit)
-    # What stays of a batch keeps its place, an empty one too; markers are never written anew.
+    # The remaining part of a batch keeps its place, an empty one too; markers are never written anew.
     assert set(map(_place, after)) <= set(map(_place, before))
     assert all(_latest(batch) == batch.max_timestamp for batch in after if batch.records)
     assert markers(after) == [one for one in markers(before) if one in set(markers(after))]

@@ -1,4 +1,4 @@
-"""What waits between two rounds, and what a kill while planning leaves: nobody's business, and in nobody's way."""
+"""The intermediate output between two rounds, and the leftovers of a kill while planning: ignored, and harmless."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_an_interrupt_between_rounds_leaves_nothing(
 
     disks(WatchedDisk(memory, watch))
     watched = klog("compact", *OPTIONS, jobs, *apply, data)
-    # What is removed because of it is removed all the same.
+    # A record that is removed because of it is removed all the same.
     assert watched.exit_code == 32, watched
     assert tree(data) == before
 

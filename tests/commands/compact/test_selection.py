@@ -1,4 +1,5 @@
-"""What may be cleaned: each bound, each reason, each refusal; then the same questions to Kafka's own manager."""
+"""The part that may be cleaned: each bound, each reason, each refusal; then the same questions to Kafka's own
+manager."""
 
 from __future__ import annotations
 
@@ -223,7 +224,7 @@ def test_without_a_high_watermark_the_end_of_the_log_counts(four: Log) -> None:
 
 @pytest.mark.parametrize(("lag", "first_uncleanable"), [(500, 30), (501, 20), (2000, 10), (10**9, 0)])
 def test_segments_that_are_too_young_are_not_cleaned(log: Log, lag: int, first_uncleanable: int) -> None:
-    """By their largest timestamp, which need not grow: the first one that is too young ends it."""
+    """The largest timestamps of segments need not grow: the first segment that is too young ends it."""
     for age in (500_000, 1000, 500):
         log.segment(10, times=[(NOW_MS - age, log.end + 9)])
     log.segment(1)
@@ -380,7 +381,7 @@ def test_a_log_is_cleaned_when_its_dirty_part_is_above_the_least_ratio(four: Log
 
 
 def test_a_log_that_has_been_dirty_for_too_long_is_cleaned_whatever_its_ratio(log: Log) -> None:
-    """By the first batch of each dirty segment that has a timestamp; the limit itself is not too long yet."""
+    """The first batch of each dirty segment with a timestamp counts; the limit itself is not too long yet."""
     log.segment(10)
     log.segment(data(10, timestamp=NOW_MS - 5000), data(11, timestamp=1), base=10)
     log.segment(data(12, timestamp=NOW_MS - 9000), base=12)

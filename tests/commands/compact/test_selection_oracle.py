@@ -1,4 +1,4 @@
-"""What klog would clean, held against what Kafka's own manager would: random directories, and those of real brokers."""
+"""The part that klog would clean, compared with Kafka's own manager: random directories, and those of real brokers."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def write(data: Path, states: Mapping[str, list[Files]], folder: Path) -> None:
 @pytest.mark.kafka
 @pytest.mark.parametrize("stop", ["clean", "unclean"])
 def test_a_broker_may_start_at_any_moment_of_a_compaction(loader: Loader, stop: str, memory: Path) -> None:
-    """Of each partition and in all groups, forwards and backwards: no key has another value than before."""
+    """For each partition and all groups, forwards and backwards: no key has another value than before."""
     data = some(memory / "data", *PARTITIONS)
     if stop == "unclean":
         (data / ".kafka_cleanshutdown").unlink()

@@ -298,7 +298,7 @@ def test_a_log_is_cleaned_pass_by_pass_until_the_abort_marker_is_gone(table: Tab
 
 
 class Round(NamedTuple):
-    """What one round with a small map comes to."""
+    """The result of one round with a small map."""
 
     next_dirty: int
     is_full: bool

@@ -1,4 +1,5 @@
-"""What a workload holds that matters to a cleaner, and what the cleaner did there, in words: for tests of the tests."""
+"""The features of a workload that matter to a cleaner, and the cleaner's work on it, in words: for tests of the
+tests."""
 
 from __future__ import annotations
 

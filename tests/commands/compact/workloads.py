@@ -138,7 +138,7 @@ class _Making:
             self._add_topic(f"topic-{each}")
         runs = self.random.choice((1, 2, 2, 3, 4))
         for run in range(runs):
-            # What was just cleaned is of little use to be cleaned.
+            # A log that was just cleaned needs no cleaning.
             self._run(run, cleans=self.random.random() < (0.7 if run + 1 < runs else 0.1))
         self._change_settings()
         ends = self._ends()

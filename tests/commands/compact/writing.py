@@ -16,7 +16,7 @@ SECOND_MS, HOUR_MS = 1000, 3_600_000
 
 @dataclass(frozen=True)
 class Habits:
-    """What is written to one partition, and how often: probabilities from 0 to 1, sizes in bytes."""
+    """The records of one partition, and their frequencies: probabilities from 0 to 1, sizes in bytes."""
 
     keys: tuple[bytes, ...]
     codecs: tuple[str, ...]
@@ -28,7 +28,7 @@ class Habits:
     empty_value: float = 0.0
     headers: float = 0.0
     backwards: float = 0.0
-    """Of timestamps, by up to two hours."""
+    """Timestamps that go back, by up to two hours."""
     holes: float = 0.0
     """Batches as a compacted leader has them: records, first and last ones too, are missing."""
     jumps: tuple[int, ...] = ()

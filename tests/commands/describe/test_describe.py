@@ -1,4 +1,4 @@
-"""What `klog describe` says of log dirs, partitions and files."""
+"""The output of `klog describe` for log dirs, partitions and files."""
 
 from __future__ import annotations
 

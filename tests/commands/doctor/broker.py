@@ -53,12 +53,12 @@ FATAL = {
     "epochs-malformed": "NumberFormatException|Received invalid partition leader epoch|"
     "reading checkpoint file .*/leader-epoch-checkpoint",
 }
-"""What a broker logs when it stops for a reason, by the doctor's ids."""
+"""The log lines of a broker that stops for a reason, by the doctor's ids."""
 
 
 @dataclass
 class Started:
-    """What a start did.
+    """The result of a start.
 
     *fatal*: ids of reasons in the log, if it stopped.  *fates*: by path of a directory before the start.  *made*: new
     directories.  *served*: earliest, latest and number of records by partition; None: no leader.

@@ -18,7 +18,7 @@ AFTER = {
     Fate.KEEPS: {"stays"},
     Fate.MOVES: {"future", "stays", "promoted"},
 }
-"""What has become of a directory some seconds after the start.  A small log that moves may have arrived by then."""
+"""The state of a directory some seconds after the start.  A small log that moves may have arrived by then."""
 
 
 def differences(told: Diagnosis, did: Started) -> list[str]:

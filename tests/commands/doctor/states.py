@@ -34,7 +34,7 @@ class Disk:
         return [self.data, self.data1]
 
     def path(self, number: int, topic: str = TOPIC) -> Path:
-        """Where a partition is."""
+        """Return the directory of a partition."""
         return next(one / f"{topic}-{number}" for one in self.dirs if (one / f"{topic}-{number}").is_dir())
 
     def other(self, path: Path) -> Path:

@@ -78,7 +78,7 @@ def test_a_clean_disk_starts_and_loses_nothing(klog: Klog, disk: Path) -> None:
 
 
 def test_records_count_no_markers(klog: Klog, disk: Path) -> None:
-    """What a consumer gets is what an operator counts."""
+    """The records that a consumer receives are those that an operator counts."""
     counted = row(answer(klog, disk, "--records", code=0), "tx-0")
     lines = klog("dump", "--output", "jsonl", "--no-control", disk / "tx-0").stdout.splitlines()
     assert counted["records"] == len(lines) < counted["log_end"]
@@ -385,7 +385,7 @@ def test_an_index_that_leads_behind_the_last_batch(klog: Klog, disk: Path) -> No
     ],
 )
 def test_what_to_name_instead(wrong: str, told: str, disk: Path, tmp_path: Path, klog: Klog) -> None:
-    """Where a path cannot be meant as a log dir, nobody is told to make one of it."""
+    """If a path cannot be meant as a log dir, there is no advice to make one of it."""
     (tmp_path / "other").mkdir()
     done = klog("doctor", str(tmp_path / wrong))
     assert done.exit_code == 16

@@ -1,4 +1,4 @@
-"""What the doctor says that a broker does is what the broker does, state by state, after both kinds of stop.
+"""The doctor's prediction is the broker's action, state by state, after both kinds of stop.
 
 The marker `long` runs every state with both versions, and a hundred combinations of states.
 """
@@ -94,7 +94,7 @@ def seeds() -> list[object]:
 
 @pytest.mark.parametrize("seed", seeds())
 def test_states_together(disks: Disks, tmp_path: Path, seed: int) -> None:
-    """Where one state hides another, it does so in the answer, too."""
+    """A state that hides another one does so in the answer, too."""
     version, stop = VERSIONS[seed % 2], STOPS[seed // 2 % 2]
     folder = copy_disk(disks(version, stop), tmp_path / "disk")
     name, change = combination(seed)

@@ -110,7 +110,7 @@ def test_a_damaged_metadata_log_stands_first_whatever_else_there_is(klog: Klog, 
 
 
 def test_a_directory_id_that_the_cluster_is_known_to_have(disk: Path) -> None:
-    """Where no metadata log says so, the command line does."""
+    """If no metadata log contains it, the command line does."""
     wanted = "AAAAAAAAQACAAAAAAAAAAA"
     told = diagnose(StartRequest((str(disk),), directory_ids=[wanted]))
     assert told.next[0].manual == f"set directory.id={wanted} in {disk / 'meta.properties'}"

@@ -1,4 +1,4 @@
-"""What a broker 2.8.2, which has its cluster in a ZooKeeper, does with a disk, and what the doctor said about it."""
+"""A disk under a broker 2.8.2 with ZooKeeper, and the doctor's prediction."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def test_columns_hold_what_an_independent_decoder_reads(path: Path, tmp_path: Pa
 
 
 def test_the_columns_have_their_types() -> None:
-    """What Spark and others will see."""
+    """Spark and other readers see these types."""
     types = {field.name: (str(field.type), field.nullable) for field in schema()}
     assert types == {
         "topic": ("dictionary<values=string, indices=int32, ordered=0>", True),

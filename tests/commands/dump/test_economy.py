@@ -1,4 +1,4 @@
-"""What a dump costs: how often it opens a log, and how many bytes of it it reads."""
+"""The cost of a dump: how often it opens a log, and how many bytes of it it reads."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_read_committed_opens_each_log_once(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was aborted is learnt once a partition, from small files: a partition of a terabyte is read once."""
+    """Aborted ranges are read once a partition, from small files: a partition of a terabyte is read once."""
     folder = FIXTURES / "modern" / "tx-0"
     logs = {path.name: path.stat().st_size for path in folder.glob("*.log")}
     assert len(logs) == 11

@@ -187,7 +187,7 @@ def test_a_control_batch_that_ends_no_transaction_ends_none(folder: Path) -> Non
 
 
 def test_a_marker_whose_checksum_does_not_hold_is_none(folder: Path) -> None:
-    """What it said cannot be known: its transaction stays undecided, and the damage is said."""
+    """Its content is unknown: its transaction stays undecided, and the damage is reported."""
     broken = bytearray(abort(2, 1))
     broken[-1] ^= 0xFF
     write(folder, data(0, producer=1) + bytes(broken) + data(3))

@@ -24,7 +24,7 @@ def stem(tmp_path: Path) -> Path:
 
 
 def test_entries_before_the_one_that_ends_the_tool_are_printed(stem: Path) -> None:
-    """What it had written by then is on the screen; the rest is a line for people."""
+    """The lines that it had written by then are on the screen; the rest is a line for people."""
     path = stem.with_suffix(".index")
     path.write_bytes(path.read_bytes() + encode.offset_entries(0, [(3, 1 << 20)]))
     code, kept = dump_file(path, DumpRequest(output=TEXT))

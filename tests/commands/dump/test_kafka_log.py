@@ -92,7 +92,7 @@ def test_a_limit_on_batch_lines_counts_over_windows_and_files(tmp_path: Path) ->
 
 
 def test_a_running_broker_excuses_a_torn_tail_and_nothing_else(tmp_path: Path) -> None:
-    """What it is writing right now is unfinished; a checksum that does not hold was never right."""
+    """A batch that it is writing right now is unfinished; a checksum that does not match was never right."""
     path = tmp_path / f"{0:020}.log"
     one, two = batch(some_records(0)), batch(some_records(3))
     bad = one[:-1] + bytes((one[-1] ^ 0xFF,))

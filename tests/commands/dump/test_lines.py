@@ -367,7 +367,7 @@ def test_many_workers_write_what_one_writes(tmp_path: Path, jobs: int) -> None:
 
 
 def test_only_so_many_bytes_of_each_log_are_looked_at(path: Path) -> None:
-    """What lies behind them is not damage, and neither is the batch that they cut."""
+    """The part behind them is not damage, and neither is the batch that they cut."""
     path.write_bytes(A + B + C)
     for size, offsets in ((len(A), [0, 1, 2]), (len(A + B), [0, 1, 2, 3, 4, 5]), (len(A) + 100, [0, 1, 2])):
         code, kept = dump([path], LINES._replace(max_bytes=size))

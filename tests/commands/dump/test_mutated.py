@@ -1,6 +1,6 @@
 """`klog dump` against Kafka 4.3.1's tool on damaged files: cut at every length, flipped, overwritten, lengthened.
 
-Thousands of small cases.  Where Kafka's tool dies, klog must have printed exactly what it printed until then.
+Thousands of small cases.  If Kafka's tool dies, klog must have printed exactly the same up to that point.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.support.samples import some_or_all
 
 pytestmark = pytest.mark.kafka
 SOURCES = {f"{source.label} {' '.join(source.flags)}".strip(): source for source in sources()}
-# What a bigger heap would have survived says nothing about the file.
+# The survival of a bigger heap proves nothing about the file.
 OUT_OF_MEMORY = "java.lang.OutOfMemoryError"
 
 
@@ -53,7 +53,7 @@ def report(differences: list[str], count: int) -> str:
 @some_or_all
 @pytest.mark.parametrize("name", SOURCES)
 def test_a_file_cut_at_any_length(name: str, comparison: Comparison, tmp_path: Path, every: int) -> None:
-    """What a crash, a full disk or an interrupted copy leaves behind."""
+    """A crash, a full disk or an interrupted copy leaves such files."""
     count, _, differences = compare(comparison, SOURCES[name], islice(cuts(SOURCES[name]), 0, None, every), tmp_path)
     assert count == len(SOURCES[name].content[::every]) > 0
     assert not differences, report(differences, count)

@@ -1,4 +1,4 @@
-"""What Kafka's dump tool says at the end, in its own words and order."""
+"""The end of Kafka's dump tool's output, in its own words and order."""
 
 from __future__ import annotations
 

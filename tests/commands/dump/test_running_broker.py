@@ -1,4 +1,4 @@
-"""What is dumped while a broker that is running removes what is dumped."""
+"""A dump of files that a running broker removes meanwhile."""
 
 from __future__ import annotations
 

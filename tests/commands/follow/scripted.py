@@ -81,7 +81,7 @@ class ScriptedCluster:
 
     @property
     def failed(self) -> list[Exception]:
-        """What went wrong in a test's own part."""
+        """Return the exceptions in a test's own part."""
         return self._broker.failed
 
     def _talk(self, peer: Peer) -> None:

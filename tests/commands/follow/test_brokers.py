@@ -109,7 +109,7 @@ def test_a_copy_has_the_leaders_batches(copied: Copied) -> None:
 
 
 def test_topic_ids_and_leader_epochs_are_the_leaders(copied: Copied) -> None:
-    """What tells later whether a directory is a copy of another, and where histories part."""
+    """These show later whether a directory is a copy of another, and at which offset histories diverge."""
     for directory in sorted(copied.path.glob("t.*-*")):
         leader = copied.cluster.data / directory.name
         names = ["partition.metadata"] if log(directory) == b"" else ["partition.metadata", "leader-epoch-checkpoint"]
@@ -174,7 +174,7 @@ def test_internal_topics_are_copied_when_that_is_asked_for(copied: Copied) -> No
 
 
 def test_groups_and_settings_are_kept_beside_the_logs(copied: Copied) -> None:
-    """What a group has committed, and what is set on a topic itself."""
+    """The committed offsets of groups, and the settings of topics themselves."""
     from confluent_kafka import Consumer, TopicPartition
 
     settings = {"bootstrap.servers": copied.cluster.bootstrap, "group.id": "klog-group", **clients.SILENT}

@@ -1,4 +1,4 @@
-"""What happens to a copy beside appending: gaps, log starts, pruning, cuts, topics that were made anew."""
+"""The changes of a copy besides appending: gaps, log starts, pruning, cuts, topics that were created anew."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def test_a_run_that_does_not_follow_a_partition_keeps_what_is_known_of_it(klog: 
 
 
 def test_a_copy_that_runs_on_counts_from_when_it_had_all() -> None:
-    """Of each answer the time of its request, once the copy has what it told."""
+    """The time of the request of an answer counts, once the copy has reached the offsets in it."""
     clock, gap = LeaderClock(), memoryview(made(110, 10, "x"))
     watch = CleaningWatch(0, HOUR, True, None, clock)
     clock.asked_ms = 5 * HOUR

@@ -176,7 +176,7 @@ def test_a_tail_that_the_disk_lost_is_fetched_again(
 
 @pytest.mark.parametrize("start", [130, 200])
 def test_a_tail_that_the_leader_has_no_more_stays_for_recovery(klog: Klog, tmp_path: Path, start: int) -> None:
-    """What is behind the cut may be all that is left of these records: nothing is touched, and exit code 4 says so."""
+    """The records behind the cut may be the last copies: nothing is touched, and exit code 4 reports it."""
     copy = tmp_path / "copy"
     with ScriptedCluster({"orders": LOG, "calm": LOG}) as cluster:
         assert follow(klog, cluster, copy)[0].exit_code == 0

@@ -39,7 +39,7 @@ PIECES = [
     run(range(29, 69, 5), epoch=1),
     run([69], epoch=3) + aborted(74, 8, 3) + run([78, 83], epoch=3),
 ]
-"""What a leader answers; the segments of the copy are of 1000 bytes."""
+"""The leader's answers; the segments of the copy are of 1000 bytes."""
 WHOLE = b"".join(PIECES)
 
 
@@ -106,7 +106,7 @@ def restore(original: Path | None, root: Path) -> Path:
 @some_or_all
 @pytest.mark.parametrize("model", MODELS)
 def test_power_may_go_at_any_call(folder: Path, model: str, every: int) -> None:
-    """What was flushed is there, what was not may be, and nothing else is."""
+    """Flushed data is there, unflushed data may be, and nothing else is."""
     whole_run = PowerCutDisk(folder)
     flushes: list[tuple[int, int]] = []
     fill(folder / "data", whole_run, lambda at: flushes.append((len(whole_run.calls), at)))

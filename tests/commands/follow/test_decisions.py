@@ -1,4 +1,4 @@
-"""What a leader's answer means for a copy, without a leader and without a copy."""
+"""The reaction of a copy to a leader's answer, without a leader and without a copy."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def spliced(brokers: Brokers, node: int, topic: str, offset: int, last_epoch: in
 
 @dataclass
 class Story:
-    """What happened, and what was seen of it."""
+    """The events, and the observations."""
 
     folder: Path
     runs: dict[str, dict[str, Row]] = field(default_factory=dict)

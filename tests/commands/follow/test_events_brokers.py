@@ -1,4 +1,4 @@
-"""What happens to topics and brokers while they are copied: one real broker, behind a proxy that notes each request."""
+"""Events of topics and brokers during a copy: one real broker, behind a proxy that notes each request."""
 
 from __future__ import annotations
 

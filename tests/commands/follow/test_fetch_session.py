@@ -25,7 +25,7 @@ def begun(*places: FollowedPlace) -> FetchSession:
 
 
 def test_a_session_is_told_only_what_changed() -> None:
-    """Of a thousand partitions that get nothing, nothing is said."""
+    """An answer does not mention a thousand partitions without news."""
     session = begun(ONE, TWO, THREE)
     session.follow(TWO, at(5))
     session.follow(ONE, at(0))

@@ -1,4 +1,4 @@
-"""What a copy knows of its cluster: who reads it, and what becomes of a file that somebody has damaged."""
+"""A copy's facts about its cluster: their readers, and the treatment of a damaged file."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_what_is_no_json_is_refused(content: bytes) -> None:
 
 
 def test_settings_of_topics_come_from_it(copy: Path) -> None:
-    """Where there is no metadata log; an option goes first."""
+    """They count without a metadata log; an option has precedence."""
     config = TopicConfig(LogDir(str(copy)))
     assert config.value("orders", "cleanup.policy") == (("compact",), SettingOrigin.TOPIC, "cleanup.policy")
     assert config.value("orders", "index.interval.bytes").number == 100

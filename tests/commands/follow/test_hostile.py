@@ -153,7 +153,7 @@ ALL_STAND = {
     "an empty answer for ever", "a session that is none", "throttled for ever", "starts beyond all",
     "an answer of nobody's", "bytes that are no Kafka", "an answer that claims 2 GiB", "an answer that never ends",
 }  # fmt: skip
-"""Where no partition is answered."""
+"""The cases in which no partition is answered."""
 
 
 def _offsets(body: Data, offset: int) -> Data:
@@ -259,7 +259,7 @@ def test_another_cluster_at_the_same_address_changes_nothing(klog: Klog, tmp_pat
 
 
 def test_a_disk_that_takes_no_more_ends_it(klog: Klog, tmp_path: Path) -> None:
-    """What the thread of a leader cannot write ends all of it, in one line; the next run goes on."""
+    """A failed write on the thread of a leader ends the whole run, in one line; the next run continues."""
     copy, wanted = tmp_path / "copy", b"".join(GOOD)
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     limited = [sys.executable, "-c", "import resource, sys\nfrom klog_cli.app import main\n"]

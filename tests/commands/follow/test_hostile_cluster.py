@@ -91,7 +91,7 @@ RECORDS = {
 
 @pytest.mark.parametrize("case", sampled(RECORDS, 4))
 def test_records_that_no_log_may_hold_do_not_get_into_the_copy(tmp_path: Path, case: str) -> None:
-    """Of an answer whose batches cannot follow one another nothing is kept; the partition stands still, and says so."""
+    """An answer with batches out of order is dropped whole; the partition is stopped, and reported."""
     records, kept = RECORDS[case]
     copy = tmp_path / "copies" / "copy"
     copy.parent.mkdir()

@@ -134,7 +134,7 @@ def test_what_is_in_the_way_of_a_partition_stays(tmp_path: Path, kind: str) -> N
 
 @pytest.mark.parametrize("file", ["{:020}.log", "{:020}.index", "leader-epoch-checkpoint"])
 def test_a_file_that_is_a_link_is_not_written_through(tmp_path: Path, file: str) -> None:
-    """What it leads to is somebody else's."""
+    """The target of the link belongs to somebody else."""
     with open_copy(tmp_path / "copy", "orders-3", SMALL) as (_, copied):
         copied.append(made(0, 5))
     path = tmp_path / "copy" / "orders-3" / file.format(0)

@@ -45,7 +45,7 @@ def test_a_large_batch_is_copied_beside_small_ones(klog: Klog, tmp_path: Path, s
 def test_a_batch_that_is_too_large_costs_no_other_partition(
     klog: Klog, tmp_path: Path, settings: dict[str, str]
 ) -> None:
-    """Where nothing tells that it may be so large it alone is given up, and the message names the way out."""
+    """If its topic has no setting for such a size, it alone is given up, and the message names the remedy."""
     topics = dict.fromkeys(ALL, SMALL) | {"large": [large(48_000_000)]}
     copy = tmp_path / "copy"
     with ScriptedCluster(topics) as cluster:

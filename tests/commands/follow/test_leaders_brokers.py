@@ -38,7 +38,7 @@ def create(bootstrap: str) -> None:
 
 @dataclass
 class Story:
-    """What happened, and what was seen of it; *turns*: how often records were written to each partition."""
+    """The events, and the observations; *turns*: how often records were written to each partition."""
 
     folder: Path
     turns: int = 0

@@ -87,7 +87,7 @@ def followed(klog: Klog, replay: Replay, copy: Path) -> Ran:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_recorded_answers_make_a_copy(version: str, klog: Klog, tmp_path: Path) -> None:
-    """What is damaged below is right before."""
+    """An answer that is damaged below is right before."""
     replay = Replay(version, -1, bytes)
     ran = followed(klog, replay, tmp_path / "copy")
     assert (ran.exit_code, ran.stderr) == (0, b"")

@@ -41,7 +41,7 @@ LAYOUTS = st.builds(
 
 
 class Expected:
-    """What the log has: whole batches, and where it ends."""
+    """The content of the log: whole batches, and its end."""
 
     def __init__(self) -> None:
         self.batches: Batches = []

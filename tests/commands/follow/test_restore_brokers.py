@@ -24,7 +24,7 @@ ISOLATIONS = ("read_uncommitted", "read_committed")
 TOPICS = {"orders": 2, "paid": 1, "stamped": 1}
 GROUP, COMMITTED = "billing", 7
 Lines = dict[str, list[str]]
-"""What a Java consumer is handed, by isolation level."""
+"""The records of a Java consumer, by isolation level."""
 
 
 def page() -> str:
@@ -79,7 +79,7 @@ def remove(bootstrap: str) -> None:
 
 @dataclass
 class Story:
-    """What happened, and what was seen of it; *copied*: what the cron line, and then the service, left in the copy."""
+    """The events, and the observations; *copied*: the copy after the cron line, and then after the service."""
 
     folder: Path
     wanted: Lines = field(default_factory=dict)
@@ -187,7 +187,7 @@ def test_cron_and_systemd_make_the_backup(story: Story) -> None:
 
 
 def test_systemd_takes_the_units(tmp_path: Path) -> None:
-    """Where there is systemd: it knows each word of both."""
+    """On a machine with systemd: it accepts each word of both."""
     _, service, timer = blocks("An hourly backup")
     (tmp_path / "klog-follow.service").write_text(service.replace("/usr/bin/klog", sys.executable))
     (tmp_path / "klog-follow.timer").write_text(timer)

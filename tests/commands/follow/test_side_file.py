@@ -1,4 +1,5 @@
-"""What a copy keeps of the cluster beside the logs: groups, settings and ids, also where they are deleted or forged."""
+"""The facts about the cluster beside the logs of a copy: groups, settings and ids, even if they are deleted or
+forged."""
 
 from __future__ import annotations
 

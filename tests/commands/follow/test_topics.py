@@ -76,7 +76,7 @@ def test_changes_are_what_is_new_renewed_and_gone() -> None:
 
 
 def test_a_rate_holds_for_all_who_share_it() -> None:
-    """What one has received, all wait for."""
+    """The bytes that one has received delay all of them."""
     limit = RateLimit(1_000_000)
     began = time.monotonic()
     limit.take(300_000)

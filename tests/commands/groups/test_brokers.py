@@ -51,7 +51,7 @@ PENDING = next(
 
 
 class Told(NamedTuple):
-    """What the tool said: offsets, states and members; *at*: when, ms."""
+    """The tool's output: offsets, states and members; *at*: its time, ms."""
 
     at: int
     offsets: list[Row]
@@ -197,7 +197,7 @@ class Life:
 
 
 def steps(life: Life) -> list[Callable[[], object]]:
-    """What happens before each of ten moments."""
+    """Return the actions before each of ten moments."""
     has_new_protocol = life.version == kafka.NEWEST
     return [
         lambda: life.commit("simple", p0=3, p1=4),
@@ -274,7 +274,7 @@ def described(data: Path, at: int | None = None) -> list[GroupDetail]:
 
 
 def as_rows(found: list[GroupDetail]) -> list[Row]:
-    """What the tool would print: a member that owns no partition has a line of its own, which has no offsets."""
+    """Return the rows of the tool: a member without a partition has a line of its own, without offsets."""
     rows = []
     for one in found:
         owners = {where: member for member in one.image.members for where in member.partitions}

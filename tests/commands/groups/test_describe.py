@@ -69,7 +69,8 @@ def test_states_and_members_are_those_of_the_tool(data: Path) -> None:
 
 
 def test_an_earlier_moment_has_the_commits_of_then(data: Path) -> None:
-    """Also those of a group that was deleted since.  Where logs ended, records with times of their own cannot tell."""
+    """Also those of a group that was deleted since.  The end of a log at that time is unknown if its records have times
+    of their own."""
     (moment,) = TRUTH["moments"]
     found = described(data, GroupQuery(at_ms=moment["at"]))
     wanted = {name: [row[:3] for row in told] for name, told in moment["groups"].items()}

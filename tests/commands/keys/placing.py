@@ -60,7 +60,7 @@ def run(*arguments: str | Path) -> Ran:
 
 
 def verdict(placed: Sequence[Placed], n: int, *, min_keys: int = 200, grown: Sequence[int] = ()) -> dict[str, Any]:
-    """What the command has to say; *grown*: how many partitions the topic had before, the likeliest number first."""
+    """Return the expected answer; *grown*: how many partitions the topic had before, the likeliest number first."""
     where: dict[bytes, set[int]] = defaultdict(set)
     for key, partition in placed:
         if key:

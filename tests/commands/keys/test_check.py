@@ -158,7 +158,7 @@ def test_nineteen_misplaced_keys_are_too_few_to_say_that_a_topic_grew(tmp_path: 
 
 @pytest.mark.parametrize("second", ["librdkafka", "fnv1a"])
 def test_what_a_second_client_places_is_not_taken_for_growth(tmp_path: Path, second: str) -> None:
-    """By chance, a smaller number of partitions explains some of it as well."""
+    """A smaller number of partitions explains some of it as well, by chance."""
     placed = [*by_rule("java", users(600), 6), *by_rule(second, users(200, 1000), 6)]
     row = check(write_topic(tmp_path, "t", placed), "--partitions", "6")["t"]
     agrees(row, verdict(placed, 6))

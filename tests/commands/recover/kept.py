@@ -1,4 +1,4 @@
-"""What of a damaged log dir a repair keeps, seen by a decoder of its own, and what it has to keep."""
+"""The records that a repair keeps of a damaged log dir, seen by a decoder of its own, and those that it has to keep."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from tests.support.power import tree
 
 MOST_OFFSETS = 2**31 - 1
 UNMENDABLE = {"offset-gap", "offsets-missing", "sequence-gap"}
-"""What is missing and nowhere to be had."""
+"""Missing data of which there is no other copy."""
 INSIDE = {"bad-record", "bad-compression"}
-"""What only decompressing shows: a batch is kept whole, with its checksum, as brokers and followers do."""
+"""Only decompressing shows these: a batch is kept whole, with its checksum, as brokers and followers do."""
 ODD = {"offsets-backwards", "odd-offset", "odd-epoch", "offset-overflow", "segments-overlap", "bad-counts"}
 """Why salvage may leave out a batch whose checksum holds: its header says what cannot be."""
 
@@ -108,7 +108,7 @@ class Repaired:
             yield "undo does not restore what was there"
 
     def _left(self) -> Iterator[str]:
-        """What verify finds is what was said to be left; a file that waited for its name has it now."""
+        """The findings of verify are those that were announced; a staged file has its name by now."""
         found = _json(run_klog("verify", "--deep", self.ours, "--output=json"))["findings"]
         told = {(one["id"], one["file"].removesuffix(".swap")) for one in self.said["left"]}
         problems = {(one["id"], one["file"]) for one in found if one["severity"] != "note"}

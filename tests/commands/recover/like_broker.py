@@ -1,4 +1,4 @@
-"""What `klog recover --like-broker` leaves, beside what a broker left; what may differ, and why."""
+"""The result of `klog recover --like-broker`, beside that of a broker; the allowed differences, and why."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def unlike(ours: Path, brokers: Path, before: Path) -> list[str]:
     """Return in what a log dir that klog repaired differs from what a broker made of it.
 
     All that is in partitions counts.  The log dir's own checkpoints are rewritten by a running broker, from its
-    partitions and with nothing of those that are not there; klog changes what the logs no longer bear out.  So of
-    these counts, partition by partition, what they must say then.
+    partitions and with nothing of those that are not there; klog changes what the logs no longer bear out.  These are
+    therefore compared, partition by partition, with their required values.
     """
     found = [line for line in differences(ours, brokers) if not line.startswith(CHECKPOINTS)]
     said = {name: offsets(ours / name) for name in CHECKPOINTS}

@@ -48,7 +48,7 @@ def only(partition: Partition, *, repair_bits: bool = False) -> SegmentRanges:
 
 
 def tiles(segment: SegmentRanges) -> None:
-    """What is kept and what is cut lie side by side, and are the whole log."""
+    """The kept and the cut ranges are adjacent, and cover the whole log."""
     parts = sorted([*segment.kept.pairs(), *((cut.start, cut.end) for cut in segment.cuts)])
     assert [start for start, _ in parts] == [0, *(end for _, end in parts[:-1])][: len(parts)]
     assert (parts[-1][1] if parts else 0) == segment.size

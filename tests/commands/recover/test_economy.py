@@ -1,4 +1,4 @@
-"""What a repair does not do when there is no need: operators run it over thousands of partitions."""
+"""The work that a repair avoids when there is no need: operators run it over thousands of partitions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def data(tmp_path: Path) -> Path:
 def test_a_log_without_indexes_is_read_once(
     data: Path, klog: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a broker would keep of an intact log needs no second look: everything."""
+    """A broker would keep all of an intact log, which needs no second reading."""
 
     def read_again(*_: object) -> None:
         raise AssertionError("a broker's start was played")
@@ -166,7 +166,7 @@ ONCE = 1.08
 def test_a_log_with_damage_in_the_middle_is_read_once(
     tmp_path: Path, klog: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch, kind: str, damage: str
 ) -> None:
-    """What salvage would keep, and what a broker would, is known from the same pass as the damage itself."""
+    """The results of salvage and of a broker are known from the same pass as the damage itself."""
     logs = damaged_log_dir(tmp_path, klog, kind, damage)
     with monkeypatch.context() as patches:
         for name in ("FIRST_WINDOW_BYTES", "WINDOW_BYTES", "REACH_BYTES"):

@@ -21,7 +21,7 @@ SEEN = [(1, 10), (3, 50)]
         ([(4, 89)], [(1, 10), (3, 50), (4, 89)]),
         # A leader of epoch 3 that wrote its first batch later than it became leader.
         ([(1, 8), (3, 41)], [(1, 8), (3, 41)]),
-        # What a batch contradicts: its epoch began before, or an earlier one was written there, or behind.
+        # The entry that a batch contradicts: its epoch began before, or an earlier one was written there, or behind.
         ([(1, 11), (3, 51)], [(1, 10), (3, 50)]),
         ([(2, 10)], [(1, 10), (3, 50)]),
         ([(2, 51)], [(1, 10), (3, 50)]),

@@ -30,7 +30,7 @@ def problems(klog: Callable[..., Ran], log_dir: Path) -> set[tuple[str, str]]:
 def test_a_crash_is_repaired_and_the_repair_taken_back(
     image: Path, mode: tuple[str, ...], tmp_path: Path, klog: Callable[..., Ran]
 ) -> None:
-    """What is left afterwards is what was said to be left; a second run finds nothing to do; undo leaves no trace."""
+    """The state afterwards is the announced one; a second run finds nothing to do; undo leaves no trace."""
     log_dir = unpacked(image, tmp_path / "data")
     before = tree(log_dir)
     planned = klog("recover", str(log_dir), *mode, NOW, "--output", "json")

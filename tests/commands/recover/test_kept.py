@@ -1,4 +1,4 @@
-"""What is kept, and the way through it."""
+"""The kept part, and the way through it."""
 
 from __future__ import annotations
 

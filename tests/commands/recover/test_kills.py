@@ -93,7 +93,7 @@ def fresh(folder: Path, image: str) -> Path:
 def kills(folder: Path, image: str, words: tuple[str, ...]) -> list[tuple[str, int]]:
     """Return every state-changing call of an undisturbed run: its name, and the how-manieth of that name it is.
 
-    Where calls cannot be followed: moments of a run, in ms, without a name.
+    If calls cannot be followed: moments of a run, in ms, without a name.
     """
     if not may_trace():
         return [("", moment) for moment in range(20, 700, 3)]
@@ -106,7 +106,7 @@ def kills(folder: Path, image: str, words: tuple[str, ...]) -> list[tuple[str, i
 
 @pytest.mark.parametrize("number", range(len(REPAIRS)))
 def test_a_killed_repair_is_finished_by_running_it_again(tmp_path: Path, number: int) -> None:
-    """A sample of the calls; all of them below.  What is planned comes out, and can be taken back."""
+    """A sample of the calls; all of them below.  The result is the planned one, and can be undone."""
     (image, *words) = REPAIRS[number]
     every = kills(tmp_path / "run", image, tuple(words))
     assert len(every) > 60

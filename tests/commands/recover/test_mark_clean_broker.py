@@ -1,4 +1,4 @@
-"""What a clean-shutdown marker does to brokers, seen on them: what `recover --mark-clean` has to leave."""
+"""The effect of a clean-shutdown marker on brokers, observed: `recover --mark-clean` has to produce the same."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_the_epoch_in_a_marker_decides_whether_replicas_are_struck_off(tmp_path:
     assert struck == {"none": True, "nobody's": True, "another": True, "its own": False}
 
 
-# What versions that no longer change do with a marker: klog's own markers meet all three in test_marked_broker.
+# The marker in versions that no longer change: klog's own markers are tested with all three in test_marked_broker.
 @pytest.fixture(
     scope="module",
     params=[kafka.NEWEST, *(pytest.param(version, marks=pytest.mark.long) for version in (kafka.BEFORE, kafka.LEGACY))],

@@ -83,7 +83,8 @@ def test_everything_is_as_after_a_brokers_start_and_stop(klog: Klog, tmp_path: P
 
 
 def test_the_marker_is_put_last_and_goes_first(klog: Klog, tmp_path: Path) -> None:
-    """Of several log dirs: behind the repairs of all of them. Killed before that, a broker recovers as ever."""
+    """In several log dirs it is written after the repairs of all of them. Killed before that, a broker recovers as
+    ever."""
     dirs = [killed(tmp_path / "a/data", "plain-1", "tx-0").path, killed(tmp_path / "b/data", "idempotent-0").path]
     before = [tree(path) for path in dirs]
     plan = plan_of(marking(klog, *dirs))
@@ -229,7 +230,7 @@ def test_a_directory_that_stops_a_broker_keeps_its_log_dir_from_being_marked(klo
 
 
 def test_tiered_storage_is_not_looked_at_and_so_not_marked(klog: Klog, tmp_path: Path) -> None:
-    """What a log has elsewhere decides about its start; signs are the cache, and the topic's own setting."""
+    """The remote part of a log decides about its start; signs are the cache, and the topic's own setting."""
     data = killed(tmp_path / "data", "plain-1").path
     (data / "remote-log-index-cache").mkdir()
     assert marking(klog, data).exit_code == 8

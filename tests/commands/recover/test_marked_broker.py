@@ -51,7 +51,7 @@ def test_a_broker_starts_at_once_and_goes_on_as_if_it_had_recovered(wreck: Wreck
 @pytest.mark.kafka
 @pytest.mark.slow
 def test_what_the_marker_claims_decides_elections(wreck: Wreck, klog: Callable[..., Ran]) -> None:
-    """By default the broker counts as one that has recovered; on its operator's word as one that lost nothing."""
+    """The broker counts by default as one that has recovered; on its operator's word as one that lost nothing."""
     struck = {}
     for epoch in ("none", "registered"):
         done = mark(wreck, klog, "--broker-epoch", epoch)

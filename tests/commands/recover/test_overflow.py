@@ -378,7 +378,7 @@ def test_a_batch_of_far_offsets_in_a_record_of_a_damaged_batch_is_no_jump(tmp_pa
 
 
 def test_an_older_leader_s_log_does_not_come_back_behind_a_newer_one_s(tmp_path: Path) -> None:
-    """What an old segment has from a deposed leader, beyond the end of what the new one wrote, was cut everywhere."""
+    """An old segment's records of a deposed leader, beyond the end of the new leader's records, were cut everywhere."""
     old = [five(5 * i, leader_epoch=2) for i in range(20)]
     new = [five(50 + 5 * i, leader_epoch=3) for i in range(4)]
     first, second = salvage(partition_of(tmp_path, _0=b"".join(old), _50=b"".join(new))).segments

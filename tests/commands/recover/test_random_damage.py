@@ -35,7 +35,7 @@ def wrecks(image: Callable[[str], Path], corpora: Path) -> list[Source]:
 def test_random_damage_is_repaired_and_nothing_intact_is_lost(
     seed: int, number: int, mode: tuple[str, ...], loader: Loader, tmp_path: Path
 ) -> None:
-    """What is left was said, a second run finds nothing, Kafka keeps every byte, and undo restores every one."""
+    """The rest was announced, a second run finds nothing, Kafka keeps every byte, and undo restores every one."""
     one = case(seed, number, sources())
     assert list(Repaired(one, tmp_path, *mode).wrong(loader)) == [], one.name
 

@@ -661,7 +661,7 @@ ODD_OFFSETS = (0, 5, 70, 119, 10**6, 2**31, 2**40, 2**63 - 5, -1, -(2**63))
 
 @st.composite
 def events(draw: st.DrawFn) -> list[tuple[str, int, int]]:
-    """What happens to a log, by batch: each is damaged at most once; copies come later than what they are copies of."""
+    """The events of a log, by batch: each is damaged at most once; copies are later than their originals."""
     victims = draw(st.lists(st.integers(0, COUNT - 1), max_size=4, unique=True))
     ways = ["flip", "zeros", "cut", "grow", "tear", "gone", "garbage", "copy"]
     return [(draw(st.sampled_from(ways)), victim, draw(st.integers(0, 2**32))) for victim in victims]

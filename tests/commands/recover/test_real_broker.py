@@ -17,7 +17,7 @@ from tests.oracles.plain.decode import Batch, scan
 
 Served = list[tuple[int, "bytes | None", "bytes | None"]]
 
-# What a broker says that has found, cut, dropped or made anew something in a log.
+# The log lines of a broker that has found, cut, dropped or created something in a log.
 COMPLAINT = re.compile(
     r"WARN|ERROR|Corruption found|Found invalid|Found file|Could not find|Rebuilding|Truncating|Deleting segment"
 )
@@ -66,7 +66,7 @@ def flip(wreck: Wreck, topic: str) -> None:
 
 
 def torn_and_without_indexes(wreck: Wreck) -> None:
-    """What loses nothing intact: a torn tail, and files that the log gives back."""
+    """A torn tail, and missing files that can be rebuilt from the log: nothing intact is lost."""
     tear(wreck, "ended")
     for name in ("sequence-0/*index", "sequence-0/*.snapshot", "open-0/*.txnindex"):
         for path in wreck.data.glob(name):
@@ -77,7 +77,8 @@ def torn_and_without_indexes(wreck: Wreck) -> None:
 
 
 def holes(wreck: Wreck) -> None:
-    """What only salvage keeps the rest of: a flipped byte in the middle of two logs, a torn tail in one of them."""
+    """Damage behind which only salvage keeps the rest: a flipped byte in the middle of two logs, a torn tail in one of
+    them."""
     flip(wreck, "sequence")
     flip(wreck, "ended")
     tear(wreck, "ended")

@@ -129,7 +129,7 @@ def put_right(tmp_path: Path, damaged: bytes) -> tuple[bytes, str]:
 
 @pytest.mark.parametrize("at", [512, 60_000])
 def test_the_choice_of_noise_does_what_one_flipped_bit_does(at: int) -> None:
-    """What the tests below stand on."""
+    """The tests below are based on this."""
     data, old = photo(128 * KIB), message(1, 1, b"photo", Random(1).randbytes(128 * KIB))
     for bit in (-32, -1, 8 * 40, 8 * 100_000 + 3):
         damaged = made_to_name(bit, data, at, 512)

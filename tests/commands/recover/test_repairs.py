@@ -90,14 +90,14 @@ def test_a_batch_with_anything_wrong_in_it_is_not_whole(name: str) -> None:
 
 
 def test_offsets_that_begin_again_are_seen_in_the_largest_batches_too() -> None:
-    """Where the rows that are decoded at once end, too."""
+    """The boundary of the rows that are decoded at once does not matter, either."""
     once = b"".join(record(offset_delta=i) for i in range(8192))
     assert whole(crooked(once, count=8192, delta=8191), 0, LARGEST) is not None
     assert whole(crooked(once, once, count=16384, delta=8191), 0, LARGEST) is None
 
 
 def test_without_its_checksum_a_batch_can_still_be_whole() -> None:
-    """What can be rescued of it is for people to judge."""
+    """People have to judge the rescued records."""
     assert whole(flipped(A, 18), 0, LARGEST) is None
     assert whole(flipped(A, 18), 0, LARGEST, needs_checksum=False) is not None
     assert whole(CROOKED["a record too few"], 0, LARGEST, needs_checksum=False) is None
@@ -124,7 +124,7 @@ SHAPES = (
 
 @pytest.mark.parametrize("data", SHAPES)
 def test_every_single_bit_is_put_right(tmp_path: Path, data: bytes) -> None:
-    """Of the checksum, of all that it covers, and of the size; those of other fields are for the neighbours to tell."""
+    """The bits of the checksum, of all that it covers, and of the size; the neighbours show those of other fields."""
     chance = Random(len(data))
     covered = [*range(8, 12), *range(17, len(data))] if data[16] == 2 else [*range(8, 16), *range(17, len(data))]
     places = [(at, bit) for at in covered for bit in range(8)]
@@ -169,7 +169,7 @@ def test_two_bits_are_nothing_that_can_be_put_right(tmp_path: Path) -> None:
 
 
 def test_a_guess_of_the_checksum_is_no_repair_when_the_records_do_not_decode(tmp_path: Path) -> None:
-    """By chance any damage can look like one bit: here the checksum of a broken batch is off by one."""
+    """Any damage can look like one bit by chance: here the checksum of a broken batch is off by one."""
     for name in ("a record too few", "offsets that fall", "an offset behind the last"):
         with source_of(tmp_path, flipped(CROOKED[name], 20)) as source:
             assert repair_bit(source, 0, len(CROOKED[name]), LARGEST) is None

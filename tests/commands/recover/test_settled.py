@@ -77,7 +77,8 @@ def test_snapshots_are_made_only_where_one_was_or_is_missed(tmp_path: Path, klog
 
 
 def test_beside_a_running_broker_no_log_is_cut(tmp_path: Path, klog: Callable[..., Ran]) -> None:
-    """What looks torn is what the broker is writing: a plan that cut there would be wrong a moment later."""
+    """A batch that looks torn is one that the broker is writing: a plan that cut there would be wrong a moment
+    later."""
     damageable = Damageable(tmp_path / "data", "plain-1")
     log, snapshot = f"plain-1/{0:020}.log", f"plain-1/{93:020}.snapshot"
     damageable.change(log, lambda content: content[:-10])

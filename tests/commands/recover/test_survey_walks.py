@@ -1,4 +1,4 @@
-"""What salvage keeps is the same, whether a survey has followed the batches or salvage reads the logs itself."""
+"""The result of salvage is the same, whether a survey has followed the batches or salvage reads the logs itself."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PARTITIONS = ("tx-0", "tx-open-0", "idempotent-0", "plain-1", "dense-0", "zstd-0
 SETTINGS = RecoverOptions(RecoverMode.SALVAGE, 1_750_000_100_000)
 DAMAGES = 40
 WINDOW_BYTES = 1000
-"""So small that batches come in several windows, of which the next one takes the place."""
+"""Small enough for batches in several windows, each of which is overwritten by the next."""
 
 
 def batches_of(path: Path) -> list[Batch]:

@@ -58,7 +58,7 @@ def changes(draft: Draft) -> list[str]:
 
 
 def unchanged(*bases: int) -> tuple[dict[str, tuple[FileRange, ...]], dict[str, Content]]:
-    """What is to be there of segments that stay as they are."""
+    """Return the expected content of unchanged segments."""
     logs = {short(base, "log"): (FileRange(short(base, "log"), 0, 30),) for base in bases}
     files = {
         short(base, kind): StoredContent(short(base, kind), 30) for base in bases for kind in ("index", "timeindex")
@@ -73,7 +73,7 @@ def test_nothing_changes_where_all_stays(folder: Path) -> None:
 
 
 def test_segments_go_from_the_last_one_on_each_log_first(folder: Path) -> None:
-    """So the log only gets shorter, in whole segments; a snapshot goes when the one that takes its place is there."""
+    """The log thereby only becomes shorter, in whole segments; a snapshot is deleted when its successor exists."""
     logs, files = unchanged(0)
     logs[short(0, "log")] = (FileRange(short(0, "log"), 0, 12),)
     files |= {short(0, "index"): b"new", short(5, "snapshot"): b"state"}
@@ -138,7 +138,7 @@ def test_a_log_of_two_is_as_old_as_the_newer_one(folder: Path, times: tuple[int,
 
 
 def test_what_leaves_a_segment_is_there_before_it_is_cut_the_last_first(folder: Path) -> None:
-    """So the log ends where it did all the while; of one that keeps nothing, and goes, it is the same."""
+    """The log keeps its end all the while, even if one of its segments is deleted."""
     log = short(10, "log")
     logs, files = unchanged(20)
     logs |= {

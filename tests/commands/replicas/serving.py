@@ -1,4 +1,4 @@
-"""What clients write to a cluster and read from it, partition by partition."""
+"""The writes of clients to a cluster and their reads from it, partition by partition."""
 
 from __future__ import annotations
 

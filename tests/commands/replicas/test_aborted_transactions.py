@@ -77,7 +77,7 @@ def test_a_filled_copy_knows_all_aborted_transactions(disks: Disks, klog: Run, l
 
 
 def test_below_the_log_start_nothing_is_known(disks: Disks, klog: Run) -> None:
-    """What DeleteRecords has removed nobody reads; the transaction that reaches over it counts."""
+    """The records that DeleteRecords has removed are not read; the transaction that reaches over them counts."""
     disks.checkpoint(1, "log-start", 6)
     shutil.rmtree(disks.place(2))
     disks.checkpoint(3, "log-start", 6)

@@ -70,7 +70,7 @@ CASES: dict[str, tuple[str, tuple[int, ...], tuple[str, ...], tuple[str, ...], b
     "split": ("split", (1, 2, 3), TOPICS, ("--keep", "newest"), False),
     "split, marked": ("split", (3, 1, 2), TOPICS, ("--keep", "longest"), True),
     "behind": ("behind", (3, 1, 2), TOPICS, (), False),
-    # Of what else is damaged there no copy is intact.
+    # The other damage there has no intact copy.
     "empty-leader": ("empty-leader", (1, 2, 3), ("orders", "zipped"), ("--repair",), False),
 }
 

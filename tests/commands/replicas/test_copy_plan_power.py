@@ -111,7 +111,7 @@ def log_dirs(root: Path) -> list[Path]:
 
 
 Work = Callable[[Path, Disk, "Path | None"], object]
-"""What is done to the log dirs below a directory, with originals in a place or beside them."""
+"""The change of the log dirs below a directory, with originals in a place or beside them."""
 
 
 def equalise(choice: CopyChoice, root: Path, disk: Disk, backup: Path | None) -> None:

@@ -40,7 +40,7 @@ def test_markers_hold_no_data(tmp_path: Path) -> None:
     short = written(tmp_path / "2" / "t-0", data(0, 2))
     found = Comparison([ComparedCopy(1, whole, 0, 4), ComparedCopy(2, short, 0, 2)]).run()
     assert (found.facts[2].lost.count, found.facts[2].lost.ranges) == (1, [(3, 3)])
-    # Where another batch overlaps the marker, records are compared one by one: offset 3 has the same one in both.
+    # Another batch overlaps the marker, and records are compared one by one: offset 3 has the same one in both.
     other = written(tmp_path / "3" / "t-0", data(0, 2), data(2, 2, epoch=1))
     found = Comparison([ComparedCopy(1, whole, 0, 4), ComparedCopy(3, other, 0, 4)]).run()
     assert {node: facts.lost.ranges for node, facts in found.facts.items()} == {1: [(2, 2)], 3: []}

@@ -22,7 +22,7 @@ from tests.conftest import CORPORA
 
 pytestmark = pytest.mark.corpora
 IMAGES = ("in-sync", "behind", "killed", "defaults", "split", "damage", "empty-leader", "compacted")
-# What was started: the image before, the one after, and the start order.
+# The start: the image before, the one after, and the start order.
 STARTS = (
     ("split", "split-after", ((1, 2, 3),)),
     ("split", "split-after-1-first", ((1,), (2, 3))),

@@ -59,7 +59,8 @@ def test_all_log_dirs_of_a_broker_must_have_one_epoch(
 
 
 def test_only_partitions_in_use_are_copies(tmp_path: Path) -> None:
-    """What is being deleted, moved in or stray is no copy, and the metadata log is no partition of a broker."""
+    """A directory that is being deleted, moved in or stray is no copy, and the metadata log is no partition of a
+    broker."""
     away = [f"orders-0.{'0' * 32}-{state}" for state in ("delete", "future", "stray")]
     one = disk(tmp_path, "one", 1, partitions=["orders-0", "__cluster_metadata-0"])
     two = disk(tmp_path, "two", 2, partitions=away)

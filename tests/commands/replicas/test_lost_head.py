@@ -206,7 +206,7 @@ def test_the_copy_of_equal_ends_that_is_asked_for_is_kept_with_a_loss(klog: Run,
 
 
 def test_a_bad_batch_is_no_reason_to_begin_later(klog: Run, tmp_path: Path) -> None:
-    """Of two damaged copies the one that has its beginning is mended, and the other one gets it back."""
+    """The damaged copy that has its beginning is repaired, and the other one receives it back."""
     disks = Disks(tmp_path)
     shutil.rmtree(disks.place(3))
     disks.lose(1, 0, 20)
@@ -271,7 +271,7 @@ def test_retention_that_would_not_have_removed_it_explains_nothing(
 
 
 def test_brokers_roll_at_different_offsets(klog: Run, tmp_path: Path) -> None:
-    """What the other copy has in a segment with younger records was old enough, too."""
+    """Records that the other copy has in a segment with younger ones were old enough, too."""
     disks = Disks(tmp_path, {"retention.ms": "3600000"}, {0: 120 * MINUTE, 20: 90 * MINUTE, 40: MINUTE})
     for node in (2, 3):
         for base in (20, 40):

@@ -244,7 +244,7 @@ def test_one_voter_of_a_static_quorum(klog: Run, image: Image, tmp_path: Path) -
 
 
 def test_a_base_that_is_not_the_best(klog: Run, quorum: Path) -> None:
-    """What the others have more is cut; not below the newest snapshot of one."""
+    """The excess of the others is cut; not below the newest snapshot of one."""
     said = refused(klog, quorum, "--voters", ADDRESSES, "--base", "2")
     assert "00000000000000000117-0000000005.checkpoint" in said
     (quorum / "broker-3/__cluster_metadata-0/00000000000000000117-0000000005.checkpoint").unlink()
@@ -311,7 +311,7 @@ def test_a_disk_without_the_log_gets_all_of_it(klog: Run, quorum: Path) -> None:
 
 
 def test_a_log_that_begins_at_a_snapshot_is_given_with_it(klog: Run, quorum: Path) -> None:
-    """Where the base begins later than another log ends, only a snapshot knows what lies between."""
+    """If the base begins later than another log ends, only a snapshot contains the part between."""
     for node in (1, 3):
         for file in (quorum / f"broker-{node}" / "__cluster_metadata-0").iterdir():
             if file.suffix in (".log", ".index", ".timeindex", ".snapshot") and file.name < "00000000000000000092":

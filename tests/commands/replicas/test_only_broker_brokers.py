@@ -58,7 +58,7 @@ def goes_on(cluster: Combined, node: int, written: Mapping[serving.Key, list[ser
 def test_a_disk_of_the_corpora_serves_what_any_disk_held(
     name: str, node: int, image: Callable[[str], Path], tmp_path: Path, klog: Callable[..., Any], state_home: Path
 ) -> None:
-    """What the disks held was written down by a reader of its own, a digest over the records of each copy."""
+    """A reader of its own recorded the content of the disks, a digest over the records of each copy."""
     for each in BROKERS:
         shutil.copytree(image(f"replicas/{name}.tar.xz") / f"broker-{each}", tmp_path / f"broker-{each}")
     truth = json.loads(gzip.decompress((CORPORA / "replicas" / f"{name}.truth.json.gz").read_bytes()))

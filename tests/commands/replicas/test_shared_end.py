@@ -1,4 +1,4 @@
-"""What two copies share is read once: the plan compares, cuts and copies only what lies behind it."""
+"""The common part of two copies is read once: the plan compares, cuts and copies only the rest."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from tests.support.reads import count_reads
 
 Run = Callable[..., Any]
 OLD_EPOCHS = 3
-"""So many leaders wrote entries of format 1, whose header tells only their last offset; then came an upgrade."""
+"""The number of leaders that wrote entries of format 1, whose header contains only their last offset; then came an
+upgrade."""
 
 
 def made_before_and_after(random: Random, epoch: int, first: int) -> Made:

@@ -1,4 +1,4 @@
-"""What `klog replicas` says of harmed disks, against Kafka's own load of each of them.
+"""The results of `klog replicas` for harmed disks, against Kafka's own load of each of them.
 
 A record is lost if a node leads when some disk has it intact now, and that node's log does not have it once Kafka has
 loaded it; below the log start only DeleteRecords excuses that.

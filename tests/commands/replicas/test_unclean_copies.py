@@ -169,7 +169,7 @@ def test_two_copies_that_are_damaged_in_different_places_save_each_other(klog: R
     assert {node: one["records"] for node, one in found["lost_if_leads"].items()} == {"1": 35, "2": 15}
     rescued = disks.rescued(klog, 1)
     assert (list(rescued), rescued[25], rescued[45], rescued[50]) == (list(range(25, 60)), [2], [1], [1, 2])
-    # What is intact only behind the damage of the leader itself is lost as well.
+    # An intact batch behind the damage of the leader itself is lost as well.
     rescued = disks.rescued(klog, 2)
     assert (list(rescued), rescued[45], rescued[46]) == (list(range(45, 60)), [1], [1, 2])
 

@@ -52,7 +52,7 @@ def test_the_page_asks_for_nothing_and_its_script_runs(tab: Page, whole: Path) -
 
 
 def test_five_thousand_partitions_open_at_once(tab: Page, tmp_path: Path) -> None:
-    """What is not on the screen is not laid out: seconds of the browser's own processor time otherwise."""
+    """Parts outside of the screen are not laid out: seconds of the browser's own processor time otherwise."""
     report = made("topic")
     file = tmp_path / "large.html"
     file.write_bytes(b"".join(page(report._replace(strips=[report.strips[0]] * 5000))))
@@ -69,7 +69,7 @@ def test_five_thousand_partitions_open_at_once(tab: Page, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_no_name_does_anything(tab: Page, tmp_path: Path, name: str) -> None:
-    """What would be a script elsewhere is a text here."""
+    """A script elsewhere is a text here."""
     file = tmp_path / "hostile.html"
     file.write_bytes(b"".join(page(made(name))))
     show(tab, file)
@@ -78,7 +78,7 @@ def test_no_name_does_anything(tab: Page, tmp_path: Path, name: str) -> None:
 
 
 def test_tables_sort_and_filter(tab: Page, whole: Path) -> None:
-    """By numbers where there are numbers, and by all words of a filter."""
+    """Numbers sort as numbers, and a filter needs all of its words."""
     show(tab, whole)
     tab.evaluate("window.table = document.querySelector('#partitions table')")
     ends = "[...table.tBodies[0].rows].filter(row => !row.hidden).map(row => +row.cells[3].dataset.n)"

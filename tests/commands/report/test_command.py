@@ -62,7 +62,7 @@ def test_the_page_says_what_the_commands_say(page: Path) -> None:
 
 
 def test_the_next_commands_are_those_that_verify_names(page: Path) -> None:
-    """What is damaged is repaired first; then a broker's start is foretold, a command a broker."""
+    """Damage is repaired first; then a broker's start is predicted, a command a broker."""
     _, data = read(page)
     commands = [one["command"] for one in data["next_commands"]]  # type: ignore[attr-defined]
     damaged = FIXTURES / "crash/flip-middle"
@@ -102,7 +102,7 @@ def test_redaction_leaves_no_string_of_the_disk(tmp_path: Path) -> None:
 
 
 def test_one_pass_serves_findings_pictures_and_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a log hardly more is read than verify and the headers of transactions need: its end, once."""
+    """The log is read hardly more than verify and the headers of transactions need: its end, once."""
     disk = FIXTURES / "crash" / "flip-middle" / "torn-0"
     counted = count_reads(monkeypatch)
 

@@ -117,7 +117,7 @@ def test_no_name_makes_an_element_an_attribute_or_a_script(name: str) -> None:
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_no_control_character_or_direction_is_left(name: str) -> None:
-    """What is invisible in a name is shown: else one topic could look like another."""
+    """An invisible character in a name is shown: otherwise one topic could look like another."""
     content = b"".join(page(made(name))).decode()
     assert not [char for char in "\x00\x07\x1b\r\u2028\u2029\u202e\u2066\u200f" if char in content]
 

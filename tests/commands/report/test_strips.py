@@ -1,4 +1,4 @@
-"""What the picture of a partition shows, against what the partition is."""
+"""The picture of a partition, against the partition."""
 
 from __future__ import annotations
 

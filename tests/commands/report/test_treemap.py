@@ -30,7 +30,7 @@ def test_equal_sizes_make_squares() -> None:
 
 
 def test_what_is_too_small_shares_a_tile() -> None:
-    """Of ten thousand topics the picture has some hundred."""
+    """The picture of ten thousand topics has some hundred."""
     picture = draw([Tile(f"t{number}", 1000 + number, {}) for number in range(MOST_TILES + 50)])
     titles = [title.text or "" for title in picture.iter("title")]
     assert any(text.startswith("50 smaller topics: ") for text in titles)

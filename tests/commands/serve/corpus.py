@@ -12,7 +12,7 @@ from tests.brokers import clients, kafka
 from tests.conftest import CORPORA, writable_copy
 
 SETTINGS = {
-    # What was left open stays open until this test ends it.
+    # Transactions left open stay open until this test ends it.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "3600000",
     # Segments below a log's start go at once: while they are there, a broker finds no record for a time before it.
     "log.initial.task.delay.ms": "500",

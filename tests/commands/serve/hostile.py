@@ -1,4 +1,4 @@
-"""What a hostile client may send: requests of real clients and made-up ones of every API, and what is wrong in them."""
+"""Requests of a hostile client: those of real clients and made-up ones of every API, and their faults."""
 
 from __future__ import annotations
 

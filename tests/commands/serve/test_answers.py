@@ -155,7 +155,8 @@ def test_a_fetch_tells_where_the_records_are(here: ServerContext) -> None:
 
 
 def test_a_reader_with_another_history_is_told_where_it_parts(here: ServerContext) -> None:
-    """By the epoch of its last batch: leaders were 0 up to 274, then 4.  Consumers tell none, and are not asked."""
+    """The epoch of its last batch decides: leaders were 0 up to 274, then 4.  Consumers tell none, and are not
+    asked."""
 
     def told(offset: int, last_epoch: int) -> tuple[int, int, Data]:
         (row,) = fetch(here, {"fetchOffset": offset, "lastFetchedEpoch": last_epoch})

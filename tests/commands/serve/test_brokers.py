@@ -35,7 +35,7 @@ NOT_FOUND = "nowhere"
 
 @dataclass(frozen=True)
 class Heard:
-    """What a live broker answered: rows by client, topic and isolation; raw answers; what Java's tools printed."""
+    """The answers of a live broker: rows by client, topic and isolation; raw answers; the output of Java's tools."""
 
     data: Path
     rows: dict[tuple[str, str, str], list[Row]]

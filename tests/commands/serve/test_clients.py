@@ -84,7 +84,7 @@ def test_a_group_reads_all_partitions_and_resumes(client: str) -> None:
 
 
 def test_a_group_of_the_disk_goes_on_where_it_was() -> None:
-    """Where its last commit before the crash left it, without a word from anybody."""
+    """Its last commit before the crash is the position, without any other information."""
     from confluent_kafka import ConsumerGroupTopicPartitions
 
     with Serving(MODERN) as serving:

@@ -38,7 +38,7 @@ Place = tuple[int, int, str, int]
 
 @dataclass(frozen=True)
 class Heard:
-    """What a live broker answered.  *ended*: what the open transaction had hidden, once it was ended, by client."""
+    """The answers of a live broker.  *ended*: what the open transaction had hidden, once it was ended, by client."""
 
     corpus: Corpus
     data: Path
@@ -107,7 +107,8 @@ def read(corpus: Corpus, client: str, way: str, bootstrap: str, without: Sequenc
 
 
 def read_of_broker(corpus: Corpus, client: str, way: str, bootstrap: str) -> list[Row]:
-    """What a real broker handed a client.  kafka-python loses requests: handed nothing, it comes again."""
+    """Return the records that a real broker sent to a client. kafka-python loses requests: without records, it is run
+    again."""
     without = (*LACKING.get(client, ()), *MIXED.get(client, ()))
     tries = (read(corpus, client, way, bootstrap, without) for _ in range(3))
     return next(rows for rows in tries if rows)

@@ -69,7 +69,7 @@ def said(serving: Serving, what: str) -> bool:
 
 
 def test_300_segments_and_clients_without_end_where_64_files_may_be_open(tmp_path: Path) -> None:
-    """What could not be opened for that was passed over as if it were damaged: records were lost."""
+    """A file that could not be opened for lack of descriptors was skipped as if it were damaged: records were lost."""
     folder = log_dir(tmp_path / "data", 300)
     code = "import resource,sys; resource.setrlimit(resource.RLIMIT_NOFILE,(64,64)); import runpy; sys.argv[0]='klog'"
     with Serving(folder, start=f"{code}; runpy.run_module('klog_cli.app', run_name='__main__')") as serving:

@@ -1,4 +1,4 @@
-"""What strangers can do to the endpoint: take its memory, its time, its threads — and how it ends."""
+"""Attacks of strangers on the endpoint: on its memory, its time, its threads — and its end."""
 
 from __future__ import annotations
 

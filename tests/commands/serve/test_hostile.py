@@ -112,7 +112,7 @@ def test_large_answers_that_nobody_reads(serving: Serving) -> None:
 
 
 def test_large_requests_of_those_who_then_wait_or_do_not_read(serving: Serving) -> None:
-    """What was asked is not held beside what is answered."""
+    """The request is not held in memory beside the answer."""
     row = {"partition": 0, "fetchOffset": 10, "partitionMaxBytes": 1 << 20}
     much = [{"topic": "x" * 32_000, "partitions": [1]}] * 30
     body = {"maxWaitMs": 60_000, "minBytes": 1 << 30, "topics": [{"topic": "zstd", "partitions": [row]}]}

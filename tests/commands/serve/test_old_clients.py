@@ -22,7 +22,7 @@ TIMES = (-2, -1, TIME_MS)
 
 @dataclass(frozen=True)
 class Answers:
-    """What the tools of one version printed: all records, as sorted lines, and offsets by time."""
+    """The output of the tools of one version: all records, as sorted lines, and offsets by time."""
 
     records: list[bytes]
     offsets: dict[int, list[bytes]]

@@ -129,7 +129,7 @@ def wait_for(what: str, done: Callable[[], bool], log: Callable[[], str]) -> Non
 @pytest.fixture(
     scope="module",
     params=[
-        # Where the corpora are they hold what the fixtures do, and more of it.
+        # The corpora, if present, include the fixtures, and more.
         pytest.param("fixtures", marks=[pytest.mark.long] * (CORPORA / "manifest.json").exists()),
         pytest.param("corpus", marks=pytest.mark.corpora),
         pytest.param("copy", marks=[pytest.mark.corpora, pytest.mark.long]),

@@ -124,7 +124,7 @@ def test_a_commit_counts_once_it_was_made_and_written(tmp_path: Path, at: int, w
 
 
 def test_what_compaction_took_away_is_not_made_up(tmp_path: Path) -> None:
-    """What the group had then is gone; what it committed later is not what it had."""
+    """The offset of that time is gone; a later commit is not the answer."""
     write_records(tmp_path / "__consumer_offsets-0", [commit_of(95, 9500)])
     assert groups(tmp_path, 5000) == {}
 

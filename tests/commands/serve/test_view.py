@@ -1,4 +1,4 @@
-"""What a disk looks like to clients: as a broker on it would tell, and where it is better to differ."""
+"""A disk as clients see it: the answers of a broker on it, and deliberate differences."""
 
 from __future__ import annotations
 
@@ -441,7 +441,7 @@ def test_commits_within_transactions_count_once_these_are_committed(
 ) -> None:
     """As the group coordinator reads its log: else a stream processor would go on behind what it never did.
 
-    Of a plain commit and one of a transaction the later record counts, whenever the marker comes.
+    The later record of a plain commit and one of a transaction counts, whenever the marker follows.
     """
     log(tmp_path / "__consumer_offsets-0", 0, *batches)
     found = View.open([str(tmp_path)]).committed("g")
@@ -452,7 +452,7 @@ def test_commits_within_transactions_count_once_these_are_committed(
 
 
 def test_what_is_left_out_is_told_once_and_summed_up() -> None:
-    """What clients miss, an operator has to know: as much as a check finds."""
+    """An operator has to know the records that clients miss: as much as a check finds."""
     view = View.open([str(FIXTURES / "crash" / "flip-middle")])
     seen = view.partition("torn", 0)
     assert seen is not None

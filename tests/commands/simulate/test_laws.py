@@ -1,4 +1,4 @@
-"""What holds in every simulation, whatever happens in it; and what truncation at the high watermark breaks."""
+"""Laws of every simulation, whatever happens in it; and the damage of truncation at the high watermark."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def steps(members: Json, law: Callable[[Simulation, StepRow, StepRow], bool]) ->
 
 
 def high_watermark_is_held_by_the_isr(_: Simulation, before: StepRow, row: StepRow) -> bool:
-    """Where it moves, it stays at or below the log end of each replica that counts, as the leader knows them."""
+    """When it moves, it stays at or below the log end of each replica that counts, according to the leader."""
     if any(not 0 <= one["high_watermark"] <= one["log_end"] for one in row["replicas"].values()):
         return False
     if row["leader"] is None:

@@ -1,4 +1,4 @@
-"""What is refused in a scenario, by name; and that nothing in it ends in a traceback or takes for ever."""
+"""The refusals of a scenario, by name; and that nothing in it ends in a traceback or takes for ever."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ def test_an_unclean_leader_breaks_what_was_acknowledged_and_a_clean_one_mends_it
 
 
 def test_a_lost_answer_is_asked_for_again() -> None:
-    """What the leader learnt from the request stays learnt."""
+    """The leader keeps the facts of the request."""
     steps = events(
         (0, "append", 3, "all"), (1, "fetch", 2), (2, "lose", 2), (3, "fetch", 2), (4, "response", 2), (5, "lose", 2)
     )

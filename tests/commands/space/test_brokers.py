@@ -38,7 +38,7 @@ BROKER = {
     "log.message.timestamp.before.max.ms": str(10_000 * DAY),
 }
 OLD = 240 * HOUR + HOUR // 2
-"""So long ago is the first of 120 records; an hour lies between two of them."""
+"""The age of the first of 120 records; an hour lies between two of them."""
 SETTINGS = {
     "by-time": {"retention.ms": str(190 * HOUR)},
     "by-size": {"retention.bytes": "9000"},
@@ -185,7 +185,7 @@ def _same(bases: list[int], expected: list[int]) -> bool:
 
 
 def test_deleted_records_go_with_their_segments(shelf: Shelf) -> None:
-    """What is wholly below the log start goes, the segment around it stays."""
+    """A segment wholly below the log start is deleted, the one around it stays."""
     before = shelf.bases("cut")
     shelf.delete_records("cut", before[3] + 1)
     assert until(lambda: shelf.bases("cut") == before[3:]), shelf.bases("cut")

@@ -127,7 +127,7 @@ ROWS = st.lists(
 def test_the_sums_are_those_of_the_segments(
     rows: list[tuple[int, ...]], limits: RetentionLimits, log_start: int
 ) -> None:
-    """What is added up without a look at each segment; where that does not do, nothing is said."""
+    """The sums without a look at each segment; if these are not enough, there is no answer."""
     logs = [(10 * at, *row) for at, row in enumerate(rows)]
     ages = [SegmentAge(base, log, modified if top < 0 else top) for base, log, _, _, _, modified, top in logs]
     fates = judge_segments(ages, limits, log_start, 2 * HOUR)

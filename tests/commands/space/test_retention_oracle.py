@@ -1,4 +1,5 @@
-"""What klog says is due, and when, is what Kafka's own log deletes with its clock at that time."""
+"""The segments that klog reports as due, and the time, are those that Kafka's own log deletes with its clock at that
+time."""
 
 from __future__ import annotations
 
@@ -122,7 +123,7 @@ def first_pass(data: Path, topic: str, now_ms: int) -> list[int]:
 
 @pytest.mark.parametrize("topic", list(TOPICS))
 def test_the_first_pass_is_what_kafka_does(moments: tuple[Path, dict[int, dict[str, list[int]]]], topic: str) -> None:
-    """What write, adopt, replicas and doctor say that a first pass removes is what Kafka removes, at any time.
+    """The removals of a first pass according to write, adopt, replicas and doctor are Kafka's, at any time.
 
     The oracle's clock only goes forward, so what it has removed before is removed here, too.
     """

@@ -147,7 +147,7 @@ def test_directories_that_are_no_logs_in_use_have_their_reasons(data: Path) -> N
 
 
 def test_the_broker_s_own_file_counts_below_the_topic_s(data: Path, tmp_path: Path) -> None:
-    """What is in server.properties alone is on no log dir."""
+    """A setting in server.properties alone is on no log dir."""
     config = tmp_path / "server.properties"
     config.write_text("log.retention.hours=1\nlog.retention.bytes=1000\n")
     before, after = document(data), document(data, "--config", config)
@@ -159,7 +159,7 @@ def test_the_broker_s_own_file_counts_below_the_topic_s(data: Path, tmp_path: Pa
 
 
 def test_tiered_topics_go_by_local_limits(data: Path) -> None:
-    """What was copied elsewhere stays here for local.retention.ms, or, where that is -2, for retention.ms."""
+    """The part that was copied elsewhere stays here for local.retention.ms, or, if that is -2, for retention.ms."""
     hour = 3_600_000
     for local, limit in ((str(hour), hour), ("-2", 5 * hour)):
         options = {"remote.storage.enable": "true", "retention.ms": str(5 * hour), "local.retention.ms": local}
@@ -262,7 +262,7 @@ def test_a_record_from_the_future_is_found_on_a_real_disk(image: Callable[[str],
 
 
 def test_hostile_disks_are_answered(data: Path) -> None:
-    """What cannot be read is said in its place, and the rest is right."""
+    """The unreadable part is named in its place, and the rest is right."""
     for path in (data / "tx-0").glob("*.timeindex"):
         path.write_bytes(b"\xff" * 25)
     (data / "dense-0" / "00000000000000000000.index").write_bytes(b"\x7f" * 8001)

@@ -1,4 +1,5 @@
-"""What a sample says of keys, codecs and the cleaner is near what reading, recompressing and cleaning all gives."""
+"""The estimates of a sample for keys, codecs and the cleaner are near the results of reading, recompressing and
+cleaning all."""
 
 from __future__ import annotations
 
@@ -129,7 +130,7 @@ def test_a_sample_gives_keys_within_its_bound(made: tuple[Path, Counter[str]]) -
 
 
 def test_keys_of_any_length_are_counted(tmp_path: Path) -> None:
-    """Of a long one only the start is known; an empty one is a key, none is not."""
+    """Only the start of a long key is known; an empty one is a key, none is not."""
     lines = [{"key": key, "value": "v"} for key in ["x" * 400] * 5 + [""] * 3 + ["</script>"] * 2 + [None] * 9]
     (tmp_path / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert run_klog("write", tmp_path / "in.jsonl", "--to", tmp_path / "data", "--topic", "t").exit_code == 0
@@ -174,7 +175,7 @@ def gains(data: Path, fraction: float, settings: Mapping[str, str] = COMPACTED) 
 
 @pytest.fixture(scope="module")
 def cleaned(made: tuple[Path, Counter[str]], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What Kafka's own cleaner leaves of the log."""
+    """Return the log after Kafka's own cleaner."""
     data = writable_copy(made[0], tmp_path_factory.mktemp("cleaned") / "data")
     with CleanerOracle() as oracle:
         rounds = oracle.clean(data, now_ms=NOW, topic_settings={"t": COMPACTED})
@@ -199,7 +200,7 @@ def test_what_the_cleaner_leaves_is_near_what_kafka_s_leaves(
 
 @pytest.mark.kafka
 def test_a_clean_log_promises_nothing(cleaned: Path) -> None:
-    """What was cleaned a moment ago gains nothing by being cleaned again."""
+    """A log that was cleaned a moment ago gains nothing by another cleaning."""
     (gain,) = gains(cleaned, 1.0)
     assert gain.bytes == 0
 

@@ -1,4 +1,4 @@
-"""What clients did to a real broker, by their own clocks, is what `klog timeline` tells of its disk."""
+"""The actions of clients on a real broker, by their own clocks, are the events of `klog timeline` for its disk."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Deed(NamedTuple):
 
 
 class Story:
-    """What was done, by name, and what the disk told of it, beside the running broker and after it was killed."""
+    """The actions, by name, and the disk's events about them, beside the running broker and after it was killed."""
 
     def __init__(self) -> None:
         self.deeds: dict[str, Deed] = {}

@@ -1,4 +1,4 @@
-"""What coordinators' logs tell, record by record: commits, rebalances, the ends of transactions."""
+"""The events in coordinators' logs, record by record: commits, rebalances, the ends of transactions."""
 
 from __future__ import annotations
 

@@ -114,7 +114,7 @@ def test_groups_come_and_go(events: Sequence[TimelineEvent], truth: dict[str, An
 
 
 def test_the_record_from_the_future_holds_its_segment(events: Sequence[TimelineEvent], truth: dict[str, Any]) -> None:
-    """Where retention stopped, and the record because of which it did."""
+    """The point at which retention stopped, and the record because of which it did."""
     stuck = truth["stuck"]
     (start,) = named(events, "log-start")
     assert (start.topic, start.offset, start.clock) == ("stuck", stuck["future_offset"], "file")

@@ -1,4 +1,4 @@
-"""What one partition's batches tell: rolls, epochs, producers, transactions, silences, damage."""
+"""The events in one partition's batches: rolls, epochs, producers, transactions, silences, damage."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def test_damage_is_told_where_it_is(log: Log, jobs: int) -> None:
 
 
 def test_a_log_that_cannot_be_opened_is_told(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What cannot be read is said, and the rest is told."""
+    """The unreadable part is named, and the rest is shown."""
     log.add(0)
     log.roll()
     log.add(5)

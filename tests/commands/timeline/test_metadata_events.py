@@ -1,4 +1,4 @@
-"""What the metadata log tells, record by record: brokers, topics, partitions, settings, the quorum."""
+"""The events in the metadata log, record by record: brokers, topics, partitions, settings, the quorum."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_settings_say_whose_they_are(
 
 
 def test_a_setting_says_what_it_was(log: MetadataLog) -> None:
-    """What changed is half of the question; what stayed the same is no event."""
+    """The changed setting is half of the question; an unchanged one is no event."""
     for text in ("5", "5", "7", None):
         log.add(config(2, "orders", "retention.ms", text))
     assert [event.message for event in told(log)] == [
@@ -140,7 +140,7 @@ def test_what_was_taken_back_never_happened(log: MetadataLog) -> None:
 
 
 def test_a_log_that_begins_late_begins_with_its_snapshot(tmp_path: Path) -> None:
-    """What the snapshot knows is no event, but names what follows."""
+    """The content of the snapshot is no event, but names later ones."""
     log = MetadataLog(tmp_path / "data", start=50)
     log.snapshot(50, topic("orders", 1), partition(0))
     log.add(NO_OP, NO_OP)

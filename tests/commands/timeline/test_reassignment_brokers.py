@@ -25,7 +25,7 @@ RECORDS, RECORD_BYTES, THROTTLE = 300, 10_000, 500_000
 
 
 class Moved(NamedTuple):
-    """What was told while the partition was on its way, and afterwards; when the tool was asked, and what it said."""
+    """The events while the partition moved, and afterwards; the time of the tool's run, and its output."""
 
     during: list[TimelineEvent]
     afterwards: list[TimelineEvent]
@@ -102,7 +102,7 @@ def test_its_beginning_is_told_once_and_what_is_copied_is_no_damage(moved: Moved
 
 
 def test_its_end_is_told_once_when_the_new_broker_leads(moved: Moved) -> None:
-    """What was told before stays, but that the old replica's directory awaits its deletion."""
+    """The earlier events are unchanged, except that the old replica's directory awaits its deletion."""
     changes = [one for one in moved.afterwards if one.kind == "partition-changed"]
     ends = [one for one in changes if "the reassignment is complete" in one.message]
     assert [(one.topic, one.partition, one.node) for one in ends] == [("moved", 0, 2)]

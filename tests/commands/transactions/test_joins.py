@@ -133,7 +133,7 @@ def test_a_marker_far_from_its_coordinators_records_is_not_theirs(tmp_path: Path
 
 
 def test_the_last_epoch_of_a_producer_id_ends_with_another_id(tmp_path: Path) -> None:
-    """Of a transaction of version 2 only COMPLETE is left, and names the next id."""
+    """Only COMPLETE is left of a transaction of version 2, and names the next id."""
     disk = Disk(tmp_path)
     disk.data(0, 5)
     disk.marker(0, 12)

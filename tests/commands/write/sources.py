@@ -29,7 +29,7 @@ class Topic(NamedTuple):
 
     @property
     def options(self) -> list[str]:
-        """What `klog write` has to be told, where nothing else says it."""
+        """Return the options that `klog write` needs, if no other source has them."""
         known = {name: value for name, value in self.settings.items() if not name.startswith("min.")}
         given = [word for name, value in known.items() for word in ("--config", f"{name}={value}")]
         return ["--partitions", str(self.count), *given]

@@ -1,4 +1,4 @@
-"""What cannot be written: exit code 8 with file and line, and nothing of it is there; or left out, and said."""
+"""Records that cannot be written: exit code 8 with file and line, and no output; or left out, and reported."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ def _rows(content: bytes) -> list[tuple[Any, ...]]:
 @settings(max_examples=600, deadline=None)
 @given(st.lists(st.tuples(st.lists(_FIELDS, max_size=5), st.integers(1, 3)), min_size=1, max_size=6), st.booleans())
 def test_a_line_is_read_alike_whatever_came_before(made: list[tuple[list[Any], int]], is_long: bool) -> None:
-    """What stands between the values of a line is expected in the next; one that differs is read too."""
+    """The bytes between the values of a line are expected in the next; one that differs is read too."""
     content = []
     for fields, count in made:
         text = "".join(

@@ -1,4 +1,4 @@
-"""Where records go, and which of them share a batch."""
+"""The partitions of records, and the batches that they share."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def write(klog: Klog, folder: Path, records: list[dict[str, Any]], *options: str
 def test_keys_go_where_clients_send_them(
     word: str, name: str, klog: Klog, image: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    """What librdkafka did in the corpus, over 12, 7 and 5 partitions."""
+    """librdkafka did the same in the corpus, over 12, 7 and 5 partitions."""
     found = topic(word)
     sources = found.directories(image(SOURCE) / "data")
     file = tmp_path / "records.jsonl"
@@ -108,7 +108,7 @@ def test_a_batch_is_closed_when_the_next_record_does_not_fit(klog: Klog, tmp_pat
 
 
 def test_a_batch_spans_no_more_than_linger(klog: Klog, tmp_path: Path) -> None:
-    """By the records' own times, from its first one."""
+    """The records' own times count, from its first one."""
     times = [0, 10, 50, 51, 52, 101, 102, 200, 150, 149]
     to = write(klog, tmp_path, [{"key": "k", "value": "v", "timestamp": one} for one in times], "--linger", "50ms")
     assert [one["records"] for one in lines(klog, [to / "t-0"], "--batches")] == [3, 3, 1, 2, 1]

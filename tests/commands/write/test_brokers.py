@@ -161,7 +161,7 @@ def test_the_dump_tool_finds_nothing(written: Written, dump_tool: kafka.DumpTool
 
 
 def test_without_the_shift_new_records_are_lost_in_silence(written: Written) -> None:
-    """What --producers keep means there: the record of a new producer is reported as delivered, and is nowhere."""
+    """The effect of --producers keep there: the record of a new producer is reported as delivered, and is missing."""
     bootstrap = written.cluster.bootstrap
     before = clients.consume(bootstrap, "order.crc", "read_uncommitted")
     clients.with_librdkafka(bootstrap, "order.crc", "none", clients.records("lost", 1), enable_idempotence="true")

@@ -33,7 +33,7 @@ LONG = [pytest.param(*pair, marks=pytest.mark.long) for pair in PAIRS if pair no
 
 
 class Dumped:
-    """What a log dir of the corpora has: *partitions* without the controllers' own, and *records* of each."""
+    """The content of a log dir of the corpora: *partitions* without the controllers' own, and *records* of each."""
 
     def __init__(self, root: Path, folder: Path) -> None:
         found = sorted({path.parent for path in root.rglob("*.log") if not path.parent.name.startswith("__cluster")})
@@ -89,7 +89,7 @@ def test_every_topic_comes_back_with_its_offsets(form: str, codec: str, dumped: 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_every_topic_comes_back_with_offsets_from_0(form: str, dumped: Dumped, tmp_path: Path) -> None:
-    """What a producer would get: counted one by one; without a gap there is nothing at all to find fault with."""
+    """A producer would write the same: counted one by one; without a gap there is nothing at all to find fault with."""
     found = written(dumped, tmp_path / "out", str(dumped.file(form)))
     assert found.keys() == dumped.records.keys()
     for name, rows in dumped.records.items():

@@ -81,7 +81,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("name", WRONG)
 def test_a_parquet_of_other_types_is_refused(name: str, klog: Klog, tmp_path: Path) -> None:
-    """By the column, and what it is."""
+    """The message names the column, and its type."""
     columns, why = WRONG[name]
     refused(klog, parquet(tmp_path, columns), why, *(["--keep-offsets"] if "offset" in columns else []))
 
@@ -239,7 +239,7 @@ def test_strange_csv_is_read_or_refused(name: str, klog: Klog, tmp_path: Path) -
 
 
 def test_a_million_bad_lines_are_told_one_by_one_and_left_out(klog: Klog, tmp_path: Path) -> None:
-    """What is skipped takes no memory; here ten thousand do."""
+    """Skipped lines take no memory; here ten thousand do."""
     (tmp_path / "in.jsonl").write_text("{\n" * 10_000 + GOOD)
     done = klog(
         "write", tmp_path / "in.jsonl", "--to", tmp_path / "out", "--topic", "t", "--skip-bad", "--output", "json"

@@ -1,4 +1,5 @@
-"""What is read of a log that is appended to: what a broker's next start would check, and the end of its segment."""
+"""The reads of a log that is appended to: the part that a broker's next start would check, and the end of its
+segment."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ MARKER = ".kafka_cleanshutdown"
 
 @pytest.fixture(autouse=True)
 def _smaller_files_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that no test needs 16 MiB."""
+    """No test then needs 16 MiB."""
     monkeypatch.setattr(file_state, "SHA256_BELOW", LARGE)
     monkeypatch.setattr(file_state, "_END_BYTES", END)
 

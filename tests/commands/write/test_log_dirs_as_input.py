@@ -183,7 +183,7 @@ def test_commands_that_answer_for_each_directory_go_on(klog: Run, mixed: Path) -
     ],
 )
 def test_one_topic_is_read_as_ever(klog: Run, tmp_path: Path, topics: Mapping[str, str | None]) -> None:
-    """Where ids are equal or unknown, where names differ, and beside what a broker has set aside."""
+    """The cases: equal or unknown ids, different names, and directories that a broker has set aside."""
     source = copy(tmp_path / "source", topics)
     assert klog("search", source, "--key", "k1").exit_code == 0
     assert klog("write", source, "--to", tmp_path / "new").exit_code == 0

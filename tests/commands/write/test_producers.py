@@ -110,7 +110,7 @@ def test_undecided_data_is_refused(klog: Klog, tmp_path: Path) -> None:
 
 @pytest.mark.corpora
 def test_a_log_with_an_open_transaction_is_refused(klog: Klog, image: Callable[[str], Path], tmp_path: Path) -> None:
-    """By its producer and its first offset; the log dir is as before."""
+    """The message names its producer and its first offset; the log dir is as before."""
     source = writable_copy(image(SOURCE) / "data" / "order.tx-0", tmp_path / "data" / "order.tx-0")
     rows = lines(klog, [source])
     last = max(one["offset"] for one in rows if "control" in one)
@@ -133,7 +133,7 @@ def test_a_log_with_an_open_transaction_is_refused(klog: Klog, image: Callable[[
 
 
 def test_stdin_is_read_once(klog_process: Callable[..., Ran], tmp_path: Path) -> None:
-    """So whether a transaction committed is not known in time; records of none, and idempotent ones, are written."""
+    """The end of a transaction is therefore not known in time; records of none, and idempotent ones, are written."""
     words = ("write", "-", "--to", str(tmp_path / "out"), "--producers", "drop")
     done = klog_process(*words, stdin=as_lines(record(7, "v"), marker(7, "COMMIT")).encode())
     assert done.exit_code == 8

@@ -1,4 +1,4 @@
-"""What is written into a stopped broker's log dir: a plan that can be finished and taken back at any point."""
+"""Writes into a stopped broker's log dir: a plan that can be finished and undone at any point."""
 
 from __future__ import annotations
 
@@ -326,7 +326,7 @@ def test_a_log_is_not_written_to_itself(klog: Klog, target: Path, tmp_path: Path
 def test_what_says_where_records_belong_is_sound(
     file: str, told: bytes, klog: Klog, target: Path, tmp_path: Path
 ) -> None:
-    """By half a metadata log a topic may be another one, and its leader epoch an old one."""
+    """In half a metadata log a topic may be another one, and its leader epoch an old one."""
     path = next(target.rglob(file))
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 0xFF

@@ -2,5 +2,5 @@
 
 `encode` writes every shape a broker, a client or a cleaner can leave on disk, and shapes that none of them would;
 `decode` reads them back by the rules of Kafka's own readers; `json_lines` renders what `klog dump --output jsonl`
-promises.  Where klog and this package disagree, a test falls, and one of the two is wrong.
+promises.  A test fails if klog and this package disagree, and one of the two is wrong.
 """

@@ -18,7 +18,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd", "5", "6", "7")
 
 @dataclass(frozen=True)
 class Damage:
-    """What is wrong from *position* (bytes) on; *size* where the stretch is known."""
+    """The damage from *position* (bytes) on; *size* if the stretch is known."""
 
     kind: str
     position: int
@@ -34,7 +34,7 @@ class Record:
     """One record as a consumer would see it.
 
     *crc* and *crc_holds* are those of a v0 or v1 message, and *lengths* of its key and value as stored: any negative
-    one is null.  Of v2, -1 is.
+    one is null.  In v2, -1 is.
     """
 
     offset: int

@@ -1,4 +1,5 @@
-"""What Kafka 4.3.1's dump tool prints of a log with --deep-iteration --print-data-log, from the plain decoder's values.
+"""The output of Kafka 4.3.1's dump tool for a log with --deep-iteration --print-data-log, from the plain decoder's
+values.
 
 For logs that are intact; of KRaft's control records only the snapshot header.
 """

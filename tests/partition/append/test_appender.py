@@ -1,4 +1,4 @@
-"""What is appended batch by batch becomes the very files that a broker made of these batches."""
+"""Batches appended one by one become the very files that a broker made of these batches."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_what_cannot_follow_is_refused(image: Callable[[str], Path], tmp_path: P
 
 
 def test_a_gap_is_legal_and_names_the_first_segment(image: Callable[[str], Path]) -> None:
-    """What a follower gets of a log that starts at 52: the segment is called 52, for there it starts."""
+    """A follower's copy of a log that starts at 52: the segment is called 52, for there it starts."""
     source = topic("bytes").directories(image(SOURCE) / "data")[0]
     target = _Collected()
     appender = Appender(empty_log(settings_of("bytes")), target)

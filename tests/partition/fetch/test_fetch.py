@@ -1,4 +1,4 @@
-"""What a fetch hands out: limits, whole batches, damage, searches; against the rules, and against a plain walk."""
+"""The answer of a fetch: limits, whole batches, damage, searches; against the rules, and against a plain walk."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_a_limit_cuts_the_fourth_batch_and_the_next_fetch_brings_it_whole(five: 
 
 @pytest.mark.parametrize("damaged", ["serve", "skip", "stop"])
 def test_without_partial_only_whole_batches_come(five: Path, damaged: Damaged) -> None:
-    """What a client throws away need not be sent."""
+    """Bytes that a client throws away need not be sent."""
     fetches = Fetches(five, damaged)
     assert [fetches.get(0, limit).size for limit in (1094, 2187, 2188, 3500, 10**9)] == [1094, 1094, 2188, 3282, 5470]
 
@@ -325,7 +325,7 @@ def test_all_that_is_intact_comes_once_and_nothing_else(tmp_path: Path, seed: in
     for limit in (1, chance.randrange(100, 9000), 1 << 20):
         fetches = Fetches(folder, "skip")
         got = fetches.placed(limit)
-        # Of a piece only the first batch has to be news; what was doubled may follow it.
+        # Only the first batch of a piece has to be new; a repeated one may follow it.
         assert [place for place in got if place in set(intact)] == intact
         assert sum(loss.size for loss in fetches.losses) == lost
         assert fetches.get(fetches.log.end, limit).size == 0

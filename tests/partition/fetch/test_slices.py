@@ -96,7 +96,7 @@ def test_an_old_batch_larger_than_what_old_formats_are_given_comes_whole(tmp_pat
 
 
 def test_few_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the smallest batches there are sixteen million in a gigabyte."""
+    """A gigabyte has sixteen million of the smallest batches."""
     monkeypatch.setattr(slices, "_MOST_BATCHES", 20_000)
     log = write_segment(tmp_path / "t-0", 0, batches_of((i, i, 80) for i in range(36_000)))
     kept = SliceCache(WindowPool())
@@ -110,7 +110,7 @@ def test_few_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_remembered_of_offsets_keeps_no_slice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of thousands of partitions, hundreds of offsets each: a quarter of the log would be in memory."""
+    """For thousands of partitions, hundreds of offsets each, a quarter of the log would be in memory."""
     monkeypatch.setattr(slices, "_MOST_BATCHES", 1)
     write_segment(tmp_path / "t-0", 0, batches_of((i, i, 80) for i in range(30_000)))
     fetches = Fetches(tmp_path / "t-0", "skip")
@@ -122,7 +122,7 @@ def test_what_is_remembered_of_offsets_keeps_no_slice(tmp_path: Path, monkeypatc
 
 
 def test_a_log_that_vanishes_or_shrinks_under_a_reader_is_passed_over(tmp_path: Path) -> None:
-    """What was known of it counts no more, and the next segment follows."""
+    """The known ranges are dropped, and the next segment follows."""
     for folder, change in ((tmp_path / "t-0", Path.unlink), (tmp_path / "t-1", lambda log: os.truncate(log, 4500))):
         first = write_segment(folder, 0, batches_of((i, i, 1000) for i in range(2000)))
         write_segment(folder, 2000, batches_of((i, i, 1000) for i in range(2000, 2010)))

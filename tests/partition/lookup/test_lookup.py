@@ -328,7 +328,7 @@ def test_one_wrong_entry_costs_no_more_than_the_one_before_it(folder: Path) -> N
 
 
 def test_an_entry_about_a_damaged_batch_is_not_believed(folder: Path) -> None:
-    """What stands there may be anything; the entry before it leads as far."""
+    """Its content may be anything; the entry before it leads as far."""
     flip(folder / f"{STEM}.log", 210 * SIZE + 150)
     trail = look_up(folder, BASE + 215)
     assert (trail.outcome, trail.position) == (LookupOutcome.RECORD, 215 * SIZE)

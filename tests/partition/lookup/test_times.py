@@ -173,7 +173,7 @@ def wrong(entries: list[tuple[int, int]], base: int, chance: Random) -> dict[str
 
 @pytest.mark.parametrize("name", wrong([(0, 0)] * 4, 0, Random(1)))
 def test_a_wrong_time_index_is_told_and_costs_no_answer(name: str, folder: Path) -> None:
-    """Where the index contradicts the log, the log answers, and a note says what a broker would have said."""
+    """If the index contradicts the log, the log answers, and a note gives a broker's answer."""
     path = folder / f"{300:020}.timeindex"
     path.write_bytes(wrong(entries_of(path), 300, Random(3))[name])
     chance = Random(5)

@@ -162,7 +162,7 @@ def test_records_of_lines_are_as_old_as_the_topic_takes_them(
 
 
 def test_a_new_log_dir_has_no_broker_and_no_note(klog: Run, tmp_path: Path) -> None:
-    """What becomes of it is another broker's business."""
+    """Its retention is another broker's business."""
     source = partition(tmp_path / "source" / "orders-0", (OLD,))
     ran = klog("write", source, "--to", tmp_path / "new", "--output", "json")
     assert ran.exit_code == 0
@@ -199,7 +199,7 @@ def test_replicas_plan_names_what_a_new_copy_gets_in_vain(klog: Run, tmp_path: P
 def test_replicas_plan_counts_what_a_copy_gets(
     klog: Run, tmp_path: Path, ages: tuple[Age, ...], there: int, due: int
 ) -> None:
-    """What the copy has already is as old as ever, and no reason for a word."""
+    """The copy's present records are as old as before, and no reason for a note."""
     data = disk(tmp_path / "data", {}, nodes=(1, 2))
     partition(data / "orders-0", ages)
     other = second_disk(tmp_path / "other")

@@ -1,4 +1,4 @@
-"""What the first retention pass removes, as a table: values in, segments and rules out."""
+"""The removals of the first retention pass, as a table: values in, segments and rules out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plan says that retention removes is what doctor finds once it is applied, on random logs and settings."""
+"""The removals of retention according to a plan are doctor's after applying it, on random logs and settings."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_only_broker_and_doctor_agree(klog: Run, tmp_path: Path, seed: int) -> N
 
 @seeds
 def test_write_and_doctor_agree(klog: Run, tmp_path: Path, seed: int) -> None:
-    """Of what is written, twice; doctor also counts what was there, so segments are compared."""
+    """The records are written twice; doctor also counts the earlier ones, and segments are compared."""
     dice = random.Random(seed)
     data = disk(tmp_path / "data", settings(dice))
     partition(data / "orders-0", [Age(dice.choice((0.01, 1, 9))) for _ in range(dice.randint(0, 2))])

@@ -1,4 +1,5 @@
-"""What doctor says that a first retention pass removes, a real broker's first pass removes: no more and no less."""
+"""The removals of a first retention pass according to doctor are those of a real broker's first pass: no more and no
+less."""
 
 from __future__ import annotations
 

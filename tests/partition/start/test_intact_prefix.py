@@ -47,7 +47,7 @@ def damage(folder: Path, random: Random) -> None:
 @pytest.mark.parametrize("directory", PARTITIONS)
 @pytest.mark.parametrize("mode", [RecoverMode.DEFAULT, RecoverMode.SALVAGE])
 def test_a_start_from_a_pass_is_the_start_that_reads(tmp_path: Path, directory: str, mode: RecoverMode) -> None:
-    """What the broker cuts, drops, keeps or fails over is the same wherever the damage is."""
+    """The broker's cuts, drops, kept parts and failures are the same wherever the damage is."""
     source = FIXTURES / "modern"
     if not (source / directory).is_dir():
         source = FIXTURES / "compaction" / "before"

@@ -105,7 +105,7 @@ def test_a_broker_of_our_own_leaves_what_the_log_manager_leaves(loader: Loader, 
     loaded = shutil.copytree(before, tmp_path / "loaded")
     assert loader.load(loaded, settings) == Outcome("ok")
     as_before_its_leader(after, before)
-    # What the broker wrote for itself meanwhile, and what says which run of it wrote.
+    # The files that the broker wrote for itself meanwhile, and those that show which run of it wrote.
     its_own = ("__cluster_metadata-0/", "bootstrap.checkpoint", "meta.properties")
     assert [line for line in differences(loaded, after) if not line.startswith(its_own)] == []
 

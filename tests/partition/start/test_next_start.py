@@ -1,4 +1,4 @@
-"""What a broker would do at its next start, against what brokers did."""
+"""The prediction of a broker's next start, against real starts of brokers."""
 
 from __future__ import annotations
 

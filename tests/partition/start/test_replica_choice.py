@@ -54,7 +54,7 @@ class Copies:
 def test_the_longest_log_is_the_longest_after_a_start(
     clean: bool, damage: int | None, best: str, tmp_path: Path
 ) -> None:
-    """Of two of one length the first stays."""
+    """The first of two copies of one length is kept."""
     copies = Copies(tmp_path)
     copies.add("a", 60, clean=clean, damage=damage)
     copies.add("b", 50)

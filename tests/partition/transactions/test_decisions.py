@@ -1,4 +1,4 @@
-"""What the coordinator had decided, and about what: who reads committed data is handed no more than that."""
+"""The coordinator's decisions, and their subjects: a consumer of committed data receives no more than that."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def test_what_came_too_late_stays_hidden_whatever_time_it_has(tmp_path: Path) ->
 
 
 def test_the_marker_before_may_stand_in_a_snapshot_only(tmp_path: Path) -> None:
-    """What stood before is read no more, and its producers are remembered all the same."""
+    """The earlier part is not read again, and its producers are remembered all the same."""
     states = [state(PREPARE_COMMIT, 0, 210, HERE)]
     for marked_ms, expected in ((T + 105, False), (T - 50, True)):
         write_batches(tmp_path / "tx-0", rows(0, 6, 0))

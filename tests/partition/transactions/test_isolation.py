@@ -1,4 +1,4 @@
-"""What consumers see: read_committed before the log is read, in any part of it, and whatever its index says."""
+"""The view of consumers: read_committed before the log is read, in any part of it, and whatever its index contains."""
 
 from __future__ import annotations
 

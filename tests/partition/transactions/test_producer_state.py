@@ -483,7 +483,7 @@ def test_replay_gives_what_the_broker_wrote(folder: str) -> None:
 
 
 def test_a_flipped_batch_makes_the_snapshot_behind_it_differ() -> None:
-    """What replay cannot see cannot be in its state: a difference, and the damage that explains it."""
+    """An invisible fault cannot be in its state: a difference, and the damage that explains it."""
     comparison = Comparison()
     comparison.tree(FIXTURES / "crash" / "flip-middle")
     assert comparison.damaged == 1

@@ -274,4 +274,4 @@ UNMADE: Final = {
     "vanished": "takes a broker that deletes the log while it is looked at; nothing is to be done about it",
     "unreadable": "takes a disk that refuses to read; no command mends that (see tests/support/bad_sectors.py)",
 }
-"""What is not made here, and why."""
+"""The findings that are not made here, and why."""

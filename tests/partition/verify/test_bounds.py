@@ -1,4 +1,4 @@
-"""Where something begins to be wrong: what is just right there is not told, and one further is."""
+"""The limits of faults: a value just within is not reported, and one further is."""
 
 from __future__ import annotations
 

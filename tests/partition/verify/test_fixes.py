@@ -1,4 +1,4 @@
-"""What is advised about each finding is proven: its fix is run, and what it says of the outcome is so."""
+"""The advice of each finding is proven: its fix is run, and the announced outcome is true."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ MODES: dict[str, tuple[str, ...]] = {"default": (), "salvage": ("--salvage",), "
 CASES = [(kind, name) for kind, makers in FAULTS.items() for name in makers]
 
 STOPS = {"follow-file-malformed": "klog-follow.json"}
-"""What says how partitions are to be treated, by the finding about it: until it can be read nothing is repaired."""
+"""The files that decide about the treatment of partitions, by their finding: until they can be read nothing is
+repaired."""
 
 Found = dict[str, Any]
 
@@ -168,7 +169,8 @@ def test_what_is_left_is_what_is_found_afterwards(fixture: str, mode: str, tmp_p
 @pytest.mark.parametrize(("kind", "name"), list(sample()))
 @pytest.mark.parametrize("mode", ["default", "salvage"])
 def test_each_mode_tells_what_it_leaves_of_each_finding(kind: str, name: str, mode: str, tmp_path: Path) -> None:
-    """By the whole log dir; the default follows no producers, so it is held against `klog verify` without --deep."""
+    """The whole log dir is compared; the default follows no producers, and is compared with `klog verify` without
+    --deep."""
     data = tmp_path / "data"
     FAULTS[kind][name](data)
     ran = run_klog("recover", data, *MODES[mode], "--apply", NOW, "--output=json")
@@ -189,7 +191,7 @@ def test_each_mode_tells_what_it_leaves_of_each_finding(kind: str, name: str, mo
 def test_a_brokers_start_that_loses_something_tells_what_it_leaves(
     kind: str, name: str, is_clean: bool, tmp_path: Path
 ) -> None:
-    """Where it loses nothing nobody looks what else is wrong, as no broker does: that is what `klog verify` is for."""
+    """If it loses nothing, other faults are not looked for, as in a broker: `klog verify` does that."""
     data = tmp_path / "data"
     FAULTS[kind][name](data)
     if not is_clean:

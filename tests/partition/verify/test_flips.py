@@ -82,7 +82,7 @@ def test_every_bit_of_a_log(tmp_path: Path, every: int) -> None:
     ("file", "holds"), [(INDEX, lookups_hold), (TIMES, time_lookups_hold), (TIME, time_lookups_hold)]
 )
 def test_every_bit_of_an_index(tmp_path: Path, file: str, holds: Callable[[Path, bytes], bool], every: int) -> None:
-    """What is not noticed is proven harmless: lookups find what they found before."""
+    """An unnoticed flip is proven harmless: lookups find the same as before."""
     damageable = Damageable(tmp_path, "tx-0")
     path = tmp_path / file
     data = path.read_bytes()

@@ -16,7 +16,7 @@ FOLDERS = ("modern/data", "legacy/data", "v39/data", "v39/data1")
 COMPACTIONS = sorted(str(path.relative_to(CORPORA)) for path in CORPORA.glob("compaction/*/*.tar.gz"))
 REPLICAS = ("in-sync", "behind", "behind-after", "compacted", "defaults", "killed", "split", "three-combined-static")
 
-# What is wrong with each image, and where: by the last part of its name.
+# The faults of each image, and their places: by the last part of its name.
 KILLED: dict[str, tuple[str, ...]] = {
     "kill": (),
     "torn-in-batch": ("torn-tail",),

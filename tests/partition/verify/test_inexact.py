@@ -85,7 +85,8 @@ def noted(path: Path) -> list[Finding]:
 
 @pytest.mark.parametrize("path", CLOSED, ids=lambda path: "/".join(path.parts[-3:]))
 def test_no_index_that_a_broker_wrote_is_inexact(path: Path) -> None:
-    """Of 0.10 to 4.3: messages of all formats, followers, LogAppendTime, brokers that index records' own offsets."""
+    """The indexes of 0.10 to 4.3: messages of all formats, followers, LogAppendTime, brokers that index records' own
+    offsets."""
     assert noted(path) == []
 
 

@@ -35,7 +35,7 @@ def log(tmp_path: Path) -> MetadataLog:
 
 
 def gaps(log: MetadataLog) -> list[str]:
-    """What is said about the missing offset, of the log dir and of the partition alone."""
+    """Return the findings about the missing offset, of the log dir and of the partition alone."""
     log_dir = LogDir(str(log.log_dir))
     partition = log_dir.partition("gappy-0")
     said = [

@@ -1,4 +1,4 @@
-"""What `klog verify` says that a broker will do at its next start, against the start that `klog recover` carries out.
+"""The prediction of `klog verify` for a broker's next start, against the start that `klog recover` carries out.
 
 `recover --like-broker` is held against Kafka's own loader, file by file.
 """
@@ -78,7 +78,7 @@ def test_the_start_that_verify_predicts_is_the_one_that_is_played(
         assert left == sizes(data / name), one.name
         end = Partition(str(data / name)).log_end
         assert end is not None
-        # Where damage stays, a broker finds the log's end beyond it, from the last index entry on.
+        # If damage stays, a broker finds the log's end beyond it, from the last index entry on.
         assert end.damage is not None or end.offset == start.log_end, one.name
     for finding in told:
         name, _, file = finding["file"].partition("/")

@@ -81,7 +81,7 @@ def rows(answer: Data) -> list[Data]:
 
 @pytest.mark.kafka
 def test_topics_are_told_with_ids_leaders_and_settings(live: Live) -> None:
-    """What a copy is named after, and whom it is fetched from."""
+    """These name a copy, and the broker that it is fetched from."""
     cluster = Cluster(live.bootstrap)
     found = cluster.topics()
     assert found.cluster_id == re.search(r"(?m)^cluster.id=(.*)", (live.data / "meta.properties").read_text())[1]  # type: ignore[index]

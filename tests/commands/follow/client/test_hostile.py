@@ -24,7 +24,7 @@ from klog.formats.structs.schema import Data
 from tests.commands.follow.client.fake_broker import CERTIFICATES, FakeBroker, Peer, answer_bytes, only
 
 TIMEOUT_S = 30.0
-"""Of peers that answer: other work may share the machine."""
+"""The limit for peers that answer: other work may share the machine."""
 MOST_BYTES = 1 << 20
 FETCH: Data = {"maxWaitMs": 500, "minBytes": 1, "maxBytes": MOST_BYTES, "topics": []}
 

@@ -21,7 +21,7 @@ NUMBERS = (-1, 0, 1, 127, 128, 255, 0x7FFF, 0x7FFFFFFF, -0x80000000, 1 << 20)
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_recorded_answers_are_understood(version: str) -> None:
-    """What is damaged below must be right before: topics, settings, offsets, epochs, groups and records."""
+    """An answer that is damaged below must be right before: topics, settings, offsets, epochs, groups and records."""
     topics, configs, (earliest, latest), ends, groups, fetched = everything(played(answers(version)))
     names = {topic.name: topic for topic in topics.topics}
     assert len(names[TOPIC].partitions) == 2
