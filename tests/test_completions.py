@@ -51,7 +51,7 @@ def test_the_manual_page_names_every_command_and_every_option() -> None:
 
 
 def test_no_option_and_no_command_goes_without_help() -> None:
-    """An option that nobody explains is found by reading the source, at three in the morning."""
+    """An option without an explanation is found by reading the source, at three in the morning."""
     commands = list(read().walk())
     bare = [
         f"{command.name} {option.names[0]}" for command in commands for option in command.options if not option.help

@@ -107,7 +107,7 @@ def test_every_page_of_docs_is_linked_from_the_readme() -> None:
 
 @pytest.mark.parametrize("page", DECISIONS)
 def test_a_decision_says_what_was_left_out_and_what_would_change_it(page: str) -> None:
-    """Without these, nobody can tell whether a decision still holds."""
+    """Without these, it is unknown whether a decision still holds."""
     parts = re.split(r"^## (.*)$", (ROOT / page).read_text(encoding="utf-8"), flags=re.MULTILINE)
     assert parts[1::2] == ["Decision", "What we left out", "What would change our mind"]
     assert all(part.strip() for part in parts[2::2])

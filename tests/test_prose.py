@@ -31,7 +31,7 @@ SENTENCE = re.compile(r"(?<=[.!?:])\s+(?=[A-Z`*])")
 PERSON = re.compile(
     r"\b(?:file|plan|log|segment|batch|record|index|checkpoint|partition|directory|snapshot|header|marker|copy|backup)"
     r"(?:e?s)? (?:comes?|goes|go|stands?|says?|waits?|wants?|knows?|tells?)\b"
-    r"|\bnobody\b|\bcomes? of\b|\bthat which\b",
+    r"|(?<!`)\bnobody\b|\bcomes? of\b|\bthat which\b",
     re.IGNORECASE,
 )
 

@@ -90,7 +90,7 @@ def test_every_page_has_its_place(site: Path) -> None:
 
 
 def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
-    """Hosts of brokers have no way out, and what an operator reads at night is nobody else's business."""
+    """Hosts of brokers have no way out, and the pages an operator reads at night are private."""
     places = list(loaded(site))
     assert {name.rpartition(".")[2] for name, _ in places} >= {"html"}
     assert [one for one in places if ELSEWHERE.match(one[1])] == []

@@ -179,7 +179,7 @@ def test_a_thread_may_have_threads_too() -> None:
 
 
 def test_signals_are_left_to_the_main_thread() -> None:
-    """Another would set a flag, and wake up nobody."""
+    """Any other way would set a flag, and wake up no thread."""
     seen: list[set[int]] = []
 
     def look() -> None:

@@ -39,7 +39,7 @@ def test_a_path_is_named_once_however_it_is_written(unusable: Unusables) -> None
 
 
 def test_very_many_are_counted(unusable: Unusables) -> None:
-    """A disk of another user: nobody reads ten thousand lines."""
+    """A disk of another user: no operator reads ten thousand lines."""
     for number in range(MOST_NAMED + 7):
         unusable.refuse(f"a/{number}", _error(errno.EACCES), "open")
     assert (len(unusable.named()), unusable.more, unusable.refusals) == (MOST_NAMED, 7, MOST_NAMED + 7)

@@ -228,7 +228,7 @@ def batches(given: Iterable[Given], size: int = 10) -> Iterator[list[Given]]:
 
 @contextlib.contextmanager
 def open_transaction(bootstrap: str, topic: str, given: Iterable[Given]) -> Iterator[None]:
-    """Send *given* in a transaction that nobody ends."""
+    """Send *given* in a transaction that is never ended."""
     from confluent_kafka import Producer
 
     config = {"bootstrap.servers": bootstrap, "transactional.id": "left-open", "transaction.timeout.ms": 600_000}

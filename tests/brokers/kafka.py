@@ -91,7 +91,7 @@ def dump(version: str, *arguments: str, cwd: Path | None = None) -> Dumped:
 
 
 def is_of_load(line: str) -> bool:
-    """Return whether a line of a broker's log tells of a slow machine, not of its files.
+    """Return whether a line of a broker's log reports a slow machine, not its files.
 
     A controller complains of each event that took seconds.  A broker that registers before the quorum of one has its
     leader logs an error and tries again.

@@ -21,7 +21,7 @@ _PRODUCE, _FETCH, _LIST_OFFSETS, _COMMIT, _EPOCHS = 0, 1, 2, 8, 23
 
 
 class Answer(NamedTuple):
-    """A partition of a Fetch response; *aborted*: (producer id, first offset), None where nobody asked."""
+    """A partition of a Fetch response; *aborted*: (producer id, first offset), None if not requested."""
 
     error: int
     high_watermark: int

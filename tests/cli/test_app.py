@@ -484,7 +484,7 @@ def test_an_output_that_takes_nothing(folder: Path, words: tuple[str, ...], what
 )
 @pytest.mark.parametrize("what", ["full", "abandoned"])
 def test_lines_that_stderr_does_not_take_add_8(folder: Path, words: tuple[str, ...], code: int, what: str) -> None:
-    """Nobody has seen them, so the exit code says it; the command goes on."""
+    """The user has not seen them, and the exit code reports that; the command continues."""
     reading, writing = os.pipe()
     os.close(reading)
     with open("/dev/full", "wb") as full:

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("state_home")
 
 @pytest.fixture
 def plan_file(original: Path, tmp_path: Path) -> Path:
-    """A plan as `--plan FILE` writes it: two changes, the new file waits beside it."""
+    """A plan in the form of `--plan FILE`: two changes, the new file is staged beside it."""
     path = tmp_path / "plans" / "repair.json"
     (staging,) = staging_of(f"{path}.staged", [str(original)])
     draft = Draft(str(original), 0, Staging(staging, Disk()))

@@ -169,7 +169,7 @@ def test_what_cannot_be_placed_is_refused_with_kafkas_reason(klog: Klog, words: 
     assert reason in done.stderr.decode()
 
 
-# ---------------------------------------------------------------- what a metadata log says
+# ---------------------------------------------------------------- with a metadata log
 
 
 def test_brokers_racks_and_fencing_come_from_the_metadata_log(klog: Klog, said: Callable[..., Any]) -> None:

@@ -100,7 +100,7 @@ class Load:
             self._transaction(producer, name, chance)
 
     def _new(self) -> None:
-        """Transactions of ids that nobody has seen before."""
+        """Transactions of new ids."""
         chance = random.Random(9)
         while not self._stop.wait(PAUSE_S):
             name = f"new-{len(self.begun)}"
@@ -225,7 +225,7 @@ def test_the_timeline_tells_of_all_that_was(broker: kafka.Cluster, load: Load) -
 
 
 def test_space_adds_up(broker: kafka.Cluster, load: Load) -> None:
-    """Segments come and go meanwhile; what was seen is counted once."""
+    """Segments are created and deleted meanwhile; each record is counted once."""
     least = sum(path.stat().st_size for path in broker.data.glob("t-*/*.log"))
     done = klog("space", broker.data, "--output", "json")
     assert (done.exit_code, done.stderr) == (0, b"")

@@ -128,7 +128,7 @@ def test_what_is_compacted_stays_so_and_can_be_taken_back(klog: Klog, log_dir: P
 
 
 def test_all_of_it_once_more_changes_nothing(klog: Klog, log_dir: Path) -> None:
-    """Whatever the checkpoint says: what is left are the last values, and horizons are not set anew."""
+    """The checkpoint does not matter: the last values are left, and horizons are not set anew."""
     partitions = [log_dir / f"{name}-0" for name in PARTITIONS if name != "tx-later"]  # its markers get horizons
     assert klog("compact", *partitions, NOW, "--apply").exit_code == 0
     members = compacted(klog, *partitions, "--all", "--apply")
@@ -252,7 +252,7 @@ def test_topics_and_partitions_narrow_a_log_dir(klog: Klog, log_dir: Path) -> No
 
 
 def test_an_estimate_only_reckons(klog: Klog, log_dir: Path) -> None:
-    """From the first pass alone, and near what then comes of it."""
+    """The estimate is made from the first pass alone, and near the result."""
     before = tree(log_dir)
     done = klog("compact", log_dir / "grouping-0", NOW, "--estimate")
     assert (done.exit_code, done.stderr) == (0, b"")

@@ -102,7 +102,7 @@ def test_beyond_the_end_is_told_with_an_exit_code(klog: Klog, five: Path) -> Non
 
 
 def test_damage_is_handed_out_and_said(klog: Klog, five: Path) -> None:
-    """As a broker does; but nobody should believe that all is well."""
+    """A broker does the same; but the user must not believe that all is well."""
     log = five / "00000000000000000000.log"
     content = bytearray(log.read_bytes())
     content[2 * 1094 + 500] ^= 0xFF

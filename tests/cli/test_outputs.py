@@ -309,7 +309,7 @@ def link(root: Path) -> None:
 def whole(root: Path) -> dict[str, object]:
     """Return all names below *root* with what they lead to, and all times, sizes, modes and owners.
 
-    Content is not read: whoever writes a byte of a file changes st_ctime, and nobody can set it.
+    Content is not read: every write to a file changes st_ctime, which cannot be set.
     """
     found: dict[str, object] = {}
     folders = [str(root)]
@@ -437,7 +437,7 @@ def test_devices_are_no_files(place: str) -> None:
 
 
 def test_nothing_replaces_an_earlier_dump_when_there_is_nothing_to_dump(klog: Klog, tmp_path: Path) -> None:
-    """A path with a typing error costs nobody the file of yesterday."""
+    """A path with a typing error must not destroy the file of yesterday."""
     earlier = tmp_path / "out.jsonl"
     earlier.write_text("yesterday\n")
     done = klog("dump", tmp_path / "orders-1", "--output", "jsonl", "--to", earlier)
@@ -533,7 +533,7 @@ def test_a_directory_is_known_by_its_inode(tmp_path: Path, monkeypatch: pytest.M
             output_gate.check_places([str(tmp_path / "data")], backups=[str(tmp_path / place)])
 
 
-# what plans say
+# output of plans
 
 
 def saved(klog: Klog, tmp_path: Path) -> tuple[Path, dict[str, Any]]:

@@ -93,7 +93,7 @@ def test_a_plan_is_shown_and_nothing_is_changed(klog: Klog, torn: Path) -> None:
 
 
 def test_a_sum_says_whether_the_records_of_all_that_is_lost_are_known(klog: Klog, tmp_path: Path) -> None:
-    """Nobody knows how many records a damaged end had: "at least" comes with a number, and zero is none."""
+    """The number of records in a damaged end is unknown: "at least" has a number, and zero is none."""
     data = Damageable(tmp_path / "data", "plain-1", "idempotent-0")
     data.change(PLAIN, flipped(-300))
     text = klog("recover", data.path, "--salvage").stdout.decode()
@@ -187,7 +187,7 @@ def test_a_log_that_ends_before_it_starts_goes_for_that_reason(klog: Klog, torn:
 def test_checkpoints_stay_within_the_log(
     klog: Klog, torn: Path, mode: tuple[str, ...], name: str, said: int, wanted: int | None
 ) -> None:
-    """The log goes from 10 to 93 then: each checkpoint may say both, and nothing outside."""
+    """The log then ends at 93 and begins at 10: each checkpoint may have both, and nothing outside."""
     (torn / "log-start-offset-checkpoint").write_text("0\n1\nplain 1 10\n")
     (torn / "recovery-point-offset-checkpoint").write_text("0\n1\nzstd 0 5\n")
     (torn / f"{name}-checkpoint").write_text(f"0\n2\nzstd 0 5\nplain 1 {said}\n")
@@ -523,7 +523,7 @@ def test_only_indexes_leave_the_logs_alone(klog: Klog, torn: Path) -> None:
 
 
 def test_a_partition_that_is_named_leaves_the_checkpoints_of_the_others_alone(klog: Klog, torn: Path) -> None:
-    """A file that a broker refuses is about the whole log dir, and nobody asked for that."""
+    """A file that a broker refuses concerns the whole log dir, which was not requested."""
     bad = torn / "replication-offset-checkpoint"
     bad.write_text("0\n3\nzstd 0 5\nnonsense\nplain 1 50\n")
     for narrow in ((torn / "plain-1",), (torn, "--topic", "plain")):
@@ -571,7 +571,7 @@ def test_a_cut_takes_the_transactions_that_ended_there_out_of_their_index(klog: 
 
 @pytest.mark.parametrize(("start", "snapshots"), [(0, {"93"}), (93, set()), (92, {"93"})])
 def test_a_snapshot_at_the_log_start_is_none(klog: Klog, torn: Path, start: int, snapshots: set[str]) -> None:
-    """A broker removes it again: at the start of its log nobody has written anything."""
+    """A broker removes it again: at the start of its log there is no state."""
     for path in (torn / "plain-1").glob("*.snapshot"):
         path.unlink()
     (torn / "log-start-offset-checkpoint").write_text(f"0\n1\nplain 1 {start}\n")
@@ -589,7 +589,7 @@ def test_below_the_recovery_point_nobody_looks_when_that_is_asked_for(klog: Klog
 
 
 def test_settings_are_told_where_an_index_is_made_anew(klog: Klog, tmp_path: Path) -> None:
-    """An index made with another interval than the topic's is right, but nobody could compare it."""
+    """An index made with another interval than the topic's is right, but cannot be compared."""
     log_dir = Damageable(tmp_path / "data", "dense-0", METADATA).path
     index, theirs = log_dir / f"dense-0/{98:020}.index", FIXTURES / f"modern/dense-0/{98:020}.index"
     index.unlink()

@@ -162,7 +162,7 @@ def test_chains_of_undo_and_redo_go_on(klog: Klog, dirty: Path) -> None:
     assert content(dirty) == before
 
 
-# where its own backup goes
+# the place of its own backup
 
 
 def test_undo_says_where_its_own_originals_go(klog: Klog, data: Path, tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ ALL = (1, 2, 3)
         # The last known leader counts only when ISR and ELR are empty.
         (partition(elr=(2, 3), last=(1,)), (1,), rules(), (None, "none")),
         (partition(isr=(3,), last=(1, 2)), ALL, rules(clean=()), (None, "none")),
-        # Killed together with the controller: whom the partition loses last, nobody knows.
+        # It was killed together with the controller: the last member of the ISR is unknown.
         (partition(isr=ALL, leader=2), ALL, rules(clean=()), (None, "last known leader")),
         (partition(isr=(2,), leader=2), ALL, rules(clean=()), (2, "last known leader")),
         (partition(last=(1, 2)), ALL, rules(), (None, "none")),

@@ -239,7 +239,7 @@ def test_a_disk_that_cannot_is_asked_once(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_full_disk_says_which_file(tmp_path: Path) -> None:
-    """Calls that know only a descriptor leave out the name, and "No space left" alone helps nobody."""
+    """Calls that receive only a descriptor leave out the name, and "No space left" alone is of no use."""
     full = disk.OpenFile(os.open("/dev/full", os.O_WRONLY), "/dev/full")
     with pytest.raises(OSError, match="/dev/full") as caught:
         disk.Disk().write(full, b"content")

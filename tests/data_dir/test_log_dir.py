@@ -48,7 +48,7 @@ def held(lock: Path, call: str = "lockf") -> Iterator[int]:
 
 @contextmanager
 def powerless() -> Iterator[None]:
-    """Be nobody for a while, where the tests run as root, for whom everything is readable."""
+    """Become the user `nobody` for a while, if the tests run as root, for whom everything is readable."""
     if os.geteuid() != 0:
         yield
         return
@@ -61,7 +61,7 @@ def powerless() -> Iterator[None]:
 
 @pytest.fixture
 def in_the_open() -> Iterator[Path]:
-    """A directory that nobody, too, can reach."""
+    """A directory that the user `nobody`, too, can reach."""
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
         yield Path(folder)

@@ -146,7 +146,7 @@ class PowerCuts:
         assert state in ("half done", "applied"), (where, plans)
         if state == "applied":
             assert found == self._after, (where, _differences(found, self._after))
-        # The lock is made and removed, and the log dir's time is set back, without a sync: nobody may know it any more.
+        # The lock is made and removed, and the log dir's time is restored, without a sync: the change may be lost.
         is_time_lost = any(_time(one) not in self._times for one in self._trees())
         undone = self._klog("undo", backup, "--apply")
         assert undone.exit_code in DONE, (where, undone)

@@ -1,4 +1,4 @@
-"""A file of which the disk does not give all is replaced, where the logs say what it is, and comes back by undo."""
+"""A file that the disk returns only in part is replaced, if the logs show its content, and restored by undo."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_recover_replaces_what_can_be_told_from_the_logs(pattern: str, tmp_path:
 def test_files_that_cannot_be_read_are_not_taken_for_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They have the same size, and nobody knows their bytes."""
+    """They have the same size, and unknown bytes."""
     paths = [tmp_path / name for name in ("one", "other", "renamed")]
     for path in paths[:2]:
         path.write_bytes(bytes(5000))

@@ -128,7 +128,7 @@ def _item(field: StructField, version: int, chance: random.Random) -> object:
 
 
 def made_up_struct(schema: Struct, version: int, chance: random.Random) -> Data:
-    """Return a struct with random content, now and then with tags that nobody knows."""
+    """Return a struct with random content, now and then with unknown tags."""
     value = {
         field.name: _made_up(field, version, chance) if field.exists.hold(version) else field.default()
         for field in schema.fields

@@ -216,7 +216,7 @@ def test_the_message_says_which_option_raises_the_limit() -> None:
 
 @pytest.mark.usefixtures("gzip_library")
 def test_gzip_members_without_end_are_refused_in_time() -> None:
-    """Each costs a copy of what follows it, so their number has a limit; nobody writes more than one."""
+    """Each costs a copy of the bytes behind it, and their number has a limit; no writer makes more than one."""
     empty = gzip_stream(b"")
     assert undo(GZIP, gzip_stream(b"first") + empty * 1023) == b"first"
     began = time.process_time()

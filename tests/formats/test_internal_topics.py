@@ -1,4 +1,4 @@
-"""Internal topics: what their records say, compared with what Kafka 4.3.1's own dump tool prints."""
+"""Internal topics: the content of their records, compared with the output of Kafka 4.3.1's own dump tool."""
 
 from __future__ import annotations
 

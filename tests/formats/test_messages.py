@@ -35,7 +35,7 @@ def known(key: int) -> Api:
 
 
 def without_tags(value: Any) -> Any:
-    """Return *value* without tagged fields that nobody knows: the other codec drops them."""
+    """Return *value* without unknown tagged fields: the other codec drops them."""
     if isinstance(value, dict):
         return {key: without_tags(one) for key, one in value.items() if key != "_unknownTaggedFields"}
     return [without_tags(one) for one in value] if isinstance(value, list) else value

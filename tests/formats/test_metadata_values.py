@@ -47,7 +47,7 @@ def batches(path: Path) -> Iterator[Batch]:
 
 
 def rebuilt(batch: Batch, seen: Counter[tuple[str, int]]) -> bytes:
-    """Return the batch made anew from what its records say."""
+    """Return the batch made anew from the content of its records."""
     records = b""
     for record in batch.records():
         assert not isinstance(record, Damage)

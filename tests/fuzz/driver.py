@@ -328,7 +328,7 @@ class Fuzzer:
         window.zeros(self.chance.randrange(size))
 
     def walk(self) -> None:
-        """A walk along headers: a batch that the window holds in part has a row, and nobody reads the rest of it."""
+        """A walk along headers: a batch that the window holds in part has a row, and the rest of it is not read."""
         data, starts = self.content(self.entries(300, real=True))
         size = self.chance.randrange(1, len(data))
         window = self.make_window(size, 8, 1)

@@ -1,4 +1,4 @@
-"""Metadata logs and snapshots of a real quorum, spoilt: a state, a history and plans come of them, or errors of klog's.
+"""Metadata logs and snapshots of a real quorum, spoilt: the result is a state, a history and plans, or klog's errors.
 
 logs = MetadataLogs(Random(1), folder)
 logs.spoil_and_read()

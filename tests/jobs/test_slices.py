@@ -180,7 +180,7 @@ def test_ranges_leave_out_segments_and_what_lies_beyond(folder: Path) -> None:
 
 
 def test_records_below_the_log_start_are_nobodys(folder: Path) -> None:
-    """Deleted records stand on the disk until their segment goes; no consumer is handed them."""
+    """Deleted records stay on the disk until their segment is deleted; no consumer receives them."""
     lookup_logs.write_segment(folder, 0, some_batches(0, 50))
     lookup_logs.write_segment(folder, 200, some_batches(200, 50))
     (folder.parent / "log-start-offset-checkpoint").write_text("0\n1\norders 3 210\n")

@@ -125,7 +125,7 @@ def test_rows_hold_what_an_independent_decoder_reads(folder: Path, name: str) ->
 
 @pytest.mark.parametrize("columns", [("offset",), ("value", "key"), ("damage", "headers", "topic"), KAFKA_COLUMNS])
 def test_only_the_columns_that_are_asked_for_come(folder: Path, columns: tuple[str, ...]) -> None:
-    """In their order: what nobody asked for costs nothing."""
+    """In their order: unrequested columns cost nothing."""
     (folder / f"{100:020}.log").write_bytes(LOGS["varied"])
     found = rows_of(folder, RowQuery(columns))
     assert found.equals(rows_of(folder).select(columns))

@@ -135,7 +135,7 @@ def test_damage_is_counted_and_told_and_what_is_around_it_counts(tmp_path: Path)
     "gone", [lambda path: path.rename(path.parent / "elsewhere"), lambda path: (path / f"{0:020}.log").unlink()]
 )
 def test_what_vanishes_before_it_is_counted_is_damage(tmp_path: Path, gone: Callable[[Path], object]) -> None:
-    """Files come and go while a fleet is looked at; the other partitions' numbers are still wanted."""
+    """Files are created and deleted while a fleet is read; the other partitions' numbers still count."""
     Damageable(tmp_path, "zstd-0", "plain-1")
     partitions = LogDir(str(tmp_path)).partitions
     parts = [part for partition in partitions for part in slice_partition(partition)]

@@ -90,7 +90,7 @@ class Output:
 
 @pytest.mark.parametrize("codec", [0, 4])
 def test_the_room_of_a_builder_changes_no_byte(codec: int) -> None:
-    """With room for megabytes, for hardly one record, and taken at any moment, the same batches come out."""
+    """With room for megabytes, for hardly one record, and taken at any moment, the batches are the same."""
     lines = records(codec)
     expected = Output(1 << 24, codec, 0).feed(lines)
     assert all(len(log) > 200_000 for log in expected)

@@ -209,7 +209,7 @@ def test_a_broken_record_ends_its_batch_there(name: str, codec: str, room: int) 
 
 @pytest.mark.parametrize("codec", ["none", "zstd"])
 def test_bytes_behind_the_last_record_are_a_wrong_count(codec: str) -> None:
-    """A count that was damaged, or a record that nobody counted: either way the batch is not what it says."""
+    """A count that was damaged, or a record that was not counted: either way the batch contradicts itself."""
     window = begun(around(GOOD, LAST, GOOD, count=2, codec=codec))
     found, status = all_rows(window)
     assert (len(found), status, window.decoding_record) == (1, BAD_COUNT, 1)

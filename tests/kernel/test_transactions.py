@@ -30,7 +30,7 @@ def odd_marker(offset: int, pid: int, draw: Random) -> bytes:
 
 
 def some_log(draw: Random) -> tuple[bytes, list[AbortedTxn]]:
-    """Return batches, two offsets each, and the aborted transactions that their index tells of."""
+    """Return batches, two offsets each, and the aborted transactions of their index."""
     log, entries, first = b"", list[AbortedTxn](), dict[int, int]()
     for number in range(draw.randrange(1, 120)):
         offset, pid = 2 * number, draw.randrange(4)

@@ -1,4 +1,4 @@
-"""The walk along headers: batches whose bodies lie beyond the window have a row, and nobody reads their bodies."""
+"""The walk along headers: batches whose bodies lie beyond the window have a row, and their bodies are not read."""
 
 from __future__ import annotations
 

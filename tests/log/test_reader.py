@@ -287,7 +287,7 @@ def test_what_a_bad_sector_spares_is_read(
 def test_a_broken_batch_in_front_of_a_bad_sector_is_not_passed_over_in_silence(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two faults side by side: what is neither read nor said to be lost is missed by nobody until it is too late."""
+    """Two faults side by side: a part that is neither read nor reported is missed too late."""
     data, expected = log_of(2000)
     last = max(i for i, entry in enumerate(expected) if sum(entry) <= 98_304)
     spared = min(i for i, entry in enumerate(expected) if entry[0] >= 102_400)

@@ -144,7 +144,7 @@ def test_zeros_to_the_end_are_a_zeroed_tail(path: Path, before: bytes, count: in
 
 
 def test_a_gigabyte_of_zeros_is_known_in_no_time(path: Path) -> None:
-    """A preallocated segment is a hole; nobody need read it."""
+    """A preallocated segment is a hole, and need not be read."""
     path.write_bytes(A)
     with path.open("r+b") as file:
         file.truncate(1 << 30)

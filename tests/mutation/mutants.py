@@ -36,7 +36,7 @@ _SUMS: dict[type[ast.operator], type[ast.operator]] = {
 }
 _CALLS = {"any": "all", "all": "any", "min": "max", "max": "min"}
 _NO_ORDER = ("isinstance", "issubclass", "getattr", "cast", *_CALLS)
-"""Calls whose arguments nobody swaps without a failure at once, or that are the same either way."""
+"""Calls whose swapped arguments fail at once, or make no difference."""
 _JUMPS: dict[type[ast.stmt], str] = {ast.Continue: "break", ast.Break: "continue", ast.Raise: "pass"}
 _Node = TypeVar("_Node", bound=ast.expr)
 _Mistake = tuple[ast.expr | ast.stmt, str, str]

@@ -79,12 +79,10 @@ class Loader(Jvm):
 def differences(left: Path, right: Path) -> list[str]:
     """Return the files in which two log dirs, or two partitions, differ; sorted, one line each.
 
-    Names and bytes count.  Allowed are, each for its reason:
-    the lock, which is empty and nobody's content;
-    the marker, which a stop writes and a repair must not;
-    `….deleted`, which a broker leaves for a minute;
-    the identity in the name of a `….<id>-stray` directory, which is drawn at random;
-    the order of entries in snapshots and in the checkpoints of the log dir, which come out of Java's hash maps.
+    Names and bytes count.  Allowed are, each for its reason: the lock, which is empty; the marker, which a stop writes
+    and a repair must not; `….deleted`, which a broker leaves for a minute; the identity in the name of a `….<id>-stray`
+    directory, which is drawn at random; the order of entries in snapshots and in the checkpoints of the log dir, which
+    is that of Java's hash maps.
     """
     ours, theirs = _contents(left), _contents(right)
     found = []

@@ -20,7 +20,7 @@ MESSAGE_ATTRIBUTES = 17
 
 @dataclass(frozen=True)
 class Death:
-    """A case: what it is called in the documentation, how its file comes about, the flags to dump it with."""
+    """A case: its name in the documentation, the way its file is made, the flags to dump it with."""
 
     title: str
     make: Callable[[Path], Path]

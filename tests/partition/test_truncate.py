@@ -1,4 +1,4 @@
-"""A cut log: exactly the batches before the cut are left, and every other file says the same."""
+"""A cut log: exactly the batches before the cut are left, and every other file agrees."""
 
 from __future__ import annotations
 
@@ -350,7 +350,7 @@ def test_a_cut_at_the_end_of_a_gibibyte_reads_less_than_a_mebibyte(
 
 
 def test_a_clean_stop_stays_one(data: Callable[..., Path]) -> None:
-    """All files are as after a clean stop, so nobody has to recover hours of other partitions."""
+    """All files are as after a clean stop, and no broker has to recover hours of other partitions."""
     log_dir = data("tx-0", "plain-1")
     marker = (log_dir / MARKER).read_bytes()
     cut(log_dir, "tx-0", 300)
@@ -492,7 +492,7 @@ def test_damage_stops_a_cut_only_where_something_is_to_stay_behind_it(data: Call
 
 
 def test_a_torn_tail_goes_with_what_stands_before_it(data: Callable[..., Path]) -> None:
-    """The cut lies before it; what the torn bytes held nobody counts, but their bytes do."""
+    """The cut lies before it; the content of the torn bytes is not counted, but their bytes are."""
     log_dir = data("plain-1")
     path = log_dir / "plain-1" / f"{0:020}.log"
     path.write_bytes(path.read_bytes()[:-10])
@@ -520,7 +520,7 @@ def test_epochs_that_no_broker_reads_come_first(data: Callable[..., Path]) -> No
 
 
 def test_offsets_that_do_not_ascend_come_first(data: Callable[..., Path]) -> None:
-    """Nobody can say which of two batches with one offset is the one to keep."""
+    """The choice between two batches with one offset is undefined."""
     log_dir = data("plain-1")
     path = log_dir / "plain-1" / f"{0:020}.log"
     log = encode.batch(some_records(0)) + encode.batch(some_records(20)) + encode.batch(some_records(10))
@@ -621,7 +621,8 @@ def test_a_broker_that_starts_on_a_cut_log_changes_nothing(
 
 @some_or_all
 def test_a_cut_survives_a_power_cut_at_any_call(tmp_path: Path, every: int) -> None:
-    """Later segments go, one is cut, a snapshot is made, checkpoints change: it can stop anywhere, and be finished."""
+    """Later segments are deleted, one is cut, a snapshot is made, checkpoints change: it can stop anywhere, and be
+    finished."""
     original = log_dir_with("tx-0", tmp_path / "original")
     assert (
         cut_everywhere(original, tmp_path, lambda data, disk: cut(data, "tx-0", 640, disk), every=every) > 300 // every

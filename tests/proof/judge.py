@@ -76,9 +76,9 @@ def judge_change(
 class Evidence:
     """The announcements before the start, and the records read after it.
 
-    *restored*: what the command put there.  *left*: what the disks have after the start.  *unindexed*: partitions
-    whose transaction indexes were harmed; below a clean-shutdown marker nobody but `klog verify` reads logs, and a
-    broker without the entry of an aborted transaction takes it for a committed one.
+    *restored*: what the command put there.  *left*: what the disks have after the start.  *unindexed*: partitions whose
+    transaction indexes were harmed; below a clean-shutdown marker only `klog verify` reads logs, and a broker without
+    the entry of an aborted transaction takes it for a committed one.
     """
 
     words: Words
@@ -133,7 +133,7 @@ def judge_start(after: dict[Place, Found], ledger: Ledger, evidence: Evidence, v
 
 
 def _unread_as_before(place: Place, found: Found, served: Served, evidence: Evidence) -> set[int]:
-    """Return what lies behind damage in its segment, and lies there still: nobody could read it before, either."""
+    """Return the records behind damage in their segment that are still there: they were unreadable before, too."""
     left = evidence.left.get(place, Found()).records
     return {offset for offset in found.behind_damage if offset in left and served.log_start <= offset < served.log_end}
 

@@ -1,4 +1,5 @@
-"""The image of `release/Containerfile` holds the one file alone, and runs it as nobody where nothing can be written."""
+"""The image of `release/Containerfile` holds the one file alone, and runs it as the user `nobody` without write
+permission."""
 
 from __future__ import annotations
 
@@ -73,7 +74,7 @@ def test_a_container_reads_a_log_dir(buildah: Buildah) -> None:
 def test_it_runs_as_nobody_in_a_root_that_cannot_be_written(
     inside: Path, settings: dict[str, Any], tmp_path: Path
 ) -> None:
-    """As the Job of docs/release.md does.  A file that nobody (the user) may not read is reported, and not treated as
+    """As the Job of docs/release.md does.  A file that the user `nobody` may not read is reported, and not treated as
     damage."""
     data = tmp_path / "data"
     shutil.copytree(FIXTURES / "crash" / "flip-middle", data)

@@ -130,6 +130,6 @@ def test_what_is_read_keeps_its_access_time(tmp_path: Path) -> None:
 
 
 def test_a_change_without_a_home_ends(root: Root, tmp_path: Path) -> None:
-    """Notes about a plan go to the home of whoever repairs.  A user without one has `/`."""
+    """Notes about a plan are written to the home of the repairing user.  A user without one has `/`."""
     wanted = root.run("recover", "/data", "--apply", "--quiet")
     assert (wanted.exit_code, wanted.stderr) == (0, b"")

@@ -143,7 +143,7 @@ def test_the_workers_python_has_no_klog(cluster: Cluster) -> None:
 def test_klog_ships_itself(
     cluster: Cluster, klog: Callable[..., Ran], data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody installs anything on a hundred machines for a check; nor need paths be whole there."""
+    """No one installs anything on a hundred machines for a check; nor need paths be whole there."""
     monkeypatch.chdir(data.parent)
     command = [sys.executable, "-m", "klog_cli.app", "spark", "verify", "--deep", "--output", "json", data.name]
     command += ["--master", cluster.url, *given(f"spark.pyspark.python={cluster.python}", *settings())]

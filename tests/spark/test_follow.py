@@ -1,4 +1,4 @@
-"""A stream follows what a real broker writes, is stopped and started again, and every record comes once."""
+"""A stream reads the records of a real broker, is stopped and started again, and has every record once."""
 
 from __future__ import annotations
 

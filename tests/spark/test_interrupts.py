@@ -35,7 +35,7 @@ with session("local[2]", {"spark.driver.memory": "512m"}, brief=True) as ours:
 
 @contextmanager
 def started(folder: Path, *arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
-    """Start a Python whose temporary files go to *folder*; at the end nothing is left, there or in the system."""
+    """Start a Python whose temporary files are in *folder*; at the end nothing is left, there or in the system."""
     folder.mkdir()
     with subprocess.Popen(
         [sys.executable, *arguments],
@@ -82,7 +82,7 @@ def test_an_interrupt_while_spark_starts_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_a_second_interrupt_ends_the_process_at_once(tmp_path: Path) -> None:
-    """The first one asks Spark; where Spark does not answer, nobody should need another terminal."""
+    """The first one asks Spark; if Spark does not answer, no second terminal should be needed."""
     marks = tmp_path / "marks"
     marks.mkdir()
     with started(tmp_path / "temporary", "-c", DRIVER, marks) as driver:

@@ -1,4 +1,4 @@
-"""Options of the data source: what Spark's own Kafka source takes is taken, what nobody knows is refused."""
+"""Options of the data source: those of Spark's own Kafka source are accepted, unknown ones are refused."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def read(streaming: bool = False, **options: str) -> SourceOptions:
 
 
 def test_with_nothing_but_a_path_all_of_it_is_read() -> None:
-    """A disk has an end, and nobody subscribes to a dead broker."""
+    """A disk has an end, and a dead broker has no subscribers."""
     found = read()
     assert found.paths == ("/data/broker-1",)
     assert found.topics == Topics()
@@ -55,7 +55,7 @@ def test_what_is_about_the_cluster_is_left_alone() -> None:
 
 
 def test_an_unknown_option_is_refused_with_what_it_may_have_been() -> None:
-    """A filter that is misspelt and ignored reads everything, and nobody notices."""
+    """A filter that is misspelt and ignored reads everything, unnoticed."""
     with pytest.raises(UsageError, match=r"no option startingoffset; did you mean startingOffsets"):
         read(startingOffset="earliest")
 

@@ -53,7 +53,7 @@ def modern() -> Places:
 
 
 def test_the_source_is_found_by_its_name(spark: SparkSession, modern: Places) -> None:
-    """Nobody who reads a dead broker from a notebook should have to know what to import."""
+    """A reader of a dead broker in a notebook should not have to know what to import."""
     assert places(spark.read.format("kafka-log").load(str(MODERN))) == modern
 
 

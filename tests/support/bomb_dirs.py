@@ -73,7 +73,7 @@ def _empty_topics(codec: str) -> bytes:
 
 
 def _tags(codec: str) -> bytes:
-    """Return a topic of the metadata log with twenty million tags that nobody knows."""
+    """Return a topic of the metadata log with twenty million unknown tags."""
     count = 20_000_000
     value = b"\1\2\0" + unsigned_varint(3) + b"t1" + b"\1" * 16 + unsigned_varint(count) + b"\x64\0" * count
     return _one(codec, None, value)

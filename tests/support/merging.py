@@ -57,7 +57,7 @@ class Merge(NamedTuple):
         return found
 
     def say(self, draft: Draft) -> None:
-        """Tell *draft* what changes; the content of the log comes in pieces."""
+        """Record the changes in *draft*; the content of the log is put in pieces."""
         data = Path(draft.log_dir)
         content = self.log(data)
         last = (data / self.directory / f"{self.bases[-1]:020}.log").stat()

@@ -476,7 +476,8 @@ def _finish_undo(data: Path, plan: Plan) -> None:
 
 
 def _check_survives(data: Path, before: Tree | None) -> None:
-    """See that after a cut each file is one that the plan knows, and that no step is done before one it relies on."""
+    """Check that after a cut each file is one of the plan's states, and that no step is done before one it relies
+    on."""
     plans = plans_of(str(data))
     if not plans:
         if before is not None:
@@ -501,7 +502,7 @@ def _orders(plan: Plan) -> Iterator[list[list[int]]]:
         groups: list[list[int]] = []
         was_index = False
         for place, action in enumerate(plan.actions):
-            # The log dir's own files come after all before them.
+            # The log dir's own files follow all before them.
             if places[place] != partition and places[place][1]:
                 continue
             # Indexes that follow each other may come in any order.

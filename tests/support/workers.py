@@ -1,4 +1,4 @@
-"""A pytest plugin for parallel workers: what they are at when nothing comes of them, and an end to the wait.
+"""A pytest plugin for parallel workers: their position when they hang, and an end to the wait.
 
 A test has its own end (see `deadline`); this one is for what lies between tests, and behind the last.
 """

@@ -52,7 +52,7 @@ def name(base: int, kind: str, partition: str = "orders-3") -> str:
 
 @pytest.fixture
 def original(tmp_path: Path) -> Path:
-    """A log dir with two partitions; the files' content is nobody's business here, their names and order are."""
+    """A log dir with two partitions; the files' content does not matter here, their names and order do."""
     data = tmp_path / "original"
     for partition in ("orders-3", "orders-4"):
         for base in (1841, 1900):
@@ -468,7 +468,7 @@ def test_one_locked_log_dir_of_several_is_enough(original: Path, tmp_path: Path)
 
 
 def test_a_lock_file_that_a_stopping_broker_has_removed_is_made_again(original: Path) -> None:
-    """The lock of a file without a name keeps nobody out."""
+    """The lock of a file without a name excludes no process."""
 
     class Late(Disk):
         left = 3

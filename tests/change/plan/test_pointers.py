@@ -141,7 +141,7 @@ def test_stale_notes_go_faster_than_new_ones_come(data: Path, state_home: Path) 
 def test_pointers_beside_a_log_dir_go_when_their_backups_have_been_gone_for_long(
     data: Path, tmp_path: Path, state_home: Path
 ) -> None:
-    """A disk with backups may be unmounted for a while; after a month nobody waits for it."""
+    """A disk with backups may be unmounted for a while; after a month it is no longer waited for."""
     gone, unmounted = (data.parent / f"klog-backup/20260101-000000-recover-000{n}.path" for n in (1, 2))
     gone.parent.mkdir()
     for path in (gone, unmounted):

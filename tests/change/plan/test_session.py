@@ -102,7 +102,7 @@ def files(folder: Path) -> dict[str, object]:
 
 
 def test_a_repair_that_is_applied_and_taken_back(data: Path) -> None:
-    """The whole way: what the plan says is done, nothing is left to do, and undo brings back the bytes."""
+    """The whole way: the plan is carried out, nothing is left to do, and undo restores the bytes."""
     before = content(data)
     result = repair(data)
     assert result.is_applied

@@ -197,7 +197,7 @@ def room(plan: Plan, place: Path) -> int:
 
 
 def test_a_backup_on_another_file_system_takes_one_copy_each_way(data: Path, elsewhere: Path) -> None:
-    """New files wait in the backup; what is put twice is brought in once."""
+    """New files are staged in the backup; a file that is put twice is moved in once."""
     before = tree(data)
     plan = MERGE.plan(data, HastyDisk(), str(elsewhere / "backup"))
     new = len(MERGE.log(data)) + sum(map(len, MERGE.indexes(data).values()))
@@ -333,7 +333,7 @@ HOSTILE: dict[str, Callable[[Plan], Plan]] = {
 
 @pytest.mark.parametrize("change", HOSTILE.values(), ids=HOSTILE)
 def test_what_comes_and_goes_otherwise_is_refused(data: Path, change: Callable[[Plan], Plan]) -> None:
-    """Nobody could tell how far such a plan has come, or a start on the way would take the log for another."""
+    """The progress of such a plan could not be determined, or a start on the way would take the log for another."""
     plan = MERGE.plan(data, HastyDisk())
     check_plan(plan)
     assert read_plan(b"".join(plan_pieces(plan))).actions == plan.actions

@@ -58,7 +58,7 @@ def add_topic(log: MetadataLog, name: str, number: int, count: int, epoch: int =
 
 
 def made_source(folder: Path, topic_number: int | None, *batches: bytes) -> Path:
-    """Make a partition directory; *topic_number*: of its topic's id, None: no file says which."""
+    """Make a partition directory; *topic_number*: that of its topic's id, None: a directory without a topic id."""
     folder.mkdir(parents=True)
     (folder / f"{0:020}.log").write_bytes(b"".join(batches))
     if topic_number is not None:

@@ -209,7 +209,7 @@ def snapshots(partition: Path) -> dict[str, int]:
 
 
 def test_foreign_producers_are_forgotten_behind_a_new_segment(tmp_path: Path) -> None:
-    """Its snapshot knows nobody: a recovery begins there, and never reads them from the log again."""
+    """Its snapshot has no producers: a recovery begins there, and never reads them from the log again."""
     source, data = foreign(tmp_path / "other"), home(tmp_path / "data")
     (one,) = adopted(source / "idempotent-0", "--into", data, "--apply")["adopted"]
     there = data / "idempotent-0"
@@ -285,7 +285,7 @@ def test_a_marker_has_the_epochs_that_a_broker_would_take(before: int | None, wa
 
 
 def test_a_torn_source_is_recovered_in_the_copy_alone(tmp_path: Path) -> None:
-    """Its log dir was not stopped cleanly: the end goes, and the plan says what that costs."""
+    """Its log dir was not stopped cleanly: the end is cut, and the plan names the loss."""
     source, data = foreign(tmp_path / "other"), home(tmp_path / "data")
     log = max((source / "dense-0").glob("*.log"))
     log.write_bytes(log.read_bytes()[:-30])
@@ -332,7 +332,8 @@ def test_replace_keeps_what_was_there_in_the_backup(tmp_path: Path, klog: Klog) 
 
 
 def test_what_is_replaced_goes_from_its_end(tmp_path: Path) -> None:
-    """Stopped anywhere, a prefix of the old log is there: the last segment goes first, each log before its indexes."""
+    """A stop at any point leaves a prefix of the old log: the last segment is deleted first, each log before its
+    indexes."""
     source, data = foreign(tmp_path / "other"), home(tmp_path / "data", "trimmed-0")
     words = (source / "plain-1", "--as", "trimmed-0", "--replace", "--into", data)
     gone = [one["file"] for one in adopted(*words)["actions"] if one["do"] == "remove"]

@@ -128,7 +128,7 @@ def test_equal_numbers_by_a_guess_are_adopted_with_a_note(tmp_path: Path, run: A
 def test_other_numbers_are_refused_within_the_cluster_as_well(
     numbers: tuple[int, ...], count: int, tmp_path: Path, run: Adopt
 ) -> None:
-    """Nobody would find a group in the partition in which it is."""
+    """The group would not be found in the partition in which it is."""
     data = with_offsets(tmp_path / "data", count)
     strays(data, OFFSETS, *numbers)
     found = run(data, "--into", data, code=8)["refused"]

@@ -112,7 +112,7 @@ def test_what_the_coordinator_has_under_way_is_left_to_it(
 
 @pytest.mark.parametrize("name", OVER)
 def test_what_no_coordinator_has_under_way_is_aborted(name: str, tmp_path: Path, run: Adopt) -> None:
-    """Nothing else would end it; no loss, for nobody has decided to commit it."""
+    """Nothing else would end it; no loss, for its commit was never decided."""
     data = home(tmp_path / "data", {0: [OVER[name]]})
     done = run(opened(tmp_path), "--into", data, "--apply")
     assert one(done) == ([1], [], [])
@@ -120,7 +120,7 @@ def test_what_no_coordinator_has_under_way_is_aborted(name: str, tmp_path: Path,
 
 
 def test_a_cluster_without_transactional_ids(tmp_path: Path, run: Adopt) -> None:
-    """No `__transaction_state` at all: nobody has it under way."""
+    """No `__transaction_state` at all: no coordinator has it in progress."""
     data = made_home(tmp_path / "data", 1000)
     assert one(run(opened(tmp_path), "--into", data, "--apply")) == ([1], [], [])
 

@@ -1,4 +1,4 @@
-"""`klog audit PATH…`: what batch headers tell; sequences against a slow reference; damage, and who may read."""
+"""`klog audit PATH…`: the findings in batch headers; sequences against a slow reference; damage, and permissions."""
 
 from __future__ import annotations
 

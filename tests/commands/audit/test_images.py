@@ -21,7 +21,7 @@ pytestmark = pytest.mark.corpora
 
 
 def test_what_a_real_producer_misrouted_is_found_with_its_home(image: Image) -> None:
-    """The records say themselves where they were meant to go: seven batches of producer 3.9.1, none of 3.9.2."""
+    """The records contain their intended partitions: seven batches of producer 3.9.1, none of 3.9.2."""
     truth = truth_of("stall")
     found = audit(*disks(image, "stall"))
     assert found["batches"] == truth["batches"]

@@ -172,7 +172,7 @@ def test_the_same_batch_twice_in_one_partition_is_no_misrouted_one(tmp_path: Pat
 
 
 def test_below_the_log_start_a_batch_is_a_twin_and_no_finding(tmp_path: Path) -> None:
-    """Records were deleted there, and the segment still has them: nobody reads them, but they prove where home is."""
+    """Records were deleted there, and the segment still has them: they are not served, but they prove where home is."""
     made = Cluster(8)
     for name in ("a-0", "b-0"):
         for _ in range(10):

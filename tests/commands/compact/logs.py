@@ -201,7 +201,7 @@ def rows(found: Sequence[Batch]) -> list[Row]:
 def expected(found: Sequence[Batch], first_dirty: int, end: int, expired: Collection[int] = ()) -> list[Row]:
     """Return the records that a compaction of [*first_dirty*, *end*) leaves of a log, by a model of its own.
 
-    *expired*: offsets of tombstones whose time is over, but for those whose batch says so.
+    *expired*: offsets of tombstones past their delete horizon, except those whose batch contains it.
     """
     gone = aborted(found)
     every = [(batch, at) for batch in found if not batch.control for at in range(len(batch.records))]

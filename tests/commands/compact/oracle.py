@@ -25,7 +25,7 @@ ENTRY_BYTES = 24
 
 Step: TypeAlias = dict[str, str | int | bool]
 HighWatermarks: TypeAlias = Literal["end", "checkpoint"]
-"""`end`: those of a single replica that leads; `checkpoint`: what replication-offset-checkpoint says, else 0."""
+"""`end`: those of a single replica that leads; `checkpoint`: the values in replication-offset-checkpoint, else 0."""
 
 
 class CleanerError(Exception):

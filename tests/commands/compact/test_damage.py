@@ -198,7 +198,7 @@ def test_damage_in_a_wrapper(kind: str, like_broker: tuple[str, ...], tmp_path: 
 
 
 def test_segments_that_overlap_are_not_compacted(tmp_path: Path, klog: Callable[..., Ran]) -> None:
-    """Which of two records with one offset is the last of its key nobody can say."""
+    """The last one of its key among two records with one offset is undefined."""
     data = write(tmp_path)
     with open(data / "bad-0" / SEALED, "ab") as log:
         log.write(batch(20))
@@ -333,7 +333,7 @@ def test_a_segment_that_changes_meanwhile_costs_its_partition(
     klog: Callable[..., Ran],
     disk: Callable[[Disk], None],
 ) -> None:
-    """After the map was made, and after it was read: what nobody has looked at must not be thrown away."""
+    """After the map was made, and after it was read: an unread part must not be thrown away."""
     data = write(tmp_path)
     meddling = MeddlingDisk(call, "bad-0/00000000000000000000.log", lambda: how(data / "bad-0" / SEALED))
     disk(meddling)

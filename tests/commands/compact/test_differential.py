@@ -128,7 +128,7 @@ def is_codecs(line: str, ours: Path, theirs: Path) -> bool:
 
 
 def told(batch: Batch | Damage) -> tuple[object, ...]:
-    """Return what a batch says, and its records, but for what compression makes of them."""
+    """Return a batch's header, and its records, without the effects of compression."""
     assert isinstance(batch, Batch)
     kept = batch._asdict()
     for name in ("position", "size", "crc", "computed_crc"):

@@ -92,7 +92,7 @@ def test_an_empty_marker_is_nobodys() -> None:
 
 
 def test_the_marker_of_a_committed_transaction_stays_as_long_as_its_data() -> None:
-    """Once: the next one of the same producer, which has no data, is nobody's."""
+    """Once: the next one of the same producer, which has no data, belongs to no transaction."""
     transactions, commit = CleanedTransactions(), Marker(False, 0, 1)
     assert not transactions.data(7, 10).discardable
     assert not transactions.control(7, 11, commit).discardable

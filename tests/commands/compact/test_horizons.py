@@ -1,4 +1,4 @@
-"""When tombstones and markers go: to the millisecond, and never before their data."""
+"""The removal of tombstones and markers: to the millisecond, and never before their data."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ def offsets(log_dir: Path) -> list[int]:
 
 @pytest.mark.kafka
 def test_a_log_that_is_appended_is_cleaned_as_the_rules_say(oracle: CleanerOracle, tmp_path: Path) -> None:
-    """Superseded, aborted and keyless records go; tombstones, markers and what is above the map stay."""
+    """Superseded, aborted and keyless records are removed; tombstones, markers and everything above the map stay."""
     log_dir = write_example(oracle, tmp_path)
     assert offsets(log_dir) == list(range(15))
     (only,) = oracle.clean(log_dir, now_ms=1_000_000, topic_settings=TOPIC)

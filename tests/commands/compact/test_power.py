@@ -35,7 +35,8 @@ def dirty(folder: Path) -> Path:
 
 
 def test_the_log_dir_of_these_tests_has_all_that_a_compaction_changes(tmp_path: Path) -> None:
-    """Segments become one, one becomes empty, a snapshot and a transaction index go, rounds are written twice."""
+    """Segments become one, one becomes empty, a snapshot and a transaction index are deleted, rounds are written
+    twice."""
     data = dirty(tmp_path)
     plan, outcomes = planned(data, HastyDisk())
     groups = [group for one in outcomes if one.compacted for group in one.compacted.rounds[-1].groups]

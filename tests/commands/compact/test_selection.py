@@ -94,7 +94,7 @@ def marker(offset: int, producer_id: int, *, commit: bool = True) -> bytes:
 
 @pytest.fixture
 def log(tmp_path: Path) -> Log:
-    """A log of nobody's segments yet."""
+    """A log without owner, without segments yet."""
     return Log(tmp_path / "data")
 
 
@@ -141,7 +141,7 @@ def test_it_is_dirty_from_the_cleaners_checkpoint_on(four: Log) -> None:
 
 
 def test_a_segment_in_which_the_cleaner_stopped_counts_to_both_parts(four: Log) -> None:
-    """The broker's sums overlap there, and its ratio decides which log comes first."""
+    """The broker's sums overlap there, and its ratio decides about the first log."""
     four.says("cleaner-offset", 15)
     found = four.sections()
     assert ranges(found) == [(0, 15), (15, 30), (30, 30), (30, 32)]
@@ -428,7 +428,7 @@ def test_segments_are_chosen_as_kafkas_ranges_choose_them(four: Log) -> None:
 
 @pytest.fixture
 def told(tmp_path: Path) -> Log:
-    """A log dir whose metadata log says of topic t that it is compacted, and of u and v other things."""
+    """A log dir whose metadata log has a compacted topic t, and other policies for u and v."""
     metadata = MetadataLog(tmp_path / "data")
     metadata.add(*(topic(name, number) for number, name in enumerate("tuv")))
     metadata.add(config(TOPIC_RESOURCE, "t", "cleanup.policy", "compact,delete"))

@@ -102,7 +102,7 @@ class RandomLog:
         self._open: dict[int, int] = {}
         self._ended: list[tuple[int, int]] = []
         path.mkdir(parents=True)
-        # Without an id a broker takes the directory for one that nobody has told it of.
+        # Without an id a broker treats the directory as unregistered.
         (path / "partition.metadata").write_bytes(write_partition_metadata(uuid(random.randrange(9, 2**60))))
 
     def write(self) -> None:
@@ -167,7 +167,7 @@ def batches(partition: Partition) -> list[int]:
 
 
 def disturb(random: Random, data: Path, *, with_high_watermarks: bool) -> None:
-    """Let checkpoints say anything, ages be anything, and what the last stop left of producers be missing."""
+    """Checkpoints may contain anything, ages be anything, and the producer state of the last stop be missing."""
     said: dict[str, list[str]] = {"cleaner-offset": [], "log-start-offset": [], "replication-offset": []}
     for partition in LogDir(str(data)).partitions:
         assert partition.log_end is not None
@@ -193,7 +193,7 @@ def disturb(random: Random, data: Path, *, with_high_watermarks: bool) -> None:
 @pytest.mark.kafka
 @pytest.mark.parametrize("seed", [pytest.param(seed, marks=[pytest.mark.long] * (seed > 3)) for seed in range(40)])
 def test_it_is_what_kafkas_own_manager_selects(seed: int, oracle: CleanerOracle, tmp_path: Path) -> None:
-    """Sections, bytes, ratio, delay, who is eligible, which log comes first, and who its producers are."""
+    """Sections, bytes, ratio, delay, eligibility, the first log, and its producers."""
     random, data = Random(seed), tmp_path / "data"
     topics = {f"t{number}": random_settings(random) for number in range(25)}
     logs = {f"{topic}-0": RandomLog(random, data / f"{topic}-0") for topic in topics}

@@ -186,7 +186,7 @@ def test_another_node_and_another_cluster(klog: Klog, disk: Path) -> None:
 
 
 def test_disks_of_two_brokers_are_no_one_brokers(klog: Klog, disk: Path, tmp_path: Path) -> None:
-    """Without --node-id nobody can say whose start it is; with it a broker's own refusal is told."""
+    """Without --node-id the starting node is unknown; with it a broker's own refusal is printed."""
     other = writable_copy(disk, tmp_path / "other")
     shutil.rmtree(other / METADATA)
     meta = (other / "meta.properties").read_text()

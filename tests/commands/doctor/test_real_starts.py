@@ -112,7 +112,7 @@ def test_the_way_out_of_states_together(disks: Disks, tmp_path: Path, seed: int)
     change(Disk(folder))
     before = ask(folder, version)
     if not before.is_whole_way or not can_follow(before.next):
-        assert before.next, name  # a metadata log to restore, a disk to mount: nobody here has them
+        assert before.next, name  # a metadata log to restore, a disk to mount: missing here
         return
     follow(before.next, tmp_path / "aside")
     told = ask(folder, version)

@@ -1,4 +1,4 @@
-"""`klog doctor` where a transaction index does not say what the log says: aborted records would be served."""
+"""`klog doctor` if a transaction index contradicts the log: aborted records would be served."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ def test_one_file_of_a_partition_is_shown_as_the_whole_partition_would_show_it(f
 
 
 def test_a_file_alone_is_judged_by_itself(tmp_path: Path) -> None:
-    """A copy with any name, taken for a log: its own markers tell."""
+    """A copy with any name, treated as a log: its own markers count."""
     path = tmp_path / "copy.bin"
     path.write_bytes(data(0) + data(2, producer=1) + abort(4, 1) + data(5, producer=2) + commit(7, 2) + data(8))
     code, kept = dump_file(path, COMMITTED._replace(kind="log"))

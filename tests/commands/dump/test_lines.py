@@ -59,7 +59,7 @@ def flipped(data: bytes, at: int = -1) -> bytes:
 
 @pytest.mark.parametrize("name", LOGS)
 def test_a_log_in_a_partition_s_directory_says_whose_it_is(path: Path, name: str) -> None:
-    """Topic and partition stand in each line, as the contract orders them."""
+    """Each line has topic and partition, in the order of the contract."""
     path.write_bytes(LOGS[name])
     code, kept = dump([path], LINES)
     expected = [

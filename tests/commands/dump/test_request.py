@@ -112,7 +112,7 @@ def test_nothing_is_open_in_a_dead_broker_s_directory(log_dir: Path) -> None:
 
 
 def test_a_running_broker_writes_only_the_last_segment(log_dir: Path) -> None:
-    """In any other, half a batch is damage and nobody is going to finish it."""
+    """In any other, half a batch is damage that will not be completed."""
     (log_dir / ".lock").touch()
     with held(log_dir / ".lock"):
         live = [target.path for target in expanded([log_dir]) if target.live]

@@ -56,7 +56,7 @@ def test_a_second_opening_writes_nothing(image: Callable[[str], Path], tmp_path:
 
 
 def intact_logs(root: Path) -> list[Path]:
-    """Return the partitions below *root* that brokers wrote and nobody has damaged."""
+    """Return the partitions below *root* that brokers wrote and no test has damaged."""
     found = {log.parent for log in root.rglob("*.log") if log.stat().st_size}
     return sorted(path for path in found if not path.name.startswith("__cluster_metadata"))
 

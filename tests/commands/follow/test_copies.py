@@ -192,7 +192,7 @@ def test_a_tail_that_the_leader_has_no_more_stays_for_recovery(klog: Klog, tmp_p
 
 
 def test_a_lost_tail_of_a_deleted_topic_goes_with_it(klog: Klog, tmp_path: Path) -> None:
-    """Nobody asks for what is missing; what is there is in the backup."""
+    """The missing part is not requested; the present part is in the backup."""
     copy = tmp_path / "copy"
     with ScriptedCluster({"orders": LOG}) as cluster:
         assert follow(klog, cluster, copy)[0].exit_code == 0

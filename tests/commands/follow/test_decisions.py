@@ -85,7 +85,7 @@ def test_a_divergence_that_cuts_nothing_is_waited_out() -> None:
 
 @pytest.mark.parametrize("code", [3, 5, 6, 9, 56, 74, 75, 76, 78, 100, 103, 109, -1, 4711])
 def test_any_other_error_may_pass(code: int) -> None:
-    """Leaders move and brokers restart: the partition waits, whatever the error is called."""
+    """Leaders move and brokers restart: the partition has to be retried, whatever the error is called."""
     assert isinstance(judge(answered(code), epochs(e0=0), 35), Wait)
 
 

@@ -157,7 +157,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
 
 
 def test_a_leader_splices_histories_for_whoever_says_no_epoch(story: Story) -> None:
-    """Why the epoch is in each request: nobody would ever notice that the copy is of two histories."""
+    """The reason for the epoch in each request: a copy of two histories would never be noticed."""
     epoch = max(last for _, last in story.fetched)
     for topic, error in (("short", 1), ("long", 0)):
         told = story.fetched[topic, -1]

@@ -157,7 +157,7 @@ def test_records_deleted_within_a_batch_move_the_log_start(
 
 
 def test_what_was_deleted_before_it_was_copied_is_said(live: Live, klog: Callable[..., Ran], tmp_path: Path) -> None:
-    """The copy goes on behind it, in a new segment."""
+    """The copy continues behind it, in a new segment."""
     live.make("late", 30)
     copy = tmp_path / "copy"
     followed(live.bootstrap, copy, "--topic", "late")
@@ -252,7 +252,7 @@ def test_a_broker_that_answers_nothing_is_given_up(live: Live, tmp_path: Path) -
 
 
 def test_a_quota_slows_a_copy_down_and_nothing_else(live: Live, tmp_path: Path) -> None:
-    """Throttled answers are empty; the copy waits as long as it is told."""
+    """Throttled answers are empty; follow waits for the whole throttle time."""
     live.make("slow", 900)
     live.limit("--add-config", "consumer_byte_rate=5000")
     try:

@@ -59,7 +59,8 @@ def test_a_leader_without_sessions_gets_full_requests() -> None:
 
 
 def test_full_requests_let_partitions_take_turns() -> None:
-    """The first one has the whole answer to itself if it is large enough: those that got records go to the end."""
+    """The first one has the whole answer to itself if it is large enough: those that received records are moved to the
+    end."""
     session = FetchSession()
     for place in (ONE, TWO, THREE):
         session.follow(place, at(0))

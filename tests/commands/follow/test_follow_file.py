@@ -121,7 +121,7 @@ def test_what_is_written_from_it_has_its_settings(whole: bool, copy: Path, klog:
 
 
 def test_gaps_of_a_compacted_topic_are_no_findings(copy: Path, klog: Klog) -> None:
-    """They are the rule there, and the copy knows the topic's policy."""
+    """Gaps are the rule there, and follow has the topic's policy."""
     assert klog("verify", copy, "--deep").exit_code == 0
     (copy / FOLLOW_FILE).unlink()
     assert b"offset-gap" in klog("verify", copy, "--deep").stdout

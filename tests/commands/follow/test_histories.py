@@ -61,7 +61,7 @@ OTHERS = {
 def test_a_cluster_that_was_rolled_back_is_another_history(
     klog: Klog, tmp_path: Path, case: str, segments: Sequence[str]
 ) -> None:
-    """The copy goes back to the last batch that both have, and what it alone has is in the backup; exit code 1."""
+    """The copy is cut to the last batch that both have, and its own rest is in the backup; exit code 1."""
     old, new, parted = OTHERS[case]
     copy = tmp_path / "copy"
     with ScriptedCluster({"orders": BASE + old, "calm": BASE + old}) as cluster:

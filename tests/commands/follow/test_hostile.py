@@ -89,7 +89,7 @@ def sized(batch: bytes, size: int) -> bytes:
 
 
 def twice(body: Data) -> Data:
-    """Return an answer that has each partition twice, and one that nobody asked for."""
+    """Return an answer that has each partition twice, and one that was not requested."""
     for topic in body["responses"]:
         rows = topic["partitions"]
         topic["partitions"] = [*rows, *rows, *(row | {"partitionIndex": 7} for row in rows)]
@@ -278,7 +278,8 @@ def test_a_disk_that_takes_no_more_ends_it(klog: Klog, tmp_path: Path) -> None:
 
 
 def test_memory_is_bounded_whatever_is_announced(tmp_path: Path) -> None:
-    """Twice --fetch-bytes and 64 MB, however much the leader sends, and however large its batches say they are."""
+    """The bound is twice --fetch-bytes and 64 MB, however much the leader sends, and however large its batches claim to
+    be."""
     huge = [renumbered(GOOD[0], 20 * at) for at in range(20_000)]
 
     def more(_: ApiRequest, body: Data) -> Data:

@@ -87,7 +87,7 @@ def test_a_throttle_time_without_end_is_given_up(klog: Klog, tmp_path: Path, ms:
 
 
 def test_a_throttle_time_that_ends_is_waited_for(klog: Klog, tmp_path: Path) -> None:
-    """A second of it, while records come."""
+    """It takes a second of it, while records arrive."""
     told: list[int] = []
 
     def throttled(_: ApiRequest, body: Data) -> Data:

@@ -55,7 +55,7 @@ class Replay:
         if request.api.name == "Fetch" and not _is_first(request.body or {}):
             time.sleep(0.05)
             return answer_bytes(request, {"sessionId": (request.body or {})["sessionId"], "responses": []})
-        # A damaged list of versions may lead to requests that nobody recorded.
+        # A damaged list of versions may lead to requests that were not recorded.
         like = [found for (known, _), found in self._known.items() if known == key]
         answer = bytearray(self._known.get((key, version), like[0] if like else b"\0" * 8))
         struct.pack_into(">i", answer, 0, number)

@@ -66,7 +66,7 @@ def test_what_retention_has_deleted_is_removed(klog: Klog, tmp_path: Path, setti
 def test_what_retention_does_not_explain_is_kept_in_the_backup(
     klog: Klog, tmp_path: Path, settings: dict[str, str]
 ) -> None:
-    """A leader that has lost its first segments tells the same as after DeleteRecords: nothing is destroyed."""
+    """A leader that has lost its first segments answers as after DeleteRecords: nothing is destroyed."""
     ran = pruned(klog, tmp_path / "copy", settings, "--prune")
     assert b"orders-0: the leader's log starts at 100 now; retention does not explain that" in ran.stderr
     (backup,) = json.loads(ran.stdout)["backups"]

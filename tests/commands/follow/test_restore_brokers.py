@@ -216,7 +216,7 @@ def test_a_broker_serves_what_was_put_back(story: Story, isolation: str) -> None
 
 
 def test_the_broker_complains_of_nothing_and_goes_on(story: Story) -> None:
-    """New producers append; nobody is taken for a duplicate."""
+    """New producers append; none is treated as a duplicate."""
     lines = [line for line in story.said.splitlines() if any(f"{topic}-" in line for topic in TOPICS)]
     assert not [line for line in lines if "WARN" in line or "ERROR" in line]
     before = [line for line in story.wanted["read_committed"] if line.startswith("stamped ")]

@@ -66,7 +66,7 @@ def test_groups_that_cannot_be_asked_for_keep_what_they_had(klog: Klog, tmp_path
 
 
 def test_a_topic_stays_in_the_file_as_long_as_its_directory(klog: Klog, tmp_path: Path) -> None:
-    """The copy of a deleted topic is read by its settings; without the copy nobody needs them."""
+    """The copy of a deleted topic is read by its settings; without the copy they are not needed."""
     copy = tmp_path / "copy"
     with ScriptedCluster({"orders": GOOD, "bills": GOOD}) as cluster:
         assert klog("follow", cluster.bootstrap, "--to", copy).exit_code == 0

@@ -98,7 +98,7 @@ def test_flush_is_a_duration_or_a_size(text: str, expected: tuple[int | None, in
 
 
 def test_settings_of_the_copy_are_those_that_roll_segments() -> None:
-    """Small segments go first, as at a broker; others would decide nothing."""
+    """Small segments have precedence, as at a broker; other settings decide nothing."""
     found = parse_settings(["segment.bytes=1000000", "internal.segment.bytes=5000", "segment.ms=10"], COPY_SETTINGS)
     assert found == {"segment.bytes": "5000", "segment.ms": "10"}
     for wrong in ("retention.ms=1", "segment.bytes"):

@@ -35,7 +35,7 @@ def users(count: int, start: int = 0) -> list[bytes]:
 
 @pytest.mark.corpora
 def test_the_corpus_of_a_real_broker_is_judged_as_its_truth_says(image: Any) -> None:
-    """Rules, counts, the growth from three partitions, fifteen keys that nobody's partitioner placed."""
+    """Rules, counts, the growth from three partitions, fifteen keys that no partitioner placed."""
     with gzip.open(CORPORA / "replicas" / "keys.truth.json.gz") as file:
         truth = json.load(file)
     placed: dict[str, list[Placed]] = {name: [] for name in truth["partitions"]}

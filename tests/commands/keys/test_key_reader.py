@@ -1,4 +1,4 @@
-"""Keys taken from whole batches, and from record rows where a batch is not taken: the same table comes of it."""
+"""Keys taken from whole batches, and from record rows if a batch is not taken: the result is the same table."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_full_rows_are_placed_between_batches() -> None:
 
 @pytest.mark.parametrize(("size", "different", "count"), [(9, 3, 4_000), (900, 70, 6_000), (1100, 70, 200)])
 def test_keys_that_wait_are_counted_whatever_room_runs_out(size: int, different: int, count: int) -> None:
-    """Room for the keys of a shard, for the bytes of all keys, for a single key; and the next partition comes."""
+    """Room for the keys of a shard, for the bytes of all keys, for a single key; and the next partition is read."""
     keys = [b"%d " % i + bytes(size) for i in range(different)]
     table = KeyPlaces(7)
     reader = KeyReader(table)

@@ -23,7 +23,7 @@ UNMENDABLE = {"offset-gap", "offsets-missing", "sequence-gap"}
 INSIDE = {"bad-record", "bad-compression"}
 """Only decompressing shows these: a batch is kept whole, with its checksum, as brokers and followers do."""
 ODD = {"offsets-backwards", "odd-offset", "odd-epoch", "offset-overflow", "segments-overlap", "bad-counts"}
-"""Why salvage may leave out a batch whose checksum holds: its header says what cannot be."""
+"""The reason for salvage to leave out a batch whose checksum matches: its header is impossible."""
 
 
 class Intact(NamedTuple):

@@ -66,7 +66,7 @@ def segments_of(kind: str) -> list[bytes]:
                 batches.append(batch(records))
             elif kind == "idempotent":
                 batches.append(batch(records, producer=(7, 0, at)))
-            elif at % 90 == 60:  # the transaction that is open at the end of each segment goes on in the next one
+            elif at % 90 == 60:  # the transaction that is open at the end of each segment continues in the next one
                 many = [
                     marker(
                         at + i, commit=i == 1, timestamp=MS, producer_id=7 + i, producer_epoch=0, coordinator_epoch=1

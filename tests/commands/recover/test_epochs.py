@@ -1,4 +1,5 @@
-"""Leader epochs made anew: batches decide, and what only the checkpoint knows is kept where no batch contradicts it."""
+"""Leader epochs made anew: batches decide, and entries of the checkpoint alone are kept if no batch contradicts
+them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log with a gap, as salvage leaves it: what only the old files know is kept through every later repair."""
+"""A log with a gap, as salvage leaves it: facts that only the old files have are kept through every later repair."""
 
 from __future__ import annotations
 

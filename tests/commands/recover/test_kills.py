@@ -74,7 +74,7 @@ def taken_back(folder: Path) -> None:
 
 
 def content(folder: Path, *, times: bool = True) -> dict[str, object]:
-    """Return what is compared of the log dir; its lock file is nobody's content.  *times*: of directories too."""
+    """Return the compared content of the log dir; its lock file is not compared.  *times*: of directories too."""
     found = tree(folder / "data", directory_times=times)
     return {name: facts for name, facts in found.items() if name not in (".", ".lock")}
 

@@ -126,7 +126,7 @@ def test_a_directory_that_stops_a_broker_stays_and_the_partitions_are_repaired(c
 @pytest.mark.corpora
 @pytest.mark.parametrize("crash", ["v4.3.1-metadata-missing"], indirect=True)
 def test_a_partition_without_identity_is_repaired_in_its_place(crash: Crash, loader: Loader) -> None:
-    """The broker sets it aside as a stray, which helps nobody: klog makes of it what it makes of others."""
+    """The broker sets it aside as a stray, which loses it: klog treats it as the others."""
     identity = "torn-0/partition.metadata"
     loaded = crash.loaded(
         loader, lambda folder: (folder / identity).write_text("version: 0\ntopic_id: " + "A" * 21 + "Q")
@@ -138,7 +138,7 @@ def test_a_partition_without_identity_is_repaired_in_its_place(crash: Crash, loa
 
 @pytest.mark.corpora
 def test_every_image_is_one_of_these() -> None:
-    """An image that no test takes would be a crash that nobody looked at."""
+    """An image that no test takes would be an untested crash."""
     assert len(CRASHES) == 50
     assert len(STARTED) == 42
     recorded = {name: (CORPORA / "crash" / name / "golden/outcome.txt").read_text() for name in CRASHES}

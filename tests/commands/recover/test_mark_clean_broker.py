@@ -13,7 +13,7 @@ from tests.brokers.wreck import Wreck
 from tests.oracles.broker_load import MARKER, Loader
 
 NOBODYS = '{"version":0,"brokerEpoch":-1}'
-"""A marker that stops the recovery, and says to the controller what no marker says."""
+"""A marker that stops the recovery, and has a broker epoch that no marker has."""
 
 
 # Before the fixture's brokers are there, which stay until the end and have the same port.

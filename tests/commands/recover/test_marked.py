@@ -207,7 +207,7 @@ def test_what_a_marker_would_hide_keeps_the_whole_log_dir_as_it_is(
 def test_a_torn_end_that_a_broker_would_not_come_by_keeps_a_log_dir_from_being_marked(
     klog: Klog, tmp_path: Path
 ) -> None:
-    """It lies below the recovery point, nothing follows, and with or without the marker nobody would cut it."""
+    """It lies below the recovery point, nothing follows, and with or without the marker it would not be cut."""
     data = Damageable(tmp_path / "data", "plain-1").path
     (data / MARKER).unlink()
     (data / POINTS).write_text("0\n1\nplain 1 113\n")

@@ -439,7 +439,7 @@ def random_log(chance: Random) -> tuple[dict[int, bytes], list[bytes]]:
             intact.append(one)
     whole = joined(logs)
     if any(len(whole[base]) == end for base, end in claims):
-        return random_log(chance)  # what follows seems to be inside of that one: nobody could tell
+        return random_log(chance)  # what follows seems to be inside of that one: a difference cannot be seen
     return whole, intact
 
 

@@ -105,7 +105,7 @@ def wrecks(image: Callable[[str], Path], corpora: Path) -> list[Source]:
 def test_power_cut_in_the_repair_of_random_damage(
     number: int, mode: RecoverMode, wrecks: list[Source], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Orders of actions that nobody thought of."""
+    """Orders of actions without a test of their own."""
     # A log that has no other to take after is of now.
     monkeypatch.setattr(time, "time_ns", lambda: NOW * 1_000_000)
     one = case(11, number, wrecks)

@@ -82,7 +82,7 @@ def test_pieces_stand_one_behind_the_other(folder: str) -> None:
 
 @pytest.mark.parametrize("size", [49, 30, 0])
 def test_a_file_that_has_shrunk_is_no_end(folder: str, size: int) -> None:
-    """Else what is kept would lose its end on the way to its new file, and nobody would know."""
+    """Otherwise the kept part would lose its end on the way to its new file, unnoticed."""
     with spliced(folder) as log:
         os.truncate(os.path.join(folder, "a"), size)
         for read in (lambda: log.read(0, 200), lambda: log.read_into(0, memoryview(bytearray(200)))):
@@ -92,7 +92,7 @@ def test_a_file_that_has_shrunk_is_no_end(folder: str, size: int) -> None:
 
 
 def test_a_sector_that_cannot_be_read_is_no_damage(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A walk over a log goes on behind what it cannot read; what is to be kept cannot be left out like that."""
+    """A walk over a log skips an unreadable part; a kept part cannot be left out like that."""
     with spliced(folder) as log:
         spoil(monkeypatch, range(44, 45))
         assert log.read(0, 41) == righted()[3:44]
@@ -127,8 +127,7 @@ def test_a_log_that_changes_while_it_is_salvaged_costs_its_partition_and_no_othe
     moment: str,
     change: Callable[[bytes], bytes],
 ) -> None:
-    """Between the passes: an index made of half a log, or half a log put in its place, would be a loss that nobody
-    was told of."""
+    """Between the passes: an index made of half a log, or half a log put in its place, would be an unreported loss."""
     damageable = Damageable(tmp_path / "data", "idempotent-0", "zstd-0")
     log, other = f"idempotent-0/{375:020}.log", f"zstd-0/{0:020}.log"
     for name in (log, other):

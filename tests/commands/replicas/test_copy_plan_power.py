@@ -221,7 +221,8 @@ def finish_undo(root: Path, plan: Plan) -> None:
 
 
 def leave_locks(root: Path) -> None:
-    """Brokers do.  Who dies just after making one has changed the time of the log dir, and nobody knows that."""
+    """Brokers do.  A process that dies just after making one has changed the time of the log dir, without a record of
+    that."""
     for log_dir in log_dirs(root):
         (log_dir / ".lock").touch()
 

@@ -98,7 +98,7 @@ def set_topic_id(folder: Path, topic_id: str) -> None:
 
 
 def test_a_topic_that_was_created_again_is_not_the_one_that_the_controller_knows(split: list[Path]) -> None:
-    """Nobody knows who would lead it."""
+    """The leader is unknown."""
     assert diff_of(split).registration is not None
     for folder in split:
         set_topic_id(folder, f"{'B' * 21}A")

@@ -95,7 +95,7 @@ def test_a_broker_that_was_behind_owns_everything(klog: Run, image: Image, tmp_p
 
 @pytest.mark.corpora
 def test_diverged_copies_have_to_be_chosen(klog: Run, image: Image, tmp_path: Path) -> None:
-    """No default on a fork: which branch counts nobody but the operator knows."""
+    """No default on a fork: only the operator knows which branch counts."""
     root = taken(image, "split", tmp_path)
     controller = root / "controller-4"
     for disk in disks(root):

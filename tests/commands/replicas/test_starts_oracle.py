@@ -156,7 +156,7 @@ class Harmed:
 def lost(disks: Harmed, node: int, held: Records, loaded: dict[int, tuple[int, Records]]) -> Records:
     """Return what is lost if *node* leads, by sets."""
     start, kept = loaded[node]
-    # A line beyond the end of its log says nothing: the end is gone, or the line was never right.
+    # A line beyond the end of its log is ignored: the end is lost, or the line was never right.
     lines = [line for other, line in disks.lines.items() if line <= end_on_disk(disks.place(other))]
     excused = min(max([0, *lines]), start)
     return {one for one in held - kept if one[0] >= excused}

@@ -145,7 +145,7 @@ def test_they_elect_once_the_log_has_the_new_addresses(
 def test_they_elect_on_disks_with_other_directory_ids(
     killed: Killed, tmp_path: Path, klog: Callable[..., Any], state_home: Path
 ) -> None:
-    """Disks that were restored and formatted anew: the log knows the old ids, as voters and as places of partitions."""
+    """Disks that were restored and formatted anew: the log has the old ids, as voters and as places of partitions."""
     cluster = moved(killed, tmp_path)
     for node in BROKERS:
         properties = cluster.disk(node) / "meta.properties"

@@ -151,7 +151,7 @@ def test_every_section_is_there_and_says_what_is_in_it() -> None:
 
 
 def test_of_many_partitions_the_worst_are_drawn_and_all_are_listed() -> None:
-    """Five thousand pictures would help nobody; the table has them all."""
+    """Five thousand pictures would be of no use; the table has them all."""
     report = made("orders")
     strips = [report.strips[0]._replace(partition=number, problems=(number == 777, 0)) for number in range(1000)]
     parsed = outline(report._replace(strips=strips))

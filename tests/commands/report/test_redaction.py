@@ -34,7 +34,7 @@ def test_no_text_of_the_disk_is_left() -> None:
 
 
 def test_a_name_is_always_the_same_word() -> None:
-    """Else nobody could follow a topic through the report."""
+    """Otherwise a topic could not be followed through the report."""
     redaction = Redaction()
     assert [redaction.name("topic", name) for name in ("a", "b", "a")] == ["topic-1", "topic-2", "topic-1"]
     assert redaction.name("group", "a") == "group-1"

@@ -21,8 +21,8 @@ class Patience:
     """When a client is at the end that does not get as far as the end it is told of: nothing more has come for long.
 
     It is then behind an open transaction, or behind damage.  How long is long: some seconds, or some times what the
-    first records took, on a busy machine.  Before the first it outlasts a client's request that nobody answered: that
-    is sent again after 40 s.
+    first records took, on a busy machine.  Before the first it outlasts a client's unanswered request, which is sent
+    again after 40 s.
     """
 
     FIRST_S, MORE_S, TIMES = 120.0, 5.0, 5.0

@@ -76,7 +76,8 @@ def mirror_maker(folder: Path, dead: str, new: str) -> Iterator[Callable[[], str
 
 
 def expected(disk: Path, topic: str) -> list[Row]:
-    """Return what of a topic is to arrive: what is committed, and what followed a transaction that nobody ended."""
+    """Return the records of a topic that have to arrive: the committed ones, and those behind a transaction that is
+    never ended."""
     if topic == "tx-open":
         return [row for row in on_disk(disk, topic) if row[4] != b"open"]
     return on_disk(disk, topic, "read_committed")

@@ -50,7 +50,7 @@ def tunnel() -> Iterator[Tunnel]:
 
 
 def test_all_of_it_comes_through_the_tunnel() -> None:
-    """Clients are told the near end: else they would ask at a port where nobody is."""
+    """Clients connect to the near end: otherwise they would use a port without a listener."""
     with tunnel() as near, Serving(MODERN, "--advertise", f"127.0.0.1:{near.port}") as serving:
         near.leads_to = serving.port
         rows = with_librdkafka(f"127.0.0.1:{near.port}", "idempotent", "read_committed", None)

@@ -184,7 +184,7 @@ def test_aborts_are_found_in_the_log_where_their_index_is_gone(tmp_path: Path) -
 
 
 def test_open_transactions_count_as_aborted_or_hide_what_follows(tmp_path: Path) -> None:
-    """Nobody will ever end them: to wait, as a broker would, is to lose all that stands behind."""
+    """Their end will never be written: to wait, as a broker would, is to lose everything behind them."""
     batches = [data(0, 5), data(5, 5, producer=7), data(10, 5)]
     log(tmp_path / "t-0", 0, *batches)
     view = View.open([str(tmp_path / "t-0")])

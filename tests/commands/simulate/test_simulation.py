@@ -238,7 +238,7 @@ def test_who_lags_is_decided_to_the_millisecond_and_only_members_leave() -> None
 
 
 def test_one_that_is_to_join_counts_however_long_the_controller_takes() -> None:
-    """And nobody else is asked for meanwhile."""
+    """No other request is sent meanwhile."""
     settings = {"confirm": "when told", "replica.fetch.wait.max.ms": 0}
     steps = events(
         (0, "fetch", 3),
@@ -276,7 +276,7 @@ def test_a_follower_takes_over_the_leaders_log_start() -> None:
 
 
 def test_what_only_the_leader_knew_ends_with_it() -> None:
-    """Nobody learns that an append was taken; and an answer of the old leader reaches nobody."""
+    """No client receives the acknowledgement of an append; and an answer of the old leader is lost."""
     steps = events(
         (0, "append", 1, "all"),
         (1, "fetch", 2),

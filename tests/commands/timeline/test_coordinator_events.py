@@ -54,7 +54,7 @@ def test_a_commit_of_a_transaction_is_told_with_its_commit(tmp_path: Path) -> No
 
 
 def test_a_group_that_changes_its_protocol_is_not_deleted(tmp_path: Path) -> None:
-    """Its classic record goes and another comes at the same time; where none comes, it is deleted."""
+    """Its classic record is deleted and another is written at the same time; without another, the group is deleted."""
     classic = [struct.pack(">hh", 2, len(name)) + name for name in (b"changed", b"gone")]
     new = struct.pack(">hh", 3, 7) + b"changed"
     logs = [data(i, key, None, T) for i, key in enumerate(classic)]
@@ -79,7 +79,7 @@ def test_an_abort_before_its_timeout_did_not_time_out(tmp_path: Path) -> None:
 
 
 def test_a_log_is_silent_about_what_its_coordinator_tells(tmp_path: Path) -> None:
-    """But of the time before the coordinator's oldest record only the log knows."""
+    """Only the log has the time before the coordinator's oldest record."""
     named = [("t", 0)]
     write_records(
         tmp_path / "__transaction_state-0",

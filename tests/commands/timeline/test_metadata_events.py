@@ -72,7 +72,7 @@ def test_a_broker_comes_and_goes(log: MetadataLog) -> None:
 
 
 def test_a_topic_is_told_once_with_its_size(log: MetadataLog) -> None:
-    """Its partitions come with it; later ones are changes, and so are their leaders and members."""
+    """Its partitions are created with it; later ones are changes, and so are their leaders and members."""
     log.add(topic("orders", 1), partition(0), partition(1))
     log.add(partition(2))
     log.add(change(0, leader=2, isr=[2]))

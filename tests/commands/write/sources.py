@@ -66,7 +66,7 @@ def differences(ours: Path, theirs: Path) -> list[str]:
 
 
 def producers(content: bytes) -> dict[int, Producer]:
-    """Return what a snapshot says, by producer id."""
+    """Return the content of a snapshot, by producer id."""
     found = read_snapshot(content, crc32c)
     assert found.problem is None
     return {one.producer_id: one for one in found.producers}

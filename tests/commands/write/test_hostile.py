@@ -1,4 +1,4 @@
-"""Inputs that nobody meant well: each ends in one line of error and leaves nothing, and none costs memory or time."""
+"""Hostile inputs: each ends in one line of error and leaves nothing, and none costs memory or time."""
 
 from __future__ import annotations
 

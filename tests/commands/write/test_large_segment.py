@@ -96,7 +96,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 def test_of_a_large_segment_only_the_end_is_read(
     klog: Klog, target: Path, tmp_path: Path, read: dict[str, int]
 ) -> None:
-    """Planned, applied and taken back; the plan says from which byte on its digest counts."""
+    """Planned, applied and undone; the plan contains the byte from which its digest counts."""
     log = target / NAME / f"{0:020}.log"
     size = log.stat().st_size
     assert size > 6 * LARGE
@@ -162,7 +162,7 @@ def test_a_kill_at_any_moment_is_finished_or_taken_back(turns: int, klog: Klog, 
 def test_a_plan_for_a_large_segment_is_stale_once_it_was_used(
     how: str, klog: Klog, target: Path, tmp_path: Path
 ) -> None:
-    """Also where nothing but the time of the file tells that."""
+    """It also holds if only the time of the file shows that."""
     log = target / NAME / f"{0:020}.log"
     assert write(klog, target, tmp_path, 3, "--plan", str(tmp_path / "plan.json")).exit_code == 0
     if how == "end":

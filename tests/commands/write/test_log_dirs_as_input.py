@@ -192,7 +192,7 @@ def test_one_topic_is_read_as_ever(klog: Run, tmp_path: Path, topics: Mapping[st
 
 @pytest.mark.usefixtures("hasty")
 def test_adopt_makes_no_topic_of_two(klog: Run, mixed: Path, tmp_path: Path) -> None:
-    """A whole copy comes home as the topics that it has; a directory that is named comes as what it is called."""
+    """A whole copy is written as the topics that it has; a directory that is named is written under its name."""
     log = metadata(tmp_path / "data", 0, 0)
     log.add(value("Partition", topicId=NEW, partitionId=1, replicas=[1], isr=[1], leader=1, directories=[uuid(101)]))
     refused(klog("adopt", mixed, "--into", tmp_path / "data"), "name the partition directories of one of them")

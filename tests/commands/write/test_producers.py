@@ -96,7 +96,7 @@ def test_transactions_that_interleave_are_told_apart(klog: Klog, tmp_path: Path)
 
 
 def test_undecided_data_is_refused(klog: Klog, tmp_path: Path) -> None:
-    """Nobody knows whether it was aborted: its first line is told, and nothing is written."""
+    """It is unknown whether it was aborted: the line names its first offset, and nothing is written."""
     file = tmp_path / "in.jsonl"
     file.write_text(as_lines(record(None, "plain"), record(7, "open"), record(8, "done"), marker(8, "COMMIT")))
     words = ("write", file, "--to", tmp_path / "out", "--producers", "drop")

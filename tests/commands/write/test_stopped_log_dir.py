@@ -302,7 +302,7 @@ def test_what_is_said_of_a_topic_must_hold(
 
 
 def test_a_log_is_not_written_to_itself(klog: Klog, target: Path, tmp_path: Path) -> None:
-    """Doubled records are nobody's wish; as another topic, and from a file that lies in the log dir, it works."""
+    """Doubled records cannot be intended; as another topic, and from a file that lies in the log dir, it works."""
     assert write_one(klog, target, tmp_path, "order.bytes", "--apply").exit_code == 0
     source = target / "order.bytes-0"
     for given in (source, target):

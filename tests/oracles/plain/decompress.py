@@ -87,7 +87,7 @@ def _unsnappy_block(block: bytes, limit: int) -> bytes:
 
 
 def _unsnappy(stream: bytes, magic: int, limit: int) -> bytes:
-    """Java's framing where its magic and a whole header stand in front, else one raw block."""
+    """Java's framing if its magic and a whole header are in front, else one raw block."""
     if len(stream) < 16 or stream[:8] != bytes.fromhex("82534e4150505900"):
         return _unsnappy_block(stream, limit)
     output, at = b"", 16

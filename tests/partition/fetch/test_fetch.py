@@ -158,7 +158,7 @@ def test_a_batch_that_holds_the_first_hidden_offset_is_withheld(tmp_path: Path) 
 
 
 def test_a_response_never_crosses_a_segment_and_goes_on_in_the_next(tmp_path: Path) -> None:
-    """A piece is of one file, and after the end of one nobody may have to search."""
+    """A piece is of one file, and after the end of one no search may be needed."""
     folder = tmp_path / "t-0"
     for base in (0, 100, 250):
         write_segment(folder, base, batches_of((base + i, base + i, 173) for i in range(100)))
@@ -271,7 +271,7 @@ def test_a_broker_hands_damage_out(five: Path) -> None:
 
 
 def test_what_is_behind_the_last_intact_batch_does_not_count_as_log(five: Path) -> None:
-    """Else clients that read to the end would wait for offsets that nobody can give them."""
+    """Otherwise clients that read to the end would wait for offsets that do not exist."""
     flip(five / "00000000000000000000.log", 4 * 1094 + 500)
     assert [Fetches(five, damaged).log.end for damaged in ("serve", "skip", "stop")] == [5, 4, 4]
 
@@ -370,7 +370,7 @@ def test_a_partition_without_a_log_is_empty(tmp_path: Path) -> None:
 
 
 def test_many_threads_get_what_one_gets(tmp_path: Path) -> None:
-    """The state behind fetches is shared: nobody may be given another one's bytes."""
+    """The state behind fetches is shared: no client may receive another one's bytes."""
     folder = writable_copy(FIXTURES / "modern/tx-0", tmp_path / "tx-0")
     flip(sorted(folder.glob("*.log"))[1], 1000)
     expected = {limit: Fetches(folder, "skip").placed(limit) for limit in (100, 3000, 1 << 20)}

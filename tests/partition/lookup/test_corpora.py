@@ -107,7 +107,7 @@ def test_every_lookup_in_a_log_dir_is_what_a_slow_scan_finds(name: str) -> None:
 
 @pytest.mark.parametrize("name", [*sampled(ARCHIVES, 3), *sampled(REPLICAS, 2)])
 def test_every_lookup_in_an_image_is_what_a_slow_scan_finds(name: str, tmp_path: Path) -> None:
-    """Compacted, killed, damaged: whatever the indexes say, the answer is the log's."""
+    """Compacted, killed, damaged: whatever the indexes contain, the answer is the log's."""
     extract(CORPORA / name, tmp_path)
     check(tmp_path, healthy=name.startswith("compaction"))
 

@@ -70,7 +70,7 @@ def test_the_ends_of_the_log_are_said_in_words(folder: Path) -> None:
 
 
 def test_below_the_checkpointed_log_start_nothing_is_found(folder: Path) -> None:
-    """Deleted records stay on disk until their segment goes, but no broker hands them out."""
+    """Deleted records stay on disk until their segment is deleted, but no broker returns them."""
     (folder.parent / "log-start-offset-checkpoint").write_text(f"0\n1\norders 3 {BASE + 50}\n")
     trail = look_up(folder, BASE + 49)
     assert trail.outcome is LookupOutcome.BELOW_START
@@ -165,7 +165,7 @@ def transaction(first: int, *, commit: bool, producer_id: int) -> list[tuple[int
 
 
 def test_the_fate_of_a_transaction_is_said(tmp_path: Path) -> None:
-    """`My record is there, but nobody gets it` is the question that brings people here."""
+    """`My record is there, but no consumer receives it` is the question that brings people here."""
     folder = tmp_path / "orders-3"
     aborted, committed = transaction(0, commit=False, producer_id=7), transaction(3, commit=True, producer_id=8)
     undecided = transaction(6, commit=True, producer_id=9)[:1]

@@ -118,7 +118,7 @@ LATE = (rows(0, 5, 0, pid=P), ending(5, 105), rows(6, 3, 200, pid=P, sequence=5)
     ],
 )
 def test_a_decision_counts_for_what_it_was_about(tmp_path: Path, why: str, expected: bool, states: States) -> None:
-    """To hand out what nobody committed is worse than to leave out what hangs: a broker would wait with it for ever."""
+    """To return uncommitted data is worse than to leave out hanging data: a broker would wait with it for ever."""
     assert counts(tmp_path, states, *LATE, first=6) == expected, why
 
 
@@ -148,7 +148,7 @@ def test_the_marker_before_may_stand_in_a_snapshot_only(tmp_path: Path) -> None:
 
 
 def test_all_that_is_open_has_to_be_of_the_transaction(tmp_path: Path) -> None:
-    """Its marker is lost here, and its producer has gone on: the first part was committed, the second nobody knows."""
+    """Its marker is lost here, and its producer has continued: the first part was committed, the second is unknown."""
     states = [state(PREPARE_COMMIT, 0, 100, HERE), state(COMPLETE_COMMIT, 0, 110), state(ONGOING, 195, 195, HERE)]
     assert counts(tmp_path, states, rows(0, 5, 0, pid=P), rows(5, 3, 90, pid=P, sequence=5))
     assert not counts(tmp_path, states, rows(0, 5, 0, pid=P), rows(5, 3, 200, pid=P, sequence=5))
@@ -195,7 +195,7 @@ def test_the_last_epoch_of_a_producer_id_is_completed_under_the_next_id(tmp_path
 
 
 def test_a_decision_of_later_is_none_yet(tmp_path: Path) -> None:
-    """As it was then: the transaction was open, and nobody knew how it would end."""
+    """At that time the transaction was open, and its end unknown."""
     write_batches(tmp_path / "tx-0", rows(0, 5, 0, pid=P), rows(5, 5, 5000))
     for decided, written in ((3000, 3000), (7000, 7000), (3000, 7000), (7000, 3000)):
         write_records(tmp_path / "__transaction_state-0", [state(PREPARE_COMMIT, 0, decided, HERE, written=written)])

@@ -81,7 +81,7 @@ def rows(unit: list[LogSlice]) -> list[tuple[int, str | None]]:
 def test_only_what_was_decided_and_committed_is_seen(
     folder: Path, content: bytes, expected: list[int], indexed: bool
 ) -> None:
-    """Without snapshots the whole log says so, and needs no index: what has no snapshot behind it is replayed."""
+    """Without snapshots the whole log decides, without an index: the part without a snapshot behind it is replayed."""
     write(folder, content, indexed=indexed)
     for split in (64, 200, 1 << 40):
         assert seen(folder, split) == expected
@@ -171,7 +171,7 @@ def abort_that_nobody_knows(folder: Path, before: bytes = b"") -> None:
 
 @pytest.mark.parametrize("split", [64, 150, 1 << 40])
 def test_an_abort_that_the_index_does_not_know_is_damage(folder: Path, split: int) -> None:
-    """Else aborted records would pass for committed, and nobody would hear of it."""
+    """Otherwise aborted records would pass for committed, unnoticed."""
     abort_that_nobody_knows(folder)
     found = rows(slice_partition(Partition(str(folder)), split, isolation="read_committed"))
     told = [(offset, text) for offset, text in found if text]
@@ -342,6 +342,6 @@ def test_an_unreadable_log_leaves_the_rest_to_be_seen(folder: Path) -> None:
 
 
 def test_isolations_are_kafka_s() -> None:
-    """Nobody should have to look them up."""
+    """The user should not have to look them up."""
     assert Isolation.__args__ == ("read_uncommitted", "read_committed")
     assert AbortedRange._fields == ("producer_id", "first_offset", "last_offset")

@@ -530,7 +530,7 @@ def logs(draw: st.DrawFn) -> list[bytes]:
 @examples(300)
 @given(logs(), st.data())
 def test_a_snapshot_in_between_changes_nothing(batches: list[bytes], cut: st.DataObject) -> None:
-    """Only the last batch of each producer survives it; transactions and the next snapshot come out the same."""
+    """Only the last batch of each producer survives it; transactions and the next snapshot are the same."""
     at_once, events = applied(*batches)
     middle = cut.draw(st.integers(0, len(batches)))
     state, before = applied(*batches[:middle])

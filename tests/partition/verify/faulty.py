@@ -95,7 +95,7 @@ def changed(file: str, change: Callable[[bytearray], bytes | bytearray | None], 
 
 
 def with_text(partition: str, file: str, text: str | None) -> Maker:
-    """Return a maker of a partition of fixtures/modern in whose log dir a file says *text*; None: it is not there."""
+    """Return a maker of a partition of fixtures/modern in whose log dir a file contains *text*; None: it is missing."""
 
     def make(path: Path) -> None:
         of(partition)(path)
@@ -318,7 +318,7 @@ def other_sequence(folder: Path) -> None:
 
 
 def other_transaction(path: Path) -> None:
-    """A snapshot says that a producer has a transaction open, and the log that it has none."""
+    """A snapshot has an open transaction of a producer, and the log has none."""
     of("tx-0")(path)
     snapshot = path / f"tx-0/{648:020}.snapshot"
     found = read_snapshot(snapshot.read_bytes(), crc32c)

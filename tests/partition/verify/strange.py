@@ -70,5 +70,5 @@ def broken(data: bytes) -> bytes:
 
 
 def late(base: int, after_ms: int) -> bytes:
-    """Return a batch of nobody's, so long after the others."""
+    """Return a batch without a producer, so long after the others."""
     return batch([Record(base, MS + after_ms, b"k", b"v")])

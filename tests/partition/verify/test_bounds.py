@@ -196,7 +196,7 @@ def test_a_gap_goes_from_the_first_offset_that_is_missing_to_the_last(
 
 @pytest.mark.parametrize("why", [None, "a gap", "compacted"])
 def test_a_snapshot_is_not_held_against_what_is_missing(tmp_path: Path, why: str | None) -> None:
-    """The broker knew of batches that nobody has any more: lost with a segment, or cleaned away."""
+    """The broker had batches that are missing now: lost with a segment, or cleaned away."""
     log_dir = Damageable(tmp_path / "data", "idempotent-0").path
     partition = log_dir / "idempotent-0"
     (partition / f"{750:020}.snapshot").write_bytes((partition / f"{375:020}.snapshot").read_bytes())

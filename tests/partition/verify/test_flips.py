@@ -142,7 +142,7 @@ def test_every_length_of_the_last_log(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("file", "entry_bytes", "prefix"), [(INDEX, 8, ""), (TIMES, 12, "time-")])
 def test_every_length_of_an_index(tmp_path: Path, file: str, entry_bytes: int, prefix: str) -> None:
-    """Between entries it is ragged; at an entry the log tells, or it is only sparse, which is harmless."""
+    """Between entries it is ragged; at an entry the log shows it, or it is only sparse, which is harmless."""
     damageable = Damageable(tmp_path, "tx-0")
     path = tmp_path / file
     data = path.read_bytes()

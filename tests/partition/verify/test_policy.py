@@ -1,4 +1,4 @@
-"""Missing offsets are damage, a warning or nothing: by what the metadata log says of the topic's cleanup.policy."""
+"""Missing offsets are damage, a warning or nothing, depending on the topic's cleanup.policy in the metadata log."""
 
 from __future__ import annotations
 

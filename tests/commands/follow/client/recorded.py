@@ -73,7 +73,7 @@ class Playback:
 
     def send(self, data: bytes | bytearray, _until: float) -> None:
         key, _, number = struct.unpack_from(">hhi", data, 4)
-        # Damaged versions may lead to requests that nobody recorded.
+        # Damaged versions may lead to requests that were not recorded.
         answer = bytearray(next(data for (known, _), data in self._known.items() if known == key))
         struct.pack_into(">i", answer, 0, number)
         self._left = memoryview(self._change(struct.pack(">i", len(answer)) + answer))

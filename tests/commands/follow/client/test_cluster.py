@@ -1,4 +1,4 @@
-"""The cluster as a client sees it, where real brokers are not asked: addresses, old versions, answers about nobody."""
+"""The cluster as a client sees it, without real brokers: addresses, old versions, answers about unknown partitions."""
 
 from __future__ import annotations
 
