@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import struct
 import subprocess
 import time
@@ -14,7 +13,6 @@ from klog.base.errors import SparkError, UnsupportedError
 from klog.data_dir.disk.disk import Scratch
 
 OLDEST = 17
-_PATIENCE_SECONDS = 120.0
 _STEP_SECONDS = 0.02
 _SHOWN_BYTES = 64 << 10
 _THROWN = re.compile(r"(?:^|\s)(?:[a-z]\w*\.)+\w+(?:Exception|Error): (.+)")
@@ -71,16 +69,16 @@ class Gateway:
     """The JVM of a driver, started by Spark's own scripts, so that the environment's configuration applies.
 
     It has a process session of its own: a ^C in the terminal reaches klog alone.  Its output goes to a file.  It ends
-    when its stdin is closed, and so with this process, however that ends.
+    when its stdin is closed, and therefore with this process.
     """
 
     def __init__(self, home: str, conf: Mapping[str, str], scratch: Scratch, environment: Mapping[str, str]) -> None:
         """Start it with the Spark in *home*.  Raises SparkError with its last output if it does not start."""
         self._log = os.path.join(scratch.path, "driver.log")
-        self._connection = os.path.join(scratch.path, "connection")
+        connection = os.path.join(scratch.path, "connection")
         command = [os.path.join(home, "bin", "spark-submit")]
         command += [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
-        variables = {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": self._connection}
+        variables = {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": connection}
         with scratch.create("driver.log") as log:
             self.process = subprocess.Popen(
                 [*command, "pyspark-shell"],
@@ -91,27 +89,20 @@ class Gateway:
                 start_new_session=True,
             )
         try:
-            self.port, self.secret = self._connected()
+            while not os.path.exists(connection):
+                if self.process.poll() is not None:
+                    raise SparkError(f"Spark's JVM ended with code {self.process.returncode}: {self.last_words()}")
+                time.sleep(_STEP_SECONDS)
         except BaseException:
-            self.kill()
+            self.stop()
             raise
-
-    def _connected(self) -> tuple[int, str]:
-        """Wait until the JVM reports its port."""
-        end = time.monotonic() + _PATIENCE_SECONDS
-        while not os.path.exists(self._connection):
-            code = self.process.poll()
-            if code is not None or time.monotonic() > end:
-                what = f"ended with code {code}" if code is not None else f"did not start in {_PATIENCE_SECONDS:.0f} s"
-                raise SparkError(f"Spark's JVM {what}: {self.last_words()}")
-            time.sleep(_STEP_SECONDS)
-        with open(self._connection, "rb") as file:
+        with open(connection, "rb") as file:
             content = file.read()
-        port, size = _PORT.unpack_from(content)
-        return port, content[_PORT.size : _PORT.size + size].decode()
+        self.port, size = _PORT.unpack_from(content)
+        self.secret = content[_PORT.size : _PORT.size + size].decode()
 
     def last_words(self) -> str:
-        """Return the line of the JVM's output that most likely says what is wrong."""
+        """Return the line of the JVM's output that most likely gives the reason of a failure."""
         with open(self._log, "rb") as file:
             file.seek(max(0, os.path.getsize(self._log) - _SHOWN_BYTES))
             lines = [line.strip() for line in file.read().decode("utf-8", "replace").splitlines()]
@@ -120,20 +111,7 @@ class Gateway:
         return next(iter(thrown or wrong or [line for line in lines[-1:] if line]), "it printed nothing")
 
     def stop(self) -> None:
-        """Ask it to end, and see to it that it does."""
+        """End it, and with it the Python workers that it started."""
         if self.process.stdin is not None:
             self.process.stdin.close()
-        try:
-            self.process.wait(10)
-        except subprocess.TimeoutExpired:
-            self.kill()
-
-    def kill(self) -> None:
-        """End it at once, and the Python workers that it started."""
-        try:
-            os.killpg(self.process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass  # it has ended by itself
         self.process.wait()
-        if self.process.stdin is not None:
-            self.process.stdin.close()

@@ -11,12 +11,13 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+import threading
+from collections.abc import Mapping
+from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from klog.base.errors import KlogError, SparkError, UnsupportedError, UsageError
+from klog.base.errors import SparkError, UnsupportedError, UsageError
 from klog.data_dir.disk.disk import Scratch
 from klog.formats.checkpoint import Malformed
 from klog.formats.properties import read_properties
@@ -54,13 +55,13 @@ _OPEN: set[Session] = set()
 
 
 class Session:
-    """A session in use.  `spark` is Spark's own; `close` takes down what klog built, and leaves what it found."""
+    """A session in use.  `spark` is Spark's own; `close` stops a session that klog built, and leaves any other."""
 
     def __init__(self, spark: SparkSession, gateway: Gateway | None = None, scratch: Scratch | None = None) -> None:
         self.spark = spark
         self._gateway = gateway
         self._scratch = scratch
-        if gateway is not None or scratch is not None:
+        if scratch is not None:
             _OPEN.add(self)
 
     @property
@@ -69,29 +70,19 @@ class Session:
         return self in _OPEN
 
     def close(self) -> None:
-        """Stop it, its JVM and its workers, and remove its files; nothing of that for a session that was there."""
+        """Stop it and its JVM, and remove its files."""
         if self not in _OPEN:
             return
         _OPEN.discard(self)
-        from pyspark import SparkContext
-
         try:
             self.spark.stop()
-            if self._gateway is not None and SparkContext._gateway is not None:
-                SparkContext._gateway.shutdown()
         finally:
             if self._gateway is not None:
-                SparkContext._gateway = None
-                SparkContext._jvm = None
-                self._gateway.stop()
-            if self._scratch is not None:
-                self._scratch.remove()
+                _detach(self._gateway)
+            self.abandon()
 
     def abandon(self) -> None:
-        """Clean up at once: the process is about to end."""
-        _OPEN.discard(self)
-        if self._gateway is not None:
-            self._gateway.kill()
+        """Remove its files: the process is about to end, and the JVM ends with it."""
         if self._scratch is not None:
             self._scratch.remove()
 
@@ -105,9 +96,9 @@ class Session:
 
 
 def abandon_all() -> None:
-    """Kill the JVMs of all sessions that klog built."""
-    for session in tuple(_OPEN):
-        session.abandon()
+    """Remove the files of all sessions that klog built."""
+    for one in _OPEN:
+        one.abandon()
 
 
 def session(
@@ -169,17 +160,9 @@ def _build(master: str | None, conf: Mapping[str, str], ship: str, brief: bool) 
         undo.callback(scratch.remove)
         home = _home(scratch)
         settings, python = _settings(master, conf, ship, brief, home, scratch)
-        environment = _environment(java, home, settings["spark.master"])
-        gateway = Gateway(home, settings, scratch, environment)
-        undo.callback(gateway.kill)
-        try:
-            spark = _attach(gateway, settings, python)
-        except KlogError:
-            raise
-        except Exception as error:
-            gateway.kill()
-            message = f"{settings['spark.master']}: Spark did not start: {gateway.last_words()}"
-            raise SparkError(message) from error
+        gateway = Gateway(home, settings, scratch, _environment(java, home, settings["spark.master"]))
+        undo.callback(_detach, gateway)
+        spark = _attach(gateway, settings, python)
         undo.pop_all()
     return Session(spark, gateway, scratch)
 
@@ -276,8 +259,7 @@ def _environment(java: str, home: str, master: str) -> dict[str, str]:
 
 
 def _attach(gateway: Gateway, settings: Mapping[str, str], python: str) -> SparkSession:
-    """Return a session in the JVM behind *gateway*."""
-    from pyspark import SparkContext
+    """Return a session in the JVM of *gateway*.  Raises SparkError."""
     from pyspark.sql import SparkSession
 
     variables = {
@@ -285,52 +267,31 @@ def _attach(gateway: Gateway, settings: Mapping[str, str], python: str) -> Spark
         "PYSPARK_GATEWAY_SECRET": gateway.secret,
         "PYSPARK_PYTHON": python,
     }
-    with _variables(variables), _interrupts_kept(), _without_logs():
-        builder = SparkSession.builder
-        for name, value in settings.items():
-            builder = builder.config(name, value)
-        try:
-            return builder.getOrCreate()
-        except BaseException:
-            SparkContext._gateway = None
-            SparkContext._jvm = None
-            raise
-
-
-@contextmanager
-def _variables(values: Mapping[str, str]) -> Iterator[None]:
-    """Set variables of this process's environment for a while."""
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
+    builder = SparkSession.builder.config(map=dict(settings))
+    before = {name: value for name in variables if (value := os.environ.get(name)) is not None}
+    interrupt, disabled = signal.getsignal(signal.SIGINT), logging.root.manager.disable
+    os.environ.update(variables)
+    logging.disable(logging.CRITICAL)  # py4j logs each exception that it also raises
     try:
-        yield
+        return builder.getOrCreate()
+    except Exception as error:
+        raise SparkError(f"{settings['spark.master']}: Spark did not start: {gateway.last_words()}") from error
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        logging.disable(disabled)
+        for name in variables:
+            del os.environ[name]
+        os.environ.update(before)
+        if threading.current_thread() is threading.main_thread():
+            # PySpark's own handler talks to the JVM in the middle of another call.
+            signal.signal(signal.SIGINT, interrupt)
 
 
-@contextmanager
-def _interrupts_kept() -> Iterator[None]:
-    """Keep what ^C does: PySpark puts its own handler there, which talks to the JVM in the middle of another call."""
-    before = signal.getsignal(signal.SIGINT)
-    try:
-        yield
-    finally:
-        try:
-            signal.signal(signal.SIGINT, before)
-        except ValueError:  # not the main thread: nor has PySpark done anything
-            pass
+def _detach(gateway: Gateway) -> None:
+    """Let PySpark forget a JVM, and end it."""
+    from pyspark import SparkContext
 
-
-@contextmanager
-def _without_logs() -> Iterator[None]:
-    """Have nothing logged: py4j logs each exception that it also raises, and ^C with its traceback."""
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logging.disable(before)
+    if SparkContext._gateway is not None:
+        SparkContext._gateway.shutdown()
+    SparkContext._gateway = None
+    SparkContext._jvm = None
+    gateway.stop()
