@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-COMMANDS = "describe,verify,plans,dump,lookup,fetch,stats,search,export,recover,compact,truncate"
+COMMANDS = "describe,verify,plans,dump,lookup,fetch,stats,search,export,space,recover,compact,truncate"
 NOW = "--now=1795254454586"
 PLAN_ID = re.compile(r"\b20\d{6}-\d{6}-([a-z-]+)-[0-9a-f]{4}\b")
 RUNNER = """
@@ -117,6 +117,7 @@ def plain(text: str) -> str:
     """Return *text* with ids of plans and the times of this day replaced."""
     text = PLAN_ID.sub(r"ID-\1", text)
     text = re.sub(r'"(modified_ns|probes|collisions)": \d+', r'"\1": N', text)  # the map's hash has a random key
+    text = re.sub(r'"free": \d+|data: [0-9.]+ .iB of', "FREE", text)
     text = re.sub(r"\d+ collisions? in \d+ probes?", "N collisions in N probes", text)
     return re.sub(r"\b202[6-9]-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z?", "TIME", text)
 
@@ -162,6 +163,9 @@ def reading(data: Path, seen: set[str]) -> Iterator[list[str]]:
     yield ["plans", "data"]
     yield ["stats", "data", "--output", "json"]
     yield ["search", "data", "--regex", "1", "--isolation", "read_committed"]
+    for form in ("json", "csv"):
+        yield ["space", "data", NOW, "--output", form]
+    yield ["space", "data", NOW, "--by", "segment"]
     yield ["export", "data", "--output-path", "exported", "--format", "jsonl"]
     for file in sorted(path for path in data.rglob("*") if path.is_file()):
         if is_new(seen, f"{file.name} {hashlib.sha256(file.read_bytes()).hexdigest()}"):

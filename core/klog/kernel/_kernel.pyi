@@ -9,7 +9,6 @@ from klog.kernel._passes import record_signs as record_signs
 from klog.kernel._passes import repeated_entries as repeated_entries
 
 Buffer = bytes | bytearray | memoryview
-FileSizes = list[tuple[str, int, int]]
 ArrowTexts = tuple[Buffer | None, memoryview, Buffer | None, int]
 
 COLUMNS: tuple[str, ...]
@@ -388,13 +387,4 @@ class BatchRouter:
 
 def stamp(window: Window, first: int, end: int, next_offset: int, leader_epoch: int, shift: int) -> tuple[int, int]: ...
 def drop_producers(window: Window) -> list[tuple[int, int]]: ...
-def partition_sizes(
-    paths: list[bytes], walk_active: bool = False
-) -> list[tuple[bytes, FileSizes, list[str], bool, int]]: ...
-def judge_segments(
-    segments: Sequence[tuple[int, int, int]], limits: tuple[bool, int, int, int, int]
-) -> list[tuple[int, int | None, int, int]]: ...
-def segment_sums(
-    rows: bytes, limits: tuple[bool, int, int, int, int]
-) -> tuple[int, int, int | None, int | None, list[int]] | None: ...
 def transaction_states(window: Window, statuses: int) -> list[tuple[int, int, bytes, bytes]]: ...

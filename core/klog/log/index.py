@@ -270,8 +270,21 @@ def last_timestamp(time_index: str) -> int | None:
 
     It is not compared with the log.  Raises UnreadableError.  Kafka: TimeIndex.lastEntry.
     """
-    with IndexEntries(time_index, TIME_ENTRY) as entries:
-        found = entries[entries.count - 1][0] if entries.count else None
+    with ReadOnlyFile(time_index) as file:
+        whole = file.size - file.size % TIME_ENTRY.size
+        last = file.read(whole - TIME_ENTRY.size, TIME_ENTRY.size) if whole else b""
+    if len(last) == TIME_ENTRY.size and last.strip(b"\0"):
+        return TIME_ENTRY.read(last)[0]
+    return _last_entry(time_index, TIME_ENTRY)[0] if whole else None
+
+
+def _last_entry(index: str, layout: Layout) -> tuple[int | None, ...]:
+    """Return the last entry that is not zeros, as a preallocated index ends with; None for each value if there is none.
+
+    Raises UnreadableError.
+    """
+    with IndexEntries(index, layout) as entries:
+        found = entries[entries.count - 1] if entries.count else (None,) * len(layout.names)
         if entries.unreadable is not None:
             raise entries.unreadable
     return found
@@ -282,14 +295,35 @@ def largest_timestamp(log: str, time_index: str | None) -> int:
 
     Without a time index the log is read.  Raises UnreadableError.  Kafka: LogSegment.largestTimestamp.
     """
-    if time_index is not None:
-        largest = last_timestamp(time_index)
-    else:
-        with ReadOnlyFile(log) as source:
-            windows = walk_windows(source)
-            largest = max((window.latest() for window in windows if not isinstance(window, Damage)), default=None)
-    if largest is not None and largest >= 0:
-        return largest
+    largest = last_timestamp(time_index) if time_index is not None else _latest_from(log, 0)
+    return largest if largest is not None and largest >= 0 else modified_ms(log)
+
+
+def largest_timestamp_ahead(log: str, time_index: str | None, offset_index: str | None) -> int:
+    """Return the same for a log that may be ahead of its indexes, as the active one of a broker that was not stopped.
+
+    The batches behind the last entry of the offset index count as well.  Raises UnreadableError.
+    """
+    indexed = last_timestamp(time_index) if time_index is not None else None
+    position = None
+    if offset_index is not None and indexed is not None and indexed >= 0:
+        position = _last_entry(offset_index, OFFSET_ENTRY)[1]
+    behind = _latest_from(log, max(position or 0, 0))
+    if behind is None and position:  # the index leads to no batch
+        indexed, behind = None, _latest_from(log, 0)
+    largest = max((one for one in (indexed, behind) if one is not None), default=-1)
+    return largest if largest >= 0 else modified_ms(log)
+
+
+def _latest_from(log: str, position: int) -> int | None:
+    """Return the largest timestamp of the batches from *position* on; None where no batch begins there."""
+    with ReadOnlyFile(log) as source:
+        windows = walk_windows(source, position)
+        return max((window.latest() for window in windows if not isinstance(window, Damage)), default=None)
+
+
+def modified_ms(log: str) -> int:
+    """Return when a log was last written, ms since the epoch.  Raises UnreadableError."""
     try:
         return os.stat(log).st_mtime_ns // 1_000_000
     except OSError as error:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from klog.commands.space.reasons import Reason, SegmentFate, add_segments, judge_segments
-from klog.commands.space.sizes import NOT_KNOWN
+from klog.commands.space.reasons import Reason, SegmentFate, judge_segments
 from klog.partition.retention.first_pass import SegmentAge
 from klog.partition.retention.policy import RetentionLimits
 
@@ -115,33 +111,3 @@ def test_a_segment_that_ends_at_the_log_start_is_below_it() -> None:
     """The next one begins there."""
     assert reasons(log(0, 0, 0), NONE, log_start=9) == [None, None, Reason.ACTIVE]
     assert reasons(log(0, 0, 0), NONE, log_start=10) == [Reason.BELOW_LOG_START, None, Reason.ACTIVE]
-
-
-SIZES = st.integers(0, 300)
-ROWS = st.lists(
-    st.tuples(SIZES, SIZES, SIZES, SIZES, st.integers(0, 3 * HOUR), st.integers(-2, 3 * HOUR)), min_size=1, max_size=6
-)
-
-
-@given(ROWS, st.sampled_from([TIME, SIZE, BOTH, NONE, COMPACT]), st.integers(0, 70))
-def test_the_sums_are_those_of_the_segments(
-    rows: list[tuple[int, ...]], limits: RetentionLimits, log_start: int
-) -> None:
-    """The sums without a look at each segment; if these are not enough, there is no answer."""
-    logs = [(10 * at, *row) for at, row in enumerate(rows)]
-    ages = [SegmentAge(base, log, modified if top < 0 else top) for base, log, _, _, _, modified, top in logs]
-    fates = judge_segments(ages, limits, log_start, 2 * HOUR)
-    found = add_segments(b"".join(struct.pack("=7q", *row) for row in logs), limits, log_start, 2 * HOUR)
-    if None in fates or any(log and top == NOT_KNOWN for _, log, *_, top in logs):
-        assert found is None
-        return
-    sizes: dict[Reason, int] = {}
-    dates = []
-    for (_, log, index, *_), fate in zip(logs, fates, strict=True):
-        assert fate is not None
-        sizes[fate.reason] = sizes.get(fate.reason, 0) + log + index
-        waits = fate.because is not None and fate.reason in (Reason.RETENTION_TIME, Reason.FUTURE_TIMESTAMP)
-        dates += [] if waits or fate.due is None else [fate.due]
-    disk = sum(row[3] + row[4] for row in logs)
-    oldest = min((age.largest_timestamp for age in ages if age.bytes), default=None)
-    assert found == (sum(sizes.values()), disk, oldest, min(dates, default=None), sizes)

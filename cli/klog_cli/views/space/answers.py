@@ -63,7 +63,7 @@ def answer(usage: DiskUsage, asked: ContentQuery) -> Answers:
     logs: dict[str | None, list[Partition]] = {}
     for log_dir in usage.log_dirs:
         for one in log_dir.partitions:
-            if one.state_reason is None and any(segment.log_bytes for segment in one.found.segments()):
+            if one.state_reason is None and any(segment.log_bytes for segment in one.found.segments):
                 logs.setdefault(one.partition.topic, []).append(one.partition)
     keys: list[tuple[Partition, FrequentKeys]] = []
     codecs: list[Recompression] = []

@@ -42,10 +42,10 @@ def find_gains(usage: DiskUsage, fraction: float) -> Iterator[CleanerGain]:
         for one in log_dir.partitions:
             partition = one.partition
             rules = usage.rules_of(log_dir, partition.topic)
-            if one.state_reason is not None or not rules.compacts or one.found.count < 2:
+            if one.state_reason is not None or not rules.compacts or len(one.found.segments) < 2:
                 continue
             sections = usage.cleaning(log_dir, partition)
-            size = sum(segment.log_bytes for segment in one.found.segments())
+            size = sum(segment.log_bytes for segment in one.found.segments)
             if isinstance(sections, str) or not sections.dirty.bytes:
                 yield CleanerGain(partition, size, size, 1.0, is_locked)
                 continue

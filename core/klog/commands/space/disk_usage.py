@@ -18,21 +18,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klog.base.errors import KlogError
 from klog.cluster.metadata.topic_config import TopicConfig, topic_configs
-from klog.commands.space.reasons import Reason, SegmentFate, add_segments, judge_segments
-from klog.commands.space.sizes import (
-    NO_ENTRY,
-    NOT_KNOWN,
-    DirectorySizes,
-    SegmentSizes,
-    file_sizes,
-    read_sizes,
-    tree_size,
-)
+from klog.commands.space.reasons import Reason, SegmentFate, judge_segments
+from klog.commands.space.sizes import DirectorySizes, SegmentSizes, file_sizes, read_sizes, tree_size
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.data_dir.selection import PartitionQuery, Selection
 from klog.formats.names import CLUSTER_METADATA, FileKind, PartitionState, Stage, parse_file
-from klog.log.index import largest_timestamp
+from klog.log.index import largest_timestamp, largest_timestamp_ahead
 from klog.partition.retention.first_pass import SegmentAge
 from klog.partition.retention.policy import TopicRetention, topic_retention
 
@@ -109,10 +101,11 @@ class FileSystem(NamedTuple):
 
 @dataclass
 class PartitionUsage:
-    """A partition directory.  *found*: what is in it."""
+    """A partition directory.  *found*: its files.  *largest*: the largest timestamps of its segments, once read."""
 
     partition: Partition
     found: DirectorySizes
+    largest: list[int] | None = None
 
     @property
     def state_reason(self) -> Reason | None:
@@ -128,7 +121,7 @@ class PartitionUsage:
     def names(self) -> Iterator[OtherUsage]:
         """Yield the same by their names."""
         of_state = self.state_reason
-        return (OtherUsage(*one, of_state or _reason_of(one.name)) for one in self.found.others)
+        return (OtherUsage(*one[:3], of_state or _reason_of(one.name)) for one in self.found.others)
 
 
 @dataclass
@@ -196,22 +189,24 @@ class DiskUsage:
     def _look(self, selection: Selection, topics: TopicConfig) -> LogDirUsage:
         log_dir = selection.log_dir
         found = LogDirUsage(log_dir, topics, selection.whole)
-        is_live = log_dir.clean_shutdown is None
-        found_sizes = read_sizes([partition.path for partition in selection.partitions], is_live)
-        for partition, sizes in zip(selection.partitions, found_sizes, strict=True):
+        for partition in selection.partitions:
+            sizes = read_sizes(partition.path)
             if sizes.unreadable and not os.path.lexists(partition.path):
                 continue
             self.note(*sizes.unreadable)
             found.partitions.append(PartitionUsage(partition, sizes))
         if selection.whole:
-            for one, _ in file_sizes(log_dir.path, [*(file.name for file in log_dir.files), *log_dir.others]):
+            unreadable: list[str] = []
+            for one in sorted(file_sizes(log_dir.path, [], unreadable)):
                 reason = Reason.LEFTOVER if parse_file(one.name).stage is not Stage.IN_USE else None
                 found.others.append(OtherUsage(f"{log_dir.path}/{one.name}", one.bytes, one.disk_bytes, reason))
+            links = {one.file for one in found.others}
             for name in log_dir.other_directories:
-                unreadable: list[str] = []
+                if f"{log_dir.path}/{name}" in links:
+                    continue
                 one = tree_size(log_dir.path, name, unreadable)
-                self.note(*unreadable)
                 found.others.append(OtherUsage(f"{log_dir.path}/{one.name}", one.bytes, one.disk_bytes, None))
+            self.note(*unreadable)
         try:
             system = os.statvfs(log_dir.path)
             device = os.stat(log_dir.path).st_dev
@@ -235,49 +230,50 @@ class DiskUsage:
             for partition in log_dir.partitions:
                 yield from partition.others()
 
-    def sums_of(
-        self, log_dir: LogDirUsage, usage: PartitionUsage
-    ) -> tuple[int, int, int | None, int | None, dict[Reason, int]] | None:
-        """Return what the segments of a partition add up to, or None where more than retention decides."""
-        topic = self.rules_of(log_dir, usage.partition.topic)
-        if topic.is_remote or usage.state_reason:
-            return None
-        return add_segments(usage.found.rows, topic.limits, self._log_start(log_dir, usage.partition), self.now_ms)
-
     def segments_of(self, log_dir: LogDirUsage, usage: PartitionUsage) -> Iterator[SegmentUsage]:
         """Yield the segments of a partition."""
-        sizes = list(usage.found.segments())
+        sizes = usage.found.segments
         if not sizes:
             return
-        partition, place = usage.partition, log_dir.log_dir
-        largest = [one.largest if one.largest >= 0 else self._largest(place, partition, one) for one in sizes]
+        partition, path = usage.partition, log_dir.log_dir.path
+        largest = self._largest_of(log_dir.log_dir, usage)
         ages = [SegmentAge(one.base_offset, one.log_bytes, age) for one, age in zip(sizes, largest, strict=True)]
         reason = usage.state_reason
         fates = [SegmentFate(reason)] * len(sizes) if reason else self._judge(log_dir, usage, ages)
-        topic, number, path, directory = partition.topic, partition.number, place.path, partition.directory
-        for (base, log, index, log_disk, index_disk, _, _), timestamp, fate in zip(sizes, largest, fates, strict=True):
-            # Field by field: there are many thousands of rows.
+        topic, number, directory = partition.topic, partition.number, partition.directory
+        for one, timestamp, fate in zip(sizes, largest, fates, strict=True):
             yield SegmentUsage(
-                topic, number, path, directory, base, log, index, log_disk + index_disk,
-                timestamp if log else None, fate.reason, fate.due, fate.because,
+                topic, number, path, directory, *one[:3], one.log_disk + one.index_disk,
+                timestamp if one.log_bytes else None, *fate,
             )  # fmt: skip
 
-    def _largest(self, log_dir: LogDir, partition: Partition, one: SegmentSizes) -> int:
+    def _largest_of(self, log_dir: LogDir, usage: PartitionUsage) -> list[int]:
+        """Return the largest timestamps of the segments of a partition; they are read once."""
+        if usage.largest is None:
+            is_stopped, active = log_dir.clean_shutdown is not None, usage.found.segments[-1]
+            usage.largest = [
+                self._largest(usage.partition, one, is_stopped, is_stopped or one is not active)
+                for one in usage.found.segments
+            ]
+        return usage.largest
+
+    def _largest(self, partition: Partition, one: SegmentSizes, is_stopped: bool, is_indexed: bool) -> int:
         """Return a segment's largest timestamp, as a broker has it after its next start.
 
         By its time index; without an entry there, that of its file.  Where the time index is missing a broker makes an
         empty one, unless it recovers the segment: it was not stopped cleanly, or the offset index is missing as well.
-        Kafka: LogSegment.largestTimestamp, sanityCheck.
+        *is_indexed*: the indexes are not behind the log.  Kafka: LogSegment.largestTimestamp, sanityCheck.
         """
-        if one.largest == NOT_KNOWN and one.log_bytes:
-            files = next((files for files in partition.segments if files.base_offset == one.base_offset), None)
-            is_kept = files is not None and files.offset_index is not None and files.time_index is None
-            if files is not None and not (is_kept and log_dir.clean_shutdown is not None):
-                try:
-                    return largest_timestamp(partition.file(files.log), None)
-                except KlogError as error:
-                    self.note(str(error))
-        return one.modified_ms if one.largest in (NOT_KNOWN, NO_ENTRY) else one.largest
+        if not one.log_bytes or (one.time_index is None and one.offset_index is not None and is_stopped):
+            return one.modified_ms
+        log, time_index = partition.file(one.log), one.time_index and partition.file(one.time_index)
+        try:
+            if is_indexed:
+                return largest_timestamp(log, time_index)
+            return largest_timestamp_ahead(log, time_index, one.offset_index and partition.file(one.offset_index))
+        except KlogError as error:
+            self.note(str(error))
+            return one.modified_ms
 
     def _judge(self, log_dir: LogDirUsage, usage: PartitionUsage, ages: list[SegmentAge]) -> list[SegmentFate]:
         """Return why the segments of a log in use are there."""

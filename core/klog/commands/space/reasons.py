@@ -12,11 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from klog import kernel
-from klog.formats.java_integers import LONG_MAX, LONG_MIN
-from klog.partition.retention.first_pass import SegmentAge
+from klog.formats.java_integers import LONG_MAX
+from klog.partition.retention.first_pass import BY_BYTES, BY_MS, BY_START, DueSegment, SegmentAge, due_segments
 from klog.partition.retention.policy import RetentionLimits
 
 
@@ -58,27 +57,6 @@ class SegmentFate(NamedTuple):
     because: str | None = None
 
 
-_REASONS: Final = (
-    Reason.ACTIVE,
-    Reason.RETENTION_TIME,
-    Reason.RETENTION_SIZE,
-    Reason.RETENTION_DUE,
-    Reason.BEHIND,
-    Reason.FUTURE_TIMESTAMP,
-    Reason.BELOW_LOG_START,
-)
-"""By the numbers of the kernel; the next one says that no retention decides."""
-_CAUSES: Final = (
-    None,
-    "the log starts at offset {}",
-    "retention.ms",
-    "retention.bytes",
-    "all of it is due: a broker rolls it, and deletes it at its next check",
-    "segment {}",
-    "segment {} goes later",
-)
-
-
 def judge_segments(
     segments: Sequence[SegmentAge], limits: RetentionLimits, log_start: int, now_ms: int
 ) -> list[SegmentFate | None]:
@@ -86,25 +64,54 @@ def judge_segments(
 
     The last is the active one.  Without a limit by time or size, only the cleaner may remove it.
     """
-    return [
-        SegmentFate(_REASONS[reason], due, because and because.format(before)) if reason < len(_REASONS) else None
-        for reason, due, cause, before in kernel.judge_segments(list(segments), _in_longs(limits, log_start, now_ms))
-        for because in (_CAUSES[cause],)
-    ]
+    by_time = limits.deletes and limits.retention_ms >= 0
+    by_size = limits.deletes and limits.retention_bytes >= 0
+    due = due_segments(segments, limits, log_start, now_ms)
+    fates: list[SegmentFate | None] = []
+    last: SegmentAge | None = None  # of the segments so far that are not due, the one that is deleted last
+    for at, one in enumerate(segments):
+        date = min(one.largest_timestamp + limits.retention_ms, LONG_MAX) if by_time else None
+        if at == len(segments) - 1:
+            fates.append(_of_active(one, date, last, len(due) == len(segments)))
+        elif at < len(due):
+            fates.append(_of_due(due[at], date, log_start, now_ms))
+        elif date is not None:
+            fates.append(_by_time(one, date, now_ms, last))
+        else:
+            fates.append(SegmentFate(Reason.RETENTION_SIZE) if by_size else None)
+        if at >= len(due) and (last is None or one.largest_timestamp > last.largest_timestamp):
+            last = one
+    return fates
 
 
-def add_segments(
-    rows: bytes, limits: RetentionLimits, log_start: int, now_ms: int
-) -> tuple[int, int, int | None, int | None, dict[Reason, int]] | None:
-    """Return what segments (rows of `DirectorySizes`) add up to, by what `judge_segments` says of them.
-
-    Bytes, bytes occupied, oldest timestamp, when the first goes, bytes by reason.  None where the rows do not say it.
-    """
-    found = kernel.segment_sums(rows, _in_longs(limits, log_start, now_ms))
-    if found is None:
-        return None
-    return *found[:4], {reason: size for reason, size in zip(_REASONS, found[4], strict=False) if size >= 0}
+def _of_due(one: DueSegment, date: int | None, log_start: int, now_ms: int) -> SegmentFate:
+    """Return the first reason that holds: a segment that is old goes by its age, whatever else deletes it."""
+    is_old = date is not None and now_ms > date
+    if one.rule == BY_START and not is_old:
+        return SegmentFate(Reason.BELOW_LOG_START, None, f"the log starts at offset {log_start}")
+    return SegmentFate(Reason.RETENTION_DUE, date, BY_MS if is_old else BY_BYTES)
 
 
-def _in_longs(limits: RetentionLimits, log_start: int, now_ms: int) -> tuple[bool, int, int, int, int]:
-    return *limits, max(LONG_MIN, min(log_start, LONG_MAX)), max(LONG_MIN, min(now_ms, LONG_MAX))
+def _of_active(one: SegmentAge, date: int | None, last: SegmentAge | None, all_due: bool) -> SegmentFate:
+    if not one.bytes:
+        return SegmentFate(Reason.ACTIVE)
+    if all_due:
+        return SegmentFate(Reason.ACTIVE, date, "all of it is due: a broker rolls it, and deletes it at its next check")
+    if date is None or last is None or last.largest_timestamp <= one.largest_timestamp:
+        return SegmentFate(Reason.ACTIVE, date)
+    return SegmentFate(Reason.ACTIVE, _date_of(last, one, date), f"segment {last.base_offset} goes later")
+
+
+def _by_time(one: SegmentAge, date: int, now_ms: int, last: SegmentAge | None) -> SegmentFate:
+    """Judge a segment that stays, by its *date* and the *last* one before it that stays."""
+    if last is not None and now_ms > date:
+        return SegmentFate(Reason.BEHIND, _date_of(last, one, date), f"segment {last.base_offset}")
+    reason = Reason.FUTURE_TIMESTAMP if one.largest_timestamp > now_ms else Reason.RETENTION_TIME
+    if last is None or last.largest_timestamp <= one.largest_timestamp:
+        return SegmentFate(reason, date)
+    return SegmentFate(reason, date, f"segment {last.base_offset} goes later")
+
+
+def _date_of(last: SegmentAge, one: SegmentAge, date: int) -> int:
+    """Return when *last* is deleted, by the *date* of *one*."""
+    return min(date - one.largest_timestamp + last.largest_timestamp, LONG_MAX)

@@ -1,45 +1,28 @@
-"""What the files of directories occupy, with one look at each.
+"""The bytes that the files of directories occupy; each file is looked at once.
 
-    (sizes,) = read_sizes(["data/orders-3"])
-    sum(one.log_bytes + one.index_bytes for one in sizes.segments()) + sum(one.bytes for one in sizes.others)
+    sizes = read_sizes("data/orders-3")
+    sum(one.log_bytes + one.index_bytes for one in sizes.segments) + sum(one.bytes for one in sizes.others)
 
-What vanishes meanwhile, as under a running broker, does not count.  A link counts as what it leads to if that is a
-file, else as the link itself.
+A file that vanishes meanwhile, as under a running broker, does not count.  A link to a file counts as that file, any
+other link as the link itself.
 """
 
 from __future__ import annotations
 
 import os
-import stat
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import chain
-from struct import Struct
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from klog.base.files.directory import names_if_there, scan_directory
-from klog.base.threads import run_all
+from klog.base.files.directory import scan_directory
 from klog.base.unusable import UNUSABLE
-from klog.formats.names import SEGMENT_KINDS, FileKind, FileName, Stage, parse_file
-from klog.kernel import partition_sizes
-
-_ROW: Final = Struct("=7q")
-NO_ENTRY: Final = -1
-"""The largest timestamp by a time index without entries."""
-NOT_KNOWN: Final = -2
-"""The largest timestamp where there is no time index, or where it cannot be read."""
-_AT_ONCE: Final = 128
-"""Directories for a call of the kernel, which lets other threads run for so long."""
-_MOST_THREADS: Final = 8
-
-_Look = tuple[bytes, list[tuple[str, int, int]], list[str], bool, int]
+from klog.formats.names import SEGMENT_KINDS, FileKind, Stage, parse_file
 
 
 class SegmentSizes(NamedTuple):
-    """The files of a segment: bytes of the log and of its indexes, and what these occupy.
+    """The files of a segment: bytes of the log and of its indexes, and the bytes that these occupy.
 
-    *modified_ms*: when the log was last written.  *largest*: its largest timestamp by the time index, ms.
+    *modified_ms*: when the log was last written.  *log*, *offset_index*, *time_index*: names of files.
     """
 
     base_offset: int
@@ -48,71 +31,95 @@ class SegmentSizes(NamedTuple):
     log_disk: int
     index_disk: int
     modified_ms: int
-    largest: int
+    log: str
+    offset_index: str | None
+    time_index: str | None
 
 
 class FileSize(NamedTuple):
-    """A file, or with a name that ends in `/` all that is in a directory: bytes, and what these occupy."""
+    """A file, or with a name that ends in `/` all files in a directory: bytes, and the bytes that these occupy.
+
+    *modified_ms*: when the file was last written.
+    """
 
     name: str
     bytes: int
     disk_bytes: int
+    modified_ms: int = 0
 
 
 @dataclass
 class DirectorySizes:
-    """The files of a partition directory.  *unreadable*: what could not be listed, and why."""
+    """The files of a partition directory: segments, base offsets ascending, and other files.
 
-    rows: bytes
-    others: list[FileSize]
+    *unreadable*: directories that could not be listed, each with the reason.
+    """
+
+    segments: list[SegmentSizes] = field(default_factory=list)
+    others: list[FileSize] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
 
-    def segments(self) -> Iterator[SegmentSizes]:
-        """Yield the segments, base offsets ascending."""
-        return map(SegmentSizes._make, _ROW.iter_unpack(self.rows))
 
-    @property
-    def count(self) -> int:
-        """How many segments there are."""
-        return len(self.rows) // _ROW.size
+def read_sizes(path: str) -> DirectorySizes:
+    """Return the sizes of the files in partition directory *path*.
 
-
-def read_sizes(paths: Sequence[str], walk_active: bool = False) -> list[DirectorySizes]:
-    """Look at the files of partition directories.
-
-    *walk_active*: the last segment's largest timestamp is that of its log, which is ahead of its index while a broker
-    runs or after it was killed.
+    A log named `5.log` counts when no other has its offset, as in `klog.data_dir.partition`.
     """
-    encoded = list(map(os.fsencode, paths))
-    slices = [encoded[first : first + _AT_ONCE] for first in range(0, len(encoded), _AT_ONCE)]
-    looks: list[list[_Look]] = [[] for _ in slices]
-    waiting = list(reversed(range(len(slices))))
-
-    def work() -> None:
-        while waiting:
-            with suppress(IndexError):  # another took the last
-                at = waiting.pop()
-                looks[at] = partition_sizes(slices[at], walk_active)
-
-    threads = min(os.cpu_count() or 1, _MOST_THREADS, len(slices))
-    if threads > 1:
-        run_all([work] * threads, waiting.clear)
-    else:
-        work()
-    return [_sizes(path, look) for path, look in zip(paths, chain.from_iterable(looks), strict=True)]
-
-
-def _sizes(path: str, look: _Look) -> DirectorySizes:
-    rows, others, directories, is_odd, failed = look
-    if failed:
-        UNUSABLE.refuse(path, OSError(failed, os.strerror(failed)), "list")
-        return DirectorySizes(b"", [], [f"{path}: cannot be listed: {os.strerror(failed)}"])
-    if is_odd:
-        return _read_odd(path, directories)
-    found = DirectorySizes(rows, list(map(FileSize._make, others)))
-    for name in directories:
-        found.others.append(tree_size(path, name, found.unreadable))
+    found = DirectorySizes()
+    by_offset: dict[int, dict[FileKind, FileSize]] = {}
+    directories: list[str] = []
+    for one in file_sizes(path, directories, found.unreadable):
+        _, kind, stage, offset, _, is_canonical = parse_file(one.name)
+        if offset is None or offset < 0 or kind not in SEGMENT_KINDS or stage is not Stage.IN_USE:
+            found.others.append(one)
+            continue
+        kinds = by_offset.setdefault(offset, {})
+        if kind not in kinds:
+            kinds[kind] = one
+        elif is_canonical:
+            found.others.append(kinds[kind])
+            kinds[kind] = one
+        else:
+            found.others.append(one)
+    for offset, kinds in sorted(by_offset.items()):
+        log = kinds.pop(FileKind.LOG, None)
+        if log is not None:
+            found.segments.append(_segment(offset, log, kinds))
+        else:
+            found.others += [kinds[kind] for kind in SEGMENT_KINDS if kind in kinds]
+    found.others += [tree_size(path, name, found.unreadable) for name in directories]
     return found
+
+
+def _segment(offset: int, log: FileSize, indexes: dict[FileKind, FileSize]) -> SegmentSizes:
+    index_bytes = index_disk = 0
+    for one in indexes.values():
+        index_bytes, index_disk = index_bytes + one.bytes, index_disk + one.disk_bytes
+    index, time_index = indexes.get(FileKind.INDEX), indexes.get(FileKind.TIME_INDEX)
+    names = log.name, index and index.name, time_index and time_index.name
+    return SegmentSizes(offset, log.bytes, index_bytes, log.disk_bytes, index_disk, log.modified_ms, *names)
+
+
+def file_sizes(path: str, directories: list[str], unreadable: list[str]) -> Iterator[FileSize]:
+    """Yield the size of each file in directory *path*; add the names of directories to *directories*.
+
+    An error is added to *unreadable*.
+    """
+    try:
+        with scan_directory(path) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    directories.append(entry.name)
+                    continue
+                try:
+                    facts = entry.stat(follow_symlinks=entry.is_symlink() and entry.is_file())
+                except OSError as error:
+                    UNUSABLE.refuse(os.path.join(path, entry.name), error, "look at")
+                    continue
+                yield FileSize(entry.name, facts.st_size, facts.st_blocks * 512, facts.st_mtime_ns // 1_000_000)
+    except OSError as error:
+        UNUSABLE.refuse(path, error, "list")
+        unreadable.append(f"{path}: cannot be listed: {error.strerror}")
 
 
 def tree_size(path: str, name: str, unreadable: list[str]) -> FileSize:
@@ -141,52 +148,3 @@ def tree_size(path: str, name: str, unreadable: list[str]) -> FileSize:
             UNUSABLE.refuse(place, error, "list")
             unreadable.append(f"{place}: cannot be listed: {error.strerror}")
     return FileSize(os.path.join(name, ""), size, disk)
-
-
-def file_sizes(path: str, names: Iterable[str]) -> Iterator[tuple[FileSize, int]]:
-    """Yield the size of each of the files of *path*, and when it was last written (ms); not of what has vanished."""
-    for name in names:
-        place = os.path.join(path, name)
-        try:
-            facts = os.lstat(place)
-            if stat.S_ISLNK(facts.st_mode) and os.path.isfile(place):
-                facts = os.stat(place)
-        except OSError as error:
-            UNUSABLE.refuse(place, error, "look at")
-            continue
-        yield FileSize(name, facts.st_size, facts.st_blocks * 512), facts.st_mtime_ns // 1_000_000
-
-
-def _read_odd(path: str, directories: list[str]) -> DirectorySizes:
-    """Look at a directory with links, or with files that a broker reads under names it would not have written.
-
-    A log named `5.log` counts when no other has its offset, as in `klog.data_dir.partition`.
-    """
-    found = DirectorySizes(b"", [])
-    segments: dict[int, dict[FileKind, tuple[FileName, FileSize, int]]] = {}
-    for one, modified in file_sizes(path, sorted(names_if_there(path))):
-        if one.name in directories:
-            continue
-        name = parse_file(one.name)
-        is_of_segment = (
-            name.kind in SEGMENT_KINDS and name.stage is Stage.IN_USE and name.offset is not None and name.offset >= 0
-        )
-        kinds = segments.setdefault(name.offset or 0, {}) if is_of_segment else {}
-        if not is_of_segment or (name.kind in kinds and not name.canonical):
-            found.others.append(one)
-            continue
-        if name.kind in kinds:
-            found.others.append(kinds[name.kind][1])
-        kinds[name.kind] = name, one, modified
-    rows = []
-    for offset, kinds in sorted(segments.items()):
-        indexes = [kinds[kind][1] for kind in SEGMENT_KINDS[1:] if kind in kinds]
-        if FileKind.LOG not in kinds:
-            found.others += indexes
-            continue
-        _, log, modified = kinds[FileKind.LOG]
-        sizes = log.bytes, sum(one.bytes for one in indexes), log.disk_bytes, sum(one.disk_bytes for one in indexes)
-        rows.append(_ROW.pack(offset, *sizes, modified, NOT_KNOWN))
-    found.rows = b"".join(rows)
-    found.others += [tree_size(path, name, found.unreadable) for name in directories]
-    return found

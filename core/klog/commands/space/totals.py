@@ -49,12 +49,8 @@ class Sum:
     def take_partition(self, usage: DiskUsage, log_dir: LogDirUsage, partition: PartitionUsage) -> None:
         """Add the segments of a partition."""
         self.partitions += 1
-        sums = usage.sums_of(log_dir, partition)
-        if sums is None:
-            for segment in usage.segments_of(log_dir, partition):
-                self.take(segment)
-            return
-        self.add(Sum(sums[0], sums[1], partition.found.count, 0, *sums[2:]))
+        for segment in usage.segments_of(log_dir, partition):
+            self.take(segment)
 
     def add(self, other: Sum) -> None:
         """Add another sum."""

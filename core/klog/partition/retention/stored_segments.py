@@ -6,17 +6,16 @@ time index of a segment that it recovers is rebuilt from the batches.  Kafka: Lo
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
 from collections.abc import Mapping
 from functools import cached_property
 
-from klog.base.errors import UnreadableError
 from klog.base.files.read_only import ReadOnlyFile
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.formats.damage import Damage
 from klog.formats.index import TIME_ENTRY
-from klog.log.header_walk import walk_headers, walk_windows
+from klog.log.header_walk import walk_headers
+from klog.log.index import largest_timestamp, modified_ms
 
 
 class StoredSegment:
@@ -36,17 +35,16 @@ class StoredSegment:
     @cached_property
     def largest_timestamp(self) -> int:
         """The largest timestamp, ms, as a broker takes it.  Raises UnreadableError."""
+        if self._is_recovered and not self._is_cut:
+            return largest_timestamp(self._log, None)
         if self._is_recovered:
-            largest = self._of_batches()
+            largest = self._of_kept_batches()
         else:
             largest = -1 if self._time_index is None else _last_entry(self._time_index)
-        return largest if largest >= 0 else _modified_ms(self._log)
+        return largest if largest >= 0 else modified_ms(self._log)
 
-    def _of_batches(self) -> int:
+    def _of_kept_batches(self) -> int:
         with ReadOnlyFile(self._log) as log:
-            if not self._is_cut:
-                windows = walk_windows(log)
-                return max((one.latest() for one in windows if not isinstance(one, Damage)), default=-1)
             kept = (one for one in walk_headers(log, 0) if not isinstance(one, Damage) and one.position < self.bytes)
             return max((one.max_timestamp for one in kept), default=-1)
 
@@ -56,13 +54,6 @@ def _last_entry(time_index: str) -> int:
     with ReadOnlyFile(time_index) as index:
         whole = index.size - index.size % TIME_ENTRY.size
         return TIME_ENTRY.read(index.read(whole - TIME_ENTRY.size, TIME_ENTRY.size))[0] if whole else -1
-
-
-def _modified_ms(path: str) -> int:
-    try:
-        return os.stat(path).st_mtime_ns // 1_000_000
-    except OSError as error:
-        raise UnreadableError(f"{path}: {error.strerror}") from error
 
 
 def stored_segments(
