@@ -94,7 +94,7 @@ def corpora(data: str, python: str, scale: int) -> str:
 
 
 def tell(what: str) -> None:
-    """Say on stderr what goes on; on a terminal one line is enough for all."""
+    """Print the progress on stderr; on a terminal one line is enough for all."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\x1b[K{what}")
     else:
@@ -117,7 +117,7 @@ def prepared(options: argparse.Namespace) -> Bench:
 
 
 def measured(name: str, bench: Bench) -> list[table.Row]:
-    """Return the rows of one job; what could not be measured is a row too, and a miss."""
+    """Return the rows of one job; a failed measurement is a row too, and a miss."""
     rows: list[table.Row] = []
     try:
         rows.extend(JOBS[name](bench))
@@ -127,7 +127,7 @@ def measured(name: str, bench: Bench) -> list[table.Row]:
 
 
 def rows_of(name: str, bench: Bench, version: Version | None) -> list[table.Row]:
-    """Return the rows of one job; beside another *version*, a second row for each tells how the two compare."""
+    """Return the rows of one job; beside another *version*, a second row for each compares the two."""
     if version is None:
         return measured(name, bench)
     scratch = os.path.join(bench.scratch, "other")

@@ -69,9 +69,9 @@ def _output(words: Sequence[str], folder: str | None = None) -> str:
 
 
 class Pair:
-    """A job, done for two versions in step: races that both come to are run as one, so that both meet the same weather.
+    """A job, done for two versions in step: races that both reach are run as one, so that both meet the same weather.
 
-    Only one side runs at a time.  *ours* goes first; its race waits until the other side has come to its own.
+    Only one side runs at a time.  *ours* starts; its race waits until the other side has reached its own.
     """
 
     def __init__(self, ours: Bench, theirs: Bench, python: str) -> None:

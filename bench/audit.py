@@ -68,7 +68,7 @@ def _speed(bench: Bench, path: str, what: str, at_most: float) -> Iterator[Row]:
 
 
 def _twins(bench: Bench) -> Iterator[Row]:
-    """Of 8 GiB the disk has only the headers: a GiB is passed over too quickly for a difference to be seen."""
+    """The disk has only the headers of 8 GiB: a GiB is passed over too quickly for a difference to be seen."""
     none, twins = (
         _made(bench, name, 8 << 30, _LARGE, percent, "holes")  # of two partitions of four: 2 in a hundred of all
         for name, percent in (("none", 0), ("twins", 4))

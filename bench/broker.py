@@ -1,4 +1,4 @@
-"""A real broker: made with its topics, started on what has become of its log dir, and measured until it is ready."""
+"""A real broker: made with its topics, started on a changed log dir, and measured until it is ready."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bench.jobs import Bench
 from bench.measure import CommandFailedError
 
 SESSION_MS = 3000
-# As kafka-server-start.sh has them.
+# The settings of kafka-server-start.sh.
 FLAGS = ("-Xms1G", "-Xmx1G", "-server", "-XX:+UseG1GC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=info")
 READY = re.compile("Kafka Server started")
 LOADING = re.compile("Loading logs from log dirs")
@@ -26,9 +26,9 @@ POINTS, MARKER = "recovery-point-offset-checkpoint", ".kafka_cleanshutdown"
 
 
 class Started(NamedTuple):
-    """A start, until the broker said what was waited for: CPU and wall seconds.
+    """A start, until the broker printed the expected line: CPU and wall seconds.
 
-    *loaded_ms*: how long the loading of logs took, by its own word; *loading_cpu_s*: the CPU seconds meanwhile.
+    *loaded_ms*: the time of loading the logs, from the broker's log; *loading_cpu_s*: the CPU seconds meanwhile.
     *said*: its log.
     """
 
@@ -66,9 +66,9 @@ class Broker:
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "log.retention.ms": "-1",
-            "offsets.topic.replication.factor": "1",  # else there are no consumer groups
+            "offsets.topic.replication.factor": "1",  # otherwise there are no consumer groups
             "num.recovery.threads.per.data.dir": "1",
-            # A broker that was killed may come back only when its session is over.
+            # A broker that was killed may return only when its session is over.
             "broker.session.timeout.ms": str(SESSION_MS),
             "broker.heartbeat.interval.ms": "500",
         }
@@ -79,7 +79,7 @@ class Broker:
 
     @property
     def address(self) -> str:
-        """Where clients find it."""
+        """Return its address for clients."""
         return f"localhost:{self._port}"
 
     @property
@@ -101,7 +101,7 @@ class Broker:
         self.stop()
 
     def emptied(self, topic: str, number: int) -> str:
-        """Remove a partition's own segments, and all that goes with them; return its directory."""
+        """Remove a partition's own segments, and all their files; return its directory."""
         folder = os.path.join(self.data, f"{topic}-{number}")
         for name in os.listdir(folder):
             if name[:20].isdigit():
@@ -109,14 +109,14 @@ class Broker:
         return folder
 
     def forget(self) -> None:
-        """Let nothing of the logs count as flushed."""
+        """Reset all recovery points."""
         if os.path.exists(os.path.join(self.data, MARKER)):
             os.unlink(os.path.join(self.data, MARKER))
         with open(os.path.join(self.data, POINTS), "w", encoding="ascii") as file:
             file.write("0\n0\n")
 
     def start(self, until: re.Pattern[str] = READY) -> Started:
-        """Start, and wait until the broker says *until*.  CommandFailedError when it does not."""
+        """Start, and wait until the broker prints *until*.  CommandFailedError when it does not."""
         log = os.path.join(self.folder, "broker.log")
         properties, began = self._write_properties(), time.perf_counter()
         with open(log, "wb") as output:
@@ -146,12 +146,12 @@ class Broker:
         self.end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """Kill the broker, and wait until nobody takes it for alive."""
+        """Kill the broker, and wait until its session is over."""
         self.end(signal.SIGKILL)
         time.sleep(2 * SESSION_MS / 1000)
 
     def end(self, number: signal.Signals) -> None:
-        """Send a signal and wait until it has gone."""
+        """Send a signal and wait until the process has ended."""
         if self._process is not None:
             self._process.send_signal(number)
             self._process.wait()

@@ -20,11 +20,11 @@ BROKERS = {"plain": 5, "lz4": 3}
 """The topics that Kafka's own cleaner cleans as well, and how many times less CPU klog is to need."""
 MAP_BYTES = 16 << 20
 RATES = {"plain": 6.0, "unique": None, "single": None, "transactions": None}
-"""Topics, and the millions of records a CPU second that klog is to manage, if that is told."""
+"""Topics, and the millions of records a CPU second that klog has to reach, or None."""
 
 
 def compact(bench: Bench) -> Iterator[Row]:
-    """`klog compact`: both passes and the digests of what would be written; and into a directory, against a cleaner."""
+    """`klog compact`: both passes and the digests of the output; and into a directory, against a cleaner."""
     folder = log_dirs(bench)
     for topic, target in RATES.items():
         race = bench.race(logs(folder, topic), _commands(bench, folder, topic), bench.slow)
@@ -66,7 +66,7 @@ def _commands(bench: Bench, folder: str, topic: str) -> dict[str, Command]:
 
 
 def _told(race: Race) -> dict[str, int]:
-    """Return what a compaction says of itself."""
+    """Return the figures in the output of a compaction."""
     told: dict[str, int] = json.loads(race.output("compact"))
     return told
 
@@ -79,7 +79,7 @@ def _rates(race: Race, topic: str, target: float | None) -> Iterator[Row]:
 
 
 def _codec(bench: Bench, folder: str, codec: str) -> Row:
-    """The codec library's own calls: all that is there twice decompressed, and what is left compressed."""
+    """The codec library's own calls: the input decompressed twice, and the remaining part compressed."""
     out = bench.file("compacted")
     shutil.rmtree(out, ignore_errors=True)
     run(_compact(bench, os.path.join(folder, codec), "--to", out))
@@ -103,7 +103,7 @@ def _codec(bench: Bench, folder: str, codec: str) -> Row:
 def _many(bench: Bench, folder: str) -> Row:
     log_dir = os.path.join(folder, "small")
     words = _compact(bench, log_dir).words
-    # What it prints of thousands of partitions would make this process large, and with it what later ones seem to need.
+    # The output for thousands of partitions would enlarge this process, and with it the apparent need of later ones.
     commands = {**_commands(bench, folder, "start"), "compact": Command(words, "null"), "verify": bench.verify(log_dir)}
     race = bench.race(os.path.join(folder, "small", "meta.properties"), commands, bench.slow)
     partitions = sum(entry.is_dir() for entry in os.scandir(os.path.join(folder, "small")))

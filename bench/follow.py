@@ -1,4 +1,4 @@
-"""`klog follow` beside the least that a copy has to do, and beside Kafka's own consumers; and when nothing comes."""
+"""`klog follow` beside the least that a copy has to do, and beside Kafka's own consumers; and without new records."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LOOP, PERF, CONSOLE = "receive, checksum, write", "consumer-perf-test", "console
 
 
 def follow(bench: Bench) -> Iterator[Row]:
-    """A log of one partition in pieces of 1 and of 8 MiB; a thousand partitions of which none gets anything."""
+    """A log of one partition in pieces of 1 and of 8 MiB; a thousand partitions without new records."""
     broker = Broker(bench)
     try:
         bench.tell("making a log dir for a broker")
@@ -52,7 +52,7 @@ def _copied(bench: Bench, broker: Broker, log: str) -> Iterator[Row]:
             bench, broker, "followed", "--topic", TOPIC, "--partition-bytes", f"{mib}MiB"
         )
         commands[f"{LOOP}, {mib} MiB"] = Command(loop, target=bench.file("fetched.out"))
-    # What each costs before the first byte comes: the same, of a partition that has nothing.
+    # The cost of each before the first byte: the same, for an empty partition.
     commands["klog, nothing"] = _follow(bench, broker, "followed-nothing", "--topic", MANY, "--partition", "0")
     loop = [sys.executable, child("fetcher.py"), host, port, MANY, str(MIB), bench.file("fetched.out")]
     commands["loop, nothing"] = Command(loop, target=bench.file("fetched.out"))
@@ -87,12 +87,12 @@ def _follow(bench: Bench, broker: Broker, name: str, *words: str) -> Command:
 
 
 def _idle(bench: Bench, broker: Broker) -> Iterator[Row]:
-    """Measure what a copy costs that has caught up, after it has begun."""
+    """Measure the cost of a copy that has caught up, after its start."""
     bench.tell(f"{PARTITIONS} partitions, {IDLE_S} s")
     copy = bench.file("followed")
     shutil.rmtree(copy, ignore_errors=True)
     words = [*bench.klog, "follow", broker.address, "--to", copy, "--quiet", "--max-wait", "500ms"]
-    # 10 MiB are asked for at a time.
+    # 10 MiB are requested at a time.
     yield Row("memory, follow", "largest resident size", _peak_bytes(words) / 1e6, "MB", at_most=2 * 10 + 64)
     with subprocess.Popen([*words, "--continuous"], stdout=subprocess.DEVNULL) as klog:
         try:
@@ -106,7 +106,7 @@ def _idle(bench: Bench, broker: Broker) -> Iterator[Row]:
 
 
 def _peak_bytes(words: list[str]) -> int:
-    """Return how much memory a command has at most; its own, since what it was forked from may be larger."""
+    """Return the peak memory of a command; its own, since that of the process that it was forked from may be larger."""
     peak = 0
     with subprocess.Popen(words, stdout=subprocess.DEVNULL) as process:
         while process.poll() is None:

@@ -73,7 +73,8 @@ def _commits(count: int) -> Iterator[bytes]:
 
 
 def _write_transactions(root: str, count: int) -> str:
-    """Write what *count* transactions leave, each in two of the logs; return the path of their coordinator's log."""
+    """Write the records of *count* transactions, each in two of the logs; return the path of their coordinator's
+    log."""
     chance = random.Random(2)
     states = _path(root, "__transaction_state-0")
     with open(states, "wb") as out:

@@ -12,7 +12,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 KAFKA_VERSION = "4.3.1"
 
-# What kafka-run-class.sh passes for a tool, less its JMX agent and log4j configuration, which would slow Kafka's start.
+# The options of kafka-run-class.sh for a tool, without its JMX agent and log4j configuration, which would slow Kafka's
+# start.
 KAFKA_FLAGS = (
     "-Xmx256M",
     "-server",
@@ -50,7 +51,7 @@ def peers_python(data: str) -> str:
 
 
 def kafka_dump(data: str) -> list[str]:
-    """Return the command line of Kafka's own dump tool; its jars come through Maven the first time."""
+    """Return the command line of Kafka's own dump tool; Maven downloads its jars the first time."""
     folder = os.path.join(data, "kafka-" + KAFKA_VERSION)
     if not os.path.exists(os.path.join(folder, "complete")):
         os.makedirs(folder, exist_ok=True)
@@ -84,8 +85,8 @@ def _pom() -> str:
 def find_klog() -> list[str]:
     """Return the command line of ``klog``; this checkout is put on the path if klog is not installed.
 
-    It is the console script beside this interpreter where there is one, for that is what users start.  Its byte code
-    is written first, as an installation does.
+    It is the console script beside this interpreter if there is one, for that is the one that users start.  Its byte
+    code is written first, as an installation does.
     """
     for name in ("PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "PYTHONOPTIMIZE", "PYTHONPROFILEIMPORTTIME"):
         os.environ.pop(name, None)  # a user's shell has none of these; the first makes every start compile klog anew

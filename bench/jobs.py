@@ -1,4 +1,4 @@
-"""The jobs: what is run, and which ratios are drawn from it."""
+"""The jobs: the commands to run, and the ratios between them."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ MANY = 100_000
 PLACED = 10_000
 VERIFY = "import sys, klog; print(len(klog.verify_partition(klog.Partition(sys.argv[1])).findings))"
 SEGMENT_START = "import klog; klog.Segment"
-# As klog does: without it numpy, which pyarrow pulls in, starts a thread that spins.
+# As in klog: without it numpy, which pyarrow imports, starts a thread that spins.
 PARQUET_START = "import os; os.environ['OPENBLAS_NUM_THREADS'] = '1'; import pyarrow.parquet"
 
 
 class DisagreementError(Exception):
-    """Two programs that did the same work came to different results, so their times say nothing."""
+    """Two programs that did the same work had different results; their times prove nothing."""
 
 
 @dataclass(frozen=True)
 class Bench:
-    """What every job needs: the corpora, the contestants' command lines, how often to run.
+    """The needs of every job: the corpora, the contestants' command lines, the number of rounds.
 
-    *scale* divides the sizes; brokers run only where it is 1.  *slow* is the number of rounds of commands that take
-    seconds.  *run* makes the races.
+    *scale* divides the sizes; brokers run only if it is 1.  *slow* is the number of rounds of commands that take
+    seconds.  *run* runs the races.
     """
 
     corpora: str
@@ -65,7 +65,8 @@ class Bench:
 
     @property
     def start(self) -> Command:
-        """Return the start of a command, options parsed and nothing done: said once, ``--version`` needs no parser."""
+        """Return the start of a command, options parsed and nothing done: once written, ``--version`` needs no
+        parser."""
         return Command([*self.klog, "--version", "--version"])
 
     def dump(self, *words: str, sink: str = "null", target: str = "", at_most: int = 1000, jobs: int = 1) -> Command:
@@ -110,7 +111,7 @@ def seconds(race: Race, *names: str) -> str:
 
 
 def ratio(above_s: float, below_s: float) -> float | None:
-    """Return one net time over another; None where what is left after the start is too short to say anything."""
+    """Return one net time over another; None if the rest after the start is too short."""
     return above_s / below_s if min(above_s, below_s) > 0.002 else None
 
 
@@ -279,7 +280,7 @@ def deep_compressed(bench: Bench) -> Iterator[Row]:
 
 
 def jsonl(bench: Bench) -> Iterator[Row]:
-    """JSON lines of the large segment: rate into a file, the file system's part of it, what a second thread brings."""
+    """JSON lines of the large segment: rate into a file, the file system's part of it, the gain of a second thread."""
     path, out, plain = bench.log("topic"), bench.file("klog.out"), bench.file("write.out")
     records = bench.records(path)
     bench.race(path, {"klog": bench.dump(path, *JSONL, sink="file", target=out)}, 1)
@@ -341,7 +342,7 @@ def _printed(bench: Bench, corpus: str, targets: Mapping[str, float]) -> Iterato
 
 
 def _same_print(bench: Bench, path: str) -> None:
-    """Hold what the two wrote into files against each other.  DisagreementError when it differs."""
+    """Compare the files that the two wrote.  DisagreementError if they differ."""
     kafkas, text, json_lines = (bench.file(name + ".out") for name in ("Kafka", "text", "jsonl"))
     if not filecmp.cmp(kafkas, text, shallow=False):
         raise DisagreementError(f"the text of klog dump is not what Kafka's tool prints: compare {text} with {kafkas}")
@@ -470,7 +471,7 @@ def assign(bench: Bench) -> Iterator[Row]:
 
 
 def start(bench: Bench) -> Iterator[Row]:
-    """What it costs to start."""
+    """The cost of a start."""
     commands = {
         "klog --version": Command([*bench.klog, "--version"]),
         "import klog": python("import klog"),

@@ -1,4 +1,4 @@
-"""What a real broker needs to start: after a kill, after `klog recover --mark-clean`, after a clean stop."""
+"""The needs of a starting broker: after a kill, after `klog recover --mark-clean`, after a clean stop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bench.measure import Command, run
 from bench.table import Row
 
 PARTITIONS = 4
-"""Of 256 MiB of one-record batches each."""
+"""The number of partitions, of 256 MiB of one-record batches each."""
 WAYS = ("its own recovery", "marked", "clean")
 RECOVERY = re.compile(r"Recovering unflushed|Recovering \d+ logs")
 

@@ -1,4 +1,4 @@
-"""Running commands and counting what they cost.
+"""Running commands and counting their cost.
 
 CPU seconds are those of the whole process (wait4): start, garbage collector and compiler threads included.
 """
@@ -23,7 +23,7 @@ class CommandFailedError(Exception):
 
 @dataclass(frozen=True)
 class Cost:
-    """What one run of a command cost; *output* is what it wrote where the sink was ``capture``."""
+    """The cost of one run of a command; *output* is its output if the sink was ``capture``."""
 
     cpu_s: float
     wall_s: float
@@ -35,8 +35,8 @@ class Cost:
 class Command:
     """A command to measure.
 
-    *sink* is where its standard output goes: ``null``, ``file`` (at *target*), ``pipe`` (into ``cat``, whose CPU
-    seconds count as well) or ``capture``.  *target* is removed before each run.  *at_most* limits its rounds, for
+    *sink* is the destination of its standard output: ``null``, ``file`` (at *target*), ``pipe`` (into ``cat``, whose
+    CPU seconds count as well) or ``capture``.  *target* is removed before each run.  *at_most* limits its rounds, for
     commands that take long.  *codes*: exit codes with which it has done its work.
     """
 
@@ -112,11 +112,11 @@ def discard(path: str) -> None:
 
 
 class Race:
-    """Several commands, run in turn round after round so that all meet the same weather, and what each cost.
+    """Several commands, run in turn round after round so that all meet the same weather, and the cost of each.
 
     The files *over* which they run are dropped from the page cache, and read from beginning to end before each round.
-    A file that came into the cache by other ways lies there in small pieces, and reading it costs up to three times as
-    much; and it may leave the cache between two rounds.
+    A file that was cached in another way is there in small pieces, and reading it takes up to three times as long; and
+    it may leave the cache between two rounds.
     """
 
     def __init__(
@@ -129,7 +129,7 @@ class Race:
         for turn in range(rounds):
             for file in files:
                 warm(file)
-            # Every other round runs backwards, so that nobody always follows the same neighbour.
+            # Every other round runs backwards, so that no contestant always follows the same neighbour.
             for name, command in list(commands.items())[:: -1 if turn % 2 else 1]:
                 if turn < command.at_most:
                     tell(f"round {turn + 1} of {rounds}: {name}")
@@ -170,7 +170,7 @@ def forget(path: str) -> None:
     """Drop *path* from the page cache, as far as the system does that."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)  # only what is on the disk is dropped
+        os.fsync(descriptor)  # only synced data is dropped
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
     finally:
         os.close(descriptor)

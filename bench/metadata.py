@@ -117,7 +117,8 @@ def _replicas(topic: int, number: int) -> list[int]:
 
 
 def _changes(topics: int, partitions: int, count: int) -> Iterator[bytes]:
-    """Yield what a cluster under strain writes: the ISR shrinks and grows, leaders move, directories are assigned."""
+    """Yield the records of a cluster under strain: the ISR shrinks and grows, leaders move, directories are
+    assigned."""
     chance = random.Random(1)
     ids = [topic_id(topic) for topic in range(topics)]
     for _ in range(count):

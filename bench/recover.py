@@ -22,7 +22,7 @@ TOPICS = {"plain": 5, "single": 20}
 BASE = "0" * 20
 DELETED = "9" * 20 + ".log.deleted"
 INDEX_ENTRY = struct.Struct(">ii")
-# The whole command, then what it had written by its own word.
+# The whole command, then the bytes that it had written according to its output.
 WRITTEN = """
 import sys, klog_cli.app
 try:
@@ -34,7 +34,7 @@ finally:
 
 def recover(bench: Bench) -> Iterator[Row]:
     """`klog recover` against `klog verify`, a broker's own recovery, and its limits of memory and of bytes written."""
-    # Else what is applied would be noted under the user's home.
+    # Otherwise the plan would be noted under the user's home.
     os.environ["XDG_STATE_HOME"] = bench.file("state")
     folder = log_dirs(bench)
     yield from _planning(bench, folder)

@@ -1,4 +1,4 @@
-"""`klog serve` beside a real broker, which has the same log dir at the same time: what a gigabyte costs the server."""
+"""`klog serve` beside a real broker, which has the same log dir at the same time: the server's cost of a gigabyte."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ MOST_S = 0.3
 ALL_TOPICS = bytes.fromhex("0000000f 0003 000c 00000001 ffff 00 00 00 00 00")
 """Metadata, version 12, of all topics."""
 WARMING = 8
-"""How often the broker hands out all there is, of each size, before it is measured: Java has compiled it by then."""
+"""The number of full reads from the broker, of each size, before it is measured: Java has compiled it by then."""
 CLOSE = 0.1
-"""What is fetched may differ by this part: the broker sends partial batches, and those count for nothing."""
+"""The fetched bytes may differ by this part: the broker sends partial batches, and those count for nothing."""
 
 
 class Fetched(NamedTuple):
-    """What clients got from a server: bytes, its CPU seconds, and the seconds until the last of them had all."""
+    """The work of a server for clients: bytes, its CPU seconds, and the seconds until the last of them had all."""
 
     size: int
     cpu_s: float
@@ -55,7 +55,7 @@ class Server(NamedTuple):
     port: int
 
     def memory_mib(self) -> float:
-        """Return what it has resident."""
+        """Return its resident size."""
         with open(f"/proc/{self.process}/status", encoding="ascii") as file:
             return int(re.findall(r"VmRSS:\s+(\d+)", file.read())[0]) / KIB
 
@@ -117,7 +117,7 @@ def _compared(bench: Bench, servers: dict[str, Server]) -> Iterator[Row]:
 
 
 def _race(bench: Bench, servers: dict[str, Server], limit: int, busy: int, idle: int) -> dict[str, list[Fetched]]:
-    """Return what came from each server, round by round; the first round only warms them up."""
+    """Return the results of each server, round by round; the first round only warms them up."""
     found: dict[str, list[Fetched]] = {name: [] for name in servers}
     rounds = 2 * bench.slow + 1
     for turn in range(rounds + 1):
@@ -169,7 +169,7 @@ def _crowded(klog: Server) -> Row:
 
 
 def _first_answer(bench: Bench) -> Row:
-    """How long after the start of the process all topics of a large disk are told."""
+    """The time from the start of the process to the answer with all topics of a large disk."""
     folder = bench.file("serve-many")
     if not os.path.isdir(folder):
         shutil.copytree(os.path.join(bench.corpora, "many"), folder, copy_function=os.link)

@@ -32,7 +32,7 @@ def space(bench: Bench) -> Iterator[Row]:
 
 
 def report(bench: Bench) -> Iterator[Row]:
-    """The page of all partitions: what it takes beyond the check that it is made of; its memory."""
+    """The page of all partitions: its cost beyond that of the check in it; its memory."""
     root, page = os.path.join(bench.corpora, "many"), bench.file("report.html")
     words = [*bench.klog, "report", root, "--to", page, "--jobs", "1", "--quiet"]
     race = bench.race((), {"report": Command(words, "null"), "verify": bench.verify(root)})

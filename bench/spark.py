@@ -59,7 +59,7 @@ def _copies(bench: Bench, plain: str) -> list[str]:
 
 
 def _run(bench: Bench, job: str, *words: str, master: str = MASTER, rounds: int = 0, jars: str = "") -> dict[str, Any]:
-    """Return what the contestants of *job* cost, by their names."""
+    """Return the cost of each contestant of *job*, by their names."""
     bench.tell(f"on Spark ({master}): {job}")
     command = [sys.executable, child("onspark.py"), master, str(rounds or bench.slow), job, *words]
     if master == "local[1]":  # the JVM and the driver too
@@ -77,7 +77,7 @@ def _told(race: Mapping[str, Any]) -> str:
 
 
 def _rows(bench: Bench, folder: str) -> Iterator[Row]:
-    """All rows of a broker's topic: from its disk, from itself, and from batches that are only handed over."""
+    """All rows of a broker's topic: from its disk, from itself, and from batches that are only passed on."""
     broker = Broker(bench)
     jars = ",".join(str(path) for path in sorted(install_spark_source().iterdir()))
     try:
@@ -124,7 +124,7 @@ def _beside_klog(bench: Bench, paths: list[str], over: list[str]) -> Iterator[Ro
 
 
 def _two_cores(bench: Bench, paths: list[str]) -> Iterator[Row]:
-    """Work of seconds: a job that finds nothing to do takes 0.4 s by itself."""
+    """Work of seconds: a job without work takes 0.4 s."""
     for job in ("deep", "stats"):
         one, two = (_run(bench, job, *paths, master=f"local[{cores}]")["klog"]["wall"] for cores in (1, 2))
         name = {"deep": "verify --deep"}.get(job, job)
@@ -140,7 +140,7 @@ def _against(bench: Bench, job: str, path: str, other: str, most: float, scratch
 
 
 def _audit(bench: Bench) -> Iterator[Row]:
-    """Batches of 16 KB, of which only the headers are on the disk: nothing else is read of them."""
+    """Batches of 16 KB, only whose headers are on the disk: nothing else is read of them."""
     folder = bench.file("spark-audit")
     shutil.rmtree(folder, ignore_errors=True)
     words = [folder, str((AUDITED << 30) // bench.scale), str(16 << 10), "8", "0", "holes"]

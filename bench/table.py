@@ -20,7 +20,7 @@ HEAD = ("job", "measured (CPU seconds of the whole process unless said otherwise
 class Row:
     """One comparison.
 
-    Without *at_least* and *at_most* it is told for information.  *value* None: it could not be measured.
+    Without *at_least* and *at_most* it is for information.  *value* None: it could not be measured.
     """
 
     job: str
@@ -83,7 +83,7 @@ def cpu_name() -> str:
 
 
 def facts(peers_python: str) -> list[str]:
-    """Return what the figures depend on: machine, versions, load."""
+    """Return the conditions of the figures: machine, versions, load."""
     with open("/proc/meminfo", encoding="ascii") as file:
         memory = int(file.readline().split()[1]) / 2**20
     names = "'aiokafka', 'kafka-python', 'crc32c'"
@@ -107,7 +107,7 @@ def _version(name: str) -> str:
 
 
 def _is_ours() -> bool:
-    """Whether the klog that is measured is that of the checkout that the bench stands in."""
+    """Whether the measured klog is that of this checkout."""
     asked = "import klog; print(klog.__path__[0])"
     home = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True).stdout.strip()
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

@@ -1,4 +1,4 @@
-"""The rows about a second thread: what it brings by the clock, beside two independent processes."""
+"""The rows about a second thread: its gain by the clock, beside two independent processes."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from bench.measure import Command, Race
 from bench.table import Row
 
 RATIO, CONTROL = 1.85, 1.95
-"""So many times as fast two threads are to be, where two processes do so many times the work of one in its time."""
+"""The required speed-up by two threads, if two processes do so many times the work of one in its time."""
 
 
 def twice(command: Command) -> Command:
-    """Return two processes that do the work of *command* at the same time, as `thread_row` wants them: ``both``."""
+    """Return two processes that do the work of *command* at the same time, as input of `thread_row`: ``both``."""
     return Command(["sh", "-c", '"$@" & "$@" & wait', "sh", *command.words], "null")
 
 
 def thread_row(name: str, race: Race, one: str = "1 thread", at_least: float = RATIO) -> Row:
     """Return the row of a *race* between ``1 thread`` and ``2 threads``; ``start`` is the start of the command.
 
-    As a control whether there are two cores, ``both`` does twice what *one* does.  Where that does not reach CONTROL,
-    less is asked of the threads, in proportion.
+    As a control whether there are two cores, ``both`` does twice what *one* does.  If that does not reach CONTROL, the
+    requirement for the threads is reduced in proportion.
     """
     start_s = race.best_wall_s("start")
     net = {each: max(race.best_wall_s(each) - start_s, 0.001) for each in ("1 thread", "2 threads", one, "both")}

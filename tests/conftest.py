@@ -35,7 +35,7 @@ ON_CI = os.environ.get("CI", "").lower() in ("1", "true")
 NO_CORPORA, NO_KAFKA, NO_SPARK = "no corpora", "no real Kafka", "no Spark"
 
 
-# what cannot run here, and that it did not
+# tests that cannot run here, with a note that they did not
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -47,7 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(workers)
     examples.settings.load_profile(examples.DEFAULT)
     gc.disable()  # thousands of tests are collected, and none of them is garbage
-    # Whoever selects by another marker does not mean to run for hours.
+    # A selection by another marker does not mean to run for hours.
     selected: str = config.option.markexpr
     for marker in ("long", "release"):
         if marker not in selected:
@@ -57,7 +57,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop() -> None:
-    """Take what was collected out of the collector's sight: it would look through all of it a thousand times."""
+    """Exempt the collected tests from garbage collection: each of a thousand collections would look through all of
+    them."""
     gc.freeze()
     gc.enable()
 
@@ -114,7 +115,7 @@ class Ran:
 
 @contextmanager
 def _captured() -> Iterator[dict[int, int]]:
-    """Send descriptors 1 and 2, and sys.stdout and sys.stderr with them, to files; yields what to read from."""
+    """Send descriptors 1 and 2, and sys.stdout and sys.stderr with them, to files; yields the files to read from."""
     sys.stdout.flush()
     sys.stderr.flush()
     before = sys.stdout, sys.stderr
@@ -156,7 +157,7 @@ def _main() -> Callable[[], int]:
     # A command line ends soon and spares the collector; garbage of thousands of them would be gigabytes.
     command_tree._spare_the_collector = gc.enable
     typer.main.get_command = functools.cache(typer.main.get_command)
-    arrow.make_pyarrow_small = lambda: None  # this process is not klog's alone: other tests want numpy
+    arrow.make_pyarrow_small = lambda: None  # this process is not klog's alone: other tests need numpy
     return app.main
 
 
@@ -225,7 +226,7 @@ def elsewhere(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def hasty(monkeypatch: pytest.MonkeyPatch, state_home: Path) -> None:
-    """Commands wait for no disk: the power stays."""
+    """Commands wait for no disk: the power stays on."""
     from klog.change.plan import session
 
     from tests.support.power import HastyDisk

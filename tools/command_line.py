@@ -1,4 +1,4 @@
-"""The command line as data: what completions and the manual page are made from."""
+"""The command line as data: the source of completions and the manual page."""
 
 from __future__ import annotations
 

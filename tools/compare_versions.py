@@ -1,11 +1,11 @@
-"""Run every command of two versions of klog over the same data, and say which lines of their output differ.
+"""Run every command of two versions of klog over the same data, and print the differing lines of their output.
 
     python tools/compare_versions.py OLD_CHECKOUT NEW_CHECKOUT [--commands verify,recover] DIRECTORY...
 
 Each checkout needs its `.venv`.  Every log dir below a DIRECTORY, and in archives there, is copied to one scratch
 place; both versions see it under the same path.  A command that changes data runs on a copy of its own: then the trees
 are compared as well.  Times and ids of plans are left out.  Lines that differ are counted by their shape.  A file or a
-partition that occurs twice is read once.  Commands that the old version does not know are skipped.
+partition that occurs twice is read once.  Commands that the old version does not have are skipped.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ for line in sys.stdin:
 
 
 class Result(NamedTuple):
-    """What a command came to: its exit code, its two streams by lines, and the tree that it left."""
+    """The result of a command: its exit code, its two streams by lines, and the tree that it left."""
 
     code: int
     out: list[str]
@@ -81,7 +81,7 @@ class Version:
     def run(self, words: list[str], cwd: Path, *, changes: bool) -> Result:
         """Run commands with `&&` between them in *cwd*; look at the tree they left when they *change* data.
 
-        PLAN stands for the id of the newest plan with a backup.
+        PLAN is replaced by the id of the newest plan with a backup.
         """
         out: list[str] = []
         err: list[str] = []
@@ -108,7 +108,7 @@ class Version:
 
 
 def lines(path: Path) -> list[str]:
-    """Return the lines of a file without what differs from run to run: times of now, ids of plans."""
+    """Return the lines of a file without parts that differ from run to run: times of now, ids of plans."""
     text = path.read_bytes().decode("utf-8", "backslashreplace")
     return plain(text).split("\n")
 

@@ -1,7 +1,7 @@
-"""The fields of `--output json`, declared once.  docs/schemas is made of them; tests hold outputs against them.
+"""The fields of `--output json`, declared once.  They are the source of docs/schemas; tests compare outputs with them.
 
-A text names JSON's types, `|` between them, or, with `=` in front, all the words that there are.  A list is an array, a
-dict an object (`?` ends the name of a field that may be left out; the name `*` stands for any), a tuple one of several.
+A text names JSON's types, `|` between them, or, with `=` in front, all possible words.  A list is an array, a dict an
+object (`?` ends the name of a field that may be left out; the name `*` stands for any), a tuple one of several.
 """
 
 from __future__ import annotations
@@ -263,7 +263,7 @@ SCHEMAS: dict[str, Declared] = {
     **{"replicas plan": parts.REPLICAS_PLAN, "metadata plan": parts.METADATA_PLAN, "space": parts.SPACE},
     **{"metadata show": parts.METADATA_SHOW, "metadata compare": parts.METADATA_COMPARE, "assign": parts.ASSIGN},
 }
-"""Of each command, what `--output json` prints."""
+"""The output of each command with `--output json`."""
 LINES: dict[str, Declared] = {
     **{"dump": DUMP, "timeline": parts.TIMELINE, "partition": parts.PARTITION},
     **{"metadata history": parts.METADATA_HISTORY, "replicas simulate": parts.SIMULATE},
@@ -272,7 +272,7 @@ LINES: dict[str, Declared] = {
         **{"ms": "number", "bytes": INT},
     },
 }
-"""Of each command that has no `--output json`, what a line of `--output jsonl` is."""
+"""A line of `--output jsonl`, for each command without `--output json`."""
 SAME = {"spark verify": "verify", "spark stats": "stats", "spark audit": "audit misrouted", "audit headers": "audit"}
 """Commands that print what another prints."""
 

@@ -1,4 +1,4 @@
-"""Objects of JSON that `tools.json_fields` declares commands of: plans and what changes, the cluster, the disk."""
+"""Objects of JSON that `tools.json_fields` combines: plans and changes, the cluster, the disk."""
 
 from __future__ import annotations
 
@@ -64,11 +64,11 @@ PLAN: Declared = {
     **{"undoes?": TEXT, "leaves_times?": [DIRECTORY_TIME]},
 }
 NO_PLAN: Declared = {"id": "null", "actions": [ACTION]}
-"""In the place of a plan where nothing is to be done."""
+"""In the place of a plan if there is nothing to do."""
 
 
 def planned(**more: Declared) -> Declared:
-    """Return what a command prints that plans: the plan, or that there is none, and *more*."""
+    """Return the output of a command that plans: the plan, or that there is none, and *more*."""
     return {**PLAN, **more}, {**NO_PLAN, **more}
 
 
@@ -129,7 +129,7 @@ RETENTION: Declared = [
         "settings": {"*": {"value": "*", "origin": TEXT, "name": TEXT}},
     }
 ]
-"""What the first retention pass removes."""
+"""The records that the first retention pass removes."""
 WRITE: Declared = {
     **{"records": INT, "bytes": INT, "skipped": INT, "applied?": BOOL, "id?": TEXT_OR_NULL, "backup?": TEXT_OR_NULL},
     "partitions": [
@@ -241,7 +241,7 @@ CHANGE: Declared = {
 
 
 def or_null(declared: Declared) -> Declared:
-    """Return the fields of a state that may be gone: then each is null."""
+    """Return the fields of a state that may be missing: each is then null."""
     return {name: ("null", one) for name, one in declared.items()}
 
 

@@ -67,7 +67,7 @@ def _bash_case(patterns: Iterable[str], variable: str, value: str) -> str:
 
 
 def _bash_words(command: Command) -> list[str]:
-    # Names of commands come first: a list that begins with an option belongs to a command that takes paths.
+    # Names of commands are first: a list that begins with an option belongs to a command that takes paths.
     return [child.words[-1] for child in command.children] + [
         name for option in command.options for name in option.names
     ]

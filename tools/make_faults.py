@@ -1,4 +1,5 @@
-"""Write docs/faults.md: single faults, what Kafka's own loader does with each, and what after klog.  Needs Java."""
+"""Write docs/faults.md: single faults, the result of Kafka's own loader for each, and the result after klog.  Needs
+Java."""
 
 from __future__ import annotations
 

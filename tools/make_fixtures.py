@@ -1,4 +1,4 @@
-"""Rebuild fixtures/ from the corpora: a choice of real broker data, and what Kafka's own dump tool says about it.
+"""Rebuild fixtures/ from the corpora: a choice of real broker data, and the output of Kafka's own dump tool for it.
 
     python tools/make_fixtures.py [CORPORA]        default: ../shared/corpora beside the project
 
@@ -59,7 +59,7 @@ DISKS = {
     "replicas/keys": "__cluster_metadata-0 byhand-0 byhand-1 byhand-2 byhand-3 byhand-4 byhand-5 byhand-6"
     " grown-0 grown-1 grown-2 grown-3 grown-4 grown-5 two-0 two-1 two-2 two-3 two-4 two-5 two-6 two-7",
 }
-# archive whose truth comes along → the parts of it that are kept
+# archive whose truth is copied too → the parts of it that are kept
 TRUTHS = {"replicas/quorum": "version names moments admin ends directory_ids"}
 OFFSET_CHECKPOINTS = (
     "recovery-point-offset-checkpoint",
@@ -113,14 +113,14 @@ def main(corpora: Path) -> None:
 
 
 def copy_truth(source: Path, target: Path, parts: list[str]) -> None:
-    """Copy what clients were told, one part a line."""
+    """Copy the truth of clients, one part a line."""
     truth = json.loads(gzip.decompress(source.read_bytes()))
     lines = [f"{json.dumps(part)}: {json.dumps(truth[part], separators=(',', ':'))}" for part in parts]
     target.write_text("{" + ",\n".join(lines) + "}\n")
 
 
 def copy_disks(archive: Path, target: Path, partitions: set[str]) -> None:
-    """Copy the disks of several nodes; of a preallocated index what was written."""
+    """Copy the disks of several nodes; of a preallocated index the written part."""
     with tempfile.TemporaryDirectory() as place:
         with tarfile.open(archive) as tar:
             tar.extractall(place, filter="data")

@@ -18,7 +18,7 @@ from rich.console import Console
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FIXTURES = os.path.join(ROOT, "fixtures")
 WIDTH, NAME, HEIGHT, SCALE = 620, 24, 24, 20
-"""Of a picture and, from above, of a row's name, its bar and its scale, in the picture's units."""
+"""The sizes of a picture and, from above, of a row's name, its bar and its scale, in the picture's units."""
 
 KEPT, CHOSEN, DIMMED = "#5b8bb5", "#d9822b", "#9aa3ab"
 INK = "currentColor"
@@ -67,7 +67,7 @@ Blue is on all of them; what is not is lost if another one leads.
 
 
 class Bar(NamedTuple):
-    """A bar over offsets *first* up to *end*, and what is said of it where a pointer rests on it."""
+    """A bar over offsets *first* up to *end*, and its text for a pointer that rests on it."""
 
     first: int
     end: int
@@ -85,7 +85,7 @@ class Row(NamedTuple):
 
 
 def run(*words: str) -> str:
-    """Return what klog prints; its findings are no failure."""
+    """Return the output of klog; its findings are no failure."""
     command = [sys.executable, "-m", "klog_cli.app", *words]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "COLUMNS": "110"}
     done = subprocess.run(command, cwd=FIXTURES, env=environment, capture_output=True, text=True, timeout=60)
@@ -100,7 +100,7 @@ def rows_of(*words: str) -> list[dict[str, Any]]:
 
 
 def terminal(name: str) -> str:
-    """Return a terminal with a command and what it prints, as SVG that names no font of another host."""
+    """Return a terminal with a command and its output, as SVG that names no font of another host."""
     command = TERMINALS[name]
     console = Console(record=True, width=110, file=io.StringIO(), force_terminal=True, color_system="truecolor")
     console.print(f"$ klog {command}", style="bold", markup=False, highlight=False)
@@ -171,7 +171,7 @@ def _scanned(batch: dict[str, Any], found: dict[str, Any]) -> Bar:
 
 
 def compaction() -> str:
-    """Return the picture of a partition before and after a broker's cleaner; what it took away is dimmed."""
+    """Return the picture of a partition before and after a broker's cleaner; removed records are dimmed."""
     before, after = (rows_of("dump", f"compaction/{side}/{COMPACTED}") for side in ("before", "after"))
     left = {record["offset"] for record in after}
     first, end = before[0]["offset"], before[-1]["offset"] + 1
@@ -190,7 +190,7 @@ def _record(record: dict[str, Any], is_left: bool) -> Bar:
 
 
 def replicas() -> str:
-    """Return the picture of three copies: what all have, and what is on one of them alone."""
+    """Return the picture of three copies: the common part, and the records on one of them alone."""
     disks = [f"replicas/split/broker-{node}" for node in (1, 2, 3)]
     found = json.loads(run("replicas", "diff", *disks, "--output", "json"))["partitions"]
     (partition,) = (one for one in found if f"{one['topic']}-{one['partition']}" == FORKED)

@@ -3,8 +3,8 @@
     python tools/make_schemas.py FOLDER_OF_JARS [core/klog/formats/structs/schemas]
 
 The jars carry their definitions as JSON with comments (`common/**/*.json`, and `message/*.json` in the storage jar).
-Each becomes one line in the notation of `klog.formats.structs.schema`.  The same jars always give the same files.
-A definition that uses something the notation cannot say stops the run: nothing is left out silently.
+Each becomes one line in the notation of `klog.formats.structs.schema`.  The same jars always give the same files.  A
+definition that uses something outside of the notation stops the run: nothing is left out silently.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import sys
 import zipfile
 from typing import Any, NamedTuple
 
-# What a client that reads may ask, or ask in vain (`klog serve`).
+# The requests of a client that reads, served or refused (`klog serve`).
 APIS = (
     "ApiVersions|Metadata|DescribeCluster|ListOffsets|Fetch|OffsetForLeaderEpoch|FindCoordinator|JoinGroup|SyncGroup"
     "|Heartbeat|LeaveGroup|OffsetFetch|OffsetCommit|ListGroups|DescribeGroups|DescribeConfigs|DescribeLogDirs"
     "|DescribeAcls|SaslHandshake|SaslAuthenticate|Produce|InitProducerId|CreateTopics|DeleteTopics|CreatePartitions|DeleteRecords"
     "|IncrementalAlterConfigs|DeleteGroups|OffsetDelete"
 )
-# Which definitions go into which file: jar (without version), their "type", and a pattern for the name.
+# The definitions of each file: jar (without version), their "type", and a pattern for the name.
 FILES = {
     "coordinator": ("kafka-group-coordinator", ("coordinator-key", "coordinator-value"), ""),
     "transaction": ("kafka-transaction-coordinator", ("coordinator-key", "coordinator-value"), ""),
@@ -38,7 +38,7 @@ HEADER = """\
 # Written by tools/make_schemas.py from the message definitions of Apache Kafka {version}, Apache License 2.0.
 # Do not edit.  The notation is explained in klog/formats/structs/schema.py.
 """
-# What a definition may say.  The second row has no bearing on bytes or on the printed form.
+# The allowed members of a definition. The second row has no bearing on bytes or on the printed form.
 KNOWN_MESSAGE = {"apiKey", "type", "name", "validVersions", "flexibleVersions", "fields", "commonStructs"} | {
     "latestVersionUnstable",
     "listeners",
@@ -113,7 +113,7 @@ class Definition:
     def line(self) -> str:
         spec = self.spec
         valid = versions(spec["validVersions"])
-        if spec.get("latestVersionUnstable"):  # a broker offers it to nobody
+        if spec.get("latestVersionUnstable"):  # a broker never offers it
             valid = Range(valid.lo, valid.hi - 1)
         key = f"[{spec['apiKey']}]" if "apiKey" in spec else ""
         flexible = spec["flexibleVersions"] if valid.lo <= valid.hi else "none"
@@ -161,7 +161,7 @@ class Definition:
 
     def default(self, spec: Spec) -> str:
         given = spec.get("default")
-        if given is None:  # Kafka's generator does not tell a JSON null from nothing: only the string "null" means null
+        if given is None:  # Kafka's generator treats a JSON null as an absent one: only the string "null" means null
             return ""
         if given == "null" and "nullableVersions" in spec:
             return " =null"

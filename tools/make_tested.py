@@ -1,4 +1,4 @@
-"""Writes docs/tested.md from what runs of the tests counted: `make tested`.
+"""Writes docs/tested.md from the counts of test runs: `make tested`.
 
     python -m tools.make_tested build/counts
     python -m tools.make_tested --keep build/counts
@@ -6,7 +6,7 @@
 Each figure is the sum of a count in that directory ("at most": the largest), which tests/support/counts.py,
 tests/coverage and tests/mutation write; none is written by hand.
 
---keep: sections of which nothing was counted stay as they are on the page.
+--keep: sections without counts stay as they are on the page.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ The suite takes samples of what `make test ARGS="-m long"` runs whole: cuts, kil
 
 
 class Part(NamedTuple):
-    """A table: the counts whose names begin with *prefix*, and what one of them is."""
+    """A table: the counts whose names begin with *prefix*, and the description of one of them."""
 
     title: str
     prefix: str
@@ -96,7 +96,7 @@ SINGLE = {
     "MiB of memory at most, over logs that want to become gigabytes": "MiB of memory in the largest of those runs",
     "mutated inputs of the kernel": "mutated batches and messages that the kernel read, compiled with sanitizers",
 }
-"""What stands in the list at the end, by the name of its count."""
+"""The entries of the list at the end, by the name of their count."""
 
 
 def counted(folder: Path) -> Counter[str]:
@@ -133,7 +133,7 @@ def page(sums: Counter[str]) -> Iterator[str]:
 
 
 def _rows(sums: Counter[str], prefix: str) -> list[tuple[str, int]]:
-    """Return the counts whose names begin with *prefix*, by what follows it."""
+    """Return the counts whose names begin with *prefix*, by the rest of the name."""
     found = sorted((*name.partition(": "), number) for name, number in sums.items())
     return [(KINDS.get(name, name), number) for begin, _, name, number in found if begin == prefix and number]
 

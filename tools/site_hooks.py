@@ -1,4 +1,4 @@
-"""What `make docs` adds to docs/: pages from elsewhere in the repository, and those made from declarations.
+"""The additions of `make docs` to docs/: pages from elsewhere in the repository, and those made from declarations.
 
 Pages keep their places in the repository, so that links between them hold on the site as they do there.  The names of
 the functions are MkDocs's: https://www.mkdocs.org/user-guide/configuration/#hooks

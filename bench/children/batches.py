@@ -1,7 +1,7 @@
 """Write partitions of batches of one size, of no producer: FOLDER BYTES BATCH_BYTES PARTITIONS TWINS_PERCENT [holes].
 
-Of the first two partitions so many batches are twins, as of a program that writes both.  With holes the values are
-zeros that take no room on the disk.
+That percentage of the batches of the first two partitions are twins, as of a program that writes both.  With holes the
+values are zeros that take no room on the disk.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def main() -> None:
         for base in range(0, written, in_segment):
             with open(os.path.join(directory, f"{base:020d}.log"), "wb", 1 << 20) as log:
                 for i in range(base, min(base + in_segment, written)):
-                    # What twins share: time and content depend on the number of the batch alone.
+                    # The common parts of twins: time and content depend on the number of the batch alone.
                     is_twin = number < 2 and i % 100 < percent
                     which = i if is_twin else i * partitions + number + 7
                     start = which * 7919 % (len(value) - payload)

@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.commands.compact.oracle import CleanerOracle
 
-# Those of a broker, over the ones that the tests have for quick starts.
+# The settings of a broker, over the ones that the tests have for quick starts.
 FLAGS = "-Xms1g -Xmx1g -XX:TieredStopAtLevel=4 -XX:-UseSerialGC -XX:+UseG1GC -XX:MaxGCPauseMillis=20"
 
 

@@ -1,7 +1,7 @@
 """A codec library's own time on a segment: ``codec.py CODEC FILE [compress]``; prints bytes made and CPU seconds.
 
 All payloads are in memory before the clock starts, and only the library's calls are between two looks at the clock.
-Of each library's calls the fastest known is taken, with what can be reused reused.
+The fastest known calls of each library are used, with everything reusable reused.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def zstd_call() -> Callable[[bytes], bytes]:
     import zstandard
 
     decompress = zstandard.ZstdDecompressor().decompress
-    return lambda payload: decompress(payload, 1 << 20)  # for frames that do not say their size, as Kafka's own
+    return lambda payload: decompress(payload, 1 << 20)  # for frames without their size, as Kafka's own
 
 
 def gzip_call() -> Callable[[bytes], bytes]:

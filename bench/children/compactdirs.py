@@ -124,7 +124,7 @@ def indexes(log: bytearray, base: int) -> tuple[bytes, bytes]:
 
 
 def closed_and_active(source: str, folder: str, change: Callable[[bytearray], bytearray] = same) -> None:
-    """Write *SEGMENTS* segments of what the one of *source* has, and one of a single batch."""
+    """Write *SEGMENTS* segments with the content of *source*, and one of a single batch."""
     shutil.copy(os.path.join(source, EPOCHS), folder)
     with open(os.path.join(source, f"{BASE}.log"), "rb") as file:
         log = bytearray(file.read())
@@ -143,9 +143,9 @@ def closed_and_active(source: str, folder: str, change: Callable[[bytearray], by
 
 
 def finish(path: str) -> None:
-    """Say that a broker has stopped cleanly, and that all is replicated: high watermarks are the ends.
+    """Record a clean stop of the broker, and complete replication: high watermarks are the ends.
 
-    Without an id of its topic a broker takes a partition for a stray one.
+    A broker treats a partition without its topic id as a stray one.
     """
     ends = {}
     for entry in os.scandir(path):

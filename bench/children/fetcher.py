@@ -1,8 +1,8 @@
 """Fetch a partition from start to end, raw: ``fetcher.py HOST PORT TOPIC BYTES [TARGET]``.
 
-Fetch v4, one request at a time; only the header of each batch is looked at, so what is left is the server's work.
-Prints bytes, requests, seconds.  With TARGET it copies: it receives an answer, computes the checksums of its batches
-and writes them, which is the least that any copy has to do.
+Fetch v4, one request at a time; only the header of each batch is read, and the rest is the server's work.  Prints
+bytes, requests, seconds.  With TARGET it copies: it receives an answer, computes the checksums of its batches and
+writes them, which is the least that any copy has to do.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ WAIT_MS = 500
 
 
 def fetch(host: str, port: int, topic: bytes, limit: int, target: str | None) -> tuple[int, int, float]:
-    """Return the bytes of whole batches that came, how many requests it took, and how long (s)."""
+    """Return the bytes of whole batches received, the number of requests, and the time (s)."""
     link = socket.create_connection((host, port))
     link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     file = None

@@ -1,12 +1,12 @@
 """Write the benchmark's segments: ``generate.py FOLDER SCALE``, run by the peers' interpreter.
 
-The batches come from aiokafka's encoder, which shares no code with klog.  Encoding all of it would take minutes, so for
-each corpus one piece of 64 MiB (about 32 MiB of single-record and of compressed batches) is encoded, and the file is
-that piece over and over with offsets and timestamps moved on and the CRC put right.  A piece is far larger than what a
-branch predictor or a codec sees (a batch is compressed on its own), so neither finds the repetition.
+The batches are encoded by aiokafka, which shares no code with klog.  Encoding all of it would take minutes.  For
+each corpus one piece of 64 MiB (about 32 MiB of single-record and of compressed batches) is therefore encoded, and the
+file is that piece over and over with offsets and timestamps moved on and the CRC put right.  A piece is far larger than
+the view of a branch predictor or a codec (a batch is compressed on its own), and neither finds the repetition.
 
-Beside each segment lie the indexes that a broker would have written (one entry after more than 4096 bytes), and
-``first/NAME-0`` holds its first batch alone: what a program needs to start.  SCALE divides all sizes.
+Beside each segment are the indexes that a broker would have written (one entry after more than 4096 bytes), and
+``first/NAME-0`` holds its first batch alone: enough for a program to start.  SCALE divides all sizes.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def moved(log: bytearray, by: int) -> int:
 
 
 def repeat(source: str, folder: str) -> None:
-    """Write *SEGMENTS* segments of what the one of *source* has."""
+    """Write *SEGMENTS* segments with the content of *source*."""
     shutil.copy(os.path.join(source, EPOCHS), folder)
     with open(os.path.join(source, f"{BASE}.log"), "rb") as file:
         log = bytearray(file.read())
@@ -68,7 +68,7 @@ def without_indexes(source: str, folder: str) -> None:
 
 
 def thousands(source: str, folder: str, count: int) -> None:
-    """Write *count* segments of two batches, and what is wrong with their indexes."""
+    """Write *count* segments of two batches, with faults of their indexes."""
     shutil.copy(os.path.join(source, EPOCHS), folder)
     with open(os.path.join(source, f"{BASE}.log"), "rb") as file:
         log = bytearray(file.read(1 << 16))

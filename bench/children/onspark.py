@@ -10,10 +10,10 @@
     memory SCRATCH DIR …  the most memory that all rows of several log dirs, verify and stats need, and export and
                         compact of the first
 
-``onspark.py alone DIR …`` does what the tasks of stats do, without Spark.
+``onspark.py alone DIR …`` does the work of the tasks of stats, without Spark.
 
-For each contestant: CPU seconds of the whole tree of processes and wall seconds, medians, and what it came to.  Run by
-klog's interpreter; the first round warms up and does not count.
+The output for each contestant: CPU seconds of the whole tree of processes and wall seconds, medians, and its result.
+Run by klog's interpreter; the first round warms up and does not count.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ COLUMNS = {
 }
 TASKS = 8
 BROKER: list[str] = []
-"""Of a broker the number of its process: it is nobody's child, and idle unless it is asked."""
+"""The process id of the broker: it is no child, and idle unless it is asked."""
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -170,7 +170,7 @@ def rows(spark: Any, path: str, topic: str, broker: str = "", process: str = "")
 
 
 def _slices_and_rows(path: str, topic: str) -> tuple[list[Any], int]:
-    """Return the slices of the topic's logs, and how many rows they come to."""
+    """Return the slices of the topic's logs, and the number of their rows."""
     from klog.data_dir.log_dir import LogDir
     from klog.jobs.slices import slice_partition
     from klog.jobs.spark_rows import RowQuery, read
@@ -290,7 +290,7 @@ def _last() -> Any:
 
 
 def alone(*paths: str) -> None:
-    """What the tasks of `stats` do, without Spark."""
+    """Do the work of the tasks of `stats`, without Spark."""
     from klog.jobs.stats import StatsOptions, collect_stats
     from klog.jobs.stats import stats as job
 

@@ -1,7 +1,7 @@
 """pyarrow's own time to write a Parquet file again: ``parquet.py FILE AGAIN``; prints rows and CPU seconds.
 
 The columns of FILE are in memory before the clock starts.  Compression, dictionaries, encodings, statistics and row
-groups are those of FILE, as its footer tells them.
+groups are those in the footer of FILE.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A peer's work over a segment: ``peer.py aiokafka|kafka-python crc|deep FILE [windows]``; prints batches and records.
 
-Without ``windows`` the file is read whole and handed over, the obvious way to use these libraries on a file.  With it
-the library is fed the file in windows of about 4 MiB, cut at batch boundaries that the corpus' maker noted: kinder to
-the peer, for it never touches fresh memory, and nobody has to find the boundaries.
+Without ``windows`` the file is read whole and passed on, the obvious way to use these libraries on a file.  With it the
+library is fed the file in windows of about 4 MiB, cut at batch boundaries that the corpus' maker noted: kinder to the
+peer, for it never touches fresh memory, and need not find the boundaries.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A disk of which some bytes cannot be read any more."""
+"""A disk with unreadable bytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 def spoil(monkeypatch: pytest.MonkeyPatch, *ranges: range, partial: bool = False) -> None:
     """Make byte *ranges* of every file that has a name unreadable for the rest of the test.
 
-    *partial*: a read that begins in front of one gives what comes before it, as Linux does; else it fails as a whole.
+    *partial*: a read that begins in front of one returns the bytes before it, as Linux does; else it fails as a whole.
     """
     preadv, pread = os.preadv, os.pread
 

@@ -1,4 +1,4 @@
-"""Log dirs of some kilobytes that want to become gigabytes: whoever reads them must keep to a bound.
+"""Log dirs of some kilobytes that unpack to gigabytes: readers must keep to a bound.
 
 Each bomb is one partition beside `meta.properties`; its numbers are right, and its checksums match.
 """
@@ -22,7 +22,7 @@ _LZ4_LARGE = 7
 
 @dataclass(frozen=True)
 class Bomb:
-    """A bomb: the partition's directory, and what makes its log of a codec."""
+    """A bomb: the partition's directory, and the maker of its log for a codec."""
 
     directory: str
     log: Callable[[str], bytes]
@@ -160,7 +160,7 @@ def commits(codec: str, length: int, count: int = 300_000) -> bytes:
 
 
 def _tiny_internal(codec: str) -> bytes:
-    """Return a batch of eight million records whose keys say nothing."""
+    """Return a batch of eight million records with keys of no known type."""
     count = 8_000_000
     one = record(key=b"\0\1", value=b"\0\0")
     return _batch(codec, one * count, count)

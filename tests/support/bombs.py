@@ -1,4 +1,4 @@
-"""Small files that want to become large, take for ever, or crash whoever trusts their numbers."""
+"""Small files that unpack to large ones, take for ever, or crash readers that trust their numbers."""
 
 from __future__ import annotations
 

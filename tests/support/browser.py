@@ -27,7 +27,7 @@ def find_browser() -> str | None:
 
 
 class Page:
-    """A tab.  *messages*: what the console and the browser's log said; *requests*: all URLs that it asked for."""
+    """A tab.  *messages*: the console and the browser's log; *requests*: all URLs that it requested."""
 
     def __init__(self, reading: int, writing: int) -> None:
         self.messages: list[str] = []
@@ -43,7 +43,7 @@ class Page:
             self.call(f"{domain}.enable")
 
     def call(self, method: str, **parameters: Any) -> Any:
-        """Call a method and return its result; what happens meanwhile is noted."""
+        """Call a method and return its result; events meanwhile are noted."""
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
         if self._session is not None:

@@ -1,7 +1,7 @@
-"""A pytest plugin that counts what tests did: `make tested` puts it on a page.
+"""A pytest plugin that counts the work of tests: `make tested` puts it on a page.
 
-count("power cuts") adds one, most("MiB at most", 7) keeps the largest.  Each process writes what it counted to a file
-of its own in the directory that KLOG_COUNTS names; without that nothing is written.
+count("power cuts") adds one, most("MiB at most", 7) keeps the largest.  Each process writes its counts to a file of its
+own in the directory that KLOG_COUNTS names; without that nothing is written.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pytest
 VARIABLE = "KLOG_COUNTS"
 PASSED = "tests that passed"
 AT_MOST = " at most"
-"""In the name of a count of which the largest counts, not the sum."""
+"""In the name of a count whose largest value counts, not the sum."""
 KINDS = ("kafka", "corpora", "strace", "fuse", "spark", "browser", "release")
 """Markers by which tests are counted; a test counts by the first that it has."""
 
@@ -43,7 +43,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_sessionfinish() -> None:
-    """Write what this process counted; what tests run by tests did is not theirs."""
+    """Write the counts of this process; those of tests run by tests are not included."""
     if (folder := os.environ.get(VARIABLE)) and "PYTEST_CURRENT_TEST" not in os.environ:
         Path(folder).mkdir(parents=True, exist_ok=True)
         (Path(folder) / f"{os.getpid()}.json").write_text(json.dumps(_sums))

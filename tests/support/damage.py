@@ -39,12 +39,13 @@ class Case:
 
 
 def sources() -> list[Source]:
-    """Return what the fixtures have: the wreck of a 4.3.1 broker, and data of 4.3.1 and of 2.8.2 that were closed."""
+    """Return the sources in the fixtures: the wreck of a 4.3.1 broker, and data of 4.3.1 and of 2.8.2 that were
+    closed."""
     return [Source(path.replace("/", "-"), FIXTURES / path) for path in ("crash/torn-in-batch", "modern", "legacy")]
 
 
 def corpora_sources(image: Callable[[str], Path], corpora: Path) -> list[Source]:
-    """Return what the corpora have more: wrecks of 4.3.1 and 3.9.1, and all that 2.8.2 and 3.9.1 wrote.
+    """Return the further sources in the corpora: wrecks of 4.3.1 and 3.9.1, and all data of 2.8.2 and 3.9.1.
 
     *image* unpacks an archive of the corpora.
     """
@@ -54,7 +55,7 @@ def corpora_sources(image: Callable[[str], Path], corpora: Path) -> list[Source]
 
 
 def cases(seed: int, given: Sequence[Source], count: int = 200) -> Iterator[Case]:
-    """Yield *count* cases; number n of a seed is the same however many are asked for."""
+    """Yield *count* cases; number n of a seed is the same for any count."""
     for number in range(count):
         yield case(seed, number, given)
 
@@ -77,7 +78,7 @@ def case(seed: int, number: int, given: Sequence[Source]) -> Case:
 
 
 def _damage(kind: Callable[[random.Random, Path], None], chance: random.Random, partition: Path) -> None:
-    """Do it, or, where an earlier damage has taken away what this kind needs, leave it at that."""
+    """Do the damage, unless an earlier one has removed its object."""
     if partition.is_dir() and list(partition.glob("*.log")):
         kind(chance, partition)
 

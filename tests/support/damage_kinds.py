@@ -1,4 +1,4 @@
-"""The kinds of damage that random cases are made of, each a function of what chance says and a partition directory."""
+"""The kinds of damage in random cases, each a function of chance and a partition directory."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _seal(data: bytearray, at: int, size: int) -> None:
 
 
 def cut(chance: random.Random, partition: Path) -> None:
-    """At a batch, near one, or anywhere."""
+    """The cut is at a batch, near one, or anywhere."""
     log = _any_log(chance, partition)
     size = log.stat().st_size
     ends = [at + chance.choice((0, 5, 12, 17, 30)) for at, _ in _batches(log)] or [0]
@@ -163,7 +163,7 @@ def batch_dealt_anew(chance: random.Random, partition: Path) -> None:
 
 
 def segment_gone(chance: random.Random, partition: Path) -> None:
-    """All of its files, or its log alone."""
+    """Remove all of its files, or its log alone."""
     log = chance.choice(logs(partition))
     for path in sorted(partition.glob(f"{log.stem}.*")) if chance.random() < 0.6 else [log]:
         path.unlink()
@@ -219,7 +219,7 @@ def index_replaced(chance: random.Random, partition: Path) -> None:
 
 
 def index_longer(chance: random.Random, partition: Path) -> None:
-    """As preallocated, by some bytes, or with its last entry twice."""
+    """Lengthen it as preallocated, by some bytes, or with its last entry twice."""
     path = _any(chance, partition, INDEXES)
     _edit(path, lambda data: data.extend(chance.choice((bytes(16384), bytes(5), bytes(data[-12:])))))
 
@@ -299,11 +299,11 @@ def checkpoint_spoilt(chance: random.Random, partition: Path) -> None:
         _flip(chance, path)
 
 
-# leftovers of what a broker had begun
+# leftovers of interrupted work of a broker
 
 
 def swap_left(chance: random.Random, partition: Path) -> None:
-    """A segment, or two in one log, waits to take the place of the old ones; some of it may be `.cleaned` yet."""
+    """A segment, or two in one log, staged to replace the old ones; some of it may be `.cleaned` yet."""
     found = logs(partition)
     first = chance.randrange(len(found))
     together = found[first : first + chance.choice((1, 2))]
@@ -322,14 +322,14 @@ def swap_left(chance: random.Random, partition: Path) -> None:
 
 
 def file_renamed(chance: random.Random, partition: Path) -> None:
-    """Any file of a segment, as one of an operation that a kill interrupted."""
+    """Rename any file of a segment, to a name of an interrupted operation."""
     path = _any(chance, partition, (*LOGS, *INDEXES, "*.snapshot"))
     if path.exists():
         path.rename(f"{path}{chance.choice(('.deleted', '.cleaned', '.swap'))}")
 
 
 def leftover_added(chance: random.Random, partition: Path) -> None:
-    """A file that a broker wipes away, or that it does not know."""
+    """Add a file that a broker deletes, or ignores."""
     base = f"{within(chance, partition):020}"
     endings = (
         "log.deleted",

@@ -1,7 +1,7 @@
 """A pytest plugin: no test waits for ever, and each starts with the signals that a program in a terminal has.
 
-A test that takes longer than its time fails where it stands, and its fixtures are torn down.  If even that does not end
-it (code outside Python waits), the tracebacks of all threads are written and the process exits.
+A test that exceeds its time fails at its present line, and its fixtures are torn down.  If even that does not end it
+(code outside Python waits), the tracebacks of all threads are written and the process exits.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TextIO
 import pytest
 
 SECONDS = 900
-"""For one test with its fixtures.  Ten times what the longest needs on a quiet machine."""
+"""For one test with its fixtures.  This is ten times the need of the longest on a quiet machine."""
 SECONDS_LONG = 4 * 3600
 GRACE_SECONDS = 120
 
@@ -67,7 +67,7 @@ class _End:
             self._at = soonest + late_seconds
 
     def never(self) -> None:
-        """Let it go on."""
+        """Switch the deadline off."""
         faulthandler.cancel_dump_traceback_later()
         self._at = 0
 
@@ -77,7 +77,7 @@ _end = _End()
 
 @contextmanager
 def deadline(seconds: float, stderr: TextIO, grace_seconds: float = GRACE_SECONDS) -> Iterator[None]:
-    """Fail what still runs after *seconds*; end the process *grace_seconds* later."""
+    """Fail a test that still runs after *seconds*; end the process *grace_seconds* later."""
     with _alarm(seconds):
         _end.after(seconds + grace_seconds, stderr, late_seconds=0)
         try:

@@ -1,4 +1,4 @@
-"""A run of every command, for tests of what holds for all of them.
+"""A run of every command, for tests of rules that hold for all of them.
 
 A command that is not here fails `tests/cli/test_every_command.py`.
 """
@@ -63,7 +63,7 @@ ON_ONE_DISK: Mapping[str, str] = {
     "metadata compare": "metadata compare data",
     "replicas simulate": "replicas simulate events.jsonl",
 }
-"""The words of a command, and perhaps a remark, to what is typed beside `data`, a disk.  `new` is not there."""
+"""A command, and perhaps a remark, and its words beside `data`, a disk.  `new` does not exist."""
 _NODES = "b1 b2 b3 c4"
 ON_SEVERAL_DISKS: Mapping[str, str] = {
     "replicas diff": f"replicas diff {_NODES}",
@@ -84,11 +84,11 @@ ELSEWHERE = (
     "spark search",
     "spark compact",
 )
-"""They read no broker's disk, but a plan or a cluster; or, as Spark's jobs, what the commands of the same name read."""
+"""They read no broker's disk, but a plan or a cluster; or, as Spark's jobs, the same as the commands of that name."""
 
 
 def disks(folder: Path) -> None:
-    """Make what `ON_ONE_DISK` runs beside, in an empty folder."""
+    """Make the input of `ON_ONE_DISK`, in an empty folder."""
     writable_copy(FIXTURES / "modern", folder / "data")
     adopt_disks.home(folder / "home")
     adopt_disks.foreign(folder / "foreign")
@@ -96,7 +96,7 @@ def disks(folder: Path) -> None:
 
 
 def several(folder: Path) -> None:
-    """Make what `ON_SEVERAL_DISKS` runs beside, in an empty folder."""
+    """Make the input of `ON_SEVERAL_DISKS`, in an empty folder."""
     for node in (1, 2, 3):
         writable_copy(FIXTURES / f"replicas/split/broker-{node}", folder / f"b{node}")
     writable_copy(FIXTURES / "replicas/split/controller-4", folder / "c4")
@@ -110,7 +110,7 @@ which all processes of the machine write to."""
 
 
 def run(words: str) -> Ran:
-    """Run a command in the folder; what it writes to `new` is added to what it says on stdout, and removed."""
+    """Run a command in the folder; the content of `new` is appended to its stdout, and removed."""
     new = Path("new")
     try:
         ran = run_klog(*words.split())

@@ -1,6 +1,6 @@
 """The output of Kafka's dump tool for a set of files, kept in text that can be read: `zcat fixtures/golden/deep.gz`.
 
-One file for each set of flags.  Every answer has a line of its own before it,
+One file for each set of flags.  Every answer has a header line,
 
     === modern/plain-1/00000000000000000000.log exit=0 stdout=5120 stderr=0
 
@@ -53,7 +53,7 @@ def flag_sets(file: str) -> dict[str, tuple[str, ...]]:
 
 
 def ask(tool: DumpTool, root: Path, files: Iterable[str]) -> Answers:
-    """Return what *tool* (its cwd is *root*) says about *files*, each asked alone."""
+    """Return the answers of *tool* (its cwd is *root*) about *files*, each asked alone."""
     answers: Answers = {}
     for file in files:
         for name, flags in flag_sets(file).items():
@@ -75,7 +75,7 @@ def write(folder: Path, answers: Answers) -> None:
 
 
 def read(golden: Path) -> Iterator[tuple[str, Dumped]]:
-    """Yield each file's name and what the tool said about it, from one golden file."""
+    """Yield each file's name and the tool's answer about it, from one golden file."""
     text = gzip.decompress(golden.read_bytes())
     position = 0
     while position < len(text):

@@ -30,7 +30,7 @@ def two_clusters(base: Path) -> list[Path]:
 
 
 def refusal(log_dirs: list[Path]) -> bytes:
-    """Return what is said about `two_clusters`."""
+    """Return the message about `two_clusters`."""
     here, there = (log_dir / "orders-3" for log_dir in log_dirs)
     text = (
         f"klog: orders-3 is two things: topic {TOPIC} of cluster {CLUSTER} in {here},"

@@ -1,4 +1,4 @@
-"""The log dir of a broker, and what its clients and Kafka's own tools said just before it stopped."""
+"""The log dir of a broker, and the answers of its clients and Kafka's own tools just before it stopped."""
 
 from __future__ import annotations
 

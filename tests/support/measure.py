@@ -1,11 +1,11 @@
-"""Runs a command and says what it cost: `python measure.py REPORT SECONDS [--no-privileges] -- COMMAND…`.
+"""Runs a command and reports its cost: `python measure.py REPORT SECONDS [--no-privileges] -- COMMAND…`.
 
 REPORT becomes JSON: exit (-24, SIGXCPU, after SECONDS of CPU), rss (largest, bytes), seconds (of CPU).  The run may
 take much longer by the clock, because other work may share the machine; a process that only waits is killed all the
-same (-9).  A process of its own, because a child's largest size counts from its parent's largest so far, and a test
-run's is large.  `measured` is this for tests.
+same (-9).  It is a process of its own, because a child's largest size counts from its parent's largest so far, and a
+test run's is large.  `measured` is this for tests.
 
---no-privileges: without root's right to open everything, so that permissions mean something to root, too.
+--no-privileges: without root's right to open everything; permissions then apply to root, too.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ class Measured:
 def measured(
     command: Sequence[str | bytes], folder: Path, *, seconds: float = 300, privileges: bool = True
 ) -> Measured:
-    """Run *command* in *folder*, which receives its output, *seconds* of CPU at most; it imports what this run can."""
+    """Run *command* in *folder*, which receives its output, *seconds* of CPU at most; it can import the same as this
+    run."""
     report = folder / "report.json"
     limits = [str(report), str(seconds), *([] if privileges else ["--no-privileges"])]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path if path)}

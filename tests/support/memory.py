@@ -1,4 +1,4 @@
-"""A pytest plugin: what tests write lies in memory, where there is plenty of it.
+"""A pytest plugin: files of tests are in memory, if there is plenty of it.
 
 Hundreds of log dirs are repaired, each with a sync for each file: on a disk that is a third of the time of all tests.
 TMPDIR, if it is set, names another place.  The files of failed tests stay until the next run.
@@ -28,7 +28,7 @@ def pytest_configure(config: pytest.Config) -> None:
             shutil.rmtree(left, ignore_errors=True)
     folder = SHARED / f"{NAME}{os.getpid()}"
     folder.mkdir()
-    folder.chmod(0o1777)  # as that of all temporary files: some tests are another user for a while
+    folder.chmod(0o1777)  # the mode of all temporary files: some tests change the user for a while
     os.environ["TMPDIR"] = str(folder)
     tempfile.tempdir = None  # it is looked up again
     config.stash[FOLDER] = folder
@@ -38,7 +38,7 @@ FOLDER = pytest.StashKey[Path]()
 
 
 def has_room() -> bool:
-    """Return whether there is memory enough for what tests write."""
+    """Return whether there is memory enough for the files of tests."""
     try:
         mounts, memory = Path("/proc/mounts").read_text(), Path("/proc/meminfo").read_text()
         room = shutil.disk_usage(SHARED).free

@@ -1,4 +1,4 @@
-"""Segments of a real log that become one: what is put, the plan of it, and all states on the way."""
+"""Segments of a real log that become one: the new files, the plan of it, and all states on the way."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _INDEXES = SEGMENT_KINDS[1:]
 
 
 class Merge(NamedTuple):
-    """Segments *bases* of a partition become one, of the batches of which *keeps* says so.
+    """Segments *bases* of a partition become one, of the batches that *keeps* selects.
 
     *overhang*: the new log ends before the last of the segments begins.
     """
@@ -143,7 +143,7 @@ def _entries(log: bytes, base: int) -> tuple[bytes, bytes]:
     return bytes(entries), bytes(times)
 
 
-# what an interrupted plan leaves
+# leftovers of an interrupted plan
 
 Files = dict[str, bytes]
 
@@ -163,7 +163,7 @@ class Between(NamedTuple):
 def states(plan: Plan, before: Files) -> Iterator[Between]:
     """Yield every state in which the log dir may be between two actions, the first and the last too.
 
-    *plan* is not yet carried out, but its new files are ready.  Indexes that are put in a row come in any order.
+    *plan* is not yet carried out, but its new files are ready.  Indexes that are put in a row may appear in any order.
     """
     now = Between(frozenset(), before)
     yield now
@@ -214,7 +214,7 @@ def records(partition: Path) -> list[Record]:
 
 
 def killed(data: Path, work: Callable[[Disk], object], at: int) -> bool:
-    """Let *work* go on until call number *at*; whether it came so far."""
+    """Let *work* continue until call number *at*; return whether it reached that."""
     try:
         work(DeadlyDisk(data.parent, at))
     except KilledError:

@@ -104,7 +104,7 @@ class MetadataLog:
         self.end += 1
 
     def snapshot(self, offset: int, *values: bytes, finished: bool = True) -> Path:
-        """Write a snapshot of what *values* say, as of *offset*."""
+        """Write a snapshot of *values*, as of *offset*."""
         content = batch([Record(0, 1, *SNAPSHOT_HEADER)], control=True)
         for i, each in enumerate(values):
             content += batch([Record(1 + i, 1, None, each)])

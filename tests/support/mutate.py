@@ -1,4 +1,4 @@
-"""Small files of real brokers, and what can happen to them: cut at every length, one bit flipped, bytes overwritten."""
+"""Small files of real brokers, and their damage: cut at every length, one bit flipped, bytes overwritten."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""A disk that loses power: what is written really is, until the cut; then only what had reached the disk is there.
+"""A disk that loses power: writes are real until the cut; then only synced data is there.
 
     cut_everywhere(original, tmp_path, repair)
 
 runs *repair* on copies of a log dir, cuts the power before each single call that changes anything, under each model of
-what a disk keeps, and sees to it that the repair can be finished and taken back.
+the content of a disk, and checks that the repair can be finished and undone.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ only_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may give fil
 Meta = tuple[int, int, int, int]
 
 MODELS = ("unsynced is lost", "names are lost", "writes are torn")
-"""All that was not synced is gone; names of directories that were not synced are as before, but content is there; names
-are all there, but content that was not synced is old, missing, or written up to a sector."""
+"""All unsynced data is lost; names of unsynced directories are as before, but content is there; names are all there,
+but unsynced content is old, missing, or written up to a sector."""
 
 
 class PowerCutError(Exception):
-    """The power is gone: nothing works any more."""
+    """The power is off: nothing works any more."""
 
 
 class HastyDisk(Disk):
-    """Does not wait for the disk: for what is done while the power stays."""
+    """Does not wait for the disk: for work while the power stays on."""
 
     def sync(self, paths: Sequence[str]) -> None:
         for path in paths:
@@ -66,14 +66,14 @@ def _meta(status: os.stat_result) -> Meta:
 
 
 class SteppedDisk(HastyDisk):
-    """Says what it is about to do, call by call; *calls* are those that were made, with paths below *root*."""
+    """Reports each call before it is made; *calls* are those made, with paths below *root*."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.calls: list[str] = []
 
     def step(self, *words: str) -> None:
-        """Take note of the next call; what this raises, the call raises."""
+        """Note the next call; an exception of this is the call's."""
         self.calls.append(" ".join(word.replace(f"{self.root}/", "") for word in words))
 
     def create(self, path: str) -> OpenFile:
@@ -148,7 +148,7 @@ class FaultyDisk(SteppedDisk):
 
 
 class KilledError(BaseException):
-    """The process is gone, and with it all that it would have cleared away."""
+    """The process was killed, before any of its clean-up."""
 
 
 def _gone() -> None:
@@ -170,7 +170,7 @@ class DeadlyDisk(SteppedDisk):
 
 
 class PowerCutDisk(SteppedDisk):
-    """Works on everything below *root*, whose content is on the disk; before call number *cut_at* the power goes."""
+    """Works on everything below *root*, whose content is synced; the power fails before call number *cut_at*."""
 
     def __init__(self, root: Path, cut_at: int | None = None) -> None:
         super().__init__(root)
@@ -182,7 +182,7 @@ class PowerCutDisk(SteppedDisk):
         for inode in self._inodes.values():
             os.close(inode.descriptor)
 
-    # what is on the disk
+    # the content of the disk
 
     def _know(self, path: str) -> int:
         status = os.lstat(path)
@@ -206,7 +206,7 @@ class PowerCutDisk(SteppedDisk):
         return number
 
     def forget_end(self, path: str, size: int) -> None:
-        """Let the last *size* bytes of a file be in memory alone until it is synced."""
+        """Keep the last *size* bytes of a file in memory alone until it is synced."""
         inode = self._inodes[os.stat(path).st_ino]
         inode.content = inode.content[:-size]
 
@@ -233,7 +233,7 @@ class PowerCutDisk(SteppedDisk):
     # after the cut
 
     def lose_power(self, model: str, random: Random) -> None:
-        """Rewrite everything below the root to what the disk shows when the power is back."""
+        """Rewrite everything below the root to the content of the disk after the cut."""
         count(f"power cuts: {model}")
         if model == MODELS[1]:
             for inode in self._inodes.values():
@@ -293,7 +293,7 @@ class PowerCutDisk(SteppedDisk):
 
 
 def _torn(old: bytes, now: bytes, random: Random) -> bytes:
-    """Return what writes may leave of which nothing was synced: sectors old or new, either size or one between."""
+    """Return possible leftovers of unsynced writes: sectors old or new, either size or one between."""
     sizes = [len(old), len(now), *range(-(-len(old) // 512) * 512, len(now), 512)]
     size = random.choice(sizes)
     sectors = (random.choice([old, now])[at : at + 512].ljust(512, b"\0") for at in range(0, size, 512))
@@ -304,7 +304,7 @@ def _content(descriptor: int) -> bytes:
     return os.pread(descriptor, os.fstat(descriptor).st_size, 0)
 
 
-# what has to hold
+# the rules that hold
 
 Tree = dict[str, tuple[bytes | None, Meta]]
 
@@ -322,7 +322,7 @@ def tree(folder: Path, *, directory_times: bool = True) -> Tree:
 
 
 def same(log_dir: Path, before: Tree) -> bool:
-    """Whether a log dir is what it was *before*, but for the lock, which klog makes and keeps."""
+    """Whether a log dir is unchanged since *before*, except for the lock, which klog makes and keeps."""
     return {**tree(log_dir), ".lock": None} == {**before, ".lock": None}
 
 
@@ -356,7 +356,8 @@ def cut_everywhere(
         tmp_path = Path(tempfile.mkdtemp(dir=memory))
     try:
         with pytest.MonkeyPatch.context() as patch:
-            # Notes about plans are on that disk as well, and gone before the next cut: each search reads all of them.
+            # Notes about plans are on that disk as well, and deleted before the next cut: each search reads all of
+            # them.
             patch.setenv("XDG_STATE_HOME", str(tmp_path / "cut" / "state"))
             return _cut_everywhere(original, tmp_path, repair, models, every)
     finally:
@@ -434,7 +435,7 @@ def take_back(plan: Plan, disk: Disk) -> Plan:
 
 
 def _cut(data: Path, work: Callable[[Disk], object], at: int, model: str) -> bool:
-    """Let *work* go on until call number *at*; whether it came so far."""
+    """Let *work* continue until call number *at*; return whether it reached that."""
     disk = PowerCutDisk(data.parent, at)
     try:
         work(disk)
@@ -445,7 +446,7 @@ def _cut(data: Path, work: Callable[[Disk], object], at: int, model: str) -> boo
 
 
 def _finish(data: Path, repair: Repair) -> None:
-    """Go on as an operator would: finish what was begun, or else begin again."""
+    """Continue as an operator would: finish begun work, or else begin again."""
     begun = unfinished(str(data))
     assert len(begun) <= 1
     for kept in begun:
@@ -505,7 +506,7 @@ def _orders(plan: Plan) -> Iterator[list[list[int]]]:
             # The log dir's own files follow all before them.
             if places[place] != partition and places[place][1]:
                 continue
-            # Indexes that follow each other may come in any order.
+            # Indexes that follow each other may appear in any order.
             is_index = action.do == PUT and parse_file(os.path.basename(action.file)).kind in _INDEXES
             if not (is_index and was_index):
                 groups.append([])
@@ -523,5 +524,5 @@ def _timeless(found: Tree) -> Tree:
 
 
 def _without_lock(found: Tree) -> Tree:
-    """Leave out `.lock`: the power may go after it was made and before anything says by whom."""
+    """Leave out `.lock`: the power may fail after it was made and before its owner is recorded."""
     return {name: entry for name, entry in found.items() if name != ".lock"}

@@ -1,4 +1,4 @@
-"""A pytest plugin: where the time goes, and which files parallel workers begin with."""
+"""A pytest plugin: the cost of files of tests, and the files with which parallel workers begin."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ LONGEST = (
 )
 """Files of tests/ that take longest, the slowest first (see "where the time goes").
 
-Those that wait for brokers stand between those that compute: side by side they use all cores.
+Those that wait for brokers alternate with those that compute: side by side they use all cores.
 """
 
 
@@ -97,7 +97,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _rank(slow: set[Path], item: pytest.Item) -> int:
-    """Return a file's place: the longest by their order, then what is marked, then the rest."""
+    """Return a file's place: the longest by their order, then marked ones, then the rest."""
     name = "/".join(item.path.parts[-2:])
     if name in LONGEST:
         return LONGEST.index(name)
@@ -107,7 +107,7 @@ def _rank(slow: set[Path], item: pytest.Item) -> int:
 def processor_seconds(process: int) -> float:
     """Return the processor time that *process* and all its descendants have used, those that it waited for included.
 
-    A process that has gone meanwhile counts nothing: its parent has its time, or it has none.
+    A process that has ended meanwhile counts nothing: its parent has its time, or it has none.
     """
     try:
         fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
@@ -120,7 +120,7 @@ def processor_seconds(process: int) -> float:
 
 
 def _children(process: int, thread: str) -> list[int]:
-    """Return the processes that a thread has started; none when it has ended, which says nothing of the others."""
+    """Return the processes that a thread has started; none when it has ended, which proves nothing about the others."""
     try:
         return [int(child) for child in Path(f"/proc/{process}/task/{thread}/children").read_text().split()]
     except OSError:
@@ -128,7 +128,7 @@ def _children(process: int, thread: str) -> list[int]:
 
 
 class ProcessorTime:
-    """Notes with the last test of each file how much processor time the file took, whatever the other workers did.
+    """Notes with the last test of each file the processor time of the file, whatever the other workers did.
 
     Not with each test: beside brokers, with their many threads, a look at all of them takes longer than most tests.
     """

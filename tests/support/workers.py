@@ -1,6 +1,6 @@
 """A pytest plugin for parallel workers: their position when they hang, and an end to the wait.
 
-A test has its own end (see `deadline`); this one is for what lies between tests, and behind the last.
+A test has its own end (see `deadline`); this one is for the time between tests, and behind the last.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Watch:
         try:
             listed = subprocess.run(command, capture_output=True, check=False).stdout
         except OSError:
-            return  # not every machine has it
+            return  # missing on some machines
         self._say(*(line[:150] for line in listed.decode(errors="replace").splitlines()))
 
     def _say(self, *lines: str) -> None:
