@@ -63,6 +63,8 @@ JOBS = {
     "one-file": one_file,
     **OF_BROKERS,
 }
+DAILY = {*OF_FILES, "recover", "compact", "serve", "follow", "spark"} - {"assign"}
+"""Jobs that a user waits for each day: their targets gate.  Of the others only the bounds of memory gate."""
 
 
 def arguments() -> argparse.Namespace:
@@ -77,7 +79,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--data", metavar="DIR", default=data, help="where corpora and peers live (bench/data)")
     parser.add_argument("--save", action="store_true", help="also write bench/results/<date>-<cpu>.md")
     parser.add_argument("--against", metavar="COMMIT", help="also race another version of klog, row by row")
-    parser.add_argument("--strict", action="store_true", help="exit 1 if a target is missed")
+    parser.add_argument("--strict", action="store_true", help="exit 1 if a target that gates is missed")
     return parser.parse_args()
 
 
@@ -159,14 +161,16 @@ def main() -> int:
         sys.stderr.write(f"{error}\n")
         return 2
     facts = table.facts(bench.peers)
-    rows = [row for name in names for row in rows_of(name, bench, version)]
+    found = [(name, row) for name in names for row in rows_of(name, bench, version)]
+    rows = [row for _, row in found]
     if sys.stderr.isatty():
         sys.stderr.write("\r\x1b[K")
     facts.append(f"load at the end {os.getloadavg()[0]:.1f}; the number of runs behind a median stands in brackets")
     print("\n".join(facts), table.text(rows), sep="\n\n")
     if options.save:
         print("\nsaved as", table.save(os.path.join(HERE, "results"), table.markdown(rows, facts)))
-    return 1 if options.strict and not all(row.holds for row in rows) else 0
+    gating = [row for name, row in found if name in DAILY or row.job.startswith("memory") or row.value is None]
+    return 1 if options.strict and not all(row.holds for row in gating) else 0
 
 
 if __name__ == "__main__":
