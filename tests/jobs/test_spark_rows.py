@@ -527,7 +527,7 @@ def test_a_query_can_be_sent_elsewhere() -> None:
 def test_planning_needs_no_arrow() -> None:
     """It happens in processes that have better things to load."""
     code = (
-        "import sys, klog.jobs.slices, klog.jobs.spark_rows, klog.jobs.slice_reader; sys.exit('pyarrow' in sys.modules)"
+        "import sys, klog.jobs.slices, klog.jobs.spark_rows, klog.jobs.slice_scan; sys.exit('pyarrow' in sys.modules)"
     )
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     assert subprocess.run([sys.executable, "-c", code], env=environment, check=False).returncode == 0

@@ -20,7 +20,7 @@ from klog.jobs.output import Facts, JobOutput, OutputAttempt, lock_target
 from klog.jobs.output_files import FILE_BYTES, Format, OutputFiles
 from klog.jobs.results import TaskResult
 from klog.jobs.runner import Runner, collect
-from klog.jobs.slice_reader import SliceScan
+from klog.jobs.slice_scan import SliceScan
 from klog.jobs.slices import OPENING_BYTES, SPLIT_BYTES, TASK_BYTES, LogSlice, slice_partition
 from klog.log.reader import MAX_BATCH_BYTES
 from klog.log.record_filter import RecordFilter

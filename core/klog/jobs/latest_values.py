@@ -18,7 +18,7 @@ from klog.jobs.output import Facts
 from klog.jobs.output_files import OutputFiles
 from klog.jobs.results import TaskResult
 from klog.jobs.runner import Runner
-from klog.jobs.slice_reader import SliceScan
+from klog.jobs.slice_scan import SliceScan
 from klog.jobs.slices import LogSlice
 from klog.kernel import OffsetMap
 

@@ -13,7 +13,7 @@ from klog.formats.damage import Damage
 from klog.jobs.export import ExportTask, damage_facts, plan_tasks
 from klog.jobs.results import TaskResult, json_result
 from klog.jobs.runner import Runner
-from klog.jobs.slice_reader import SliceScan
+from klog.jobs.slice_scan import SliceScan
 from klog.jobs.slices import TASK_BYTES
 from klog.kernel import Window
 from klog.log.json_lines import LineStyle, RecordOrigin, record_lines

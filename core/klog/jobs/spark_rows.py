@@ -13,9 +13,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from klog.base.errors import DamagedError, UsageError, near_misses
-from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage
-from klog.jobs.slice_reader import records
+from klog.jobs.slice_scan import SliceScan
 from klog.jobs.slices import LogSlice
 from klog.kernel import Window
 from klog.log.arrow import Arrays, Sizes, import_pyarrow
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
 
 BATCH_BYTES = 1 << 20
 _MOST_BYTES = 512 << 20  # of a batch: three times that, as header keys become valid UTF-8, still fits an Arrow array
-_ROWS = 16 << 10
 
 KAFKA_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 """What Spark's Kafka source has, in its order; with includeHeaders also `headers`."""
@@ -103,11 +101,11 @@ def read(unit: Sequence[LogSlice], query: RowQuery) -> Iterator[pa.RecordBatch]:
     """
     builder = _BatchBuilder(query)
     most = min(query.max_batch_bytes, _MOST_BYTES)
-    window, codecs = Window(records=_ROWS), Decompressor(most).functions
+    scan = SliceScan(query.wanted, most)
     for part in unit:
         if (part.aborted is None) != (query.isolation == "read_uncommitted"):
             raise ValueError(f"{part.path}: a slice of one isolation, a query of another")
-        for found in records(part, query.wanted, window, codecs, most):
+        for found in scan.read(part):
             damages = [found] if isinstance(found, Damage) else []
             if isinstance(found, Window):
                 if "headers" in query.columns:

@@ -16,20 +16,18 @@ from zlib import compress, decompress
 
 from klog.base.progress import Sink
 from klog.data_dir.partition import Partition
-from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage
 from klog.jobs.results import TaskResult, json_result
 from klog.jobs.runner import Runner, collect
-from klog.jobs.slice_reader import records
+from klog.jobs.slice_scan import SliceScan
 from klog.jobs.slices import SPLIT_BYTES, LogSlice, pack_tasks, slice_partition
-from klog.kernel import Profile, Window
+from klog.kernel import Profile
 from klog.log.reader import MAX_BATCH_BYTES
 from klog.log.record_filter import RecordFilter
 
 MOST_KEYS = 10
 _SENT_KEYS = 50
 _MOST_DAMAGES = 100
-_ROWS = 16 << 10
 _CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 _SUMS = ("records", "markers", "bytes", "null_keys", "null_values", "damages")
 
@@ -127,11 +125,11 @@ def stats(unit: Sequence[LogSlice | str], options: StatsOptions) -> Iterator[Tas
     Nothing is raised for what is on the disk: damage is counted and told.
     """
     profile = Profile(options.secret)
-    counter = _RecordCounter(options.max_batch_bytes)
+    scan = SliceScan(RecordFilter(), options.max_batch_bytes, controls=True)
     for path, parts in groupby(unit, key=_directory):
         cut = [part for part in parts if isinstance(part, LogSlice)]
         profile.clear()
-        counted = counter.count(cut or slice_partition(Partition(path)), profile, _SENT_KEYS if cut else MOST_KEYS)
+        counted = _count(cut or slice_partition(Partition(path)), scan, profile, _SENT_KEYS if cut else MOST_KEYS)
         yield json_result("stats", {"path": path, "whole": not cut, **counted})
 
 
@@ -164,30 +162,23 @@ def _directory(part: LogSlice | str) -> str:
     return os.path.dirname(part.path) if part.end else part.path
 
 
-class _RecordCounter:
-    """What reads slice after slice with the same buffers."""
-
-    def __init__(self, max_batch_bytes: int) -> None:
-        self._most = max_batch_bytes
-        self._window, self._codecs = Window(records=_ROWS), Decompressor(max_batch_bytes).functions
-
-    def count(self, parts: Sequence[LogSlice], profile: Profile, most_keys: int) -> dict[str, object]:
-        """Return what is counted in the slices of one partition, as what JSON can say."""
-        damage: list[str] = []
-        damages = 0
-        for part in parts:
-            for found in records(part, RecordFilter(), self._window, self._codecs, self._most, controls=True):
-                if isinstance(found, Damage):
-                    damages += 1
-                    damage += [str(found)] if damages <= _MOST_DAMAGES else []
-                else:
-                    profile.add(found)
-        return _facts(profile, most_keys) | {
-            "bytes": sum(part.bytes for part in parts),
-            "largest": [(*one, _file_of(one[1], parts)) for one in profile.largest],
-            "damages": damages,
-            "damage": damage,
-        }
+def _count(parts: Sequence[LogSlice], scan: SliceScan, profile: Profile, most_keys: int) -> dict[str, object]:
+    """Return the counts of the slices of one partition, as JSON can express them."""
+    damage: list[str] = []
+    damages = 0
+    for part in parts:
+        for found in scan.read(part):
+            if isinstance(found, Damage):
+                damages += 1
+                damage += [str(found)] if damages <= _MOST_DAMAGES else []
+            else:
+                profile.add(found)
+    return _facts(profile, most_keys) | {
+        "bytes": sum(part.bytes for part in parts),
+        "largest": [(*one, _file_of(one[1], parts)) for one in profile.largest],
+        "damages": damages,
+        "damage": damage,
+    }
 
 
 def _file_of(offset: int, parts: Sequence[LogSlice]) -> str:

@@ -14,7 +14,7 @@ from klog.formats.damage import Damage
 from klog.kernel import Window
 from klog.log.arrow import import_pyarrow
 from klog.log.record_filter import RecordLimit
-from klog.log.records import drop_crowded, intact_runs, message_damages, wanted_rows
+from klog.log.records import drop_crowded
 from klog.log.table import Table
 
 _BATCH_ROWS = 16 << 10
@@ -49,20 +49,11 @@ def _found(target: DumpTarget, inputs: LogInputs, count: RecordLimit) -> Iterato
     window = Window(records=_BATCH_ROWS)
     codecs = Decompressor(inputs.request.max_batch_bytes).functions
     with inputs.open(target) as log:
-        while count.left != 0 and (piece := log.reader.next(window)):
-            is_last, txns = log.leave_out(window)
-            for found in wanted_rows(intact_runs(window, log.file, log.span), log.wanted, codecs, log.file):
-                if isinstance(found, Damage):
-                    yield found
-                    continue
-                count.take(found)
-                bad = drop_crowded(found, log.file) + message_damages(found, log.file)
-                if found.records:
-                    yield found
-                yield from bad
-            if log.aborted is not None:
-                yield from log.aborted.contradictions(txns)
-            if piece.damage and not (piece.damage.is_unfinished and log.unfinished):
-                yield piece.damage
-            if is_last:
-                return
+        for found in log.read(log.reader, window, codecs, count):
+            if isinstance(found, Damage):
+                yield found
+                continue
+            left_out = drop_crowded(found, log.file)
+            if found.records:
+                yield found
+            yield from left_out

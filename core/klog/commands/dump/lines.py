@@ -14,7 +14,7 @@ from klog.log.json_lines import LineStyle, RecordOrigin, damage_json, record_lin
 from klog.log.pipeline import OrderedOutput, Work
 from klog.log.reader import WindowResult
 from klog.log.record_filter import RecordLimit
-from klog.log.records import BatchRun, Codecs, intact_runs, message_damages, wanted_rows
+from klog.log.records import BatchRun, Codecs, intact_runs, message_damages
 from klog.partition.transactions.isolation import TxnBatch
 
 CSV_COLUMNS = (
@@ -49,8 +49,7 @@ class LineDump:
 
     def _records(self, codecs: Codecs, window: Window, lane: OrderedOutput) -> bool:
         """Make lines of the matching records; True when the output is complete."""
-        log = self._log
-        for found in wanted_rows(intact_runs(window, log.file, log.span), log.wanted, codecs, log.file):
+        for found in self._log.rows(window, codecs):
             if isinstance(found, Damage):
                 lane.flush(window)
                 self._show(found, lane)
@@ -109,11 +108,9 @@ class LineDump:
         self, window: Window, piece: WindowResult, txns: Sequence[TxnBatch], lane: OrderedOutput
     ) -> Literal[False]:
         """Show the faults behind the window's batches, and those of the markers among them."""
-        damages = [piece.damage] if piece.damage and not (self._log.unfinished and piece.damage.is_unfinished) else []
-        if txns and self._log.aborted:
+        if txns:
             lane.wait()
-            damages = self._log.aborted.contradictions(txns) + damages
-        for damage in damages:
+        for damage in self._log.behind(piece, txns):
             lane.flush(window)
             self._show(damage, lane)
         return False

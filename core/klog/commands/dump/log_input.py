@@ -9,43 +9,39 @@ for target in targets:
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from klog.base.files.read_only import ReadOnlyFile
 from klog.commands.dump.request import ALL_BYTES, DumpRequest, DumpTarget, with_surroundings
 from klog.data_dir.partition import Partition
+from klog.formats.damage import Damage
 from klog.formats.java_integers import LONG_MAX, LONG_MIN
-from klog.kernel import Window
+from klog.jobs.record_stream import RecordStream
 from klog.log.reader import LogReader
 from klog.log.record_filter import RecordFilter, start_position
-from klog.log.records import OffsetRange
 from klog.log.segment import Segment
 from klog.partition.transactions.isolation import (
     AbortedFilter,
-    TxnBatch,
     VisibleRange,
     committed_in_file,
     visible_range,
 )
 
 
-class LogInput:
+class LogInput(RecordStream):
     """A log that is being dumped.  Several threads may use it, each with windows of its own.
 
-    *source* is the open file, *reader* returns its windows.  *wanted*: the filter of records.  *aborted*: the filter of
-    aborted ones, None if all are shown.  *unfinished*: a batch that is cut off at the end is no damage.
+    *source* is the open file, *reader* returns its windows.  *unfinished*: a batch that is cut off at the end is no
+    damage.
     """
 
     def __init__(
         self, target: DumpTarget, request: DumpRequest, source: ReadOnlyFile, reader: LogReader, wanted: RecordFilter
     ) -> None:
+        super().__init__(target.shown, Segment(target.path).span, wanted, None)
         self.target, self.request = target, request
         self.source, self.reader = source, reader
-        self.wanted = wanted
-        self.aborted: AbortedFilter | None = None
-        self.file = target.shown
-        self.span: OffsetRange = Segment(target.path).span
         self.unfinished = target.live or request.max_bytes < min(source.size, ALL_BYTES)
 
     @property
@@ -55,17 +51,9 @@ class LogInput:
             return 1
         return max(1, min(self.request.jobs, (self.reader.end - self.reader.position) >> 22))
 
-    def leave_out(self, window: Window) -> tuple[bool, Sequence[TxnBatch]]:
-        """Hide the batches of *window* that do not match or cannot be seen.
-
-        Returns whether all later batches can be skipped, and the other batches of transactions: in the order of the log
-        they are the input of `aborted.contradictions`.
-        """
-        is_last = self.wanted.skip(window)
-        if self.aborted is None:
-            return is_last, ()
-        window.check(0, window.count)
-        return is_last, self.aborted.skip(window)
+    def is_end(self, damage: Damage) -> bool:
+        """Whether it is a batch that is cut off at the end, where that is no damage."""
+        return self.unfinished and damage.is_unfinished
 
 
 class LogInputs:

@@ -19,7 +19,7 @@ from klog.commands.keys.judgement import LEAST_SHARE, MURMUR2, KeyJudgement, jud
 from klog.formats.damage import Damage
 from klog.jobs.results import TaskResult, json_result
 from klog.jobs.runner import Threads
-from klog.jobs.slice_reader import SliceScan
+from klog.jobs.slice_scan import SliceScan
 from klog.jobs.slices import LogSlice, slice_partition
 from klog.kernel import KeyExamples, KeyPlaces, KeyReader, key_partitions
 from klog.log.reader import MAX_BATCH_BYTES

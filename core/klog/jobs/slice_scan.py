@@ -1,0 +1,152 @@
+"""Reads the records of slices, window by window, and the damage between them.
+
+scan = SliceScan(RecordFilter())
+for found in scan.read(part):
+    print(found if isinstance(found, Damage) else found.records)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from klog.base.errors import KlogError
+from klog.base.files.read_only import ReadOnlyFile
+from klog.base.location import Location
+from klog.data_dir.lock_state import lock_state
+from klog.data_dir.partition import Partition
+from klog.data_dir.preallocation import is_preallocated_tail
+from klog.formats.codec import Decompressor
+from klog.formats.damage import Damage, DamageKind
+from klog.formats.java_integers import LONG_MAX
+from klog.formats.names import FileKind
+from klog.jobs.record_stream import RecordStream
+from klog.jobs.slices import LogSlice
+from klog.kernel import Window
+from klog.log.reader import MAX_BATCH_BYTES, LogReader
+from klog.log.record_filter import RecordFilter, RecordLimit
+from klog.log.records import BatchRun, BatchTaker, OffsetRange, intact_runs
+from klog.partition.transactions.isolation import AbortedFilter, TxnBatch
+
+_ROWS = 16 << 10
+
+
+class SliceScan:
+    """Reads data records that match *wanted*, whose limit does not count, and control records if *controls*.
+
+    No batch larger than *max_batch_bytes* is read.
+    """
+
+    def __init__(self, wanted: RecordFilter, max_batch_bytes: int = MAX_BATCH_BYTES, *, controls: bool = False) -> None:
+        self._wanted, self._max_batch_bytes = wanted._replace(controls=controls), max_batch_bytes
+        self._window = Window(records=_ROWS)
+        self._codecs = Decompressor(max_batch_bytes).functions
+
+    @property
+    def position(self) -> int:
+        """The position in its log at which the last window began: bytes."""
+        return self._window.position
+
+    def read(self, part: LogSlice, taker: BatchTaker | None = None) -> Iterator[Window | Damage]:
+        """Yield the record rows of a slice, each window to be used before the next step, and damage in its place.
+
+        There are no rows of batches that *taker* takes: it has to leave out those that do not match.  Raises nothing
+        for content, nor for a log that cannot be read, has shrunk or was changed since the slice was made: that is
+        damage; a log that a running broker has removed has no records.
+        """
+        try:
+            with ReadOnlyFile(part.path) as source:
+                stream = _SliceStream(part, self._wanted)
+                reader = stream.reader(source, self._max_batch_bytes)
+                yield from stream.read(reader, self._window, self._codecs, RecordLimit(None), taker)
+                yield from stream.changed(reader)
+        except KlogError as error:
+            if not _was_removed(part.path):
+                reason = str(error).removeprefix(part.path).lstrip(" :")
+                yield Damage(DamageKind.UNREADABLE, Location(part.path), reason)
+
+
+def _was_removed(path: str) -> bool:
+    """Whether a log is gone from the log dir of a running broker: retention and compaction remove segments."""
+    log_dir = os.path.dirname(os.path.dirname(path))
+    return not os.path.lexists(path) and bool(lock_state(os.path.join(log_dir, FileKind.LOCK.value)).held)
+
+
+class _SliceStream(RecordStream):
+    """One slice while it is read: batches behind its end are those of another slice."""
+
+    def __init__(self, part: LogSlice, wanted: RecordFilter) -> None:
+        from_offset, to_offset = max(wanted.from_offset, part.from_offset), min(wanted.to_offset, part.to_offset)
+        aborted = None
+        if part.aborted is not None:
+            aborted = AbortedFilter(part.aborted, part.path, part.aborted_from, part.aborted_to)
+        wanted = wanted._replace(from_offset=from_offset, to_offset=to_offset)
+        super().__init__(part.path, part.span, wanted, aborted)
+        self._part = part
+        self._end = part.start  # of the last intact batch that was read, in bytes
+        self._next_offset = self.span.min_offset  # behind that batch
+
+    def reader(self, source: ReadOnlyFile, max_batch_bytes: int) -> LogReader:
+        """Return the reader of its windows."""
+        return LogReader(
+            source,
+            self._part.start,
+            self._part.log_bytes,
+            min_offset=self.span.min_offset,
+            max_offset=self.span.max_offset,
+            max_batch_bytes=max_batch_bytes,
+            stop=self._part.end,
+        )
+
+    def leave_out(self, window: Window) -> tuple[Literal[False], Sequence[TxnBatch]]:
+        """Leave it to `runs`, for windows inside a damaged length as well; other slices have the later batches."""
+        return False, ()
+
+    def runs(self, window: Window) -> Iterator[BatchRun | Damage]:
+        """Yield the intact batches of the slice, the damaged ones, and before them the damage of markers."""
+        window.check(0, window.count)
+        between = OffsetRange(self._next_offset, self.span.max_offset)
+        self._note_end(window)
+        yield from self._hide(window)
+        latest = window
+        for run in intact_runs(window, self.file, between):
+            if run.window is not latest:
+                latest = run.window
+                self._leave_to_others(latest)
+                yield from self._hide(latest)
+            yield run
+
+    def _hide(self, window: Window) -> list[Damage]:
+        _, txns = super().leave_out(window)
+        return self.aborted.contradictions(txns) if self.aborted else []
+
+    def _leave_to_others(self, window: Window) -> None:
+        """Leave out the batches of another slice, where a damaged length swallowed them with the last of this one."""
+        for i in range(window.count):
+            if window.position + window.at(i) >= self._part.end:
+                window.skip(i)
+
+    def _note_end(self, window: Window) -> None:
+        if window.count:
+            last = window.batch(window.count - 1)
+            if last.crc_holds:
+                self._end = last.position + last.size
+                self._next_offset = min(last.last_offset, LONG_MAX - 1) + 1
+
+    def is_end(self, damage: Damage) -> bool:
+        """Whether the damage is only space at the end of a log, for a batch that is or was to be written."""
+        part = self._part
+        if not damage.is_unfinished or part.next_base is not None:
+            return False
+        return part.live or is_preallocated_tail(Partition(os.path.dirname(part.path)), damage)
+
+    def changed(self, reader: LogReader) -> Iterator[Damage]:
+        """Yield the damage of a log that changed since it was cut, or that was cut where its index is wrong."""
+        part = self._part
+        if reader.end < min(part.end, part.log_bytes):
+            detail = f"the log ends here; it had {part.log_bytes} bytes when it was looked at"
+            yield Damage(DamageKind.UNREADABLE, Location(part.path, reader.end), detail, part.end - reader.end)
+        elif self._end > part.end:
+            detail = f"a batch reaches beyond byte {part.end}, where its index has another one begin"
+            yield Damage(DamageKind.BAD_INDEX, Location(part.path, part.end), detail)
