@@ -27,7 +27,7 @@ from klog.formats.names import CLUSTER_METADATA, FileKind, PartitionState, topic
 from klog.formats.properties import NO_NODE
 from klog.kernel import Window
 from klog.partition.append.appender import Appender
-from klog.partition.append.drafted import DraftedPartition, remove_for_a_while
+from klog.partition.append.planned_partition import PlannedPartition, delete_until_end
 from klog.partition.append.resume import open_log
 from klog.partition.retention.due_records import DueRecords, RetainedPartition, due_records
 from klog.partition.retention.stored_segments import stored_segments
@@ -50,7 +50,7 @@ class StoppedLogDir:
             )
         self._log_dir, self._staging, self._config, self._options = log_dir, staging, config, options
         self._files, self._window = GrowingFiles(disk), Window(output=0)
-        self._open: dict[tuple[str, int], tuple[Partition, DraftedPartition, Draft]] = {}
+        self._open: dict[tuple[str, int], tuple[Partition, PlannedPartition, Draft]] = {}
         self._marker = Draft(log_dir.path, 0, staging)
 
     # the existing state
@@ -140,7 +140,7 @@ class StoppedLogDir:
         is_closed = self._log_dir.clean_shutdown is not None or self._log_dir.node_id == NO_NODE
         found = open_log(partition, place.settings, self._window, is_closed=is_closed)
         draft = Draft(self._log_dir.path, 0, self._staging)
-        target = DraftedPartition(draft, partition, found, self._files, self._options.now_ms * 1_000_000)
+        target = PlannedPartition(draft, partition, found, self._files, self._options.now_ms * 1_000_000)
         self._open[place.name, number] = partition, target, draft
         return OpenPartition(found.log, target)
 
@@ -168,7 +168,7 @@ class StoppedLogDir:
         if not written:
             return []
         is_marked = self._log_dir.clean_shutdown is not None
-        come_back = remove_for_a_while(self._marker, FileKind.CLEAN_SHUTDOWN.value) if is_marked else None
+        restore = delete_until_end(self._marker, FileKind.CLEAN_SHUTDOWN.value) if is_marked else None
         found = [self._marker]
         for place, number, appender in written:
             partition, target, draft = self._open[place.name, number]
@@ -179,8 +179,8 @@ class StoppedLogDir:
         last = Draft(self._log_dir.path, 0, self._staging)
         changed = {FileKind.RECOVERY_POINTS: ends, FileKind.HIGH_WATERMARKS: ends}
         checkpoints.plan(self._log_dir, changed, last, mend=False)
-        if come_back is not None:
-            come_back(last)
+        if restore is not None:
+            restore(last)
         return [*found, last]
 
     def due(self, appenders: Collection[tuple[TopicPlace, int, Appender]]) -> list[DueRecords]:

@@ -37,7 +37,7 @@ class _StagedLog:
             self._files.close(self._path)
 
 
-class DraftedPartition:
+class PlannedPartition:
     """An `AppendTarget` whose files become changes in *draft*, when `finish` is called.
 
     *found*: the state of the log before.  *now_ns*: the modification time of changed logs.  Raises UnreadableError.
@@ -134,7 +134,7 @@ class DraftedPartition:
             self._draft.put(self._file(name), [self._small.pop(name)], like=self._file(self._log))
 
 
-def remove_for_a_while(draft: Draft, file: str) -> Callable[[Draft], None]:
+def delete_until_end(draft: Draft, file: str) -> Callable[[Draft], None]:
     """Delete *file* first; return a function that restores it, unchanged, at the end."""
     before = draft.state(file)
     assert before is not None, "there is no such file"
@@ -142,9 +142,9 @@ def remove_for_a_while(draft: Draft, file: str) -> Callable[[Draft], None]:
         content = source.read(0, source.size)
     draft.add(Action(REMOVE, file, before, None, None, draft.number))
 
-    def come_back(last: Draft) -> None:
+    def restore(last: Draft) -> None:
         last.staging.store(file, [content])
         last.state(file)
         last.add(Action(PUT, file, None, before, file, last.number))
 
-    return come_back
+    return restore
