@@ -14,7 +14,7 @@ from typing import Final
 
 from klog.base.errors import counted
 from klog.cluster.metadata.loader import ClusterMetadata
-from klog.commands.doctor.cures import Cures
+from klog.commands.doctor.assumed_repairs import AssumedRepairs
 from klog.commands.doctor.log_dir_format import foreign_names
 from klog.commands.doctor.metadata_facts import directories_of, is_only_node
 from klog.commands.doctor.outcome import Diagnosis, Fate, LogDirFate, LogDirState, NextStep, PartitionFate
@@ -39,14 +39,14 @@ _DESTROYED, _NODE, _ADOPTED, _ASIDE = range(4)
 _MOST_FOREIGN: Final = 20  # directories to move that are named one by one
 
 
-class WayOut:
+class StepFinder:
     """Gathers the steps of one play of the start after the other, each on a disk where the steps before are done.
 
     *expected*: directory ids that the cluster is known to have for log dirs, by path.
     """
 
-    def __init__(self, expected: Mapping[str, str], cures: Cures) -> None:
-        self.cures = cures
+    def __init__(self, expected: Mapping[str, str], repairs: AssumedRepairs) -> None:
+        self.repairs = repairs
         self._expected = expected
         self._found: dict[tuple[str | None, str | None], tuple[int, NextStep]] = {}
 
@@ -57,7 +57,7 @@ class WayOut:
 
     def add(self, diagnosis: Diagnosis, cluster: ClusterMetadata | None, node_id: int) -> bool:
         """Add the steps for the faults that a play met; return whether it hid some that the next may find."""
-        before, steps = self.cures.count, _Steps(diagnosis, cluster, node_id, self.cures, self._expected)
+        before, steps = self.repairs.count, _Steps(diagnosis, cluster, node_id, self.repairs, self._expected)
         for rank, step in (*steps.node(), *steps.partitions()):
             self._found.setdefault((step.command, step.manual), (rank, step))
         is_hiding = (
@@ -65,9 +65,9 @@ class WayOut:
             or any(one.fate is LogDirState.OFFLINE for one in diagnosis.log_dirs)
             or any(row.fate is Fate.LEADERLESS for row in diagnosis.partitions)
         )
-        if is_hiding and self.cures.count == before:
-            self.cures.is_blocked = True
-        return is_hiding and not self.cures.is_blocked
+        if is_hiding and self.repairs.count == before:
+            self.repairs.is_blocked = True
+        return is_hiding and not self.repairs.is_blocked
 
 
 def _manual(sentence: str, why: str) -> NextStep:
@@ -88,10 +88,10 @@ class _Steps:
         diagnosis: Diagnosis,
         cluster: ClusterMetadata | None,
         node_id: int,
-        cures: Cures,
+        repairs: AssumedRepairs,
         expected: Mapping[str, str],
     ) -> None:
-        self._diagnosis, self._cluster, self._node_id, self._cures = diagnosis, cluster, node_id, cures
+        self._diagnosis, self._cluster, self._node_id, self._repairs = diagnosis, cluster, node_id, repairs
         self._expected = expected
         self._leaderless = Counter(row.log_dir for row in diagnosis.partitions if row.reason == "directory-id-unknown")
 
@@ -114,7 +114,7 @@ class _Steps:
     def _metadata(self) -> Iterator[NextStep]:
         for note in self._diagnosis.notes:
             if note.id in ("metadata-log-missing", "metadata-log-damaged"):
-                self._cures.is_blocked = True
+                self._repairs.is_blocked = True
                 sentence = (
                     "restore the directory __cluster_metadata-0 from another controller before the first start, or from"
                     " a backup; one that is older than the logs hands out producer ids and leader epochs again; klog"
@@ -132,7 +132,7 @@ class _Steps:
         is_damaged = "metadata-log-damaged" in self._diagnosis.unsafe
         if self._cluster is not None and not is_damaged and is_only_node(self._cluster, self._node_id):
             return _command("klog", "metadata", "plan", *log_dirs, f"--only-broker={self._node_id}", "--apply", why=why)
-        self._cures.is_blocked = True
+        self._repairs.is_blocked = True
         sentence = (
             "take __cluster_metadata-0 from another node whose copy is not behind, klog metadata compare shows which is"
             " ahead; if all are behind, klog metadata plan --voters appends what is missing"
@@ -167,14 +167,14 @@ class _Steps:
                 if one.path == log_dir:
                     yield self._directory_id(one, failure.message)
         if failure.id == "metadata-log-elsewhere":
-            self._cures.moved.add(place)
+            self._repairs.moved.add(place)
         elif failure.id == "quorum-state-malformed":
-            self._cures.quorum_state, self._cures.metadata = True, None
+            self._repairs.quorum_state, self._repairs.metadata = True, None
         elif failure.id == "cluster-id-differs" and not os.path.lexists(os.path.join(log_dir, DIRECTORY)):
-            self._cures.taken.add(log_dir)
+            self._repairs.taken.add(log_dir)
 
     def _foreign(self, failure: StartFailure, log_dir: str) -> Iterator[NextStep]:
-        self._cures.foreign.add(log_dir)
+        self._repairs.foreign.add(log_dir)
         names = foreign_names(LogDir(log_dir), self._diagnosis.version)
         for name in names[:_MOST_FOREIGN]:
             yield _manual(f"move {os.path.join(log_dir, name)} out of the log dir", failure.message)
@@ -185,7 +185,7 @@ class _Steps:
     def _directory_id(self, one: LogDirFate, why: str) -> NextStep:
         """Return the step that gives a log dir the id that the metadata have for its partitions."""
         meta, wanted = os.path.join(one.path, FileKind.META_PROPERTIES.value), self._wanted_id(one.path)
-        self._cures.metas[one.path] = MetaProperties(1, one.cluster_id, one.node_id, wanted, {})
+        self._repairs.metas[one.path] = MetaProperties(1, one.cluster_id, one.node_id, wanted, {})
         if wanted is not None:
             return _manual(f"set directory.id={wanted} in {meta}", why)
         return _manual(f"remove the line directory.id from {meta}: the broker makes a new one", why)
@@ -199,9 +199,9 @@ class _Steps:
         is_kraft = self._diagnosis.version.is_kraft
         lines = {"node.id" if is_kraft else "broker.id": f"{self._node_id}", "version": f"{int(is_kraft)}"}
         lines |= {"cluster.id": cluster_id or "CLUSTER_ID"} | ({} if wanted is None else {"directory.id": wanted})
-        self._cures.metas[log_dir] = MetaProperties(int(is_kraft), lines["cluster.id"], self._node_id, wanted, lines)
+        self._repairs.metas[log_dir] = MetaProperties(int(is_kraft), lines["cluster.id"], self._node_id, wanted, lines)
         if cluster_id is None or self._node_id < 0:
-            self._cures.is_blocked = True  # they are not known here
+            self._repairs.is_blocked = True  # they are not known here
         sentence = f"write {meta} with the lines {', '.join(f'{name}={value}' for name, value in lines.items())}"
         if not os.path.isdir(log_dir):
             sentence = f"mount {log_dir}, or, if it is gone for good, make it and {sentence}"
@@ -248,7 +248,7 @@ class _Steps:
     def _log_dirs(self) -> Iterator[NextStep]:
         for one in self._diagnosis.log_dirs:
             if one.reason == "checkpoint-malformed":
-                self._cures.recovered.add(one.path)
+                self._repairs.recovered.add(one.path)
                 why = "a checkpoint that the broker refuses takes the log dir offline"
                 yield _command("klog", "recover", one.path, "--apply", why=why)
             elif one.reason == "meta-properties-malformed" and self._diagnosis.failure is None:
@@ -264,7 +264,7 @@ class _Steps:
         if self._cluster is None or not self._leaderless.total():
             return
         here = {one.directory_id for one in self._diagnosis.log_dirs}
-        here |= {one.directory_id for one in self._cures.metas.values()}
+        here |= {one.directory_id for one in self._repairs.metas.values()}
         ids = directories_of(self._cluster, self._node_id)
         rows = (row for row in self._diagnosis.partitions if row.reason == "directory-id-unknown")
         for wanted, count in Counter(ids.get((row.topic, row.partition)) for row in rows).items():
@@ -303,7 +303,7 @@ class _Steps:
         if not self._diagnosis.version.is_kraft:
             return _manual(f"move {file} out", "the broker refuses it, and needs none")
         if topic_id is None:
-            self._cures.moved.add(path)
+            self._repairs.moved.add(path)
             return _aside(path, f"the broker refuses {file}")
         sentence = f"write {file} with the lines `version: 0` and `topic_id: {topic_id}`"
         return _manual(sentence, "without it the broker does not know whose records these are")
@@ -356,14 +356,14 @@ class _Steps:
         if row.reason == "duplicate-partition":
             yield from self._duplicate(row)
         elif row.reason == "checkpoint-malformed":
-            self._cures.recovered.add(row.log_dir or "")
+            self._repairs.recovered.add(row.log_dir or "")
             why = "a checkpoint that the broker refuses takes the log dir offline"
             yield _command("klog", "recover", row.log_dir or "", "--apply", why=why)
         elif row.reason == "future-beside-current":
-            self._cures.moved.add(path)
+            self._repairs.moved.add(path)
             yield _aside(path, "it cannot take the place of the partition beside it")
         else:
-            self._cures.mended.add(path)
+            self._repairs.loadable.add(path)
             yield self._mended(row, path)
             partition = Partition(path)
             if row.reason != "metadata-malformed" and partition.metadata is not None and partition.topic_id is None:
@@ -388,7 +388,7 @@ class _Steps:
         places = [os.path.join(one.log_dir or "", one.directory or "") for one in same]
         ends = ", ".join(f"{place} ends at {one.log_end}" for place, one in zip(places, same, strict=True))
         shorter = places[min(range(len(same)), key=lambda i: (same[i].log_end or 0, -_age(places[i])))]
-        self._cures.moved.add(shorter)
+        self._repairs.moved.add(shorter)
         yield _aside(shorter, f"the same partition twice: {ends}")
 
 

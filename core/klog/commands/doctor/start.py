@@ -19,8 +19,8 @@ from klog.base.errors import KlogError, UsageError, counted
 from klog.base.progress import Sink
 from klog.cluster.metadata.loader import ClusterMetadata
 from klog.commands.doctor.aborted_records import not_compared_notes
+from klog.commands.doctor.assumed_repairs import AssumedRepairs
 from klog.commands.doctor.broker_config import DELETE_DELAY_MS
-from klog.commands.doctor.cures import Cures
 from klog.commands.doctor.first_pass import FirstPass, with_retention
 from klog.commands.doctor.loading import LoadedPartition, PartitionLoader
 from klog.commands.doctor.log_dir_format import (
@@ -75,26 +75,26 @@ class StartRequest(NamedTuple):
 
 def diagnose(request: StartRequest, sink: Sink | None = None) -> Diagnosis:
     """Return the course of a start.  Raises UsageError for another broker's disks, UnreadableError."""
-    start = _Start(request, sink, Cures())
+    start = _Start(request, sink, AssumedRepairs())
     found = play = start.run()
     found = with_retention(found, start.due_records())
     if found.is_harmless and not play.notes:
         return found
-    from klog.commands.doctor.next_steps import WayOut
+    from klog.commands.doctor.next_steps import StepFinder
 
-    way = WayOut(dict(zip(request.log_dirs, request.directory_ids, strict=False)), start.cures)
+    way = StepFinder(dict(zip(request.log_dirs, request.directory_ids, strict=False)), start.repairs)
     while way.add(play, start.cluster, start.node_id):
-        start = _Start(request, sink, way.cures)
+        start = _Start(request, sink, way.repairs)
         play = start.run()
-    return found._replace(next=way.steps, is_whole_way=not way.cures.is_blocked)
+    return found._replace(next=way.steps, is_whole_way=not way.repairs.is_blocked)
 
 
 class _Start:
-    def __init__(self, request: StartRequest, sink: Sink | None, cures: Cures) -> None:
-        self._request, self._sink, self.cures = request, sink, cures
+    def __init__(self, request: StartRequest, sink: Sink | None, repairs: AssumedRepairs) -> None:
+        self._request, self._sink, self.repairs = request, sink, repairs
         self._dirs = [read_format(path, request.version.is_kraft) for path in request.log_dirs]
         self._check_request()
-        self._dirs = cures.formats(self._dirs)
+        self._dirs = repairs.formats(self._dirs)
         self._metadata_dir = self._choose_metadata_dir()
         self._steps: list[StartStep] = []
         self._notes: list[StartNote] = []
@@ -170,7 +170,7 @@ class _Start:
         rows = self._rows or () if self._failure is None else ()
         log_dirs = {one.path: one.log_dir for one in self._live_at_load}
         return FirstPass(log_dirs, self.cluster, self._request.file, self._request.count_all).of(
-            rows, self.cures.loaded
+            rows, self.repairs.loaded
         )
 
     def _unreached_metadata(self) -> RecoveredMetadata:
@@ -184,9 +184,9 @@ class _Start:
         return RecoveredMetadata()
 
     def _recovered(self) -> RecoveredMetadata:
-        if self.cures.metadata is None:
-            self.cures.metadata = recover_metadata(self._metadata_dir, self.cures.quorum_state)
-        return self.cures.metadata
+        if self.repairs.metadata is None:
+            self.repairs.metadata = recover_metadata(self._metadata_dir, self.repairs.quorum_state)
+        return self.repairs.metadata
 
     def _stop(self, step: str, failure: StartFailure) -> None:
         self._failure = failure
@@ -197,7 +197,7 @@ class _Start:
     def _format(self) -> None:
         request = self._request
         if request.version.is_kraft:
-            failure = check_kraft_format(self._dirs, self._metadata_dir, self.node_id, self.cures.moved)
+            failure = check_kraft_format(self._dirs, self._metadata_dir, self.node_id, self.repairs.moved)
         else:
             failure = check_zookeeper_format(self._dirs, request.node_id, request.cluster_id)
         if failure is not None:
@@ -273,13 +273,13 @@ class _Start:
 
     def _names(self, log_dir: LogDir) -> list[PartitionName]:
         found = [partition.name for partition in log_dir.partitions if partition.name is not None]
-        left = [name for name in found if self.cures.keeps(log_dir.path, name)]
+        left = [name for name in found if self.repairs.keeps(log_dir.path, name)]
         return [name for name in left if name.topic != CLUSTER_METADATA or not self._request.version.is_kraft]
 
     def _foreign(self) -> StartFailure | None:
         """Return the directory whose name stops the broker, if there is one."""
         for one in self._live_at_load:
-            found = [] if one.path in self.cures.foreign else foreign_names(one.log_dir, self._request.version)
+            found = [] if one.path in self.repairs.foreign else foreign_names(one.log_dir, self._request.version)
             if found:
                 more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
                 message = (
@@ -291,7 +291,7 @@ class _Start:
 
     def _read_checkpoints(self) -> None:
         for one in self._live:
-            for kind in () if one.path in self.cures.recovered else ROOT_CHECKPOINTS:
+            for kind in () if one.path in self.repairs.recovered else ROOT_CHECKPOINTS:
                 malformed = one.log_dir.checkpoints.malformed(kind)
                 if malformed is None:
                     continue
@@ -312,14 +312,14 @@ class _Start:
         now_ms = int(time.time() * 1000)
         clock = producer_clock(now_ms, metadata.cluster, self.node_id, request.producer_expiration_ms)
         loader = PartitionLoader(log_dir.checkpoints, clean, metadata.cluster, clock, request.count_all, self._sink)
-        known = self.cures.loaded
+        known = self.repairs.loaded
         ids = {} if metadata.cluster is None else metadata.cluster.topic_ids
         found = []
         for name in self._names(log_dir):
             path = os.path.join(log_dir.path, name.name)
             if path not in known:
                 known[path] = loader.load(name)
-            found.append(self.cures.load(known[path], ids.get(name.topic)))
+            found.append(self.repairs.load(known[path], ids.get(name.topic)))
         return found
 
     def _identity(self) -> BrokerIdentity:

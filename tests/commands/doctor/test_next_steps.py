@@ -100,7 +100,7 @@ def test_what_nobody_here_can_do_promises_nothing(klog: Klog, disk: Path) -> Non
 
 
 def test_a_damaged_metadata_log_stands_first_whatever_else_there_is(klog: Klog, disk: Path) -> None:
-    """Also where a broker stops before it looks: who cures that alone rolls the cluster back."""
+    """Also where a broker stops before it looks: who repairs that alone rolls the cluster back."""
     flip_metadata(disk)
     (disk / "lost+found").mkdir()
     drop(disk, "node.id")

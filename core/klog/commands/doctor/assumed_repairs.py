@@ -19,12 +19,12 @@ from klog.partition.start.outcome import StartOutcome
 
 
 @dataclass
-class Cures:
+class AssumedRepairs:
     """Faults that count as repaired; all but *quorum_state* by path.
 
     *metas*: the contents of `meta.properties` by log dir.  *taken*: log dirs that were removed from `log.dirs`.
     *foreign*: log dirs whose foreign directories were moved away.  *recovered*: log dirs whose checkpoints are as a
-    broker writes them.  *moved*: directories that were moved away.  *mended*: partitions that load.  *is_blocked*:
+    broker writes them.  *moved*: directories that were moved away.  *loadable*: partitions that load.  *is_blocked*:
     there is a fault that hides the later ones.
     """
 
@@ -33,7 +33,7 @@ class Cures:
     foreign: set[str] = field(default_factory=set)
     recovered: set[str] = field(default_factory=set)
     moved: set[str] = field(default_factory=set)
-    mended: set[str] = field(default_factory=set)
+    loadable: set[str] = field(default_factory=set)
     quorum_state: bool = False
     is_blocked: bool = False
     metadata: RecoveredMetadata | None = None
@@ -43,7 +43,7 @@ class Cures:
     @property
     def count(self) -> int:
         """How many there are."""
-        sets = (self.metas, self.taken, self.foreign, self.recovered, self.moved, self.mended)
+        sets = (self.metas, self.taken, self.foreign, self.recovered, self.moved, self.loadable)
         return sum(map(len, sets)) + self.quorum_state
 
     def formats(self, found: Iterable[FormattedDir]) -> list[FormattedDir]:
@@ -58,6 +58,6 @@ class Cures:
 
     def load(self, one: LoadedPartition, topic_id: str | None) -> LoadedPartition:
         """Return how a partition loads then.  *topic_id*: the cluster's, for a `partition.metadata` without one."""
-        if one.path not in self.mended:
+        if one.path not in self.loadable:
             return one
         return LoadedPartition(one.name, one.log_dir, one.topic_id or topic_id, StartOutcome(log_end=LONG_MAX))
