@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from klog.base.errors import UsageError, near_misses
-from klog.base.files.directory import straight
+from klog.base.files.directory import normalized
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.open_path import KafkaFile, open_path
 from klog.data_dir.partition import Partition
@@ -47,7 +47,7 @@ class PartitionQuery(NamedTuple):
         log_dirs: dict[str, LogDir] = {}
         named: dict[str, dict[str, None]] = {}
         whole: set[str] = set()
-        for path in map(straight, self.paths):
+        for path in map(normalized, self.paths):
             opened = open_path(path)
             if isinstance(opened, KafkaFile):
                 raise UsageError(f"{path}: a file; name its partition directory or its log dir")

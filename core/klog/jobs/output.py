@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Any
 
 from klog.base.errors import KlogError, UsageError
-from klog.base.files.directory import straight
+from klog.base.files.directory import normalized
 from klog.change.plan.locks import LockedError, Locks
 from klog.change.plan.staging import make_directories, remove_tree
 from klog.data_dir.disk.disk import Disk
@@ -57,7 +57,7 @@ def lock_target(to: str, disk: Disk) -> Iterator[None]:
     locks does not keep two apart.  Raises UsageError if the path is protected, LockedError, OSError.
     """
     check_target(to)
-    to = straight(to)
+    to = normalized(to)
     with ExitStack() as held:
         if not os.path.lexists(to):
             make_directories(os.path.abspath(to), disk)
@@ -122,7 +122,7 @@ class JobOutput:
 
     def __init__(self, to: str, job: Mapping[str, object], disk: Disk) -> None:
         check_target(to)
-        self.to = os.path.abspath(straight(to))
+        self.to = os.path.abspath(normalized(to))
         self.run = os.path.join(self.to, RUN)
         self._disk = disk
         text = json.dumps(job, sort_keys=True).encode()

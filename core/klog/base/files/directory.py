@@ -80,7 +80,7 @@ def _size(path: str, entry: os.DirEntry[str]) -> int:
         return 0
 
 
-def straight(path: str) -> str:
+def normalized(path: str) -> str:
     """Return *path*, or its real path if `..` follows a link in it: without `..` the text would lead elsewhere."""
     if os.pardir not in path.split(os.sep):
         return path

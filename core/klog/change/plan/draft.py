@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from klog.base.errors import UnreadableError
-from klog.base.files.directory import straight
+from klog.base.files.directory import normalized
 from klog.change.plan.file_state import Digest, file_state, state_read, states_around, status_of
 from klog.change.plan.model import (
     BACKUPS,
@@ -289,7 +289,7 @@ def backup_places(name: str, log_dirs: Sequence[str], backup: str | None = None)
         beside = [os.path.join(os.path.dirname(os.path.realpath(log_dir)), BACKUPS, name) for log_dir in log_dirs]
         # Log dirs beside each other must not share one.
         return tuple(f"{place}-{number}" if number else place for number, place in enumerate(beside))
-    place = os.path.abspath(straight(backup))
+    place = os.path.abspath(normalized(backup))
     if os.path.isdir(place) and os.listdir(place):
         place = os.path.join(place, name)
     return (place,) if len(log_dirs) == 1 else tuple(os.path.join(place, str(n)) for n in range(len(log_dirs)))
@@ -297,7 +297,7 @@ def backup_places(name: str, log_dirs: Sequence[str], backup: str | None = None)
 
 def staged_beside(plan_file: str) -> str:
     """Return the directory in which the new files of a plan wait that is saved as *plan_file*."""
-    return f"{os.path.abspath(straight(plan_file))}.staged"
+    return f"{os.path.abspath(normalized(plan_file))}.staged"
 
 
 def staging_of(directory: str, log_dirs: Sequence[str]) -> tuple[str, ...]:

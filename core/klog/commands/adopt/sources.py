@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from klog.base.errors import KlogError, UnreadableError, UsageError
-from klog.base.files.directory import straight
+from klog.base.files.directory import normalized
 from klog.cluster.metadata.loader import ClusterMetadata
 from klog.data_dir.identity import check_one_topic
 from klog.data_dir.log_dir import LogDir
@@ -126,7 +126,7 @@ def open_sources(
     homes = {os.path.realpath(path) for path in into}
     found: dict[str, AdoptSource] = {}
     log_dirs: list[Partition] = []
-    for path in map(straight, paths):
+    for path in map(normalized, paths):
         opened = open_path(path)
         if isinstance(opened, KafkaFile):
             raise UsageError(f"{path}: a file; name its partition directory or its log dir")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from klog.base.errors import UsageError
-from klog.base.files.directory import straight
+from klog.base.files.directory import normalized
 from klog.change.plan.draft import Draft
 from klog.change.plan.full_disk import naming
 from klog.change.plan.model import PUT, Action, FileState
@@ -29,7 +29,7 @@ def copy(to: str, make: Callable[[Sequence[Staging]], CompactionRun], log_dirs: 
     Raises UsageError, KlogError, OSError; nothing then remains of it.
     """
     check_directory(to)
-    to = os.path.abspath(straight(to))
+    to = os.path.abspath(normalized(to))
     if os.path.lexists(to) and (not os.path.isdir(to) or os.listdir(to)):
         raise UsageError(f"--to {to}: exists, and is not an empty directory")
     with naming(to, disk, "nothing is left of the copy; make room, or name another place with --to"):

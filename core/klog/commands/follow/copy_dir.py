@@ -21,7 +21,7 @@ from contextlib import ExitStack
 from types import TracebackType
 
 from klog.base.errors import DamagedError, KlogError
-from klog.base.files.directory import is_missing, straight
+from klog.base.files.directory import is_missing, normalized
 from klog.change.plan.draft import iso_seconds
 from klog.change.plan.locks import Locks
 from klog.change.plan.model import TEMPORARY
@@ -56,7 +56,7 @@ class CopyDir:
     follow_file: FollowFile | None
 
     def __init__(self, path: str, disk: Disk | None = None, reporter: Reporter | None = None) -> None:
-        self.path = os.path.abspath(straight(path))
+        self.path = os.path.abspath(normalized(path))
         self._disk, self._reporter = disk or Disk(), reporter or SilentReporter()
         self._partitions: dict[tuple[str, int], CopiedPartition] = {}
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from klog.base.errors import KlogError, UsageError
-from klog.base.files.directory import straight
+from klog.base.files.directory import normalized
 from klog.change.plan.full_disk import naming
 from klog.change.plan.locks import Locks
 from klog.change.plan.staging import make_directories, remove_made, remove_tree
@@ -125,7 +125,7 @@ def new_log_dir(path: str, options: WriteOptions, sources: SourceTopics, disk: D
     Leftovers of a killed run beside *path* are removed.  Raises UsageError, LockedError if another klog writes there.
     """
     check_directory(path)
-    path = os.path.abspath(straight(path))
+    path = os.path.abspath(normalized(path))
     if not is_new(path):
         raise UsageError(f"--to {path}: exists, and is not an empty directory")
     with naming(path, disk, "nothing was written; make room, or name another place with --to"):
