@@ -101,7 +101,7 @@ def _guarded(arguments: list[str]) -> int:
 
 def _name_unusable() -> int:
     """Name the unusable files and directories that the command has not named; return the exit code that they add."""
-    for one in UNUSABLE.untold():
+    for one in UNUSABLE.unnamed():
         output.error(one.message)
     if UNUSABLE.more:
         output.error(f"and {counted(UNUSABLE.more, 'more file')} that could not be read, or are malformed")

@@ -55,7 +55,7 @@ def write(
 
 def _tell(data: bytes) -> None:
     """Write *data* to stderr.  The command continues without stderr; see Stderr."""
-    UNUSABLE.tell(data)
+    UNUSABLE.note_output(data)
     try:
         write(data, STDERR)
     except (OutputError, ClosedPipeError):
@@ -121,7 +121,7 @@ def plain(line: str) -> None:
 def text(content: str) -> None:
     """Print *content* to stdout: data from a disk is made printable, or is JSON."""
     data = content.encode("utf-8", "surrogateescape")
-    UNUSABLE.tell(data)
+    UNUSABLE.note_output(data)
     write(data, keep_colours=True)
 
 

@@ -33,8 +33,8 @@ def test_a_path_is_named_once_however_it_is_written(unusable: Unusables) -> None
     unusable.refuse("a/log", _error(errno.EIO), "open")
     unusable.refuse(os.path.abspath("a/log"), _error(errno.EIO), "read at byte 5")
     assert [one.message for one in unusable.named()] == ["a/log: cannot open: Input/output error"]
-    unusable.tell(b"klog: a/log: unreadable\n")
-    assert not unusable.untold()
+    unusable.note_output(b"klog: a/log: unreadable\n")
+    assert not unusable.unnamed()
     assert unusable.named()
 
 

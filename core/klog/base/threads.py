@@ -64,10 +64,10 @@ def _begin(thread: threading.Thread) -> None:
 
 
 class _Watch:
-    """Ends a thread's work: passes its exception to *told* and to no other place."""
+    """Ends a thread's work: passes its exception to *report* and to no other place."""
 
-    def __init__(self, told: Callable[[BaseException], None]) -> None:
-        self._told = told
+    def __init__(self, report: Callable[[BaseException], None]) -> None:
+        self._report = report
 
     def __enter__(self) -> None:
         """Begin the work."""
@@ -77,7 +77,7 @@ class _Watch:
     ) -> bool:
         """End the work."""
         if error is not None:
-            self._told(error)
+            self._report(error)
         return True
 
 

@@ -30,7 +30,7 @@ class Unusables:
 
     def __init__(self) -> None:
         self._found: dict[str, Unusable] = {}
-        self._told: set[str] = set()
+        self._printed: set[str] = set()
         self.more = self.refusals = 0
         self._latest = ""
 
@@ -70,13 +70,13 @@ class Unusables:
             for key in [key for key in self._found if not places.isdisjoint(_above(key))]:
                 del self._found[key]
 
-    def tell(self, said: bytes) -> None:
+    def note_output(self, said: bytes) -> None:
         """Note that a command has printed *said*, so that the paths in it are not named again."""
-        self._told.update(one.path for one in self._found.values() if os.fsencode(one.path) in said)
+        self._printed.update(one.path for one in self._found.values() if os.fsencode(one.path) in said)
 
-    def untold(self) -> list[Unusable]:
+    def unnamed(self) -> list[Unusable]:
         """Return the files that no output has named."""
-        return [one for one in self._found.values() if one.path not in self._told]
+        return [one for one in self._found.values() if one.path not in self._printed]
 
     def named(self) -> list[Unusable]:
         """Return all noted files, in the order of the notes."""
@@ -85,7 +85,7 @@ class Unusables:
     def clear(self) -> None:
         """Forget everything: a command begins."""
         self._found.clear()
-        self._told.clear()
+        self._printed.clear()
         self.more = self.refusals = 0
 
 

@@ -41,9 +41,9 @@ class RootFiles:
         if kind not in self._read:
             content = self._content(kind)
             if isinstance(content, bytes):
-                self._read[kind] = self._told(kind, read_offsets(content))
+                self._read[kind] = self._noted(kind, read_offsets(content))
             else:
-                self._read[kind] = None if content is None else self._told(kind, Checkpoint((), content))
+                self._read[kind] = None if content is None else self._noted(kind, Checkpoint((), content))
         return self._read[kind]
 
     def malformed(self, kind: FileKind) -> Malformed | None:
@@ -69,14 +69,14 @@ class RootFiles:
         if found is None:
             content = self._content(kind) or b""
             found = Checkpoint((), content) if isinstance(content, Malformed) else self._checkpoint(content)
-            self._told(kind, found)
+            self._noted(kind, found)
         self._malformed[kind], self._offsets[kind] = found.malformed, offsets_by_partition(found)
 
     def _content(self, kind: FileKind) -> bytes | Malformed | None:
         path = os.path.join(self.log_dir, kind.value)
         return None if is_missing(path) else read_small(path)
 
-    def _told(self, kind: FileKind, found: Checkpoint[OffsetEntry]) -> Checkpoint[OffsetEntry]:
+    def _noted(self, kind: FileKind, found: Checkpoint[OffsetEntry]) -> Checkpoint[OffsetEntry]:
         note_malformed(os.path.join(self.log_dir, kind.value), found.malformed)
         return found
 

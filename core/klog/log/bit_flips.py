@@ -64,7 +64,7 @@ class Patch(NamedTuple):
         return self.lone_bytes is None or self.lone_bytes <= _MOST_LONE_BYTES
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """Return the repair in words, with its odds, and with the bound that it exceeds, if any."""
         if self.odds is None:
             return self.what
@@ -207,4 +207,4 @@ def offer(damage: Damage, max_batch_bytes: int) -> str | None:
             found = repair_bit(source, position, position + size, max_batch_bytes)
     except (UnreadableError, struct.error):
         return None
-    return found.patch.told if found and found.patch.is_sure else None
+    return found.patch.description if found and found.patch.is_sure else None

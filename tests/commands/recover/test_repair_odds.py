@@ -121,7 +121,7 @@ def put_right(tmp_path: Path, damaged: bytes) -> tuple[bytes, str]:
     found = only(partition, repair_bits=True)
     (patch,) = found.patches
     assert found.unsure == ()
-    return result(partition, found)[len(BEFORE) : -len(BEHIND)], patch.told
+    return result(partition, found)[len(BEFORE) : -len(BEHIND)], patch.description
 
 
 # what chance says
@@ -201,8 +201,8 @@ def test_one_byte_beyond_the_bound_nothing_is_put_right(tmp_path: Path) -> None:
         found = only(partition_of(tmp_path, _0=BEFORE + flipped(data, at, 3) + BEHIND), repair_bits=True)
         (unsure,) = found.unsure
         named = f"one flipped bit: bit 3 of byte {len(BEFORE) + at} (the "
-        assert unsure.told.startswith(f"not repaired, because its batch is too large: {named}")
-        assert unsure.told.endswith(
+        assert unsure.description.startswith(f"not repaired, because its batch is too large: {named}")
+        assert unsure.description.endswith(
             "; other damage would look like this once in 5 200, at the bound, 100 KiB, once in 5 200"
         )
 

@@ -48,7 +48,7 @@ class Fetches:
             Partition(str(folder)),
             self.files,
             damaged=damaged,
-            told=self.losses.append,
+            report=self.losses.append,
             problem=self.problems.append,
         )
         start, end = self.log.partition.log_start_offset or 0, self.log.end

@@ -45,7 +45,7 @@ def _document(found: LogComparison) -> dict[str, object]:
             }
             for one in found.diverged
         ],
-        "behind_logs": found.lag.told or None,
+        "behind_logs": found.lag.description or None,
     }
 
 
@@ -83,7 +83,7 @@ def _print(found: LogComparison) -> None:
     if not found.diverged:
         output.text("all one history\n")
     if found.lag:
-        line = f"! the log of {found.logs[found.best].name} is behind the logs of partitions: {found.lag.told}"
+        line = f"! the log of {found.logs[found.best].name} is behind the logs of partitions: {found.lag.description}"
         output.text(f"{output.printable(line)}\n")
 
 

@@ -176,7 +176,7 @@ def _lines(planner: QuorumPlanner) -> Iterator[str]:
     base = planner.base
     yield f"base: node {base.node}, offset {base.log_end}, epoch {base.epoch} ({base.partition.path})"
     if planner.lag:
-        yield f"it is behind the logs on these disks, which the batches mend: {planner.lag.told}"
+        yield f"it is behind the logs on these disks, which the batches mend: {planner.lag.description}"
     for one in planner.logs.changes:
         steps = [
             *([f"{counted(one.cut, 'offset')} cut from {one.change.cut_to} on"] if one.cut else []),

@@ -23,7 +23,7 @@ def behind_logs(metadata: MetadataLog | None, found: Iterable[BrokerCopies]) -> 
     lag = lag_behind(metadata.state, held, int(time.time() * 1000))
     path = os.path.join(metadata.path, "__cluster_metadata-0")
     help_text = "klog metadata compare shows a newer one, klog metadata plan appends what is missing"
-    return [f"{path} is behind the logs: {lag.told}; {help_text}"] if lag else []
+    return [f"{path} is behind the logs: {lag.description}; {help_text}"] if lag else []
 
 
 def name(diff: PartitionDiff) -> str:

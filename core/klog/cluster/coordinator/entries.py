@@ -79,9 +79,9 @@ def latest_records(
     for window in record_windows(partition, note):
         latest.take(window)
     if latest.left_out:
-        told = f"{partition.path}: {latest.left_out} records are left out: too many keys for a log of so few bytes"
-        note(told)
-        UNUSABLE.note(Unusable(partition.path, told, is_unreadable=False))
+        line = f"{partition.path}: {latest.left_out} records are left out: too many keys for a log of so few bytes"
+        note(line)
+        UNUSABLE.note(Unusable(partition.path, line, is_unreadable=False))
     return latest
 
 

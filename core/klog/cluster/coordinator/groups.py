@@ -203,12 +203,12 @@ class _Group:
     def _classic_image(
         self, coordinator_partition: int | None, offsets: tuple[OffsetImage, ...], pending: tuple[OffsetImage, ...]
     ) -> GroupImage:
-        told = self._classic or {"members": (), "protocol": None, "generation": None}
-        members = tuple(_classic_member(one) for one in sorted(told["members"], key=lambda one: str(one["memberId"])))
+        fields = self._classic or {"members": (), "protocol": None, "generation": None}
+        members = tuple(_classic_member(one) for one in sorted(fields["members"], key=lambda one: str(one["memberId"])))
         state = ("Stable" if members else "Empty") if self.certain else None
         return GroupImage(
-            self.name, "classic", state, told["protocol"] or None, told["generation"], coordinator_partition, members,
-            offsets, pending, certain=self.certain
+            self.name, "classic", state, fields["protocol"] or None, fields["generation"], coordinator_partition,
+            members, offsets, pending, certain=self.certain
         )  # fmt: skip
 
     def _state(self, kind: GroupType) -> str | None:
@@ -220,8 +220,8 @@ class _Group:
         if (self._epoch or 0) > self._target_epoch:
             return "Assigning"
         for member in self._members:
-            told = self._assignments.get(member)
-            if told is None or told["state"] != _STABLE or told["memberEpoch"] != self._target_epoch:
+            fields = self._assignments.get(member)
+            if fields is None or fields["state"] != _STABLE or fields["memberEpoch"] != self._target_epoch:
                 return "Reconciling"
         return "Stable" if kind == "consumer" else None  # of streams the topology decides, too
 
@@ -231,18 +231,18 @@ class _Group:
         return named.most_common(1)[0][0] if named else None
 
     def _member(self, member_id: str, name: Callable[[str], str]) -> MemberImage:
-        told = self._members[member_id]
+        fields = self._members[member_id]
         owned = self._assignments.get(member_id, {}).get("assignedPartitions", ())
         partitions = sorted((name(one["topicId"]), number) for one in owned for number in one["partitions"])
         return MemberImage(
-            member_id, told.get("instanceId"), told["clientId"], told["clientHost"], tuple(partitions)
+            member_id, fields.get("instanceId"), fields["clientId"], fields["clientHost"], tuple(partitions)
         )  # fmt: skip
 
 
-def _classic_member(told: Data) -> MemberImage:
-    assignment = told["assignment"]
+def _classic_member(fields: Data) -> MemberImage:
+    assignment = fields["assignment"]
     owned = assignment.value["assignedPartitions"] if isinstance(assignment, EmbeddedStruct) else ()
     partitions = sorted((one["topic"], number) for one in owned for number in one["partitions"])
     return MemberImage(
-        told["memberId"], told.get("groupInstanceId"), told["clientId"], told["clientHost"], tuple(partitions)
+        fields["memberId"], fields.get("groupInstanceId"), fields["clientId"], fields["clientHost"], tuple(partitions)
     )  # fmt: skip

@@ -69,12 +69,12 @@ class _ShareState:
 
     def __init__(self, key: bytes) -> None:
         self._key = key
-        self._told: Data | None = None
+        self._fields: Data | None = None
         self._values: list[tuple[bytes, bytes]] = []
 
     def take(self, kind: bytes, value: bytes) -> None:
         if kind == _SNAPSHOT:
-            self._told, self._values = None, []
+            self._fields, self._values = None, []
         self._values.append((kind, value))
         if len(self._values) > _MOST_UPDATES:
             self._fold()
@@ -83,36 +83,36 @@ class _ShareState:
         for kind, value in self._values:
             record = coordinator_record(SHARE_GROUP_STATE, kind + self._key, value)
             if isinstance(record, CoordinatorRecord) and record.value is not None:
-                self._told = record.value if self._told is None else _updated(self._told, record.value)
+                self._fields = record.value if self._fields is None else _updated(self._fields, record.value)
         self._values = []
 
     def image(self) -> Iterator[ShareImage]:
         """Yield the share partition; nothing where none of its records can be decoded."""
         self._fold()
         record = coordinator_record(SHARE_GROUP_STATE, _SNAPSHOT + self._key, None)
-        if self._told is None or not isinstance(record, CoordinatorRecord):
+        if self._fields is None or not isinstance(record, CoordinatorRecord):
             return
-        told, key = self._told, record.key
-        batches = (StateBatch(*one.values()) for one in told["stateBatches"])
+        fields, key = self._fields, record.key
+        batches = (StateBatch(*one.values()) for one in fields["stateBatches"])
         yield ShareImage(
             key["groupId"],
             key["topicId"],
             key["partition"],
-            told["startOffset"],
-            told.get("stateEpoch", 0),
-            told["leaderEpoch"],
-            told["deliveryCompleteCount"],
-            combined(batches, told["startOffset"]),
+            fields["startOffset"],
+            fields.get("stateEpoch", 0),
+            fields["leaderEpoch"],
+            fields["deliveryCompleteCount"],
+            combined(batches, fields["startOffset"]),
         )
 
 
-def _updated(told: Data, update: Data) -> Data:
+def _updated(fields: Data, update: Data) -> Data:
     """Kafka: ShareCoordinatorShard.merge."""
     changed = {name: update[name] for name in _CHANGING if update[name] != _UNCHANGED}
-    start = changed["startOffset"] if "startOffset" in changed else told["startOffset"]
-    batches = [StateBatch(*one.values()) for one in (*told["stateBatches"], *update["stateBatches"])]
+    start = changed["startOffset"] if "startOffset" in changed else fields["startOffset"]
+    batches = [StateBatch(*one.values()) for one in (*fields["stateBatches"], *update["stateBatches"])]
     return {
-        **told,
+        **fields,
         **changed,
         "stateBatches": [one._asdict() for one in combined(batches, start)],
     }

@@ -85,21 +85,21 @@ def _decoded(key: bytes, value: bytes) -> TransactionImage | None:
     record = coordinator_record(TRANSACTION_STATE, key, value)
     if not isinstance(record, CoordinatorRecord) or record.value is None:
         return None
-    told = record.value
-    if told["transactionStatus"] not in _STATUSES:
+    fields = record.value
+    if fields["transactionStatus"] not in _STATUSES:
         return None
-    topics = told["transactionPartitions"] or ()
+    topics = fields["transactionPartitions"] or ()
     return TransactionImage(
         record.key["transactionalId"],
-        told["producerId"],
-        told["producerEpoch"],
-        _STATUSES[told["transactionStatus"]],
-        told["transactionTimeoutMs"],
+        fields["producerId"],
+        fields["producerEpoch"],
+        _STATUSES[fields["transactionStatus"]],
+        fields["transactionTimeoutMs"],
         frozenset((one["topic"], number) for one in topics for number in one["partitionIds"]),
-        told["transactionLastUpdateTimestampMs"],
-        told["transactionStartTimestampMs"],
-        told.get("clientTransactionVersion", 0),
-        told.get("previousProducerId", -1),
+        fields["transactionLastUpdateTimestampMs"],
+        fields["transactionStartTimestampMs"],
+        fields.get("clientTransactionVersion", 0),
+        fields.get("previousProducerId", -1),
     )
 
 
@@ -119,9 +119,9 @@ def transaction_images(
             else:
                 yield image
         if unknown:
-            told = f"{partition.path}: {unknown} records that cannot be decoded"
-            note(told)
-            UNUSABLE.note(Unusable(partition.path, told, is_unreadable=False))
+            line = f"{partition.path}: {unknown} records that cannot be decoded"
+            note(line)
+            UNUSABLE.note(Unusable(partition.path, line, is_unreadable=False))
 
 
 class TransactionEnding(NamedTuple):

@@ -33,7 +33,7 @@ class BatchEvents(NamedTuple):
         if event is not None:
             self.events[data["id"] if "id" in data else data["brokerId"]] = event
 
-    def told(self, nodes: Sequence[int], *kinds: str) -> str:
+    def describe(self, nodes: Sequence[int], *kinds: str) -> str:
         """Return a sentence about those of *nodes* that had an event of *kinds*, "" for none."""
         found = {node: self.events[node] for node in nodes if self.events.get(node) in kinds}
         return ", ".join(f"broker {node} {event}" for node, event in found.items())
@@ -97,12 +97,12 @@ def _brokers(before: PartitionRegistration, after: PartitionRegistration, batch:
     """Yield why brokers left or joined the ISR and the ELR."""
     left = _without(before.isr, after.isr)
     dropped = _without(before.elr, (*after.elr, *after.isr))
-    gone = batch.told(
+    gone = batch.describe(
         [*left, *dropped, *_without([before.leader], [after.leader])], _FENCED, _SHUTS_DOWN, _UNREGISTERED
     )
     if gone:
         yield gone
-    anew = batch.told([*left, *dropped], _REGISTERED)
+    anew = batch.describe([*left, *dropped], _REGISTERED)
     if anew:
         yield f"{anew} without having stopped cleanly"
     # After an election the ISR begins with the leader; no replica needs to have fallen behind.
@@ -123,7 +123,7 @@ def _election(before: PartitionRegistration, after: PartitionRegistration, batch
     if after.leader < 0:
         yield "no leader is left"
         return
-    back = batch.told([after.leader], _UNFENCED)
+    back = batch.describe([after.leader], _UNFENCED)
     if back:
         yield back
     if after.recovering or after.leader not in (*before.isr, *before.elr, *before.last_known_elr):

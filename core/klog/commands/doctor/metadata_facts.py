@@ -36,7 +36,7 @@ def lag_notes(
     served = {(row.log_dir, row.directory) for row in fates if row.fate in SERVED}
     logs = (one for one in loaded if (one.log_dir, one.name.name) in served)
     lag = metadata_lag(cluster, ((one.name.topic, one.name.partition, one.used) for one in logs))
-    message = f"{os.path.join(log_dir, DIRECTORY)} is behind the logs: {lag.told}"
+    message = f"{os.path.join(log_dir, DIRECTORY)} is behind the logs: {lag.description}"
     if len(_nodes(cluster)) > 1:
         message += (
             "; the log of another voter may have the rest, which nothing here tells: klog metadata compare does, with"

@@ -57,7 +57,7 @@ class FetchSession:
         self._positions: OrderedDict[FollowedPlace, FetchPosition] = OrderedDict()
         self._changed: dict[FollowedPlace, None] = {}
         self._forgotten: dict[FollowedPlace, None] = {}
-        self._told: dict[FollowedPlace, LeaderMarks] = {}  # the leader's last answers in this session
+        self._marks: dict[FollowedPlace, LeaderMarks] = {}  # the leader's last answers in this session
 
     def follow(self, place: FollowedPlace, position: FetchPosition) -> None:
         """Fetch *place* from *position* on."""
@@ -79,13 +79,13 @@ class FetchSession:
     def request(self) -> SessionRequest:
         """Return the next request."""
         if not self._epoch:
-            self._told.clear()
+            self._marks.clear()
             made = SessionRequest(self._id, 0, list(self._positions.items()), [])
         else:
             changed = [(place, self._positions[place]) for place in self._changed]
             made = SessionRequest(self._id, self._epoch, changed, list(self._forgotten))
             for place in self._forgotten:
-                self._told.pop(place, None)
+                self._marks.pop(place, None)
         self._changed, self._forgotten = {}, {}
         return made
 
@@ -103,9 +103,9 @@ class FetchSession:
         else:
             self._id, self._epoch = session_id, self._epoch % _HIGHEST_EPOCH + 1
 
-    def tell(self, place: FollowedPlace, marks: LeaderMarks) -> None:
+    def note(self, place: FollowedPlace, marks: LeaderMarks) -> None:
         """Note the marks of *place* in an answer without an error."""
-        self._told[place] = marks
+        self._marks[place] = marks
 
     def left_out(
         self, request: SessionRequest, named: Container[FollowedPlace]
@@ -115,7 +115,7 @@ class FetchSession:
         In a session an omission means: no records, and unchanged marks.  Kafka: FetchSession.maybeUpdateResponse.
         """
         asked = [place for place, _ in request.positions if request.epoch > 0 and place not in named]
-        return [(place, self._told[place]) for place in asked if place in self._told]
+        return [(place, self._marks[place]) for place in asked if place in self._marks]
 
     def lost(self) -> None:
         """Start over: the connection is lost."""

@@ -300,7 +300,7 @@ class LeaderFetcher:
             seen.add(key)
             got = _fetch_answer(row)
             if not got.error and got.high_watermark >= 0:
-                self._session.tell(partition.place, LeaderMarks(got.high_watermark, got.log_start))
+                self._session.note(partition.place, LeaderMarks(got.high_watermark, got.log_start))
             named.add(partition.place)
             taken += len(got.records)
             if len(got.records):

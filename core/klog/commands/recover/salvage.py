@@ -73,14 +73,14 @@ def plan(survey: PartitionSurvey, settings: RecoverOptions, draft: Draft, sink: 
     result.losses = [loss for segment in found.segments for loss in losses(survey, segment)]
     result.kept = kept(found)
     result.offsets = salvage.offsets()
-    result.notes = [patch.told for segment in found.segments for patch in segment.patches]
+    result.notes = [patch.description for segment in found.segments for patch in segment.patches]
     result.notes += [note for segment in found.segments if segment.is_split for note in _splits(segment)]
     return _unsure_told(result, found)
 
 
 def _unsure_told(result: RecoverResult, found: PartitionRanges) -> RecoverResult:
     """Note which bits are not repaired although they could be all that is wrong."""
-    result.notes += [patch.told for segment in found.segments for patch in segment.unsure]
+    result.notes += [patch.description for segment in found.segments for patch in segment.unsure]
     return result
 
 

@@ -43,7 +43,7 @@ class OnceReporter:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: list[str] = []
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self.stretches = 0
         self.bytes = 0
         self.partitions: set[str] = set()
@@ -51,10 +51,10 @@ class OnceReporter:
     def say(self, line: str) -> None:
         """Report *line*, unless it was reported before."""
         with self._lock:
-            if line not in self._told and len(self._told) < _MOST_LINES:
-                self._told.add(line)
+            if line not in self._reported and len(self._reported) < _MOST_LINES:
+                self._reported.add(line)
                 self._waiting.append(line)
-                if len(self._told) == _MOST_LINES:
+                if len(self._reported) == _MOST_LINES:
                     self._waiting.append("further messages of this kind are not shown")
 
     def lost(self, partition: str, loss: UnservedRange) -> None:

@@ -141,7 +141,7 @@ class PartitionView:
             shared.files,
             damaged=options.damaged,
             slices=shared.slices,
-            told=lambda loss: self._lost(partition, loss),
+            report=lambda loss: self._lost(partition, loss),
             problem=lambda line: shared.reporter.say(f"{self.name}: {line}"),
         )
         if partition.unreadable is not None:

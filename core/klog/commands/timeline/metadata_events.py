@@ -101,7 +101,7 @@ class _EventReplay(Replay):
         for change in changes:
             if change.record == "PARTITION_RECORD" and change.data["topicId"] in created:
                 continue
-            event = self._told(change)
+            event = self._to_event(change)
             if event is not None:
                 self._emit(event)
 
@@ -139,7 +139,7 @@ class _EventReplay(Replay):
 
     # ---- the message
 
-    def _told(self, change: _Change) -> TimelineEvent | None:
+    def _to_event(self, change: _Change) -> TimelineEvent | None:
         name, data, event = change.record, change.data, change.event
         if name in _BROKER_RECORDS:
             return self._broker(change)

@@ -19,7 +19,7 @@ Emit = Callable[[TimelineEvent], None]
 _MOST_NAMED: Final = 3
 
 
-class _Told(NamedTuple):
+class _StateRecord(NamedTuple):
     """A record about a transaction: its position, and its content."""
 
     offset: int
@@ -37,7 +37,7 @@ class TransactionEvents:
     ) -> None:
         self._where = TimelineEvent(0, BROKER_CLOCK, "", "", log_dir, file=partition.directory)
         self._partition, self._wanted, self._emit, self._coordinated = partition, wanted, emit, coordinated
-        self._ongoing: dict[str, _Told] = {}
+        self._ongoing: dict[str, _StateRecord] = {}
 
     def read(self, note: Note) -> None:
         """Read the log; *note* receives its unreadable parts."""
@@ -48,7 +48,7 @@ class TransactionEvents:
             if entry.value is None:
                 self._forget(entry.key)
             elif image := transaction_image(entry.key, entry.value):
-                self._take(_Told(entry.offset, image))
+                self._take(_StateRecord(entry.offset, image))
             else:
                 undecodable += 1
         if undecodable:
@@ -64,21 +64,21 @@ class TransactionEvents:
         if isinstance(record, CoordinatorRecord):
             self._ongoing.pop(record.key["transactionalId"], None)
 
-    def _take(self, told: _Told) -> None:
-        image = told.image
+    def _take(self, record: _StateRecord) -> None:
+        image = record.image
         name, began = image.transactional_id, image.started
         self._coordinated.setdefault(image.producer_id, began if began >= 0 else image.updated)
         begun = self._ongoing.get(name)
         if image.status == TransactionStatus.ONGOING:
             is_same = begun is not None and begun.image.started == began
-            self._ongoing[name] = begun._replace(image=image) if is_same and begun is not None else told
+            self._ongoing[name] = begun._replace(image=image) if is_same and begun is not None else record
         elif image.status in PREPARED or (begun is not None and image.status in COMPLETED):
-            self._end(self._ongoing.pop(name, told), told)
+            self._end(self._ongoing.pop(name, record), record)
 
-    def _end(self, begun: _Told, told: _Told) -> None:
+    def _end(self, begun: _StateRecord, record: _StateRecord) -> None:
         """Emit the event of a transaction whose end has been decided: the markers are written a little later."""
         self._begin(begun)
-        image = told.image
+        image = record.image
         took = image.updated - image.started
         after = f"after {duration(took)}" if 0 <= image.started <= image.updated else "some time later"
         kind, words = ("txn-commit", f"commits {after}") if image.commits else ("txn-abort", f"aborts {after}")
@@ -88,14 +88,14 @@ class TransactionEvents:
             words = f"timed out {after}"
         elif not image.commits and is_raised:
             kind, words = "txn-fenced", f"aborted {after}: another producer has the id"
-        self._tell(kind, image.updated, told, f"{words}; {_named(begun.image)}")
+        self._tell(kind, image.updated, record, f"{words}; {_named(begun.image)}")
 
-    def _begin(self, begun: _Told) -> None:
+    def _begin(self, begun: _StateRecord) -> None:
         if begun.image.started >= 0:
             self._tell("txn-begin", begun.image.started, begun, _named(begun.image))
 
-    def _tell(self, kind: str, time: int, told: _Told, words: str) -> None:
-        partitions, image = sorted(told.image.partitions), told.image
+    def _tell(self, kind: str, time: int, record: _StateRecord, words: str) -> None:
+        partitions, image = sorted(record.image.partitions), record.image
         if partitions and not any(self._wanted.wants_topic(topic) for topic, _ in partitions):
             return
         topics = {topic for topic, _ in partitions}
@@ -106,7 +106,7 @@ class TransactionEvents:
                 message=words,
                 topic=topics.pop() if len(topics) == 1 else None,
                 partition=partitions[0][1] if len(partitions) == 1 else None,
-                offset=told.offset,
+                offset=record.offset,
                 epoch=image.producer_epoch,
                 transactional_id=image.transactional_id,
                 producer_id=image.producer_id,

@@ -54,15 +54,15 @@ def parquet_records(path: str, without: Collection[str] = ()) -> Iterator[InputR
             file.open(path)
             known = _known_columns(file.schema_arrow.names, path, without)
             metadata, repeating = file.metadata, _repeating(pa, file.metadata, file.schema_arrow)
-            told = _told(metadata, known)
-        known = [name for name in known if name not in told]
+            constant = _constant_columns(metadata, known)
+        known = [name for name in known if name not in constant]
         leaves = [i for i in range(metadata.num_columns) if metadata.schema.column(i).path.split(".")[0] in known]
         with closing(ParquetReader()) as file:
             file.open(path, read_dictionary=repeating, metadata=metadata, buffer_size=_PAGE_BYTES, pre_buffer=False)
             groups = [*range(metadata.num_row_groups)]
             for batch in file.iter_batches(_rows_at_once(metadata), groups, leaves, use_threads=False):
                 rows.begin(batch.num_rows, first)
-                for name, value in told.items():
+                for name, value in constant.items():
                     columns.take_constant(rows, name, value, batch.num_rows)
                 for name, column in zip(known, batch.columns, strict=True):
                     try:
@@ -107,7 +107,7 @@ def _is_content(pa: Any, kind: pa.DataType) -> bool:
     )
 
 
-def _told(metadata: Any, known: Collection[str]) -> dict[str, object]:
+def _constant_columns(metadata: Any, known: Collection[str]) -> dict[str, object]:
     """Return the columns that need not be read, with the value of all their rows, from the statistics.
 
     None: nulls alone.
@@ -128,15 +128,15 @@ def _values(metadata: Any, leaf: int) -> set[object]:
     """Return the values of a column if there is one only, or none but null; else more than one of them."""
     found: set[object] = set()
     for chunk in _chunks(metadata, leaf):
-        told = chunk.statistics
-        if told is None or not told.has_null_count or len(found) > 1:
+        statistics = chunk.statistics
+        if statistics is None or not statistics.has_null_count or len(found) > 1:
             return {None, 0}
-        if told.null_count == chunk.num_values:
+        if statistics.null_count == chunk.num_values:
             found.add(None)
-        elif told.null_count or not told.has_min_max:
+        elif statistics.null_count or not statistics.has_min_max:
             return {None, 0}
         else:
-            found |= {told.min, told.max}
+            found |= {statistics.min, statistics.max}
     return found or {None}
 
 

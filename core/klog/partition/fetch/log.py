@@ -74,7 +74,7 @@ class FetchLog:
     """The log of *partition* in its state at construction: later batches are not included.  Any number of threads may
     use it.
 
-    *told* receives each damaged range that is skipped, once; *problem* receives files that cannot be read or became
+    *report* receives each damaged range that is skipped, once; *problem* receives files that cannot be read or became
     shorter.
     """
 
@@ -85,12 +85,12 @@ class FetchLog:
         *,
         damaged: Damaged = "serve",
         slices: SliceCache | None = None,
-        told: Callable[[UnservedRange], None] = lambda loss: None,
+        report: Callable[[UnservedRange], None] = lambda loss: None,
         problem: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.partition, self.files, self.damaged, self.problem = partition, files, damaged, problem
         self.slices = slices or SliceCache(WindowPool())
-        self._told = told
+        self._report = report
         following: list[SegmentFiles | None] = [*partition.segments[1:], None]
         self.segments = tuple(
             self._segment(one, None if after is None else after.base_offset)
@@ -109,7 +109,7 @@ class FetchLog:
         own = Segment(path).span
         span = own.below(next_base)
         checked = self.damaged != "serve"
-        sound = VerifiedRanges(path, own, files.size, self.slices, self._told) if checked else None
+        sound = VerifiedRanges(path, own, files.size, self.slices, self._report) if checked else None
         return SegmentLog(path, files, span, sound)
 
     @cached_property

@@ -42,16 +42,16 @@ class VerifiedRange(NamedTuple):
 
 
 class VerifiedRanges:
-    """The ranges of one log.  *told* receives each damaged range once.  Any number of threads may use it."""
+    """The ranges of one log.  *report* receives each damaged range once.  Any number of threads may use it."""
 
     def __init__(
-        self, path: str, span: OffsetRange, size: int, slices: SliceCache, told: Callable[[UnservedRange], None]
+        self, path: str, span: OffsetRange, size: int, slices: SliceCache, report: Callable[[UnservedRange], None]
     ) -> None:
         self.size = size
         self.next_offset: int | None = None  # after the last intact batch that is known
         self.transactional = False  # whether a batch of a transaction was seen
         self._last_at = -1
-        self._path, self._span, self._slices, self._told = path, span, slices, told
+        self._path, self._span, self._slices, self._report = path, span, slices, report
         self._stretches: tuple[
             VerifiedRange, ...
         ] = ()  # ascending; replaced as a whole, for who looks without the lock
@@ -154,7 +154,7 @@ class VerifiedRanges:
         start, size = damage.place.position or 0, damage.size or 0
         if size and start not in self._damaged:
             self._damaged[start] = start + size
-            self._told(UnservedRange(damage, size, after))
+            self._report(UnservedRange(damage, size, after))
 
     # ------------------------------------------------------------ ranges
 

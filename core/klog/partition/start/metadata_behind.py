@@ -98,7 +98,7 @@ class MetadataLag(NamedTuple):
         return bool(self.epochs or self.producer_ids)
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """Return how far it is behind, and the consequences, as the end of a sentence."""
         found = []
         if self.epochs:

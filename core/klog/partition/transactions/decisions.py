@@ -105,41 +105,41 @@ def _of_one_id(key: bytes, values: Iterable[bytes]) -> Iterator[TransactionDecis
         if not isinstance(record, CoordinatorRecord) or record.value is None:
             before = None
             continue
-        told = record.value
-        if told["transactionStatus"] == TransactionStatus.PREPARE_COMMIT:
-            yield _prepared(told, before)
-        elif told["transactionStatus"] == TransactionStatus.COMPLETE_COMMIT and not _completes(told, before):
-            yield _completed(told)
-        before = told
+        fields = record.value
+        if fields["transactionStatus"] == TransactionStatus.PREPARE_COMMIT:
+            yield _prepared(fields, before)
+        elif fields["transactionStatus"] == TransactionStatus.COMPLETE_COMMIT and not _completes(fields, before):
+            yield _completed(fields)
+        before = fields
 
 
-def _prepared(told: Data, before: Data | None) -> TransactionDecision:
-    topics = told["transactionPartitions"] or ()
+def _prepared(fields: Data, before: Data | None) -> TransactionDecision:
+    topics = fields["transactionPartitions"] or ()
     pairs = ((topic["topic"], number) for topic in topics for number in topic["partitionIds"])
-    bumped = told.get("clientTransactionVersion", 0) >= EPOCH_BUMPS
-    starts, ends = told["transactionStartTimestampMs"], told["transactionLastUpdateTimestampMs"]
+    bumped = fields.get("clientTransactionVersion", 0) >= EPOCH_BUMPS
+    starts, ends = fields["transactionStartTimestampMs"], fields["transactionLastUpdateTimestampMs"]
     begins = starts
     if before is not None and before["transactionStatus"] in _UNDECIDED:
         begins = min(starts, max(before["transactionLastUpdateTimestampMs"], starts - _LEAD_MS))
-    epoch = told["producerEpoch"] - bumped
-    return TransactionDecision(told["producerId"], epoch, frozenset(pairs), begins, starts, ends, bumped)
+    epoch = fields["producerEpoch"] - bumped
+    return TransactionDecision(fields["producerId"], epoch, frozenset(pairs), begins, starts, ends, bumped)
 
 
-def _completes(told: Data, before: Data | None) -> bool:
+def _completes(fields: Data, before: Data | None) -> bool:
     """Whether the decision itself precedes: it names the partitions."""
     return (
         before is not None
         and before["transactionStatus"] == TransactionStatus.PREPARE_COMMIT
-        and before["transactionStartTimestampMs"] == told["transactionStartTimestampMs"]
+        and before["transactionStartTimestampMs"] == fields["transactionStartTimestampMs"]
     )
 
 
-def _completed(told: Data) -> TransactionDecision:
-    bumped = told.get("clientTransactionVersion", 0) >= EPOCH_BUMPS
-    producer, epoch = told["producerId"], told["producerEpoch"] - bumped
+def _completed(fields: Data) -> TransactionDecision:
+    bumped = fields.get("clientTransactionVersion", 0) >= EPOCH_BUMPS
+    producer, epoch = fields["producerId"], fields["producerEpoch"] - bumped
     if bumped and epoch < 0:  # it ended the last epoch of the producer id before
-        producer, epoch = told["previousProducerId"], _LAST_EPOCH
-    starts, ends = told["transactionStartTimestampMs"], told["transactionLastUpdateTimestampMs"]
+        producer, epoch = fields["previousProducerId"], _LAST_EPOCH
+    starts, ends = fields["transactionStartTimestampMs"], fields["transactionLastUpdateTimestampMs"]
     return TransactionDecision(producer, epoch, None, starts, starts, ends)
 
 
