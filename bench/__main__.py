@@ -64,7 +64,7 @@ JOBS = {
     **OF_BROKERS,
 }
 DAILY = {*OF_FILES, "recover", "compact", "serve", "follow", "spark"} - {"assign"}
-"""Jobs that a user waits for each day: their targets gate.  Of the others only the bounds of memory gate."""
+"""Jobs that a user waits for each day: their targets gate.  Only the bounds of memory gate the others."""
 
 
 def arguments() -> argparse.Namespace:

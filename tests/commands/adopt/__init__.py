@@ -1,1 +1,1 @@
-"""Tests of `klog.commands.adopt`: partitions that come home."""
+"""Tests of `klog.commands.adopt`: adopted partitions."""

@@ -1,1 +1,1 @@
-"""Brings partitions home: deleted, stray, recreated or foreign ones, under the topic id that the cluster has now."""
+"""Adopts partitions: deleted, stray, recreated or foreign ones, under the topic id that the cluster has now."""

@@ -20,11 +20,18 @@ from klog.change.plan.model import Amount, Loss
 from klog.change.plan.session import PlanOptions, PlanResult, PlanSession, Reporter
 from klog.change.plan.staging import Staging
 from klog.commands.adopt.content import ABORT, DROP, KEEP, REWRITE, AdoptedLog, AdoptOptions
-from klog.commands.adopt.home import AdoptRefusal, AdoptTarget, BrokerHome, KnownProducers, RefusedError, refuse
 from klog.commands.adopt.removed_later import adopted_due, null_key_notes
 from klog.commands.adopt.sources import AdoptSource, Key, open_sources
 from klog.commands.adopt.target_files import TargetDrafts, TargetFiles
-from klog.commands.adopt.transaction_ends import HomeCoordinator, LeftOpen, SourceTransactions
+from klog.commands.adopt.target_log_dirs import (
+    AdoptRefusal,
+    AdoptTarget,
+    KnownProducers,
+    RefusedError,
+    TargetLogDirs,
+    refuse,
+)
+from klog.commands.adopt.transaction_ends import LeftOpen, SourceTransactions, TargetCoordinator
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.open_path import open_path
@@ -40,7 +47,7 @@ _AS_ASKED: Final = {KEEP: KnownProducers(LONG_MAX, True), DROP: KnownProducers(0
 
 
 class AdoptRequest(NamedTuple):
-    """What to adopt: *sources*, narrowed to *topics* and *numbers*; *into* which log dirs, all of one broker."""
+    """The partitions to adopt: *sources*, narrowed to *topics* and *numbers*; *into*: one broker's log dirs."""
 
     sources: Sequence[str]
     into: Sequence[str]
@@ -49,10 +56,10 @@ class AdoptRequest(NamedTuple):
 
 
 class AdoptedPartition(NamedTuple):
-    """What becomes of a source: *log* comes into *log_dir*.
+    """The result for a source: *log* is put into *log_dir*.
 
     *replaces*: what the target has, None for no records.  *is_done*: the target has all of it already.  *is_aside*: the
-    source is in a log dir of the broker itself, and stays there.
+    source is in a log dir of the broker itself, and is kept there.
     """
 
     source: AdoptSource
@@ -91,7 +98,7 @@ class AdoptedPartition(NamedTuple):
 class AdoptResult(NamedTuple):
     """Sources that were planned or adopted, and those that were refused.  *notes*: lines about all of them.
 
-    *due*: what the first retention pass removes of what is adopted.
+    *due*: the adopted records that the first retention pass removes.
     """
 
     adopted: list[AdoptedPartition]
@@ -107,17 +114,17 @@ class AdoptResult(NamedTuple):
 
 
 class Adoption:
-    """Collects what changes, source by source; *stagings* belong to the log dirs of *home*.
+    """Collects the changes, source by source; *stagings* belong to the log dirs of *targets*.
 
-    *free*: the real paths of partitions in which no plan is half done.
+    *free*: the real paths of partitions without a half-done plan.
     """
 
     def __init__(
-        self, home: BrokerHome, stagings: Sequence[Staging], options: AdoptOptions, free: set[str], sink: Sink
+        self, targets: TargetLogDirs, stagings: Sequence[Staging], options: AdoptOptions, free: set[str], sink: Sink
     ) -> None:
-        self._home, self._stagings, self._options, self._free, self._sink = home, stagings, options, free, sink
+        self._targets, self._stagings, self._options, self._free, self._sink = targets, stagings, options, free, sink
         self._drafts: list[tuple[int, TargetDrafts]] = []
-        self._lines: list[dict[Key, Mapping[FileKind, int | None]]] = [{} for _ in home.log_dirs]
+        self._lines: list[dict[Key, Mapping[FileKind, int | None]]] = [{} for _ in targets.log_dirs]
         self.adopted: list[AdoptedPartition] = []
         self.refused: list[AdoptRefusal] = []
         self.notes: list[str] = []
@@ -130,14 +137,14 @@ class Adoption:
             by_key.setdefault((one.topic, one.number), []).append(one)
         self._sink.expect(sum(one.partition.size for one in sources))
         come = [one.partition for one in sources if one.topic == TRANSACTION_STATE]
-        self._coordinator = HomeCoordinator(self._home.log_dirs, self._home.cluster, come)
+        self._coordinator = TargetCoordinator(self._targets.log_dirs, self._targets.cluster, come)
         for source in sources:
             rivals = by_key[source.topic, source.number]
             try:
                 if len(rivals) > 1:
                     others = ", ".join(one.path for one in rivals if one is not source)
                     message = f"{others} would be the same partition"
-                    raise refuse(source, "several-sources", message, self._home.target(source).command(source))
+                    raise refuse(source, "several-sources", message, self._targets.target(source).command(source))
                 self._add(source)
             except RefusedError as error:
                 self.refused.append(error.refusal)
@@ -147,16 +154,16 @@ class Adoption:
                 )
 
     def _add(self, source: AdoptSource) -> None:
-        target = self._home.target(source)
+        target = self._targets.target(source)
         self._check(source, target)
-        told = self._home.check_coordinators(source, target, self._options.name is not None)
-        config = self._home.configs[target.log_dir]
+        told = self._targets.check_coordinators(source, target, self._options.name is not None)
+        config = self._targets.configs[target.log_dir]
         asked = self._options.producers
-        known = self._home.known_producers(source) if asked is None else _AS_ASKED[asked]
+        known = self._targets.known_producers(source) if asked is None else _AS_ASKED[asked]
         found = self._there(source, target)
         is_free = found is None or self._options.replace
         draft, last = (
-            Draft(self._home.log_dirs[target.log_dir].path, target.log_dir, self._stagings[target.log_dir])
+            Draft(self._targets.log_dirs[target.log_dir].path, target.log_dir, self._stagings[target.log_dir])
             for _ in range(2)
         )
         drafts = TargetDrafts(draft, last)
@@ -181,26 +188,26 @@ class Adoption:
         self.notes += [*keyless, *told]
 
     def _transactions(self, source: AdoptSource, target: AdoptTarget) -> SourceTransactions:
-        homes = {os.path.realpath(one.path) for one in self._home.log_dirs}
-        return SourceTransactions(source, target, self._coordinator, self._home.is_foreign(source), homes)
+        places = {os.path.realpath(one.path) for one in self._targets.log_dirs}
+        return SourceTransactions(source, target, self._coordinator, self._targets.is_foreign(source), places)
 
     def _note(
         self, source: AdoptSource, target: AdoptTarget, log: AdoptedLog, found: Amount | None, is_done: bool
     ) -> None:
-        homes = [os.path.realpath(one.path) for one in self._home.log_dirs]
-        is_aside = os.path.dirname(os.path.realpath(source.path)) in homes and not _is_same_place(source, target)
-        log_dir, replaces = self._home.log_dirs[target.log_dir].path, None if is_done else found
+        places = [os.path.realpath(one.path) for one in self._targets.log_dirs]
+        is_aside = os.path.dirname(os.path.realpath(source.path)) in places and not _is_same_place(source, target)
+        log_dir, replaces = self._targets.log_dirs[target.log_dir].path, None if is_done else found
         self.adopted.append(AdoptedPartition(source, target, log_dir, log, replaces, is_done, is_aside))
         if self._options.producers == KEEP:
-            kept, is_own = log.producers, self._home.knows_topic(source)
-        else:  # others are kept only where nobody else gets their ids, or where a coordinator has them
+            kept, is_own = log.producers, self._targets.knows_topic(source)
+        else:  # others are kept only if no other producer will get their ids, or if a coordinator has them
             kept, is_own = frozenset(left.producer_id for left in log.left_open), True
-        reuse = reuse_note(self._home.cluster, kept, is_own)
+        reuse = reuse_note(self._targets.cluster, kept, is_own)
         self.notes += [f"{target.name}: {reuse}"] if reuse else []
         self.notes += [_open_note(source, target, left) for left in log.left_open]
 
     def _check(self, source: AdoptSource, target: AdoptTarget) -> None:
-        """Raise RefusedError for what no source may be."""
+        """Raise RefusedError for a source that can never be adopted."""
         if source.is_in_use:
             lock = source.log_dir.lock.of(source.log_dir.path, with_pid=False)
             raise refuse(source, "lock-held", f"{lock}, and may change it", "cp", "-a", source.path, "COPY")
@@ -212,10 +219,10 @@ class Adoption:
             raise refuse(source, "same-directory", message, "klog", "doctor", *target.into)
         if target.is_there and os.path.realpath(target.partition.path) not in self._free:
             message = f"an earlier plan is half done in {target.partition.path}"
-            raise refuse(source, "half-done", message, "klog", "plans", self._home.log_dirs[target.log_dir].path)
+            raise refuse(source, "half-done", message, "klog", "plans", self._targets.log_dirs[target.log_dir].path)
 
     def _there(self, source: AdoptSource, target: AdoptTarget) -> Amount | None:
-        """Return what the target has, None for no records.  Raises UnreadableError."""
+        """Return the amount in the target, None for no records.  Raises UnreadableError."""
         if _is_same_place(source, target) or not target.is_there or not target.partition.size:
             return None
         records = tally_records(target.partition, EVERYTHING, EVERYTHING).records
@@ -229,7 +236,7 @@ class Adoption:
 
     @property
     def losses(self) -> list[Loss]:
-        """What is lost: damaged ends of sources, and records of targets."""
+        """The losses: damaged ends of sources, and records of targets."""
         found = [loss for one in self.adopted for loss in one.log.losses]
         for one in self.adopted:
             if one.replaces is not None:
@@ -243,7 +250,7 @@ class Adoption:
         Once, at the end.  Raises OSError (staging).
         """
         found: list[Draft] = []
-        for number, log_dir in enumerate(self._home.log_dirs):
+        for number, log_dir in enumerate(self._targets.log_dirs):
             before, after = (Draft(log_dir.path, number, self._stagings[number]) for _ in range(2))
             final = {key: _changed(log_dir, key, lines) for key, lines in self._lines[number].items()}
             lower = {key: _lowered(log_dir, key, lines) for key, lines in self._lines[number].items()}
@@ -263,7 +270,7 @@ def _may_be_same(log: AdoptedLog, target: AdoptTarget) -> bool:
 
 
 def _changed(log_dir: LogDir, key: Key, lines: Mapping[FileKind, int | None]) -> dict[FileKind, int | None]:
-    """Return the lines that change: one that goes, only where it is."""
+    """Return the changed lines: a deleted one, only if it exists."""
     known = {kind: log_dir.checkpoints.offset(kind, *key) for kind in lines}
     return {kind: offset for kind, offset in lines.items() if offset != known[kind]}
 
@@ -286,24 +293,24 @@ def adopt(
     sink: Sink | None = None,
     disk: Disk | None = None,
 ) -> AdoptResult:
-    """Plan to adopt, and do it where that is wanted.
+    """Plan to adopt, and apply the plan if requested.
 
-    Raises UsageError, KlogError where no metadata log says what the cluster has, OSError.
+    Raises UsageError, KlogError if no metadata log has the cluster's topics, OSError.
     """
     for path in request.into:
         if not isinstance(open_path(path), LogDir):
             raise UsageError(f"--into {path}: expected a log dir of the broker")
     refusals = UNUSABLE.refusals
     with PlanSession(PartitionQuery(request.into), plan_options, disk, reporter) as session:
-        home = BrokerHome([one.log_dir for one in session.selections])
+        targets = TargetLogDirs([one.log_dir for one in session.selections])
         sources = open_sources(request.sources, request.topics, request.numbers, options.name, request.into)
         free = {os.path.realpath(part.path) for one in session.selections for part in one.partitions}
-        adoption = Adoption(home, session.staging, options, free, sink or Silence())
+        adoption = Adoption(targets, session.staging, options, free, sink or Silence())
         adoption.add_all(sources)
         UNUSABLE.check_read(refusals, "nothing is adopted; to leave it out, name the partition directories to adopt")
         result = session.finish(adoption.drafts(), losses=adoption.losses)
     due = due_notes(adoption.due, "of the records that are adopted")
-    notes = [*home.notes, *adoption.notes, *_replica_notes(adoption.adopted), *due]
+    notes = [*targets.notes, *adoption.notes, *_replica_notes(adoption.adopted), *due]
     return AdoptResult(adoption.adopted, adoption.refused, result, notes, adoption.due)
 
 

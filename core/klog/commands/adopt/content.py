@@ -1,5 +1,5 @@
-"""What an adopted partition is going to have: the source once it is repaired, with epochs, producers and transactions
-that fit the cluster.  Nothing is written here.
+"""The future content of an adopted partition: the repaired source, with epochs, producers and transactions that fit the
+cluster.  Nothing is written here.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from klog.change.partition_plan.contents import Content, FileRange, txn_entries
 from klog.change.partition_plan.spliced import SplicedLog
 from klog.change.plan.model import Loss
 from klog.cluster.metadata.topic_config import TopicConfig
-from klog.commands.adopt.home import AdoptTarget, KnownProducers, refuse
 from klog.commands.adopt.sources import AdoptSource
+from klog.commands.adopt.target_log_dirs import AdoptTarget, KnownProducers, refuse
 from klog.commands.adopt.transaction_ends import (
     ABORTED,
     EndedTransaction,
@@ -42,7 +42,7 @@ from klog.partition.verify.findings import Severity
 REWRITE, KEEP, DROP, ABORT, REFUSE = "rewrite", "keep", "drop", "abort", "refuse"
 _STEP_BYTES: Final = 1 << 18
 _OF_THE_TOPIC: Final = frozenset({"metadata-missing", "metadata-malformed"})
-"""What is found about the file that says of which topic it is, which is replaced."""
+"""Findings about the file with the topic id, which is replaced."""
 _BEHIND_DAMAGE: Final = "changed while it was read; run this again"
 
 
@@ -74,11 +74,11 @@ class LogContent(NamedTuple):
 class AdoptedLog:
     """The future content of a partition.
 
-    *logs*, *files*: by name.  *epoch*: that all batches get, None where they keep theirs.  *keeps_producers*: all that
-    the source knows stay known.  *producers*: the ids of those that do, *forgotten*: of the others, as far as there are
-    both.  *ended* (aborted), *committed*, *left_open*: what becomes of open transactions.  *records*: data records
-    between *log_start* and *log_end*.  *losses*: what is cut off the source, damaged, or aborted against its
-    coordinator.  Raises RefusedError, UnreadableError.
+    *logs*, *files*: by name.  *epoch*: the new one of all batches, None if they keep theirs.  *keeps_producers*: all
+    producers of the source are kept.  *producers*: the ids of the kept ones, *forgotten*: of the others, if there are
+    both.  *ended* (aborted), *committed*, *left_open*: the open transactions by their treatment.  *records*: data
+    records between *log_start* and *log_end*.  *losses*: the parts of the source that are cut, damaged, or aborted
+    against its coordinator.  Raises RefusedError, UnreadableError.
     """
 
     def __init__(
@@ -207,10 +207,10 @@ class AdoptedLog:
         return wrong | {parse_file(one.file).offset or 0 for one in findings if one.id == "snapshot-disagrees"}
 
     def _roll(self, last: str, producers: Sequence[Producer]) -> None:
-        """Begin a segment at the log end, with a snapshot that knows *producers* alone.
+        """Begin a segment at the log end, with a snapshot that contains only *producers*.
 
-        A recovery replays the active segment from the snapshot at its base: the others in front of that stay unknown,
-        after a kill, too.  Without one it would replay all, and take them for this cluster's.
+        A recovery replays the active segment from the snapshot at its base: the other producers before it stay unknown,
+        after a kill, too.  Without one it would replay all of them, and treat them as this cluster's.
         """
         if parse_file(last).offset != self.log_end:
             self.logs[file_name(self.log_end, FileKind.LOG)] = LogContent(())
@@ -219,7 +219,7 @@ class AdoptedLog:
         self.files[file_name(self.log_end, FileKind.SNAPSHOT)] = write_snapshot(producers, crc32c)
 
     def _end_transactions(self, last: str) -> Sequence[Producer]:
-        """End what nobody else is going to end; return the producers at the log end."""
+        """End transactions that would otherwise never end; return the producers at the log end."""
         end = self.log_end
         producers = RebuiltSnapshots(self._survey.facts, self._settings).at([end], self._wrong_snapshots())[end]
         commits = self._choose_ends([one for one in producers if one.current_txn_first_offset >= 0])
@@ -240,7 +240,7 @@ class AdoptedLog:
         return ends.state.snapshot()
 
     def _choose_ends(self, opened: Sequence[Producer]) -> dict[int, bool]:
-        """Return the producers whose open transaction gets its end from here, and whether that is a commit."""
+        """Return the producers whose open transaction is ended here, and whether by a commit."""
         asked = self._options.open_transactions
         fates = {one: self._transactions.are_ended(one, self._is_ahead) for one in opened}
         unsure = [one for one, is_ended in fates.items() if not is_ended]
@@ -262,13 +262,13 @@ class AdoptedLog:
         return commits
 
     def _aborted(self, producer: Producer) -> Loss:
-        """Return what is lost where a transaction is aborted that its coordinator may commit."""
+        """Return the loss by an abort of a transaction that its coordinator may commit."""
         amount = open_amount(self._survey.partition, producer, self.log_end)
         offsets = producer.current_txn_first_offset, self.log_end - 1
         return Loss(*self._target.key, *offsets, amount.records, amount.bytes, ABORTED)
 
     def _index(self, log: str) -> None:
-        """Rebuild the indexes of a segment that gets more batches.  Raises UnreadableError."""
+        """Rebuild the indexes of a segment with more batches.  Raises UnreadableError."""
         base, content = parse_file(log).offset or 0, self.logs[log]
         builder = IndexBuilder(base, self._interval, self._settings.index_bytes)
         size = 0

@@ -37,10 +37,10 @@ _BY_HASH: Final = dict.fromkeys(INTERNAL, "groups") | {TRANSACTION_STATE: "trans
 
 
 class FormerTopic(NamedTuple):
-    """A topic as it was.
+    """The former topic.
 
-    *size*: how many partitions; *is_guess*: no metadata log says so, and it is one more than the highest of *numbers*,
-    those of the directories around the source.  *replicas* of each.
+    *size*: the number of its partitions; *is_guess*: no metadata log has it, and it is one more than the highest of
+    *numbers*, those of the directories around the source.  *replicas* of each.
     """
 
     name: str
@@ -87,7 +87,7 @@ class FormerTopic(NamedTuple):
         return None
 
     def doubt(self) -> str | None:
-        """Return what is to be known of a partition that fits by a guess alone; None where all of them are here."""
+        """Return a warning for a partition that fits only by a guess; None if all of them are here."""
         if not self.is_guess or {*self.numbers} == {*range(self.size)}:
             return None
         return (

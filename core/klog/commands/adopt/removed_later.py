@@ -10,8 +10,8 @@ from klog.change.partition_plan.contents import tail
 from klog.change.partition_plan.null_keys import count_null_keys
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.adopt.content import AdoptedLog
-from klog.commands.adopt.home import AdoptTarget
 from klog.commands.adopt.sources import AdoptSource
+from klog.commands.adopt.target_log_dirs import AdoptTarget
 from klog.formats.index import TIME_ENTRY
 from klog.formats.names import FileKind, file_name, parse_file
 from klog.partition.retention.due_records import DueRecords, RetainedPartition, due_records
@@ -22,7 +22,7 @@ from klog.partition.start.record_tally import EVERYTHING, OffsetSpan, tally_reco
 def adopted_due(
     source: AdoptSource, target: AdoptTarget, log: AdoptedLog, config: TopicConfig, now_ms: int
 ) -> DueRecords | None:
-    """Return what the first pass removes at *now_ms*; *config*: the settings in the target's log dir.
+    """Return the removals of the first pass at *now_ms*; *config*: the settings in the target's log dir.
 
     Raises UnreadableError.
     """
@@ -39,7 +39,7 @@ def adopted_due(
 
 
 def null_key_notes(source: AdoptSource, target: AdoptTarget, log: AdoptedLog, config: TopicConfig) -> list[str]:
-    """Return a sentence about records without a key that a compacted topic gets.  Raises UnreadableError."""
+    """Return a sentence about records without a key for a compacted topic.  Raises UnreadableError."""
     if "compact" not in config.value(target.key[0], "cleanup.policy").words:
         return []
     count = count_null_keys(source.partition, log.log_start, log.log_end)

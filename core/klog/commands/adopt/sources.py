@@ -1,4 +1,4 @@
-"""What is adopted: partition directories in any state, or those of a log dir.  Reading them changes nothing."""
+"""The sources of an adoption: partition directories in any state, or those of a log dir; only read."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class AdoptSource:
 
     @property
     def path(self) -> str:
-        """Where it is, as it was given."""
+        """The path, as it was given."""
         return self.partition.path
 
     @cached_property
@@ -44,7 +44,7 @@ class AdoptSource:
 
     @cached_property
     def cluster_id(self) -> str | None:
-        """The cluster it was in; None where nothing says it."""
+        """The cluster it was in; None if unknown."""
         try:
             return self.log_dir.cluster_id
         except UnreadableError:
@@ -52,7 +52,7 @@ class AdoptSource:
 
     @cached_property
     def around(self) -> LogDirFacts:
-        """What checks have to know of its log dir; as if that was stopped cleanly, for the copy is going to be."""
+        """The facts about its log dir that checks need; as if that was stopped cleanly, as the copy will be."""
         return facts_around(self.partition)._replace(clean=True)
 
     @cached_property
@@ -102,9 +102,9 @@ class AdoptSource:
 
 
 def _as_current(partition: Partition, key: Key) -> Partition:
-    """Return a partition as if it was in use, so that all of it is checked.
+    """Return a partition as if it was in use, to check all of it.
 
-    Of one that is set aside the log dir's checkpoints say nothing: they are about the one that is in use.
+    The log dir's checkpoints do not apply to one that is set aside: they belong to the one that is in use.
     """
     name = partition.name
     is_aside = name is None or name.state in (PartitionState.DELETE, PartitionState.STRAY)
@@ -117,11 +117,11 @@ def _as_current(partition: Partition, key: Key) -> Partition:
 def open_sources(
     paths: Sequence[str], topics: Sequence[str], numbers: Sequence[int], name: str | None, into: Sequence[str]
 ) -> list[AdoptSource]:
-    """Return the sources at *paths*, narrowed to *topics* and *numbers* where a path is a log dir.
+    """Return the sources at *paths*, narrowed to *topics* and *numbers* if a path is a log dir.
 
-    *name*: of the partition that a lone one becomes.  *into*: the log dirs of the broker that gets them, of which only
-    what is set aside is a source, unless it is named.  Raises UsageError, UnreadableError; IdentityError where log dirs
-    have partitions of two topics of one name in use.
+    *name*: the target partition of a lone source.  *into*: the log dirs of the target broker, in which only directories
+    set aside are sources, unless they are named.  Raises UsageError, UnreadableError; IdentityError if log dirs have
+    partitions of two topics of one name in use.
     """
     homes = {os.path.realpath(path) for path in into}
     found: dict[str, AdoptSource] = {}

@@ -1,8 +1,8 @@
 """The changes that put an adopted partition in place, in an order that may stop anywhere.
 
-Of a directory that the cluster does not know yet, `partition.metadata` comes last: until then a broker sets it aside.
-Where one is in place, it is at each moment a prefix of its old log or of the new one: old segments go from the last one
-back, new ones come upwards.  A segment that both have stays.
+`partition.metadata` of a directory that the cluster does not know yet is written last: until then a broker sets it
+aside.  An existing one is at each moment a prefix of its old log or of the new one: old segments are removed from the
+last one back, new ones are added upwards.  A segment of both logs is kept.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from klog.change.partition_plan.contents import Content
 from klog.change.plan.draft import Draft, StagedContent
 from klog.change.plan.model import same_content
 from klog.commands.adopt.content import AdoptedLog
-from klog.commands.adopt.home import AdoptTarget
 from klog.commands.adopt.sources import AdoptSource
+from klog.commands.adopt.target_log_dirs import AdoptTarget
 from klog.formats.checkpoint import write_partition_metadata
 from klog.formats.names import SEGMENT_KINDS, FileKind, Stage, belongs, parse_file
 
 
 class TargetDrafts(NamedTuple):
-    """What changes in a directory: before the log dir's checkpoints, and behind them."""
+    """The changes of a directory: before the log dir's checkpoints, and behind them."""
 
     files: Draft
     last: Draft
@@ -80,9 +80,10 @@ class TargetFiles:
         return self._draft.prepare(self._file(log), content, modified_ns=time_ns, whole=whole)
 
     def _remove_old(self, same: set[str]) -> None:
-        """Remove what the new log does not have, or has with other bytes: segments from the last one back.
+        """Remove the files that the new log lacks, or has with other bytes: segments from the last one back.
 
-        In place, each log is replaced in one step by one of the same offsets: only what has no successor goes.
+        Each existing log is replaced in one step by one of the same offsets: only files without a successor are
+        deleted.
         """
         kept = {*self._log.files, *(self._log.logs if self._is_in_place else same)}
         for file in sorted(self._there):
@@ -108,7 +109,7 @@ class TargetFiles:
             return [file.read(0, content.size)]
 
     def _guard(self) -> None:
-        """Let the plan hold only as long as nothing that it rests on changes."""
+        """Make the plan invalid if a file on which it is based changes."""
         if not self._is_in_place:
             for path in self._source.files:
                 self._draft.rely_on(path)

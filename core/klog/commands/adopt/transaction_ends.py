@@ -20,8 +20,8 @@ from klog.cluster.coordinator.transactions import (
     transaction_images,
 )
 from klog.cluster.metadata.loader import ClusterMetadata
-from klog.commands.adopt.home import AdoptTarget
 from klog.commands.adopt.sources import AdoptSource, Key
+from klog.commands.adopt.target_log_dirs import AdoptTarget
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition, segments_between
 from klog.formats.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHead, write_batch
@@ -47,7 +47,7 @@ ABORTED: Final = "transaction-aborted"
 
 
 class EndedTransaction(NamedTuple):
-    """A transaction that gets its end: nothing else would end it."""
+    """A transaction that is ended here: nothing else would end it."""
 
     producer_id: int
     first_offset: int
@@ -56,7 +56,7 @@ class EndedTransaction(NamedTuple):
 class LeftOpen(NamedTuple):
     """A transaction that stays open.
 
-    *is_under_way*: the coordinator has it, and ends it after the start; else the disk does not tell.
+    *is_under_way*: the coordinator has it, and ends it after the start; otherwise the disk does not show it.
     """
 
     producer_id: int
@@ -64,10 +64,10 @@ class LeftOpen(NamedTuple):
     is_under_way: bool
 
 
-class HomeCoordinator:
-    """The transactions that the coordinators of a cluster have, as far as the log dirs of one broker tell.
+class TargetCoordinator:
+    """The transactions of a cluster's coordinators, as far as the log dirs of one broker show them.
 
-    *more*: partitions of `__transaction_state` that come into the log dirs together with the source.
+    *more*: partitions of `__transaction_state` that are adopted together with the source.
     """
 
     def __init__(self, log_dirs: Sequence[LogDir], cluster: ClusterMetadata, more: Iterable[Partition]) -> None:
@@ -92,15 +92,15 @@ class HomeCoordinator:
     def _is_whole(self) -> bool:
         """Whether a producer that is not in `_images` is in no transaction.
 
-        Where other brokers have replicas, their coordinators may have gone on.
+        If other brokers have replicas, their coordinators may have continued.
         """
         is_alone = all(len(one.replicas) == 1 for one in self._registered.values())
         return {*self._logs} == {*self._registered} and is_alone and not self._problems
 
     def ends(self, key: Key, producer: Producer) -> bool | None:
-        """Whether a coordinator is going to end a producer's open transaction in a partition.
+        """Whether a coordinator will end a producer's open transaction in a partition.
 
-        None where the log dirs do not tell.
+        None if the log dirs do not show it.
         """
         known = self._images.get(producer.producer_id, [])  # finds the problems, too
         if any(_is_under_way(one, producer.producer_epoch, key) for one in known):
@@ -109,7 +109,7 @@ class HomeCoordinator:
         return False if is_over or self._is_whole else None
 
     def decided(self) -> list[TransactionDecision]:
-        """Return what the coordinators have decided to commit."""
+        """Return the decisions of the coordinators to commit."""
         return list(decisions(self._logs.values()))
 
 
@@ -117,7 +117,7 @@ def _is_under_way(image: TransactionImage, epoch: int, key: Key) -> bool:
     """Whether a transactional id is in a transaction that was written with *epoch*, in a partition.
 
     From transactions v2 on the decision about its end already has the next epoch.  An abort may be that of a fenced
-    producer, by a later epoch, and ends what is of earlier ones.  Kafka: TransactionMetadata.prepareAbortOrCommit.
+    producer, by a later epoch, and ends transactions of earlier ones.  Kafka: TransactionMetadata.prepareAbortOrCommit.
     """
     if image.status not in IN_PROGRESS or key not in image.partitions:
         return False
@@ -138,7 +138,7 @@ class SourceTransactions:
         self,
         source: AdoptSource,
         target: AdoptTarget,
-        coordinator: HomeCoordinator,
+        coordinator: TargetCoordinator,
         is_foreign: bool,
         homes: Collection[str],
     ) -> None:

@@ -1,1 +1,1 @@
-"""`klog audit`: what batch headers tell, and which batches a producer's fault put into the wrong partition."""
+"""`klog audit`: the findings in batch headers, and batches that a producer's fault put into the wrong partition."""

@@ -1,4 +1,4 @@
-"""`klog audit`: one pass over the headers of all partitions, and what comes of it."""
+"""`klog audit`: one pass over the headers of all partitions, and its results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from klog.log.reader import MAX_BATCH_BYTES
 from klog.partition.verify.facts import LogDirFacts, PartitionFacts
 
 MEMORY_BYTES: Final = 256 << 20
-"""So much of the table of digests is kept in memory."""
+"""The part of the table of digests that is kept in memory."""
 _SECRET_BYTES = 16
 
 
@@ -50,7 +50,7 @@ class AuditTotals(NamedTuple):
 
 
 class MisroutedReport(NamedTuple):
-    """What an audit for misrouted batches found, and on the way: *damage*, *tails* and *unreadable* are sentences."""
+    """The results of an audit for misrouted batches; *damage*, *tails* and *unreadable* are sentences."""
 
     totals: AuditTotals
     coverage: Coverage
@@ -89,7 +89,7 @@ def totals_of(survey: HeaderSurvey) -> AuditTotals:
 def what_is_wrong(
     reports: Sequence[LogReport],
 ) -> tuple[int, tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """Return how many places are damaged, and sentences about these, unfinished ends, and what cannot be read."""
+    """Return the number of damaged places, and sentences about these, unfinished ends, and unreadable parts."""
     return (
         sum(report.damages for report in reports),
         tuple(line for report in reports for line in report.damage),
@@ -115,7 +115,7 @@ def settings_around(log_dirs: Sequence[LogDir]) -> Callable[[str], TopicConfig]:
 
 
 class HeaderReport(NamedTuple):
-    """What batch headers tell: findings by partition, each with it, in the order of `HEADER_KINDS`."""
+    """The findings in batch headers: by partition, in the order of `HEADER_KINDS`."""
 
     partitions: tuple[tuple[AuditPartition, tuple[HeaderFinding, ...]], ...]
     logs: int
@@ -157,7 +157,7 @@ def audit_headers(
 
 
 def _limits(partitions: Sequence[AuditPartition], log_dirs: Sequence[LogDir]) -> Iterator[TopicLimits]:
-    """Yield what the settings of each of *partitions* allow."""
+    """Yield the limits in the settings of each of *partitions*."""
     settings_of = settings_around(log_dirs)
     for one in partitions:
         value = settings_of(one.directory.log_dir).value

@@ -1,4 +1,4 @@
-"""Reads single batches again: candidates for twins, to be compared by what a broker leaves as it is."""
+"""Reads single batches again: candidates for twins, compared by the parts that a broker never changes."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class BatchTask(NamedTuple):
 
 
 class RecordSigns(NamedTuple):
-    """What the records of a batch say: how many have keys, and how many of these murmur2 puts into this partition.
+    """The profile of a batch's records: how many have keys, and how many of these murmur2 puts into this partition.
 
-    *schema*: the id with which the first value begins that begins with one, −1 for none; *framed*: values with that id.
+    *schema*: the id in the first value that begins with one, −1 for none; *framed*: values with that id.
     """
 
     keys: int
@@ -53,8 +53,8 @@ class RecordSigns(NamedTuple):
 class BatchContent(NamedTuple):
     """A batch that was read again and is intact.
 
-    *content*: digest of its bytes from 21 on, without what a broker sets with LogAppendTime; *plain*: digest of its
-    records, decompressed, where it has a producer id.  *signs*: None where records cannot be read.
+    *content*: digest of its bytes from 21 on, without those that a broker sets with LogAppendTime; *plain*: digest of
+    its records, decompressed, if it has a producer id.  *signs*: None if records cannot be read.
     """
 
     header: BatchFacts
@@ -69,7 +69,7 @@ class BatchContent(NamedTuple):
         return bool(self.header.magic and self.header.attributes & LOG_APPEND_TIME_BIT)
 
     def equals(self, other: BatchContent) -> str | None:
-        """Return by what two batches are the same: `same-bytes`, `same-records`; None if they are not."""
+        """Return the reason why two batches are the same: `same-bytes`, `same-records`; None if they are not."""
         is_stamped = self.has_append_time or other.has_append_time
         if not is_stamped and self.header.max_timestamp != other.header.max_timestamp:
             return None
@@ -80,7 +80,7 @@ class BatchContent(NamedTuple):
 
 
 def _stays(header: BatchFacts) -> tuple[int, ...]:
-    """Return what a broker that recompresses keeps of a header."""
+    """Return the fields of a header that a broker keeps when it recompresses."""
     return (
         header.producer_id, header.producer_epoch, header.base_sequence, header.records_count,
         header.last_offset_delta, header.base_timestamp, header.attributes & ~(CODEC_BITS | LOG_APPEND_TIME_BIT),
@@ -90,7 +90,7 @@ def _stays(header: BatchFacts) -> tuple[int, ...]:
 def read_batches(unit: Sequence[BatchTask], max_batch_bytes: int = MAX_BATCH_BYTES) -> Iterator[TaskResult]:
     """Read the batches of *unit*: an answer `batch` for each that is intact, with the number of its task.
 
-    Raises nothing: what cannot be read is no twin.
+    Raises nothing: an unreadable batch is no twin.
     """
     aborted: dict[str, tuple[AbortedRange, ...]] = {}
     for task in unit:
@@ -103,7 +103,7 @@ def read_batches(unit: Sequence[BatchTask], max_batch_bytes: int = MAX_BATCH_BYT
 
 
 def batch_content(facts: Any) -> BatchContent:
-    """Return what `read_batches` sent."""
+    """Return the content that `read_batches` sent."""
     header, content, plain, signs, is_aborted = facts
     return BatchContent(BatchFacts(*header), content, plain, RecordSigns(*signs) if signs else None, is_aborted)
 

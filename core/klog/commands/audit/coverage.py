@@ -1,4 +1,4 @@
-"""How much of a cluster an audit has seen: what "none" is worth."""
+"""The part of a cluster that an audit has seen: the weight of "none"."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Coverage(NamedTuple):
 
 
 class TopicCounts(NamedTuple):
-    """What is known of the topics around an audit.
+    """The known topics around an audit.
 
     *counts*: partitions of each topic, by name and id.  *known*: by topic the numbers in the metadata log, None without
     one.
@@ -43,12 +43,12 @@ class TopicCounts(NamedTuple):
 
 
 def cluster_topics(partitions: Sequence[AuditPartition], log_dirs: Sequence[LogDir]) -> TopicCounts:
-    """Return what *log_dirs* say of the topics of *partitions*.  Raises UnreadableError."""
+    """Return the partition counts in *log_dirs* for the topics of *partitions*.  Raises UnreadableError."""
     state = newest_metadata(log_dirs)
     try:
         topics = topics_by([copy for one in partitions for copy in one.copies], log_dirs, None, state)
     except UnsupportedError:
-        topics = []  # of so many partitions keys say nothing
+        topics = []  # too many partitions for evidence by keys
     counts = {(one.name, one.topic_id): one.partition_count for one in topics}
     if state is None:
         return TopicCounts(counts, None)

@@ -1,4 +1,4 @@
-"""The search for misrouted batches whose twin is gone: their records and sequences say that they belong elsewhere."""
+"""The search for misrouted batches whose twin is missing, by their records and sequences."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ _UNIT_BYTES: Final = 64 << 20
 class RecordTask(NamedTuple):
     """A log whose records are read.
 
-    *partition*, *partitions*: its number and how many its topic has, 0 where keys tell nothing.  *usual*: schema ids of
-    the topic, int32s, ascending.  *late*: base offsets of batches with which a producer begins late.
+    *partition*, *partitions*: its number and the number of its topic's partitions, 0 if keys are no evidence.  *usual*:
+    schema ids of the topic, int32s, ascending.  *late*: base offsets of batches that are a producer's first, with a
+    late sequence.
     """
 
     log: AuditLog
@@ -42,7 +43,7 @@ class RecordTask(NamedTuple):
 def read_records(unit: Sequence[RecordTask], max_batch_bytes: int = MAX_BATCH_BYTES) -> Iterator[TaskResult]:
     """Read the records of logs: an answer `odd` for each, with the positions of batches that may be out of place.
 
-    Raises nothing for content, nor for what cannot be read.
+    Neither content nor unreadable files raise an error.
     """
     codecs, window = Decompressor(max_batch_bytes).functions, Window(records=64)
     for task in unit:
@@ -58,7 +59,7 @@ def read_records(unit: Sequence[RecordTask], max_batch_bytes: int = MAX_BATCH_BY
                     if is_elsewhere + is_odd + is_late >= SIGNS_WITHOUT_TWIN and not _is_skipped(task.log, header[1]):
                         found.append(header.position)
         except KlogError:
-            pass  # the pass over headers has told
+            pass  # the pass over headers has reported it
         yield json_result("odd", found, task.log.number)
 
 

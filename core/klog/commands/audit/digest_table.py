@@ -1,8 +1,8 @@
-"""The table of digests: entries of all batches in bounded memory, of which those are wanted that share their digest.
+"""The table of digests: entries of all batches in bounded memory; it returns those that share their digest.
 
-Entries lie in buckets by eight bits of their digests.  What does not fit is written to a file without a name, bucket
-after bucket; later one after the other is read back.  A bucket that is still too large is split by the next bits; where
-equal digests alone overflow it, a thousand entries of each log are kept, and the others counted.
+Entries are in buckets by eight bits of their digests.  The excess is written to a file without a name, bucket after
+bucket, and later read back one after the other.  A bucket that is still too large is split by the next bits; if equal
+digests alone overflow it, a thousand entries of each log are kept, and the others counted.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ ENTRY_BYTES: Final = 24
 Entry = tuple[int, int, int, int, int]
 """Digest, log, position, CRC, tag."""
 MOST_PLACES: Final = 1000
-"""Of one digest in one log: further places are counted."""
+"""The limit of places of one digest in one log: further ones are counted."""
 _TOP_SHIFT: Final = 56
 _BITS: Final = 8
 _BUCKETS: Final = 1 << _BITS
 _PIECE_BYTES: Final = 1 << 20
 _LEAST_FREE_BYTES: Final = 16 << 20
-"""So much room is left on the file system of the spill files."""
+"""The space that is left free on the file system of the spill files."""
 
 
 class SpillFile:
@@ -42,7 +42,7 @@ class SpillFile:
         self.bytes = 0
 
     def append(self, size: int, buckets: Iterable[memoryview]) -> None:
-        """Write the entries of all *buckets*, *size* bytes in all, behind what is there."""
+        """Append the entries of all *buckets*, *size* bytes in all."""
         facts = os.fstatvfs(self._file.fileno())
         free = facts.f_bavail * facts.f_frsize
         if free < size + _LEAST_FREE_BYTES:
@@ -94,7 +94,7 @@ class SpillFile:
 class DigestTable:
     """Entries of batches, up to *memory* bytes of them in memory.
 
-    *thinned*: by digest and log how many entries went, because `MOST_PLACES` others are there.
+    *thinned*: by digest and log the number of entries that were dropped beyond `MOST_PLACES`.
     """
 
     def __init__(self, memory: int, disk: Disk | None = None) -> None:
@@ -111,7 +111,7 @@ class DigestTable:
         return self._spill.bytes if self._spill is not None else 0
 
     def add(self, entries: bytes) -> None:
-        """Take entries.  Raises KlogError when there is no room for what does not fit into memory."""
+        """Add entries.  Raises KlogError when there is no room for the entries that do not fit into memory."""
         self._found = None
         at = 0
         while at < len(entries):
@@ -127,9 +127,9 @@ class DigestTable:
         self._rows.clear()
 
     def repeated(self) -> Iterator[bytes]:
-        """Yield the entries whose digest another has, by digest, log and position; all of a digest come together.
+        """Yield the entries whose digest another has, by digest, log and position; all of a digest together.
 
-        May be called again; when they are few, they are not looked for again.
+        It may be called again; a small result is kept.
         """
         if self._found is not None:
             yield from self._found
@@ -173,7 +173,7 @@ class DigestTable:
             part.close()
 
     def close(self) -> None:
-        """Give back what is on the disk."""
+        """Free the space on the disk."""
         if self._spill is not None:
             self._spill.close()
 
@@ -199,7 +199,7 @@ class _LargeBucket:
         for digest, log, count in self._rows.thin(MOST_PLACES):
             self.thinned[digest, log] += count
         if 2 * len(self._rows) > self._rows.most:
-            if self._shift < 0:  # all bits are used: what is here has one digest
+            if self._shift < 0:  # all bits are used: the rest has one digest
                 self._rows.grow()
             else:
                 self._flush()
@@ -229,7 +229,7 @@ class _LargeBucket:
                 part.close()
 
     def close(self) -> None:
-        """Give back what is on the disk."""
+        """Free the space on the disk."""
         if self._spill is not None:
             self._spill.close()
 

@@ -1,4 +1,4 @@
-"""What batch headers tell besides: the findings of `klog audit PATH…`, one for each partition and id.
+"""The other findings in batch headers: those of `klog audit PATH…`, one for each partition and id.
 
 Ids never change and are never reused; `docs/findings.md` is generated from this table.
 """
@@ -21,7 +21,7 @@ from klog.partition.verify.findings import KINDS as OF_VERIFY
 from klog.partition.verify.findings import Finding, FindingKind, Severity
 
 FUTURE_MS: Final = 3_600_000
-"""So far ahead of the clock a timestamp may be."""
+"""The time by which a timestamp may be ahead of the clock."""
 _N, _W, _D = Severity.NOTE, Severity.WARNING, Severity.DAMAGE
 _SERVED: Final = "is not looked at: it is kept and served as it is"
 
@@ -49,7 +49,7 @@ class HeaderFinding(NamedTuple):
 
 
 class PartitionHeaders(NamedTuple):
-    """What the checks of a partition have: its place among all, its logs' reports, and what its settings allow."""
+    """The input of a partition's checks: its place among all, its logs' reports, and the limits in its settings."""
 
     at: int
     partition: AuditPartition
@@ -128,7 +128,7 @@ def sequences_that_begin_late(of: PartitionHeaders) -> HeaderFindings:
 
 
 def _sighted(of: PartitionHeaders, which: Callable[[LogReport], Sighting]) -> tuple[int, int, int, Sighting] | None:
-    """Return how many batches were sighted, the greatest value, and the first log with some and what it has."""
+    """Return how many batches were sighted, the greatest value, and the first log with some and its sighting."""
     found = [(report.number, which(report)) for report in of.reports if which(report).batches]
     if not found:
         return None
@@ -216,11 +216,11 @@ CHECKS: Final[Mapping[str, Callable[[PartitionHeaders], HeaderFindings]]] = {
     "codec-mixed": mixed_codecs,
     "format-old": old_formats,
 }
-"""What the pass over headers tells by itself, by id; misrouted and repeated batches have to be read again."""
+"""The checks of the pass over headers itself, by id; misrouted and repeated batches have to be read again."""
 
 
 def misrouted_findings(of: PartitionHeaders, rows: Iterable[MisroutedBatch]) -> HeaderFindings:
-    """One finding for what is confirmed in a partition, and one for what is not."""
+    """One finding for the confirmed batches of a partition, and one for the others."""
     ranked = sorted(rows, key=lambda row: row.confidence != CONFIRMED)
     for is_confirmed, some in groupby(ranked, key=lambda row: row.confidence == CONFIRMED):
         found = list(some)

@@ -1,7 +1,7 @@
 """The pass over headers: a job over logs, whose answers are entries for the table of digests, and facts of each log.
 
-The kernel walks from header to header; what it stops at, or what makes no sense, is read once more batch by batch with
-checksums, so that behind damage only intact batches count.
+The kernel walks from header to header; a stretch at which it stops, or with impossible headers, is read once more batch
+by batch with checksums, and behind damage only intact batches count.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _kept = threading.local()
 
 
 class TopicLimits(NamedTuple):
-    """What a topic's settings allow: ms, −1 for ever, and bytes of a batch.  Kafka: retention.ms, max.message.bytes."""
+    """The limits in a topic's settings retention.ms (−1 for ever) and max.message.bytes, as in Kafka."""
 
     retention_ms: int = FOR_EVER
     max_message_bytes: int = LONG_MAX
@@ -47,7 +47,7 @@ class HeaderOptions(NamedTuple):
 
 
 class Sighting(NamedTuple):
-    """Batches of a kind: how many, where the first is, and the value that stands out most."""
+    """Batches of a kind: how many, the place of the first, and the most remarkable value."""
 
     batches: int = 0
     position: int = 0
@@ -56,7 +56,7 @@ class Sighting(NamedTuple):
 
 
 class ProducerRun(NamedTuple):
-    """What a producer wrote in one epoch: sequences of its first batch (with its place) and of its last."""
+    """A producer's batches in one epoch: sequences of its first batch (with its place) and of its last."""
 
     producer_id: int
     epoch: int
@@ -78,7 +78,8 @@ class SequenceBreak(NamedTuple):
 
 
 class HeaderFacts(NamedTuple):
-    """What the headers of a log say.  Data batches, unless they are called control batches; −1: there is none.
+    """The facts in the headers of a log.  They count data batches, unless they are called control batches; −1: there is
+    none.
 
     *single*: batches of one record.  *codecs*: batches by codec.  *earliest*: base timestamp, ms.  *legacy*: v0 and v1.
     *future*, *past*, *oversized*: see `klog.commands.audit.header_findings`.
@@ -103,10 +104,10 @@ class HeaderFacts(NamedTuple):
 
 
 class LogReport(NamedTuple):
-    """What came of a log.  *runs*: its producers, by their first batches; *has_more_runs*: not all were followed.
+    """The result for a log.  *runs*: its producers, by their first batches; *has_more_runs*: not all were followed.
 
-    *damage*: places that are not intact, the first of them as text; *tail*: an end that is not finished;
-    *unreadable*: why it could not be read.
+    *damage*: places that are not intact, the first of them as text; *tail*: an end that is not finished; *unreadable*:
+    the reason why it could not be read.
     """
 
     number: int
@@ -122,9 +123,9 @@ class LogReport(NamedTuple):
 
 
 def read_headers(unit: Sequence[AuditLog], options: HeaderOptions) -> Iterator[TaskResult]:
-    """Pass over the logs of *unit*: answers are `entries`, 24 bytes a data batch, and a `log` for each of them.
+    """Pass over the logs of *unit*: the answers are `entries`, 24 bytes a data batch, and a `log` for each of them.
 
-    Raises nothing for content, nor for what cannot be read: that is in the report.
+    Neither content nor unreadable files raise an error: the report has them.
     """
     made: tuple[bytes, HeaderPass] | None = getattr(_kept, "headers", None)
     if made is None or made[0] != options.secret:
@@ -150,7 +151,7 @@ def _read_log(log: AuditLog, headers: HeaderPass, options: HeaderOptions) -> Ite
                 else:
                     damages.append(found)
     except KlogError as error:
-        if os.path.lexists(log.path):  # else the broker that runs here has deleted it
+        if os.path.lexists(log.path):  # otherwise the broker that runs here has deleted it
             unreadable = str(error)
     yield TaskResult("entries", headers.entries(), log.number)
     yield json_result("log", _report(log, headers, damages, tail, unreadable), log.number)

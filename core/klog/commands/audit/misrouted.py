@@ -1,7 +1,7 @@
 """Finds batches that a producer's fault put into the wrong partition (KAFKA-19012), by their twins at home.
 
-Of twins that nothing explains the batches are read again and compared.  What is the same, and stands in two places, is
-judged by signs: see `klog.commands.audit.verdict`.
+Unexplained twins are read again and compared.  Identical batches in two places are judged by their profile: see
+`klog.commands.audit.verdict`.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from klog.log.reader import MAX_BATCH_BYTES
 _UNIT_BATCHES: Final = 256
 _UNIT_SAMPLES: Final = 16
 _FEW_PLACES: Final = 10_000
-"""Groups of so many places in all are kept in memory: they are gone through twice."""
+"""Groups with at most so many places in all are kept in memory, for a second pass."""
 TopicKey = tuple[str, str | None]
 """A topic's name and id."""
 
 
 class BatchPlace(NamedTuple):
-    """Where a batch is, by its offsets."""
+    """The place of a batch, by its offsets."""
 
     topic: str
     partition: int
@@ -55,9 +55,9 @@ class BatchPlace(NamedTuple):
 
 
 class MisroutedBatch(NamedTuple):
-    """A row: a batch in a foreign place; where *home* is None, one of the places *twins* and this is foreign.
+    """A row: a batch in a foreign place; if *home* is None, one of the places *twins* and this is foreign.
 
-    *reasons*: by what the twins are equal, then the signs.  *file*: relative to the log dir.
+    *reasons*: the kind of equality, then the signs.  *file*: relative to the log dir.
     """
 
     confidence: str
@@ -81,19 +81,19 @@ class MisroutedBatch(NamedTuple):
 
     @property
     def place(self) -> BatchPlace:
-        """Where it is."""
+        """The place of the batch."""
         return BatchPlace(self.topic, self.partition, self.first_offset, self.last_offset)
 
 
 def in_order(row: MisroutedBatch) -> tuple[object, ...]:
-    """Return by what rows are sorted: topic, partition, offset."""
+    """Return the sort key of rows: topic, partition, offset."""
     return *row.place, row.file, row.position
 
 
 class TwinSearch:
-    """The search for misrouted batches in what a survey found.
+    """The search for misrouted batches in a survey.
 
-    *partition_counts*: how many partitions topics have; 0: not known.
+    *partition_counts*: the number of partitions by topic; 0: unknown.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class TwinSearch:
         self.legal: list[LegalTwins] = []
 
     def rows(self) -> list[MisroutedBatch]:
-        """Return the rows, by topic, partition and offset; `legal` is then what was not counted."""
+        """Return the rows, by topic, partition and offset; `legal` then counts the others."""
         groups, judge_of = self._open_groups()
         classes = [(group, found) for group in groups if len(found := judge_of.classes(group)) > 1]
         self.read(place for group, _ in classes for place in group)
@@ -121,7 +121,7 @@ class TwinSearch:
         return sorted(rows, key=in_order)
 
     def _open_groups(self) -> tuple[list[Group], TwinJudge]:
-        """Return the groups that the share of their topics does not settle, and who knows their runs."""
+        """Return the groups that the share of their topics does not settle, and the judge with their runs."""
         names = self._survey.names
         shared = legal_pairs(self._groups(), names, self._survey.batches)
         large: Counter[TopicPair] = Counter()
@@ -169,7 +169,7 @@ class TwinSearch:
     # reading again
 
     def read(self, wanted: Iterable[TwinPlace]) -> dict[TwinPlace, BatchContent]:
-        """Read the batches at *wanted* again; return all that were read so far and are intact."""
+        """Read the batches at *wanted* again; return all intact ones read so far."""
         places = sorted(set(wanted) - self._contents.keys(), key=lambda place: (place.log, place.position))
         tasks = []
         for number, place in enumerate(places):
@@ -183,7 +183,7 @@ class TwinSearch:
         return self._contents
 
     def _equal_parts(self, classes: Sequence[Sequence[TwinPlace]]) -> list[list[list[TwinPlace]]]:
-        """Return the parts of a group that are really the same, by class; what is in one class alone is left out."""
+        """Return the parts of a group that are really the same, by class; batches in one class alone are left out."""
         parts: list[tuple[BatchContent, dict[int, list[TwinPlace]]]] = []
         for at, some in enumerate(classes):
             for place in some:
@@ -259,7 +259,7 @@ class TwinSearch:
         return max(places, key=lambda place: (place.partition, place.number), default=None)
 
     def is_reported(self, place: TwinPlace) -> bool:
-        """Whether findings about a batch are wanted: not those of other disks, nor those below the log start."""
+        """Whether findings about a batch are reported: not on other disks, nor below the log start."""
         found = self._survey.partitions[place.partition]
         return found.is_judged and self._contents[place].header.last_offset >= found.log_start
 

@@ -1,8 +1,8 @@
-"""The partitions of an audit: copies put together, and the logs that have to be read of them.
+"""The partitions of an audit: copies put together, and the logs to read.
 
 Replicas on several disks, `-future`, `-stray` and `-delete` directories are copies of one partition, if their topic ids
-are the same; where an id is missing the name decides.  Read is the longest copy, and of the others what it lacks at
-either end: else every batch would be a twin of itself.
+are the same; without an id the name decides.  The longest copy is read, and of the others the parts that it lacks at
+either end: otherwise every batch would be a twin of itself.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _IN_USE: Final = (PartitionState.CURRENT, PartitionState.FUTURE)
 
 
 class AuditQuery(NamedTuple):
-    """What is asked for: *paths* are judged, *others* (log dirs of the same cluster) are only read for twins and homes.
+    """The input: *paths* are judged, *others* (log dirs of the same cluster) are only read for twins and homes.
 
     *topics*: names or globs; *numbers*: of partitions; empty: all.  *internal*: topics that brokers write, too.
     """
@@ -52,7 +52,7 @@ class AuditPartition(NamedTuple):
 
     @property
     def log_start(self) -> int:
-        """The first offset that can be read: what is below is no consumer's."""
+        """The first offset that can be read: consumers do not see lower ones."""
         return self.copies[0].log_start_offset or 0
 
     @property
@@ -108,7 +108,7 @@ def is_internal(partition: Partition) -> bool:
 
 
 def _name(partition: Partition) -> tuple[str, int]:
-    """Return what counts as a partition's name; a directory that is called otherwise stands for itself."""
+    """Return the name of a partition; a directory with another name is a partition of its own."""
     name = partition.name
     return (partition.directory, -1) if name is None else (name.topic, name.partition)
 

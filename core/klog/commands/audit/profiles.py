@@ -1,6 +1,6 @@
-"""What the records of a topic are like: whether their keys lie where murmur2 puts them, and their schema ids.
+"""The profile of a topic's records: whether their keys are where murmur2 puts them, and their schema ids.
 
-Judged are some batches of each partition, from the first segment and the last: the same ones in each run.
+Some batches of each partition are judged, from the first segment and the last: the same ones in each run.
 """
 
 from __future__ import annotations
@@ -21,12 +21,11 @@ from klog.log.records import BatchRun
 from klog.log.segment import Segment
 
 SAMPLE_BATCHES: Final = 512
-"""So many batches of a topic are judged, more where it has very many partitions."""
+"""The number of judged batches of a topic, larger for very many partitions."""
 LEAST_SAMPLE: Final = 4
 FEWEST_JUDGED: Final = 30
 LEAST_FITTING: Final = 0.9
-"""Keys say something in a topic of which at least 30 batches with keys were judged, and nine of ten have all keys in
-their partition."""
+"""Keys are evidence if at least 30 batches with keys were judged, and nine of ten have all in their partition."""
 RARE_SHARE: Final = 0.001
 COMMON_SHARE: Final = 0.1
 """A schema id is foreign that fewer than one in a thousand values of the topic have, and a tenth of another one's."""
@@ -46,9 +45,9 @@ class SampleTask(NamedTuple):
 
 
 class TopicProfile(NamedTuple):
-    """What the sample of a topic shows.
+    """The results of a topic's sample.
 
-    *judged*: batches with keys; *fitting*: those of which all keys belong where they are.  *schemas*: values by schema
+    *judged*: batches with keys; *fitting*: those whose keys all belong to their partition.  *schemas*: values by schema
     id, of *values*.
     """
 
@@ -78,7 +77,7 @@ class TopicProfile(NamedTuple):
 def sample_partitions(unit: Sequence[SampleTask], max_batch_bytes: int = MAX_BATCH_BYTES) -> Iterator[TaskResult]:
     """Take samples: an answer `sample` for each task, with the number of its topic.
 
-    Raises nothing for content, nor for what cannot be read.
+    Neither content nor unreadable files raise an error.
     """
     for task in unit:
         signs: list[RecordSigns] = []
@@ -109,7 +108,7 @@ def run_signs(
         ready = run.window.decompress(first, run.end, codecs)
         for i, *counts in record_signs(run.window, first, ready, partition, partitions, usual):
             yield i, RecordSigns(*counts)
-        first = max(ready, first + 1)  # a batch that cannot be decompressed says nothing
+        first = max(ready, first + 1)  # a batch that cannot be decompressed is no evidence
 
 
 def topic_profile(partitions: int, samples: Sequence[Sequence[int]]) -> TopicProfile:

@@ -11,7 +11,7 @@ from klog.commands.audit.survey import HeaderSurvey
 from klog.commands.audit.twins import Repeats, TwinPlace, repeats_in
 
 _MOST_COMPARED: Final = 100
-"""So many repeated batches of a partition are compared byte for byte; the others have the same digest and CRC."""
+"""The number of repeated batches of a partition that are compared beyond digest and CRC."""
 
 
 class RepeatedBatches(NamedTuple):
@@ -24,7 +24,7 @@ class RepeatedBatches(NamedTuple):
 
 
 def repeated_batches(survey: HeaderSurvey, search: TwinSearch) -> dict[int, RepeatedBatches]:
-    """Return what judged partitions have once more, by the places of the partitions."""
+    """Return the repeated batches of judged partitions, by the places of the partitions."""
     counts: Counter[int] = Counter()
     kept: dict[int, list[Repeats]] = {}
     for one in repeats_in(survey.table.repeated(), survey.names):

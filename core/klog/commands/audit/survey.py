@@ -22,13 +22,13 @@ U = TypeVar("U")
 O = TypeVar("O")  # noqa: E741
 _UNIT_BYTES: Final = 64 << 20
 _FIRST_BYTES: Final = 2 << 30
-"""Nobody knows before the first wave how many entries there will be."""
+"""The number of entries is unknown before the first wave."""
 
 
 class AuditWorkers(NamedTuple):
     """The *runner* of an audit's jobs, which reports to *sink*, and the *memory* in bytes for the table of digests.
 
-    *note*: is told when the table spills.
+    *note*: receives a message when the table spills.
     """
 
     runner: Runner
@@ -66,7 +66,7 @@ class AuditWorkers(NamedTuple):
 
 
 class HeaderSurvey:
-    """The headers of all partitions.  To be closed."""
+    """The headers of all partitions.  Close it after use."""
 
     def __init__(self, partitions: Sequence[AuditPartition], workers: AuditWorkers, options: HeaderOptions) -> None:
         self.partitions = partitions
@@ -89,7 +89,7 @@ class HeaderSurvey:
 
     @cached_property
     def names(self) -> PartitionNames:
-        """What the search for twins has to know."""
+        """The input of the search for twins."""
         first_number: list[int] = []
         for partition in range(len(self.partitions)):
             counts = [report.facts.data_batches for report in self.by_partition.get(partition, [])]

@@ -1,4 +1,4 @@
-"""Groups of batches with one digest, and which twins are legal: by pair of topics, or as part of a run.
+"""Groups of batches with one digest, and the legal twins: by pair of topics, or as part of a run.
 
 Only batches with the same CRC count, or those that a broker may have recompressed (another codec).  A program that
 writes the same records to two topics, and a mirror, make many twins, side by side; a misrouted batch is single.
@@ -20,11 +20,12 @@ FEWEST_MANY: Final = 20
 SHARE_OF_MANY: Final = 0.1
 SHORTEST_RUN: Final = 3
 """Twins of a pair of topics are legal if there are at least 3 and half of the smaller one's batches are among them, or
-20 and a tenth; or if they stand in a run of three: neighbours are twins of neighbours, in the same order."""
+20 and a tenth; or if they are in a run of three: neighbours are twins of neighbours, in the same order."""
 
 
 class TwinPlace(NamedTuple):
-    """Where a batch of a group is: place of its partition in the audit, its number among the partition's data batches.
+    """The place of a batch in a group: the place of its partition in the audit, its number among the partition's data
+    batches.
 
     *position*: bytes from the start of log *log*.
     """
@@ -40,7 +41,7 @@ class TwinPlace(NamedTuple):
 Group = tuple[TwinPlace, ...]
 """Batches with one digest, in two partitions at least, by log and position."""
 TopicPair = tuple[str, str]
-"""In order; a topic with itself is a pair, too."""
+"""The two are sorted; a topic with itself is a pair, too."""
 
 
 class LegalTwins(NamedTuple):
@@ -52,7 +53,7 @@ class LegalTwins(NamedTuple):
 
 
 class PartitionNames(NamedTuple):
-    """What the search for twins has to know of partitions, by their places: topics, and names; and of each log its
+    """The facts about partitions for the search for twins, by their places: topics, and names; and of each log its
     partition and the number of its first data batch in the partition."""
 
     topics: Sequence[str]
@@ -70,7 +71,7 @@ class Repeats(NamedTuple):
 
 
 def groups_in(repeated: Iterable[bytes], known: PartitionNames) -> Iterator[Group]:
-    """Yield the groups among entries that come by digest, log and position."""
+    """Yield the groups among entries sorted by digest, log and position."""
     for places, _ in _by_digest(repeated, known):
         if len(places) == 2:
             one, other = places
@@ -176,10 +177,10 @@ def is_legal_share(groups: int, batches: int) -> bool:
 
 
 class TwinJudge:
-    """Tells which places of a group are legal copies of each other.
+    """Decides which places of a group are legal copies of each other.
 
-    *shared*: pairs of topics that are legal as a whole.  *groups*: those that are not settled by that: runs are found
-    in them.
+    *shared*: pairs of topics that are legal as a whole.  *groups*: those that this does not settle: runs are found in
+    them.
     """
 
     def __init__(self, groups: Sequence[Group], known: PartitionNames, shared: Mapping[TopicPair, int]) -> None:
@@ -222,7 +223,7 @@ def is_settled(group: Group, known: PartitionNames, shared: Mapping[TopicPair, i
 
 
 def _runs(groups: Sequence[Group], known: PartitionNames) -> set[tuple[int, int, int, int]]:
-    """Return the twins (two partitions, two numbers) that stand in runs."""
+    """Return the twins (two partitions, two numbers) in runs."""
     twins: dict[tuple[int, int], set[tuple[int, int]]] = {}
     for group in groups:
         for one, other in combinations(group, 2):

@@ -1,4 +1,4 @@
-"""Which place of a twin is foreign, and which is home: signs, and what they come to."""
+"""The foreign place of a twin, and its home: signs, and the verdict on them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ CONFIRMED, LIKELY, POSSIBLE = "confirmed", "likely", "possible"
 CONFIDENCES: Final = (CONFIRMED, LIKELY, POSSIBLE)
 """The strongest first."""
 SIGNS_WITHOUT_TWIN: Final = 2
-"""So many signs make a batch without a twin a possible one."""
+"""The number of signs that make a batch without a twin a possible one."""
 
 
 class Evidence(NamedTuple):
-    """What is known of a batch at one place.
+    """The facts about a batch at one place.
 
     *begins_late*: it is the first of its producer in the partition, nothing was cut off before it, and its sequence is
-    above 0.  *profile*: of its topic; *elsewhere*: of the topics where it may be at home.
+    above 0.  *profile*: of its topic; *elsewhere*: of the topics that may be its home.
     """
 
     content: BatchContent
@@ -56,7 +56,7 @@ SIGNS: Final[tuple[tuple[str, Callable[[Evidence], bool]], ...]] = (
     ("key-elsewhere", has_keys_of_elsewhere),
     ("schema-foreign", has_foreign_schema),
 )
-"""What tells a foreign place from home, by its name in `reasons`."""
+"""The signs of a foreign place, by their names in `reasons`."""
 
 
 def signs_at(evidence: Evidence) -> tuple[str, ...]:
@@ -65,7 +65,7 @@ def signs_at(evidence: Evidence) -> tuple[str, ...]:
 
 
 class TwinVerdict(NamedTuple):
-    """A foreign place, why, and where home is; None: nothing tells, and *place* stands for the *undecided* as well."""
+    """A foreign place, the reasons, and its home; None: undecided, and *place* represents the *undecided* as well."""
 
     confidence: str
     place: TwinPlace
@@ -75,10 +75,10 @@ class TwinVerdict(NamedTuple):
 
 
 def judge(classes: Sequence[Sequence[TwinPlace]], signs: dict[TwinPlace, tuple[str, ...]]) -> list[TwinVerdict]:
-    """Return what the places of a twin come to; those of one class are legal copies of each other.
+    """Return the verdicts on the places of a twin; those of one class are legal copies of each other.
 
-    A place is foreign if it shows a sign that another place does not show, and none that only the other shows.
-    Where no sign tells, legal copies outweigh a single place.
+    A place is foreign if it shows a sign that another place does not show, and none that only the other shows.  If no
+    sign decides, legal copies outweigh a single place.
     """
     shown = [frozenset(name for place in some for name in signs[place]) for some in classes]
     found: list[TwinVerdict] = []
@@ -115,6 +115,6 @@ def is_at_least(confidence: str, least: str) -> bool:
 
 
 def begins_at_zero(partition: AuditPartition) -> bool:
-    """Whether nothing was cut off the front of a partition, so far as its directory tells."""
+    """Whether nothing was cut off the front of a partition, so far as its directory shows."""
     segments = partition.directory.segments
     return partition.log_start == 0 and bool(segments) and segments[0].base_offset == 0

@@ -1,8 +1,8 @@
-"""Finds keys that lie where their topic's partitioner does not put them, and says why they may.
+"""Finds keys outside of the partitions of their topic's partitioner, and the possible causes.
 
-Records are read once: the kernel computes what each rule makes of a key and keeps a digest of it, not the key.  The few
-keys that are listed are looked for in a second reading, of the partitions that have them.  Keys of aborted
-transactions count as well: their producers placed them, too.
+Records are read once: the kernel applies each rule to a key and keeps a digest of it, not the key.  The few listed keys
+are looked up in a second reading, of their partitions.  Keys of aborted transactions count as well: their producers
+placed them, too.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ class EmptyKeys(NamedTuple):
 
 
 class CheckedTopic(NamedTuple):
-    """What was found out about a topic.
+    """The results for a topic.
 
-    *records*: data records, those with null and empty keys among them.  *damages*: places that could not be read; the
+    *records*: data records, those with null and empty keys among them.  *damages*: the number of unreadable places; the
     first of them as text in *damage*.
     """
 
@@ -82,15 +82,15 @@ class CheckedTopic(NamedTuple):
 
 
 class _ThreadScan(threading.local):
-    """What reads slices, one for each thread: buffers that are allocated for each slice break the heap into pieces."""
+    """A thread's reader of slices: buffers that are allocated for each slice would fragment the heap."""
 
     def __init__(self, max_batch_bytes: int) -> None:
-        # The kernel passes over control records by itself.
+        # The kernel itself skips control records.
         self.scan = SliceScan(RecordFilter(), max_batch_bytes, controls=True)
 
 
 class _ThreadReader(threading.local):
-    """What fills a table, one for each thread; *readers* gets each, to be closed when all slices have been read."""
+    """A thread's filler of a table; *readers* receives each, to be closed when all slices have been read."""
 
     def __init__(self, table: KeyPlaces, is_shared: bool, readers: list[KeyReader]) -> None:
         self.reader = KeyReader(table, is_shared)
@@ -105,9 +105,9 @@ class _Task(NamedTuple):
 
 
 def check_keys(topics: Sequence[KeyTopic], options: KeyCheckOptions, sink: Sink) -> Iterator[CheckedTopic]:
-    """Yield what is found out about each of *topics*.  *sink* gets the progress.
+    """Yield the results for each of *topics*.  *sink* receives the progress.
 
-    Raises nothing for content: damage is counted and passed over.
+    Content raises no error: damage is counted and skipped.
     """
     reading = _ThreadScan(options.max_batch_bytes)
     for topic in topics:
@@ -159,7 +159,7 @@ def _judge(
 
 
 class _Counts:
-    """What was counted while slices were read."""
+    """The counts over the slices."""
 
     def __init__(self) -> None:
         self.records = self.null_keys = self.empty_keys = self.damages = 0
@@ -167,7 +167,7 @@ class _Counts:
         self.empty: dict[int, EmptyKeys] = {}
 
     def take(self, answer: TaskResult) -> bool:
-        """Add what a task found; never the last."""
+        """Add the results of a task; never the last."""
         facts = answer.facts
         if answer.kind == "damage":
             self.damages += 1
@@ -257,7 +257,7 @@ def _find_keys(unit: Sequence[LogSlice], task: _Task) -> Iterator[TaskResult]:
 
 
 def _joined(places: Sequence[MisplacedKey]) -> MisplacedKey:
-    """Put together what different slices have of one key."""
+    """Combine the parts of one key in different slices."""
     return places[0]._replace(
         records=sum(one.records for one in places),
         first_offset=min(one.first_offset for one in places),

@@ -1,7 +1,7 @@
-"""Which rule a topic's keys follow, and why some lie elsewhere.
+"""The rule that a topic's keys follow, and the causes of exceptions.
 
-A rule's share is the part of the topic's different keys that it puts where they are found; keys that are placed at
-random agree with it by chance, one in as many as there are partitions.
+A rule's share is the part of the topic's different keys that are where it puts them; keys that are placed at random
+agree with it by chance, one in as many as there are partitions.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from klog.kernel import KeyPlaces
 LEAST_SHARE: Final = 0.5
 FEWEST_GROWN: Final = 20
 GROWN_SHARE: Final = 0.9
-"""Of so many misplaced keys so large a part must be where a smaller number of partitions would have put them."""
+"""If at least this share of the misplaced keys fits a smaller partition count, that count is reported."""
 _DEVIATIONS: Final = 4
 _MOST_EARLIER: Final = 3
 _SAMPLE: Final = 20_000
@@ -38,14 +38,14 @@ class ListedKey(NamedTuple):
 
 
 class KeyJudgement(NamedTuple):
-    """What a table says.
+    """The judgement of a table.
 
-    *keys*: different ones, not empty; *several*: those in several partitions.  *rule*: a place in `RULES`, None where
-    the keys follow none; *share*: the greatest of all rules, None without keys; *counts*: for each rule how many keys
-    it puts where they are.  The rest is about the keys that the rule puts elsewhere: *misplaced* and their records
-    there; *causes*: how many keys have each, as the kernel numbers them; *earlier*: numbers of partitions that the
+    *keys*: different ones, not empty; *several*: those in several partitions.  *rule*: a place in `RULES`, None if the
+    keys follow none; *share*: the greatest of all rules, None without keys; *counts*: for each rule the number of keys
+    that are where it puts them.  The rest is about the keys that the rule puts elsewhere: *misplaced* and their records
+    there; *causes*: the number of keys with each, by the kernel's numbers; *earlier*: numbers of partitions that the
     topic had before; *empty*: the partitions in which the empty key should not be, and why it may be there.
-    *lacks_hash*: the table's digests do not have the rule's hash, so that no cause is known.
+    *lacks_hash*: the table's digests do not have the rule's hash, and no cause is known.
     """
 
     keys: int
@@ -117,7 +117,7 @@ def leading_hash(table: KeyPlaces) -> int:
 
 
 def judge(table: KeyPlaces, empty: Mapping[int, int], min_keys: int) -> KeyJudgement:
-    """Return what a filled *table* says, which is changed by that.
+    """Return the judgement of a filled *table*, which is changed by that.
 
     *empty*: records with an empty key, by partition.  *min_keys*: with fewer different keys no rule is named.
     """
@@ -142,15 +142,16 @@ def judge(table: KeyPlaces, empty: Mapping[int, int], min_keys: int) -> KeyJudge
 
 
 def _beats_chance(share: float, keys: int, partitions: int) -> bool:
-    """Whether a share says that keys follow the rule: half of them do, and more than would by chance."""
+    """Whether a share proves that keys follow the rule: half of them do, and more than would by chance."""
     chance = 1 / partitions
     return share >= LEAST_SHARE and share > chance + _DEVIATIONS * math.sqrt(chance * (1 - chance) / keys)
 
 
 def _earlier_counts(table: KeyPlaces, rule: int, wrong: int) -> tuple[int, ...]:
-    """Return the numbers of partitions that the topic had before, as far as *wrong* places tell; mostly one or none.
+    """Return the numbers of partitions that the topic had before, as far as the *wrong* places show them; mostly one or
+    none.
 
-    A second or third number is looked for only where the first ones leave too many of the places unexplained.
+    A second or third number is looked for only if the first ones leave too many of the places unexplained.
     """
     if wrong < FEWEST_GROWN:
         return ()
@@ -175,7 +176,7 @@ def _others(table: KeyPlaces, rule: int) -> tuple[int, ...]:
 
 
 def _with_empty(found: KeyJudgement, partitions: int, empty: Mapping[int, int]) -> KeyJudgement:
-    """Add the empty key, where the rule says in which partition it has to be."""
+    """Add the empty key, if the rule has a partition for it."""
     usual = partitioner(NAME_OF_RULE[found.rule or 0])
     expected = usual.partition(b"", partitions)
     wrong = {number: records for number, records in empty.items() if expected is not None and number != expected}

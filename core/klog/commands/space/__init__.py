@@ -1,1 +1,1 @@
-"""What fills a disk, why it is still there, and when it goes."""
+"""The content of a disk, the reason why it is still there, and the time of its removal."""

@@ -1,4 +1,4 @@
-"""What the cleaner would leave of compacted logs if it cleaned them now, dirty enough or not."""
+"""The result of a cleaner for compacted logs if it cleaned them now, dirty enough or not."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from klog.commands.space.disk_usage import DiskUsage
 from klog.data_dir.partition import Partition
 
 _MAP_BYTES: Final = 64 << 20
-"""For 2.5 million keys at a time, half of what a broker's cleaner has."""
+"""The memory for 2.5 million keys at a time, half of a broker's cleaner's."""
 
 
 class CleanerGain(NamedTuple):
     """A partition whose logs have *bytes_before*, and would have about *bytes_after*.
 
-    *sampled*: which part of what the cleaner rewrites was looked at.  *is_locked*: a broker runs on its log dir.
+    *sampled*: the part of the cleaner's input that was read.  *is_locked*: a broker runs on its log dir.
     """
 
     partition: Partition
@@ -33,9 +33,10 @@ class CleanerGain(NamedTuple):
 
 
 def find_gains(usage: DiskUsage, fraction: float) -> Iterator[CleanerGain]:
-    """Yield what the cleaner would leave of each compacted log; a *fraction* of the segments is rewritten for that.
+    """Yield the remaining size of each compacted log after the cleaner; a *fraction* of the segments is rewritten for
+    that.
 
-    A log that it would leave alone stays as it is.  Kept in `usage.problems`: what cannot be read.
+    A log that it would not clean is unchanged.  `usage.problems` receives the unreadable parts.
     """
     for log_dir in usage.log_dirs:
         is_locked = bool(log_dir.log_dir.lock.held)

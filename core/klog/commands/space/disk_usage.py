@@ -1,11 +1,11 @@
-"""The log dirs of a command line: what each partition occupies, and why each segment is still there.
+"""The log dirs of a command line: the size of each partition, and the reason why each segment is still there.
 
     usage = DiskUsage(PartitionQuery(["data", "data1"]), SpaceSettings({}, None, {}), now_ms)
     for segment in usage.segments():
         print(segment.topic, segment.partition, segment.base_offset, segment.bytes, segment.reason, segment.due)
 
-The first answer comes from names, sizes and the ends of indexes.  Of compacted topics a cleaner's own rules are asked
-(`klog.commands.compact.selection`), which read headers.  A segment's row is built each time it is asked for.
+The first answer is computed from names, sizes and the ends of indexes.  The cleaner's own rules decide for compacted
+topics (`klog.commands.compact.selection`), and read headers.  A segment's row is built at each request.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _ORDINARY: Final = (f".{FileKind.SNAPSHOT.value}", FileKind.PARTITION_METADATA.v
 
 
 class SpaceSettings(NamedTuple):
-    """Where settings of topics come from: options by name, the log dir with the metadata log, the broker's own file."""
+    """The sources of topics' settings: options by name, the log dir with the metadata log, the broker's own file."""
 
     options: Mapping[str, str]
     metadata: str | None
@@ -48,7 +48,7 @@ class SpaceSettings(NamedTuple):
 
 
 class ContentQuery(NamedTuple):
-    """What only the content of logs tells.  *compaction*: also what the cleaner would leave.  *free*: bytes."""
+    """Questions about the content of logs.  *compaction*: also the result of the cleaner.  *free*: bytes."""
 
     top_keys: int
     codecs: tuple[str, ...]
@@ -58,14 +58,14 @@ class ContentQuery(NamedTuple):
 
     @property
     def is_asked(self) -> bool:
-        """Whether anything of it is wanted."""
+        """Whether there is any question."""
         return bool(self.top_keys or self.codecs or self.compaction or self.free is not None)
 
 
 class SegmentUsage(NamedTuple):
     """A segment: bytes of its log and of its indexes, and what both occupy.
 
-    *last_timestamp*: the largest, ms, as a broker takes it; None for an empty log.
+    *last_timestamp*: the largest, ms, as in a broker; None for an empty log.
     """
 
     topic: str | None
@@ -83,7 +83,7 @@ class SegmentUsage(NamedTuple):
 
 
 class OtherUsage(NamedTuple):
-    """A file that is of no segment, or a directory of such.  *reason*: None for what a broker keeps beside logs."""
+    """A file, or a directory of such, outside of segments.  *reason*: None for a broker's own file."""
 
     file: str
     bytes: int
@@ -92,7 +92,7 @@ class OtherUsage(NamedTuple):
 
 
 class FileSystem(NamedTuple):
-    """What is free on the file system of a log dir, and its size, in bytes; *device* tells two of them apart."""
+    """The free space on the file system of a log dir, and its size, in bytes; *device* distinguishes two of them."""
 
     device: int
     free: int
@@ -126,7 +126,7 @@ class PartitionUsage:
 
 @dataclass
 class LogDirUsage:
-    """A log dir.  *others*: its own files, and directories that are no partitions, if the *whole* was asked for."""
+    """A log dir.  *others*: its own files, and directories that are no partitions, if the *whole* was requested."""
 
     log_dir: LogDir
     topics: TopicConfig
@@ -146,7 +146,7 @@ def _reason_of(file: str) -> Reason | None:
 
 
 def _tiered(fate: SegmentFate | None) -> SegmentFate:
-    """Return the fate of a segment of a topic with remote storage: it goes by local limits, once it has been copied."""
+    """Return the fate of a segment of a topic with remote storage: local limits apply once it has been copied."""
     if fate is None:
         return SegmentFate(Reason.REMOTE)
     if fate.reason in (Reason.ACTIVE, Reason.BELOW_LOG_START):
@@ -156,7 +156,7 @@ def _tiered(fate: SegmentFate | None) -> SegmentFate:
 
 
 def _of_cleaner(cleaning: LogSections | str | None, bases: Sequence[int]) -> Iterator[SegmentFate]:
-    """Yield what the cleaner makes of the closed segments of a log; *bases*: of all of them, and of the active one."""
+    """Yield the cleaner's treatment of the closed segments of a log; *bases*: of all of them, and of the active one."""
     if cleaning is None or isinstance(cleaning, str):
         reason = Reason.UNLIMITED if cleaning is None else Reason.UNCLEANABLE
         yield from [SegmentFate(reason, None, cleaning)] * (len(bases) - 1)
@@ -172,7 +172,7 @@ def _of_cleaner(cleaning: LogSections | str | None, bases: Sequence[int]) -> Ite
 
 
 class DiskUsage:
-    """What the partitions of *query* occupy at *now_ms*.
+    """The size of the partitions of *query* at *now_ms*.
 
     Raises UsageError, UnreadableError for the paths themselves.
     """
@@ -258,11 +258,11 @@ class DiskUsage:
         return usage.largest
 
     def _largest(self, partition: Partition, one: SegmentSizes, is_stopped: bool, is_indexed: bool) -> int:
-        """Return a segment's largest timestamp, as a broker has it after its next start.
+        """Return a segment's largest timestamp in a broker after its next start.
 
-        By its time index; without an entry there, that of its file.  Where the time index is missing a broker makes an
-        empty one, unless it recovers the segment: it was not stopped cleanly, or the offset index is missing as well.
-        *is_indexed*: the indexes are not behind the log.  Kafka: LogSegment.largestTimestamp, sanityCheck.
+        It is that of its time index; without an entry there, that of its file.  If the time index is missing a broker
+        makes an empty one, unless it recovers the segment: after an unclean stop, or if the offset index is missing as
+        well.  *is_indexed*: the indexes are not behind the log.  Kafka: LogSegment.largestTimestamp, sanityCheck.
         """
         if not one.log_bytes or (one.time_index is None and one.offset_index is not None and is_stopped):
             return one.modified_ms
@@ -296,14 +296,14 @@ class DiskUsage:
         return 0 if start is None else start
 
     def rules_of(self, log_dir: LogDirUsage, topic: str | None) -> TopicRetention:
-        """Return what decides about the segments of *topic*."""
+        """Return the settings that apply to the segments of *topic*."""
         key = id(log_dir), topic
         if key not in self._retention:
             self._retention[key] = topic_retention(log_dir.topics, topic)
         return self._retention[key]
 
     def cleaning(self, log_dir: LogDirUsage, partition: Partition) -> LogSections | str:
-        """Return what the cleaner would find in a partition of a compacted topic, or why it would not clean it."""
+        """Return the sections of a partition of a compacted topic for the cleaner, or why it would not clean it."""
         if partition.path not in self._cleaning:
             from klog.commands.compact.rules import Refusal, TopicRules
             from klog.commands.compact.selection import examine
@@ -323,7 +323,7 @@ class DiskUsage:
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What could not be read so far, a sentence each; the rest is right."""
+        """The unreadable parts so far, a sentence each; the rest is right."""
         return tuple(self._problems)
 
     @property

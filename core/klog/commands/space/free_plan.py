@@ -1,4 +1,4 @@
-"""What to do to free space on log dirs, the cheapest first, and nothing that a rule of retention would keep."""
+"""The steps to free space on log dirs, the cheapest first, without data that a rule of retention keeps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REMOVED_ANYWAY: Final = (".deleted", ".cleaned")
 
 
 class FreeStep(NamedTuple):
-    """A step: a *command*, or in a sentence what klog has none for.  *frees*: bytes on disk, about."""
+    """A step: a *command*, or a sentence if klog has none for it.  *frees*: bytes on disk, about."""
 
     command: str | None
     manual: str | None
@@ -34,12 +34,12 @@ class FreePlan(NamedTuple):
 
     @property
     def missing(self) -> int:
-        """How many bytes cannot be freed without losing what a rule keeps."""
+        """The number of bytes that cannot be freed without losing data that a rule keeps."""
         return max(self.wanted - self.freed, 0)
 
 
 def plan_free(usage: DiskUsage, wanted: int, gains: Iterable[CleanerGain]) -> FreePlan:
-    """Return the first steps that free *wanted* bytes; *gains*: what the cleaner would free, asked for when needed."""
+    """Return the first steps that free *wanted* bytes; *gains*: the cleaner's gains, computed on demand."""
     steps: list[FreeStep] = []
     freed = 0
     for step in _steps(usage, gains):
@@ -104,7 +104,7 @@ def _leftovers(log_dir: LogDirUsage) -> Iterator[FreeStep]:
 
 
 def _due(usage: DiskUsage, log_dir: LogDirUsage) -> Iterator[FreeStep]:
-    """Yield what a broker removes by itself."""
+    """Yield the removals that a broker makes without a command."""
     deleting = [one for one in log_dir.partitions if one.state_reason is Reason.DELETING]
     size = sum(_disk_bytes(usage, log_dir, one) for one in deleting)
     path, is_locked = log_dir.log_dir.path, _is_locked(log_dir)

@@ -12,7 +12,7 @@ from klog.log.record_filter import RecordFilter
 _ALL: Final = 1 << 20
 _KEPT_BYTES: Final = 128
 _CANDIDATES: Final = 8
-"""So many times the keys that are asked for are counted again: in another sample their order may be another one."""
+"""The factor by which more keys are counted again than requested: in another sample their order may differ."""
 
 
 class KeyShare(NamedTuple):
@@ -30,7 +30,7 @@ class KeyShare(NamedTuple):
 
 
 class FrequentKeys(NamedTuple):
-    """The most frequent *keys*; *sampled*: the fraction that was read.  *problems*: what could not be read."""
+    """The most frequent *keys*; *sampled*: the fraction that was read.  *problems*: the unreadable parts."""
 
     keys: tuple[KeyShare, ...]
     sampled: float
@@ -44,8 +44,8 @@ _Found = list[tuple[int, int, bytes, bytes]]
 def find_frequent_keys(partition: Partition, most: int, fraction: float) -> FrequentKeys:
     """Return the *most* frequent keys of a partition, from a *fraction* of its log; 1: all of it, exactly.
 
-    Two passes over the same stretches: one finds the candidates in memory of a fixed size, the other counts them.  Of
-    keys with more than 128 bytes only the start is known, so where one is a candidate counts may be a bit too low.
+    Two passes over the same stretches: one finds the candidates in memory of a fixed size, the other counts them.  Only
+    the start of keys with more than 128 bytes is known, and with such a candidate counts may be a bit too low.
     """
     sample, reader, profile = draw([partition], fraction), SampleReader(), Profile(bytes(16))
     records = []

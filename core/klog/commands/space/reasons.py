@@ -1,10 +1,10 @@
-"""Why a segment is still there, and when it goes: a function of values, without a disk.
+"""The reason why a segment is still there, and the time of its removal: a function of values, without a disk.
 
     limits = RetentionLimits(deletes=True, retention_ms=3_600_000, retention_bytes=-1)
     judge_segments([SegmentAge(0, 2500, 1_763_000_000_000), …], limits, log_start=0, now_ms=1_763_003_600_001)
 
-A broker looks at the segments from the front and stops at the first that is not due.  The high watermark, which a
-leader also waits for, is not on the disk.  Kafka: UnifiedLog.deleteOldSegments, deletableSegments,
+A broker checks the segments from the front and stops at the first that is not due.  The high watermark, which a leader
+also waits for, is not on the disk.  Kafka: UnifiedLog.deleteOldSegments, deletableSegments,
 deleteRetentionMsBreachedSegments, deleteRetentionSizeBreachedSegments, deleteLogStartOffsetBreachedSegments.
 """
 
@@ -43,13 +43,13 @@ class Reason(StrEnum):
 
 
 RECLAIMABLE = (Reason.RETENTION_DUE, Reason.BELOW_LOG_START, Reason.DELETING, Reason.STRAY, Reason.LEFTOVER)
-"""What a broker removes by itself, and what is not needed."""
+"""The parts that a broker removes without a command, and unneeded ones."""
 
 
 class SegmentFate(NamedTuple):
-    """Why a segment is there.  *due*: ms since the epoch when retention may take it, None: never, or not known.
+    """The reason of a segment.  *due*: ms since the epoch when retention may take it, None: never, or unknown.
 
-    *because*: what else decides, such as the segment before it that is not due.
+    *because*: the other fact that decides, such as the segment before it that is not due.
     """
 
     reason: Reason
@@ -85,7 +85,7 @@ def judge_segments(
 
 
 def _of_due(one: DueSegment, date: int | None, log_start: int, now_ms: int) -> SegmentFate:
-    """Return the first reason that holds: a segment that is old goes by its age, whatever else deletes it."""
+    """Return the first reason that holds: an old segment has its age as reason, whatever else deletes it."""
     is_old = date is not None and now_ms > date
     if one.rule == BY_START and not is_old:
         return SegmentFate(Reason.BELOW_LOG_START, None, f"the log starts at offset {log_start}")

@@ -1,6 +1,6 @@
-"""How large the logs of a topic would be with another codec: as the batches are, and merged to larger ones.
+"""The size of the logs of a topic with another codec: with the present batches, and merged to larger ones.
 
-What a producer would have sent with a larger `batch.size` or `linger.ms` is made from the batches that are there.
+The batches of a larger `batch.size` or `linger.ms` are made from the present batches.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from klog.formats.batch import CODEC_BITS, CONTROL_BIT
 from klog.formats.codec import CodecError, Compressor, Decompressor
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
-"""By their numbers in a batch."""
+"""The codecs by their numbers in a batch."""
 MERGED_BYTES: Final = (16 << 10, 64 << 10)
 """Records of so many bytes, uncompressed, in one batch: Kafka's default of `batch.size`, and four times that."""
 _HEADER_BYTES: Final = 61
@@ -38,7 +38,7 @@ class Recompression(NamedTuple):
 
 
 class RecompressionResult(NamedTuple):
-    """A row for each codec and size of batches.  *problems*: what could not be read."""
+    """A row for each codec and size of batches.  *problems*: the unreadable parts."""
 
     rows: tuple[Recompression, ...]
     problems: tuple[str, ...]
@@ -47,7 +47,7 @@ class RecompressionResult(NamedTuple):
 def estimate_codecs(
     topic: str | None, partitions: Sequence[Partition], codecs: Sequence[str], fraction: float
 ) -> RecompressionResult:
-    """Return what the logs of *topic* would be with each of *codecs*, from a *fraction* of them; 1: all of them."""
+    """Return the sizes of the logs of *topic* with each of *codecs*, from a *fraction* of them; 1: all of them."""
     sample, reader = draw(partitions, fraction), SampleReader()
     sizes: dict[tuple[str, int | None], list[tuple[float, float]]] = {}
     read = 0
@@ -74,7 +74,7 @@ class _Batches:
         self._decompress, self._compress = Decompressor().functions, Compressor().functions
 
     def recompress(self, stretch: Stretch, codecs: Sequence[str]) -> tuple[int, dict[tuple[str, int | None], int]]:
-        """Return the bytes of a stretch, and what they become by codec and size of batches."""
+        """Return the bytes of a stretch, and its sizes by codec and size of batches."""
         compress = {codec: self._compress[CODECS.index(codec)] for codec in codecs}
         before, kept = 0, 0
         made = {(codec, size): 0 for codec in codecs for size in (None, *MERGED_BYTES)}
@@ -117,7 +117,7 @@ def _flush(
     compress: Mapping[str, Callable[[bytes, int], bytes]],
     made: dict[tuple[str, int | None], int],
 ) -> None:
-    """Make a batch of the records that wait."""
+    """Make a batch of the pending records."""
     for codec, pack in compress.items():
         made[codec, most] += _HEADER_BYTES + len(pack(bytes(waiting), _V2))
     waiting.clear()

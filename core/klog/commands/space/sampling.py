@@ -1,6 +1,6 @@
-"""Stretches of logs that stand for all of them, evenly spread, and how far off a figure from them may be.
+"""Stretches of logs as a sample of them, evenly spread, and the error of a figure from them.
 
-Batches next to each other are alike, so it is stretches that are drawn and compared, not records.
+Batches next to each other are alike: the sample therefore consists of stretches, not of records.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from klog.log.records import BatchRun, OffsetRange, decode_run, intact_runs
 
 STRETCH_BYTES: Final = 256 << 10
 FEWEST: Final = 24
-"""So many stretches are read at least: from fewer nothing can be said about how far off they are."""
+"""The smallest number of stretches: with fewer the error is unknown."""
 _SURE: Final = 2.0
 """Standard errors to both sides: in 19 of 20 cases the figure for all lies between."""
 
@@ -42,7 +42,7 @@ class Sample(NamedTuple):
 
     @property
     def fraction(self) -> float:
-        """Which part of the bytes is read."""
+        """The part of the bytes that is read."""
         return 1.0 if self.whole else min(1.0, len(self.stretches) * STRETCH_BYTES / self.bytes)
 
 
@@ -122,8 +122,8 @@ class Estimate(NamedTuple):
 def estimate_ratio(pairs: Sequence[tuple[float, float]], fraction: float) -> Estimate:
     """Return the sum of the first of *pairs* over that of the second ones, a pair for each stretch of a sample.
 
-    *fraction*: of all there is.  The error is that of a ratio estimator for clusters (Cochran, Sampling Techniques,
-    6.4), and at least what three records more or less would make where the second are counts of records.
+    *fraction*: of everything.  The error is that of a ratio estimator for clusters (Cochran, Sampling Techniques, 6.4),
+    and at least the effect of three records more or less if the second are counts of records.
     """
     below = sum(second for _, second in pairs)
     if not below:

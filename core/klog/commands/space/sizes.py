@@ -123,7 +123,7 @@ def file_sizes(path: str, directories: list[str], unreadable: list[str]) -> Iter
 
 
 def tree_size(path: str, name: str, unreadable: list[str]) -> FileSize:
-    """Return what the files in and below directory *name* of *path* occupy; adds to *unreadable* what it cannot see.
+    """Return the size of the files in and below directory *name* of *path*; adds unreadable paths to *unreadable*.
 
     Links are not followed, not even *name* itself.
     """

@@ -1,6 +1,6 @@
-"""Sums over a `DiskUsage`: by log dir, topic and reason; how unevenly log dirs are filled.
+"""Sums over a `DiskUsage`: by log dir, topic and reason; the imbalance between log dirs.
 
-Of each segment the bytes of its log and of its indexes count.  Segments and other files add up to all there is.
+The bytes of a segment are those of its log and of its indexes.  Segments and other files add up to the whole content.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from klog.commands.space.reasons import Reason
 
 @dataclass
 class Sum:
-    """Segments added up.  *oldest*: the earliest timestamp, ms.  *due*: when the first of them goes; None: never."""
+    """Segments added up.  *oldest*: the earliest timestamp, ms.  *due*: the time of the first removal; None: never."""
 
     bytes: int = 0
     disk_bytes: int = 0
@@ -78,7 +78,7 @@ class Imbalance(NamedTuple):
 
 
 class SpaceTotals(NamedTuple):
-    """All sums.  *log_dirs*: by path.  *topics*: by path and topic.  *others*: the bytes that are of no segment."""
+    """All sums.  *log_dirs*: by path.  *topics*: by path and topic.  *others*: the bytes outside of segments."""
 
     all: Sum
     log_dirs: dict[str, Sum]

@@ -1,4 +1,4 @@
-"""Where partitions come home: the log dirs of one broker, and what its cluster says of each partition."""
+"""The target of adopted partitions: the log dirs of one broker, and its cluster's facts about each partition."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ class RefusedError(KlogError):
 
 
 def refuse(source: AdoptSource, reason: str, message: str, *command: str) -> RefusedError:
-    """Return the error for a source; *command*: what leads on, as words, or as a text of its own."""
+    """Return the error for a source; *command*: the next step, as words, or as a text of its own."""
     return RefusedError(
         AdoptRefusal(source.path, reason, message, join(command) if len(command) > 1 else "".join(command))
     )
 
 
 class KnownProducers(NamedTuple):
-    """Which producers of a source stay known: those of the ids below *end*.
+    """The producers of a source that are kept: those with ids below *end*.
 
-    *is_own*: the target's metadata log has handed them out, or they are kept as asked; then those that klog has shifted
-    stay known, too.
+    *is_own*: the target's metadata log has assigned them, or they are kept on request; those that klog has shifted are
+    then kept, too.
     """
 
     end: int
@@ -71,7 +71,7 @@ class KnownProducers(NamedTuple):
 class AdoptTarget(NamedTuple):
     """The place of a partition.
 
-    *log_dir*: its number among the home's.  *partition*: its directory, which need not be there.  *epoch*: the leader
+    *log_dir*: its number among the targets.  *partition*: its directory, which need not be there.  *epoch*: the leader
     epoch that the metadata have.  *replicas*: the nodes that have a copy.  *into*: all log dirs of the broker.
     """
 
@@ -89,7 +89,7 @@ class AdoptTarget(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As directories are called."""
+        """The name of a partition directory."""
         return f"{self.key[0]}-{self.key[1]}"
 
     @property
@@ -98,11 +98,11 @@ class AdoptTarget(NamedTuple):
         return os.path.isdir(self.partition.path)
 
 
-class BrokerHome:
-    """The log dirs of the broker that gets the partitions: those given, of which one has the metadata log.
+class TargetLogDirs:
+    """The log dirs of the broker that receives the partitions: those given, one of which has the metadata log.
 
-    Raises UsageError for log dirs of several nodes, KlogError where no metadata log says what the cluster has, or where
-    a broker would refuse a checkpoint.
+    Raises UsageError for log dirs of several nodes, KlogError if no metadata log has the cluster's topics, or if a
+    broker would refuse a checkpoint.
     """
 
     def __init__(self, log_dirs: Sequence[LogDir]) -> None:
@@ -136,7 +136,7 @@ class BrokerHome:
         return self._metadata_dir.cluster_id
 
     def target(self, source: AdoptSource) -> AdoptTarget:
-        """Return where a source goes.  Raises RefusedError."""
+        """Return the target of a source.  Raises RefusedError."""
         key = source.topic, source.number
         if source.topic == CLUSTER_METADATA:
             known = (quote(one.path) for one in self.log_dirs)
@@ -198,13 +198,13 @@ class BrokerHome:
         return source.cluster_id not in (None, self.cluster_id)
 
     def is_same_cluster(self, source: AdoptSource) -> bool:
-        """Whether the source was in a cluster of the same id, which says nothing of its metadata log."""
+        """Whether the source was in a cluster of the same id, which proves nothing about its metadata log."""
         return None not in (source.cluster_id, self.cluster_id) and source.cluster_id == self.cluster_id
 
     def check_coordinators(self, source: AdoptSource, target: AdoptTarget, is_named: bool) -> list[str]:
-        """Return what is to be known of a partition of the coordinators' topics; nothing of another one.
+        """Return the warnings about a partition of the coordinators' topics; none for another one.
 
-        *is_named*: the operator wants it in that place, although it may not fit.  Raises RefusedError.
+        *is_named*: the operator has named that place, although it may not fit.  Raises RefusedError.
         """
         if source.topic not in INTERNAL or source.partition.topic_id == target.topic_id:
             return []
@@ -222,16 +222,16 @@ class BrokerHome:
         return [f"{target.name}: {told}" for told in (misfit or former.doubt(), reuse) if told is not None]
 
     def _reused_ids(self, source: AdoptSource) -> str | None:
-        """Return what it means that transactional ids keep their producer ids."""
+        """Return a warning if transactional ids keep their producer ids."""
         if source.topic != TRANSACTION_STATE:
             return None
         ids = {one.producer_id for one in transaction_images([source.partition]) if one.producer_id >= 0}
         return reuse_note(self.cluster, ids, self.knows_topic(source))
 
-    # what the topic was
+    # the former topic
 
     def former(self, source: AdoptSource) -> FormerTopic:
-        """Return the topic of a source as it was, as far as a metadata log still says how."""
+        """Return the former topic of a source, as far as a metadata log still has it."""
         return former_topic(source, [self._deleted(source), source.metadata])
 
     def _deleted(self, source: AdoptSource) -> ClusterMetadata | None:
@@ -249,9 +249,9 @@ class BrokerHome:
             return None
 
     def _history(self, source: AdoptSource) -> list[MetadataChange]:
-        """Return what a start finds in the metadata log about the topics of a source's name; nothing if it cannot.
+        """Return the metadata log's changes of the topics of a source's name that a start finds; nothing if it cannot.
 
-        Each topic has a partition 0, which stands for all of it.
+        Each topic has a partition 0, which represents all of it.
         """
         topic = source.partition.topic or source.topic
         if topic not in self._histories:
@@ -276,7 +276,7 @@ class BrokerHome:
 
 
 def content_command(source: AdoptSource) -> tuple[str, ...]:
-    """Return the command that shows what a partition of the coordinators has."""
+    """Return the command that shows the content of a coordinator's partition."""
     if source.topic == CONSUMER_OFFSETS:
         return ("klog", "groups", source.path, "--export", "offsets.csv")
     return ("klog", "transactions" if source.topic == TRANSACTION_STATE else "dump", source.path)
