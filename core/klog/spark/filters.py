@@ -1,7 +1,7 @@
-"""Turns the filters that Spark pushes down into bounds on what is read.
+"""Turns the filters that Spark pushes down into bounds of the reading.
 
-Filters on topic and partition are applied completely.  Offsets and times only limit what is read: Spark filters the
-rows again, which costs nothing and treats damage, a row without an offset, the same with and without pushdown.
+Filters on topic and partition are applied completely.  Offsets and times only limit the reading: Spark filters the rows
+again, which costs nothing and treats damage, a row without an offset, the same with and without pushdown.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class FilterPushdown:
-    """What filters leave: topics and partitions (None: all), offsets and times (ms) from … up to, not including, to."""
+    """The bounds of the filters: topics and partitions (None: all), offsets and times (ms) from … up to, not including,
+    to."""
 
     topics: frozenset[str] | None = None
     partitions: frozenset[int] | None = None
@@ -75,7 +76,7 @@ def _narrowed(pushed: FilterPushdown, each: Filter) -> tuple[FilterPushdown, boo
 
 
 def _values(each: Filter) -> list[object] | None:
-    """Return the values that a filter lets pass; None when it is of another kind."""
+    """Return the values that a filter accepts; None when it is of another kind."""
     if isinstance(each, EqualTo) or (isinstance(each, EqualNullSafe) and each.value is not None):
         return [each.value]
     return list(each.value) if isinstance(each, In) else None
@@ -88,7 +89,7 @@ def _range(each: Filter, unit: int) -> tuple[int, int]:
     if not known or len(known) < len(numbers):
         return LONG_MIN, LONG_MAX
     first, last = -(-min(known) // unit), max(known) // unit
-    first = min(first, LONG_MAX)  # nothing reaches that far, and no further does an int64
+    first = min(first, LONG_MAX)  # no offset is that high, and an int64 is no higher
     if isinstance(each, (EqualTo, EqualNullSafe, In)):
         return first, last + 1
     if isinstance(each, GreaterThanOrEqual):

@@ -22,7 +22,7 @@ _PORT = struct.Struct(">ii")
 def find_java() -> str:
     """Return the path of a `java` that Spark can use: from KLOG_JAVA_HOME, JAVA_HOME or PATH, the first that exists.
 
-    Raises UnsupportedError if there is none, or it is too old, with what to install.
+    Raises UnsupportedError, with the package to install, if there is none, or it is too old.
     """
     install = f"install a JRE of {OLDEST} or newer (Debian: openjdk-17-jre-headless) or name one in KLOG_JAVA_HOME"
     for name in ("KLOG_JAVA_HOME", "JAVA_HOME"):

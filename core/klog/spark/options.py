@@ -51,8 +51,8 @@ _ISOLATION_OF_CONSUMER = "kafka.isolation.level"
 class SourceOptions:
     """All options, parsed and checked against each other.
 
-    *tasks*: the minimum number, None for the default.  *max_offsets*: per trigger, None for no limit.
-    *late*: where to begin if no record has the timestamp or a later one, "error" or "latest".
+    *tasks*: the minimum number, None for the default.  *max_offsets*: per trigger, None for no limit.  *late*: the
+    start if no record has the timestamp or a later one, "error" or "latest".
     """
 
     paths: tuple[str, ...]
@@ -83,7 +83,7 @@ class _Given:
                 raise UsageError(f"no option {name}{near_misses(name, _KNOWN.values())}")
 
     def text(self, name: str) -> str | None:
-        """Return what was given; None for nothing."""
+        """Return the text of an option; None without one."""
         return self._options.get(name.lower())
 
     def choice(self, name: str, choices: tuple[str, ...], otherwise: str) -> str:

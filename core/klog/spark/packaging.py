@@ -23,9 +23,9 @@ _CODECS = ("lz4", "snappy", "cramjam", "zstandard", "isal")
 
 
 def write_archive(file: BinaryIO) -> None:
-    """Write klog as it is installed here, and the codecs that it has, as a zip archive.
+    """Write the installed klog, and its codecs, as a zip archive.
 
-    Not as a wheel or an importable zip: shared objects cannot be loaded out of one, so Spark has to unpack it.
+    It is no wheel and no importable zip: shared objects cannot be loaded out of one, and Spark has to unpack it.
     """
     from zipfile import ZIP_DEFLATED, ZipFile
 

@@ -39,10 +39,11 @@ def tasks(
     *,
     growing: defaultdict[str, IsolationState] | None = None,
 ) -> list[InputPartition]:
-    """Return the tasks that read *ranges*: of even size, not one per partition, and at least one even for nothing.
+    """Return the tasks that read *ranges*: of even size, not one per partition, and at least one.
 
-    Without a task Spark would call the reader with nothing at all.  *growing*: for the logs of a stream, what is known
-    of them by path; an incomplete last batch is one that is being written, whether or not a broker runs just now.
+    Without a task Spark would call the reader without input.  *growing*: for the logs of a stream, the known facts
+    about them by path; an incomplete last batch is then one that is being written, whether or not a broker runs just
+    now.
     """
     parts: list[LogSlice] = []
     for partition, from_offset, to_offset in ranges:
@@ -60,7 +61,7 @@ def tasks(
 
 
 def _within(part: LogSlice, from_offset: int, to_offset: int) -> LogSlice:
-    """Return a slice of which no more is seen than these offsets: each partition has its own."""
+    """Return a slice restricted to these offsets: each partition has its own."""
     return part._replace(from_offset=max(part.from_offset, from_offset), to_offset=min(part.to_offset, to_offset))
 
 
@@ -85,7 +86,7 @@ _frozen = False
 
 
 def freeze_once() -> None:
-    """Take what a worker has loaded by now out of the collector's sight, the first time.
+    """Exempt the modules that a worker has loaded from garbage collection, the first time.
 
     A worker collects after every task; with pyarrow loaded that is half of what a small one costs.
     """

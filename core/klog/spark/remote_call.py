@@ -8,19 +8,19 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 SENT_BYTES = 4 << 20
-"""So many bytes of results are sent together."""
+"""The number of bytes of results that are sent together."""
 
 
-class TaskHome(NamedTuple):
-    """What a task has of the driver: the directory with klog, *site*, if it was shipped to a session that was there
-    before, and the *folder* that relative paths begin in.
+class DriverPlaces(NamedTuple):
+    """The driver's places in a task: the directory with klog, *site*, if it was shipped to an existing session, and the
+    *folder* of relative paths.
     """
 
     site: str
     folder: str
 
 
-def results(job: bytes, task: bytes, home: TaskHome) -> Iterator[bytes]:
+def results(job: bytes, task: bytes, home: DriverPlaces) -> Iterator[bytes]:
     """Do the pickled *job*, a function and its options, for the units of a pickled *task*, each with its number.
 
     Yields pickled pairs: results, each with the number of its unit, and the paths that could not be used.
@@ -60,7 +60,7 @@ def results(job: bytes, task: bytes, home: TaskHome) -> Iterator[bytes]:
     yield pickle.dumps((waiting, UNUSABLE.named()))
 
 
-def of_partition(job: bytes, home: TaskHome, done: Any) -> Callable[[Iterable[tuple[bytes, int]]], Iterator[bytes]]:
+def of_partition(job: bytes, home: DriverPlaces, done: Any) -> Callable[[Iterable[tuple[bytes, int]]], Iterator[bytes]]:
     """Return the function of an RDD's partition: from tasks and their sizes to results; *done* adds up the sizes."""
 
     def work(tasks: Iterable[tuple[bytes, int]]) -> Iterator[bytes]:
@@ -71,7 +71,7 @@ def of_partition(job: bytes, home: TaskHome, done: Any) -> Callable[[Iterable[tu
     return work
 
 
-def of_batches(job: bytes, home: TaskHome, tasks: list[bytes]) -> Callable[[Iterable[Any]], Iterator[Any]]:
+def of_batches(job: bytes, home: DriverPlaces, tasks: list[bytes]) -> Callable[[Iterable[Any]], Iterator[Any]]:
     """Return the function for `mapInArrow`: from numbers of tasks to results."""
 
     def work(numbers: Iterable[Any]) -> Iterator[Any]:

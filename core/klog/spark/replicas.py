@@ -12,9 +12,9 @@ from klog.spark.options import SourceOptions
 
 
 def chosen(options: SourceOptions) -> list[Partition]:
-    """Return the partitions that *options* ask for; a warning says what their ids leave out.
+    """Return the partitions that *options* select; a warning names those that their ids exclude.
 
-    Raises UsageError, UnreadableError; IdentityError where one of several things would have to be chosen.
+    Raises UsageError, UnreadableError; IdentityError for several different partitions of one name.
     """
     found, sentence = choose_identity(find_partitions(options.paths), options.identity)
     if sentence is not None:

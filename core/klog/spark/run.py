@@ -39,7 +39,7 @@ _GROWTH: Final = 8
 
 
 class _Way(NamedTuple):
-    """How a job is started, what it has done so far of *total* bytes, and how it is cancelled."""
+    """The way in which a job is started, its finished part of *total* bytes, and the way in which it is cancelled."""
 
     start: Callable[[], list[bytes]]
     done: Callable[[], int]
@@ -127,8 +127,8 @@ def spark_runner(master: str | None, conf: Mapping[str, str], ship: str, name: s
         yield SparkRunner(ours.spark, name)
 
 
-def _home() -> remote_call.TaskHome:
-    return remote_call.TaskHome(SITE, os.getcwd())
+def _home() -> remote_call.DriverPlaces:
+    return remote_call.DriverPlaces(SITE, os.getcwd())
 
 
 def _classic(spark: SparkSession, job: bytes, tasks: list[bytes], sizes: Sequence[int], name: str) -> _Way:

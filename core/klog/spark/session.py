@@ -49,7 +49,7 @@ _HERE = {
 }
 _LISTS = {"spark.archives": ",", "spark.executorEnv.PYTHONPATH": ":"}
 _MEMORY = "ARROW_DEFAULT_MEMORY_POOL", "system"
-"""Arrow's own allocator keeps 40 MB more of what a worker has freed, and is no faster for it."""
+"""Arrow's own allocator keeps 40 MB more of a worker's freed memory, and is no faster for it."""
 _BRIEF = {_JVM: "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
 _OPEN: set[Session] = set()
 
@@ -170,8 +170,8 @@ def _build(master: str | None, conf: Mapping[str, str], ship: str, brief: bool) 
 def _home(scratch: Scratch) -> str:
     """Return the Spark to start: that of SPARK_HOME, else pip's.
 
-    Pip's is passed on with an empty `python/lib/pyspark.zip`, from which each worker would otherwise compile again what
-    is installed, compiled, beside it; and what Spark writes into its home does not end up in site-packages.  Without
+    Pip's is passed on with an empty `python/lib/pyspark.zip`, from which each worker would otherwise compile again the
+    installed modules, compiled, beside it; and Spark's own files in its home are kept out of site-packages.  Without
     these names Spark does not look for data sources in Python.
     """
     given = os.environ.get("SPARK_HOME")
@@ -222,7 +222,7 @@ def _settings(
 def environment_conf(home: str) -> dict[str, str]:
     """Return the settings of `spark-defaults.conf`, in SPARK_CONF_DIR or below *home*; empty if there is none.
 
-    Raises UsageError if it cannot be read.  Spark reads it by itself: klog only avoids overriding it.
+    Raises UsageError if it cannot be read.  Spark reads it too: klog only avoids overriding it.
     """
     path = os.path.join(os.environ.get("SPARK_CONF_DIR") or os.path.join(home, "conf"), "spark-defaults.conf")
     try:
@@ -287,7 +287,7 @@ def _attach(gateway: Gateway, settings: Mapping[str, str], python: str) -> Spark
 
 
 def _detach(gateway: Gateway) -> None:
-    """Let PySpark forget a JVM, and end it."""
+    """Make PySpark forget a JVM, and end it."""
     from pyspark import SparkContext
 
     if SparkContext._gateway is not None:

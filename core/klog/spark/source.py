@@ -3,8 +3,8 @@
     spark.read.format("kafka-log").option("subscribe", "orders").load("/data/broker-1")
 
 Columns, types and options are those of Spark's own Kafka source; `klog.spark.options` has ours.  Planning finds
-partitions, divides their logs into slices and packs those into tasks; a task decodes into Arrow, and nothing else goes
-to the JVM.  Offsets and times are resolved while planning, so that all tasks see one state of the directory.
+partitions, divides their logs into slices and packs those into tasks; a task decodes into Arrow, and nothing else is
+passed to the JVM.  Offsets and times are resolved while planning, so that all tasks see one state of the directory.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class FilteringReader(KafkaLogReader):
     """Takes filters on topic, partition, offset and timestamp, and reads the less for it."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # Spark's name
-        """Take what bounds the reading; return what Spark has to look at all the same."""
+        """Take the filters that bound the reading; return those that Spark has to apply again."""
         self.pushed, left = push(filters)
         return left
 

@@ -2,9 +2,9 @@
 
 An offset of the stream contains for each partition the next record's offset, the leader epoch of the record before it,
 and the topic id: {"orders-3": {"offset": 1841, "epoch": 7, "topic_id": "…"}}.  If the log no longer agrees, the records
-returned so far are not its history any more (a follower was truncated, a topic created again), and the stream ends with
-an error.  The stream returns nothing beyond the last whole batch and, with read_committed, nothing from the last stable
-offset on; a disk knows too little of the high watermark to wait for it.
+returned so far are no longer its history (a follower was truncated, a topic created again), and the stream ends with an
+error.  The stream returns nothing beyond the last whole batch and, with read_committed, nothing from the last stable
+offset on; the high watermark on a disk is too old to wait for.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = {name: max(begins[name], self._target_of(name, each)) for name, each in found.items()}
         if isinstance(limit, ReadMaxRows):
             ends = shares(begins, ends, limit.max_rows)
-        # Spark compares offsets as texts: what has not moved stays word for word, at its place.
+        # Spark compares offsets as texts: an unchanged offset keeps its text and its place.
         moved = {name: _position(found[name], ends[name]) for name in found if ends[name] > begins[name]}
         return {**start, **moved}
 
@@ -117,9 +117,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return min(end.offset, visible_range(partition, self.options.isolation, self._learnt[partition.path]).to_offset)
 
     def _hold_against(self, offsets: Offsets, found: Mapping[str, Partition], idle_too: bool = True) -> None:
-        """Raise DamagedError if the directory is not one in which *offsets* were reached.
+        """Raise DamagedError if *offsets* cannot have been reached in the directory.
 
-        Not *idle_too*: skip partitions that have nothing new, because nothing will be read of them.
+        Not *idle_too*: skip partitions without new records, which will not be read.
         """
         for name, position in offsets.items():
             partition = found.get(name)
@@ -176,7 +176,7 @@ def _ends_elsewhere(position: Position, partition: Partition) -> bool:
 
 
 def shares(begins: Mapping[str, int], ends: Mapping[str, int], most: int) -> dict[str, int]:
-    """Return ends for about *most* offsets in all, divided in proportion to what is unread in each partition.
+    """Return ends for about *most* offsets in all, divided in proportion to the unread part of each partition.
 
     Each partition with unread records gets at least one, so that none starves.
     """

@@ -1,4 +1,4 @@
-"""Which partitions are read: `subscribe`, `subscribePattern`, `assign`, or all except internal topics."""
+"""The partitions to read: `subscribe`, `subscribePattern`, `assign`, or all except internal topics."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from klog.data_dir.partition import Partition
 from klog.formats.names import CLUSTER_METADATA, INTERNAL
 
 KAFKAS_OWN: Final = frozenset((*INTERNAL, CLUSTER_METADATA))
-"""What no pattern finds: consumers have to name them.  Kafka: Topic.isInternal; the last is no topic to a client."""
+"""Topics that no pattern finds: consumers have to name them.  Kafka: Topic.isInternal; the last is no topic to a
+client."""
 
 
 class Topics(NamedTuple):
-    """At most one of the three is there; with none of them all topics but internal ones are meant."""
+    """At most one of the three is set; with none of them all topics but internal ones are selected."""
 
     subscribed: tuple[str, ...] = ()
     pattern: str | None = None
