@@ -238,7 +238,7 @@ def compact(
     from klog.data_dir.selection import PartitionQuery
 
     from klog_cli.commands.compact import settings
-    from klog_cli.views.compact import on_spark as run
+    from klog_cli.views.compact.compact import compact_on_spark
     from klog_cli.views.export import latest
 
     output.Quiet.on = quiet
@@ -252,7 +252,7 @@ def compact(
         now_ms = None if now is None else parse_time(now, output.note)
         wishes = CompactJobOptions("", now_ms, everything, CleanerOptions(memory))
         query = PartitionQuery(paths or (), topic or (), partition or ())
-        return run.compact((query, choice), metadata, of_log, wishes, target, runner)
+        return compact_on_spark((query, choice), metadata, of_log, wishes, target, runner)
     if of_log or everything or metadata is not None or now is not None:
         raise UsageError("settings of a topic, --all, --metadata and --now go with --format log")
     asked = _table(form, file_size, max_batch_bytes, memory)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from klog.base.files.read_only import ReadOnlyFile
-from klog.commands.dump.columns import dump_parquet
+from klog.commands.dump.files import dump_parquet
 from klog.commands.dump.request import CSV, JSON_LINES, PARQUET, TEXT, DumpRequest, DumpTarget, LogStyle, expand
 from klog.data_dir.partition import Partition
 from klog.kernel import Window

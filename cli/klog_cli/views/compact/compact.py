@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, NamedTuple
 
 from klog.base.errors import ExitCode, counted
 from klog.change.plan.session import PlanOptions, PlanResult, PlanSession
@@ -13,11 +14,18 @@ from klog.commands.compact.rules import RefusalReason
 from klog.commands.compact.run import CompactionRun, CompactOptions, PartitionOutcome
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.disk.output_gate import check_directory
+from klog.data_dir.identity import IdentityChoice, choose_identity, group_copies
 from klog.data_dir.selection import PartitionQuery, Selection
+from klog.formats.names import PartitionState
 
 from klog_cli import output
 from klog_cli.command_line import next_step
 from klog_cli.views.compact.text import members, report
+
+if TYPE_CHECKING:
+    from klog.commands.compact.job import CompactJobOptions
+    from klog.jobs.output import Facts
+    from klog.jobs.runner import Runner
 
 
 class CompactArguments(NamedTuple):
@@ -128,3 +136,53 @@ def exit_code(outcomes: Sequence[PartitionOutcome], is_narrow: bool) -> int:
         elif outcome.refused is not None and is_narrow and outcome.refused.ground is not RefusalReason.NO_SEGMENT:
             code |= ExitCode.USAGE if outcome.refused.ground is RefusalReason.POLICY else ExitCode.OPERATIONAL_ERROR
     return code
+
+
+# klog spark compact --format log
+
+
+def compact_on_spark(
+    chosen: tuple[PartitionQuery, IdentityChoice],
+    metadata: str | None,
+    settings: Mapping[str, str],
+    wishes: CompactJobOptions,
+    to: str,
+    runner: AbstractContextManager[Runner],
+) -> int:
+    """Write compacted partitions as a new log dir, print the outcome of each, and return the exit code."""
+    from klog.commands.compact.job import compact_partitions
+
+    found = _selections(*chosen)
+    topics = topic_configs([one.log_dir for one in found], settings, metadata)
+    with output.Results() as results, runner as running:
+        facts, outcomes = compact_partitions(found, topics, to, wishes, running, results)
+    for one in facts:
+        if one["result"] in ("compacted", "copied"):
+            output.text(output.printable(_line(one)) + "\n")
+    is_narrow = not all(one.whole for one in found)
+    report_outcomes(outcomes, topics, is_narrow)
+    return exit_code(outcomes, is_narrow)
+
+
+def _selections(query: PartitionQuery, choice: IdentityChoice) -> list[Selection]:
+    """Return the selections.  Raises UsageError; IdentityError for two different partitions of one name."""
+    found = query.selections()
+    kept, sentence = choose_identity([partition for one in found for partition in one.partitions], choice)
+    group_copies([partition for partition in kept if partition.state is PartitionState.CURRENT], choice)
+    if sentence is None:
+        return found
+    output.note(sentence)
+    wanted = set(kept)
+    narrowed = []
+    for one in found:
+        partitions = [partition for partition in one.partitions if partition in wanted]
+        is_whole = one.whole and len(partitions) == len(one.partitions)
+        narrowed.append(one._replace(partitions=partitions, whole=is_whole))
+    return [one for one in narrowed if one.partitions]
+
+
+def _line(one: Facts) -> str:
+    if one["result"] == "copied":
+        return f"{one['directory']}: as it is, {one['reason']}"
+    sizes = f"{output.human_size(one['bytes_in'])} to {output.human_size(one['bytes_out'])}"
+    return f"{one['directory']}: compacted, {one['records_in']} to {one['records_out']} records, {sizes}"

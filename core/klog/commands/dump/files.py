@@ -5,16 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from klog.base.errors import ExitCode, KlogError, UsageError
+from klog.base.errors import ExitCode, KlogError, UnsupportedError, UsageError
 from klog.base.files.directory import is_missing
 from klog.base.progress import Sink
 from klog.commands.dump.log_input import LogInputs
 from klog.commands.dump.reports import DumpReports, absolute
 from klog.commands.dump.request import ALL_BYTES, DumpRequest, DumpTarget
 from klog.formats.batch import BATCH
+from klog.formats.codec import Decompressor
+from klog.formats.damage import Damage
+from klog.kernel import Window
 from klog.log.pipeline import run
 from klog.log.record_filter import RecordLimit
+from klog.log.records import drop_crowded
 from klog.log.segment import MAX_SEGMENT_BYTES
+
+_BATCH_ROWS = 16 << 10
 
 
 class _ShownError(KlogError):
@@ -209,3 +215,33 @@ def _log_lines(target: DumpTarget, inputs: LogInputs, sink: Sink, count: RecordL
         dump = LineDump(log, inputs.request.line_style, count)
         run(log.reader, dump.work, sink, log.jobs)
     return ExitCode.PROBLEMS_LEFT if dump.damages else ExitCode.CLEAN
+
+
+def dump_parquet(targets: Iterable[DumpTarget], request: DumpRequest, sink: Sink, descriptor: int) -> int:
+    """Write the records of *targets* as one Parquet file to *descriptor*; return the exit code.
+
+    Damage is passed to the sink's reports.
+    """
+    from klog.log.arrow import import_pyarrow
+    from klog.log.table import Table
+
+    import_pyarrow().set_cpu_count(max(1, request.jobs))
+    code = ExitCode.CLEAN
+    count, inputs = RecordLimit(request.wanted.limit), LogInputs(request)
+    window, codecs = Window(records=_BATCH_ROWS), Decompressor(request.max_batch_bytes).functions
+    with Table(descriptor, batch_offsets=request.line_style.batch_offsets) as table:
+        for target in targets:
+            try:
+                if kind_of(target, request) not in ("log", "checkpoint"):
+                    raise UnsupportedError(f"{target.shown}: Parquet is for logs; --output jsonl shows it")
+                with inputs.open(target) as log:
+                    for found in log.read(log.reader, window, codecs, count):
+                        damages = [found] if isinstance(found, Damage) else drop_crowded(found, log.file)
+                        if isinstance(found, Window) and found.records:
+                            table.add(found, *target.origin)
+                        for damage in damages:
+                            sink.report(str(damage))
+                            code |= ExitCode.PROBLEMS_LEFT
+            except KlogError as error:
+                code |= report_failure(error, target, sink)
+    return code
