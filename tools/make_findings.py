@@ -9,7 +9,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "core"))
 
 from klog.commands.audit.header_findings import HEADER_KINDS  # noqa: E402
-from klog.partition.start.reasons import REASONS  # noqa: E402
+from klog.partition.start.start_reasons import REASONS  # noqa: E402
 from klog.partition.verify.findings import KINDS  # noqa: E402
 
 DOCTOR = os.path.join(ROOT, "docs", "doctor.md")

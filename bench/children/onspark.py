@@ -191,7 +191,7 @@ def partitions_of(*paths: str) -> list[Any]:
 def verify(spark: Any, *paths: str, is_deep: bool = False) -> dict[str, Contestant]:
     from klog.base.progress import Silence
     from klog.jobs.verify import verify_in_tasks
-    from klog.partition.verify.segment import SurveyOptions
+    from klog.partition.verify.segment_pass import SurveyOptions
     from klog.spark.run import SparkRunner
 
     def run() -> int:
@@ -223,8 +223,8 @@ def stats(spark: Any, *paths: str) -> dict[str, Contestant]:
 def audit(spark: Any, path: str) -> dict[str, Contestant]:
     from klog.base.progress import Silence
     from klog.commands.audit.audit import MEMORY_BYTES, AuditOptions, audit_misrouted
-    from klog.commands.audit.partitions import AuditQuery
-    from klog.commands.audit.survey import AuditWorkers
+    from klog.commands.audit.audited_partitions import AuditQuery
+    from klog.commands.audit.header_survey import AuditWorkers
     from klog.spark.run import SparkRunner
 
     def run() -> list[int]:

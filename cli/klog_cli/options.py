@@ -11,7 +11,7 @@ from klog.base.errors import UsageError
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from klog.commands.serve.options import End
+    from klog.commands.serve.serve_options import End
     from klog.data_dir.identity import IdentityChoice
     from klog.data_dir.partition import Partition
     from klog.jobs.output_files import Format

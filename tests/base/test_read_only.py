@@ -13,7 +13,7 @@ from random import Random
 
 import pytest
 from klog.base.errors import KlogError, NotKafkaError, UnreadableError
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 
 CONTENT = Random(1).randbytes(100_000)
 

@@ -298,7 +298,7 @@ def raises(error: BaseException) -> Callable[..., int]:
 
 
 def test_an_interrupt_is_32(klog: Klog, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("klog.commands.dump.files.dump_text", raises(KeyboardInterrupt()))
+    monkeypatch.setattr("klog.commands.dump.dump_files.dump_text", raises(KeyboardInterrupt()))
     done = klog("dump", log)
     assert (done.exit_code, done.stderr) == (32, b"klog: cancelled\n")
 
@@ -332,7 +332,7 @@ def test_a_second_interrupt_does_not_disturb_the_ending() -> None:
 
 def test_our_own_mistakes_are_not_hidden(klog: Klog, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody has to mend them: the line has the place.  Python's own exit code would be 1, "problems corrected"."""
-    monkeypatch.setattr("klog.commands.dump.files.dump_text", raises(ZeroDivisionError("ours")))
+    monkeypatch.setattr("klog.commands.dump.dump_files.dump_text", raises(ZeroDivisionError("ours")))
     done = klog("dump", log)
     assert (done.exit_code, done.stdout) == (8, b"")
     assert done.stderr.startswith(b"klog: a bug in klog: ZeroDivisionError: ours at test_app.py:")
@@ -344,10 +344,10 @@ def _too_deep() -> None:
 
 
 def test_memory_and_stack_that_end_are_8(klog: Klog, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("klog.commands.dump.files.dump_text", raises(MemoryError()))
+    monkeypatch.setattr("klog.commands.dump.dump_files.dump_text", raises(MemoryError()))
     done = klog("dump", log)
     assert (done.exit_code, done.stderr) == (8, b"klog: not enough memory\n")
-    monkeypatch.setattr("klog.commands.dump.files.dump_text", lambda *_: _too_deep())
+    monkeypatch.setattr("klog.commands.dump.dump_files.dump_text", lambda *_: _too_deep())
     done = klog("dump", log)
     assert done.exit_code == 8
     assert b"RecursionError" in done.stderr
@@ -360,7 +360,7 @@ def test_what_libraries_end_a_process_with_is_8(
     klog: Klog, log: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
     """Typer takes any broken pipe for stdout's, exits with 1, and takes the end of any file for ^C."""
-    monkeypatch.setattr("klog.commands.dump.files.dump_text", raises(error))
+    monkeypatch.setattr("klog.commands.dump.dump_files.dump_text", raises(error))
     assert klog("dump", log).exit_code == 8
 
 
@@ -371,7 +371,7 @@ def test_a_message_that_cannot_be_made_is_no_other_exit_code(
         def __str__(self) -> str:
             raise MemoryError
 
-    monkeypatch.setattr("klog.commands.dump.files.dump_text", raises(BrokenError()))
+    monkeypatch.setattr("klog.commands.dump.dump_files.dump_text", raises(BrokenError()))
     assert klog("dump", log).exit_code == 8
 
 
@@ -391,7 +391,7 @@ def test_a_message_that_cannot_be_made_is_no_other_exit_code(
 def test_a_traceback_is_there_for_the_asking_with_the_same_exit_code(
     klog: Klog, log: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
-    monkeypatch.setattr("klog.commands.dump.files.dump_text", raises(error))
+    monkeypatch.setattr("klog.commands.dump.dump_files.dump_text", raises(error))
     plain = klog("dump", log)
     assert plain.stderr.count(b"\n") == 1
     monkeypatch.setenv("KLOG_TRACEBACK", "1")
@@ -693,7 +693,7 @@ def test_half_a_file_never_has_the_name(
     """The old one stays, and nothing lies beside it."""
     there = tmp_path / "out"
     there.write_bytes(b"old")
-    monkeypatch.setattr("klog.commands.dump.files._log_lines", raises(error))
+    monkeypatch.setattr("klog.commands.dump.dump_files._log_lines", raises(error))
     try:
         done = klog("dump", "--output", "jsonl", "--to", there, log)
         assert done.exit_code == (32 if isinstance(error, KeyboardInterrupt) else 8)

@@ -337,7 +337,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     def start(*_: object, **__: object) -> None:
         pytest.fail("Spark was started", pytrace=False)
 
-    monkeypatch.setattr("klog_cli.views.spark.jobs.session", start)
+    monkeypatch.setattr("klog.spark.run.session", start)
 
 
 def refused(done: Ran, place: str | Path) -> bool:

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from klog.cluster.partitioning.key_lines import MOST_KEY_BYTES
-from klog.cluster.partitioning.partitioners import NAMES, PARTITIONERS
+from klog.cluster.key_lines import MOST_KEY_BYTES
+from klog.cluster.partitioners import NAMES, PARTITIONERS
 from klog.kernel import KEY_FORMS, KeyLines
 
 from tests.conftest import Ran, run_klog

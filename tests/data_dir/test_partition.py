@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from klog.base.errors import KlogError, UnreadableError
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.data_dir.root_files import SMALL_FILE_BYTES

@@ -11,7 +11,7 @@ from klog.formats.error_codes import ErrorCode
 from klog.formats.structs.read import decode
 from klog.formats.structs.schema import Data, Schema
 from klog.formats.structs.write import Hole, encode
-from klog.formats.wire.messages import (
+from klog.formats.wire_messages import (
     Api,
     ApiRequest,
     WireError,

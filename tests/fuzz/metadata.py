@@ -20,7 +20,7 @@ from tests.oracles.plain import mutate
 from tests.oracles.plain.decode import scan
 
 if TYPE_CHECKING:
-    from klog.cluster.metadata.history import HistorySubject
+    from klog.cluster.metadata.change_history import HistorySubject
     from klog.commands.replicas.quorum_plan import QuorumPlanner
     from klog.kernel import Window
 
@@ -77,7 +77,7 @@ class MetadataLogs:
     def read_both_ways(self, path: Path) -> None:
         """Replay a file as it is, and record by record."""
         from klog.cluster.metadata.image import MetadataImage
-        from klog.cluster.metadata.replay import Problems, Replay
+        from klog.cluster.metadata.metadata_replay import Problems, Replay
 
         class OneByOne(Replay):
             def pass_over(self, rows: Window, first: int, until: int) -> int:
@@ -109,8 +109,8 @@ class MetadataLogs:
     def tell_history(self, node: int) -> None:
         """Changes come in the order of their offsets."""
         from klog.base.errors import KlogError
-        from klog.cluster.metadata.history import BrokerSubject, PartitionSubject, QuorumSubject, read_history
-        from klog.cluster.metadata.replay import Problems
+        from klog.cluster.metadata.change_history import BrokerSubject, PartitionSubject, QuorumSubject, read_history
+        from klog.cluster.metadata.metadata_replay import Problems
         from klog.data_dir.partition import Partition
 
         subjects: tuple[HistorySubject, ...] = (PartitionSubject("elr16", 0), BrokerSubject(2), QuorumSubject())

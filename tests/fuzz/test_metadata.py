@@ -6,7 +6,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from klog.cluster.metadata.replay import read_records
+from klog.cluster.metadata.metadata_replay import read_records
 from klog.formats.damage import Damage
 
 from tests.fuzz.metadata import DISKS, MetadataLogs, spoilt

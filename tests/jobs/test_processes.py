@@ -97,7 +97,7 @@ from klog.data_dir.log_dir import LogDir
 from klog.base.errors import KlogError, UnreadableError
 from klog.base.progress import Silence
 from klog.jobs import verify
-from klog.partition.verify.segment import SurveyOptions
+from klog.partition.verify.segment_pass import SurveyOptions
 from klog.partition.verify.verify import log_dir_facts
 
 def fail(*_):

@@ -13,7 +13,7 @@ from random import Random
 import pyarrow as pa
 import pytest
 from klog.base.errors import DamagedError, UsageError
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.jobs.slices import LogSlice, slice_partition

@@ -11,7 +11,7 @@ from klog.base.errors import UnreadableError
 from klog.data_dir.log_dir import LogDir
 from klog.jobs import verify as module
 from klog.jobs.verify import VerifyOptions, VerifyTask, collect_results, verify
-from klog.partition.verify.segment import SurveyOptions
+from klog.partition.verify.segment_pass import SurveyOptions
 from klog.partition.verify.verify import log_dir_facts, verify_partition
 
 from tests.partition.verify.partitions import Damageable, flipped

@@ -15,7 +15,7 @@ from klog.data_dir.log_dir import LogDir
 from klog.jobs.slices import slice_partition
 from klog.jobs.spark_rows import RowQuery, read
 from klog.jobs.verify import VerifyOptions, VerifyTask, collect_results, verify
-from klog.partition.verify.segment import SurveyOptions
+from klog.partition.verify.segment_pass import SurveyOptions
 from klog.partition.verify.verify import log_dir_facts, verify_partition
 
 from tests.conftest import FIXTURES, writable_copy

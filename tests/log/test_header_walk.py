@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 from klog.base.errors import UnreadableError
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.formats.batch import BatchFacts
 from klog.formats.damage import Damage, DamageKind
 from klog.log.header_walk import LARGE_BYTES, SMALL_BYTES, HeaderWalk, walk_headers

@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.formats.batch import BatchFacts
 from klog.log.header_walk import header_at
 from klog.log.index import position_by_time, position_of_offset

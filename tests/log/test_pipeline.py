@@ -12,8 +12,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from klog.base.files.read_only import ReadOnlyFile
 from klog.base.progress import Sink
+from klog.base.read_only import ReadOnlyFile
 from klog.base.threads import start
 from klog.kernel import Window
 from klog.log.pipeline import OrderedOutput, Work, run

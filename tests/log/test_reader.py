@@ -11,7 +11,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import BAD_LENGTH, BAD_MAGIC, DONE, MORE, Window
 from klog.log.reader import FIRST_WINDOW_BYTES, WINDOW_BYTES, LogReader, WindowResult

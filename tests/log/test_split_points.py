@@ -10,7 +10,7 @@ from random import Random
 
 import pyarrow as pa
 import pytest
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.data_dir.partition import Partition
 from klog.jobs.slices import slice_partition
 from klog.jobs.spark_rows import RowQuery, read, schema

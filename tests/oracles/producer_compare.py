@@ -22,8 +22,8 @@ from klog.formats.snapshot import Producer, read_snapshot
 from klog.kernel import crc32c
 from klog.partition.transactions.anomalies import STOPS_BROKER, ProducerAnomaly
 from klog.partition.transactions.markers import CompletedTxn
+from klog.partition.transactions.producer_replay import replay
 from klog.partition.transactions.producer_state import PRODUCER_ID_EXPIRATION_MS, ProducerState, differences
-from klog.partition.transactions.replay import replay
 
 Entry = tuple[int, ...]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.formats.batch import Attributes
 from klog.kernel import Window
 from klog.log.reader import MAX_BATCH_BYTES

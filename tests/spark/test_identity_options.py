@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from klog.base.errors import UsageError
 from klog.data_dir.identity import IdentityError
-from klog.spark.options import read_options
 from klog.spark.replicas import chosen
+from klog.spark.source_options import read_options
 from pyspark.sql import SparkSession
 
 from tests.cli.test_identity_options import NOTE, exported, values

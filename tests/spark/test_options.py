@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from klog.base.errors import UsageError
 from klog.jobs.spark_rows import KAFKA_COLUMNS
-from klog.spark.bounds import EARLIEST, LATEST, OffsetBound
-from klog.spark.options import SourceOptions, read_columns, read_options
 from klog.spark.ranges import NAMELESS
+from klog.spark.read_bounds import EARLIEST, LATEST, OffsetBound
+from klog.spark.read_topics import KAFKAS_OWN, Topics
 from klog.spark.replicas import chosen
-from klog.spark.topics import KAFKAS_OWN, Topics
+from klog.spark.source_options import SourceOptions, read_columns, read_options
 
 HERE = {"path": "/data/broker-1"}
 

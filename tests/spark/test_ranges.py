@@ -9,8 +9,8 @@ import pytest
 from klog.base.errors import UsageError
 from klog.data_dir.partition import Partition
 from klog.formats.java_integers import LONG_MAX
-from klog.spark.options import read_options
 from klog.spark.ranges import batch_ranges, hold_names_against
+from klog.spark.source_options import read_options
 
 from tests.oracles.plain.encode import Record
 from tests.support.lookup_logs import MS, of_records, write_segment

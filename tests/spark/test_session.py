@@ -128,7 +128,7 @@ def test_the_archive_is_all_that_a_bare_python_needs_to_verify(tmp_path: Path) -
         archive.extractall(tmp_path / "site")
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
-        "from klog.partition.verify.segment import SurveyOptions\n"
+        "from klog.partition.verify.segment_pass import SurveyOptions\n"
         "from klog.partition.verify.verify import verify_partition\n"
         "from klog.data_dir.partition import Partition\n"
         "import klog.kernel._kernel as kernel\n"

@@ -10,9 +10,9 @@ import pytest
 from klog.base.errors import DamagedError, UnreadableError, UsageError
 from klog.jobs.spark_rows import KAFKA_COLUMNS
 from klog.log.log_end import LogEnd
-from klog.spark.options import read_options
+from klog.spark.micro_batches import Offsets, StreamReader, shares
 from klog.spark.read_tasks import Task
-from klog.spark.stream import Offsets, StreamReader, shares
+from klog.spark.source_options import read_options
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from tests.oracles.plain.encode import Record
@@ -187,7 +187,7 @@ def test_a_new_leader_goes_on_where_the_old_one_ended(tmp_path: Path) -> None:
 def test_what_has_nothing_new_is_not_looked_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Most of thousands of partitions are silent, and there is a trigger every second."""
     write(tmp_path / "d", "a-0", 50)
-    monkeypatch.setattr("klog.spark.stream.epoch_at", None)
+    monkeypatch.setattr("klog.spark.micro_batches.epoch_at", None)
     start = {"a-0": at(a=50)["a"]}
     assert reader(tmp_path / "d").latestOffset(start, ALL) == start
 

@@ -10,7 +10,7 @@ import pytest
 from klog.base.progress import Silence
 from klog.data_dir.log_dir import LogDir
 from klog.jobs.verify import verify_in_tasks
-from klog.partition.verify.segment import SurveyOptions
+from klog.partition.verify.segment_pass import SurveyOptions
 from klog.partition.verify.verify import PartitionResult, log_dir_facts
 from klog.spark.run import SparkRunner
 from pyspark.sql import SparkSession

@@ -13,7 +13,7 @@ from klog_cli.units import parse_now, parse_size
 
 if TYPE_CHECKING:
     from klog.commands.audit.audit import AuditOptions
-    from klog.commands.audit.partitions import AuditQuery
+    from klog.commands.audit.audited_partitions import AuditQuery
 
 
 class _PathsOrVerb(typer.core.TyperGroup):
@@ -78,8 +78,8 @@ def headers(
     wrong times, batches that are too large or too small, old formats, mixed codecs.
     """
     from klog.commands.audit.audit import AuditOptions
+    from klog.commands.audit.audited_partitions import AuditQuery
     from klog.commands.audit.header_findings import HEADER_KINDS
-    from klog.commands.audit.partitions import AuditQuery
 
     from klog_cli.views.audit import headers as run
 
@@ -131,7 +131,7 @@ def misrouted_request(
 ) -> tuple[AuditQuery, AuditOptions]:
     """Return the query and the options of `misrouted`; *what*: as in AuditQuery.  Raises UsageError."""
     from klog.commands.audit.audit import AuditOptions
-    from klog.commands.audit.partitions import AuditQuery
+    from klog.commands.audit.audited_partitions import AuditQuery
 
     options.known_form(form, MISROUTED_OUTPUTS)
     options.known("--min-confidence", least, CONFIDENCES)

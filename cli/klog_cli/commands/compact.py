@@ -66,9 +66,9 @@ def compact(
     The last value of each key is retained. Offsets, order, transactions and the state that producers need to continue
     are preserved.
     """
-    from klog.commands.compact.partition import CleanerOptions
+    from klog.commands.compact.compaction import CompactOptions
+    from klog.commands.compact.log_cleaner import CleanerOptions
     from klog.commands.compact.rewriting import CleanerRelease
-    from klog.commands.compact.run import CompactOptions
     from klog.data_dir.selection import PartitionQuery
 
     from klog_cli.command_line import check_exclusive, plan_options

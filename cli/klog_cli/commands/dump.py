@@ -145,7 +145,7 @@ def _dump(
     request: DumpRequest,
     to: str | None,
 ) -> int:
-    from klog.commands.dump.files import dump_lines, dump_text
+    from klog.commands.dump.dump_files import dump_lines, dump_text
     from klog.commands.dump.request import CSV, PARQUET, TEXT, expand
 
     if not paths:
@@ -165,7 +165,7 @@ def _dump(
         if request.output == TEXT:
             return dump_text(targets, request, results)
         if request.output == PARQUET:
-            from klog.commands.dump.files import dump_parquet
+            from klog.commands.dump.dump_files import dump_parquet
 
             return dump_parquet(targets, request, results, results.descriptor)
         if request.output == CSV:

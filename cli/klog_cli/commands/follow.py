@@ -11,7 +11,7 @@ from klog_cli import options, output
 from klog_cli.units import parse_duration, parse_size
 
 if TYPE_CHECKING:
-    from klog.commands.follow.options import OnCleaned, OnDivergence
+    from klog.commands.follow.follow_options import OnCleaned, OnDivergence
 
 FOLLOW_OUTPUTS = ("text", "json", "jsonl")
 ON_DIVERGENCE: tuple[OnDivergence, ...] = ("cut", "stop")
@@ -104,7 +104,7 @@ def follow(
     Each run goes on where the last one ended. What is cut because histories part is kept in a backup.
     """
     from klog.cluster.metadata.topic_config import parse_settings
-    from klog.commands.follow.options import COPY_SETTINGS, FollowOptions
+    from klog.commands.follow.follow_options import COPY_SETTINGS, FollowOptions
 
     from klog_cli.views.follow import follow as run
 

@@ -40,7 +40,7 @@ def groups(
     offsets as 'kafka-consumer-groups --reset-offsets --from-file' reads them ('-': to standard output). Exit code 4:
     there is no such group, or no __consumer_offsets.
     """
-    from klog.commands.groups.describe import GroupQuery
+    from klog.commands.groups.group_details import GroupQuery
 
     from klog_cli.units import parse_time
     from klog_cli.views.groups import groups as run

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 from klog.base.errors import UsageError
-from klog.cluster.partitioning.partitioners import MOST_PARTITIONS, NAMES, table_rows
+from klog.cluster.partitioners import MOST_PARTITIONS, NAMES, table_rows
 
 from klog_cli import options
 

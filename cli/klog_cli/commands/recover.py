@@ -81,7 +81,7 @@ def recover(
 
     Damage with intact batches behind it is not cut: klog shows what --like-broker and --salvage would each cost.
     """
-    from klog.commands.recover.outcome import RecoverMode, RecoverOptions
+    from klog.commands.recover.recover_outcome import RecoverMode, RecoverOptions
     from klog.data_dir.selection import PartitionQuery
 
     from klog_cli.command_line import check_exclusive, plan_options

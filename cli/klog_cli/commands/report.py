@@ -33,7 +33,7 @@ def report(
 
     Verdict, space, partitions, timeline, groups, transactions and findings; the page loads nothing from anywhere.
     """
-    from klog.partition.verify.segment import SurveyOptions
+    from klog.partition.verify.segment_pass import SurveyOptions
 
     from klog_cli.views.report import report as run
 

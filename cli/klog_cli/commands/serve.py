@@ -11,8 +11,8 @@ from klog_cli import options, output
 from klog_cli.units import parse_size, parse_time
 
 if TYPE_CHECKING:
-    from klog.commands.serve.options import Missing as Absent
-    from klog.commands.serve.options import OpenTransactions as OpenTxns
+    from klog.commands.serve.serve_options import Missing as Absent
+    from klog.commands.serve.serve_options import OpenTransactions as OpenTxns
     from klog.partition.fetch import Damaged
 
 SERVE_OUTPUTS = ("text", "jsonl")

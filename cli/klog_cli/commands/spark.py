@@ -42,7 +42,7 @@ def verify(
 
     The findings and the exit code are the same.
     """
-    from klog.partition.verify.segment import SurveyOptions
+    from klog.partition.verify.segment_pass import SurveyOptions
 
     from klog_cli.views.verify import verify as run
 
@@ -234,7 +234,7 @@ def compact(
     log writes the compacted partitions of 'klog compact --to', and takes its options.
     """
     from klog.commands.compact.job import CompactJobOptions
-    from klog.commands.compact.partition import CleanerOptions
+    from klog.commands.compact.log_cleaner import CleanerOptions
     from klog.data_dir.selection import PartitionQuery
 
     from klog_cli.commands.compact import settings

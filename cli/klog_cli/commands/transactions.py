@@ -41,7 +41,7 @@ def transactions(
     coordinator's state from __transaction_state. A hanging transaction comes with the command that aborts it. Exit code
     4: there is one.
     """
-    from klog.commands.transactions.describe import TransactionQuery
+    from klog.commands.transactions.transaction_details import TransactionQuery
 
     from klog_cli.units import parse_duration, parse_now
     from klog_cli.views.transactions import transactions as run

@@ -40,7 +40,7 @@ def verify(
 
     Each finding says what it means, what a broker would do about it at its next start, and which command repairs it.
     """
-    from klog.partition.verify.segment import SurveyOptions
+    from klog.partition.verify.segment_pass import SurveyOptions
 
     from klog_cli.views.verify import verify as run
 

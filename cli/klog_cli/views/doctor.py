@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from klog.base.errors import ExitCode, UsageError, counted
 from klog.commands.doctor.broker_config import BrokerConfig, choose_log_dirs, read_config
-from klog.commands.doctor.outcome import TXN_INDEX_WRONG, Diagnosis, Fate, KafkaVersion, NextStep, PartitionFate
+from klog.commands.doctor.broker_start import StartRequest, diagnose
+from klog.commands.doctor.diagnosis import TXN_INDEX_WRONG, Diagnosis, Fate, KafkaVersion, NextStep, PartitionFate
 from klog.commands.doctor.recovery_time import WORTH_MARKING_SECONDS
-from klog.commands.doctor.start import StartRequest, diagnose
 from klog.formats.java_text import parse_uuid
-from klog.partition.start.reasons import RETENTION
+from klog.partition.start.start_reasons import RETENTION
 
 from klog_cli import output
 

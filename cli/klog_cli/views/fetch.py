@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from klog.base.errors import ExitCode, UsageError
-from klog.commands.serve.options import End, ServeOptions
-from klog.commands.serve.partitions import PartitionView
+from klog.commands.serve.serve_options import End, ServeOptions
+from klog.commands.serve.served_partition import PartitionView
 from klog.commands.serve.view import View
 from klog.data_dir.open_path import KafkaFile
 from klog.data_dir.partition import Partition

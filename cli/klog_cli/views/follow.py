@@ -12,8 +12,8 @@ from klog_cli import output
 
 if TYPE_CHECKING:
     from klog.commands.follow.follow import FollowResult
-    from klog.commands.follow.options import FollowOptions
-    from klog.commands.follow.partition import FollowedPartition
+    from klog.commands.follow.follow_options import FollowOptions
+    from klog.commands.follow.followed_partition import FollowedPartition
 
 
 def follow(bootstrap: str, to: str, options: FollowOptions, security_config: str | None, form: str) -> int:

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from klog.base.errors import ExitCode, UsageError, near_misses
 from klog.base.unusable import UNUSABLE
-from klog.cluster.coordinator.groups import MemberImage
-from klog.commands.groups.describe import GroupDetail, GroupQuery, PartitionLag, describe_groups, export_rows
+from klog.cluster.coordinator.consumer_groups import MemberImage
+from klog.commands.groups.group_details import GroupDetail, GroupQuery, PartitionLag, describe_groups, export_rows
 from klog.data_dir.disk.output_gate import check_output
 
 from klog_cli import output

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from klog.base.errors import ExitCode
-from klog.cluster.partitioning.partitioners import NAME_OF_RULE
-from klog.cluster.topics import NO_PARTITIONER, KeyTopic, key_topics
+from klog.cluster.keyed_topics import NO_PARTITIONER, KeyTopic, key_topics
+from klog.cluster.partitioners import NAME_OF_RULE
 from klog.commands.keys.check import CheckedTopic, KeyCheckOptions, MisplacedKey, check_keys
 from klog.data_dir.identity import IdentityChoice
 from klog.data_dir.log_dir import LogDir

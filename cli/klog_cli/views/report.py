@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from klog import __version__
 from klog.base.errors import ExitCode, KlogError, UsageError
-from klog.commands.groups.describe import GroupQuery, describe_groups
+from klog.commands.groups.group_details import GroupQuery, describe_groups
 from klog.commands.report.page import MOST_ROWS, Report, page
 from klog.commands.report.redaction import Redaction
 from klog.commands.report.strips import PartitionStrip, strip_of
@@ -23,18 +23,18 @@ from klog.commands.space.totals import add_up
 from klog.commands.timeline.event import EventFilter, TimelineEvent
 from klog.commands.timeline.log_events import LogEvents
 from klog.commands.timeline.timeline import Timeline, pass_events
-from klog.commands.transactions.describe import TransactionQuery, describe_transactions
+from klog.commands.transactions.transaction_details import TransactionQuery, describe_transactions
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.open_path import KafkaFile, open_path
 from klog.data_dir.partition import Partition
 from klog.data_dir.selection import PartitionQuery, Selection
 from klog.jobs.verify import verify_partitions
+from klog.partition.verify.checked_partitions import partitions_to_verify, segments_of_files
 from klog.partition.verify.facts import PartitionFacts
 from klog.partition.verify.findings import Finding, Severity, quoted
 from klog.partition.verify.log_dir_checks import root
-from klog.partition.verify.segment import SurveyOptions
-from klog.partition.verify.selection import partitions_to_verify, segments_of_files
+from klog.partition.verify.segment_pass import SurveyOptions
 from klog.partition.verify.verify import PartitionResult, VerifyTotals
 
 from klog_cli import output

@@ -42,7 +42,7 @@ def serve(
     """Serve *paths* until a signal ends it; *requests*: a line on stdout for each.  Return the exit code."""
     gc.set_threshold(_LIVING_OBJECTS)
     give_memory_back()
-    from klog.commands.serve.connection import ConnectionLimits
+    from klog.commands.serve.client_connection import ConnectionLimits
     from klog.commands.serve.endpoint import Endpoint, EndpointReports, listen
     from klog.commands.serve.view import View
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from klog.base.errors import ExitCode, UsageError, counted
-from klog.commands.transactions.describe import (
+from klog.commands.transactions.transaction_details import (
     TransactionDetail,
     TransactionPart,
     TransactionQuery,

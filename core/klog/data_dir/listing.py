@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import NamedTuple
 
-from klog.base.files.directory import list_directory
+from klog.base.directory import list_directory
 from klog.base.unusable import UNUSABLE
 from klog.formats.names import FileName, Stage, parse_file
 

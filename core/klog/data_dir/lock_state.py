@@ -6,7 +6,7 @@ import os
 import sys
 from typing import NamedTuple
 
-from klog.base.files.directory import inode_of
+from klog.base.directory import inode_of
 
 
 class Lock(NamedTuple):

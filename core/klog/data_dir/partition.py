@@ -15,8 +15,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
+from klog.base.directory import is_missing
 from klog.base.errors import UnreadableError
-from klog.base.files.directory import is_missing
 from klog.data_dir.listing import BrokerDirectory
 from klog.data_dir.root_files import RootFiles, note_malformed, read_small
 from klog.formats.checkpoint import (

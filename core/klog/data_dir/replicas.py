@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 from klog.base.errors import KlogError, UsageError
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.open_path import EXPECTED, open_path
 from klog.data_dir.partition import Partition, SegmentFiles

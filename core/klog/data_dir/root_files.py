@@ -6,9 +6,9 @@ import os
 from functools import cached_property
 from typing import Final, TypeVar
 
+from klog.base.directory import is_missing
 from klog.base.errors import KlogError, UnreadableError, UsageError
-from klog.base.files.directory import is_missing
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.base.unusable import UNUSABLE, Unusable
 from klog.data_dir.listing import list_broker_files
 from klog.formats.checkpoint import Checkpoint, Malformed, OffsetEntry, offsets_by_partition, read_offsets

@@ -13,8 +13,8 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from klog.base.directory import normalized
 from klog.base.errors import UsageError, near_misses
-from klog.base.files.directory import normalized
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.open_path import KafkaFile, open_path
 from klog.data_dir.partition import Partition

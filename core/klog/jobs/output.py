@@ -22,8 +22,8 @@ from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Any
 
+from klog.base.directory import normalized
 from klog.base.errors import KlogError, UsageError
-from klog.base.files.directory import normalized
 from klog.change.plan.locks import LockedError, Locks
 from klog.change.plan.staging import make_directories, remove_tree
 from klog.data_dir.disk.disk import Disk

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from klog.base.errors import KlogError
-from klog.base.files.read_only import ReadOnlyFile
 from klog.base.location import Location
+from klog.base.read_only import ReadOnlyFile
 from klog.data_dir.lock_state import lock_state
 from klog.data_dir.partition import Partition
 from klog.data_dir.preallocation import is_preallocated_tail

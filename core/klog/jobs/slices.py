@@ -17,7 +17,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from klog.base.errors import KlogError
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.data_dir.lock_state import lock_state
 from klog.data_dir.partition import Partition, SegmentFiles, segments_between
 from klog.formats.damage import Damage

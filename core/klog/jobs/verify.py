@@ -16,7 +16,7 @@ from klog.jobs.runner import CHUNK, FEWEST, Processes, Runner, collect, may_fork
 from klog.jobs.slices import pack_tasks
 from klog.partition.verify.facts import LogDirFacts
 from klog.partition.verify.findings import KINDS, Finding
-from klog.partition.verify.segment import SurveyOptions
+from klog.partition.verify.segment_pass import SurveyOptions
 from klog.partition.verify.verify import (
     Chosen,
     Observe,

@@ -3,7 +3,7 @@
 cdef extern from "partitions.h" nogil:
     uint32_t absolute "klog_absolute"(uint32_t h)
 
-cdef enum:                       # in the order of klog.commands.write.options.PARTITIONER_NAMES
+cdef enum:                       # in the order of klog.commands.write.write_options.PARTITIONER_NAMES
     BY_JAVA, ROUND_ROBIN, CONSISTENT_RANDOM, CONSISTENT, MURMUR2_RANDOM, MURMUR2, FNV1A_RANDOM, FNV1A, RANDOM
     OPEN = 64                    # what `feed` returns besides: the partition has no builder yet
 
@@ -11,7 +11,7 @@ cdef enum:                       # in the order of klog.commands.write.options.P
 cdef class TopicRoute:
     """The partitions of a topic.  *builders*: of each, None for one that is not open yet; an empty list: no such topic.
 
-    *partitioner*: a place in klog.commands.write.options.PARTITIONER_NAMES, for records without a partition.  *sticky_bytes*: after so many,
+    *partitioner*: a place in klog.commands.write.write_options.PARTITIONER_NAMES, for records without a partition.  *sticky_bytes*: after so many,
     records without a key go to another partition (java).  *seed*: for what is random.
     """
 

@@ -73,7 +73,7 @@ static inline uint32_t klog_remainder(uint32_t value, uint64_t reciprocal, uint3
 /* The absolute value of h as Java's int; -2^31 has none and stays 2^31. */
 static inline uint32_t klog_absolute(uint32_t h) { return h >> 31 ? 0 - h : h; }
 
-/* The number that a rule divides by n, of all rules in the order of klog.cluster.partitioning.partitioners.RULES. */
+/* The number that a rule divides by n, of all rules in the order of klog.cluster.partitioners.RULES. */
 static inline uint32_t klog_dividend(int rule, const klog_key_hashes *hashes) {
     switch (rule) {
     case 0: return hashes->murmur2 & 0x7fffffffu;

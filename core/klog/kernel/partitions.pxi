@@ -27,7 +27,7 @@ cdef enum:
 
 
 def key_partitions(const unsigned char[::1] key not None, unsigned int partitions):
-    """Return the partition of *key* by each rule, in the order of klog.cluster.partitioning.partitioners.RULES."""
+    """Return the partition of *key* by each rule, in the order of klog.cluster.partitioners.RULES."""
     cdef KeyHashes hashes
     cdef int rule
     cdef const uint8_t *p = &key[0] if key.shape[0] else <const uint8_t *>b""

@@ -1,4 +1,4 @@
-# What compaction makes of most batches of transactions.  The rest is for Python: klog.commands.compact.transactions.
+# What compaction makes of most batches of transactions.  The rest is for Python: klog.commands.compact.cleaned_transactions.
 
 cdef class OpenTransactions:
     """The producers whose data has been seen of a transaction that has not ended, as far as batches have been taken.

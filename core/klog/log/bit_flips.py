@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from klog.base.errors import UnreadableError
-from klog.base.files.read_only import ReadableLog, ReadOnlyFile
+from klog.base.read_only import ReadableLog, ReadOnlyFile
 from klog.formats.batch import BATCH, CRC_START, ENTRY, MIN_SIZE, OVERHEAD, Attributes, BatchFacts, Codec
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage, DamageKind

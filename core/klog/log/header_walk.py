@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from klog.base.errors import UnreadableError
-from klog.base.files.read_only import ReadableLog
 from klog.base.location import Location
+from klog.base.read_only import ReadableLog
 from klog.formats.batch import BatchFacts
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.header import HEADER_BYTES, read_header

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Final, NamedTuple
 
 from klog.base.errors import KlogError, UnreadableError
-from klog.base.files.read_only import ReadableLog, ReadOnlyFile
+from klog.base.read_only import ReadableLog, ReadOnlyFile
 from klog.formats.damage import Damage
 from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
 from klog.formats.layout import Layout

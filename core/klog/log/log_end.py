@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from klog.base.errors import KlogError
-from klog.base.files.read_only import ReadableLog, ReadOnlyFile
+from klog.base.read_only import ReadableLog, ReadOnlyFile
 from klog.formats.batch import BatchFacts
 from klog.formats.damage import Damage, DamageKind
 from klog.log.header_walk import header_at, walk_windows

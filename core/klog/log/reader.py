@@ -11,8 +11,8 @@ from bisect import bisect_left
 from typing import NamedTuple
 
 from klog.base.errors import UnreadableError
-from klog.base.files.read_only import ReadableLog
 from klog.base.location import Location
+from klog.base.read_only import ReadableLog
 from klog.formats.batch import BATCH, ENTRY, OVERHEAD
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.java_integers import LONG_MAX

@@ -8,7 +8,7 @@ from klog.formats.java_integers import LONG_MAX, LONG_MIN
 from klog.kernel import KeySet, Window
 
 if TYPE_CHECKING:
-    from klog.base.files.read_only import ReadOnlyFile
+    from klog.base.read_only import ReadOnlyFile
 
 
 class RecordFilter(NamedTuple):

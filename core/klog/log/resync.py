@@ -9,8 +9,8 @@ import struct
 from collections.abc import Callable
 
 from klog.base.errors import UnreadableError
-from klog.base.files.read_only import ReadableLog
 from klog.base.location import Location
+from klog.base.read_only import ReadableLog
 from klog.formats.batch import BATCH, CRC_START, ENTRY, OVERHEAD
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.legacy import CRC_START as MESSAGE_CRC_START

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from klog.base.files.read_only import ReadableLog, ReadOnlyFile
+from klog.base.read_only import ReadableLog, ReadOnlyFile
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.java_integers import LONG_MAX, LONG_MIN

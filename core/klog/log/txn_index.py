@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from klog.base.files.read_only import ReadableLog, ReadOnlyFile
+from klog.base.read_only import ReadableLog, ReadOnlyFile
 from klog.formats.index import ABORTED_TXN
 
 _STEP_BYTES = 2048 * ABORTED_TXN.size

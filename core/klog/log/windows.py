@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from klog.base.files.read_only import ReadableLog
+from klog.base.read_only import ReadableLog
 from klog.kernel import Window
 
 

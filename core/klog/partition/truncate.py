@@ -12,7 +12,7 @@ from shlex import quote
 from typing import NamedTuple
 
 from klog.base.errors import DamagedError, KlogError, UsageError
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.change.partition_plan.contents import Content, FileRange, StoredContent, txn_entries
 from klog.change.partition_plan.desired_files import DesiredFiles, draft_changes
 from klog.change.partition_plan.losses import count_records, cut_loss, whole_losses
@@ -230,7 +230,7 @@ class _Cut:
         name = file_name(end, FileKind.SNAPSHOT)
         if end <= (self._partition.log_start_offset or 0):
             return
-        from klog.partition.transactions.replay import nearest_state, replay
+        from klog.partition.transactions.producer_replay import nearest_state, replay
 
         state = nearest_state(self._partition, end)
         if state.end == end:

@@ -10,8 +10,8 @@ from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import log_end
 from klog.formats.java_integers import LONG_MAX, LONG_MIN
 from klog.partition.lookup import Lookup
-from klog.spark.bounds import EARLIEST, LATEST, OffsetBound, TopicPartition
-from klog.spark.options import SourceOptions
+from klog.spark.read_bounds import EARLIEST, LATEST, OffsetBound, TopicPartition
+from klog.spark.source_options import SourceOptions
 
 NAMELESS: TopicPartition = ("", -1)
 

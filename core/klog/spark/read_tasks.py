@@ -14,8 +14,8 @@ from klog.jobs.slices import LogSlice, pack_tasks, slice_partition
 from klog.log.record_filter import RecordFilter
 from klog.partition.transactions.isolation import IsolationState
 from klog.spark.filters import FilterPushdown
-from klog.spark.options import SourceOptions
 from klog.spark.ranges import Range
+from klog.spark.source_options import SourceOptions
 from klog.spark.utf8_errors import in_text
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from klog.data_dir.identity import choose_identity
 from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import find_partitions
 from klog.partition.start.replica_choice import choose_replicas
-from klog.spark.options import SourceOptions
+from klog.spark.source_options import SourceOptions
 
 
 def chosen(options: SourceOptions) -> list[Partition]:

@@ -2,7 +2,7 @@
 
     spark.read.format("kafka-log").option("subscribe", "orders").load("/data/broker-1")
 
-Columns, types and options are those of Spark's own Kafka source; `klog.spark.options` has ours.  Planning finds
+Columns, types and options are those of Spark's own Kafka source; `klog.spark.source_options` has ours.  Planning finds
 partitions, divides their logs into slices and packs those into tasks; a task decodes into Arrow, and nothing else is
 passed to the JVM.  Offsets and times are resolved while planning, so that all tasks see one state of the directory.
 """
@@ -17,10 +17,10 @@ from pyspark.sql.types import StructType
 
 from klog.base.errors import UsageError, near_misses
 from klog.spark.filters import FilterPushdown, push
-from klog.spark.options import SourceOptions, read_columns, read_options
 from klog.spark.ranges import batch_ranges, hold_names_against
 from klog.spark.read_tasks import read_task, tasks
 from klog.spark.replicas import chosen
+from klog.spark.source_options import SourceOptions, read_columns, read_options
 from klog.spark.utf8_errors import in_text
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class KafkaLog(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
         """Return the reader of a stream."""
-        from klog.spark.stream import StreamReader
+        from klog.spark.micro_batches import StreamReader
 
         return StreamReader(read_options(self.options, streaming=True), columns_of(schema))
 

@@ -16,7 +16,7 @@ from random import Random
 
 import pytest
 from klog.base.errors import KlogError, PlanError, UnreadableError
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.change.plan.backups import plans_of, unfinished
 from klog.change.plan.draft import Draft, backup_places, make_plan, plan_id
 from klog.change.plan.executor import ApplyError, apply

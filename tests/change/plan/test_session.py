@@ -19,9 +19,9 @@ from klog.change.plan.locks import LockedError
 from klog.change.plan.model import StaleError
 from klog.change.plan.session import PlanOptions, PlanResult, PlanSession, Reporter, apply_plan, undo_plan
 from klog.cluster.metadata.topic_config import topic_configs
-from klog.commands.compact.partition import CleanerOptions
-from klog.commands.compact.run import CompactionRun, CompactOptions
-from klog.commands.recover.outcome import RecoverMode, RecoverOptions
+from klog.commands.compact.compaction import CompactionRun, CompactOptions
+from klog.commands.compact.log_cleaner import CleanerOptions
+from klog.commands.recover.recover_outcome import RecoverMode, RecoverOptions
 from klog.commands.recover.recovery import recover_log_dirs
 from klog.data_dir.selection import PartitionQuery
 
@@ -219,7 +219,7 @@ def test_what_a_killed_planner_has_left_is_swept(data: Path) -> None:
 import os
 from klog.data_dir.selection import PartitionQuery
 from klog.change.plan.session import PlanOptions, PlanSession
-from klog.commands.recover.outcome import RecoverMode, RecoverOptions
+from klog.commands.recover.recover_outcome import RecoverMode, RecoverOptions
 from klog.commands.recover.recovery import recover_log_dirs
 with PlanSession(PartitionQuery([{str(data)!r}]), PlanOptions("recover", apply=True)) as session:
     recover_log_dirs(session.selections, RecoverOptions(RecoverMode.DEFAULT, 0), session.staging, {{}})

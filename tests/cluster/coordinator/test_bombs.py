@@ -7,9 +7,9 @@ import struct
 from pathlib import Path
 
 import pytest
+from klog.cluster.coordinator.consumer_groups import group_images
 from klog.cluster.coordinator.entries import latest_records
-from klog.cluster.coordinator.groups import group_images
-from klog.cluster.coordinator.transactions import transaction_images
+from klog.cluster.coordinator.transactional_ids import transaction_images
 from klog.data_dir.partition import Partition
 from klog.formats.codec import CodecError
 from klog.formats.internal_topics import CONSUMER_OFFSETS, Undecodable, coordinator_record, metadata_record

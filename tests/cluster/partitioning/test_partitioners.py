@@ -10,7 +10,7 @@ import subprocess
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from klog.cluster.partitioning.partitioners import MOST_PARTITIONS, NAMES, PARTITIONERS, RULES, partitioner, table_rows
+from klog.cluster.partitioners import MOST_PARTITIONS, NAMES, PARTITIONERS, RULES, partitioner, table_rows
 from klog.kernel import KEY_FORMS, read_key
 
 from tests.brokers import kafka

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from klog.base.errors import UnreadableError
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.audit import headers
 from klog.commands.audit.header_findings import CHECKS, HEADER_KINDS

@@ -12,8 +12,8 @@ from klog.change.plan.executor import apply
 from klog.change.plan.model import STAGED, Plan
 from klog.change.plan.staging import Staging
 from klog.cluster.metadata.topic_config import TopicConfig
-from klog.commands.compact.partition import CleanerOptions
-from klog.commands.compact.run import CompactionRun, CompactOptions, PartitionOutcome
+from klog.commands.compact.compaction import CompactionRun, CompactOptions, PartitionOutcome
+from klog.commands.compact.log_cleaner import CleanerOptions
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.selection import Selection

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from klog.commands.compact import run
+from klog.commands.compact import compaction as run
 
 
 @pytest.fixture

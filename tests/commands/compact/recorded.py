@@ -19,8 +19,8 @@ from klog.change.plan.executor import apply
 from klog.change.plan.model import STAGED
 from klog.change.plan.staging import Staging
 from klog.cluster.metadata.topic_config import TopicConfig
-from klog.commands.compact.partition import CleanerOptions, CompactionResult
-from klog.commands.compact.run import CompactionRun, CompactOptions
+from klog.commands.compact.compaction import CompactionRun, CompactOptions
+from klog.commands.compact.log_cleaner import CleanerOptions, CompactionResult
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.selection import Selection
 

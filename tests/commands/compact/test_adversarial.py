@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from klog.commands.compact.partition import CleanerOptions
-from klog.commands.compact.run import PartitionOutcome
+from klog.commands.compact.compaction import PartitionOutcome
+from klog.commands.compact.log_cleaner import CleanerOptions
 from klog.data_dir.disk.disk import Disk
 from klog.kernel import OffsetMap
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from klog.commands.compact.partition import CleanerOptions
+from klog.commands.compact.log_cleaner import CleanerOptions
 from klog.commands.compact.rewriting import CleanerRelease
 from klog.formats.batch import Attributes
 from klog.log.batch import Batch

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 from klog.base.errors import UnreadableError
-from klog.base.files.read_only import ReadOnlyFile
 from klog.base.progress import Silence
+from klog.base.read_only import ReadOnlyFile
 from klog.change.plan.draft import Draft
 from klog.change.plan.staging import Staging
 from klog.cluster.metadata.topic_config import TopicConfig
-from klog.commands.compact import run
-from klog.commands.compact.partition import CleanerOptions, CompactionResult, PartitionCompaction
-from klog.commands.compact.run import CompactionRun, CompactOptions
+from klog.commands.compact import compaction as run
+from klog.commands.compact.compaction import CompactionRun, CompactOptions
+from klog.commands.compact.log_cleaner import CleanerOptions, CompactionResult, PartitionCompaction
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.selection import Selection

@@ -9,8 +9,8 @@ from pathlib import Path
 from hypothesis import Phase, event, given
 from hypothesis import strategies as st
 from klog.change.plan.executor import apply
-from klog.commands.compact.partition import CleanerOptions
-from klog.commands.compact.run import PartitionOutcome
+from klog.commands.compact.compaction import PartitionOutcome
+from klog.commands.compact.log_cleaner import CleanerOptions
 from klog.partition.verify.findings import Severity
 
 from tests.commands.compact.compacting import NOW_MS, planned, table

@@ -11,9 +11,9 @@ import pytest
 from klog.base.errors import UnreadableError
 from klog.cluster.metadata.settings_image import TOPIC_RESOURCE
 from klog.cluster.metadata.topic_config import SettingOrigin, TopicConfig
-from klog.commands.compact.bounds import CleaningBound, CleaningLimit, LastRecord
+from klog.commands.compact.cleaning_limit import CleaningBound, CleaningLimit, LastRecord
+from klog.commands.compact.log_to_clean import DirtyStart, Eligibility, LogSections, examine, filthiest
 from klog.commands.compact.rules import Refusal, RefusalReason, TopicRules
-from klog.commands.compact.selection import DirtyStart, Eligibility, LogSections, examine, filthiest
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition, segments_between
 

@@ -11,11 +11,11 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.cluster.metadata.topic_config import TopicConfig
-from klog.commands.compact.bounds import CleaningLimit, LastRecord
+from klog.commands.compact.cleaning_limit import CleaningLimit, LastRecord
+from klog.commands.compact.log_to_clean import DirtyStart, LogSections, examine, filthiest
 from klog.commands.compact.rules import TopicRules
-from klog.commands.compact.selection import DirtyStart, LogSections, examine, filthiest
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.formats.batch import BatchFacts

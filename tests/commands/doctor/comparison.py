@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from klog.commands.doctor.outcome import Diagnosis, Fate, LogDirState, PartitionFate
+from klog.commands.doctor.diagnosis import Diagnosis, Fate, LogDirState, PartitionFate
 from klog.commands.doctor.partition_fates import MAY_HAVE_NO_LEADER
 
 from tests.commands.doctor.broker import Started

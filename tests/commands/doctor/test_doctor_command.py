@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from klog.commands.doctor.outcome import Fate, KafkaVersion
-from klog.commands.doctor.start import StartRequest, diagnose
-from klog.partition.start.reasons import REASONS
+from klog.commands.doctor.broker_start import StartRequest, diagnose
+from klog.commands.doctor.diagnosis import Fate, KafkaVersion
+from klog.partition.start.start_reasons import REASONS
 
 from tests.conftest import FIXTURES, Ran, writable_copy
 from tests.support.measure import measured

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from klog.commands.doctor.start import StartRequest, diagnose
+from klog.commands.doctor.broker_start import StartRequest, diagnose
 
 from tests.commands.doctor.disks import follow
 from tests.commands.doctor.test_doctor_command import METADATA, flip_metadata

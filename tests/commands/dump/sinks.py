@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from klog.commands.dump.files import dump_lines, dump_text
+from klog.commands.dump.dump_files import dump_lines, dump_text
 from klog.commands.dump.request import CSV, JSON_LINES, TEXT, DumpRequest, DumpTarget, expand
 
 Object = dict[str, object]

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from klog.base.files.read_only import ReadOnlyFile
-from klog.commands.dump.files import dump_parquet
+from klog.base.read_only import ReadOnlyFile
+from klog.commands.dump.dump_files import dump_parquet
 from klog.commands.dump.request import CSV, JSON_LINES, PARQUET, TEXT, DumpRequest, DumpTarget, LogStyle, expand
 from klog.data_dir.partition import Partition
 from klog.kernel import Window

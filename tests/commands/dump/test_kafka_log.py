@@ -8,9 +8,9 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from klog.commands.dump.files import dump_text
+from klog.commands.dump.dump_files import dump_text
+from klog.commands.dump.dumped_logs import LogInput, LogInputs
 from klog.commands.dump.kafka_log import LogDump
-from klog.commands.dump.log_input import LogInput, LogInputs
 from klog.commands.dump.reports import OffsetGaps
 from klog.commands.dump.request import DumpRequest, DumpTarget, LogStyle
 from klog.formats.internal_topics import cluster_metadata

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from klog.base.location import Location
-from klog.commands.dump.files import dump_lines
+from klog.commands.dump.dump_files import dump_lines
 from klog.commands.dump.lines import CSV_BATCH_COLUMNS, CSV_COLUMNS, damage_csv
 from klog.commands.dump.request import CSV, JSON_LINES, DumpRequest, DumpTarget
 from klog.formats.damage import Damage, DamageKind

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from klog.base.errors import KlogError, UsageError
-from klog.base.files.read_only import ReadOnlyFile
-from klog.commands.dump.files import kind_of
+from klog.base.read_only import ReadOnlyFile
+from klog.commands.dump.dump_files import kind_of
 from klog.commands.dump.request import DumpRequest, DumpTarget, LogStyle, expand, with_surroundings
 from klog.kernel import TEXT_BARE, TEXT_CONTENT, TEXT_RECORDS
 from klog.log.record_filter import RecordFilter

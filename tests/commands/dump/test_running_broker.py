@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from klog.commands.dump.files import dump_lines, dump_parquet, dump_text
+from klog.commands.dump.dump_files import dump_lines, dump_parquet, dump_text
 from klog.commands.dump.request import JSON_LINES, PARQUET, TEXT, DumpRequest, DumpTarget, expand
 from klog.log.record_filter import RecordFilter
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from klog.formats.structs.schema import Data
-from klog.formats.wire.messages import ApiRequest
+from klog.formats.wire_messages import ApiRequest
 
 from tests.commands.follow.client.fake_broker import FakeBroker, Peer
 from tests.conftest import FIXTURES
@@ -100,7 +100,7 @@ class ScriptedCluster:
 
     def answer(self, request: ApiRequest) -> Data:
         """Return what an honest broker would answer."""
-        from klog.formats.wire.messages import offered
+        from klog.formats.wire_messages import offered
 
         made: dict[str, Callable[[Data], Data]] = {
             "ApiVersions": lambda _: {"apiKeys": offered()},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from klog.base.errors import ExitCode
 from klog.cluster.epoch_cache import EpochCache
-from klog.commands.follow.decisions import (
+from klog.commands.follow.reactions import (
     Cut,
     Decision,
     EpochEnd,

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from klog.commands.follow.client.requests import REQUESTS
-from klog.formats.wire.messages import api
+from klog.formats.wire_messages import api
 
 from tests.brokers import clients, kafka
 from tests.commands.follow.following import Following, batches, follow, followed, marks

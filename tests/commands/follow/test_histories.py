@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from klog.formats.structs.schema import Data
-from klog.formats.wire.messages import ApiRequest
+from klog.formats.wire_messages import ApiRequest
 
 from tests.commands.follow.following import Following, batches, marks
 from tests.commands.follow.scripted import ScriptedCluster, base_of, end_of, identity, split

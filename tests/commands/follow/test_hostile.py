@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from klog.formats.structs.schema import Data
-from klog.formats.wire.messages import ApiRequest
+from klog.formats.wire_messages import ApiRequest
 
 from tests.commands.follow.scripted import (
     Change,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from klog.formats.structs.schema import Data
-from klog.formats.wire.messages import read_request
+from klog.formats.wire_messages import read_request
 
 from tests.commands.follow.client.fake_broker import FakeBroker, Peer, answer_bytes
 from tests.commands.follow.client.recorded import TOPIC, VERSIONS, answers, everything, played

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from klog.formats.follow_file import is_setting
 from klog.formats.structs.schema import Data
-from klog.formats.wire.messages import ApiRequest
+from klog.formats.wire_messages import ApiRequest
 
 from tests.commands.follow.scripted import CLUSTER, ScriptedCluster, of_fixture
 from tests.conftest import Ran

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from klog.commands.groups.describe import GroupDetail, GroupQuery, describe_groups
+from klog.commands.groups.group_details import GroupDetail, GroupQuery, describe_groups
 from klog.data_dir.log_dir import LogDir
 from klog.formats.java_hash_map import java_hash
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from klog.base.errors import ExitCode
-from klog.commands.groups.describe import GroupDetail, GroupQuery, describe_groups, export_rows
+from klog.commands.groups.group_details import GroupDetail, GroupQuery, describe_groups, export_rows
 
 from tests.commands.serve.coordinator_logs import T, commit_of, write_batches, write_records
 from tests.conftest import run_klog

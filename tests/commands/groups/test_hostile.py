@@ -9,7 +9,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from klog.commands.groups.describe import GroupQuery, describe_groups
+from klog.commands.groups.group_details import GroupQuery, describe_groups
 
 from tests.commands.serve.coordinator_logs import T, write_batches
 from tests.conftest import run_klog

@@ -6,7 +6,7 @@ from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.change.partition_plan.spliced import PatchedLog
 from klog.commands.recover.dropped import SalvageOptions
 from klog.commands.recover.kept_ranges import KeptRanges

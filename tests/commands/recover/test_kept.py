@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.change.partition_plan.spliced import PatchedLog
 from klog.commands.recover.kept_ranges import KeptGap, KeptRanges, batches
 from klog.log.bit_flips import Patch

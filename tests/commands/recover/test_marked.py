@@ -19,7 +19,7 @@ from klog.change.plan.model import PUT, REMOVE, STAGED, TRUNCATE, Action, Plan
 from klog.change.plan.staging import Staging
 from klog.change.plan.validation import check_plan
 from klog.commands.recover.mark_clean import mark_clean
-from klog.commands.recover.outcome import RecoverMode, RecoverOptions
+from klog.commands.recover.recover_outcome import RecoverMode, RecoverOptions
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.selection import Selection

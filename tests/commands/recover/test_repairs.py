@@ -7,8 +7,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from klog.base.files.read_only import ReadOnlyFile
 from klog.base.location import Location
+from klog.base.read_only import ReadOnlyFile
 from klog.commands.recover.header_repairs import proven_epoch, proven_offset, with_epoch, with_magic, with_offset
 from klog.formats.damage import Damage, DamageKind
 from klog.log.bit_flips import Patch, offer, repair_bit, whole

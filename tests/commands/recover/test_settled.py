@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from klog.base.files import read_only
+from klog.base import read_only
 
 from tests.change.plan.test_executor import end, other_process, said
 from tests.conftest import FIXTURES, Ran

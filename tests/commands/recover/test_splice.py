@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from klog.base.errors import UnreadableError
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.change.partition_plan.contents import FileRange
 from klog.change.partition_plan.spliced import PatchedLog, SplicedLog
 from klog.commands.recover import salvage

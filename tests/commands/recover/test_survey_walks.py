@@ -11,9 +11,9 @@ from klog.base.progress import Silence
 from klog.change.partition_plan.desired_files import DesiredFiles
 from klog.commands.recover import salvage
 from klog.commands.recover.dropped import SalvageOptions
-from klog.commands.recover.outcome import RecoverMode, RecoverOptions
+from klog.commands.recover.partition_survey import PartitionSurvey
+from klog.commands.recover.recover_outcome import RecoverMode, RecoverOptions
 from klog.commands.recover.segment_ranges import PartitionRanges, salvage_ranges
-from klog.commands.recover.survey import PartitionSurvey
 from klog.data_dir.log_dir import LogDir
 from klog.log import reader
 from klog.log.batch import Batch

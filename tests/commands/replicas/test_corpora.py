@@ -13,7 +13,7 @@ import pytest
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.replicas.diff import DiffOptions, PartitionDiff, ReplicaDiffer
 from klog.commands.replicas.disks import copies_on, find_metadata, open_disks
-from klog.commands.replicas.rescue import PartitionRescue
+from klog.commands.replicas.lost_records import PartitionRescue
 from klog.data_dir.log_dir import LogDir
 from klog.formats.damage import Damage
 from klog.log.segment import Segment

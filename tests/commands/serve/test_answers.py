@@ -6,15 +6,15 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from klog.commands.serve.groups import GroupCoordinator
+from klog.commands.serve.group_coordinator import GroupCoordinator
 from klog.commands.serve.handlers import QUIETLY_REFUSED, REFUSED, HangUpError, RequestContext, ServerContext, answer
-from klog.commands.serve.handlers.logs import fetch_wait_ms
+from klog.commands.serve.handlers.log_requests import fetch_wait_ms
 from klog.commands.serve.handlers.refusals import READ_ONLY
 from klog.commands.serve.view import ServeOptions, View
 from klog.formats.error_codes import ErrorCode
 from klog.formats.structs.schema import Data, Struct, load, names_by_key
 from klog.formats.structs.write import Hole
-from klog.formats.wire.messages import ApiRequest, api, read_request, write_response
+from klog.formats.wire_messages import ApiRequest, api, read_request, write_response
 
 from tests.conftest import FIXTURES
 from tests.formats.struct_writer import made_up_struct

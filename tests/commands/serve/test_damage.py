@@ -14,7 +14,7 @@ from klog.base.location import Location
 from klog.data_dir.partition import Partition
 from klog.formats.damage import Damage
 from klog.log.segment import Segment
-from klog.partition.verify.log import IDS
+from klog.partition.verify.log_checks import IDS
 
 from tests.brokers import kafka
 from tests.commands.dump.test_consumer import received

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 
 import pytest
 from klog.commands.serve import group as group_module
-from klog.commands.serve import groups as groups_module
-from klog.commands.serve.groups import GroupCoordinator, Offsets
+from klog.commands.serve import group_coordinator as groups_module
+from klog.commands.serve.group_coordinator import GroupCoordinator, Offsets
 from klog.formats.error_codes import ErrorCode
 from klog.formats.structs.schema import Data, load
 

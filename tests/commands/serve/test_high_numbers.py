@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from klog.base.errors import UnsupportedError
-from klog.commands.serve.options import Missing, ServeOptions
+from klog.commands.serve.serve_options import Missing, ServeOptions
 from klog.commands.serve.view import View
 
 from tests.conftest import run_klog

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from klog.commands.space.reasons import Reason, SegmentFate, judge_segments
+from klog.commands.space.kept_reasons import Reason, SegmentFate, judge_segments
 from klog.partition.retention.first_pass import SegmentAge
 from klog.partition.retention.policy import RetentionLimits
 

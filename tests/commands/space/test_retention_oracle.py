@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.space.disk_usage import DiskUsage, SegmentUsage, SpaceSettings
-from klog.commands.space.reasons import Reason
+from klog.commands.space.kept_reasons import Reason
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.selection import PartitionQuery
 from klog.partition.retention.first_pass import due_segments

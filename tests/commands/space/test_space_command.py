@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from klog.commands.space.disk_usage import DiskUsage, SegmentUsage, SpaceSettings
-from klog.commands.space.reasons import Reason
+from klog.commands.space.kept_reasons import Reason
 from klog.commands.space.totals import Sum
 from klog.data_dir.selection import PartitionQuery
 from prometheus_client.parser import text_string_to_metric_families

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from klog.base.files import read_only
+from klog.base import read_only
 from klog.commands.timeline import log_events
 from klog.commands.timeline.event import EventFilter, TimelineEvent
 from klog.commands.timeline.log_events import duration, usual_pause

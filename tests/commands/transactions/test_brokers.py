@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from klog.commands.transactions.describe import TransactionDetail, TransactionQuery, describe_transactions
+from klog.commands.transactions.transaction_details import TransactionDetail, TransactionQuery, describe_transactions
 from klog.formats.java_hash_map import java_hash
 
 from tests.brokers import clients, kafka

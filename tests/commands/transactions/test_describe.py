@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from klog.commands.transactions.describe import TransactionDetail, TransactionQuery, describe_transactions
+from klog.commands.transactions.transaction_details import TransactionDetail, TransactionQuery, describe_transactions
 
 from tests.conftest import run_klog
 from tests.support.insight import STOPPED, TRUTH, unpack

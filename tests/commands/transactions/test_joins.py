@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 
 import pytest
-from klog.commands.transactions.describe import TransactionDetail, TransactionQuery, describe_transactions
+from klog.commands.transactions.transaction_details import TransactionDetail, TransactionQuery, describe_transactions
 
 from tests.commands.serve.coordinator_logs import (
     COMPLETE_ABORT,

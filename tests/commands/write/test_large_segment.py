@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from klog.base.files import read_only
+from klog.base import read_only
 from klog.change.plan import file_state
 from klog.change.plan.backups import PlanStatus, state_of
 from klog.change.plan.json_file import load_plan, plan_pieces, read_plan

@@ -17,8 +17,8 @@ from klog.change.plan.backups import PlanStatus, plans_of, state_of
 from klog.change.plan.json_file import load_plan, plan_pieces, read_plan
 from klog.change.plan.model import APPEND
 from klog.change.plan.session import PlanOptions, SilentReporter
-from klog.commands.write.options import WriteOptions
 from klog.commands.write.write import WriteInput, write_stopped
+from klog.commands.write.write_options import WriteOptions
 from klog.data_dir.disk.disk import Disk
 
 from tests.commands.write.sources import SOURCE, TARGETS, lines, topic

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from klog.base.errors import DamagedError
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.cluster.metadata.topic_config import TopicConfig, parse_settings
-from klog.commands.write.options import WRITE_SETTINGS
+from klog.commands.write.write_options import WRITE_SETTINGS
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.disk.growing_files import GrowingFiles
 from klog.data_dir.partition import Partition

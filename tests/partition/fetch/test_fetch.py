@@ -29,8 +29,8 @@ from klog.partition.fetch import (
     fetch,
     list_batches,
 )
-from klog.partition.fetch.files import _OpenLog
-from klog.partition.verify.segment import NO_NEXT, SurveyOptions, survey_segment
+from klog.partition.fetch.open_logs import _OpenLog
+from klog.partition.verify.segment_pass import NO_NEXT, SurveyOptions, survey_segment
 
 from tests.conftest import CORPORA, FIXTURES, writable_copy
 from tests.oracles.plain.encode import Record, batch, message
@@ -447,7 +447,7 @@ def test_logs_are_closed_when_connections_took_the_other_descriptors(
                 raise UnreadableError(path) from OSError(errno.EMFILE, "Too many open files")
             super().__init__(path)
 
-    monkeypatch.setattr("klog.partition.fetch.files._OpenLog", Scarce)
+    monkeypatch.setattr("klog.partition.fetch.open_logs._OpenLog", Scarce)
     assert [files.opened(str(tmp_path / str(number))).read(0, 9) for number in range(5)] == [
         b"%d" % i for i in range(5)
     ]

@@ -8,9 +8,9 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from klog.base.files.read_only import ReadOnlyFile
-from klog.partition.fetch import slices
-from klog.partition.fetch.slices import SliceCache, WindowPool
+from klog.base.read_only import ReadOnlyFile
+from klog.partition.fetch import read_slices as slices
+from klog.partition.fetch.read_slices import SliceCache, WindowPool
 
 from tests.kernel.windows import loaded, scanned
 from tests.oracles.plain.encode import Record, batch, message

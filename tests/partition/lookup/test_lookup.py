@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 from klog.base.errors import UnreadableError, UsageError
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.data_dir.partition import Partition
 from klog.partition.lookup import Lookup, LookupOutcome, Trail, TrailDetail
 

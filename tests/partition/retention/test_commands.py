@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from klog.commands.doctor import first_pass
+from klog.commands.doctor import retention_notes as first_pass
 
 from tests.conftest import Ran
 from tests.oracles.plain.encode import Record, batch

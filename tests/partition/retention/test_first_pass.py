@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from klog.commands.space.reasons import Reason, judge_segments
+from klog.commands.space.kept_reasons import Reason, judge_segments
 from klog.partition.retention.first_pass import BY_BYTES, BY_MS, BY_START, SegmentAge, due_segments
 from klog.partition.retention.policy import RetentionLimits
 

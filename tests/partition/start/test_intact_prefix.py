@@ -9,8 +9,8 @@ from random import Random
 import pytest
 from klog.base.progress import Silence
 from klog.commands.recover import like_broker
-from klog.commands.recover.outcome import RecoverMode, RecoverOptions
-from klog.commands.recover.survey import PartitionSurvey
+from klog.commands.recover.partition_survey import PartitionSurvey
+from klog.commands.recover.recover_outcome import RecoverMode, RecoverOptions
 from klog.data_dir.log_dir import LogDir
 from klog.partition.verify.verify import log_dir_facts
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from klog.kernel import Window
+from klog.partition.transactions.producer_replay import apply_window
 from klog.partition.transactions.producer_state import ProducerState
-from klog.partition.transactions.replay import apply_window
 
 from tests.oracles.plain.encode import Record, batch
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.commands.dump.request import DumpRequest
 from klog.data_dir.partition import Partition
 from klog.jobs.slices import LogSlice, slice_partition

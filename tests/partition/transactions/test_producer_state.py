@@ -17,8 +17,8 @@ from klog.formats.snapshot import Producer, Snapshot, read_snapshot, write_snaps
 from klog.kernel import crc32c
 from klog.partition.transactions.anomalies import STOPS_BROKER, ProducerAnomaly, ProducerAnomalyKind
 from klog.partition.transactions.markers import CompletedTxn, OngoingTxns
+from klog.partition.transactions.producer_replay import apply_window, replay
 from klog.partition.transactions.producer_state import PRODUCER_ID_EXPIRATION_MS, Event, ProducerState, differences
-from klog.partition.transactions.replay import apply_window, replay
 
 from tests.conftest import FIXTURES
 from tests.kernel.windows import scanned

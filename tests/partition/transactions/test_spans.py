@@ -9,8 +9,8 @@ import pytest
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.partition.transactions.markers import CompletedTxn
+from klog.partition.transactions.producer_replay import replay
 from klog.partition.transactions.producer_state import ProducerState
-from klog.partition.transactions.replay import replay
 from klog.partition.transactions.spans import TransactionSpan, transaction_spans
 
 from tests.conftest import FIXTURES

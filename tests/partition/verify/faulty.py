@@ -52,7 +52,7 @@ def indexed(path: Path) -> None:
     """Give the partitions of a log dir indexes of what stands in their logs, so that these are not found missing."""
     from klog.base.progress import Silence
     from klog.data_dir.partition import Partition
-    from klog.partition.verify.segment import NO_NEXT, IndexSettings, SurveyOptions, survey_segment
+    from klog.partition.verify.segment_pass import NO_NEXT, IndexSettings, SurveyOptions, survey_segment
 
     for folder in sorted(one for one in path.iterdir() if one.is_dir()):
         partition = Partition(str(folder))

@@ -9,7 +9,7 @@ import pytest
 from klog.data_dir.partition import Partition
 from klog.partition.verify import verify
 from klog.partition.verify.facts import LogDirFacts
-from klog.partition.verify.segment import SurveyOptions
+from klog.partition.verify.segment_pass import SurveyOptions
 from klog.partition.verify.verify import facts_around, survey_partition, verify_partition
 
 from tests.oracles.plain.encode import batch

@@ -16,11 +16,11 @@ import pytest
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.partition.start import next_start as next_start_module
-from klog.partition.start.files import ReadSettings
 from klog.partition.start.next_start import next_start
-from klog.partition.start.producers import BrokerClock
+from klog.partition.start.producer_recovery import BrokerClock
+from klog.partition.start.start_files import ReadSettings
 from klog.partition.verify import facts as facts_module
-from klog.partition.verify.segment import SurveyOptions
+from klog.partition.verify.segment_pass import SurveyOptions
 from klog.partition.verify.verify import log_dir_facts, survey_partition, verify_partition
 
 from tests.commands.recover.like_broker import RECOVERY_POINTS, offsets

@@ -10,8 +10,8 @@ from klog.base.errors import ExitCode, counted
 from klog.change.plan.session import PlanOptions, PlanResult, PlanSession
 from klog.change.plan.staging import Staging
 from klog.cluster.metadata.topic_config import TopicConfig, topic_configs
+from klog.commands.compact.compaction import CompactionRun, CompactOptions, PartitionOutcome
 from klog.commands.compact.rules import RefusalReason
-from klog.commands.compact.run import CompactionRun, CompactOptions, PartitionOutcome
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.disk.output_gate import check_directory
 from klog.data_dir.identity import IdentityChoice, choose_identity, group_copies

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from klog.base.errors import counted
 from klog.change.plan.session import PlanResult
-from klog.commands.compact.partition import CleaningRound, GroupResult
+from klog.commands.compact.compaction import CompactionRun, PartitionOutcome
+from klog.commands.compact.log_cleaner import CleaningRound, GroupResult
+from klog.commands.compact.log_to_clean import LogSections, Section
 from klog.commands.compact.rewriting import CleaningCounts
-from klog.commands.compact.run import CompactionRun, PartitionOutcome
-from klog.commands.compact.selection import LogSections, Section
 
 from klog_cli.output import human_size
 from klog_cli.views.topic_settings import settings_json, settings_text

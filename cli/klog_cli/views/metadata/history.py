@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from klog.base.errors import ExitCode, UsageError, near_misses
-from klog.cluster.metadata.history import (
+from klog.cluster.metadata.change_history import (
     BrokerSubject,
     HistorySubject,
     MetadataChange,
@@ -14,7 +14,7 @@ from klog.cluster.metadata.history import (
     read_history,
 )
 from klog.cluster.metadata.metadata_directory import MetadataDirectory, open_metadata
-from klog.cluster.metadata.replay import Problems
+from klog.cluster.metadata.metadata_replay import Problems
 from klog.formats.names import PartitionState, parse_partition
 
 from klog_cli import output

@@ -11,8 +11,8 @@ from klog.change.plan.json_file import plan_json
 from klog.change.plan.session import PlanOptions, PlanResult, PlanSession
 from klog.commands.replicas.copy_plan import CopyPlanSettings
 from klog.commands.replicas.disks import BrokerDisk, open_disks
-from klog.commands.replicas.next_steps import next_steps, warnings
 from klog.commands.replicas.quorum_plan import QuorumPlanner, QuorumSettings
+from klog.commands.replicas.quorum_steps import next_steps, warnings
 from klog.commands.replicas.voters import VoterAddress, parse_address, parse_voters
 from klog.data_dir.identity import IdentityChoice
 from klog.data_dir.selection import PartitionQuery

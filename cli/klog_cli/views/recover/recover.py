@@ -11,7 +11,7 @@ from klog.base.errors import ExitCode, UsageError, counted
 from klog.base.progress import Sink
 from klog.change.plan.model import Action, Amount, Loss
 from klog.change.plan.session import PlanOptions, PlanResult, PlanSession
-from klog.commands.recover.outcome import OtherMode, RecoverMode, RecoverOptions, RecoverResult
+from klog.commands.recover.recover_outcome import OtherMode, RecoverMode, RecoverOptions, RecoverResult
 from klog.commands.recover.recovery import Recovery, recover_log_dirs
 from klog.data_dir.disk.output_gate import check_output
 from klog.data_dir.partition import Partition

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klog.base.errors import ExitCode
 from klog.commands.space.disk_usage import ContentQuery, DiskUsage, LogDirUsage, OtherUsage, SegmentUsage, SpaceSettings
-from klog.commands.space.reasons import RECLAIMABLE, Reason
+from klog.commands.space.kept_reasons import RECLAIMABLE, Reason
 from klog.commands.space.totals import SpaceTotals, Sum, add_up, sum_of
 from klog.data_dir.disk.output_gate import check_output
 from klog.data_dir.selection import PartitionQuery

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from klog.base.errors import counted
 from klog.commands.space.disk_usage import DiskUsage, LogDirUsage, PartitionUsage, SegmentUsage
-from klog.commands.space.reasons import Reason
+from klog.commands.space.kept_reasons import Reason
 from klog.commands.space.totals import SpaceTotals, Sum, sum_of
 
 from klog_cli import output

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.formats.index import ABORTED_TXN
 from klog.log.txn_index import AbortedTxn, aborted_txns
 

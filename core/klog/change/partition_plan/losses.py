@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.change.plan.model import Loss
 from klog.data_dir.partition import Partition
 from klog.formats.batch import BatchFacts

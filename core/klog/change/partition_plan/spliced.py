@@ -9,7 +9,7 @@ from contextlib import suppress
 from types import TracebackType
 
 from klog.base.errors import UnreadableError
-from klog.base.files.read_only import ReadableLog, ReadOnlyFile
+from klog.base.read_only import ReadableLog, ReadOnlyFile
 from klog.change.partition_plan.contents import FileRange
 from klog.change.plan.file_state import Digest
 from klog.formats.batch import ENTRY, OVERHEAD

@@ -11,8 +11,8 @@ from shlex import quote
 from typing import NoReturn
 
 from klog.base.errors import DamagedError
-from klog.base.files.read_only import ReadOnlyFile
 from klog.base.location import Location
+from klog.base.read_only import ReadOnlyFile
 from klog.change.plan.file_state import Digest
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import Window, ascending_run

@@ -16,9 +16,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 
+from klog.base.directory import inode_of, names_if_there
 from klog.base.errors import PlanError
-from klog.base.files.directory import inode_of, names_if_there
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.change.plan.file_state import file_state, is_as_known, status_of
 from klog.change.plan.guards import files_beside
 from klog.change.plan.json_file import MAX_BYTES, plan_pieces, read_plan

@@ -10,8 +10,8 @@ from contextlib import suppress
 from enum import StrEnum
 from typing import NamedTuple
 
+from klog.base.directory import inode_of, names_if_there
 from klog.base.errors import KlogError, UsageError
-from klog.base.files.directory import inode_of, names_if_there
 from klog.change.plan.backup_writer import begun, kept_plan
 from klog.change.plan.guards import Difference, differences
 from klog.change.plan.json_file import load_plan, plan_pieces

@@ -16,8 +16,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from klog.base.directory import normalized
 from klog.base.errors import UnreadableError
-from klog.base.files.directory import normalized
 from klog.change.plan.file_state import Digest, file_state, state_read, states_around, status_of
 from klog.change.plan.model import (
     BACKUPS,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, TypeVar
 
 from klog.base.errors import PlanError
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.change.plan.model import TRUNCATE, UNREADABLE, VERSION, Action, Amount, CutOut, FileState, Guard, Loss, Plan
 from klog.change.plan.validation import check_plan, refuse, shown
 from klog.formats.java_integers import LONG_MAX

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
 
+from klog.base.directory import inode_of, names_if_there
 from klog.base.errors import KlogError
-from klog.base.files.directory import inode_of, names_if_there
 from klog.data_dir.disk.disk import Disk, OpenFile
 from klog.data_dir.disk.output_gate import own_file
 from klog.data_dir.lock_state import HELD_HERE, lock_holder, lock_state

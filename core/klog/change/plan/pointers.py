@@ -19,9 +19,9 @@ import random
 import time
 from collections.abc import Iterable, Iterator
 
+from klog.base.directory import names_if_there
 from klog.base.errors import KlogError
-from klog.base.files.directory import names_if_there
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.base.unusable import UNUSABLE
 from klog.change.plan.json_file import load_plan
 from klog.change.plan.model import BACKUPS, PLAN, Plan

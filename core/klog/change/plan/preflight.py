@@ -6,8 +6,8 @@ import functools
 import os
 from collections.abc import Iterable, Iterator, Sequence
 
+from klog.base.directory import inode_of
 from klog.base.errors import KlogError
-from klog.base.files.directory import inode_of
 from klog.change.plan.backup_writer import keeps_tail, may_be_linked, needs_copy
 from klog.change.plan.locks import LockedError, check_closed
 from klog.change.plan.model import APPEND, PUT, TRUNCATE, Action, Plan

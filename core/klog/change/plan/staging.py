@@ -7,7 +7,7 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Sequence
 
-from klog.base.files.directory import inode_of
+from klog.base.directory import inode_of
 from klog.change.plan.file_state import Digest, file_state, state_read
 from klog.change.plan.model import FileState
 from klog.data_dir.disk.disk import Disk, OpenFile

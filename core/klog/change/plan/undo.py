@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from shlex import quote
 
-from klog.base.files.directory import names_if_there
+from klog.base.directory import names_if_there
 from klog.change.plan.backup_writer import begun, keeps_tail, original_place, tail_place
 from klog.change.plan.backups import has_begun, may_stay, plans_of, used_since
 from klog.change.plan.draft import backup_places, iso_seconds, plan_id

@@ -24,10 +24,10 @@ from klog.commands.adopt.transaction_ends import (
     open_amount,
     transaction_ends,
 )
-from klog.commands.recover.outcome import RecoverMode, RecoverOptions
-from klog.commands.recover.producers import RebuiltSnapshots
+from klog.commands.recover.partition_survey import PartitionSurvey
 from klog.commands.recover.rebuild import RepairedContent, repaired_content
-from klog.commands.recover.survey import PartitionSurvey
+from klog.commands.recover.rebuilt_snapshots import RebuiltSnapshots
+from klog.commands.recover.recover_outcome import RecoverMode, RecoverOptions
 from klog.formats.checkpoint import EpochEntry, epochs_in_force, read_epochs, write_epochs
 from klog.formats.java_integers import LONG_MAX
 from klog.formats.names import SEGMENT_KINDS, FileKind, file_name, parse_file

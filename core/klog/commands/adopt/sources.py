@@ -7,8 +7,8 @@ import stat
 from collections.abc import Sequence
 from functools import cached_property
 
+from klog.base.directory import normalized
 from klog.base.errors import KlogError, UnreadableError, UsageError
-from klog.base.files.directory import normalized
 from klog.cluster.metadata.loader import ClusterMetadata
 from klog.data_dir.identity import check_one_topic
 from klog.data_dir.log_dir import LogDir

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.change.partition_plan.contents import Content
 from klog.change.plan.draft import Draft, StagedContent
 from klog.change.plan.model import same_content

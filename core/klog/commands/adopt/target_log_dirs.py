@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from klog.base.errors import KlogError, UsageError, counted
 from klog.cluster.assigned_log_dir import assigned_log_dir
-from klog.cluster.coordinator.transactions import transaction_images
-from klog.cluster.metadata.history import MetadataChange, PartitionSubject, read_history
+from klog.cluster.coordinator.transactional_ids import transaction_images
+from klog.cluster.metadata.change_history import MetadataChange, PartitionSubject, read_history
 from klog.cluster.metadata.loader import ClusterMetadata, read_metadata
-from klog.cluster.metadata.replay import Problems
+from klog.cluster.metadata.metadata_replay import Problems
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.cluster.metadata.topics_image import PartitionRegistration
 from klog.commands.adopt.former_topic import FormerTopic, former_topic

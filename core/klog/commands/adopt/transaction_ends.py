@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from klog.change.plan.model import Amount
-from klog.cluster.coordinator.transactions import (
+from klog.cluster.coordinator.transactional_ids import (
     EPOCH_BUMPS,
     IN_PROGRESS,
     PREPARED,
@@ -37,10 +37,10 @@ from klog.kernel import DONE, crc32c
 from klog.log.segment import Segment
 from klog.log.txn_index import AbortedTxn
 from klog.log.windows import window_of
-from klog.partition.transactions.decisions import TransactionDecision, decisions, was_decided
+from klog.partition.transactions.coordinator_decisions import TransactionDecision, decisions, was_decided
 from klog.partition.transactions.markers import CompletedTxn
+from klog.partition.transactions.producer_replay import apply_window
 from klog.partition.transactions.producer_state import ProducerState
-from klog.partition.transactions.replay import apply_window
 
 ABORTED: Final = "transaction-aborted"
 """Why records are lost whose transaction is aborted although its coordinator may commit it."""

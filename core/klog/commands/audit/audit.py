@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from klog.cluster.metadata.topic_config import TopicConfig, topic_configs
+from klog.commands.audit.audited_partitions import AuditPartition, AuditQuery, audit_partitions
 from klog.commands.audit.coverage import Coverage, cluster_topics, coverage_of
 from klog.commands.audit.deep import RecordSearch
 from klog.commands.audit.header_findings import (
@@ -17,11 +18,10 @@ from klog.commands.audit.header_findings import (
     misrouted_findings,
     repeated_findings,
 )
+from klog.commands.audit.header_survey import AuditWorkers, HeaderSurvey
 from klog.commands.audit.headers import HeaderOptions, LogReport, TopicLimits
 from klog.commands.audit.misrouted import MisroutedBatch, TwinSearch, in_order
-from klog.commands.audit.partitions import AuditPartition, AuditQuery, audit_partitions
 from klog.commands.audit.repeats import repeated_batches
-from klog.commands.audit.survey import AuditWorkers, HeaderSurvey
 from klog.commands.audit.twins import LegalTwins
 from klog.commands.audit.verdict import POSSIBLE, is_at_least
 from klog.data_dir.log_dir import LogDir

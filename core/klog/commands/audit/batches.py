@@ -8,7 +8,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from klog.base.errors import KlogError
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.data_dir.partition import Partition
 from klog.formats.batch import BATCH, CODEC_BITS, CRC_START, LOG_APPEND_TIME_BIT, BatchFacts
 from klog.formats.codec import CodecError, Decompressor

@@ -7,9 +7,9 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from klog.base.errors import UnsupportedError
-from klog.cluster.topics import newest_metadata, topics_by
-from klog.commands.audit.partitions import INTERNAL, AuditPartition, AuditQuery
-from klog.commands.audit.survey import HeaderSurvey
+from klog.cluster.keyed_topics import newest_metadata, topics_by
+from klog.commands.audit.audited_partitions import INTERNAL, AuditPartition, AuditQuery
+from klog.commands.audit.header_survey import HeaderSurvey
 from klog.data_dir.log_dir import LogDir
 
 

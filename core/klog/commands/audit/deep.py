@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from klog.base.errors import KlogError
+from klog.commands.audit.audited_partitions import AuditLog
 from klog.commands.audit.batches import BatchContent
+from klog.commands.audit.header_survey import HeaderSurvey
 from klog.commands.audit.misrouted import MisroutedBatch, TopicKey, TwinSearch, row_of
-from klog.commands.audit.partitions import AuditLog
 from klog.commands.audit.profiles import TopicProfile, run_signs
-from klog.commands.audit.survey import HeaderSurvey
 from klog.commands.audit.twins import TwinPlace
 from klog.commands.audit.verdict import POSSIBLE, SIGNS_WITHOUT_TWIN, Evidence, begins_at_zero, signs_at
 from klog.formats.codec import Decompressor

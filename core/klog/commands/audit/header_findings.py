@@ -10,11 +10,11 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from klog.base.errors import counted
+from klog.commands.audit.audited_partitions import AuditPartition
+from klog.commands.audit.header_survey import HeaderSurvey
 from klog.commands.audit.headers import FOR_EVER, LogReport, Sighting, TopicLimits
 from klog.commands.audit.misrouted import MisroutedBatch
-from klog.commands.audit.partitions import AuditPartition
 from klog.commands.audit.repeats import RepeatedBatches
-from klog.commands.audit.survey import HeaderSurvey
 from klog.commands.audit.verdict import CONFIRMED, begins_at_zero
 from klog.formats.batch import BATCH, CODEC_NAMES, increment_sequence
 from klog.partition.verify.findings import KINDS as OF_VERIFY

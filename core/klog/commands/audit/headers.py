@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from klog.base.errors import KlogError
-from klog.base.files.read_only import ReadOnlyFile
-from klog.commands.audit.partitions import AuditLog
+from klog.base.read_only import ReadOnlyFile
+from klog.commands.audit.audited_partitions import AuditLog
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.java_integers import LONG_MAX
 from klog.jobs.results import TaskResult, json_result

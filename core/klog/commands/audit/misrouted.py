@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 from klog.commands.audit.batches import BatchContent, BatchTask, batch_content, read_batches
 from klog.commands.audit.digest_table import MOST_PLACES
+from klog.commands.audit.header_survey import HeaderSurvey
 from klog.commands.audit.profiles import (
     LEAST_SAMPLE,
     SAMPLE_BATCHES,
@@ -21,7 +22,6 @@ from klog.commands.audit.profiles import (
     sample_partitions,
     topic_profile,
 )
-from klog.commands.audit.survey import HeaderSurvey
 from klog.commands.audit.twins import (
     Group,
     LegalTwins,

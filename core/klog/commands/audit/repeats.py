@@ -6,8 +6,8 @@ from collections import Counter
 from typing import Final, NamedTuple
 
 from klog.commands.audit.batches import BatchContent
+from klog.commands.audit.header_survey import HeaderSurvey
 from klog.commands.audit.misrouted import TwinSearch
-from klog.commands.audit.survey import HeaderSurvey
 from klog.commands.audit.twins import Repeats, TwinPlace, repeats_in
 
 _MOST_COMPARED: Final = 100

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
+from klog.commands.audit.audited_partitions import AuditPartition
 from klog.commands.audit.batches import BatchContent
-from klog.commands.audit.partitions import AuditPartition
 from klog.commands.audit.profiles import COMMON_SHARE, RARE_SHARE, TopicProfile
 from klog.commands.audit.twins import TwinPlace
 

@@ -7,13 +7,13 @@ import stat
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from klog.base.directory import normalized
 from klog.base.errors import UsageError
-from klog.base.files.directory import normalized
 from klog.change.plan.draft import Draft
 from klog.change.plan.full_disk import naming
 from klog.change.plan.model import PUT, Action, FileState
 from klog.change.plan.staging import Staging, make_directories, remove_tree
-from klog.commands.compact.run import CompactionRun, PartitionOutcome
+from klog.commands.compact.compaction import CompactionRun, PartitionOutcome
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.disk.output_gate import check_directory
 from klog.data_dir.log_dir import LogDir

@@ -15,11 +15,11 @@ from klog.base.progress import Sink
 from klog.change.plan.draft import Draft
 from klog.change.plan.staging import Staging, remove_tree
 from klog.cluster.metadata.topic_config import TopicConfig
+from klog.commands.compact.compaction import PartitionOutcome
 from klog.commands.compact.copying import CheckpointValues, Copier, checkpointed
-from klog.commands.compact.partition import CleanerOptions, PartitionCompaction
+from klog.commands.compact.log_cleaner import CleanerOptions, PartitionCompaction
+from klog.commands.compact.log_to_clean import examine
 from klog.commands.compact.rules import Refusal, RefusalReason, TopicRules
-from klog.commands.compact.run import PartitionOutcome
-from klog.commands.compact.selection import examine
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
@@ -46,7 +46,7 @@ class CompactTask(NamedTuple):
 class CompactJobOptions(NamedTuple):
     """*run*: the hidden directory of the output.  *now_ms*: when it is taken to happen, None: when it does.
 
-    The others as in `klog.commands.compact.run.CompactOptions`.
+    The others as in `klog.commands.compact.compaction.CompactOptions`.
     """
 
     run: str
@@ -65,7 +65,7 @@ def compact_partitions(
 ) -> tuple[list[Facts], list[PartitionOutcome]]:
     """Write the partitions of *targets*, compacted, into *to*, as `klog compact --to` does; *topics*: their settings.
 
-    Returns the facts about each, and the outcomes of those that failed, as `klog.commands.compact.run` has them.  After
+    Returns the facts about each, and the outcomes of those that failed (PartitionOutcome).  After
     a failure the same call continues with what is missing.  Raises UsageError if *to* has other content, LockedError if
     another run writes there, KlogError, OSError.
     """

@@ -11,12 +11,12 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from klog.base.errors import UsageError
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.change.partition_plan.strict_reader import Advance, StrictReader, no_progress
 from klog.change.plan.file_state import Digest
-from klog.commands.compact.legacy import remade
-from klog.commands.compact.segments import REFUSED, SourceSegment, aborted_between, end_of
-from klog.commands.compact.transactions import CleanedTransactions
+from klog.commands.compact.cleaned_segments import REFUSED, SourceSegment, aborted_between, end_of
+from klog.commands.compact.cleaned_transactions import CleanedTransactions
+from klog.commands.compact.legacy_rewriting import remade
 from klog.formats.batch import CODEC_BITS, CONTROL_BIT, DELETE_HORIZON_BIT, BatchFacts
 from klog.formats.codec import Compressor, Decompressor
 from klog.formats.damage import DamageKind

@@ -9,8 +9,8 @@ Sizes are bytes, times ms since the epoch; None means absent or unknown, and *no
 
 from __future__ import annotations
 
-from klog.commands.describe.files import FileFacts, Value, describe_file
-from klog.commands.describe.partitions import (
+from klog.commands.describe.file_facts import FileFacts, Value, describe_file
+from klog.commands.describe.partition_rows import (
     LogDirSummary,
     PartitionRow,
     PartitionSummary,

@@ -10,8 +10,8 @@ from klog.cluster.metadata.loader import ClusterMetadata
 from klog.data_dir.partition import Partition
 from klog.formats.internal_topics import TRANSACTION_STATE
 from klog.formats.java_integers import LONG_MAX
-from klog.partition.start.outcome import StartOutcome
-from klog.partition.start.reasons import StartNote
+from klog.partition.start.start_outcome import StartOutcome
+from klog.partition.start.start_reasons import StartNote
 from klog.partition.transactions.unindexed_aborts import wrong_txn_index
 
 NOT_COMPARED: Final = "txn-index-not-compared"

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from klog.base.errors import KlogError
-from klog.commands.doctor.outcome import KafkaVersion
+from klog.commands.doctor.diagnosis import KafkaVersion
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.open_path import open_path
 from klog.data_dir.partition import Partition
@@ -22,7 +22,7 @@ from klog.formats.checkpoint import Malformed
 from klog.formats.java_text import parse_int, uuid_bytes
 from klog.formats.names import CLUSTER_METADATA, FileKind, PartitionState
 from klog.formats.properties import MetaProperties, read_meta_properties, read_properties
-from klog.partition.start.reasons import StartFailure
+from klog.partition.start.start_reasons import StartFailure
 
 _RESERVED_IDS: Final = 100
 _NO_VERSION: Final = -1

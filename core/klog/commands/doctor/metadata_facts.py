@@ -6,11 +6,11 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 
 from klog.cluster.metadata.loader import ClusterMetadata
+from klog.commands.doctor.diagnosis import SERVED, PartitionFate
 from klog.commands.doctor.loading import LoadedPartition
-from klog.commands.doctor.outcome import SERVED, PartitionFate
 from klog.partition.start.metadata_behind import metadata_lag
 from klog.partition.start.metadata_log import DIRECTORY
-from klog.partition.start.reasons import StartNote
+from klog.partition.start.start_reasons import StartNote
 
 
 def directories_of(cluster: ClusterMetadata, node_id: int) -> Mapping[tuple[str, int], str | None]:

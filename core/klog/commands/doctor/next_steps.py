@@ -15,9 +15,9 @@ from typing import Final
 from klog.base.errors import counted
 from klog.cluster.metadata.loader import ClusterMetadata
 from klog.commands.doctor.assumed_repairs import AssumedRepairs
+from klog.commands.doctor.diagnosis import Diagnosis, Fate, LogDirFate, LogDirState, NextStep, PartitionFate
 from klog.commands.doctor.log_dir_format import foreign_names
 from klog.commands.doctor.metadata_facts import directories_of, is_only_node
-from klog.commands.doctor.outcome import Diagnosis, Fate, LogDirFate, LogDirState, NextStep, PartitionFate
 from klog.commands.doctor.partition_fates import GOES_WITH_ITS_LOG_DIR
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
@@ -25,7 +25,7 @@ from klog.data_dir.root_files import read_small
 from klog.formats.names import INTERNAL, FileKind, PartitionState
 from klog.formats.properties import MetaProperties, read_properties
 from klog.partition.start.metadata_log import DIRECTORY
-from klog.partition.start.reasons import StartFailure
+from klog.partition.start.start_reasons import StartFailure
 
 _RECOVERED: Final = {
     "log-start-beyond-end": "all its records would be deleted: the log start is beyond the end",

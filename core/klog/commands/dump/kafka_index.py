@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from types import TracebackType
 
 from klog.base.errors import ExitCode, KlogError
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.commands.dump.reports import DumpReports, absolute
 from klog.commands.dump.request import IndexStyle
 from klog.formats.batch import BATCH, ENTRY, MIN_SIZE, OVERHEAD

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from klog.base.errors import KlogError
 from klog.base.location import Location
-from klog.commands.dump.log_input import LogInput
+from klog.commands.dump.dumped_logs import LogInput
 from klog.commands.dump.reports import OffsetGaps
 from klog.commands.dump.request import Decoder, LogStyle
 from klog.formats.batch import ENTRY, OVERHEAD, Attributes

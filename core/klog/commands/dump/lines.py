@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Literal
 
-from klog.commands.dump.log_input import LogInput
+from klog.commands.dump.dumped_logs import LogInput
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage
 from klog.kernel import Window

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from klog.base.errors import ExitCode, NotKafkaError, UnsupportedError
-from klog.base.files.read_only import ReadOnlyFile
 from klog.base.progress import Sink
+from klog.base.read_only import ReadOnlyFile
 from klog.commands.dump.request import CSV, DumpRequest, DumpTarget
 from klog.data_dir.open_path import EXPECTED
 from klog.formats import checkpoint, properties

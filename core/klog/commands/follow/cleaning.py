@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
+from klog.commands.follow.copied_history import first_batch
 from klog.commands.follow.copied_partition import CopiedPartition
-from klog.commands.follow.history import first_batch
 from klog.data_dir.partition import Partition
 from klog.formats.batch import BatchFacts
 from klog.formats.damage import Damage

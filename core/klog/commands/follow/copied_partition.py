@@ -12,9 +12,9 @@ import os
 from shlex import quote
 from typing import NamedTuple
 
+from klog.base.directory import names_if_there
 from klog.base.errors import DamagedError
-from klog.base.files.directory import names_if_there
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.base.unusable import UNUSABLE
 from klog.commands.follow.copy_disk import CopyDisk
 from klog.commands.follow.live_directory import LiveDirectory, remove_temporaries

@@ -10,8 +10,8 @@ from klog.commands.follow.client.failures import ForeignAnswerError, LostConnect
 from klog.commands.follow.copied_partition import CopiedPartition
 from klog.commands.follow.copy_dir import CopyDir
 from klog.commands.follow.fetch_session import FollowedPlace
-from klog.commands.follow.options import FollowOptions
-from klog.commands.follow.partition import CLEANED, FollowedPartition, FollowReporter
+from klog.commands.follow.follow_options import FollowOptions
+from klog.commands.follow.followed_partition import CLEANED, FollowedPartition, FollowReporter
 from klog.commands.follow.repairs import begin_anew, replace
 from klog.commands.follow.side_file import SideFile
 from klog.formats.java_text import ZERO_UUID

@@ -15,21 +15,21 @@ from typing import Final, NamedTuple
 
 from klog.base.errors import DamagedError, ExitCode, KlogError
 from klog.commands.follow.client import failures
+from klog.commands.follow.client.broker_connection import BrokerConnection
 from klog.commands.follow.client.cluster import EARLIEST, Cluster, ClusterTopics, LeaderOfPartition
-from klog.commands.follow.client.connection import BrokerConnection
 from klog.commands.follow.client.requests import REQUESTS
 from klog.commands.follow.client.security import Security
 from klog.commands.follow.copies import Copies
 from klog.commands.follow.copy_dir import CopyDir
-from klog.commands.follow.decisions import Decision, Leave, Wait, refusal
 from klog.commands.follow.fetch_session import FollowedPlace
 from klog.commands.follow.fetchers import Fetchers
-from klog.commands.follow.leader import BY_ID, Released
-from klog.commands.follow.options import FollowOptions
-from klog.commands.follow.partition import FollowedPartition, FollowReporter, Outage
+from klog.commands.follow.follow_options import FollowOptions
+from klog.commands.follow.followed_partition import FollowedPartition, FollowReporter, Outage
+from klog.commands.follow.followed_topics import changes, unmatched_globs, wanted_partitions
+from klog.commands.follow.leader_fetcher import BY_ID, Released
+from klog.commands.follow.reactions import Decision, Leave, Wait, refusal
 from klog.commands.follow.repairs import carry_out, replace
 from klog.commands.follow.side_file import SideFile
-from klog.commands.follow.topics import changes, unmatched_globs, wanted_partitions
 from klog.formats.java_text import ZERO_UUID
 
 _PASSING: Final = (failures.LostConnectionError, failures.ForeignAnswerError, failures.RefusedRequestError)

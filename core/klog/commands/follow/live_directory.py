@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-from klog.base.files.directory import names_if_there
+from klog.base.directory import names_if_there
 from klog.change.plan.model import TEMPORARY
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.disk.growing_files import GrowingFiles

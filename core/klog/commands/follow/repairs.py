@@ -11,7 +11,11 @@ from klog.cluster.epoch_cache import UNDEFINED
 from klog.commands.follow.cleaning import ANEW
 from klog.commands.follow.client.cluster import EARLIEST, LATEST, Cluster
 from klog.commands.follow.client.failures import ForeignAnswerError, LostConnectionError, RefusedRequestError
-from klog.commands.follow.decisions import (
+from klog.commands.follow.copied_history import LeaderLog, find_parting
+from klog.commands.follow.fetch_session import FollowedPlace
+from klog.commands.follow.follow_options import FollowOptions
+from klog.commands.follow.followed_partition import FollowedPartition, FollowReporter
+from klog.commands.follow.reactions import (
     Cut,
     Decision,
     EpochEnd,
@@ -25,10 +29,6 @@ from klog.commands.follow.decisions import (
     locate,
     refusal,
 )
-from klog.commands.follow.fetch_session import FollowedPlace
-from klog.commands.follow.history import LeaderLog, find_parting
-from klog.commands.follow.options import FollowOptions
-from klog.commands.follow.partition import FollowedPartition, FollowReporter
 from klog.formats.java_text import ZERO_UUID
 
 

@@ -13,17 +13,17 @@ from klog.base.errors import UsageError, counted
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.follow.cleaning import DELETE_RETENTION_MS, CleaningWatch
 from klog.commands.follow.client.cluster import Cluster, ClusterTopics
+from klog.commands.follow.client.committed_offsets import committed_offsets
 from klog.commands.follow.client.failures import (
     ForeignAnswerError,
     LostConnectionError,
     RefusedRequestError,
     StoppedError,
 )
-from klog.commands.follow.client.groups import committed_offsets
 from klog.commands.follow.copy_dir import CopyDir
 from klog.commands.follow.fetch_session import FollowedPlace
-from klog.commands.follow.options import FollowOptions
-from klog.commands.follow.partition import FollowedPartition, FollowReporter
+from klog.commands.follow.follow_options import FollowOptions
+from klog.commands.follow.followed_partition import FollowedPartition, FollowReporter
 from klog.formats.follow_file import FollowFile, FollowTopic, GroupOffset, is_committed, is_setting
 from klog.formats.java_text import ZERO_UUID
 from klog.partition.append.log_state import AppendSettings

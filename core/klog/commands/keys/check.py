@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from klog.base.progress import Sink
-from klog.cluster.topics import KeyTopic
+from klog.cluster.keyed_topics import KeyTopic
 from klog.commands.keys.judgement import LEAST_SHARE, MURMUR2, KeyJudgement, judge, leading_hash, rule_counts
 from klog.formats.damage import Damage
 from klog.jobs.results import TaskResult, json_result

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from klog.cluster.partitioning.partitioners import NAME_OF_RULE, PARTITIONERS, RULES, partitioner
+from klog.cluster.partitioners import NAME_OF_RULE, PARTITIONERS, RULES, partitioner
 from klog.kernel import KeyPlaces
 
 LEAST_SHARE: Final = 0.5

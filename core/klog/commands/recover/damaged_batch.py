@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from klog.base.errors import UnreadableError
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.commands.recover.dropped import SalvageOptions
 from klog.commands.recover.header_repairs import with_magic
 from klog.formats.batch import BATCH, OVERHEAD

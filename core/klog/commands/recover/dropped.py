@@ -9,7 +9,7 @@ from typing import NamedTuple
 from klog.formats.batch import BatchFacts
 from klog.formats.damage import Damage, DamageKind
 from klog.log.reader import MAX_BATCH_BYTES
-from klog.partition.verify.log import IDS
+from klog.partition.verify.log_checks import IDS
 
 MOST_STRETCHES = 1 << 20
 """A log with more damaged places than this is kept up to there: more would be too much to look through."""

@@ -8,15 +8,15 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from klog.base.errors import UnreadableError
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.change.partition_plan.spliced import PatchedLog
 from klog.formats.batch import Attributes, BatchFacts
 from klog.formats.java_integers import LONG_MAX, LONG_MIN
 from klog.log.bit_flips import Patch
 from klog.log.segment import MAX_RELATIVE_OFFSET
 from klog.log.windows import window_of
-from klog.partition.start.files import FailsError
-from klog.partition.start.segments import first_offset
+from klog.partition.start.segment_recovery import first_offset
+from klog.partition.start.start_files import FailsError
 
 _MOST_ASKED = 1000
 

@@ -6,7 +6,7 @@ A value is proven, never guessed: by the neighbours, which allow only one value,
 from __future__ import annotations
 
 from klog.base.errors import UnreadableError
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.formats.batch import BATCH, ENTRY, OVERHEAD, Attributes, BatchFacts
 from klog.log.bit_flips import BitRepair, Patch, whole
 

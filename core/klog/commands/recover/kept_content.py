@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from klog.base.errors import UnreadableError
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.change.partition_plan.spliced import PatchedLog
 from klog.commands.recover.kept_ranges import KeptRanges
 from klog.formats.batch import BatchFacts
@@ -18,8 +18,8 @@ from klog.log.bit_flips import Patch
 from klog.log.txn_index import AbortedTxn
 from klog.log.windows import window_of
 from klog.partition.transactions.markers import CompletedTxn
+from klog.partition.transactions.producer_replay import apply_window
 from klog.partition.transactions.producer_state import ProducerState
-from klog.partition.transactions.replay import apply_window
 
 _NEVER_FULL = 2**31 - 1
 

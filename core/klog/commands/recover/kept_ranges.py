@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from klog.base.files.read_only import ReadableLog
+from klog.base.read_only import ReadableLog
 from klog.kernel import Window
 from klog.log.reader import LogReader
 

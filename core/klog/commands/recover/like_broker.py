@@ -14,17 +14,17 @@ from klog.change.partition_plan.epochs import rebuilt
 from klog.change.partition_plan.losses import cut_loss, whole_losses
 from klog.change.plan.draft import Draft
 from klog.change.plan.model import Amount, Loss
-from klog.commands.recover.outcome import RecoverOptions, RecoverResult
+from klog.commands.recover.partition_survey import PartitionSurvey
 from klog.commands.recover.rebuild import ENDS, OF_INDEXES, OFFSET_KINDS, base_of, problems
-from klog.commands.recover.survey import PartitionSurvey
+from klog.commands.recover.recover_outcome import RecoverOptions, RecoverResult
 from klog.commands.recover.surveyed_logs import SurveyedLogs
 from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import epochs_in_force, read_epochs
 from klog.formats.names import FileKind, parse_file
 from klog.partition.start.intact_prefix import IntactPrefix
 from klog.partition.start.next_start import next_start
-from klog.partition.start.outcome import SegmentCut, StartOutcome
-from klog.partition.start.producers import BrokerClock
+from klog.partition.start.producer_recovery import BrokerClock
+from klog.partition.start.start_outcome import SegmentCut, StartOutcome
 from klog.partition.verify.facts import LogDirFacts
 from klog.partition.verify.findings import Finding
 

@@ -19,9 +19,9 @@ from klog.change.plan.model import NOTHING, Amount, Loss
 from klog.change.plan.staging import Staging
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.recover import rebuild
-from klog.commands.recover.outcome import OtherMode, RecoverMode, RecoverOptions, RecoverResult
+from klog.commands.recover.partition_survey import PartitionSurvey
 from klog.commands.recover.rebuild import ENDS, OFFSET_KINDS
-from klog.commands.recover.survey import PartitionSurvey
+from klog.commands.recover.recover_outcome import OtherMode, RecoverMode, RecoverOptions, RecoverResult
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.data_dir.selection import Selection
@@ -65,7 +65,7 @@ class Recovery:
 
         Only before the plan is carried out.  Raises UnreadableError.
         """
-        from klog.commands.recover.rescue import rescue_partition
+        from klog.commands.recover.rescued_records import rescue_partition
 
         records = 0
         for result in self.results:

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from itertools import zip_longest
 
 from klog.base.errors import UnreadableError
-from klog.base.files.read_only import ReadOnlyFile
 from klog.base.progress import Sink
+from klog.base.read_only import ReadOnlyFile
 from klog.change.partition_plan.contents import Content, FileRange, txn_entries
 from klog.change.partition_plan.desired_files import DesiredFiles, draft_changes
 from klog.change.partition_plan.epochs import rebuilt
@@ -23,8 +23,9 @@ from klog.change.plan.model import Amount, Loss
 from klog.commands.recover import rebuild
 from klog.commands.recover.dropped import SalvageOptions
 from klog.commands.recover.kept_content import KeptContent, PartitionContent
-from klog.commands.recover.outcome import RecoverMode, RecoverOptions, RecoverResult
+from klog.commands.recover.partition_survey import PartitionSurvey
 from klog.commands.recover.rebuild import ENDS, MENDED, OF_INDEXES, OFFSET_KINDS, problems
+from klog.commands.recover.recover_outcome import RecoverMode, RecoverOptions, RecoverResult
 from klog.commands.recover.segment_ranges import (
     DroppedBytes,
     PartitionRanges,
@@ -32,7 +33,6 @@ from klog.commands.recover.segment_ranges import (
     SegmentRanges,
     salvage_ranges,
 )
-from klog.commands.recover.survey import PartitionSurvey
 from klog.commands.recover.survey_walks import SurveyWalks
 from klog.formats.batch import BATCH
 from klog.formats.checkpoint import write_epochs

@@ -17,8 +17,8 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from klog.base.errors import KlogError
-from klog.base.files.read_only import ReadOnlyFile
 from klog.base.progress import Silence, Sink
+from klog.base.read_only import ReadOnlyFile
 from klog.change.partition_plan.spliced import PatchedLog
 from klog.commands.recover.dropped import MOST_LEFT, DroppedRange, SalvageOptions, damage_id, key
 from klog.commands.recover.free_offsets import FreeOffsets, SegmentPart

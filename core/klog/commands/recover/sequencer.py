@@ -6,7 +6,7 @@ until the next batch is read: only with both neighbours known can we decide whic
 
 from __future__ import annotations
 
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.commands.recover.damaged_batch import ClaimedExtent, DamagedBatches
 from klog.commands.recover.dropped import MOST_PATCHES, NEIGHBOURS, SalvageOptions, key
 from klog.commands.recover.free_offsets import FreeOffsets

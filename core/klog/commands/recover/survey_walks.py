@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from klog.base.errors import KlogError
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.commands.recover.dropped import SalvageOptions, damage_id
 from klog.commands.recover.leading_batches import LeadingBatches
 from klog.data_dir.partition import SegmentFiles
@@ -21,7 +21,7 @@ from klog.formats.damage import Damage
 from klog.formats.java_integers import LONG_MAX, LONG_MIN
 from klog.log.records import BatchRun
 from klog.log.segment import MAX_RELATIVE_OFFSET
-from klog.partition.verify.segment import SegmentFacts
+from klog.partition.verify.segment_pass import SegmentFacts
 
 if TYPE_CHECKING:  # most logs are intact, and need none of this
     from klog.commands.recover.free_offsets import AssumedOffsets, FreeOffsets

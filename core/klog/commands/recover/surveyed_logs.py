@@ -12,7 +12,7 @@ from klog.formats.index import OFFSET_ENTRY
 from klog.kernel import IndexBuilder
 from klog.partition.start.intact_prefix import IntactPrefix
 from klog.partition.verify.facts import PartitionFacts
-from klog.partition.verify.segment import SegmentFacts
+from klog.partition.verify.segment_pass import SegmentFacts
 
 _DISORDER = frozenset({"overflow", "backwards", "odd offset", "beyond next"})
 """Events of a survey after which its offsets are not those of the first and the last batch."""

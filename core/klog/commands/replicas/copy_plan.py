@@ -21,10 +21,10 @@ from klog.change.plan.staging import Staging
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.replicas import source_log
 from klog.commands.replicas.catch_up import CatchUp, CatchUpPlan, CatchUpSource, CatchUpTarget
+from klog.commands.replicas.copied_due import copied_due
 from klog.commands.replicas.copy_choice import NO_COMPLETE_COPY, CopyChoice, LeftPartition, kept_copy
 from klog.commands.replicas.diff import LostRecords, PartitionDiff, ReplicaDiffer, Verdict, diff_all
 from klog.commands.replicas.disks import BrokerCopies, BrokerDisk
-from klog.commands.replicas.first_pass import copied_due
 from klog.commands.replicas.merged_copy import merged_copy
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.partition import Partition

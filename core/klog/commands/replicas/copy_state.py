@@ -13,8 +13,8 @@ from klog.commands.replicas.comparison import ComparedCopy, Comparison, CopyFact
 from klog.commands.replicas.disks import BrokerCopy
 from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import EpochEntry
-from klog.partition.start.files import ReadSettings
 from klog.partition.start.kept_log import KeptLog, NextStarts
+from klog.partition.start.start_files import ReadSettings
 from klog.partition.transactions.isolation import open_at
 
 

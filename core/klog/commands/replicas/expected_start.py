@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.commands.replicas.comparison import ComparedCopy
 from klog.data_dir.partition import Partition
 from klog.formats.damage import Damage

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from klog.base.errors import DamagedError
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.change.plan.staging import remove_tree
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.partition import Partition

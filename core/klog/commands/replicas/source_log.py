@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from klog.base.errors import DamagedError
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.formats.damage import Damage
 from klog.formats.snapshot import Producer
@@ -141,7 +141,7 @@ def producers_at(
     *alike*: a copy with the same batches below *begin*; its snapshots are equivalent.  Raises UnreadableError.
     """
     from klog.partition.transactions.markers import CompletedTxn
-    from klog.partition.transactions.replay import nearest_state, replay
+    from klog.partition.transactions.producer_replay import nearest_state, replay
 
     state = nearest_state(partition, begin)
     if alike is not None and (other := nearest_state(alike, begin)).end > max(state.end, alike.log_start_offset or 0):

@@ -10,7 +10,7 @@ from klog.base.errors import UnreadableError
 from klog.formats.batch import CODEC_NAMES
 from klog.log.txn_index import read_txn_index
 from klog.partition.verify.facts import PartitionFacts
-from klog.partition.verify.segment import SegmentFacts
+from klog.partition.verify.segment_pass import SegmentFacts
 
 MOST_SEGMENTS = 200
 """A picture is 1 000 units wide: of more segments, neighbours share a box."""

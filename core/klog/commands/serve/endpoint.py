@@ -16,14 +16,14 @@ from typing import Final, NamedTuple, TypeAlias
 
 from klog.base.errors import KlogError, UsageError
 from klog.base.threads import start
-from klog.commands.serve.connection import Connection, ConnectionLimits, GoneError, MemoryBudget
-from klog.commands.serve.groups import LONGEST_NAME, GroupCoordinator
+from klog.commands.serve.client_connection import Connection, ConnectionLimits, GoneError, MemoryBudget
+from klog.commands.serve.group_coordinator import LONGEST_NAME, GroupCoordinator
 from klog.commands.serve.handlers import REFUSED, HangUpError, RequestContext, ServerContext, answer
-from klog.commands.serve.handlers.logs import fetch_wait_ms
+from klog.commands.serve.handlers.log_requests import fetch_wait_ms
 from klog.commands.serve.view import View
 from klog.formats.error_codes import ErrorCode
 from klog.formats.structs.schema import Data
-from klog.formats.wire.messages import ApiRequest, WireError, read_request, versions_response, write_response
+from klog.formats.wire_messages import ApiRequest, WireError, read_request, versions_response, write_response
 
 _BACKLOG: Final = 128
 _OUT_OF_RESOURCES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)

@@ -16,9 +16,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
 from klog.base.errors import UnsupportedError, UsageError, counted, near_misses
-from klog.base.files.read_only import ReadOnlyFile
-from klog.commands.serve.options import Missing, OnceReporter, ServeOptions
-from klog.commands.serve.partitions import PartitionContext, PartitionView
+from klog.base.read_only import ReadOnlyFile
+from klog.commands.serve.serve_options import Missing, OnceReporter, ServeOptions
+from klog.commands.serve.served_partition import PartitionContext, PartitionView
 from klog.data_dir.identity import (
     IdentityError,
     choose_with_internal,
@@ -31,13 +31,13 @@ from klog.formats.checkpoint import Malformed
 from klog.formats.follow_file import FOLLOW_FILE, FollowFile, FollowTopic
 from klog.formats.names import CLUSTER_METADATA, INTERNAL
 from klog.partition.fetch import OpenFiles
-from klog.partition.fetch.slices import SliceCache, WindowPool
+from klog.partition.fetch.read_slices import SliceCache, WindowPool
 from klog.partition.start.replica_choice import best_replica
 
 if TYPE_CHECKING:
     from klog.cluster.metadata.loader import ClusterMetadata
-    from klog.commands.serve.groups import Offsets
-    from klog.partition.transactions.decisions import TransactionDecision
+    from klog.commands.serve.group_coordinator import Offsets
+    from klog.partition.transactions.coordinator_decisions import TransactionDecision
 
 __all__ = ["PartitionView", "ServeOptions", "Topic", "View"]
 
@@ -248,7 +248,7 @@ class View:
 
     @cached_property
     def _committed(self) -> Mapping[str, Offsets]:
-        from klog.cluster.coordinator.groups import group_images
+        from klog.cluster.coordinator.consumer_groups import group_images
 
         found: dict[str, Offsets] = {}
         for group in group_images(self._of(_CONSUMER_OFFSETS), lambda _: None, self.options.until_ms):
@@ -275,7 +275,7 @@ class View:
 
     @cached_property
     def _decisions(self) -> Mapping[int, Sequence[TransactionDecision]]:
-        from klog.partition.transactions.decisions import decisions
+        from klog.partition.transactions.coordinator_decisions import decisions
 
         found: dict[int, list[TransactionDecision]] = {}
         for one in decisions(self._of(_TRANSACTION_STATE), self.options.until_ms):

@@ -8,18 +8,18 @@ from itertools import combinations
 from typing import Final
 
 from klog.cluster.truncation import TruncationRound
-from klog.commands.simulate.follower import PartitionFollower
-from klog.commands.simulate.leader import (
+from klog.commands.simulate.quota import ReplicationQuota
+from klog.commands.simulate.replica_log import EpochBatch, ReplicaLog, first_difference
+from klog.commands.simulate.rows import StepRow, remote_rows, replica_row, show_answer
+from klog.commands.simulate.scenario import RECORD_SIZE, ReplicaStart, Scenario, SimulationEvent
+from klog.commands.simulate.simulated_follower import PartitionFollower
+from klog.commands.simulate.simulated_leader import (
     IsrState,
     PartitionLeader,
     RemoteReplica,
     ReplicaFetch,
     ReplicaFetchAnswer,
 )
-from klog.commands.simulate.quota import ReplicationQuota
-from klog.commands.simulate.replica_log import EpochBatch, ReplicaLog, first_difference
-from klog.commands.simulate.rows import StepRow, remote_rows, replica_row, show_answer
-from klog.commands.simulate.scenario import RECORD_SIZE, ReplicaStart, Scenario, SimulationEvent
 
 NOT_ENOUGH: Final = "NOT_ENOUGH_REPLICAS"
 STILL_WAITS: Final = "still waits"

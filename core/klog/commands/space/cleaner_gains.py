@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from klog.base.errors import KlogError
-from klog.commands.compact.partition import CleanerOptions, PartitionCompaction
+from klog.commands.compact.log_cleaner import CleanerOptions, PartitionCompaction
 from klog.commands.space.disk_usage import DiskUsage
 from klog.data_dir.partition import Partition
 

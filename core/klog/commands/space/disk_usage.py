@@ -5,7 +5,7 @@
         print(segment.topic, segment.partition, segment.base_offset, segment.bytes, segment.reason, segment.due)
 
 The first answer is computed from names, sizes and the ends of indexes.  The cleaner's own rules decide for compacted
-topics (`klog.commands.compact.selection`), and read headers.  A segment's row is built at each request.
+topics (`klog.commands.compact.log_to_clean`), and read headers.  A segment's row is built at each request.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klog.base.errors import KlogError
 from klog.cluster.metadata.topic_config import TopicConfig, topic_configs
-from klog.commands.space.reasons import Reason, SegmentFate, judge_segments
+from klog.commands.space.kept_reasons import Reason, SegmentFate, judge_segments
 from klog.commands.space.sizes import DirectorySizes, SegmentSizes, file_sizes, read_sizes, tree_size
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
@@ -29,7 +29,7 @@ from klog.partition.retention.first_pass import SegmentAge
 from klog.partition.retention.policy import TopicRetention, topic_retention
 
 if TYPE_CHECKING:
-    from klog.commands.compact.selection import LogSections
+    from klog.commands.compact.log_to_clean import LogSections
 
 _OF_STATE: Final = {
     PartitionState.DELETE: Reason.DELETING,
@@ -161,7 +161,7 @@ def _of_cleaner(cleaning: LogSections | str | None, bases: Sequence[int]) -> Ite
         reason = Reason.UNLIMITED if cleaning is None else Reason.UNCLEANABLE
         yield from [SegmentFate(reason, None, cleaning)] * (len(bases) - 1)
         return
-    from klog.commands.compact.bounds import CleaningLimit
+    from klog.commands.compact.cleaning_limit import CleaningLimit
 
     bound, first_dirty, end_dirty = cleaning.bounds[0], cleaning.first_dirty, cleaning.first_uncleanable
     is_open = bound.limit is CleaningLimit.TRANSACTION
@@ -305,8 +305,8 @@ class DiskUsage:
     def cleaning(self, log_dir: LogDirUsage, partition: Partition) -> LogSections | str:
         """Return the sections of a partition of a compacted topic for the cleaner, or why it would not clean it."""
         if partition.path not in self._cleaning:
+            from klog.commands.compact.log_to_clean import examine
             from klog.commands.compact.rules import Refusal, TopicRules
-            from klog.commands.compact.selection import examine
 
             found: LogSections | Refusal | str
             try:

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from klog.commands.space.cleaner_gains import CleanerGain
 from klog.commands.space.disk_usage import DiskUsage, LogDirUsage, PartitionUsage
-from klog.commands.space.reasons import Reason
+from klog.commands.space.kept_reasons import Reason
 from klog.data_dir.partition import Partition
 
 _DUE: Final = (Reason.RETENTION_DUE, Reason.BELOW_LOG_START)

@@ -10,7 +10,7 @@ from math import ceil, sqrt
 from typing import Final, NamedTuple
 
 from klog.base.errors import UnreadableError
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.data_dir.partition import Partition
 from klog.formats.codec import Decompressor
 from klog.kernel import Window

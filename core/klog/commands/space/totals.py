@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from klog.commands.space.disk_usage import DiskUsage, FileSystem, LogDirUsage, OtherUsage, PartitionUsage, SegmentUsage
-from klog.commands.space.reasons import Reason
+from klog.commands.space.kept_reasons import Reason
 
 
 @dataclass

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from heapq import heappush, heappushpop
 from typing import Final, NamedTuple
 
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.commands.timeline.event import BROKER_CLOCK, FILE_CLOCK, PRODUCER_CLOCK, TimelineEvent
 from klog.data_dir.partition import Partition
 from klog.formats.batch import DELETE_HORIZON_BIT, LOG_APPEND_TIME_BIT, BatchFacts
@@ -16,7 +16,7 @@ from klog.formats.internal_topics import CLUSTER_METADATA, CONSUMER_OFFSETS, SHA
 from klog.kernel import LogLandmarks, Window
 from klog.log.records import BatchRun
 from klog.partition.transactions.markers import Marker, read_marker
-from klog.partition.verify.segment import MOST_DAMAGES, SegmentFacts
+from klog.partition.verify.segment_pass import MOST_DAMAGES, SegmentFacts
 
 LEAST_SILENCE_MS: Final = 60_000
 USUAL_PAUSES: Final = 10

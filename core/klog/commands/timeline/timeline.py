@@ -38,8 +38,8 @@ from klog.formats.internal_topics import CLUSTER_METADATA, CONSUMER_OFFSETS, TRA
 from klog.formats.names import FileKind, PartitionState
 from klog.partition.verify.facts import LogDirFacts, PartitionFacts
 from klog.partition.verify.findings import KINDS, Severity
-from klog.partition.verify.log import damaged_places
-from klog.partition.verify.segment import SurveyOptions
+from klog.partition.verify.log_checks import damaged_places
+from klog.partition.verify.segment_pass import SurveyOptions
 from klog.partition.verify.verify import log_dir_facts, survey_partition
 
 _LOG_KINDS: Final = (*DATA_KINDS, *TRANSACTION_KINDS, "epoch")

@@ -7,7 +7,13 @@ from typing import Final, NamedTuple
 
 from klog.base.errors import counted
 from klog.cluster.coordinator.entries import Note, entries
-from klog.cluster.coordinator.transactions import COMPLETED, EPOCH_BUMPS, PREPARED, TransactionImage, transaction_image
+from klog.cluster.coordinator.transactional_ids import (
+    COMPLETED,
+    EPOCH_BUMPS,
+    PREPARED,
+    TransactionImage,
+    transaction_image,
+)
 from klog.commands.timeline.event import BROKER_CLOCK, EventFilter, TimelineEvent
 from klog.commands.timeline.log_events import duration
 from klog.data_dir.partition import Partition

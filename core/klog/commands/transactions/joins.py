@@ -12,7 +12,7 @@ import heapq
 from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Final, TypeAlias
 
-from klog.cluster.coordinator.transactions import (
+from klog.cluster.coordinator.transactional_ids import (
     COMPLETED,
     PREPARED,
     TransactionEnding,

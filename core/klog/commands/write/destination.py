@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from klog.base.errors import KlogError
 from klog.cluster.metadata.topic_config import SettingOrigin, TopicConfig
-from klog.commands.write.options import SHIFT, WriteOptions
+from klog.commands.write.write_options import SHIFT, WriteOptions
 from klog.formats.batch import CODEC_NAMES
 from klog.kernel import BatchBuilder, Window
 from klog.partition.append.appender import AppendTarget

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from klog.commands.write.destination import OpenPartition, TopicPlace
-from klog.commands.write.options import WriteOptions
+from klog.commands.write.write_options import WriteOptions
 from klog.kernel import FLUSH, TO_COMPRESS, BatchBuilder, InputRecords, Window
 from klog.partition.append.appender import Appender
 from klog.partition.transactions.producer_state import ProducerState

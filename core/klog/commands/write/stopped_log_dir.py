@@ -17,7 +17,7 @@ from klog.cluster.election import UNASSIGNED_DIRECTORY
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.cluster.metadata.topics_image import PartitionRegistration
 from klog.commands.write.destination import OpenPartition, TopicPlace
-from klog.commands.write.options import WriteOptions
+from klog.commands.write.write_options import WriteOptions
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.disk.growing_files import GrowingFiles
 from klog.data_dir.log_dir import LogDir

@@ -17,8 +17,8 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+from klog.base.directory import inode_of, scan_directory
 from klog.base.errors import KlogError, PlanError, UnreadableError, UsageError
-from klog.base.files.directory import inode_of, scan_directory
 from klog.formats.names import ROOT_KINDS, FileKind, parse_file, parse_partition
 
 _OF_LOG_DIRS: Final = sorted(kind.value for kind in ROOT_KINDS - {FileKind.LOCK})

@@ -21,7 +21,7 @@ from klog.kernel import Window, ascending_run, crc32c
 from klog.log.txn_index import txn_index_content
 from klog.partition.append.log_state import LogState
 from klog.partition.transactions.markers import CompletedTxn
-from klog.partition.transactions.replay import apply_window
+from klog.partition.transactions.producer_replay import apply_window
 
 
 class AppendTarget(Protocol):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.change.plan.draft import Draft
 from klog.change.plan.file_state import Digest, digest_of_end
 from klog.change.plan.model import APPEND, PUT, REMOVE, Action, FileState

@@ -15,8 +15,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from klog.base.errors import DamagedError
-from klog.base.files.read_only import ReadableLog, ReadOnlyFile
 from klog.base.location import Location
+from klog.base.read_only import ReadableLog, ReadOnlyFile
 from klog.change.partition_plan.strict_reader import StrictReader
 from klog.change.plan.model import TEMPORARY
 from klog.cluster.epoch_cache import EpochCache
@@ -32,8 +32,8 @@ from klog.log.segment import Segment
 from klog.log.txn_index import AbortedTxn, read_txn_index
 from klog.partition.append.log_state import AppendSettings, LogState, empty_log
 from klog.partition.transactions.markers import CompletedTxn
+from klog.partition.transactions.producer_replay import nearest_state, replay
 from klog.partition.transactions.producer_state import ProducerState
-from klog.partition.transactions.replay import nearest_state, replay
 
 
 class Resumption(NamedTuple):

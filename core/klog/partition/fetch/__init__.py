@@ -18,8 +18,8 @@ from klog.partition.fetch.answer import (
     PartialBatch,
 )
 from klog.partition.fetch.fetch import fetch, list_batches
-from klog.partition.fetch.files import OpenFiles
-from klog.partition.fetch.log import Damaged, FetchLog
+from klog.partition.fetch.fetched_log import Damaged, FetchLog
+from klog.partition.fetch.open_logs import OpenFiles
 from klog.partition.fetch.verified_ranges import UnservedRange
 
 __all__ = [

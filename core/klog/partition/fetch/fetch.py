@@ -9,7 +9,7 @@ from bisect import bisect_left
 from typing import Final, TypeAlias
 
 from klog.base.errors import KlogError
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.formats.batch import ENTRY
 from klog.formats.damage import Damage
 from klog.formats.error_codes import ErrorCode
@@ -28,9 +28,9 @@ from klog.partition.fetch.answer import (
     OffsetBounds,
     PartialBatch,
 )
-from klog.partition.fetch.files import OpenFiles
-from klog.partition.fetch.log import CorruptError, FetchLog, FirstBatch, SegmentLog
-from klog.partition.fetch.slices import Slice
+from klog.partition.fetch.fetched_log import CorruptError, FetchLog, FirstBatch, SegmentLog
+from klog.partition.fetch.open_logs import OpenFiles
+from klog.partition.fetch.read_slices import Slice
 from klog.partition.fetch.verified_ranges import VerifiedRanges
 
 _POSITION: Final = OFFSET_ENTRY.names.index("position")

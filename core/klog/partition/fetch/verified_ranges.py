@@ -12,13 +12,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from klog.base.files.read_only import ReadOnlyFile
 from klog.base.location import Location
+from klog.base.read_only import ReadOnlyFile
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import Window
 from klog.log.reader import LogReader
 from klog.log.records import BatchRun, OffsetRange, intact_runs
-from klog.partition.fetch.slices import SLICE_BYTES, Slice, SliceCache
+from klog.partition.fetch.read_slices import SLICE_BYTES, Slice, SliceCache
 
 AHEAD_BYTES: Final = 1 << 20
 """The number of bytes that are read at once, also for smaller requests."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from klog.base.errors import UnreadableError
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.formats.batch import CODEC_BITS, BatchFacts
 from klog.formats.codec import MAX_OUTPUT
 from klog.formats.java_integers import LONG_MAX, LONG_MIN

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.formats.batch import CONTROL_BIT, BatchFacts
 from klog.log.header_walk import HeaderWalk
 from klog.partition.lookup.body import Bodies, Body

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from klog.base.errors import UsageError
-from klog.base.files.read_only import ReadOnlyFile
 from klog.base.location import Location
+from klog.base.read_only import ReadOnlyFile
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.formats.batch import BatchFacts
 from klog.formats.codec import Decompressor

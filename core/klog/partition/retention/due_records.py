@@ -11,7 +11,7 @@ from shlex import join
 from typing import Final, NamedTuple
 
 from klog.base.errors import counted
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.cluster.metadata.topic_config import Setting, SettingOrigin, TopicConfig
 from klog.data_dir.partition import Partition, segments_between
 from klog.formats.batch import CONTROL_BIT, BatchFacts

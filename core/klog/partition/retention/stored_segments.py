@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from functools import cached_property
 
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.formats.damage import Damage
 from klog.formats.index import TIME_ENTRY

@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
-from klog.partition.start.files import ReadSettings, StartSegment
+from klog.partition.start.start_files import ReadSettings, StartSegment
 
 if TYPE_CHECKING:
-    from klog.partition.start.producers import ProducerLoader
-    from klog.partition.transactions.replay import OpenTxns
+    from klog.partition.start.producer_recovery import ProducerLoader
+    from klog.partition.transactions.producer_replay import OpenTxns
 
 _SPARE_ENTRIES = 4
 """An index with fewer free entries may have filled up on the way."""
@@ -49,7 +49,7 @@ class IntactPrefix(NamedTuple):
         time_room = settings.index_bytes // TIME_ENTRY.size - _SPARE_ENTRIES
         if self.index_bytes > room * OFFSET_ENTRY.size or self.time_index_bytes > time_room * TIME_ENTRY.size:
             return False
-        from klog.partition.transactions.replay import open_txns
+        from klog.partition.transactions.producer_replay import open_txns
 
         return not self.has_producers or open_txns(producers.state) == self.open_before
 

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from klog.base.errors import counted
-from klog.cluster.coordinator.transactions import COMPLETED, transaction_images
+from klog.cluster.coordinator.transactional_ids import COMPLETED, transaction_images
 from klog.cluster.metadata.loader import ClusterMetadata
 from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import epoch_at, log_end
@@ -24,8 +24,8 @@ from klog.formats.java_text import parse_long
 from klog.formats.names import PartitionState
 from klog.formats.snapshot import PRODUCER_ID_EXPIRATION_MS
 from klog.formats.transaction_state import TransactionStatus
-from klog.partition.start.producers import BrokerClock
-from klog.partition.transactions.replay import nearest_state, replay
+from klog.partition.start.producer_recovery import BrokerClock
+from klog.partition.transactions.producer_replay import nearest_state, replay
 
 FIRST_SHIFTED_ID: Final = 1 << 62
 """The first producer id that `klog write` assigns: no controller reaches it."""

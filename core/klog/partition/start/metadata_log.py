@@ -19,7 +19,7 @@ from klog.cluster.metadata.loader import (
     read_snapshot,
     snapshot_files,
 )
-from klog.cluster.metadata.replay import Problems
+from klog.cluster.metadata.metadata_replay import Problems
 from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import epoch_at, log_end
 from klog.data_dir.root_files import read_small
@@ -27,11 +27,11 @@ from klog.formats.checkpoint import Malformed
 from klog.formats.java_integers import INT_MAX
 from klog.formats.names import CLUSTER_METADATA, FileKind
 from klog.formats.properties import read_quorum_state
-from klog.partition.start.files import ReadSettings
-from klog.partition.start.load import load
-from klog.partition.start.outcome import StartOutcome, StartState
-from klog.partition.start.producers import BrokerClock
-from klog.partition.start.reasons import StartFailure, StartNote
+from klog.partition.start.log_loader import load
+from klog.partition.start.producer_recovery import BrokerClock
+from klog.partition.start.start_files import ReadSettings
+from klog.partition.start.start_outcome import StartOutcome, StartState
+from klog.partition.start.start_reasons import StartFailure, StartNote
 
 DIRECTORY = f"{CLUSTER_METADATA}-0"
 _CLOCK = BrokerClock(0, INT_MAX)

@@ -9,11 +9,11 @@ from klog.base.progress import Sink
 from klog.data_dir.partition import Partition
 from klog.formats.names import FileKind
 from klog.kernel import Window
-from klog.partition.start.files import ReadSettings
 from klog.partition.start.intact_prefix import IntactPrefix
-from klog.partition.start.load import load
-from klog.partition.start.outcome import StartOutcome, StartState
-from klog.partition.start.producers import BrokerClock
+from klog.partition.start.log_loader import load
+from klog.partition.start.producer_recovery import BrokerClock
+from klog.partition.start.start_files import ReadSettings
+from klog.partition.start.start_outcome import StartOutcome, StartState
 
 
 def next_start(

@@ -9,8 +9,8 @@ from klog.formats.batch import BatchFacts
 from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
 from klog.formats.java_integers import LONG_MIN
 from klog.log.segment import MAX_RELATIVE_OFFSET
-from klog.partition.start.files import FailsError, StartSegment
-from klog.partition.start.segments import PartitionReader, first_offset
+from klog.partition.start.segment_recovery import PartitionReader, first_offset
+from klog.partition.start.start_files import FailsError, StartSegment
 
 _CHUNK_BYTES = 1 << 20
 

@@ -10,9 +10,9 @@ from klog.formats.names import SEGMENT_KINDS, FileKind, file_name, parse_file
 from klog.formats.snapshot import write_snapshot
 from klog.kernel import crc32c
 from klog.log.segment import MAX_SEGMENT_BYTES
-from klog.partition.start.files import FailsError, StartSegment
-from klog.partition.start.outcome import SegmentCut
-from klog.partition.start.producers import SnapshotFiles
+from klog.partition.start.producer_recovery import SnapshotFiles
+from klog.partition.start.start_files import FailsError, StartSegment
+from klog.partition.start.start_outcome import SegmentCut
 from klog.partition.start.unfinished import offset_of
 
 

@@ -13,7 +13,7 @@ from klog.data_dir.partition import Partition
 from klog.formats.index import OFFSET_ENTRY
 from klog.formats.java_integers import LONG_MAX, LONG_MIN
 from klog.formats.names import FileKind, FileName, Stage, file_name, parse_file
-from klog.partition.start.files import FailsError, ReadSettings, StartSegment
+from klog.partition.start.start_files import FailsError, ReadSettings, StartSegment
 
 
 def settle(partition: Partition, settings: ReadSettings) -> dict[str, Content]:
@@ -45,7 +45,7 @@ def _replaced(partition: Partition, settings: ReadSettings, swaps: list[FileName
     start, end = LONG_MAX, LONG_MIN
     if not swaps:
         return start, end
-    from klog.partition.start.segments import PartitionReader
+    from klog.partition.start.segment_recovery import PartitionReader
 
     reading = PartitionReader(partition.path, settings)
     for file in swaps:

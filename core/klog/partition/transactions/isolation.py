@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from klog.base.errors import KlogError, UnreadableError
-from klog.base.files.read_only import ReadOnlyFile
 from klog.base.location import Location
+from klog.base.read_only import ReadOnlyFile
 from klog.data_dir.partition import Partition, SegmentFiles, segments_between
 from klog.formats.batch import Attributes, BatchFacts
 from klog.formats.damage import Damage, DamageKind
@@ -27,8 +27,8 @@ from klog.log.record_filter import RecordFilter
 from klog.log.segment import Segment
 from klog.log.txn_index import read_txn_index
 from klog.partition.transactions.markers import CompletedTxn, Marker, read_marker
+from klog.partition.transactions.producer_replay import nearest_state, replay
 from klog.partition.transactions.producer_state import ProducerState
-from klog.partition.transactions.replay import nearest_state, replay
 
 Isolation = Literal["read_uncommitted", "read_committed"]
 

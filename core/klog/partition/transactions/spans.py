@@ -14,7 +14,7 @@ from collections.abc import Callable, Container, Iterator
 from typing import Final, NamedTuple
 
 from klog.base.errors import KlogError
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.data_dir.noted_damage import note_damage
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.formats.damage import Damage

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator
 
-from klog.base.files.read_only import ReadableLog, ReadOnlyFile
+from klog.base.read_only import ReadableLog, ReadOnlyFile
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.formats.batch import CONTROL_BIT, BatchFacts
 from klog.formats.damage import Damage

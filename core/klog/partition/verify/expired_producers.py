@@ -18,8 +18,8 @@ from klog.base.errors import KlogError
 from klog.formats.batch import BatchFacts
 from klog.formats.snapshot import Producer
 from klog.partition.transactions.markers import FlawedMarker, Marker
+from klog.partition.transactions.producer_replay import replay
 from klog.partition.transactions.producer_state import Event, ProducerState, differences
-from klog.partition.transactions.replay import replay
 from klog.partition.verify.facts import PartitionFacts
 
 _NONE: Final = -1

@@ -15,11 +15,11 @@ from klog.formats.names import CLUSTER_METADATA, PartitionState
 from klog.formats.snapshot import PRODUCER_ID_EXPIRATION_MS, Snapshot
 from klog.partition.transactions.snapshot_files import snapshots_of
 from klog.partition.verify.findings import KINDS, Finding, quoted
-from klog.partition.verify.replay import ProducerReplay
-from klog.partition.verify.segment import NO_NEXT, SegmentFacts
+from klog.partition.verify.producer_collector import ProducerReplay
+from klog.partition.verify.segment_pass import NO_NEXT, SegmentFacts
 
 if TYPE_CHECKING:
-    from klog.partition.start.outcome import StartOutcome
+    from klog.partition.start.start_outcome import StartOutcome
 
 StartPlay = Callable[[], "StartOutcome"]
 """Plays a broker's next start.  Raises UnreadableError."""
@@ -75,7 +75,7 @@ class PartitionFacts:
         """
         if len(self.segments) != len(self.partition.segments):
             return None
-        from klog.partition.start.outcome import StartOutcome
+        from klog.partition.start.start_outcome import StartOutcome
 
         try:
             return self._play()
@@ -83,9 +83,9 @@ class PartitionFacts:
             return None if self.log_dir.live else StartOutcome(fails=str(error))
 
     def _play_now(self) -> StartOutcome:
-        from klog.partition.start.files import ReadSettings
         from klog.partition.start.next_start import next_start
-        from klog.partition.start.producers import BrokerClock
+        from klog.partition.start.producer_recovery import BrokerClock
+        from klog.partition.start.start_files import ReadSettings
 
         of = self.log_dir.settings.value
         interval, index_bytes = (of(self.partition.topic, name).number for name in _OF_INDEXES)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from klog.partition.start.reasons import REASONS
+from klog.partition.start.start_reasons import REASONS
 
 
 class Severity(StrEnum):

@@ -9,7 +9,7 @@ from klog.data_dir.log_dir import LogDir
 from klog.formats.checkpoint import Malformed
 from klog.formats.follow_file import FOLLOW_FILE
 from klog.formats.names import ROOT_CHECKPOINTS, FileKind, PartitionState
-from klog.partition.start.reasons import REASONS
+from klog.partition.start.start_reasons import REASONS
 from klog.partition.verify.findings import KINDS, Finding, quoted
 
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from klog.partition.verify.facts import PartitionFacts
-from klog.partition.verify.segment import SegmentFacts
+from klog.partition.verify.segment_pass import SegmentFacts
 
 if TYPE_CHECKING:
-    from klog.partition.start.outcome import SegmentCut, StartOutcome
+    from klog.partition.start.start_outcome import SegmentCut, StartOutcome
 
 
 def reaction_to_damage(facts: PartitionFacts, segment: SegmentFacts, position: int) -> str | None:

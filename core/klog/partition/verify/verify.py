@@ -14,11 +14,15 @@ from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import Malformed
 from klog.formats.names import ROOT_KINDS
-from klog.partition.verify import indexes, log, names, producers, state
+from klog.partition.verify import index_checks as indexes
+from klog.partition.verify import log_checks as log
+from klog.partition.verify import name_checks as names
+from klog.partition.verify import producer_checks as producers
+from klog.partition.verify import state_checks as state
 from klog.partition.verify.facts import Findings, LogDirFacts, PartitionFacts, StartPlay
 from klog.partition.verify.findings import Finding, Severity
-from klog.partition.verify.replay import ProducerReplay
-from klog.partition.verify.segment import NO_NEXT, BatchObserver, SegmentFacts, SurveyOptions, survey_segment
+from klog.partition.verify.producer_collector import ProducerReplay
+from klog.partition.verify.segment_pass import NO_NEXT, BatchObserver, SegmentFacts, SurveyOptions, survey_segment
 
 CHECKS: tuple[Callable[[PartitionFacts], Findings], ...] = (
     names.names,

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any
 
 from klog.formats.structs.schema import Data
-from klog.formats.wire.messages import ApiRequest, api_named, offered, read_request, write_response
+from klog.formats.wire_messages import ApiRequest, api_named, offered, read_request, write_response
 
 CERTIFICATES = Path(__file__).parent / "certificates"
 _LONGEST_S = 30

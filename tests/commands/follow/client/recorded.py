@@ -14,11 +14,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from klog.commands.follow.client.broker_connection import BrokerConnection
 from klog.commands.follow.client.cluster import EARLIEST, LATEST, Cluster
-from klog.commands.follow.client.connection import BrokerConnection
-from klog.commands.follow.client.groups import committed_offsets
+from klog.commands.follow.client.committed_offsets import committed_offsets
 from klog.formats.structs.schema import Data
-from klog.formats.wire.messages import api_named
+from klog.formats.wire_messages import api_named
 
 ANSWERS = Path(__file__).parent / "answers"
 VERSIONS = ("4.3.1", "2.8.2")

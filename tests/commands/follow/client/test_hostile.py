@@ -11,7 +11,7 @@ from threading import Event
 
 import pytest
 from klog.base.errors import KlogError, UnsupportedError
-from klog.commands.follow.client.connection import BrokerConnection
+from klog.commands.follow.client.broker_connection import BrokerConnection
 from klog.commands.follow.client.failures import (
     AuthenticationError,
     ForeignAnswerError,

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from klog.base.errors import UsageError
-from klog.base.files.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile
 from klog.commands.follow.client.sasl import MECHANISMS, SCRAM_HASHES
 from klog.formats.checkpoint import Malformed
 from klog.formats.properties import read_properties

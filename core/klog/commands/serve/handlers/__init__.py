@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from klog.commands.serve.handlers import groups, logs, refusals, topics
+from klog.commands.serve.handlers import cluster_requests as topics
+from klog.commands.serve.handlers import group_requests as groups
+from klog.commands.serve.handlers import log_requests as logs
+from klog.commands.serve.handlers import refusals
 from klog.commands.serve.handlers.context import Answer, HangUpError, RequestContext, ServerContext
 from klog.formats.error_codes import ErrorCode
-from klog.formats.wire.messages import versions_response
+from klog.formats.wire_messages import versions_response
 
 
 def _api_versions(_server: ServerContext, _request: RequestContext) -> Answer:

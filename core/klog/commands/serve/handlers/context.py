@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
-from klog.commands.serve.groups import GroupCoordinator
+from klog.commands.serve.group_coordinator import GroupCoordinator
 from klog.commands.serve.view import Topic, View
 from klog.formats.structs.schema import Data
 

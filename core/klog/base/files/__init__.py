@@ -1,1 +1,0 @@
-"""Reads files and directories without leaving a trace."""

@@ -1,0 +1,154 @@
+"""The one place where klog opens and reads a broker's files.
+
+Files are read by `preadv` into the caller's memory, never through mmap: a file that shrinks, or a bad sector, kills a
+process that has it mapped, while a read returns less, or an error with a position.  Nothing is locked, created or
+changed; not even the access time, if the system allows that.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from types import TracebackType
+from typing import Protocol
+
+from klog.base.directory import inode_of
+from klog.base.errors import NotKafkaError, UnreadableError
+from klog.base.unusable import UNUSABLE
+
+_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
+_NO_ATIME: int = getattr(os, "O_NOATIME", 0)
+
+
+class ReadableLog(Protocol):
+    """The bytes of a log by position: those of a file, or those that a repair will write to one.  See ReadOnlyFile.
+
+    *size*: bytes when it was opened.
+    """
+
+    path: str
+    size: int
+
+    def read_into(self, position: int, view: memoryview) -> int:
+        """Fill *view* from *position* on; return the number of bytes, fewer only at the end.  Raises OSError."""
+
+    def read(self, position: int, size: int) -> bytes:
+        """Return up to *size* bytes from *position* on; fewer only at the end.  Raises UnreadableError."""
+
+    def next_data(self, position: int) -> int:
+        """Return the first position at or after *position* that is not in a hole; *size* if there is none."""
+
+    def close(self) -> None:
+        """Close it; closing it again does nothing."""
+
+
+def _open(path: str) -> int:
+    """Open without waiting (it may be a FIFO), and without a change of the access time if permitted."""
+    try:
+        return os.open(path, _FLAGS | _NO_ATIME)
+    except PermissionError:
+        return os.open(path, _FLAGS)  # only the owner may ask for O_NOATIME
+
+
+class ReadOnlyFile:
+    """A regular file.  *size* is its size in bytes when it was opened; it may have grown or shrunk since.
+
+    Several threads may read at once.  Raises UnreadableError if the system refuses, NotKafkaError for anything
+    that is not a regular file.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        try:
+            self._descriptor = _open(path)
+        except OSError as error:
+            UNUSABLE.refuse(path, error, "open")
+            raise UnreadableError(f"{path}: cannot open: {error.strerror}") from error
+        facts = os.fstat(self._descriptor)
+        if not stat.S_ISREG(facts.st_mode):
+            self.close()
+            raise NotKafkaError(f"{path}: {_kind(facts.st_mode)}, where a regular file was expected")
+        self.size = facts.st_size
+
+    def read_into(self, position: int, view: memoryview) -> int:
+        """Fill *view* with the bytes from *position* on; return how many there were: fewer only at the end of the file.
+
+        Raises OSError (EIO …) as the system gave it.
+        """
+        try:
+            done = os.preadv(self._descriptor, [view], position) if view else 0
+            while 0 < done < len(view) and (more := os.preadv(self._descriptor, [view[done:]], position + done)):
+                done += more
+        except OSError as error:
+            UNUSABLE.refuse(self.path, error, f"read at byte {position}")
+            raise
+        return done
+
+    def read(self, position: int, size: int) -> bytes:
+        """Return up to *size* bytes from *position* on; fewer only at the end of the file.
+
+        Raises UnreadableError.
+        """
+        try:
+            data = os.pread(self._descriptor, size, position)
+            while len(data) < size and (more := os.pread(self._descriptor, size - len(data), position + len(data))):
+                data += more
+        except OSError as error:
+            UNUSABLE.refuse(self.path, error, f"read at byte {position}")
+            raise UnreadableError(f"{self.path} @ {position}: cannot read: {error.strerror}") from error
+        return data
+
+    def next_data(self, position: int) -> int:
+        """Return the position of the next byte, from *position* on, that is not in a hole; the size if there is none.
+
+        The result is *position* itself if the file system does not report holes.
+        """
+        try:
+            return os.lseek(self._descriptor, position, os.SEEK_DATA)
+        except (OSError, AttributeError) as error:
+            return self.size if getattr(error, "errno", None) == errno.ENXIO else position
+
+    def current_size(self) -> int:
+        """Return the size of the file now, in bytes."""
+        return os.lseek(self._descriptor, 0, os.SEEK_END)  # no read depends on where it points
+
+    def fileno(self) -> int:
+        """Return the descriptor, for the kernel to send from; it ends with the source."""
+        return self._descriptor
+
+    def identity(self) -> tuple[int, int]:
+        """Return which file it is, whatever it is called by now: device and inode."""
+        facts = os.fstat(self._descriptor)
+        return inode_of(facts)
+
+    def modified_ms(self) -> int:
+        """Return when the file was last written, in ms since the epoch, rounded as a broker rounds it."""
+        return os.fstat(self._descriptor).st_mtime_ns // 1_000_000
+
+    def close(self) -> None:
+        """Close the file; a second time does nothing."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def __enter__(self) -> ReadOnlyFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _kind(mode: int) -> str:
+    for test, name in (
+        (stat.S_ISDIR, "a directory"),
+        (stat.S_ISFIFO, "a FIFO"),
+        (stat.S_ISSOCK, "a socket"),
+        (stat.S_ISCHR, "a character device"),
+        (stat.S_ISBLK, "a block device"),
+    ):
+        if test(mode):
+            return name
+    return "something"

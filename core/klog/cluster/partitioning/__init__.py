@@ -1,1 +1,0 @@
-"""How clients put a key into a partition."""

@@ -1,0 +1,252 @@
+"""The part of a log that can be cleaned, and the order of logs.
+
+    found = examine(partition, Rules.of(settings, partition.topic), now_ms)
+    if isinstance(found, Refusal):
+        print(found)
+    elif found.eligible:
+        print(found.first_dirty, found.first_uncleanable, found.reason)
+
+Offline the current high watermark is unknown: the one in the log dir's checkpoint counts, and the end of the log
+without one.  Kafka: LogCleanerManager.grabFilthiestCompactedLog, calculateCleanableBytes, LogToClean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from klog.commands.compact.cleaning_limit import (
+    CleaningBound,
+    CleaningLimit,
+    LastRecord,
+    find_producers,
+    overdue_ms,
+    too_young,
+)
+from klog.commands.compact.rules import Refusal, TopicRules, refusal
+from klog.data_dir.partition import Partition, SegmentFiles, segments_between
+
+
+class DirtyStart(StrEnum):
+    """Why a log is taken for dirty from an offset on."""
+
+    CHECKPOINT = "checkpoint"
+    NO_CHECKPOINT = "no checkpoint"
+    BELOW_START = "checkpoint below the log's start"
+    BEYOND_END = "checkpoint beyond the log's end"
+    ALL = "all"
+
+
+class Eligibility(StrEnum):
+    """Whether a log is to be cleaned, and why."""
+
+    DIRTY = "dirty ratio"
+    OVERDUE = "max.compaction.lag.ms"
+    ALL = "all"
+    NOT_DIRTY = "not dirty enough"
+    NOTHING = "nothing to clean"
+
+
+_ELIGIBLE: Final = (Eligibility.DIRTY, Eligibility.OVERDUE, Eligibility.ALL)
+
+
+class Section(NamedTuple):
+    """A part of a log: the offsets from *first_offset* up to, not including, *end_offset*.
+
+    *segments*: those that a broker counts to it.  One in which the cleaner stopped counts to two parts.
+    """
+
+    first_offset: int
+    end_offset: int
+    segments: tuple[SegmentFiles, ...]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the segments' logs."""
+        return sum(segment.size for segment in self.segments)
+
+
+@dataclass(frozen=True)
+class LogSections:
+    """A log before it is cleaned: clean | dirty | uncleanable | active.
+
+    *first_dirty* may lie inside of a segment, or above the others.  *first_uncleanable* is a segment's base offset, the
+    upper limit of the read part.  *checkpoint*: the cleaner's, None without one.  *high_watermark*: the checkpoint's,
+    None without one, in which case the end of the log counts.  *bounds*: all of them, the lowest, which counts, first.
+    *overdue_ms*: how long the log has been dirty beyond max.compaction.lag.ms, 0: it has not.  *producers*: the active
+    ones at the end of the log, by id; none if only the active segment is dirty.
+    """
+
+    partition: Partition
+    rules: TopicRules
+    now_ms: int
+    everything: bool
+    log_start: int
+    log_end: int
+    first_dirty: int
+    because: DirtyStart
+    checkpoint: int | None
+    high_watermark: int | None
+    bounds: tuple[CleaningBound, ...]
+    overdue_ms: int = 0
+    producers: Mapping[int, LastRecord] = field(default_factory=dict)
+
+    @property
+    def first_uncleanable(self) -> int:
+        """The base offset of the segment with the lowest bound, or the first dirty offset where that is above."""
+        limit = max(self.first_dirty, self.bounds[0].offset)
+        return (segments_between(self.partition.segments, limit, self._active_base) or self._active)[0].base_offset
+
+    @property
+    def _active(self) -> tuple[SegmentFiles, ...]:
+        return self.partition.segments[-1:]
+
+    @property
+    def _active_base(self) -> int:
+        return self._active[0].base_offset
+
+    @property
+    def clean(self) -> Section:
+        """The part that was cleaned before; it is read and written again."""
+        below = tuple(files for files in self.partition.segments if files.base_offset < self.first_dirty)
+        return Section(self.log_start, self.first_dirty, below)
+
+    @property
+    def dirty(self) -> Section:
+        """The part that can be cleaned."""
+        first, end = self.first_dirty, self.first_uncleanable
+        return Section(first, max(first, end), segments_between(self.partition.segments, first, end))
+
+    @property
+    def uncleanable(self) -> Section:
+        """The part that the lowest bound excludes."""
+        first = max(self.first_dirty, self.first_uncleanable)
+        held = segments_between(self.partition.segments, self.first_uncleanable, self._active_base)
+        return Section(first, max(first, self._active_base), held)
+
+    @property
+    def active(self) -> Section:
+        """The segment that a broker appends to."""
+        return Section(max(self.first_dirty, self._active_base), self.log_end, self._active)
+
+    @property
+    def dirty_ratio(self) -> float:
+        """The dirty part of the bytes to read; 0 if there are none."""
+        dirty = self.dirty.bytes
+        return dirty / (self.clean.bytes + dirty) if dirty else 0.0
+
+    @property
+    def verdict(self) -> Eligibility:
+        """Whether the log is to be cleaned."""
+        if not self.dirty.bytes:
+            return Eligibility.NOTHING
+        if self.everything:
+            return Eligibility.ALL
+        if self.dirty_ratio > self.rules.min_dirty_ratio.ratio:
+            return Eligibility.DIRTY
+        return Eligibility.OVERDUE if self.overdue_ms > 0 else Eligibility.NOT_DIRTY
+
+    @property
+    def eligible(self) -> bool:
+        """Whether the log is to be cleaned."""
+        return self.verdict in _ELIGIBLE
+
+    @property
+    def reason(self) -> str:
+        """The verdict in words, with its figures."""
+        verdict, ratio, least = self.verdict, self.dirty_ratio, self.rules.min_dirty_ratio.ratio
+        if verdict is Eligibility.NOTHING:
+            return f"nothing is dirty below {self.bounds[0]}"
+        if verdict is Eligibility.ALL:
+            return "all of it was requested"
+        if verdict is Eligibility.OVERDUE:
+            return f"dirty for {self.overdue_ms} ms longer than max.compaction.lag.ms"
+        return f"dirty ratio {ratio:.4g}, {'' if verdict is Eligibility.DIRTY else 'not '}above {least:.4g}"
+
+
+def examine(partition: Partition, rules: TopicRules, now_ms: int, *, everything: bool = False) -> LogSections | Refusal:
+    """Return the part of *partition* that may be cleaned at *now_ms* (ms since the epoch).
+
+    *everything*: ignore the cleaner's checkpoint and the dirty ratio, but not the bounds.  Raises UnreadableError.
+    """
+    refused = refusal(partition, rules)
+    if refused is not None:
+        return refused
+    sections = _without_producers(partition, rules, now_ms, everything)
+    if sections.first_dirty >= partition.segments[-1].base_offset:
+        return sections  # whatever the producers do
+    return _with_producers(sections)
+
+
+def _without_producers(partition: Partition, rules: TopicRules, now_ms: int, everything: bool) -> LogSections:
+    end, start, checkpoint = partition.log_end, partition.log_start_offset, partition.cleaner_offset
+    assert end is not None
+    assert start is not None
+    active = partition.segments[-1].base_offset
+    because = _because(checkpoint, start, end.offset, everything)
+    first_dirty = checkpoint if because is DirtyStart.CHECKPOINT and checkpoint is not None else start
+    known = partition.high_watermark
+    above = segments_between(partition.segments, first_dirty, active)
+    bounds = _sorted(
+        CleaningBound(active, CleaningLimit.ACTIVE),
+        None if known is None else CleaningBound(min(max(known, start), end.offset), CleaningLimit.HIGH_WATERMARK),
+        too_young(partition, above, now_ms, rules.min_lag_ms.number),
+    )
+    late_ms = overdue_ms(partition, above, now_ms, rules.max_lag_ms.number)
+    return LogSections(
+        partition,
+        rules,
+        now_ms,
+        everything,
+        start,
+        end.offset,
+        first_dirty,
+        because,
+        checkpoint,
+        known,
+        bounds,
+        late_ms,
+    )
+
+
+def _with_producers(sections: LogSections) -> LogSections | Refusal:
+    partition, bounds = sections.partition, sections.bounds
+    high_watermark = next(
+        (bound.offset for bound in bounds if bound.limit is CleaningLimit.HIGH_WATERMARK), sections.log_end
+    )
+    found = find_producers(partition, high_watermark, sections.now_ms, sections.rules.producer_expiration_ms.number)
+    if isinstance(found, Refusal):
+        return found
+    if found.transaction is not None:
+        first, producer_id = found.transaction
+        bounds = _sorted(*bounds, CleaningBound(max(first, sections.log_start), CleaningLimit.TRANSACTION, producer_id))
+    return replace(sections, bounds=bounds, producers=found.active)
+
+
+def _because(checkpoint: int | None, start: int, end: int, everything: bool) -> DirtyStart:
+    if everything:
+        return DirtyStart.ALL
+    if checkpoint is None:
+        return DirtyStart.NO_CHECKPOINT
+    if checkpoint < start:
+        return DirtyStart.BELOW_START
+    return DirtyStart.BEYOND_END if checkpoint > end else DirtyStart.CHECKPOINT
+
+
+_LIMITS: Final = tuple(CleaningLimit)
+
+
+def _sorted(*bounds: CleaningBound | None) -> tuple[CleaningBound, ...]:
+    there = [bound for bound in bounds if bound is not None]
+    return tuple(sorted(there, key=lambda bound: (bound.offset, _LIMITS.index(bound.limit))))
+
+
+def filthiest(found: Iterable[LogSections]) -> list[LogSections]:
+    """Return those that are to be cleaned, the highest dirty ratio first; of equal ones by topic and number.
+
+    A broker takes equal ones in the order of a hash map.
+    """
+    eligible = [sections for sections in found if sections.eligible]
+    return sorted(eligible, key=lambda one: (-one.dirty_ratio, one.partition.topic or "", one.partition.number or 0))

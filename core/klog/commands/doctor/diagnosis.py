@@ -1,0 +1,169 @@
+"""The result of a broker's start, as plain data: steps, log dirs, partitions, losses, and next steps."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from klog.partition.retention.due_records import DueRecords
+from klog.partition.start.start_reasons import StartFailure, StartNote
+
+
+class KafkaVersion(StrEnum):
+    """A version whose start is known: 4.3 represents all of 4.x, 3.9 KRaft before it, 2.8 brokers with ZooKeeper."""
+
+    V4_3 = "4.3"
+    V3_9 = "3.9"
+    V2_8 = "2.8"
+
+    @property
+    def is_kraft(self) -> bool:
+        """Whether a metadata log contains the broker's partitions."""
+        return self is not KafkaVersion.V2_8
+
+
+class LogDirState(StrEnum):
+    """The result for a log dir: `LOADS`; `OFFLINE`: the broker continues without it; `FATAL`: it stops the broker."""
+
+    LOADS = "loads"
+    OFFLINE = "offline"
+    FATAL = "fatal"
+    UNREACHED = "unreached"
+
+
+class Fate(StrEnum):
+    """The result for a directory that names a partition, or for a partition without one."""
+
+    SERVES = "serves"
+    EMPTIES = "empties"
+    STRAYS = "strays"
+    CREATES = "creates"
+    PROMOTES = "promotes"
+    REPLACED = "replaced"
+    DELETES = "deletes"
+    KEEPS = "keeps"
+    MOVES = "moves"
+    LEADERLESS = "leaderless"
+    OFFLINE = "offline"
+    UNREACHED = "unreached"
+    REFUSES = "refuses"
+
+
+HARMLESS = frozenset({Fate.SERVES, Fate.CREATES, Fate.PROMOTES, Fate.REPLACED, Fate.MOVES, Fate.KEEPS})
+"""The results that need no step, if nothing is lost."""
+
+SERVED = frozenset({Fate.SERVES, Fate.LEADERLESS, Fate.EMPTIES, Fate.PROMOTES})
+"""Fates after which a directory is the partition."""
+
+
+class LogDirFate(NamedTuple):
+    """A log dir: its result and the reason.  *clean*: it has the marker.  *lock*: free, held, unknown."""
+
+    path: str
+    fate: LogDirState
+    reason: str | None
+    cluster_id: str | None
+    node_id: int | None
+    directory_id: str | None
+    clean: bool
+    lock: str
+
+
+class StartStep(NamedTuple):
+    """A step of the start, in the broker's order; *fate*: `ok`, or the id of the fault."""
+
+    step: str
+    fate: str
+    message: str
+
+
+class PartitionFate(NamedTuple):
+    """A directory that names a partition, or a partition without one (*directory* None).
+
+    *topic_id*: from `partition.metadata`.  *becomes*: the directory with the partition's name afterwards, if not this
+    one.  *log_start*, *log_end*: after the start.  *records*: intact data records between them, None: not counted.
+    *lost_records*, *lost_bytes*: those that are unreadable through this partition after the start and its delays.
+    """
+
+    topic: str
+    partition: int
+    topic_id: str | None
+    log_dir: str | None
+    directory: str | None
+    fate: Fate
+    reason: str | None = None
+    becomes: str | None = None
+    log_start: int | None = None
+    log_end: int | None = None
+    records: int | None = None
+    lost_records: int = 0
+    lost_bytes: int = 0
+    message: str = ""
+
+
+class RecoveryWork(NamedTuple):
+    """The data that a start reads after an unclean stop.  *seconds*: the least and the most time for it."""
+
+    partitions: int = 0
+    segments: int = 0
+    bytes: int = 0
+    seconds: tuple[float, float] = (0.0, 0.0)
+
+
+class NextStep(NamedTuple):
+    """A step on the way to a start that loses nothing: a *command*, or a sentence about an action outside of klog."""
+
+    command: str | None
+    manual: str | None
+    why: str
+
+
+TXN_INDEX_WRONG = "txn-index-wrong"
+"""The reason of a partition that serves aborted records, or hides committed ones."""
+
+UNSAFE_NOTES = frozenset({"metadata-log-damaged", "metadata-log-behind"})
+"""Ids of notes that exclude the statement that nothing will be lost."""
+
+
+class Diagnosis(NamedTuple):
+    """The whole answer.  *is_whole_way*: after *next* it starts and loses nothing, as far as the disk shows.
+
+    *retention*: the removals of the first retention pass after the start; *notes* have a sentence about it.
+    """
+
+    version: KafkaVersion
+    failure: StartFailure | None
+    log_dirs: tuple[LogDirFate, ...]
+    steps: tuple[StartStep, ...]
+    partitions: tuple[PartitionFate, ...]
+    recovery: RecoveryWork
+    notes: tuple[StartNote, ...] = ()
+    next: tuple[NextStep, ...] = ()
+    is_whole_way: bool = True
+    retention: tuple[DueRecords, ...] = ()
+
+    @property
+    def starts(self) -> bool:
+        """Whether the broker starts."""
+        return self.failure is None
+
+    @property
+    def loses(self) -> int:
+        """How many records are lost in all."""
+        return sum(row.lost_records for row in self.partitions)
+
+    @property
+    def unsafe(self) -> tuple[str, ...]:
+        """The ids of notes about possible later losses."""
+        return tuple(note.id for note in self.notes if note.id in UNSAFE_NOTES)
+
+    @property
+    def is_harmless(self) -> bool:
+        """Whether it starts, loses nothing, then and as far as known later, and sets nothing aside."""
+        return (
+            self.starts
+            and not self.loses
+            and not self.unsafe
+            and all(one.fate is LogDirState.LOADS for one in self.log_dirs)
+            and all(row.fate in HARMLESS and row.reason != TXN_INDEX_WRONG for row in self.partitions)
+        )

@@ -1,0 +1,247 @@
+"""Dumps one file after the other, chooses the renderer by the file's name, and collects the results."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from klog.base.directory import is_missing
+from klog.base.errors import ExitCode, KlogError, UnsupportedError, UsageError
+from klog.base.progress import Sink
+from klog.commands.dump.dumped_logs import LogInputs
+from klog.commands.dump.reports import DumpReports, absolute
+from klog.commands.dump.request import ALL_BYTES, DumpRequest, DumpTarget
+from klog.formats.batch import BATCH
+from klog.formats.codec import Decompressor
+from klog.formats.damage import Damage
+from klog.kernel import Window
+from klog.log.pipeline import run
+from klog.log.record_filter import RecordLimit
+from klog.log.records import drop_crowded
+from klog.log.segment import MAX_SEGMENT_BYTES
+
+_BATCH_ROWS = 16 << 10
+
+
+class _ShownError(KlogError):
+    """A file that Kafka's tool would have died of."""
+
+    exit_code = ExitCode.PROBLEMS_LEFT
+
+
+class _LineEnds:
+    """A sink that records whether its last line is complete: if Kafka's tool dies, it may not be."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+        self._open = False
+        self.report, self.expect, self.advance = sink.report, sink.expect, sink.advance
+
+    def write(self, data: bytes | memoryview) -> None:
+        if len(data):
+            self._open = data[-1] != ord("\n")
+            self._sink.write(data)
+
+    def finish_line(self) -> None:
+        if self._open:
+            self.write(b"\n")
+
+
+def dump_text(targets: Iterable[DumpTarget], request: DumpRequest, sink: Sink) -> int:
+    """Print *targets* as Kafka's dump tool does, then its reports; return the exit code."""
+    reports = DumpReports()
+    code = ExitCode.CLEAN
+    count, inputs = RecordLimit(request.wanted.limit), LogInputs(request)
+    tracked = sink = _LineEnds(sink)
+    for target in targets:
+        if count.left == 0:
+            break
+        tracked.finish_line()
+        sink.write(f"Dumping {target.shown}\n".encode("utf-8", "surrogateescape"))
+        try:
+            code |= _text_file(target, inputs, sink, reports, count)
+        except KlogError as error:
+            code |= report_failure(error, target, sink)
+    for line in reports.lines():
+        sink.report(line)
+    return code | (ExitCode.PROBLEMS_LEFT if reports.disagreement else ExitCode.CLEAN)
+
+
+def kind_of(target: DumpTarget, request: DumpRequest) -> str | None:
+    """Return the kind of the dump: log, checkpoint, index, timeindex, txnindex, snapshot; None if unknown."""
+    suffix = os.path.basename(target.shown).rpartition(".")
+    known = ("log", "checkpoint", "index", "timeindex", "txnindex", "snapshot")
+    return suffix[2] if suffix[1] and suffix[2] in known else request.kind
+
+
+def _left_over(target: DumpTarget) -> str | None:
+    """Return the kind of a file that is on its way in or out (….log.deleted, .swap, .cleaned), None for others."""
+    from klog.formats.names import SEGMENT_KINDS, FileKind, parse_file
+
+    kind = parse_file(os.path.basename(target.shown)).kind
+    return kind.value if kind in (*SEGMENT_KINDS, FileKind.SNAPSHOT, FileKind.KRAFT_SNAPSHOT) else None
+
+
+def _must_exist(target: DumpTarget) -> None:
+    if is_missing(target.path):
+        from klog.data_dir.open_path import EXPECTED
+
+        raise UsageError(f"{target.shown}: no such file; {EXPECTED}")
+
+
+def report_failure(error: KlogError, target: DumpTarget, sink: Sink) -> int:
+    """Report why a file was not dumped; return the exit code: a file that a running broker removed is no problem."""
+    if target.may_go and is_missing(target.path):
+        sink.report(f"{target.shown}: not dumped: the broker that is running here removed it meanwhile")
+        return ExitCode.CLEAN
+    sink.report(str(error))
+    return error.exit_code
+
+
+def _text_file(target: DumpTarget, inputs: LogInputs, sink: Sink, reports: DumpReports, count: RecordLimit) -> int:
+    request = inputs.request
+    _must_exist(target)
+    kind = kind_of(target, request)
+    if kind in ("log", "checkpoint"):
+        return _text_log(target, inputs, sink, reports, count)
+    from klog.commands.dump import kafka_index
+    from klog.formats.names import FileKind, parse_file
+
+    if kind is None:
+        sink.report(f"Ignoring unknown file {target.shown}")
+        return (
+            ExitCode.CLEAN
+            if parse_file(os.path.basename(target.shown)).kind is not FileKind.OTHER
+            else ExitCode.OPERATIONAL_ERROR
+        )
+    if kind == "snapshot":
+        lines, problem = kafka_index.dump_snapshot(target.path)
+        _write_lines(lines, sink)
+        if problem:
+            sink.report(problem)
+        return ExitCode.PROBLEMS_LEFT if problem else ExitCode.CLEAN
+    if kind == "txnindex":
+        _write_lines(kafka_index.dump_txn_index(target.path), sink)
+        return ExitCode.CLEAN
+    dump = kafka_index.dump_offset_index if kind == "index" else kafka_index.dump_time_index
+    _write_lines(dump(target.path, target.shown, request.index_style, reports), sink)
+    return ExitCode.CLEAN
+
+
+def _write_lines(lines: Iterable[str], sink: Sink) -> None:
+    """Write *lines*, also those before an exception that making them raises."""
+    waiting: list[str] = []
+    try:
+        for line in lines:
+            waiting.append(line + "\n")
+            if len(waiting) == 4096:
+                sink.write("".join(waiting).encode("utf-8", "surrogateescape"))
+                waiting.clear()
+    finally:
+        sink.write("".join(waiting).encode("utf-8", "surrogateescape"))
+
+
+def _log_title(target: DumpTarget, is_log: bool, request: DumpRequest) -> str:
+    """Return the line that Kafka's tool begins a log with.  Kafka: DumpLogSegments.dumpLog, Snapshots.parse."""
+    from klog.formats.java_text import parse_long
+
+    name = os.path.basename(target.shown)
+    if not is_log:
+        from klog.formats.names import FileKind, parse_file
+
+        file = parse_file(name)
+        if file.kind is FileKind.BOOTSTRAP:
+            return "KRaft bootstrap snapshot\n"
+        if file.offset is None or file.epoch is None:
+            raise _ShownError(f"{target.shown}: the name gives no end offset and epoch")
+        return f"Snapshot end offset: {file.offset}, epoch: {file.epoch}\n"
+    base_offset = parse_long(name.split(".", 1)[0])
+    if base_offset is None:
+        if request.kind:
+            return ""
+        raise _ShownError(f"{target.shown}: the name does not begin with an offset (--as log reads it all the same)")
+    return f"Log starting offset: {base_offset}\n"
+
+
+def _text_log(target: DumpTarget, inputs: LogInputs, sink: Sink, reports: DumpReports, count: RecordLimit) -> int:
+    from klog.commands.dump.kafka_log import LogDump
+
+    request = inputs.request
+    sink.write(_log_title(target, kind_of(target, request) == "log", request).encode())
+    with inputs.open(target, like_kafka=True) as log:
+        if log.source.size > MAX_SEGMENT_BYTES:
+            raise _ShownError(
+                f"{log.file}: {log.source.size} bytes, more than a segment can have; --output jsonl reads it"
+            )
+        dump = LogDump(log, request.log_style, count)
+        run(log.reader, dump.work, sink, log.jobs)
+        head = log.source.read(dump.stop[1], BATCH.size) if dump.stop else b""
+        name = os.path.basename(log.file)
+        text, died = dump.end_text(name, log.reader.end, head, request.max_bytes == ALL_BYTES)
+    sink.write(text)
+    if died:
+        sink.report(died)
+    if dump.gaps.pairs:
+        reports.gaps[absolute(target.path)] = dump.gaps
+    unfinished = target.live and not died and text.startswith(b"Found")
+    return ExitCode.PROBLEMS_LEFT if dump.trouble and not unfinished else ExitCode.CLEAN
+
+
+def dump_lines(targets: Iterable[DumpTarget], request: DumpRequest, sink: Sink) -> int:
+    """Write the records (or batches, or other content) of *targets* as JSON lines or CSV; return the exit code."""
+    code = ExitCode.CLEAN
+    count, inputs = RecordLimit(request.wanted.limit), LogInputs(request)
+    for target in targets:
+        if count.left == 0:
+            break
+        kind = kind_of(target, request) or _left_over(target)
+        try:
+            _must_exist(target)
+            if kind in ("log", "checkpoint"):
+                code |= _log_lines(target, inputs, sink, count)
+            else:
+                from klog.commands.dump.values import value_lines
+
+                code |= value_lines(target, kind, request, sink)
+        except KlogError as error:
+            code |= report_failure(error, target, sink)
+    return code
+
+
+def _log_lines(target: DumpTarget, inputs: LogInputs, sink: Sink, count: RecordLimit) -> int:
+    from klog.commands.dump.lines import LineDump
+
+    with inputs.open(target) as log:
+        dump = LineDump(log, inputs.request.line_style, count)
+        run(log.reader, dump.work, sink, log.jobs)
+    return ExitCode.PROBLEMS_LEFT if dump.damages else ExitCode.CLEAN
+
+
+def dump_parquet(targets: Iterable[DumpTarget], request: DumpRequest, sink: Sink, descriptor: int) -> int:
+    """Write the records of *targets* as one Parquet file to *descriptor*; return the exit code.
+
+    Damage is passed to the sink's reports.
+    """
+    from klog.log.arrow import import_pyarrow
+    from klog.log.table import Table
+
+    import_pyarrow().set_cpu_count(max(1, request.jobs))
+    code = ExitCode.CLEAN
+    count, inputs = RecordLimit(request.wanted.limit), LogInputs(request)
+    window, codecs = Window(records=_BATCH_ROWS), Decompressor(request.max_batch_bytes).functions
+    with Table(descriptor, batch_offsets=request.line_style.batch_offsets) as table:
+        for target in targets:
+            try:
+                if kind_of(target, request) not in ("log", "checkpoint"):
+                    raise UnsupportedError(f"{target.shown}: Parquet is for logs; --output jsonl shows it")
+                with inputs.open(target) as log:
+                    for found in log.read(log.reader, window, codecs, count):
+                        damages = [found] if isinstance(found, Damage) else drop_crowded(found, log.file)
+                        if isinstance(found, Window) and found.records:
+                            table.add(found, *target.origin)
+                        for damage in damages:
+                            sink.report(str(damage))
+                            code |= ExitCode.PROBLEMS_LEFT
+            except KlogError as error:
+                code |= report_failure(error, target, sink)
+    return code

@@ -1,0 +1,227 @@
+"""Reads and recovers one segment as a broker does, without changing the disk.
+
+Kafka: LogSegment.recover, readNextOffset, read; FileLogInputStream.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from klog.base.progress import Silence, Sink
+from klog.base.read_only import ReadOnlyFile
+from klog.formats.batch import CODEC_BITS, CONTROL_BIT
+from klog.formats.codec import Decompressor
+from klog.kernel import BAD_LENGTH, IndexBuilder, Window
+from klog.log.pipeline import OrderedOutput, Work, run
+from klog.log.reader import LogReader, WindowResult
+from klog.log.txn_index import AbortedTxn, txn_index_content
+from klog.partition.start.producer_recovery import ProducerLoader
+from klog.partition.start.start_files import FailsError, ReadSettings, StartSegment, index_floor, index_last_offset
+from klog.partition.transactions.anomalies import ProducerAnomalyKind
+from klog.partition.transactions.markers import CompletedTxn, FlawedMarker, MarkerFlaw, read_marker
+from klog.partition.transactions.producer_state import Event, ProducerState
+
+_LARGE_BYTES = 8 << 20
+_FATAL = (ProducerAnomalyKind.NOT_TRANSACTIONAL, ProducerAnomalyKind.TXN_NOT_STARTED)
+
+
+class PartitionReader:
+    """The input of a start that plays one partition: its files, and the receiver of the progress.
+
+    *window*: a read buffer; a caller that reads thousands of small partitions reuses it.
+    """
+
+    def __init__(
+        self, folder: str, settings: ReadSettings, sink: Sink | None = None, window: Window | None = None
+    ) -> None:
+        self.folder = folder
+        self.settings = settings
+        self.sink = sink or Silence()
+        self.window = window or Window(output=0)
+
+    def path(self, segment: StartSegment) -> str:
+        """Return the path of a segment's log, which is in one piece."""
+        return os.path.join(self.folder, segment.log[0].name)
+
+    def windows(self, segment: StartSegment, offset: int, end: int | None = None) -> Iterator[Window]:
+        """Yield a segment's batches from the one on that a broker reads for *offset*, up to *end* bytes of its log.
+
+        No checksums.  Raises FailsError where a broker's reading fails.  Kafka: LogSegment.read.
+        """
+        start = self.position(segment, offset)
+        if start is not None:
+            yield from self._walk(segment, start, segment.size if end is None else end)
+
+    def _walk(self, segment: StartSegment, start: int, end: int) -> Iterator[Window]:
+        first = segment.log[0].start
+        with ReadOnlyFile(self.path(segment)) as source:
+            reader = LogReader(source, first + start, first + end, like_kafka=True)
+            while piece := reader.next(self.window):
+                if self.window.count:
+                    yield self.window
+                if piece.stop and piece.stop[0] == BAD_LENGTH:
+                    raise FailsError(f"{segment.log[0].name} @ {piece.stop[1]}: a size that no batch can have")
+
+    def position(self, segment: StartSegment, offset: int) -> int | None:
+        """Return where a segment's log is read for *offset*, in bytes; None beyond its last batch.
+
+        Kafka: LogSegment.translateOffset, FileRecords.searchForOffsetFromPosition.
+        """
+        segment.is_open = True
+        start = index_floor(self.folder, segment.offset_index, segment.base, offset)[1]
+        if start < 0:  # IllegalArgumentException, which ends the broker.  Java: FileChannel.read
+            raise FailsError(f"{segment.base:020}.index leads to position {start}")
+        before, before_last = None, -1
+        for window in self._walk(segment, start, segment.size):
+            first = 0 if _has_wrappers(window) else max(window.first_reaching(offset) - 1, 0)
+            for i in range(first, window.count):
+                batch = window.batch(i)
+                base = first_offset(window, i, segment.log[0].name)
+                if base >= offset:
+                    is_inside = base > offset and before is not None and before_last >= offset
+                    return before if is_inside else batch.position - segment.log[0].start
+                before, before_last = batch.position - segment.log[0].start, batch.last_offset
+        return before if before_last >= offset else None
+
+    def next_offset(self, segment: StartSegment) -> int:
+        """Return the offset after the last batch; the base offset without one.  Kafka: LogSegment.readNextOffset."""
+        if segment.next_offset is None:
+            found = segment.base
+            last = index_last_offset(self.folder, segment.offset_index, segment.base)
+            for window in self.windows(segment, last):
+                found = window.batch(window.count - 1).last_offset + 1
+            segment.next_offset = found
+        return segment.next_offset
+
+    def replay(self, producers: ProducerLoader, segment: StartSegment, offset: int, end: int) -> None:
+        """Apply a segment's batches from *offset* on, up to *end* bytes of its log.
+
+        Kafka: UnifiedLog.loadProducersFromRecords.
+        """
+        for window in self.windows(segment, offset, end):
+            for i in window.produced(0, window.count, checked=False):
+                apply_batch(producers.state, window, i, segment.log[0].name)
+
+
+def _has_wrappers(window: Window) -> bool:
+    """Whether a window may have compressed messages before v2, whose offsets only decompressing shows."""
+    return window.batch(0).magic < 2 or window.batch(window.count - 1).magic < 2
+
+
+def first_offset(window: Window, i: int, file: str) -> int:
+    """Return the offset of the first record of batch *i*.  Raises FailsError.  Kafka: RecordBatch.baseOffset."""
+    batch = window.batch(i)
+    if batch.magic >= 2 or not batch.attributes & CODEC_BITS:
+        return batch.base_offset
+    ready = window.decompress(i, i + 1, Decompressor().functions)
+    if ready > i:
+        window.begin(i, i + 1)
+        window.decode()
+    if ready == i or not window.records:
+        raise FailsError(f"{file} @ {batch.position}: its messages cannot be read")
+    offset: int = window.record(0, False)[0]
+    return offset
+
+
+def apply_batch(state: ProducerState, window: Window, i: int, file: str) -> tuple[Event, ...] | None:
+    """Apply batch *i* of a producer; None for a marker at which recovery stops.
+
+    Raises FailsError where a broker does not go on.
+    """
+    batch = window.batch(i)
+    marker = read_marker(window, i) if batch.attributes & CONTROL_BIT else None
+    if isinstance(marker, FlawedMarker):
+        if marker.flaw is MarkerFlaw.INVALID_RECORD:
+            return None
+        raise FailsError(f"{file} @ {batch.position}: {marker.flaw.value}: {marker.detail}")
+    events = state.apply(batch, marker, file)
+    for event in events:
+        if not isinstance(event, CompletedTxn) and event.kind in _FATAL:
+            raise FailsError(f"{event.place}: producer {event.producer_id}: {event.kind.value}")
+    return events
+
+
+class SegmentRecovery:
+    """A segment's recovery: `size` bytes of the log are kept, the indexes rebuilt.
+
+    *stop*: as IndexBuilder has it, when an exception ended it that a broker handles.
+    """
+
+    def __init__(
+        self, reading: PartitionReader, segment: StartSegment, producers: ProducerLoader, latest_epoch: int
+    ) -> None:
+        settings = reading.settings
+        self.builder = IndexBuilder(segment.base, settings.interval, settings.index_bytes, latest_epoch)
+        self.txn_entries: list[AbortedTxn] = []
+        self.records = 0
+        self._reading = reading
+        self._segment = segment
+        self._producers = producers
+        self._stopped = False
+
+    def run(self) -> None:
+        """Read the segment.  Raises FailsError, and UnreadableError for a file that the system cannot read."""
+        reading = self._reading
+        with ReadOnlyFile(reading.path(self._segment)) as source:
+            _, start, end = self._segment.log[0]
+            reader = LogReader(source, start, end, like_kafka=True)
+            jobs = reading.settings.jobs if self._segment.size >= _LARGE_BYTES else 1
+            run(reader, self._make_work, reading.sink, jobs, reading.window)
+        if self.builder.stop == "full":
+            raise FailsError(f"{self._segment.log[0].name}: its index is full: segment.index.bytes is too small")
+        self.builder.finish()
+
+    def _make_work(self) -> Work:
+        def work(window: Window, piece: WindowResult, lane: OrderedOutput) -> bool:
+            window.check(0, window.count)
+            lane.wait()
+            return not self._take(window)
+
+        return work
+
+    def _take(self, window: Window) -> bool:
+        """Take a window's batches; False where recovery stops."""
+        good = window.first_bad(0, window.count)
+        # A marker can end the recovery: the indexes are extended only up to the next one.
+        controls = [i + 1 for i in window.produced(0, good) if window.batch(i).attributes & CONTROL_BIT]
+        first = 0
+        for end in (*controls, good):
+            taken = self.builder.walk(window, first, end)
+            if not self._produce(window, first, taken) or taken < end:
+                return False
+            first = end
+        return good == window.count
+
+    def _produce(self, window: Window, first: int, end: int) -> bool:
+        """Apply the producers' batches; False at a marker with which a broker's recovery stops."""
+        producers, file = self._producers, self._segment.log[0].name
+        for i in window.produced(first, end):
+            events = apply_batch(producers.state, window, i, file)
+            if events is None:
+                if i:
+                    self._ends(window, i)
+                return False
+            for event in events:
+                if isinstance(event, CompletedTxn) and event.index_entry is not None:
+                    self._aborted(event.index_entry, file)
+        self._ends(window, end)
+        return True
+
+    def _ends(self, window: Window, end: int) -> None:
+        """Advance the end of the producers' state to row *end*.  A broker ignores batches before v2 here."""
+        for i in range(end - 1, -1, -1):
+            batch = window.batch(i)
+            if batch.magic >= 2:
+                self._producers.end = batch.last_offset + 1
+                return
+
+    def _aborted(self, entry: AbortedTxn, file: str) -> None:
+        if self.txn_entries and entry.last_offset <= self.txn_entries[-1].last_offset:
+            raise FailsError(f"{file}: the markers' offsets do not increase at {entry.last_offset}")
+        self.txn_entries.append(entry)
+
+    @property
+    def txn_index(self) -> bytes:
+        """The content of the transaction index."""
+        return txn_index_content(self.txn_entries)

@@ -1,0 +1,129 @@
+"""Collects producer state during a pass over a partition, for the checks of transactions and snapshots."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from klog.formats.batch import CONTROL_BIT, TRANSACTIONAL_BIT
+from klog.formats.snapshot import Producer, Snapshot
+from klog.kernel import Window
+
+if TYPE_CHECKING:
+    from klog.partition.transactions.producer_replay import OpenTxns
+    from klog.partition.transactions.producer_state import Event, ProducerState
+
+_MOST_EVENTS = 100_000
+
+
+class ProducerReplay:
+    """The producers' state during a pass over a partition.
+
+    With *deep* every batch of a producer is applied, and the state is kept at the offsets of *snapshots*, else only
+    transactions are followed.  `is_guess`: damage or a start in the middle makes the state uncertain.  `loaded`: the
+    producers at `start`, from the snapshot there.  `state` is None as long as there was no producer: most logs have
+    none, and its modules are slow to load.  `stops`: the logs with a batch at which a broker's recovery may stop or
+    fail because of its producer.  `opened`: the transactions that are open at `start`.
+    """
+
+    def __init__(self, start: int, snapshots: list[tuple[str, int, Snapshot]], deep: bool) -> None:
+        good = [(offset, snapshot) for _, offset, snapshot in snapshots if snapshot.problem is None]
+        loaded = next((snapshot for offset, snapshot in good if offset == start), None)
+        self.is_guess = loaded is None and start > 0
+        self.start = self.end = start
+        self.loaded: tuple[Producer, ...] = () if loaded is None else loaded.producers
+        self.state: ProducerState | None = None
+        self.events: dict[str, list[Event]] = {}
+        self.states: dict[int, tuple[tuple[Producer, ...], bool]] = {}
+        self.stops: set[str] = set()
+        self._pending = sorted(offset for offset, _ in good if offset > start) if deep else []
+        self._deep = deep
+        self._count = 0
+        self._is_damaged = False
+        self._open_at_damage: OpenTxns | None = None
+        if loaded is not None and loaded.producers:
+            from klog.partition.transactions.producer_state import ProducerState
+
+            self.state = ProducerState.load(loaded, start)
+        self.opened = self.open_now()
+
+    def take(self, log: str, window: Window, first: int, end: int) -> None:
+        """Apply intact batches of a window."""
+        while self._pending and end > first:
+            split = min(max(window.first_reaching(self._pending[0]), first), end)
+            if split == end:
+                break
+            self._apply(log, window, first, split)
+            self._keep()
+            first = split
+        self._apply(log, window, first, end)
+
+    def damaged(self) -> None:
+        """Pass over damage."""
+        self.is_guess = True
+        if not self._is_damaged:
+            self._is_damaged, self._open_at_damage = True, self.open_now()
+
+    def take_open_at_damage(self) -> OpenTxns | None:
+        """Return the transactions that were open at the first damage since the last call.
+
+        None if there was none, or if producers contradict each other.
+        """
+        found, self._is_damaged, self._open_at_damage = self._open_at_damage, False, None
+        return found
+
+    def open_now(self) -> OpenTxns | None:
+        """Return the transactions that are open here; None if producers contradict each other about them."""
+        if self.state is None:
+            return ()
+        from klog.partition.transactions.producer_replay import open_txns
+
+        return open_txns(self.state)
+
+    def finish(self) -> None:
+        """Finish at the end of the log."""
+        while self._pending and self._pending[0] <= self.end:
+            self._keep()
+
+    def _keep(self) -> None:
+        self.states[self._pending.pop(0)] = (self.state.snapshot() if self.state else (), self.is_guess)
+
+    def _apply(self, log: str, window: Window, first: int, end: int) -> None:
+        if first == end:
+            return
+        if self.state is None and window.produced(first, end):
+            from klog.partition.transactions.producer_state import ProducerState
+
+            self.state = ProducerState(self.end)
+        self.end = window.batch(end - 1).last_offset + 1
+        found = self._events(self.state, log, window, first, end) if self.state is not None else []
+        self._note_stop(log, found)
+        if found and self._count < _MOST_EVENTS:
+            self._count += len(found)
+            self.events.setdefault(log, []).extend(found)
+
+    def _note_stop(self, log: str, found: list[Event]) -> None:
+        if found:
+            from klog.partition.transactions.anomalies import STOPS_BROKER, ProducerAnomaly
+
+            if any(isinstance(event, ProducerAnomaly) and event.kind in STOPS_BROKER for event in found):
+                self.stops.add(log)
+
+    def _events(self, state: ProducerState, log: str, window: Window, first: int, end: int) -> list[Event]:
+        from klog.partition.transactions.markers import read_marker
+        from klog.partition.transactions.producer_replay import apply_window
+
+        if self._deep:
+            return apply_window(state, window, log, first, end)
+        found: list[Event] = []
+        rows = window.transactional(first, end)
+        # As long as no transaction is open, the producer fields of other batches are not read.
+        for i in window.produced(first, end) if rows or state.ongoing else ():
+            batch = window.batch(i)
+            if not batch.attributes & TRANSACTIONAL_BIT:
+                entry = state.producers.get(batch.producer_id)
+                if batch.attributes & CONTROL_BIT or (entry is not None and entry.current_txn_first_offset >= 0):
+                    self.stops.add(log)
+                continue
+            found += state.apply(batch, read_marker(window, i) if batch.attributes & CONTROL_BIT else None, log)
+        state.end = self.end
+        return found

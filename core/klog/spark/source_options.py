@@ -1,0 +1,248 @@
+"""The options of the data source: those of Spark's own Kafka source, and ours.
+
+    wanted = read_options({"path": "/data/broker-1", "subscribe": "orders"})
+    wanted.paths, wanted.topics, wanted.starting
+
+Names are case-insensitive, as everywhere in Spark.  Options that only make sense for a live cluster (addresses,
+timeouts, consumer groups) are accepted and ignored, so that a job can keep all its options.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from klog.base.errors import UsageError, near_misses
+from klog.data_dir.identity import IdentityChoice
+from klog.jobs.slices import SPLIT_BYTES
+from klog.jobs.spark_rows import COLUMNS, KAFKA_COLUMNS
+from klog.log.reader import MAX_BATCH_BYTES
+from klog.partition.transactions.isolation import Isolation
+from klog.spark.read_bounds import EARLIEST, LATEST, OffsetBound, read_time, read_times, read_words
+from klog.spark.read_topics import Topics, read_topics
+
+REPLICAS: Final = ("longest", "all", "leader-epoch")
+ISOLATIONS: Final = ("read_uncommitted", "read_committed")
+LEAST_SPLIT_BYTES: Final = 4096
+
+Damage = Literal["fail", "skip", "column"]
+
+_OURS = (
+    "path paths columns isolation damage splitBytes maxBatchBytes pushdown replicas cluster topicId byName"
+    " subscribe subscribePattern assign startingOffsets endingOffsets startingTimestamp endingTimestamp"
+    " startingOffsetsByTimestamp endingOffsetsByTimestamp startingOffsetsByTimestampStrategy includeHeaders"
+    " failOnDataLoss minPartitions maxOffsetsPerTrigger"
+)
+_NOTHING_ON_DISK = (
+    "groupIdPrefix kafkaConsumer.pollTimeoutMs fetchOffset.numRetries fetchOffset.retryIntervalMs"
+    " minOffsetsPerTrigger maxTriggerDelay maxRecordsPerPartition"
+)
+_KNOWN = {name.lower(): name for name in f"{_OURS} {_NOTHING_ON_DISK}".split()}
+_PASSED_ON = "kafka."
+_IDENTITY_OPTIONS = ("cluster", "topicId", "byName")
+_ISOLATION_OF_CONSUMER = "kafka.isolation.level"
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """All options, parsed and checked against each other.
+
+    *tasks*: the minimum number, None for the default.  *max_offsets*: per trigger, None for no limit.  *late*: the
+    start if no record has the timestamp or a later one, "error" or "latest".
+    """
+
+    paths: tuple[str, ...]
+    topics: Topics
+    starting: OffsetBound
+    ending: OffsetBound
+    late: str
+    columns: tuple[str, ...]
+    isolation: Isolation
+    damage: Damage
+    fail_on_data_loss: bool
+    replicas: str
+    identity: IdentityChoice
+    pushdown: bool
+    split_bytes: int
+    max_batch_bytes: int
+    tasks: int | None
+    max_offsets: int | None
+
+
+class _Given:
+    """The options as they were given: strings, names in any case."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = {name.lower(): value for name, value in options.items()}
+        for name in self._options:
+            if name not in _KNOWN and not name.startswith(_PASSED_ON):
+                raise UsageError(f"no option {name}{near_misses(name, _KNOWN.values())}")
+
+    def text(self, name: str) -> str | None:
+        """Return the text of an option; None without one."""
+        return self._options.get(name.lower())
+
+    def choice(self, name: str, choices: tuple[str, ...], otherwise: str) -> str:
+        """Return one of *choices*.  Raises UsageError for anything else."""
+        given = self._options.get(name.lower(), otherwise).lower()
+        if given not in choices:
+            raise UsageError(f"{name}: {given!r} is none of {', '.join(choices)}{near_misses(given, choices)}")
+        return given
+
+    def yes(self, name: str, otherwise: bool) -> bool:
+        """Return whether an option is true."""
+        return self.choice(name, ("true", "false"), str(otherwise).lower()) == "true"
+
+    def names(self, name: str) -> tuple[str, ...]:
+        """Return the names of a list with commas, none when it was not given."""
+        given = self.text(name)
+        found = tuple(part.strip() for part in (given or "").split(",") if part.strip())
+        if given is not None and not found:
+            raise UsageError(f"{name}: no id is given")
+        return found
+
+    def number(self, name: str, least: int) -> int | None:
+        """Return a number from *least* up; None when it was not given."""
+        given = self.text(name)
+        if given is None:
+            return None
+        if not given.strip().isdecimal() or int(given) < least:
+            raise UsageError(f"{name}: {given!r} is not a whole number from {least} up")
+        return int(given)
+
+    def first(self, readers: Mapping[str, Callable[[str, str], OffsetBound]], otherwise: int) -> OffsetBound:
+        """Return the bound of the first of *readers* whose option was given: the order is Spark's."""
+        for name, read in readers.items():
+            given = self.text(name)
+            if given is not None:
+                return read(name, given)
+        return OffsetBound(list(readers)[-1], otherwise)
+
+
+def read_options(options: Mapping[str, str], streaming: bool = False) -> SourceOptions:
+    """Parse *options*.  Raises UsageError for unknown, malformed or contradictory ones."""
+    given = _Given(options)
+    starting, ending = _bounds(given, streaming)
+    fail_on_data_loss = given.yes("failOnDataLoss", True)
+    damage = _damage(given, "fail" if fail_on_data_loss else "skip")
+    isolation = given.choice("isolation", ISOLATIONS, given.choice(_ISOLATION_OF_CONSUMER, ISOLATIONS, ISOLATIONS[0]))
+    return SourceOptions(
+        paths=_paths(given),
+        topics=read_topics(*(given.text(name) for name in ("subscribe", "subscribePattern", "assign"))),
+        starting=starting,
+        ending=ending,
+        late=given.choice("startingOffsetsByTimestampStrategy", ("error", "latest"), "error"),
+        columns=_columns(given, damage),
+        isolation="read_committed" if isolation == "read_committed" else "read_uncommitted",
+        damage=damage,
+        fail_on_data_loss=fail_on_data_loss,
+        replicas=given.choice("replicas", REPLICAS, REPLICAS[0]),
+        identity=IdentityChoice(
+            given.names("cluster"), given.names("topicId"), given.yes("byName", False), _IDENTITY_OPTIONS
+        ),
+        pushdown=given.yes("pushdown", False),
+        split_bytes=_bytes(given, "splitBytes", LEAST_SPLIT_BYTES, SPLIT_BYTES),
+        max_batch_bytes=_bytes(given, "maxBatchBytes", 1, MAX_BATCH_BYTES),
+        tasks=given.number("minPartitions", 1),
+        max_offsets=given.number("maxOffsetsPerTrigger", 1),
+    )
+
+
+def read_columns(options: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the columns of *options*.  Raises UsageError; of the other options only the names are checked."""
+    given = _Given(options)
+    return _columns(given, _damage(given, "fail"))
+
+
+def _bounds(given: _Given, streaming: bool) -> tuple[OffsetBound, OffsetBound]:
+    starts = {
+        "startingTimestamp": read_time,
+        "startingOffsetsByTimestamp": read_times,
+        "startingOffsets": read_words,
+    }
+    ends = {"endingTimestamp": read_time, "endingOffsetsByTimestamp": read_times, "endingOffsets": read_words}
+    if streaming:
+        for name in ends:
+            if given.text(name) is not None:
+                raise UsageError(
+                    f"{name}: a stream has no end; trigger(availableNow=True) stops where the log ends now"
+                )
+        return given.first(starts, LATEST), OffsetBound("endingOffsets", LATEST)
+    starting, ending = given.first(starts, EARLIEST), given.first(ends, LATEST)
+    for bound, word, wrong in ((starting, "latest", LATEST), (ending, "earliest", EARLIEST)):
+        if not bound.by_time and wrong in (bound.everywhere, *bound.each.values()):
+            raise UsageError(f"{bound.option}: {word} ({wrong}) leaves nothing to read in a batch")
+    return starting, ending
+
+
+def _damage(given: _Given, otherwise: Damage) -> Damage:
+    words: dict[str, Damage] = {"fail": "fail", "skip": "skip", "column": "column"}
+    return words[given.choice("damage", tuple(words), otherwise)]
+
+
+_FILE_URI = re.compile(r"file:(?://)?(/.*)", re.DOTALL | re.IGNORECASE)
+_SIZE = re.compile(r"(\d+)\s*(?:([kmg])(?:i?b)?|b)?", re.IGNORECASE)
+
+
+def _bytes(given: _Given, name: str, least: int, otherwise: int) -> int:
+    """Return a size: bytes, or with k, m, g for their powers of 1024, as in Spark's own settings."""
+    text = given.text(name)
+    if text is None:
+        return otherwise
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(f"{name}: {text!r} is not a size; expected bytes, or 64m, 1g")
+    size = int(match[1]) << 10 * (" kmg".index(match[2].lower()) if match[2] else 0)
+    if not least <= size < 2**31:
+        raise UsageError(f"{name}: {text!r} is not between {least} bytes and 2 GiB")
+    return size
+
+
+def _paths(given: _Given) -> tuple[str, ...]:
+    """Return the paths of `path` (separated by commas, as in log.dirs) or `paths` (JSON, from load([…])), absolute.
+
+    Tasks may run elsewhere, with another working directory.
+    """
+    path, paths = given.text("path"), given.text("paths")
+    if path and paths:
+        raise UsageError("path and paths: one of the two")
+    if paths:
+        try:
+            found = json.loads(paths)
+        except ValueError as error:
+            raise UsageError(f"paths: {paths[:60]!r} is not a JSON list of paths") from error
+        if not isinstance(found, list) or not found or not all(isinstance(each, str) and each for each in found):
+            raise UsageError(f"paths: {paths[:60]!r} is not a JSON list of paths")
+        return tuple(_local(each) for each in found)
+    if path and os.path.lexists(_local(path)):
+        return (_local(path),)
+    found = [part.strip() for part in (path or "").split(",") if part.strip()]
+    if not found:
+        raise UsageError(
+            "path: none is given; load() a broker's log dir (what log.dirs names) or a partition's directory"
+        )
+    return tuple(_local(each) for each in found)
+
+
+def _local(path: str) -> str:
+    """Return a path, or a `file:` URI as Hadoop writes it, as an absolute path."""
+    uri = None if os.path.lexists(path) else _FILE_URI.fullmatch(path)
+    return os.path.abspath(uri[1] if uri else path)
+
+
+def _columns(given: _Given, damage: str) -> tuple[str, ...]:
+    text = given.text("columns")
+    columns = [part.strip() for part in text.split(",")] if text is not None else list(KAFKA_COLUMNS)
+    for name in columns:
+        if name not in COLUMNS:
+            raise UsageError(f"columns: no column {name!r}{near_misses(name, COLUMNS)}; there are {', '.join(COLUMNS)}")
+    if len(set(columns)) < len(columns):
+        raise UsageError(f"columns: {text} has one of them twice")
+    for name, asked in (("headers", given.yes("includeHeaders", False)), ("damage", damage == "column")):
+        if asked and name not in columns:
+            columns.append(name)
+    return tuple(columns)
