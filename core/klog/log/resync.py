@@ -1,6 +1,13 @@
 """Finds the next batch after damage, and classifies the damage.
 
-A log continues at the next position where an entry's header makes sense *and* its checksum matches.
+A log continues at the next position where an entry's header makes sense *and* its checksum matches.  `next_entry`
+
+1. jumps over holes, in which no entry begins;
+2. reads a step: 8 KiB at first, twice as much each time, 1 MiB at most, and only up to a block that the system refuses;
+3. lets the kernel find the first position in the step whose header makes sense; if the entry is whole in the step, the
+   kernel has verified its checksum, and it is the result;
+4. verifies an entry that exceeds the step with `_Checksums`; if it does not match, step 3 continues one byte later;
+5. continues without a result at the first byte that was not searched, or at the block behind the refused one.
 """
 
 from __future__ import annotations

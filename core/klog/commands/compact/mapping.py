@@ -1,5 +1,14 @@
 """The first pass of a round: maps each key of the dirty section to its last offset, until the map is full.
 
+`OffsetMapping.fill`
+
+1. empties the map, and adds the aborted transactions of the dirty section, from the transaction indexes;
+2. reads the dirty segments window by window, with checksums, from the first one's start (a broker: from its index);
+3. skips aborted data and markers, decodes the other batches from the first dirty offset on, and puts each key with its
+   offset into the map;
+4. ends a segment at the base offset of the next one, to cover a gap between them;
+5. stops when the map is full: the round then covers the offsets up to the last batch that is completely in the map.
+
 Kafka: Cleaner.buildOffsetMap.
 """
 

@@ -1,5 +1,16 @@
 """The second pass of a round: rewrites each group of segments as one segment with the retained records.
 
+For each segment of a group, `Rewriting.rewrite`
+
+1. adds the aborted transactions up to the next segment, from the transaction indexes;
+2. reads a window of batches, with their checksums;
+3. decides by the headers: aborted data and markers past their delete horizon are skipped, markers without data are
+   marked, the last batches of active producers are kept even if empty, batches whose records are all superseded are
+   skipped;
+4. decompresses the other batches and lets the kernel copy each one, drop it, or write it anew with its retained
+   records, by its codec, in the new format if Kafka converts it; a broken record ends the compaction;
+5. adds each part of the output to the new indexes and yields it as the next part of the new log.
+
 Kafka: Cleaner.cleanSegments, Cleaner.cleanInto.
 """
 

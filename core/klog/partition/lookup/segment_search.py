@@ -1,4 +1,14 @@
-"""Searches a segment: index, header walk, batch; scans it with care where log or index are damaged.  Opens segments."""
+"""Searches a segment: index, header walk, batch; checks every batch after a problem.  Opens segments.
+
+1. `start` finds the greatest index entry not above the target.  The log has to confirm it (`_confirm`): an intact batch
+   begins at its position, the walk from the entry before reaches it, and its offsets are not above the entry's.
+   Otherwise one of the entries before it is used, after eight of them the start of the log.
+2. `scan` walks from header to header to the first batch that may be the target, and verifies its checksum.
+3. A target behind a gap is accepted only if the batch before it is intact and the next one has higher offsets: a
+   damaged length could hide the real target.
+4. After any failed check `_careful` reads every batch from the start of the walk on, past damage.
+5. `_judged` notes a problem of the index if the walk was longer than three of its intervals.
+"""
 
 from __future__ import annotations
 

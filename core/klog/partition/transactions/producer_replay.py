@@ -5,6 +5,14 @@
         print(event)                            # a CompletedTxn, an Irregularity, a Damage
     state.snapshot() == snapshot_1052.producers
 
+`replay` advances the state, `ProducerState.end`, over the segments up to *end*:
+
+1. segments that end at or below the state's end are skipped, those from *end* on are not read;
+2. a segment is read from its start, or, if the state is within it, from the position in its offset index;
+3. batches below the state's end are skipped, those from *end* on are dropped;
+4. intact batches are applied in runs (`apply_window`), damaged ones and stretches are yielded and skipped;
+5. the state's end is set to *end*, also behind a gap.
+
 A `.txnindex` has the aborted transactions whose marker is in its segment's log.
 """
 

@@ -6,8 +6,15 @@
             print(event)
     state.snapshot()                            # what a broker would write at state.end
 
-The state follows a broker of Kafka 4.3.1 that replays the log (a follower, a recovery, a start): nothing is refused. A
-batch that a leader would have refused is applied, and reported.
+The state follows a broker of Kafka 4.3.1 that replays the log (a follower, a recovery, a start): nothing is refused.
+A batch that a leader would have refused is applied, and reported.  `ProducerState.apply`, batch by batch,
+
+1. moves the end behind the batch, which is all for a batch without a producer; a flawed marker is only reported;
+2. finds the producer's entry, or adds one;
+3. data: reports a sequence out of order, enters the batch's epoch, which forgets the batches of any other epoch, keeps
+   the batch as one of the last five, and opens a transaction with the first transactional batch;
+4. a marker: reports epochs that go backwards and a marker without a transaction, completes the transaction, whose last
+   stable offset is the first offset of the earliest one still open, and enters the marker's epoch.
 """
 
 from __future__ import annotations
