@@ -142,7 +142,7 @@ def test_undo_takes_the_plan_s_file_its_backup_or_its_id(
 ) -> None:
     before = tree(original)
     klog("apply", plan_file)
-    monkeypatch.chdir("/")
+    monkeypatch.chdir(original)
     what = {"file": plan_file, "backup": backup_of(plan_file), "id": "20261121-051019-recover-7f3a"}[how]
     done = klog("undo", what, "--apply", "--output", "json")
     assert done.exit_code == 0

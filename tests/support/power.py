@@ -19,8 +19,9 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from klog.change.plan.backups import plans_of, unfinished
+from klog.change.plan.backups import unfinished
 from klog.change.plan.executor import apply
+from klog.change.plan.locate import plans_of
 from klog.change.plan.model import BACKUPS, PUT, Plan
 from klog.change.plan.status import locate_histories
 from klog.change.plan.undo import plan_undo, stage_undo
@@ -319,6 +320,11 @@ def tree(folder: Path, *, directory_times: bool = True) -> Tree:
         else:
             found[str(path.relative_to(folder))] = path.read_bytes(), (mode, uid, gid, modified_ns)
     return found
+
+
+def less_pointers(found: Tree) -> Tree:
+    """Return the tree of a log dir without klog's pointers to backups elsewhere, which stay after an undo."""
+    return {name: facts for name, facts in found.items() if not name.endswith(".klog-backup")}
 
 
 def same(log_dir: Path, before: Tree) -> bool:

@@ -1,4 +1,4 @@
-"""Notes about plans for a user who has no home: neither HOME nor a line in passwd, as in many containers."""
+"""The notes of plans in the home of a user who has none: neither HOME nor a line in passwd, as in many containers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import pwd
 
 import pytest
-from klog.change.plan import pointers
+from klog.change.plan import locate
 
 
 def _nobody(_: int) -> pwd.struct_passwd:
@@ -23,4 +23,4 @@ def test_notes_lie_below_the_root_and_never_below_the_working_directory(
     if state is not None:
         monkeypatch.setenv("XDG_STATE_HOME", state)
     monkeypatch.setattr(pwd, "getpwuid", _nobody)
-    assert pointers._home() == os.path.join("/", ".local", "state", "klog")
+    assert locate._earlier_home() == os.path.join("/", ".local", "state", "klog")

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 from klog.base.errors import PlanError, UsageError
 from klog.base.progress import Silence, Sink
-from klog.change.plan.backups import PlanStatus, plans_of, state_of
+from klog.change.plan.backups import PlanStatus, state_of
+from klog.change.plan.locate import plans_of
 from klog.change.plan.locks import LockedError
 from klog.change.plan.model import StaleError
 from klog.change.plan.session import PlanOptions, PlanResult, PlanSession, Reporter, apply_plan, undo_plan

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from klog.base.errors import PlanError, UsageError
-from klog.change.plan.backups import Announcement, PlanStatus, find_plan, load_backup, plans_of, state_of, unfinished
+from klog.change.plan.backups import Announcement, PlanStatus, state_of, unfinished
 from klog.change.plan.draft import Draft, backup_places, make_plan, plan_id
 from klog.change.plan.executor import apply
 from klog.change.plan.json_file import load_plan, plan_pieces
+from klog.change.plan.locate import find_plan, load_backup, plans_of
 from klog.change.plan.model import PUT, REMOVE, STAGED, UNFINISHED, Plan, StaleError
-from klog.change.plan.pointers import remember
 from klog.change.plan.session import undo_plan
 from klog.change.plan.staging import Staging
 from klog.change.plan.undo import plan_undo, stage_undo
@@ -221,14 +221,11 @@ def test_plans_are_found_by_file_directory_and_id(
     monkeypatch.chdir("/")
     with pytest.raises(UsageError, match="expected a plan's file"):
         find_plan(plan.id)
-    remember(plan)
-    assert find_plan(plan.id).backup == plan.backups[0]
 
 
 @pytest.mark.usefixtures("state_home")
-def test_plans_of_a_log_dir_are_those_beside_it_and_those_that_were_noted(original: Path, tmp_path: Path) -> None:
+def test_plans_of_a_log_dir_are_those_beside_it_and_those_of_pointers(original: Path, tmp_path: Path) -> None:
     plan = plan_repair(original, Disk(), str(tmp_path / "far" / "backup"))
-    remember(plan)
     apply(plan, Disk())
     other = copy_of(original, tmp_path / "other")
     (tmp_path / "klog-backup" / "broken").mkdir(parents=True)

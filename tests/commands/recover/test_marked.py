@@ -11,10 +11,10 @@ from random import Random
 
 import pytest
 from klog.base.errors import PlanError
-from klog.change.plan.backups import plans_of
 from klog.change.plan.draft import Draft, backup_places, make_plan
 from klog.change.plan.executor import apply
 from klog.change.plan.file_state import file_state
+from klog.change.plan.locate import plans_of
 from klog.change.plan.model import PUT, REMOVE, STAGED, TRUNCATE, Action, Plan
 from klog.change.plan.staging import Staging
 from klog.change.plan.validation import check_plan

@@ -18,7 +18,7 @@ import pytest
 from tests.conftest import FIXTURES, Ran, writable_copy
 from tests.oracles.plain.encode import Record, batch
 from tests.support.measure import measured
-from tests.support.power import only_root, tree
+from tests.support.power import less_pointers, only_root, tree
 
 NOW = "--now=1750000000000"
 NOBODY = 65534
@@ -74,11 +74,11 @@ def test_a_backup_on_another_mount_brings_everything_back(
     done = klog("recover", wreck, "--salvage", NOW, "--apply", "--backup", elsewhere / "kept", "--output=json")
     assert done.exit_code == 1
     assert json.loads(done.stdout)["backup"] == str(elsewhere / "kept")
-    assert sorted(path.name for path in wreck.parent.iterdir()) == ["data", "klog-backup"]
-    (pointer,) = (wreck.parent / "klog-backup").iterdir()
+    assert sorted(path.name for path in wreck.parent.iterdir()) == ["data"]
+    (pointer,) = wreck.glob("*.klog-backup")
     assert pointer.read_text() == str(elsewhere / "kept")
     assert klog("undo", elsewhere / "kept", "--apply").exit_code == 0
-    assert tree(wreck) == before
+    assert less_pointers(tree(wreck)) == before
 
 
 @only_root

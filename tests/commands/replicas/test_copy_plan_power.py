@@ -16,9 +16,9 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from klog.change.plan.backup_writer import kept_plan
-from klog.change.plan.backups import PlanStatus, is_unfinished, plans_of, state_of
+from klog.change.plan.backups import PlanStatus, is_unfinished, state_of
 from klog.change.plan.executor import apply
+from klog.change.plan.locate import kept_plan, plans_of
 from klog.change.plan.model import Plan
 from klog.change.plan.session import PlanOptions, PlanSession
 from klog.change.plan.status import locate_histories
@@ -39,6 +39,7 @@ from tests.support.power import (
     PowerCutError,
     SteppedDisk,
     Tree,
+    less_pointers,
     take_back,
     tree,
 )
@@ -132,9 +133,9 @@ def equalise(choice: CopyChoice, root: Path, disk: Disk, backup: Path | None) ->
 
 def state(root: Path, *, times: bool = True) -> dict[str, Tree]:
     """Return all log dirs, without their locks: the power may go before anything says who has made one."""
+    found = {path.parent.name: less_pointers(tree(path, directory_times=times)) for path in log_dirs(root)}
     return {
-        path.parent.name: {name: entry for name, entry in tree(path, directory_times=times).items() if name != ".lock"}
-        for path in log_dirs(root)
+        broker: {name: entry for name, entry in files.items() if name != ".lock"} for broker, files in found.items()
     }
 
 

@@ -17,11 +17,10 @@ import os
 from collections.abc import Iterable, Iterator
 
 from klog.base.directory import inode_of, names_if_there
-from klog.base.errors import PlanError
-from klog.base.read_only import ReadOnlyFile
 from klog.change.plan.file_state import file_state, is_as_known, status_of
 from klog.change.plan.guards import files_beside
-from klog.change.plan.json_file import MAX_BYTES, plan_pieces, read_plan
+from klog.change.plan.json_file import plan_pieces
+from klog.change.plan.locate import is_same, kept_plan, remove_pointers, write_pointers
 from klog.change.plan.model import (
     APPEND,
     PLAN,
@@ -34,7 +33,7 @@ from klog.change.plan.model import (
     Plan,
     StaleError,
 )
-from klog.change.plan.staging import in_pieces, link, make_directories
+from klog.change.plan.staging import in_pieces, link, make_directories, remove_emptied, remove_made, remove_tree
 from klog.change.plan.status import FileHistory
 from klog.data_dir.disk.disk import Disk, OpenFile
 from klog.formats.names import FileKind
@@ -113,6 +112,8 @@ class BackupWriter:
             self._to_sync.pop(temporary)
         for backup in self._plan.backups:
             self._to_sync.update(dict.fromkeys(_up_from(backup)))
+        for pointer in write_pointers(self._plan, self._disk):
+            self._to_sync[pointer] = self._to_sync[os.path.dirname(pointer)] = None
         self._sync()
 
     def _begin(self, marker: str) -> None:
@@ -256,6 +257,8 @@ class BackupWriter:
                     self._disk.unlink(path)
             except OSError:
                 continue  # the error that stopped the plan is the one to report
+        if not os.path.lexists(os.path.join(self._plan.backups[0], PLAN)):
+            remove_pointers(self._plan, self._disk)
 
     def _directory(self, path: str) -> None:
         for made in make_directories(path, self._disk):
@@ -337,27 +340,36 @@ def _up_from(backup: str) -> Iterator[str]:
         backup = os.path.dirname(backup)
 
 
-def kept_plan(path: str) -> Plan | None:
-    """Return the plan in the file at *path*; None where there is none that can be read."""
-    with ReadOnlyFile(path) as source:
-        try:
-            return read_plan(source.read(0, min(source.size, MAX_BYTES)))
-        except PlanError:
-            return None
+def end_plan(plan: Plan, disk: Disk) -> None:
+    """Remove what only a plan needs that is not done: its new files that still wait, and the marker.  Raises OSError.
 
-
-def begun(plan: Plan) -> Plan | None:
-    """Return *plan* as a backup has it, with what was beside its files; None where no run of it has begun."""
+    What others have put beside them stays.
+    """
+    for number, backup in enumerate(plan.backups):
+        staged = os.path.join(backup, STAGED)
+        if staged in plan.made_here:
+            remove_tree(staged, disk)
+        else:
+            sources = (one.source for one in plan.actions if one.log_dir == number and one.source is not None)
+            remove_emptied(staged, sources, disk)
+    disk.sync([backup for backup in plan.backups if os.path.isdir(backup)])
     for backup in plan.backups:
-        path = os.path.join(backup, PLAN)
-        kept = kept_plan(path) if os.path.lexists(path) else None
-        if kept is not None and kept.actions and is_same(kept, plan):
-            return kept._replace(backups=plan.backups)  # it may have been moved since
-    return None
+        marker = os.path.join(backup, UNFINISHED)
+        if os.path.lexists(marker):
+            disk.unlink(marker)
+            disk.sync([backup])
 
 
-def is_same(kept: Plan, plan: Plan) -> bool:
-    """Whether *kept*, which a backup has, is *plan*, or was put there while that was made; it may have been moved."""
-    if not kept.actions:  # put there for all log dirs, before it was known which ones change
-        return kept.id == plan.id and {*plan.log_dirs} <= {*kept.log_dirs}
-    return (kept.id, kept.log_dirs, kept.actions) == (plan.id, plan.log_dirs, plan.actions)
+def drop_staged(plan: Plan, disk: Disk) -> None:
+    """Remove what this process has made ready in backups for a plan that will not be carried out, if the disk lets it.
+
+    Beside a plan's file it stays with the plan.
+    """
+    staged = [place for place in (os.path.join(backup, STAGED) for backup in plan.backups) if place in plan.made_here]
+    try:
+        for place in staged:
+            remove_tree(place, disk)
+        if staged:
+            remove_made(plan.made_here, disk)
+    except OSError:
+        pass  # the error that stopped the plan is the one to report

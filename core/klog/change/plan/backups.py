@@ -1,4 +1,4 @@
-"""Finds backups, their plans, and the status of each plan."""
+"""Derives how far each plan has come."""
 
 from __future__ import annotations
 
@@ -8,15 +8,12 @@ import threading
 from collections.abc import Collection, Iterable
 from contextlib import suppress
 from enum import StrEnum
-from typing import NamedTuple
 
-from klog.base.directory import inode_of, names_if_there
-from klog.base.errors import KlogError, UsageError
-from klog.change.plan.backup_writer import begun, kept_plan
+from klog.base.directory import inode_of
 from klog.change.plan.guards import Difference, differences
-from klog.change.plan.json_file import load_plan, plan_pieces
+from klog.change.plan.json_file import plan_pieces
+from klog.change.plan.locate import StoredPlan, kept_plan, plans_of, remove_pointers, write_pointers
 from klog.change.plan.model import BACKUPS, PLAN, PUT, REMOVE, STAGED, UNFINISHED, FileState, Plan, StaleError
-from klog.change.plan.pointers import backups_of, backups_of_plan, forget, remember
 from klog.change.plan.staging import ROUNDS, make_directories, nearest_directory, remove_made, remove_tree
 from klog.change.plan.status import FileHistory, locate_histories
 from klog.data_dir.disk.disk import Disk
@@ -36,57 +33,6 @@ class PlanStatus(StrEnum):
     """A file is none of what the plan knows: a broker, or another plan, has changed it."""
 
 
-class StoredPlan(NamedTuple):
-    """A plan in a backup directory."""
-
-    backup: str
-    plan: Plan
-
-
-def load_backup(directory: str) -> StoredPlan:
-    """Return the plan in a backup directory, or in the only one within it.
-
-    A backup that was moved is where it is now.  Raises UsageError, PlanError.
-    """
-    path = os.path.join(directory, PLAN)
-    if os.path.isfile(path):
-        plan, place = load_plan(path), os.path.abspath(directory)
-        if len(plan.backups) == 1 and os.path.realpath(place) != os.path.realpath(plan.backups[0]):
-            plan = plan._replace(backups=(place,))
-        return StoredPlan(place, plan)
-    inside = sorted(name for name in names_if_there(directory) if os.path.isfile(os.path.join(directory, name, PLAN)))
-    plans = {load_plan(os.path.join(directory, name, PLAN)).id: name for name in inside}
-    if len(plans) == 1:
-        return load_backup(os.path.join(directory, next(iter(plans.values()))))
-    if plans:
-        raise UsageError(f"{directory}: backups of several plans, name one: {', '.join(sorted(plans))}")
-    raise UsageError(f"{directory}: no backup, there is no {PLAN} in it")
-
-
-def find_plan(what: str, backup: str | None = None) -> StoredPlan:
-    """Return the plan that *what* names: its file, its backup directory, or its id.
-
-    An id is looked for in the directory *backup*, if one is given, in `klog-backup` of the working directory and of
-    those above it, and among the notes of what was applied.  Raises UsageError, PlanError, UnreadableError.
-    """
-    if os.path.isfile(what):
-        plan = load_plan(what)
-        return StoredPlan(plan.backups[0], begun(plan) or plan)
-    if os.path.isdir(what):
-        return load_backup(what)
-    if os.sep not in what:
-        given = [] if backup is None else [backup, os.path.join(backup, what)]
-        for place in itertools.chain(given, backups_of_plan(what, os.getcwd())):
-            if os.path.isfile(os.path.join(place, PLAN)):
-                kept = load_backup(place)
-                if kept.plan.id == what:
-                    return kept
-    where = f"{backup}, or {BACKUPS} here or above" if backup else f"{BACKUPS} here or above"
-    raise UsageError(
-        f"{what}: expected a plan's file, a backup directory or an id that is in {where}; 'klog plans DIR' lists them"
-    )
-
-
 class Announcement:
     """What tells that *plan* is being made, before its first new file waits in a backup: the plan, without actions.
 
@@ -101,7 +47,7 @@ class Announcement:
         self._files: list[tuple[str, tuple[int, int]]] = []
 
     def make(self) -> None:
-        """Put it into all backups, once, and leave a note where they are.  Raises OSError."""
+        """Put it into all backups, once, and write pointers to them.  Raises OSError."""
         with self._lock:
             if self._is_made:
                 return
@@ -115,7 +61,7 @@ class Announcement:
                         self._disk.write(file, piece)
                 finally:
                     self._disk.close(file)
-            remember(self._plan)
+            write_pointers(self._plan, self._disk)
 
     def narrow(self, backups: Collection[str]) -> None:
         """Remove it from all backups but these: the plan will not need the others.  Raises OSError."""
@@ -124,6 +70,10 @@ class Announcement:
             for one in gone:
                 _remove(os.path.dirname(one[0]), self._disk)
                 self._files.remove(one)
+            pairs = zip(self._plan.log_dirs, self._plan.backups, strict=True)
+            log_dirs = tuple(log_dir for log_dir, backup in pairs if backup not in backups)
+            others = tuple(backup for backup in self._plan.backups if backup not in backups)
+            remove_pointers(self._plan._replace(log_dirs=log_dirs, backups=others), self._disk)
             remove_made(self._made, self._disk)
             # What came back with the power would look like a plan that is still being made.
             self._disk.sync(sorted({nearest_directory(os.path.dirname(path)) for path, _ in gone}))
@@ -136,7 +86,7 @@ class Announcement:
                     _remove(os.path.dirname(path), self._disk)
             remove_made(self._made, self._disk)
             if self._is_made and not any(os.path.lexists(path) for path, _ in self._files):
-                forget(self._plan)
+                remove_pointers(self._plan, self._disk)
 
 
 def sweep(plans: Iterable[StoredPlan], disk: Disk) -> list[Plan]:
@@ -156,7 +106,7 @@ def sweep(plans: Iterable[StoredPlan], disk: Disk) -> list[Plan]:
                     one for one in (backup, os.path.dirname(backup)) if os.path.basename(one) in (plan.id, BACKUPS)
                 ]
                 remove_made(above, disk)
-        forget(plan)
+        remove_pointers(plan, disk)
     return list(left.values())
 
 
@@ -164,25 +114,6 @@ def _remove(backup: str, disk: Disk) -> None:
     for name in (STAGED, f"{STAGED}{ROUNDS}"):
         remove_tree(os.path.join(backup, name), disk)
     disk.unlink(os.path.join(backup, PLAN))
-
-
-def plans_of(log_dir: str) -> list[StoredPlan]:
-    """Return the plans that have changed, or were going to change, *log_dir*; the oldest first.
-
-    Those in `klog-backup` beside it, and those that pointers lead to.  What cannot be read is no plan.
-    """
-    found: dict[str, StoredPlan] = {}
-    for backup in dict.fromkeys(backups_of(log_dir)):
-        path = os.path.join(backup, PLAN)
-        if not os.path.isfile(path):
-            continue
-        try:
-            plan = load_plan(path)
-        except KlogError:
-            continue
-        if os.path.realpath(log_dir) in map(os.path.realpath, plan.log_dirs):
-            found.setdefault(plan.id, StoredPlan(backup, plan))
-    return sorted(found.values(), key=lambda kept: (kept.plan.created, kept.plan.id))
 
 
 def state_of(plan: Plan) -> PlanStatus:

@@ -20,9 +20,10 @@ from typing import NamedTuple
 from klog.base.errors import KlogError
 from klog.base.progress import Silence, Sink
 from klog.base.unusable import UNUSABLE
-from klog.change.plan.backup_writer import BackupWriter, begun
+from klog.change.plan.backup_writer import BackupWriter, drop_staged, end_plan
 from klog.change.plan.full_disk import disk_refused
 from klog.change.plan.guards import differences, is_above
+from klog.change.plan.locate import begun
 from klog.change.plan.locks import Locks, check_closed
 from klog.change.plan.model import (
     APPEND,
@@ -32,14 +33,13 @@ from klog.change.plan.model import (
     STAGED,
     TEMPORARY,
     TRUNCATE,
-    UNFINISHED,
     Action,
     FileState,
     Plan,
     StaleError,
 )
 from klog.change.plan.preflight import copies, lack_of_space, twins
-from klog.change.plan.staging import link, remove_emptied, remove_made, remove_tree
+from klog.change.plan.staging import link, remove_made
 from klog.change.plan.status import FileHistory, check_directories, check_leftovers, locate_histories
 from klog.change.plan.validation import check_plan
 from klog.data_dir.disk.disk import Disk
@@ -144,7 +144,13 @@ class _Run:
 
         *is_new*: no backup has the plan, so that nothing can have been done by it.
         """
-        self._progress.expect(sum(chain_size(action) for action in self._plan.actions))
+        self._progress.expect(
+            sum(
+                action.before.size - action.before.digest_start
+                for action in self._plan.actions
+                if action.before is not None
+            )
+        )
         found = locate_histories(self._plan, self._progress.advance)
         self._twins = twins(self._plan, found)
         self._done_before = len(self._plan.actions) - sum(len(chain.to_do) for chain in found)
@@ -315,46 +321,6 @@ class _Run:
         UNUSABLE.settle(*self._plan.backups, *(self._plan.path(one.log_dir, one.file) for one in self._plan.actions))
         # One that an earlier run has left behind goes as well.
         locks.made.update(self._plan.log_dirs[number] for number in self._plan.no_lock)
-
-
-def end_plan(plan: Plan, disk: Disk) -> None:
-    """Remove what only a plan needs that is not done: its new files that still wait, and the marker.  Raises OSError.
-
-    What others have put beside them stays.
-    """
-    for number, backup in enumerate(plan.backups):
-        staged = os.path.join(backup, STAGED)
-        if staged in plan.made_here:
-            remove_tree(staged, disk)
-        else:
-            sources = (one.source for one in plan.actions if one.log_dir == number and one.source is not None)
-            remove_emptied(staged, sources, disk)
-    disk.sync([backup for backup in plan.backups if os.path.isdir(backup)])
-    for backup in plan.backups:
-        marker = os.path.join(backup, UNFINISHED)
-        if os.path.lexists(marker):
-            disk.unlink(marker)
-            disk.sync([backup])
-
-
-def drop_staged(plan: Plan, disk: Disk) -> None:
-    """Remove what this process has made ready in backups for a plan that will not be carried out, if the disk lets it.
-
-    Beside a plan's file it stays with the plan.
-    """
-    staged = [place for place in (os.path.join(backup, STAGED) for backup in plan.backups) if place in plan.made_here]
-    try:
-        for place in staged:
-            remove_tree(place, disk)
-        if staged:
-            remove_made(plan.made_here, disk)
-    except OSError:
-        pass  # the error that stopped the plan is the one to report
-
-
-def chain_size(action: Action) -> int:
-    """Return how many bytes an action has read before it: its file, about."""
-    return action.before.size - action.before.digest_start if action.before is not None else 0
 
 
 def _rounds(actions: tuple[Action, ...], to_do: set[int]) -> Iterator[list[int]]:

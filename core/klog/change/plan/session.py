@@ -30,8 +30,9 @@ from klog.data_dir.disk.output_gate import check_places
 from klog.data_dir.selection import PartitionQuery, Selection
 
 if TYPE_CHECKING:
-    from klog.change.plan.backups import Announcement, StoredPlan
+    from klog.change.plan.backups import Announcement
     from klog.change.plan.executor import ApplyResult
+    from klog.change.plan.locate import StoredPlan
     from klog.change.plan.locks import Locks
 
 
@@ -260,7 +261,8 @@ def finish_interrupted(
 
     Returns the partitions, by their real paths, in which one cannot be finished, and what is to be done about each.
     """
-    from klog.change.plan.backups import is_unfinished, plans_of, sweep
+    from klog.change.plan.backups import is_unfinished, sweep
+    from klog.change.plan.locate import plans_of
 
     found = [kept for log_dir in log_dirs for kept in plans_of(log_dir)]
     # A log dir that a plan turned out not to change may still have what was there while the plan was being made.
@@ -324,19 +326,13 @@ def without_blocked(selections: Sequence[Selection], blocked: Mapping[str, str])
 
 
 def carry_out(plan: Plan, disk: Disk, locks: Locks | None, reporter: Reporter) -> ApplyResult:
-    """Apply *plan*, and leave a note where its backup is.  Everything that changes data ends here.
+    """Apply *plan*.  Everything that changes data ends here.
 
     *locks*: those of its log dirs; None: they are taken.  Raises what `klog.change.plan.executor.apply` raises.
     """
     from klog.change.plan.backups import PlanStatus, state_of
     from klog.change.plan.executor import apply
-    from klog.change.plan.model import PLAN
-    from klog.change.plan.pointers import forget, pointed_from, remember
 
-    if pointed_from(plan):
-        # A pointer is written beside the log dir: not for a plan that is refused.
-        check_places(plan.log_dirs, backups=plan.backups, staging=filter(None, plan.staging))
-    remember(plan)
     try:
         with reporter.progress() as sink:
             return apply(plan, disk, sink, locks)
@@ -345,9 +341,6 @@ def carry_out(plan: Plan, disk: Disk, locks: Locks | None, reporter: Reporter) -
             backup = quote(plan.backups[0])
             reporter.error(f"interrupted when it was half done: 'klog apply {backup}' finishes it")
         raise
-    finally:
-        if not os.path.exists(os.path.join(plan.backups[0], PLAN)):
-            forget(plan)
 
 
 def apply_plan(
@@ -358,7 +351,7 @@ def apply_plan(
     *backup*: where its backup is, for an id.  Returns the plan, and None instead of a result where it has no actions.
     Raises UsageError, and what `carry_out` raises.
     """
-    from klog.change.plan.backups import find_plan
+    from klog.change.plan.locate import find_plan
 
     plan = find_plan(what, backup).plan
     beside = staged_beside(what)
@@ -377,8 +370,9 @@ def undo_plan(
     *backup*: where the originals of that go.  None instead of a result where there is nothing to take back.  Raises
     LockedError, and what `klog.change.plan.undo.plan_undo` and `carry_out` raise.
     """
-    from klog.change.plan.backups import Announcement, plans_of, sweep
-    from klog.change.plan.executor import end_plan
+    from klog.change.plan.backup_writer import end_plan
+    from klog.change.plan.backups import Announcement, sweep
+    from klog.change.plan.locate import plans_of
     from klog.change.plan.locks import Locks
     from klog.change.plan.undo import end_begun, plan_undo, stage_undo
 

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Mapping
 from shlex import quote
 
 from klog.base.directory import names_if_there
-from klog.change.plan.backup_writer import begun, keeps_tail, original_place, tail_place
-from klog.change.plan.backups import has_begun, may_stay, plans_of, used_since
+from klog.change.plan.backup_writer import drop_staged, end_plan, keeps_tail, original_place, tail_place
+from klog.change.plan.backups import has_begun, may_stay, used_since
 from klog.change.plan.draft import backup_places, iso_seconds, plan_id
-from klog.change.plan.executor import drop_staged, end_plan
 from klog.change.plan.file_state import file_state, status_of
 from klog.change.plan.guards import differences, is_above
+from klog.change.plan.locate import begun, plans_of
 from klog.change.plan.model import APPEND, PUT, REMOVE, TRUNCATE, Action, FileState, Plan, StaleError, same_content
 from klog.change.plan.preflight import NoSpaceError, lack_of_space
 from klog.change.plan.staging import device_of, link_or_copy, make_directories
