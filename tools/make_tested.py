@@ -100,7 +100,7 @@ SINGLE = {
 
 
 def counted(folder: Path) -> Counter[str]:
-    """Return the sums of all processes.  Raises SystemExit where there are none."""
+    """Return the sums of all processes.  Raises SystemExit if there are none."""
     sums: Counter[str] = Counter()
     for file in folder.glob("*.json"):
         for name, number in json.loads(file.read_text()).items():

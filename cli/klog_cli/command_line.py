@@ -16,7 +16,7 @@ from klog_cli import output
 
 
 def check_exclusive(apply: bool, plan_file: str | None) -> None:
-    """Raise UsageError if a plan is to be both carried out and saved."""
+    """Raise UsageError if a plan should be both applied and saved."""
     if apply and plan_file is not None:
         raise UsageError("--apply and --plan: one of them; 'klog apply' carries out a plan that was saved")
 
@@ -36,7 +36,7 @@ def next_step(result: PlanResult, options: PlanOptions) -> str:
 
 
 def _name(plan: Plan) -> str:
-    """Return the plan's id if its backup is found by that, else where the backup is."""
+    """Return the plan's id if that finds its backup, else the path of the backup."""
     is_found = any(os.path.isfile(os.path.join(place, PLAN)) for place in backups_of_plan(plan.id, os.getcwd()))
     return plan.id if is_found else quote(plan.backups[0])
 

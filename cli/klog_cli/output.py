@@ -114,7 +114,7 @@ class TerminalReporter:
 
 
 def plain(line: str) -> None:
-    """Print a line to stderr as it is."""
+    """Print a line to stderr unchanged."""
     _tell(f"{line}\n".encode("utf-8", "surrogateescape"))
 
 

@@ -19,7 +19,7 @@ class _Drawn:
         self._task: Any = None
 
     def _is_time(self) -> bool:
-        """Whether it is to be drawn now."""
+        """Whether it is time to draw."""
         if not self._shown:
             return False
         now = time.monotonic()

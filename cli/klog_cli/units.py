@@ -74,7 +74,7 @@ def parse_now(text: str | None, say: Callable[[str], None]) -> int:
 
 
 def parse_key(text: str) -> bytes:
-    """Return the bytes of a key: text as it is, or `hex:` or `base64:` and its encoding.  Raises UsageError."""
+    """Return the bytes of a key: a text, or `hex:` or `base64:` and its encoding.  Raises UsageError."""
     import base64
     import binascii
 

@@ -67,7 +67,7 @@ def __getattr__(name: str) -> object:
         from importlib import import_module
 
         collects = gc.isenabled()
-        gc.disable()  # none of what is imported is garbage, and to look through it again and again costs
+        gc.disable()  # imported objects are no garbage, and repeated collections would look through all of them
         try:
             value = getattr(import_module(_HOME[name]), _NAMES.get(name, name))
         finally:

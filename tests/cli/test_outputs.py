@@ -492,7 +492,7 @@ NOT_MOUNTED, UNSHARE_FAILED = 99, 1
 
 
 def mounted(tmp_path: Path, *words: str) -> Ran | None:
-    """Run klog where `mount` is `data/empty-0` once more; None where this user may not mount."""
+    """Run klog where `mount` is `data/empty-0` once more; None if this user may not mount."""
     (tmp_path / "mount").mkdir()
     shell = f'mount --bind "$1" "$2" || exit {NOT_MOUNTED}; shift 2; exec "$@"'
     where = (str(tmp_path / "data/empty-0"), str(tmp_path / "mount"))

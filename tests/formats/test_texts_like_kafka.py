@@ -174,7 +174,7 @@ Cases = dict[str, list[tuple[bytes, str | None]]]
 
 @pytest.fixture(scope="module")
 def cases(tmp_path_factory: pytest.TempPathFactory) -> Cases:
-    """For each kind, made-up contents and what Kafka reads of them, None where it refuses."""
+    """For each kind, made-up contents and what Kafka reads of them, None if it refuses."""
     made: list[tuple[str, bytes]] = []
     for kind, (make, _) in KINDS.items():
         rng = random.Random(kind)

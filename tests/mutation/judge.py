@@ -92,7 +92,7 @@ class Judge:
         return Verdict(case.mutant, KILLED if status else OUTLIVED, said)
 
     def _run(self, tests: dict[str, float]) -> int | None:
-        """Return pytest's exit code in a child, or None where it takes far too long."""
+        """Return pytest's exit code in a child, or None if it takes far too long."""
         self._temporary.mkdir(mode=0o1777)
         cpu_seconds = int(15 + 5 * sum(tests.values()))
         if not (child := os.fork()):

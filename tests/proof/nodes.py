@@ -30,7 +30,7 @@ class Host(kafka.Jvm):
         super().__init__(version, "HostNodes", seconds=30)
 
     def request(self, *words: str) -> str:
-        """Return what failed, empty where nothing did."""
+        """Return what failed, empty if nothing did."""
         answer = self._ask(*words)
         return "no answer in time" if answer is None else answer[3].decode()
 
@@ -121,7 +121,7 @@ class Nodes:
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
     def start(self, *nodes: int) -> str:
-        """Start nodes, all where none is named; return what failed, empty where nothing did."""
+        """Start nodes, all where none is named; return what failed, empty if nothing did."""
         started = nodes or self.numbers
         failed = self.host.request("start", *map(self._configure, started))
         count(f"starts of real brokers: {self.host.version}", len(started))

@@ -63,7 +63,7 @@ class Connection(Raw):
 def leaders(bootstrap: str, seconds: float = LEADERS_S) -> dict[tuple[str, int], int] | None:
     """Return the leader of each partition as soon as all have one, or when the time is over: -1 for none.
 
-    None where no broker answers.
+    None if no broker answers.
     """
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
@@ -84,7 +84,7 @@ def leaders(bootstrap: str, seconds: float = LEADERS_S) -> dict[tuple[str, int],
 
 
 def read(bootstrap: str, port: int, wanted: dict[tuple[str, int], list[int]]) -> dict[tuple[str, int], Served] | None:
-    """Read partitions, None where no broker answers.  *wanted*: the offsets to seek to behind what cannot be read."""
+    """Read partitions, None if no broker answers.  *wanted*: the offsets to seek to behind what cannot be read."""
     led = leaders(bootstrap)
     if led is None:
         return None

@@ -22,7 +22,7 @@ WAIT_SECONDS = 120.0
 
 
 def find_browser() -> str | None:
-    """Return the browser's path; None where there is none."""
+    """Return the browser's path; None without one."""
     return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 

@@ -25,7 +25,7 @@ _SHOWN_MISSING = 5
 
 
 class KeyCheckRequest(NamedTuple):
-    """*partition_count*: of every topic, None where it is not known."""
+    """*partition_count*: of every topic, None if unknown."""
 
     paths: Sequence[str]
     topics: Sequence[str]

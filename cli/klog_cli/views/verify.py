@@ -86,7 +86,7 @@ def verify(
     runner: AbstractContextManager[Runner] | None = None,
     to: str | None = None,
 ) -> int:
-    """Check all of *paths* and return the exit code.  Raises UsageError for a path that is nothing of Kafka's.
+    """Check all of *paths* and return the exit code.  Raises UsageError for a path that is none of Kafka's.
 
     *runner*: None for this machine.  *to*: the file for metrics; None for stdout.
     """

@@ -1,4 +1,4 @@
-"""Lists directories without a trace where the system allows that; resolves paths; compares inodes."""
+"""Lists directories without a trace if the system allows that; resolves paths; compares inodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from klog.base.unusable import UNUSABLE
 
 
 class DirectoryListing(NamedTuple):
-    """The names in a directory, by kind; a link counts as what it leads to.
+    """The names in a directory, by kind; a link has the kind of its target.
 
     *sizes*: of the files whose sizes were requested, in bytes.  *others*: neither regular files nor directories: a
     pipe, a dangling link, a link to itself.
@@ -50,7 +50,7 @@ def list_directory(path: str, sized: str | None = None) -> DirectoryListing:
 
 
 def names_if_there(path: str) -> list[str]:
-    """Return the names in a directory; none where there is no such directory.  Raises OSError where it refuses."""
+    """Return the names in a directory; none if there is no such directory.  Raises OSError if it refuses."""
     try:
         return os.listdir(path)
     except (FileNotFoundError, NotADirectoryError):

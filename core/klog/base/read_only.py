@@ -48,7 +48,7 @@ def _open(path: str) -> int:
     try:
         return os.open(path, _FLAGS | _NO_ATIME)
     except PermissionError:
-        return os.open(path, _FLAGS)  # only the owner may ask for O_NOATIME
+        return os.open(path, _FLAGS)  # only the owner may request O_NOATIME
 
 
 class ReadOnlyFile:
@@ -111,7 +111,7 @@ class ReadOnlyFile:
 
     def current_size(self) -> int:
         """Return the size of the file now, in bytes."""
-        return os.lseek(self._descriptor, 0, os.SEEK_END)  # no read depends on where it points
+        return os.lseek(self._descriptor, 0, os.SEEK_END)  # no read depends on the file position
 
     def fileno(self) -> int:
         """Return the descriptor, for the kernel to send from; it ends with the source."""

@@ -18,7 +18,7 @@ MOST_NAMED: Final = 100
 
 
 class Unusable(NamedTuple):
-    """A file or directory that could not be used.  *is_unreadable*: the system refused it; else it is malformed."""
+    """An unusable file or directory.  *is_unreadable*: the system refused it; otherwise it is malformed."""
 
     path: str
     message: str

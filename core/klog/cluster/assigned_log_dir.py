@@ -16,7 +16,7 @@ _UNREPORTED: Final = (None, UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY)
 
 
 class AssignedLogDir(NamedTuple):
-    """The log dir that has a partition, or gets its directory.
+    """The log dir that has a partition, or will have its directory.
 
     *number*: of the log dir among those given, None for one that is not given.  *absent*: the directory ids of those
     that are not given and may have it; LOST_DIRECTORY for one that failed before its id was known.

@@ -49,7 +49,7 @@ class ReplicaSet(NamedTuple):
     directories: tuple[str, ...] = ()
 
     def directory_of(self, node: int) -> str | None:
-        """Return the id of the log dir that has the replica of *node*; None where the assignment names none."""
+        """Return the id of the log dir that has the replica of *node*; None if the assignment names none."""
         if node not in self.replicas or not self.directories:
             return None
         return self.directories[self.replicas.index(node)]
@@ -80,7 +80,7 @@ class ElectionRules(NamedTuple):
 
 
 class ElectionResult(NamedTuple):
-    """A leader, None where there is none, and why."""
+    """A leader, None without one, and why."""
 
     leader: int | None
     because: ElectionReason

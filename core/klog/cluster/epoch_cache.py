@@ -11,7 +11,7 @@ UNDEFINED = -1
 
 
 class EpochCache:
-    """Epochs with their start offsets, ascending strictly in both; an epoch ends where the next one starts.
+    """Epochs with their start offsets, ascending strictly in both; the start of the next one ends an epoch.
 
     *entries*: as a `leader-epoch-checkpoint` lists them; only those that a broker would use are kept.
     """

@@ -38,8 +38,8 @@ class KeyTopic(NamedTuple):
 def key_topics(partitions: Iterable[Partition], log_dirs: Sequence[LogDir], given: int | None) -> list[KeyTopic]:
     """Return the topics of *partitions*, a directory of each, by name.
 
-    *log_dirs*: where else their directories and the metadata log may be.  *given*: how many partitions every topic has,
-    None where it is not known.  Raises UnsupportedError for a topic with more than `MOST_PARTITIONS`.
+    *log_dirs*: other places of their directories and of the metadata log.  *given*: the number of partitions of every
+    topic, None if unknown.  Raises UnsupportedError for a topic with more than `MOST_PARTITIONS`.
     """
     return topics_by(partitions, log_dirs, given, None if given is not None else newest_metadata(log_dirs))
 
@@ -75,7 +75,7 @@ def _numbers(log_dirs: Sequence[LogDir]) -> dict[tuple[str, str | None], set[int
 
 
 def newest_metadata(log_dirs: Sequence[LogDir]) -> ClusterMetadata | None:
-    """Return the state of the best metadata log: of the latest epoch, then the longest; None where there is none."""
+    """Return the state of the best metadata log: of the latest epoch, then the longest; None without one."""
     ranked = [
         ((last_leader_epoch(log), log_end(log)), log_dir)
         for log_dir in log_dirs

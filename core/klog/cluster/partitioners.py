@@ -43,7 +43,7 @@ class Partitioner(NamedTuple):
     others: str | None = None
 
     def partition(self, key: bytes | None, partitions: int) -> int | None:
-        """Return the partition of *key*, None where clients pick one at random.
+        """Return the partition of *key*, None if clients pick one at random.
 
         *partitions*: how many there are, from 1 to `MOST_PARTITIONS`.
         """

@@ -1,5 +1,4 @@
-"""The offset at which a follower truncates its log before it follows a leader: by leader epochs, or at its high
-watermark."""
+"""The truncation of a follower before it follows a leader: by leader epochs, or at its high watermark."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""One folder a command, named as the command; none imports another but where the layer test lists it."""
+"""One folder a command, named as the command; none imports another, except the edges in the layer test."""

@@ -71,7 +71,7 @@ def identity_of(partition: Partition) -> PartitionIdentity:
 def are_copies(one: PartitionIdentity, other: PartitionIdentity, by_name: bool = False) -> bool:
     """Whether two directories of the same topic and partition number are copies of one partition.
 
-    *by_name*: names that are equal are enough where nothing speaks against it.
+    *by_name*: equal names are enough without a contradiction.
     """
     pairs = [pair for pair in zip(one, other, strict=True) if None not in pair]
     return all(here == there for here, there in pairs) and (bool(pairs) or by_name)

@@ -48,7 +48,7 @@ EXPECTED = (
 
 
 def _open_directory(path: str) -> LogDir | Partition:
-    # Log dirs are often called kafka-logs-1, as if they were partitions: their content says more than the name.
+    # Log dirs are often called kafka-logs-1, as if they were partitions: their content counts, not the name.
     partition = Partition(path)
     partition.check_listed()
     kinds = {file.kind for file in partition.files}

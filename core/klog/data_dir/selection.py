@@ -110,7 +110,7 @@ def partitions_of(opened: Iterable[LogDir | Partition | KafkaFile]) -> list[Part
 
 
 def select_one(path: str, topics: Sequence[str] = (), numbers: Sequence[int] = ()) -> Partition | KafkaFile:
-    """Return the file, or the one partition, that is meant by *path*, where it is a log dir narrowed.
+    """Return the file at *path*, or its one partition, of a log dir after narrowing.
 
     Raises UsageError when that is none, or several; UnreadableError.
     """
@@ -121,7 +121,7 @@ def select_one(path: str, topics: Sequence[str] = (), numbers: Sequence[int] = (
 
 
 def only(path: str, partitions: Sequence[Partition]) -> Partition:
-    """Return the one partition.  Raises UsageError where *path* means none, or several."""
+    """Return the one partition.  Raises UsageError if *path* means none, or several."""
     if len(partitions) == 1:
         return partitions[0]
     some = ", ".join([*(one.directory for one in partitions[:5]), *["…"][: len(partitions) > 5]])

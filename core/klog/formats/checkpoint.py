@@ -188,7 +188,7 @@ def _read(
 ) -> Checkpoint[EntryT]:
     """Read the common frame around entries of fields with *names*.  Kafka: CheckpointFile.
 
-    A line is forgotten before the next one is read, so a file of millions of lines costs no more than what is kept.
+    A line is freed before the next one is read: a file of millions of lines costs only the kept ones.
     """
     text = decode(content)
     if isinstance(text, Malformed):

@@ -30,11 +30,11 @@ _XERIAL_HEADER = 16
 _XERIAL_VERSIONS = bytes((0, 0, 0, 1, 0, 0, 0, 1))
 _XERIAL_BLOCK = 32 << 10
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
-_LZ4_USUAL = (_LZ4_MAGIC + b"\x60", _LZ4_MAGIC + b"\x70")  # what Kafka's own writers make; and with sums of blocks
+_LZ4_USUAL = (_LZ4_MAGIC + b"\x60", _LZ4_MAGIC + b"\x70")  # of Kafka's own writers; and with sums of blocks
 _GZIP_MAGIC = b"\x1f\x8b\x08"
 _GZIP_HEADER = _GZIP_MAGIC + bytes(6) + b"\xff"  # no time, an unknown system: Java: GZIPOutputStream
 _GZIP_SMALLEST = 19  # fewer bytes behind a member are not looked at
-_MOST_FRAMES = 1024  # no writer makes more than one; each costs a copy of what follows it
+_MOST_FRAMES = 1024  # no writer makes more than one; each costs a copy of the rest
 
 
 _one_at_a_time = _thread.allocate_lock()
@@ -122,7 +122,7 @@ class Decompressor:
         whole, at = bytearray(), 0
         with _one_at_a_time:
             while not member.eof:
-                fed = member.unconsumed_tail or data[at : at + _PIECE]  # each member copies what follows it in here
+                fed = member.unconsumed_tail or data[at : at + _PIECE]  # each member copies the rest in here
                 at += 0 if member.unconsumed_tail else len(fed)
                 piece = member.decompress(fed, _CHUNK)
                 whole += piece
@@ -180,7 +180,7 @@ class Decompressor:
         return made
 
     def _lz4(self, data: Buffer, magic: int) -> bytes | bytearray:
-        """Decompress one frame; what follows it is ignored.  Kafka: Lz4BlockInputStream."""
+        """Decompress one frame; the bytes behind it are ignored.  Kafka: Lz4BlockInputStream."""
         if magic and bytes(data[:5]) in _LZ4_USUAL:
             try:
                 return self._lz4_frame(data)
@@ -261,7 +261,7 @@ class Decompressor:
                 made: bytes = self._zstd_context.decompress(data, allow_extra_data=False)
                 return made
         except self._zstd_error:
-            pass  # several frames, or a broken one: what follows says what is wrong
+            pass  # several frames, or a broken one: the next lines find its fault
         try:
             if len(data) * _ZSTD_BYTES_PER_BYTE <= self.limit or _zstd_bound(data) <= self.limit:
                 return self._zstd_frames(data, len(data), _PIECE)
@@ -273,7 +273,7 @@ class Decompressor:
             raise CodecError(f"zstd: {error}") from None
 
     def _zstd_frames(self, data: Buffer, step: int, next_step: int) -> bytes | bytearray:
-        """Decompress in slices of *next_step* bytes, but for the first: a frame copies what follows it in its slice."""
+        """Decompress in slices of *next_step* bytes, but for the first: a frame copies the rest of its slice."""
         made: list[bytes] = []
         view, at, frames, total, frame = memoryview(data), 0, 0, 0, None
         while at < len(view):

@@ -46,7 +46,7 @@ _KRAFT: Final = {
     5: ("KRaftVersionRecord", " KRaftVersion "),
     6: ("VotersRecord", " KRaftVoters "),
 }
-"""The schema of each KRaft type, and what the dump tool prints before its JSON."""
+"""The schema of each KRaft type, and the dump tool's text before its JSON."""
 
 _READ_VERSION: Final = 0
 _NULL_POINTER: Final = "java.lang.NullPointerException: Cannot invoke "
@@ -58,8 +58,8 @@ class Control:
     """A decoded control record.
 
     *type_id* is None if the key does not contain it; *name* is UNKNOWN for a type that Kafka does not know, empty if
-    there is no type.  *text* is what the dump tool prints for it after the record's metadata.  *failure* is the
-    exception the tool dies of instead, as Java prints it; empty when it does not, and *text* is empty when it does.
+    there is no type.  *text* is the dump tool's output for it after the record's metadata.  *failure* is the exception
+    the tool dies of instead, as Java prints it; empty when it does not, and *text* is empty when it does.
     """
 
     type_id: int | None

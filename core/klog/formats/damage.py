@@ -1,4 +1,4 @@
-"""Damage as a value: a range of a log, and what is wrong with it."""
+"""Damage as a value: a range of a log, and its fault."""
 
 from __future__ import annotations
 

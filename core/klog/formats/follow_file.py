@@ -29,9 +29,9 @@ _DIGITS: Final = 10
 class FollowTopic(NamedTuple):
     """A topic of the cluster.
 
-    *topic_id*: None where brokers give none.  *partitions*: how many it has.  *config*: what is set on the topic
-    itself, as texts in Kafka's notation.  *caught_up*: by partition, when its copy was known to have all that the
-    leader had (ms); *cleaned*: the offset from which on the leader had removed deletions before they were copied.
+    *topic_id*: None if brokers give none.  *partitions*: how many it has.  *config*: the settings of the topic itself,
+    as texts in Kafka's notation.  *caught_up*: by partition, the last time when its copy was known to be complete (ms);
+    *cleaned*: the offset from which on the leader had removed deletions before they were copied.
     """
 
     topic_id: str | None
@@ -83,7 +83,7 @@ def _topic_json(topic: FollowTopic) -> dict[str, object]:
 
 
 def read_follow_file(content: bytes) -> FollowFile | Malformed:
-    """Read the file; the reason says which member is of the wrong kind."""
+    """Read the file; the reason names the member with a wrong type."""
     import json
 
     text = decode(content)

@@ -20,10 +20,10 @@ _SMALLEST = (MESSAGE_V0.size + _LENGTH_BYTES, MESSAGE_V1.size + _LENGTH_BYTES, B
 
 
 def read_header(buffer: bytes, at: int, position: int, left: int) -> BatchFacts | DamageKind:
-    """Return the header that begins at *at* in *buffer*, or what is wrong with it; no checksum is computed.
+    """Return the header that begins at *at* in *buffer*, or its fault; no checksum is computed.
 
     *position* is its position in the file, *left* the number of bytes from there to the end.  The buffer must contain
-    `HEADER_BYTES` from *at* on, or all that is left.  Kafka: FileLogInputStream.nextBatch.
+    `HEADER_BYTES` from *at* on, or all remaining ones.  Kafka: FileLogInputStream.nextBatch.
     """
     if left <= ENTRY.size:
         return DamageKind.TORN_TAIL

@@ -369,7 +369,7 @@ def remote_log_metadata(_key: bytes | None, value: bytes | None, offset: int) ->
 
 
 TextOf: TypeAlias = Callable[["bytes | None", "bytes | None", int], "tuple[str | None, str | None]"]
-"""Key, value, offset of a record → what the tool prints after ` key: ` and after ` payload: `; None: not that part."""
+"""Key, value, offset of a record → the tool's text after ` key: ` and after ` payload: `; None: not that part."""
 
 DECODERS: Final[Mapping[str, TextOf]] = {
     CONSUMER_OFFSETS: offsets,

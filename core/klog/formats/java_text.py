@@ -78,7 +78,7 @@ def split_at_blanks(line: str) -> list[str]:
 def rows(found: Iterable[str]) -> Iterator[tuple[str, list[str], int | None, int | None]]:
     """Yield each line with its fields, and the 32-bit and the 64-bit number that its last two fields spell.
 
-    A number is None where its field spells none, or is missing.
+    A number is None if its field spells none, or is missing.
     """
     for line in found:
         fields = split_at_blanks(line)

@@ -59,7 +59,7 @@ def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _split(line: str) -> tuple[int, int]:
-    """Return where the key of a property ends and where its value starts."""
+    """Return the end of a property's key and the start of its value."""
     at = 0
     while at < len(line) and line[at] not in "=: \t\f":
         at += 2 if line[at] == "\\" else 1
@@ -196,7 +196,7 @@ def _voters(value: object) -> tuple[int, ...] | None:
 
 
 class CleanShutdown(NamedTuple):
-    """The content of the clean-shutdown marker, `.kafka_cleanshutdown`; its existence is what makes a shutdown clean.
+    """The content of the clean-shutdown marker, `.kafka_cleanshutdown`; its existence makes a shutdown clean.
 
     *broker_epoch*: None if it has none (before 3.7) or cannot be read.
     """

@@ -19,7 +19,7 @@ _FREE_BYTES_PER_BYTE: Final = 64
 
 
 def sparing_codecs() -> tuple[_Decompress, ...]:
-    """Return what Decompressor.functions returns, for the batches of one log.
+    """Return the functions of a Decompressor, for the batches of one log.
 
     Together they may unpack to 32 MiB and sixty-four times their bytes in the log; a batch that exceeds that is a
     CodecError.

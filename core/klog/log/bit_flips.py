@@ -1,8 +1,8 @@
 """One flipped bit: its position, whether the repaired batch is intact, and how likely chance explains it.
 
-A checksum shows where a single flipped bit is (`kernel.flipped_bit`).  After any other damage it names a bit by chance,
-once in 2^32 for each bit of the batch, and records decode whatever bytes their values contain: the larger the batch,
-the weaker the evidence.  The bit is therefore repaired only if chance has few bits to choose from.
+A checksum shows the position of a single flipped bit (`kernel.flipped_bit`).  After any other damage it names a bit by
+chance, once in 2^32 for each bit of the batch, and records decode whatever bytes their values contain: the larger the
+batch, the weaker the evidence.  The bit is therefore repaired only if chance has few bits to choose from.
 """
 
 from __future__ import annotations
@@ -113,9 +113,9 @@ def whole(data: bytes | bytearray, position: int, max_bytes: int, needs_checksum
 def repair_bit(source: ReadableLog, start: int, end: int, max_batch_bytes: int) -> BitRepair | None:
     """Return the batch at byte *start* with its one flipped bit repaired; None if there is no such bit.
 
-    Looked for in all that the checksum covers, in the checksum, and in the size.  The batch may not go on beyond *end*,
-    nor be larger than *max_batch_bytes*.  Takes time in proportion to the bytes from *start* to *end*.  The patch is a
-    guess, and not to be made, unless it `is_sure`.
+    The search covers all bytes of the checksum, the checksum itself, and the size.  The batch may not extend beyond
+    *end*, nor be larger than *max_batch_bytes*.  Takes time in proportion to the bytes from *start* to *end*.  The
+    patch is a guess, and not to be made, unless it `is_sure`.
     """
     try:
         for at, bit in _suspects(source, start, min(end, start + max_batch_bytes)):
@@ -195,7 +195,7 @@ def _field(at: int, magic: int) -> str:
 
 
 def offer(damage: Damage, max_batch_bytes: int) -> str | None:
-    """Return which single bit is all that is wrong where *damage* begins, in words; None if that is not sure.
+    """Return, in words, the single bit that explains the damage; None if that is not sure.
 
     Opens the file that *damage* names.  Takes time in proportion to the damage's size.
     """

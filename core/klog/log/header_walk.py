@@ -31,9 +31,9 @@ _ZEROS_BYTES = 4 << 10
 class HeaderWalk:
     """The batches of one window of a log at a time.
 
-    Windows grow where batches are small or many searches fall close together.  *broken*: the walk cannot go on, because
-    no whole entry begins there or the log cannot be read; *error* is then why.  *previous*: position and size
-    of the last batch of the window before, None at the start.
+    Windows grow where batches are small or many searches fall close together.  *broken*: the walk cannot continue,
+    because no whole entry begins there or the log cannot be read; *error* is then the reason.  *previous*: position and
+    size of the last batch of the window before, None at the start.
     """
 
     def __init__(self, log: ReadableLog) -> None:
@@ -73,7 +73,7 @@ class HeaderWalk:
             pass
 
     def more(self) -> bool:
-        """Go on to the next window; False at the end of the log, or where it is broken."""
+        """Continue with the next window; False at the end of the log, or if the walk is broken."""
         if self.broken or self._next >= self._size:
             return False
         window = self.window
@@ -157,7 +157,7 @@ def walk_windows(log: ReadableLog, position: int = 0) -> Iterator[Window | Damag
 
 
 def header_at(log: ReadableLog, position: int) -> BatchFacts | None:
-    """Return the header of the entry at *position*, None where none can be."""
+    """Return the header of the entry at *position*, None if none can be."""
     if not 0 <= position < log.size:
         return None
     data = log.read(position, HEADER_BYTES)

@@ -143,10 +143,10 @@ class IndexEntries:
         return IndexSlot(low, probes, warm if is_warm or not warm else None)
 
     def upper_bound(self, target: int, column: int = 0) -> int:
-        """Return the slot that a broker takes for the first key behind *target*; the count when there is none.
+        """Return the slot that a broker finds for the first key behind *target*; the count without one.
 
-        A key that equals *target* counts where the search happens to meet it, and it never meets that of slot 0.
-        Kafka: AbstractIndex.smallestUpperBoundSlotFor.
+        A key that equals *target* counts if the search happens to meet it, and it never meets that of slot 0.  Kafka:
+        AbstractIndex.smallestUpperBoundSlotFor.
         """
         slot = self.search(target, column).slot
         return slot if slot > 0 and self[slot][column] == target else slot + 1
@@ -201,7 +201,7 @@ def time_entries(file: str | ReadableLog) -> IndexEntries:
 def content_before_zeros(file: ReadableLog, entry_bytes: int) -> tuple[bytes, bool]:
     """Return the whole entries of an index before its trailing zeros, with less than 64 KiB of these.
 
-    The second value tells whether zeros follow; otherwise the file is read to its end.  Raises UnreadableError.
+    The second value shows whether zeros follow; otherwise the file is read to its end.  Raises UnreadableError.
     """
     content = bytearray()
     whole = file.size - file.size % entry_bytes
@@ -316,7 +316,7 @@ def largest_timestamp_ahead(log: str, time_index: str | None, offset_index: str 
 
 
 def _latest_from(log: str, position: int) -> int | None:
-    """Return the largest timestamp of the batches from *position* on; None where no batch begins there."""
+    """Return the largest timestamp of the batches from *position* on; None if no batch begins there."""
     with ReadOnlyFile(log) as source:
         windows = walk_windows(source, position)
         return max((window.latest() for window in windows if not isinstance(window, Damage)), default=None)

@@ -1,4 +1,4 @@
-"""Finds where a log ends, by the headers of its last segment."""
+"""Finds the end of a log, by the headers of its last segment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TRIES = 8
 
 
 class LogEnd(NamedTuple):
-    """Finds where a log ends, by the headers of its last segment.
+    """The end of a log, found by the headers of its last segment.
 
     *offset* is the next to be written, *position* the place of its batch in the last segment, in bytes.  *damage*
     describes the bytes that prevent the walk from reaching the end of the file, None without damage.  *walked_from* is
@@ -30,7 +30,7 @@ class LogEnd(NamedTuple):
 
 
 def find_log_end(log_path: str, index_path: str | None, base_offset: int) -> LogEnd:
-    """Return where the log ends whose last segment this is: a walk from the last index entry but one that can be right.
+    """Return the end of the log with this last segment: a walk from the last index entry but one that can be right.
 
     The log answers, not the index: one that is missing, short, full of zeros or of garbage only makes the walk longer.
     Raises UnreadableError.  Kafka: LogSegment.readNextOffset, which trusts the index.

@@ -45,7 +45,7 @@ class Turns:
         self._changed = threading.Condition()
 
     def wait(self, number: int) -> None:
-        """Return when everything before *number* has been written; raise OverError when nothing more is to be."""
+        """Return when everything before *number* has been written; raise OverError if the rest is not needed."""
         if self._now == number and not self.is_over:
             return  # without the lock: no other worker ends this turn
         with self._changed:

@@ -84,7 +84,7 @@ class LogReader:
         self._number = 0
         self._ended = False
         self._broken: list[int] = []  # positions of entries, each reached from the one before, none of them intact …
-        self._broken_end = 0  # … and where the last of them leads
+        self._broken_end = 0  # … and the position after the last of them
         self._lock = threading.Lock()
 
     def stop(self) -> None:
@@ -129,7 +129,7 @@ class LogReader:
                 self._most_bytes = LARGE_WINDOW_BYTES
 
     def _is_usual(self, window: Window, status: int) -> bool:
-        """Whether all checksums are known to match, and nothing else needs care, as the end of the log does."""
+        """Whether all checksums are known to match, and there is no special case such as the end of the log."""
         usual = self._checked and window.all_hold and status in (DONE, MORE) and not self._like_kafka
         return usual and self.position + window.next_at <= self._stop and self.position + window.size < self.end
 
@@ -173,7 +173,7 @@ class LogReader:
         return True
 
     def _note_broken(self, window: Window, first: int, status: int) -> None:
-        """Remember that the entries of the window from *first* on are broken, and where they lead."""
+        """Remember that the entries of the window from *first* on are broken, and the position after them."""
         self._broken += [window.position + window.at(i) for i in range(first, window.count)]
         self._broken_end = window.position + window.next_at if status in (DONE, MORE) else self.end
 
@@ -185,7 +185,7 @@ class LogReader:
         return WindowResult(self._number, stop=(status, self.position))
 
     def _careful_piece(self, window: Window, status: int) -> WindowResult:
-        """See to it that the window ends behind an intact batch, so that no damaged length leads astray."""
+        """Ensure that the window ends behind an intact batch, so that no damaged length misleads the reader."""
         behind = self._without_others(window)
         if behind < window.next_at and self._without_bad_tail(window) == window.count:
             self.position += behind

@@ -65,7 +65,7 @@ def decode_window(
     """Check and decode all batches of *window* that are not skipped.
 
     Yields (window, None) each time that record rows are filled, to be used before the next step, and (window, Damage)
-    where a batch is broken.  The window of the rows is another one where a damaged length had swallowed intact batches.
+    for a broken batch.  The window of the rows is another one after a damaged length that had swallowed intact batches.
     """
     for run in intact_runs(window, file, span):
         if run.damage:
@@ -114,7 +114,7 @@ def decode_run(run: BatchRun, codecs: Codecs, file: str, taker: BatchTaker | Non
             first = taker(window, first, ready)
             if first == ready:
                 continue
-            ready = first + 1  # decompressing it again costs nothing: there is no other way to go on behind it
+            ready = first + 1  # decompressing it again costs nothing: there is no other way to continue behind it
         window.begin(first, ready)
         status = MORE
         while status == MORE:
@@ -173,7 +173,7 @@ def batch_damage(window: Window, i: int, kind: DamageKind, detail: str, file: st
 
 
 def _swallowed(window: Window, bad: int, span: OffsetRange) -> tuple[Window | None, int]:
-    """Return a window of the intact batches inside the extent that damaged batch *bad* claims, and where they begin.
+    """Return a window of the intact batches inside the extent that damaged batch *bad* claims, and its start.
 
     This finds batches after damage to the length of *bad*.  Their offsets must lie between those of its neighbours.
     """

@@ -154,7 +154,7 @@ def is_zero(source: ReadableLog, start: int, end: int) -> bool:
 
 
 def describe_damage(source: ReadableLog, start: int, found: int, end: int, status: int, max_batch_bytes: int) -> Damage:
-    """Return the damage of the log's bytes from *start* to *found*, where it continues (or to its *end*).
+    """Return the damage of the log's bytes from *start* to *found*, the position of the next entry (or its *end*).
 
     *status*: the kernel's reason for the stop at *start*; DONE if only the checksum of the entry there does not match.
     """

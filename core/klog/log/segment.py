@@ -59,7 +59,7 @@ class Segment:
         max_batch_bytes: int = MAX_BATCH_BYTES,
         checked: bool = False,
     ) -> LogReader:
-        """Return a reader over the open file from byte *start* on (it must be where a batch begins)."""
+        """Return a reader over the open file from byte *start* on, the position of a batch."""
         min_offset, max_offset = self.span.min_offset, self.span.max_offset
         return LogReader(
             source,
@@ -111,8 +111,8 @@ class Segment:
     ) -> Iterator[BatchRun | Damage]:
         """Yield runs of intact batches from byte *start* to byte *end*, and a Damage for each stretch that is damaged.
 
-        A run is to be used before the next step: windows are filled again.  *window*: one to use; a caller that
-        reads many small segments keeps it.  Raises as `batches` does.
+        Use a run before the next step: windows are filled again.  *window*: one to use; a caller that reads many small
+        segments keeps it.  Raises as `batches` does.
         """
         window = window or Window(output=0)
         with ReadOnlyFile(self.path) as source:

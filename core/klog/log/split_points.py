@@ -56,7 +56,7 @@ class SplitPoints:
     def between(self, start: int, end: int, part_bytes: int) -> Iterator[SplitPoint]:
         """Yield cuts, positions ascending, that make about even parts of at most *part_bytes* of *start* to *end*.
 
-        *start* must be the first byte of a batch.  A part is larger where a batch is, or damage.  Raises
+        *start* must be the first byte of a batch.  A large batch, or damage, makes a part larger.  Raises
         UnreadableError where the log cannot be read.
         """
         parts = -(-(end - start) // part_bytes)

@@ -48,7 +48,7 @@ class TruncateTarget(NamedTuple):
     def offset_in(self, partition: Partition) -> int:
         """Return the first offset to drop: for a time, that of the first record at or after it.
 
-        Raises DamagedError where damage keeps a time from being found, UnreadableError.
+        Raises DamagedError if damage keeps a time from being found, UnreadableError.
         """
         if self.offset is not None:
             return self.offset
@@ -226,7 +226,7 @@ class _Cut:
         return StoredContent(name, os.path.getsize(self._partition.file(name)))
 
     def _snapshot(self, end: int) -> None:
-        """See to it that the producers' state at the new end is there, as after a clean stop."""
+        """Ensure that the producers' state at the new end exists, as after a clean stop."""
         name = file_name(end, FileKind.SNAPSHOT)
         if end <= (self._partition.log_start_offset or 0):
             return

@@ -29,8 +29,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class FilterPushdown:
-    """The bounds of the filters: topics and partitions (None: all), offsets and times (ms) from … up to, not including,
-    to."""
+    """The bounds of the filters: topics, partitions (None: all), offsets, times (ms) from … up to, excluding, to."""
 
     topics: frozenset[str] | None = None
     partitions: frozenset[int] | None = None

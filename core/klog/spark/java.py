@@ -68,8 +68,8 @@ def java_version(java: str) -> int | None:
 class Gateway:
     """The JVM of a driver, started by Spark's own scripts, so that the environment's configuration applies.
 
-    It has a process session of its own: a ^C in the terminal reaches klog alone.  Its output goes to a file.  It ends
-    when its stdin is closed, and therefore with this process.
+    It has a process session of its own: a ^C in the terminal reaches klog alone.  Its output is written to a file.  It
+    ends when its stdin is closed, and therefore with this process.
     """
 
     def __init__(self, home: str, conf: Mapping[str, str], scratch: Scratch, environment: Mapping[str, str]) -> None:

@@ -134,7 +134,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _by_name(options: SourceOptions) -> dict[str, Partition]:
-    """Return the partitions as they are now."""
+    """Return the present partitions."""
     return {f"{each.topic}-{each.number}" if each.name else each.directory: each for each in chosen(options)}
 
 

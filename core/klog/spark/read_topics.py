@@ -12,8 +12,7 @@ from klog.data_dir.partition import Partition
 from klog.formats.names import CLUSTER_METADATA, INTERNAL
 
 KAFKAS_OWN: Final = frozenset((*INTERNAL, CLUSTER_METADATA))
-"""Topics that no pattern finds: consumers have to name them.  Kafka: Topic.isInternal; the last is no topic to a
-client."""
+"""Topics that no pattern matches.  Kafka: Topic.isInternal; the last is no topic to a client."""
 
 
 class Topics(NamedTuple):

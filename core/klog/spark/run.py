@@ -227,7 +227,7 @@ _RAISED = re.compile(r"^Traceback \(most recent call last\):\n(?:[ \t].*\n)*(.+)
 
 
 def _explained(error: BaseException) -> BaseException:
-    """Return in one line why a job failed: klog's exception in the task, else any other."""
+    """Return one line with the reason of a job's failure: klog's exception in the task, else any other."""
     if isinstance(error, KlogError | KeyboardInterrupt | MemoryError):
         return error
     text = str(error)

@@ -227,5 +227,5 @@ class ScriptedCluster:
 
 
 def log_of(copy: Path, name: str) -> bytes:
-    """Return all batches of a partition of a copy; none where there is no such directory."""
+    """Return all batches of a partition of a copy; none if there is no such directory."""
     return b"".join(path.read_bytes() for path in sorted((copy / name).glob("*.log")))

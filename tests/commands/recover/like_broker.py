@@ -71,7 +71,7 @@ def _unlike(
 
 
 def offsets(checkpoint: Path) -> Offsets:
-    """Return what a checkpoint of the log dir says, by the names of partitions; none where there is no such file."""
+    """Return what a checkpoint of the log dir says, by the names of partitions; none if there is no such file."""
     if not checkpoint.exists():
         return {}
     lines = [line.rsplit(" ", 2) for line in checkpoint.read_text().splitlines()[2:]]

@@ -55,7 +55,7 @@ def spliced(folder: str) -> SplicedLog:
 
 
 def both_ways(source: ReadOnlyFile, start: int, size: int) -> bytes:
-    """Return what a read gives, and see to it that reading into memory gives the same."""
+    """Return what a read gives, and Ensure that reading into memory gives the same."""
     data, view = source.read(start, size), bytearray(size)
     count = source.read_into(start, memoryview(view))
     assert view[:count] == data

@@ -284,7 +284,7 @@ def test_a_line_is_read_alike_whatever_came_before(made: list[tuple[list[Any], i
 
 
 def _said(line: str) -> dict[str, Any]:
-    """Return what Python reads of a line, null as the last of a name left out; nothing where it is no JSON."""
+    """Return what Python reads of a line, null as the last of a name left out; nothing if it is no JSON."""
     try:
         pairs = json.loads(line, object_pairs_hook=list)
     except ValueError:

@@ -80,7 +80,7 @@ def recovered(path: str, *mode: str) -> tuple[int, Found]:
 
 
 def command(fix: str | None) -> list[str]:
-    """Return the arguments of the command that a fix names; none where it names none."""
+    """Return the arguments of the command that a fix names; none if it names none."""
     words = shlex.split(fix or "")
     return words[words.index("klog") + 1 :] if "klog" in words else []
 

@@ -59,7 +59,7 @@ def _topics(found: ClusterMetadata, globs: Sequence[str]) -> Iterator[_Topic]:
 
 
 def _intended(partition: PartitionRegistration) -> tuple[int, ...]:
-    """Return the replicas as they are meant to be once a reassignment that is under way has ended."""
+    """Return the intended replicas after the end of a reassignment."""
     return tuple(node for node in partition.replicas if node not in partition.removing)
 
 

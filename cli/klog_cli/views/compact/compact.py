@@ -81,7 +81,7 @@ def _in_place(
 
 
 def _beside(asked: CompactArguments, options: Mapping[str, str], wishes: CompactOptions) -> _Compaction:
-    """Write compacted copies into another directory, or only estimate: nothing changes where the partitions are."""
+    """Write compacted copies into another directory, or only estimate: the partitions are unchanged."""
     selections, disk = asked.query.selections(), Disk()
     topics = topic_configs([one.log_dir for one in selections], options, asked.metadata)
     with output.Results() as results:

@@ -55,7 +55,7 @@ def history(path: str, partition: str | None, broker: int | None, quorum: bool, 
 
 
 def _subject(partition: str | None, broker: int | None, quorum: bool) -> HistorySubject:
-    """Raises UsageError where it is not one of the three."""
+    """Raises UsageError if it is not one of the three."""
     if (partition is not None) + (broker is not None) + quorum != 1:
         raise UsageError("give one of --partition T-P, --broker N and --quorum")
     if broker is not None:

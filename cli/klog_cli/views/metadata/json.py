@@ -48,7 +48,7 @@ def point(place: LogPoint | None) -> dict[str, int] | None:
 
 
 def quorum_state(found: QuorumState | Malformed | None) -> dict[str, object] | None:
-    """Return the content of quorum-state, -1 for none as in the file; None where there is no sound one."""
+    """Return the content of quorum-state, -1 for none as in the file; None if there is no sound one."""
     if not isinstance(found, QuorumState):
         return None
     leader, voted = (-1 if node is None else node for node in (found.leader_id, found.voted_id))

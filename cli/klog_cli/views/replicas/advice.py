@@ -59,7 +59,7 @@ def advice(diff: PartitionDiff, given: Sequence[str]) -> list[str]:
 
 
 def disk_list(given: Sequence[str]) -> str:
-    """Return the disks as they are typed."""
+    """Return the disks in the form of the command line."""
     return " ".join(map(quote, given))
 
 

@@ -85,7 +85,7 @@ def _arrow(before: int, after: int) -> str:
 
 
 def _laid_out(line: _Line, widths: list[int]) -> Iterator[str]:
-    """Yield the lines of text for *line*: the words beside the cells if they have room there, else below."""
+    """Yield the lines of text for *line*: the words beside the cells if there is room, else below."""
     numbers = [cell.rjust(width) for cell, width in zip(line.cells[:2], widths, strict=False)]
     states = [cell.ljust(width) for cell, width in zip(line.cells[2:], widths[2:], strict=True)]
     left = _GAP.join((*numbers, *states))

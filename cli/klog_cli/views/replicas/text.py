@@ -125,7 +125,7 @@ def remarks(diff: PartitionDiff) -> Iterator[str]:
 
 
 def picture(diff: PartitionDiff) -> list[str]:
-    """Return the branches of copies that part, a line each; nothing where they do not."""
+    """Return the branches of diverging copies, a line each; none without a divergence."""
     if diff.verdict is not Verdict.DIVERGED:
         return []
     start = min(copy.log_start for copy in diff.copies.values())

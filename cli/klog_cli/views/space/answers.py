@@ -29,7 +29,7 @@ class Answers(NamedTuple):
 
     @property
     def is_unmet(self) -> bool:
-        """Whether there is a plan that does not free all that it should."""
+        """Whether there is a plan that does not free enough."""
         return self.plan is not None and self.plan.missing > 0
 
     def members(self) -> dict[str, object]:

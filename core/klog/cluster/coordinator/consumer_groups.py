@@ -23,7 +23,7 @@ GroupType: TypeAlias = Literal["classic", "consumer", "share", "streams"]
 AssignedPartition: TypeAlias = "tuple[str, int]"
 """Topic and partition."""
 TopicName: TypeAlias = Callable[[str], "str | None"]
-"""Topic id in its 22 letters → name, None where it is not known."""
+"""Topic id in its 22 letters → name, None if unknown."""
 
 _COMMITS: Final = (0, 1)
 _CLASSIC: Final = 2

@@ -87,7 +87,7 @@ class _ShareState:
         self._values = []
 
     def image(self) -> Iterator[ShareImage]:
-        """Yield the share partition; nothing where none of its records can be decoded."""
+        """Yield the share partition; nothing if none of its records can be decoded."""
         self._fold()
         record = coordinator_record(SHARE_GROUP_STATE, _SNAPSHOT + self._key, None)
         if self._fields is None or not isinstance(record, CoordinatorRecord):

@@ -25,7 +25,7 @@ from klog.formats.structs.schema import Data
 from klog.kernel import Window, skip_partitions
 
 SNAPSHOT: Final = "snapshot"
-"""The record of the first change where the log begins behind offset 0."""
+"""The record of the first change if the log begins behind offset 0."""
 
 
 class MetadataChange(NamedTuple):
@@ -256,8 +256,8 @@ class HistoryStart(NamedTuple):
 def oldest_state(partition: Partition, problems: Problems, empty: Callable[[], Replay]) -> HistoryStart:
     """Return the state from which the records of the whole log follow without a gap.
 
-    *empty*: returns a replay at its beginning, which takes the records of a snapshot.
-    Raises KlogError where the log begins behind offset 0 and no whole snapshot leads to it.
+    *empty*: returns a replay at its beginning, which takes the records of a snapshot.  Raises KlogError if the log
+    begins behind offset 0 and no whole snapshot leads to it.
     """
     if begins_at_zero(partition):
         return HistoryStart(MetadataImage(), None)

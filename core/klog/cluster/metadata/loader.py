@@ -207,7 +207,7 @@ def replay_segments(
 def _find_leader(partition: Partition, replay: Replay) -> None:
     """Find the LeaderChange record before the snapshot: it is the first record of its epoch.
 
-    Snapshots do not contain it, and a snapshot may end where the log ends.
+    Snapshots do not contain it, and a snapshot may reach the end of the log.
     """
     entries = epochs_in_force(partition.epochs.entries) if partition.epochs is not None else []
     start = max((one.start_offset for one in entries if one.start_offset < replay.expected), default=None)

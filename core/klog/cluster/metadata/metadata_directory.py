@@ -22,7 +22,7 @@ _METADATA_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
 class MetadataDirectory(NamedTuple):
-    """A metadata log: its directory, and the log dir around it, None where it is only a copy."""
+    """A metadata log: its directory, and the log dir around it, None if it is only a copy."""
 
     partition: Partition
     log_dir: LogDir | None
@@ -42,7 +42,7 @@ class MetadataDirectory(NamedTuple):
         return found
 
     def check_content(self) -> None:
-        """Raise KlogError where there is neither a log nor a snapshot."""
+        """Raise KlogError if there is neither a log nor a snapshot."""
         if not self.partition.segments and not snapshot_files(self.partition):
             raise KlogError(self._problem("neither a log nor a snapshot"))
 
@@ -63,7 +63,7 @@ class MetadataDirectory(NamedTuple):
 
     @property
     def quorum_state(self) -> QuorumState | Malformed | None:
-        """The content of `quorum-state`, None where there is none."""
+        """The content of `quorum-state`, None without one."""
         name = FileKind.QUORUM_STATE.value
         if all(file.name != name for file in self.partition.files):
             return None

@@ -241,8 +241,7 @@ class TopicConfig:
 
     @cached_property
     def _copied(self) -> Mapping[str, Mapping[str, str]]:
-        """The settings of each topic in the cluster of which this is a copy.  Return the known settings of *topic*
-        itself."""
+        """The settings of each topic in the cluster of which this is a copy.  Raises DamagedError."""
         found = self._log_dir.checkpoints.follow_file if self._log_dir is not None else None
         if isinstance(found, Malformed):
             assert self._log_dir is not None
@@ -251,7 +250,7 @@ class TopicConfig:
         return {name: topic.config for name, topic in found.topics.items()} if found is not None else {}
 
     def _set_on(self, topic: str) -> Mapping[str, str]:
-        """Return what was set on *topic* itself, as far as that is known."""
+        """Return the known settings of *topic* itself."""
         return self._copied.get(topic, {}) if self.metadata is None else self.metadata.topic_config(topic)
 
     def _knows(self, topic: str) -> bool:

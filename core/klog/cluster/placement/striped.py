@@ -82,7 +82,7 @@ class _BrokerRing:
 
 
 class _Rack:
-    """The brokers of one rack; the fenced ones come last."""
+    """The brokers of one rack; the fenced ones are the last."""
 
     def __init__(self) -> None:
         self.fenced = _BrokerRing()
@@ -98,7 +98,7 @@ class _Rack:
 
 
 class _Stripes:
-    """The racks, and where the next partition begins.  Kafka: StripedReplicaPlacer.RackList."""
+    """The racks, and the place of the next partition.  Kafka: StripedReplicaPlacer.RackList."""
 
     def __init__(self, random: JavaRandom, brokers: Iterable[UsableBroker]) -> None:
         self._random = random

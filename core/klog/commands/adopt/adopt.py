@@ -58,8 +58,8 @@ class AdoptRequest(NamedTuple):
 class AdoptedPartition(NamedTuple):
     """The result for a source: *log* is put into *log_dir*.
 
-    *replaces*: what the target has, None for no records.  *is_done*: the target has all of it already.  *is_aside*: the
-    source is in a log dir of the broker itself, and is kept there.
+    *replaces*: the amount in the target, None for no records.  *is_done*: the target has all of it already.
+    *is_aside*: the source is in a log dir of the broker itself, and is kept there.
     """
 
     source: AdoptSource

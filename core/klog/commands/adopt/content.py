@@ -295,11 +295,11 @@ class AdoptedLog:
         return (pieces[0].start, pieces[0].end) == (0, size)
 
     def whole_file(self, log: str) -> str | None:
-        """Return the path of the file that a log is to be a copy of; None where its bytes are others."""
+        """Return the path of the file of which a log will be a copy; None if its bytes are changed."""
         return self._source.partition.file(log) if self.epoch is None and self.is_whole(log) else None
 
     def content(self, log: str) -> Iterator[bytes | memoryview]:
-        """Yield the bytes of a log, each piece good until the next.  Raises UnreadableError where it has changed."""
+        """Yield the bytes of a log, each piece good until the next.  Raises UnreadableError if it has changed."""
         pieces, more = self.logs[log]
         if pieces:
             with SplicedLog(self._source.partition.path, log, pieces, {}) as source:
@@ -332,7 +332,7 @@ class AdoptedLog:
 def _windows(source: SplicedLog, base: int) -> Iterator[tuple[Window, int]]:
     """Yield the batches of a log that was intact a moment ago, and their bytes.
 
-    Raises UnreadableError where it no longer is.
+    Raises UnreadableError if it no longer is intact.
     """
     window = Window(output=0)
     reader = LogReader(source, min_offset=base, max_offset=base + 2**31 - 1)
@@ -345,7 +345,7 @@ def _windows(source: SplicedLog, base: int) -> Iterator[tuple[Window, int]]:
 def log_content(source: SplicedLog, log: str, epoch: int | None) -> Iterator[memoryview]:
     """Yield the bytes of a log, with leader epoch *epoch* in all batches unless that is None.
 
-    Each piece is good until the next.  Raises UnreadableError where it is no longer intact.
+    Each piece is good until the next.  Raises UnreadableError if it is no longer intact.
     """
     if epoch is not None:
         yield from restamped(source, parse_file(log).offset or 0, epoch)
@@ -358,7 +358,7 @@ def log_content(source: SplicedLog, log: str, epoch: int | None) -> Iterator[mem
 def restamped(source: SplicedLog, base: int, epoch: int) -> Iterator[memoryview]:
     """Yield the bytes of a log whose batches all have leader epoch *epoch*, which no checksum covers.
 
-    Each piece is good until the next.  Raises UnreadableError where the log is no longer intact.
+    Each piece is good until the next.  Raises UnreadableError if the log is no longer intact.
     """
     size = 0
     for window, consumed in _windows(source, base):

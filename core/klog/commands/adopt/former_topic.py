@@ -74,7 +74,7 @@ class FormerTopic(NamedTuple):
         )
 
     def misfit(self, size: int) -> str | None:
-        """Return why a partition does not fit into a topic of *size* partitions; None where it does."""
+        """Return why a partition does not fit into a topic of *size* partitions; None if it does."""
         what = f"the cluster's {self.name} has {counted(size, 'partition')}"
         if self.is_guess and self.size < size:
             return (

@@ -57,7 +57,7 @@ class AdoptSource:
 
     @cached_property
     def metadata(self) -> ClusterMetadata | None:
-        """The cluster by the metadata log beside it; None where there is none."""
+        """The cluster by the metadata log beside it; None without one."""
         return self.around.settings.metadata
 
     @property
@@ -93,7 +93,7 @@ class AdoptSource:
         return [os.path.abspath(self.partition.file(name)) for name, _, _ in self._stamps]
 
     def check_unchanged(self) -> None:
-        """Raise KlogError where a file has changed since it was first looked at."""
+        """Raise KlogError if a file has changed since it was first looked at."""
         other = AdoptSource(Partition(self.path), (self.topic, self.number))
         changed = {*self._stamps} ^ {*other._stamps}
         if changed:

@@ -29,7 +29,7 @@ class TargetDrafts(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Whether all is as it is to be already."""
+        """Whether everything is in its final state already."""
         return not self.files.actions and not self.last.actions
 
     def abandon(self) -> None:
@@ -49,7 +49,7 @@ class TargetFiles:
         self._there = [file for file in files if belongs(file)]
 
     def draft(self) -> None:
-        """Draft all changes.  Raises OSError (staging), UnreadableError, KlogError where the source has changed."""
+        """Draft all changes.  Raises OSError (staging), UnreadableError, KlogError if the source has changed."""
         logs = {name: self._prepare(name) for name in sorted(self._log.logs)}
         same = {name for name, new in logs.items() if same_content(self._draft.state(self._file(name)), new.after)}
         self._remove_old(same)

@@ -235,7 +235,7 @@ class TargetLogDirs:
         return former_topic(source, [self._deleted(source), source.metadata])
 
     def _deleted(self, source: AdoptSource) -> ClusterMetadata | None:
-        """Return the cluster as of just before the topic was deleted; None where the metadata log no longer has that.
+        """Return the cluster as of just before the topic was deleted; None if the metadata log no longer has that.
 
         Settings go in the same batch of records as the topic, with the removal before or behind theirs.
         """

@@ -146,7 +146,7 @@ class SourceTransactions:
         self._is_foreign, self._homes = is_foreign, homes
 
     def are_ended(self, producer: Producer, is_ahead: bool) -> bool | None:
-        """Whether a coordinator ends a producer's open transaction; None where that is not known.
+        """Whether a coordinator ends a producer's open transaction; None if unknown.
 
         *is_ahead*: the source has leader epochs that the partition has not reached.
         """

@@ -63,7 +63,7 @@ class MisroutedReport(NamedTuple):
 
 
 def audit_misrouted(query: AuditQuery, options: AuditOptions, workers: AuditWorkers) -> MisroutedReport:
-    """Find misrouted batches.  Raises UsageError, UnreadableError; KlogError where there is no room to spill."""
+    """Find misrouted batches.  Raises UsageError, UnreadableError; KlogError if there is no room to spill."""
     partitions, log_dirs = audit_partitions(query)
     topics = cluster_topics(partitions, log_dirs)
     compacted = compacted_partitions(partitions, log_dirs)

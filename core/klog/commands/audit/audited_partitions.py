@@ -64,8 +64,8 @@ class AuditPartition(NamedTuple):
 class AuditLog(NamedTuple):
     """A `.log` to read, and its *number* among all.  *partition*: place among the partitions of the audit.
 
-    *is_last*: no other segment of its directory follows, so that its end may be unfinished.  Batches with a base offset
-    of *skip_from* up to, not including, *skip_to* are read in another copy; below *log_start* nothing is read.
+    *is_last*: no other segment of its directory follows, and its end may be unfinished.  Batches with a base offset of
+    *skip_from* up to, not including, *skip_to* are read in another copy; below *log_start* nothing is read.
     """
 
     number: int

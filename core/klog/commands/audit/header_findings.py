@@ -165,7 +165,7 @@ def oversized_batches(of: PartitionHeaders) -> HeaderFindings:
 
 
 def batches_of_one(of: PartitionHeaders) -> HeaderFindings:
-    """Batches with one record, where they are most of all."""
+    """Batches with one record, if they are the majority."""
     single = sum(report.facts.single for report in of.reports)
     every = sum(report.facts.data_batches for report in of.reports)
     if 2 * single > every:

@@ -199,7 +199,7 @@ class TwinSearch:
     # profiles and signs
 
     def profile(self, topics: Iterable[TopicKey]) -> dict[TopicKey, TopicProfile]:
-        """Take samples of *topics* that have none yet; return all that there are."""
+        """Take samples of *topics* that have none yet; return all samples."""
         wanted = sorted({one for one in topics if one not in self._profiles}, key=lambda key: (key[0], key[1] or ""))
         members: dict[TopicKey, list[int]] = {}
         for i in range(len(self._survey.partitions)):

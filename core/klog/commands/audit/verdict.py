@@ -110,7 +110,7 @@ def _order(place: TwinPlace) -> tuple[int, int]:
 
 
 def is_at_least(confidence: str, least: str) -> bool:
-    """Whether a row is to be shown with `--min-confidence` *least*."""
+    """Whether a row is shown with `--min-confidence` *least*."""
     return CONFIDENCES.index(confidence) <= CONFIDENCES.index(least)
 
 

@@ -73,7 +73,7 @@ class ProducerBounds(NamedTuple):
 def find_producers(
     partition: Partition, high_watermark: int, now_ms: int, expiration_ms: int
 ) -> ProducerBounds | Refusal:
-    """Follow the producers from the newest snapshot to the end of the log, and from an older one where that is needed.
+    """Follow the producers from the newest snapshot to the end of the log, and from an older one if necessary.
 
     A transaction whose marker is above the high watermark is open: a follower that is cut there loses the marker.
     Idle producers of the snapshot are forgotten, as a start forgets them; those behind it count, however old.

@@ -176,7 +176,7 @@ class CompactionRun:
                     work(outcome)
             return ()
 
-        # Without patience for a thread that goes on what it writes could not be removed.
+        # Without patience for a running thread its output could not be removed.
         threads = Threads(jobs, self._stop.set, math.inf)
         units = parts if jobs > 1 else [outcomes]
         threads.run(job, units, None, [0] * len(units), Silence(), lambda _result: False)
@@ -218,7 +218,7 @@ class CompactionRun:
             raise KlogError(f"{place}: about {size} bytes will be written, {free} are free; {advice}")
 
     def _cleaner_offset(self, outcome: PartitionOutcome) -> int | None:
-        """Return the cleaner's new checkpoint; None where it stays."""
+        """Return the cleaner's new checkpoint; None if it is unchanged."""
         if outcome.compacted is not None:
             return outcome.compacted.cleaner_offset
         found = outcome.sections

@@ -97,8 +97,7 @@ def checkpointed(outcome: PartitionOutcome) -> CheckpointValues:
 
 
 class Copier:
-    """Writes a log dir at *to*.  *staged*: the staging directories of new content, one for each log dir that is
-    read."""
+    """Writes a log dir at *to*.  *staged*: the staging directories of new content, one for each source."""
 
     def __init__(self, to: str, staged: str, disk: Disk) -> None:
         self._to, self._staged, self._disk = to, staged, disk

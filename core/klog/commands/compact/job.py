@@ -1,6 +1,6 @@
 """Compacts many partitions into a new log dir; a task compacts one partition after the other.
 
-The result is what `klog compact --to` makes of the same log dirs.
+The result is that of `klog compact --to` for the same log dirs.
 """
 
 from __future__ import annotations
@@ -65,9 +65,9 @@ def compact_partitions(
 ) -> tuple[list[Facts], list[PartitionOutcome]]:
     """Write the partitions of *targets*, compacted, into *to*, as `klog compact --to` does; *topics*: their settings.
 
-    Returns the facts about each, and the outcomes of those that failed (PartitionOutcome).  After
-    a failure the same call continues with what is missing.  Raises UsageError if *to* has other content, LockedError if
-    another run writes there, KlogError, OSError.
+    Returns the facts about each, and the outcomes of those that failed (PartitionOutcome).  After a failure the same
+    call continues with the missing parts.  Raises UsageError if *to* has other content, LockedError if another run
+    writes there, KlogError, OSError.
     """
     pieces = plan_tasks(targets, topics)
     with lock_target(to, Disk()):

@@ -84,7 +84,7 @@ class CompactionEstimate(NamedTuple):
     """The estimated result of a compaction.
 
     *keys*: different ones in the dirty section, of several rounds those of each; *records*: that were looked at there.
-    *bytes_in*: of the logs that would be rewritten.  *bytes_out*: about, as if all that was clean before stayed.
+    *bytes_in*: of the logs that would be rewritten.  *bytes_out*: an estimate, as if the whole clean section was kept.
     """
 
     sections: LogSections
@@ -117,7 +117,7 @@ class CompactionResult(NamedTuple):
 class PartitionCompaction:
     """Compacts the partition of *sections*, which is eligible.
 
-    *advance* hears of bytes read, *need* of the bytes that a round is going to write, about.
+    *advance* receives the bytes read, *need* an estimate of the bytes that a round writes.
     """
 
     def __init__(

@@ -30,7 +30,7 @@ from klog.data_dir.partition import Partition, SegmentFiles, segments_between
 
 
 class DirtyStart(StrEnum):
-    """Why a log is taken for dirty from an offset on."""
+    """The reason why a log is dirty from an offset on."""
 
     CHECKPOINT = "checkpoint"
     NO_CHECKPOINT = "no checkpoint"
@@ -40,7 +40,7 @@ class DirtyStart(StrEnum):
 
 
 class Eligibility(StrEnum):
-    """Whether a log is to be cleaned, and why."""
+    """Whether a log will be cleaned, and why."""
 
     DIRTY = "dirty ratio"
     OVERDUE = "max.compaction.lag.ms"
@@ -95,7 +95,7 @@ class LogSections:
 
     @property
     def first_uncleanable(self) -> int:
-        """The base offset of the segment with the lowest bound, or the first dirty offset where that is above."""
+        """The base offset of the segment with the lowest bound, or the first dirty offset if that is above."""
         limit = max(self.first_dirty, self.bounds[0].offset)
         return (segments_between(self.partition.segments, limit, self._active_base) or self._active)[0].base_offset
 
@@ -139,7 +139,7 @@ class LogSections:
 
     @property
     def verdict(self) -> Eligibility:
-        """Whether the log is to be cleaned."""
+        """Whether the log will be cleaned."""
         if not self.dirty.bytes:
             return Eligibility.NOTHING
         if self.everything:
@@ -150,7 +150,7 @@ class LogSections:
 
     @property
     def eligible(self) -> bool:
-        """Whether the log is to be cleaned."""
+        """Whether the log will be cleaned."""
         return self.verdict in _ELIGIBLE
 
     @property
@@ -244,7 +244,7 @@ def _sorted(*bounds: CleaningBound | None) -> tuple[CleaningBound, ...]:
 
 
 def filthiest(found: Iterable[LogSections]) -> list[LogSections]:
-    """Return those that are to be cleaned, the highest dirty ratio first; of equal ones by topic and number.
+    """Return the logs to clean, the highest dirty ratio first; equal ones by topic and number.
 
     A broker takes equal ones in the order of a hash map.
     """

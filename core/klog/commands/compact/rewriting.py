@@ -76,7 +76,7 @@ class RoundParameters(NamedTuple):
 
     *now_ms*: when the round is taken to happen.  *delete_retention_ms*, *index_interval*: the topic's settings.
     *producers*: of each active producer the offset of its last data, None without, and its epoch.  *log_start*: the
-    first offset that counts.  *first_uncleanable*: where the round has to end.  *convert*: old formats become the new.
+    first offset that counts.  *first_uncleanable*: the end of the round.  *convert*: old formats become the new.
     *release*: whose rules they are.
     """
 
@@ -123,7 +123,7 @@ class Rewriting:
     """Writes the groups of a round, whose map is *offsets*, in their order.
 
     The segments below *first_dirty* decide when tombstones of old formats are removed.  *digests*: by paths of logs,
-    the digests of their bytes as they are read.
+    the digests of their bytes, updated by each read.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The transaction indexes that a start leaves as they are, compared with their logs: which show aborted records."""
+"""The transaction indexes that a start keeps, compared with their logs: some show aborted records."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class TxnIndexCheck:
     def of(self, partition: Partition, outcome: StartOutcome) -> CheckedIndex:
         """Compare those of *partition*; *outcome*: of its load.
 
-        Logs that are too large count as compared where there never was a transaction.
+        Logs that are too large count as compared if there never was a transaction.
         """
         if partition.size > self._left_bytes:
             return CheckedIndex(is_compared=not self._may_have_transactions(partition))

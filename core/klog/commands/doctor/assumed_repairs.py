@@ -47,7 +47,7 @@ class AssumedRepairs:
         return sum(map(len, sets)) + self.quorum_state
 
     def formats(self, found: Iterable[FormattedDir]) -> list[FormattedDir]:
-        """Return the log dirs that are left, with their files as they are then; never none."""
+        """Return the remaining log dirs, with their files after the repairs; never none."""
         every = list(found)
         left = [one for one in every if one.path not in self.taken] or every
         return [one._replace(meta=self.metas.get(one.path, one.meta)) for one in left]

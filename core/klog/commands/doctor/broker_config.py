@@ -50,7 +50,7 @@ def read_config(path: str) -> BrokerConfig:
 def choose_log_dirs(given: Sequence[str], config: BrokerConfig | None, file: str | None) -> tuple[str, ...]:
     """Return the log dirs, from the command line or from *config*, the content of *file*.
 
-    Raises UsageError where both name them and differ, or neither does.
+    Raises UsageError if both name them and differ, or neither does.
     """
     configured = () if config is None else config.log_dirs
     if not given and not configured:

@@ -134,7 +134,7 @@ class _Start:
 
     @property
     def node_id(self) -> int:
-        """The configured one, else the one that the log dirs have; -1 where none has one."""
+        """The configured one, else that of the log dirs; -1 without one."""
         known = (one.known.node_id for one in self._dirs if one.known is not None and one.known.node_id is not None)
         return self._request.node_id if self._request.node_id is not None else next(known, -1)
 

@@ -29,7 +29,7 @@ _NO_VERSION: Final = -1
 
 
 class FormattedDir(NamedTuple):
-    """A log dir at this step.  *meta*: None where there is no file.  *problem*: the dir is no directory that opens."""
+    """A log dir at this step.  *meta*: None if there is no file.  *problem*: the dir is no directory that opens."""
 
     log_dir: LogDir
     meta: MetaProperties | Malformed | None
@@ -42,7 +42,7 @@ class FormattedDir(NamedTuple):
 
     @property
     def known(self) -> MetaProperties | None:
-        """The content of the file where a broker takes it."""
+        """The content of the file if a broker accepts it."""
         return self.meta if isinstance(self.meta, MetaProperties) else None
 
     @property
@@ -121,7 +121,7 @@ def is_reserved(directory_id: str) -> bool:
 
 
 def foreign_names(log_dir: LogDir, version: KafkaVersion) -> list[str]:
-    """Return the directories of a log dir whose names a broker takes for no partition's."""
+    """Return the directories of a log dir that a broker does not accept as partitions, by their names."""
     found = list(log_dir.foreign_directories)
     if not version.is_kraft:  # the format has no strays
         names = (partition.name for partition in log_dir.partitions)

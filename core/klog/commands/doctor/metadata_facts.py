@@ -16,7 +16,7 @@ from klog.partition.start.start_reasons import StartNote
 def directories_of(cluster: ClusterMetadata, node_id: int) -> Mapping[tuple[str, int], str | None]:
     """Return the directory id that the metadata have for each partition of broker *node_id*, by topic and number.
 
-    None where they have none, as before 3.7.  Kafka: PartitionRegistration.directory.
+    None if they have none, as before 3.7.  Kafka: PartitionRegistration.directory.
     """
     found: dict[tuple[str, int], str | None] = {}
     for topic, topic_id in cluster.topic_ids.items():
@@ -30,7 +30,7 @@ def directories_of(cluster: ClusterMetadata, node_id: int) -> Mapping[tuple[str,
 def lag_notes(
     log_dir: str, cluster: ClusterMetadata | None, loaded: Sequence[LoadedPartition], fates: Iterable[PartitionFate]
 ) -> list[StartNote]:
-    """Note it where the metadata log in *log_dir* is behind the logs that the broker will serve."""
+    """Note that the metadata log in *log_dir* is behind the logs that the broker will serve, if it is."""
     if cluster is None:
         return []
     served = {(row.log_dir, row.directory) for row in fates if row.fate in SERVED}

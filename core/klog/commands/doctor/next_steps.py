@@ -40,7 +40,7 @@ _MOST_FOREIGN: Final = 20  # directories to move that are named one by one
 
 
 class StepFinder:
-    """Gathers the steps of one play of the start after the other, each on a disk where the steps before are done.
+    """Gathers the steps of one play of the start after the other, each on a disk with the former steps applied.
 
     *expected*: directory ids that the cluster is known to have for log dirs, by path.
     """

@@ -213,8 +213,8 @@ class PartitionFates:
     def _is_elsewhere(self, directory_id: str | None) -> bool:
         """Whether a directory id is that of a log dir that is not here.
 
-        A broker whose log dirs are all online then makes a partition where it likes; as leader the controller chooses
-        it after a kill, and does not after a clean stop.
+        A broker whose log dirs are all online then creates the partition in any of them; the controller elects it as
+        leader after a kill, and does not after a clean stop.
         """
         return directory_id not in _NO_DIRECTORY and directory_id not in self._broker.directory_ids.values()
 
@@ -260,7 +260,7 @@ class PartitionFates:
     ) -> Iterator[PartitionFate]:
         """Yield the row of each directory, then those of partitions without one.
 
-        *offline*: log dirs that go offline, and why; *gone_early*: those that do before the broker leads anything.
+        *offline*: log dirs that become offline, and why; *gone_early*: those that do before the broker leads anything.
         *count_all*: count records also where none can be lost.  Raises UnreadableError.
         """
         self._fail_to_lead(gone_early)

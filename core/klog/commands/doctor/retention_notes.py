@@ -26,7 +26,7 @@ _SERVED = (Fate.SERVES, Fate.LEADERLESS, Fate.PROMOTES)
 class FirstPass:
     """Records that retention removes from partitions after a start.
 
-    *log_dirs*: by path.  *cluster*: None where there is no metadata log.  *file*: the content of `server.properties`.
+    *log_dirs*: by path.  *cluster*: None if there is no metadata log.  *file*: the content of `server.properties`.
     *count_all*: count records in any number of bytes, rather than offsets beyond some.
     """
 

@@ -52,7 +52,7 @@ class LogInput(RecordStream):
         return max(1, min(self.request.jobs, (self.reader.end - self.reader.position) >> 22))
 
     def is_end(self, damage: Damage) -> bool:
-        """Whether it is a batch that is cut off at the end, where that is no damage."""
+        """Whether it is a batch that is cut off at the end, if that is no damage."""
         return self.unfinished and damage.is_unfinished
 
 
@@ -69,7 +69,7 @@ class LogInputs:
     def open(self, target: DumpTarget, like_kafka: bool = False) -> Iterator[LogInput]:
         """Open a log, which is closed at the end of the block.  *like_kafka*: it is walked as Kafka walks it.
 
-        Raises KlogError where it cannot be read.
+        Raises KlogError if it cannot be read.
         """
         request, segment = self.request, Segment(target.path)
         wanted = _narrowed(target, request.wanted)

@@ -36,7 +36,7 @@ class DiedError(KlogError):
 
 
 def _entries(path: str, layout: Layout) -> IndexEntries:
-    """Return the entries of an index, all slots taken for valid, as a broker does.  Raises DiedError."""
+    """Return the entries of an index, with all slots valid, as a broker does.  Raises DiedError."""
     with IndexEntries(path, layout, None) as entries:
         if entries.size > MAX_SEGMENT_BYTES:
             raise DiedError(f"{path}: {entries.size} bytes, more than an index can have")

@@ -34,7 +34,7 @@ class _DiedError(Exception):
 
 
 class LogDump:
-    """The text of one log.  `trouble`: whether anything in it was wrong; `stop`: why and where the walk ended."""
+    """The text of one log.  `trouble`: there was a fault; `stop`: the reason and the position of the walk's end."""
 
     def __init__(self, log: LogInput, style: LogStyle, count: RecordLimit) -> None:
         self.log, self.style, self.count = log, style, count
@@ -95,7 +95,7 @@ class _Worker:
         self._found: list[tuple[int, int, bytes]] = []
 
     def text(self, window: Window, piece: WindowResult, lane: OrderedOutput) -> bool:
-        """Make text of a window; True when nothing after it is to be printed."""
+        """Make text of a window; True when the output is complete."""
         dump = self._dump
         last, txns = dump.log.leave_out(window)
         if window.check(0, window.count):

@@ -58,7 +58,7 @@ class LineDump:
         return False
 
     def _rows(self, rows: Window, window: Window, lane: OrderedOutput) -> bool:
-        """Make lines of the decoded records; True when there are to be no more."""
+        """Make lines of the decoded records; True when the output is complete."""
         last = self._count.take(rows)
         at = 0
         for damage, end in _by_batch(rows, message_damages(rows, self._log.file)):
@@ -77,7 +77,7 @@ class LineDump:
             lane.write(piece)
 
     def _batches(self, window: Window, lane: OrderedOutput) -> bool:
-        """Make a line of each batch, damaged ones too; True when there are to be no more."""
+        """Make a line of each batch, damaged ones too; True when the output is complete."""
         for run in intact_runs(window, self._log.file, self._log.span):
             ended = self._batch_rows(run, lane)
             if run.window is not window or run.damage:

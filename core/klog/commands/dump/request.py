@@ -69,7 +69,7 @@ class DumpRequest(NamedTuple):
 
 
 class DumpTarget(NamedTuple):
-    """A file to dump: its path, how it is shown, its segment and partition where it belongs to one.
+    """A file to dump: its path, its name in the output, its segment and partition if it belongs to one.
 
     *segments* are all of the partition's, ascending; *segment* is the file's own, None for other files.
     *live*: a broker is writing this very file.  *may_go*: klog found it in a log dir of a broker that is running, so
@@ -102,7 +102,7 @@ class DumpTarget(NamedTuple):
 
 
 def with_surroundings(target: DumpTarget) -> DumpTarget:
-    """Return *target* with its segment and the other segments of its partition, where it is a log among such."""
+    """Return *target* with its segment and the other segments of its partition, if it is a log of one."""
     if target.segments:
         return target
     from klog.data_dir.partition import Partition

@@ -23,7 +23,7 @@ ANEW: Final = "--on-cleaned anew copies the partition anew"
 DELETE_RETENTION_MS: Final = 86_400_000
 """Kafka's default of delete.retention.ms."""
 _SHORTEST_MS: Final = 60_000
-"""Within one run no gap is taken for too late sooner, however short delete.retention.ms is."""
+"""A shorter gap within one run is never too late, however short delete.retention.ms is."""
 
 
 @dataclass

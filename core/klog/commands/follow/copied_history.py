@@ -40,7 +40,7 @@ class Standing(Enum):
 
 
 def first_batch(records: memoryview) -> BatchFacts | None:
-    """Return the header of the batch that *records* begin with; None where no whole one does."""
+    """Return the header of the batch that *records* begin with; None if no whole one does."""
     found = read_header(bytes(records[:HEADER_BYTES]), 0, 0, len(records)) if len(records) else None
     return found if isinstance(found, BatchFacts) else None
 
@@ -97,7 +97,7 @@ def _records(batch: bytes) -> Iterator[_Row]:
 
 
 class LeaderLog:
-    """A leader's log as far as it is compared.  *fetch*: returns whole batches from an offset on, or nothing.
+    """The compared part of a leader's log.  *fetch*: returns whole batches from an offset on, or nothing.
 
     *start*: its log start.
     """
@@ -124,10 +124,10 @@ class LeaderLog:
 
 
 def find_parting(copy: CopiedPartition, leader: LeaderLog) -> int | None:
-    """Return the base offset of the first batch of *copy* that *leader* does not have; None where there is none.
+    """Return the base offset of the first batch of *copy* that *leader* does not have; None without one.
 
     Segments are tried from the newest on until the leader has the first batch of one that it has not deleted or
-    cleaned: from there on all batches are compared.  0 where all that is left there is other than in the copy.
+    cleaned: from there on all batches are compared. 0 if all that is left there differs from the copy.
     """
     later: int | None = None
     logs = [os.path.join(copy.path, files.log) for files in Partition(copy.path).segments]

@@ -139,7 +139,7 @@ class CopiedPartition:
         known = copy.offsets.get(FileKind.HIGH_WATERMARKS, self.topic, self.number) or 0
         self.high_watermark = min(known, self.end)
 
-    # where it is
+    # its path
 
     @property
     def end(self) -> int:
@@ -167,7 +167,7 @@ class CopiedPartition:
         return self._batches + self._appender.batches
 
     def last_batch(self) -> CopiedBatch | None:
-        """Return the last batch that there is; None where there is none.  Raises UnreadableError."""
+        """Return the last batch that there is; None without one.  Raises UnreadableError."""
         for files in reversed(Partition(self.path).segments):
             log = os.path.join(self.path, files.log)
             index = os.path.join(self.path, files.offset_index) if files.offset_index else None
@@ -182,9 +182,9 @@ class CopiedPartition:
         """Append the whole batches in *data*, which begin at byte 0; return how many bytes these are.
 
         A batch that is incomplete in *data* is left: the result is 0 if it is the first one.  The first may begin below
-        `end` only where the active segment is empty.  Raises CrcMismatchError; DamagedError for bytes that are no
-        batch, after appending those before them, and for offsets or leader epochs out of order, before anything is
-        written; OSError.
+        `end` only if the active segment is empty.  Raises CrcMismatchError; DamagedError for bytes that are no batch,
+        after appending those before them, and for offsets or leader epochs out of order, before anything is written;
+        OSError.
         """
         window = self._copy.window
         window.lend(data)
@@ -274,7 +274,7 @@ class CopiedPartition:
             self._raise_high_watermark()
 
     def _raise_high_watermark(self) -> None:
-        """See to it that it is not below the log start.  Kafka: UnifiedLog.updateLogStartOffset."""
+        """Ensure that it is not below the log start.  Kafka: UnifiedLog.updateLogStartOffset."""
         if self.high_watermark < self.log_start:
             self.set_high_watermark(self.log_start)
 
@@ -293,9 +293,9 @@ class CopiedPartition:
         return sum(files.base_offset < kept for files in partition.segments)
 
     def put_aside(self) -> str | None:
-        """Move the segments wholly below the log start to the backup, as a plan; return where they are.
+        """Move the segments wholly below the log start to the backup, as a plan; return the backup.
 
-        None where there are none.  Raises KlogError, OSError.
+        None if there are none.  Raises KlogError, OSError.
         """
         partition = Partition(self.path)
         kept = needed_from(partition, self.log_start)
@@ -323,7 +323,7 @@ class CopiedPartition:
         return backup
 
     def replace(self, topic_id: str | None) -> str | None:
-        """Start over, as a partition of the topic with that id; return where the files of the old one are kept.
+        """Start over, as a partition of the topic with that id; return the backup of the old files.
 
         Raises KlogError, OSError.
         """

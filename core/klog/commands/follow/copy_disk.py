@@ -59,7 +59,7 @@ class OffsetFiles:
                 self._changed.add(kind)
 
     def get(self, kind: FileKind, topic: str, number: int) -> int | None:
-        """Return an offset, None where there is no line."""
+        """Return an offset, None if there is no line."""
         return self._offsets[kind].get((topic, number))
 
     def move(self, kind: FileKind, topic: str, number: int, offset: int) -> None:
@@ -82,8 +82,8 @@ class OffsetFiles:
 class CopyDisk:
     """The log dir at *path*, under *locks*.
 
-    *root*: its own files as they were read; *offsets*: its checkpoints as they are going to be.  *window* is for all
-    that reads or takes batches.  *has_new_directories*: partitions whose names are not on the disk.
+    *root*: its own files as they were read; *offsets*: the checkpoints to write.  *window* is reused by every reader.
+    *has_new_directories*: partitions whose names are not on the disk.
     """
 
     def __init__(self, path: str, disk: Disk, reporter: Reporter, locks: Locks) -> None:
@@ -104,7 +104,7 @@ class CopyDisk:
     def writing(self) -> Iterator[None]:
         """Note that the block was not carried to its end: nothing is written after that.
 
-        Raises OSError where the disk refuses something, and KlogError where an earlier block was interrupted.
+        Raises OSError if the disk refuses something, and KlogError where an earlier block was interrupted.
         """
         if isinstance(self.failure, OSError):
             raise self.failure
@@ -142,7 +142,7 @@ class CopyDisk:
             self.offsets.write()
 
     def settle(self, partitions: Iterable[Flushable]) -> None:
-        """Leave partitions as after a clean stop, all of it on the disk; those that got nothing stay untouched.
+        """Leave partitions as after a clean stop, all of it on the disk; those without new batches stay untouched.
 
         Raises OSError.
         """

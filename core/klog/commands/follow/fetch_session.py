@@ -122,7 +122,7 @@ class FetchSession:
         self._id = self._epoch = 0
 
     def let_others_go_first(self, places: Iterable[FollowedPlace]) -> None:
-        """Put *places*, which got records, behind all others; in a session the leader does so."""
+        """Move *places*, which received records, behind all others; in a session the leader does so."""
         for place in places:
             if place in self._positions:
                 self._positions.move_to_end(place)

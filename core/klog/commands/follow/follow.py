@@ -1,8 +1,7 @@
 """`klog follow`: copies the partitions of a cluster until they have caught up, or until it is stopped.
 
 Leaders are fetched from by threads of their own (`klog.commands.follow.fetchers`).  Everything else is done here, on
-one thread: asking the cluster for topics and leaders, bringing copies back to a history that their leader has,
-flushing.
+one thread: requesting topics and leaders from the cluster, repairing copies, flushing.
 """
 
 from __future__ import annotations
@@ -133,7 +132,7 @@ class FollowRun:
         return FollowResult(self._copy_dir.cluster_id or "", partitions, list(dict.fromkeys(backups)), self._exit_code)
 
     def _begin(self) -> None:
-        """Ask for the topics for the first time, however long that takes, and open the copies."""
+        """Request the topics for the first time, however long that takes, and open the copies."""
         since = time.monotonic()
         while True:
             try:
@@ -202,7 +201,7 @@ class FollowRun:
     # ------------------------------------------------------------ topics and leaders
 
     def _ask(self) -> ClusterTopics:
-        """Ask for all topics.  Raises KlogError for another cluster than that of the copy."""
+        """Request all topics.  Raises KlogError for another cluster than that of the copy."""
         found = self._cluster.topics()
         if not found.brokers:
             raise failures.LostConnectionError(f"{self._bootstrap}: the broker knows no brokers yet")

@@ -44,11 +44,11 @@ class FollowOptions:
     config: Mapping[str, str] = field(default_factory=dict)
 
     def wants(self, topic: str, is_internal: bool) -> bool:
-        """Return whether *topic* is to be followed."""
+        """Return whether *topic* is followed."""
         if is_internal and not self.internal and topic not in self.topics:
             return False
         return not self.topics or any(fnmatchcase(topic, glob) for glob in self.topics)
 
     def wants_number(self, number: int) -> bool:
-        """Return whether partitions of this number are to be followed."""
+        """Return whether partitions of this number are followed."""
         return not self.numbers or number in self.numbers

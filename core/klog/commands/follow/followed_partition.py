@@ -206,7 +206,7 @@ class FollowedPartition:
 
     @property
     def lag(self) -> int:
-        """How many offsets it is behind the leader's high watermark; 0 where that is unknown."""
+        """How many offsets it is behind the leader's high watermark; 0 if that is unknown."""
         return max(0, self.high_watermark - self.copy.end)
 
     def keep(self, backup: str | None) -> None:
@@ -215,7 +215,7 @@ class FollowedPartition:
             self.backups.append(backup)
 
     def begin_at(self, offset: int) -> None:
-        """Begin a copy that has nothing where the leader's log starts.  Raises OSError."""
+        """Begin an empty copy at the start of the leader's log.  Raises OSError."""
         with self.lock:
             self.copy.skip_to(offset)
             self.first_offset, self.is_new = self.copy.end, False

@@ -21,7 +21,7 @@ class WantedPartitions(NamedTuple):
 
 
 def wanted_partitions(cluster: ClusterTopics, options: FollowOptions) -> WantedPartitions:
-    """Return the partitions that are to be followed, with their leaders.
+    """Return the partitions to follow, with their leaders.
 
     A name that no broker gives to a topic never becomes a directory.
     """

@@ -46,7 +46,7 @@ _TRIES: Final = 4
 """How often a batch that cannot be appended is fetched."""
 _IDLE_S: Final = 0.2
 _LARGEST_BATCH: Final = 1 << 30
-"""The largest answer without --fetch-bytes: memory is taken for it twice."""
+"""The largest answer without --fetch-bytes: it needs twice its size in memory."""
 _LONGEST_THROTTLE_S: Final = 60.0
 """After a longer throttle the request is repeated."""
 _ALONE: Final = -1
@@ -131,7 +131,7 @@ class LeaderFetcher:
     # ------------------------------------------------------------ the loop
 
     def run(self) -> None:
-        """Fetch until `stop` is set or the connection is lost.  Raises OSError where a copy cannot be written."""
+        """Fetch until `stop` is set or the connection is lost.  Raises OSError if a copy cannot be written."""
         try:
             self._follow()
         except (LostConnectionError, ForeignAnswerError, RefusedRequestError) as error:

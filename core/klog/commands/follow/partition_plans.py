@@ -26,7 +26,7 @@ _Change = Callable[[LogDir, Partition, Draft, Draft], "tuple[tuple[Loss, ...], A
 
 
 def cut_log(copy: CopyDisk, path: str, offset: int, index_interval: int) -> str | None:
-    """Cut the partition at *path* as `klog truncate` does; return the backup, None where nothing was to cut.
+    """Cut the partition at *path* as `klog truncate` does; return the backup, None if nothing was to cut.
 
     Raises KlogError, OSError.
     """
@@ -126,7 +126,7 @@ def _key(partition: Partition) -> tuple[str, int]:
 
 
 def _carry_out(copy: CopyDisk, path: str, draft_changes: _Change) -> str | None:
-    """Draft changes of one partition and make them; return where the originals are."""
+    """Draft changes of one partition and apply them; return the backup of the originals."""
     copy.flush()
     options = PlanOptions("follow", apply=True, command=f"klog follow --to {copy.path}")
     query = PartitionQuery([path])

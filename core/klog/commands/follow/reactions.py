@@ -15,14 +15,14 @@ from klog.formats.checkpoint import EpochEntry
 from klog.formats.error_codes import ErrorCode, error_code
 
 EpochEnd: TypeAlias = "tuple[int, int]"
-"""A leader epoch and the offset where it ends; both -1 where that is not known."""
+"""A leader epoch and its end offset; both -1 if unknown."""
 
 
 class FetchAnswer(NamedTuple):
     """A leader's answer for one partition.
 
-    *diverging*: an epoch that ends below the requested offset, None without one.  *records*: bytes of batches, of which
-    the last may be cut.
+    *diverging*: an epoch that ends below the requested offset, None without one.  *records*: bytes of batches, the last
+    of which may be cut.
     """
 
     error: int

@@ -103,7 +103,7 @@ def _bounds(partition: FollowedPartition, cluster: Cluster) -> tuple[int, int]:
 
 
 def _parted(partition: FollowedPartition, cluster: Cluster) -> Cut | Wait:
-    """Find where the leader's batches are other ones than the copy's."""
+    """Find the first difference between the leader's batches and the copy's."""
     place, start = partition.place, _bounds(partition, cluster)[0]
 
     def fetch(offset: int) -> memoryview:

@@ -40,7 +40,7 @@ _ROLL: Final = ("internal.segment.bytes", "segment.bytes", "segment.ms", "index.
 
 
 class SideFile:
-    """`klog-follow.json` of *copy_dir*, as this run is going to write it.
+    """`klog-follow.json` of *copy_dir*, in the form that this run will write.
 
     *partitions*: those that it follows, at any time.
     """
@@ -133,14 +133,14 @@ class SideFile:
         return found
 
     def number(self, topic: str, name: str, default: int) -> int:
-        """Return a setting that holds for *topic*, on whatever it is set; *default* where it is not known."""
+        """Return the effective value of a setting for *topic*; *default* if unknown."""
         value = self._effective.get(topic, {}).get(name, "")
         return (
             int(value) if value.removeprefix("-").isdecimal() and len(value) < _DIGITS and value.isascii() else default
         )
 
     def retention(self, topic: str) -> RetentionLimits | None:
-        """Return by which limits the leader deletes segments; None where its settings are not known."""
+        """Return by which limits the leader deletes segments; None if its settings are not known."""
         policy = self._policy(topic)
         if not policy:
             return None
@@ -148,7 +148,7 @@ class SideFile:
         return RetentionLimits("delete" in policy, *limits)
 
     def _policy(self, topic: str) -> list[str]:
-        """Return the words of a topic's cleanup.policy; none where it is not known."""
+        """Return the words of a topic's cleanup.policy; none if unknown."""
         policy = self._effective.get(topic, {}).get("cleanup.policy", "")
         return [one.strip() for one in policy.split(",") if one.strip()]
 
@@ -175,7 +175,7 @@ class SideFile:
             raise StoppedError("stopped")
 
     def write_last(self, new_cluster: Callable[[Event], Cluster], in_a_hurry: bool) -> None:
-        """Write the file in the end, in two seconds where that has to be.  Raises OSError."""
+        """Write the file at the end, within two seconds if *in_a_hurry*.  Raises OSError."""
         with _in_time(new_cluster, _HURRY_S if in_a_hurry else _LAST_S) as cluster:
             self._write(cluster)
 
@@ -253,7 +253,7 @@ def _in_time(new_cluster: Callable[[Event], Cluster], seconds: float, stop: Even
 
 
 def _parsed_ms(text: str) -> int:
-    """Return the time that `_store` has written (ms); 0 where it is none, which is longer ago than anything."""
+    """Return the time that `_store` has written (ms); 0 if it is none, the earliest time."""
     try:
         return calendar.timegm(time.strptime(text, _TIME)) * 1000
     except ValueError:

@@ -58,10 +58,10 @@ class GroupQuery(NamedTuple):
 
 
 class PartitionLag(NamedTuple):
-    """A partition for a group.  *committed*: None where a member owns it and nothing was committed.
+    """A partition for a group.  *committed*: None if a member owns it and nothing was committed.
 
-    *offset*: the committed one, of a share group the start offset.  *log_start*, *log_end*: None where the log is not
-    among the paths.  *lag*: records from the offset to the log's end; below zero where that is lower.
+    *offset*: the committed one, of a share group the start offset.  *log_start*, *log_end*: None if the log is not
+    among the paths.  *lag*: records from the offset to the log's end; negative if that is lower.
     """
 
     topic: str

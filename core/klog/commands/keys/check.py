@@ -147,7 +147,7 @@ def _first_hash(slices: Sequence[LogSlice], topic: KeyTopic, options: KeyCheckOp
 def _judge(
     slices: Sequence[LogSlice], task: _Task, options: KeyCheckOptions, sink: Sink
 ) -> tuple[KeyJudgement, _Counts]:
-    """Fill the table and judge it; also return all that is not in it."""
+    """Fill the table and judge it; also return the counts outside of it."""
     counts = _Counts()
     readers: list[KeyReader] = []
     filling = _ThreadReader(task.table, task.is_shared, readers)

@@ -67,18 +67,18 @@ class KeyJudgement(NamedTuple):
 
     @property
     def grown_from(self) -> dict[str, int]:
-        """Misplaced keys by the number of partitions that put them where they are."""
+        """Misplaced keys by the number of partitions that explains their place."""
         return {str(count): self.causes[_GROWN + i] for i, count in enumerate(self.earlier) if self.causes[_GROWN + i]}
 
     @property
     def another_rule(self) -> dict[str, int]:
-        """Misplaced keys by the name of another rule that puts them where they are."""
+        """Misplaced keys by the name of another rule that explains their place."""
         found = {NAME_OF_RULE[rule]: self.causes[_ANOTHER_RULE + rule] for rule in range(len(RULES))}
         return {name: keys for name, keys in found.items() if keys}
 
     @property
     def unframed(self) -> int:
-        """Misplaced keys that the rule puts where they are without the five bytes of a schema's id."""
+        """Misplaced keys whose place the rule explains without the five bytes of a schema's id."""
         return self.causes[_UNFRAMED]
 
     @property
@@ -105,13 +105,13 @@ class KeyJudgement(NamedTuple):
 
 
 def rule_counts(table: KeyPlaces) -> tuple[int, ...]:
-    """Return for each rule how many keys it puts where they are."""
+    """Return for each rule the number of keys whose place it explains."""
     sets = list(enumerate(table.places_by_rules))
     return tuple(sum(count for rules, count in sets if rules >> rule & 1) for rule in range(len(RULES)))
 
 
 def leading_hash(table: KeyPlaces) -> int:
-    """Return the hash of the rule that puts most keys where they are, as `KeyPlaces` takes it."""
+    """Return the hash of the rule that explains most keys, in the form for `KeyPlaces`."""
     counts = rule_counts(table)
     return _HASH_OF_RULE[max(range(len(RULES)), key=lambda rule: (counts[rule], -rule))]
 
@@ -169,7 +169,7 @@ def _earlier_counts(table: KeyPlaces, rule: int, wrong: int) -> tuple[int, ...]:
 
 
 def _others(table: KeyPlaces, rule: int) -> tuple[int, ...]:
-    """Return the other rules, first the one that puts most of the misplaced keys where they are."""
+    """Return the other rules, first the one that explains most of the misplaced keys."""
     sets = [(rules, count) for rules, count in enumerate(table.places_by_rules) if not rules >> rule & 1]
     explained = [sum(count for rules, count in sets if rules >> other & 1) for other in range(len(RULES))]
     return tuple(sorted(set(range(len(RULES))) - {rule}, key=lambda other: (-explained[other], other)))

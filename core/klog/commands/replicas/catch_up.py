@@ -52,7 +52,7 @@ class CatchUp(NamedTuple):
 
 
 class CatchUpTarget(NamedTuple):
-    """The copy that is to change.  *state*: None where its log dir has no directory yet."""
+    """The copy that is to change.  *state*: None if its log dir has no directory yet."""
 
     node: int
     partition: Partition
@@ -72,9 +72,9 @@ class CatchUpSource:
 class CatchUpPlan:
     """Drafts the changes of one target.
 
-    *from_offset*: where the two part, None: at the first batch that differs.  *shared_end*: below it they are known to
-    be alike, and are not read again.  A target that has lost its first records becomes the source as a whole; where the
-    source has lost them, those of the target are removed as well, and are a loss.
+    *from_offset*: the divergence of the two, None: at the first batch that differs.  *shared_end*: below it they are
+    known to be alike, and are not read again.  A target that has lost its first records becomes the source as a whole;
+    if the source has lost them, those of the target are removed as well, and are a loss.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class CatchUpPlan:
         return kept is None or _epochs_from(state, kept.log_start) == _epochs_from(kept, state.log_start)
 
     def draft(self, draft: Draft) -> CatchUp:
-        """Add the changes to *draft*.  Raises KlogError where this copy cannot be cut; OSError (staging)."""
+        """Add the changes to *draft*.  Raises KlogError if this copy cannot be cut; OSError (staging)."""
         self._draft = draft
         source = self._source.partition
         segments: list[SegmentCopy] = []
@@ -198,7 +198,7 @@ class CatchUpPlan:
         return self._losses(size)
 
     def _ends_at_cut(self, state: CopyState) -> bool:
-        """Whether nothing is to be cut off, as far as the comparison of all copies has shown."""
+        """Whether nothing has to be cut off, as far as the comparison of all copies has shown."""
         if self._part != self._end or state.facts is None or state.facts.bad_batches:
             return False
         end = state.partition.log_end

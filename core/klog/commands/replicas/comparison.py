@@ -48,7 +48,7 @@ class ComparedCopy(NamedTuple):
 class HeldRecord(NamedTuple):
     """A record and the nodes whose copies have it; *producer_id*: of a transaction, else -1.
 
-    *keepers*: those of them whose next start leaves it.  *line*: as JSON has it, empty where it is not shown.
+    *keepers*: those of them whose next start leaves it.  *line*: as JSON has it, empty if it is not shown.
     """
 
     record: DataRecord
@@ -161,7 +161,7 @@ class Comparison:
         return self
 
     def first_difference(self, one: int, other: int) -> int:
-        """Return where the copies of two nodes part."""
+        """Return the offset at which the copies of two nodes diverge."""
         return self.first_differences[min(one, other), max(one, other)]
 
     def shared_end(self, one: int, other: int) -> int:

@@ -32,7 +32,7 @@ class CopyChoice(NamedTuple):
 
 
 class LeftPartition(NamedTuple):
-    """A partition whose copies stay as they are, and why.  *is_unreadable*: something of them could not be read."""
+    """A partition whose copies are unchanged, and why.  *is_unreadable*: something of them could not be read."""
 
     diff: PartitionDiff
     reason: str

@@ -178,7 +178,7 @@ class CopyPlan:
         )
 
     def _equalise(self, diff: PartitionDiff, kept: int) -> None:
-        """Draft all targets of a partition, or raise KlogError and leave all as they are."""
+        """Draft all targets of a partition, or raise KlogError and leave all unchanged."""
         for copy in diff.copies.values():
             copy.partition.checkpoints.check_read()
         state = diff.copies.get(kept)
@@ -282,7 +282,7 @@ class CopyPlan:
     def _from_offset(self, diff: PartitionDiff, source: CatchUpSource, target: CatchUpTarget) -> int | None:
         """Return where two compacted copies part, which batches do not show; None to compare batches.
 
-        Raises KlogError where a cleaner has been beyond that.
+        Raises KlogError if a cleaner has been beyond that.
         """
         is_whole = self._is_chosen(diff) or source.state is None or target.state is None
         if not diff.is_compacted or is_whole or target.state is None or source.state is None:
@@ -334,7 +334,7 @@ class CopyPlan:
 
 
 def _check_start(target: CatchUpTarget, records: int) -> None:
-    """Raise KlogError where the next start of a copy that stays as it is removes records that the kept copy lacks."""
+    """Raise KlogError if the next start of a copy that stays as it is removes records that the kept copy lacks."""
     if records:
         raise KlogError(
             f"the start of node {target.node} removes {counted(records, 'record')} behind damage that the copy to keep"

@@ -137,7 +137,7 @@ class CopyReader:
         return self._window.content()[self._window.at(self._row) : last.position - self._window.position + last.size]
 
     def load(self) -> None:
-        """Go on to the next run when the current one is used up."""
+        """Continue with the next run when the current one is used up."""
         while not self.identities:
             found = next(self._runs, None)
             if found is None:

@@ -111,7 +111,7 @@ def copy_states(
 ) -> dict[int, CopyState]:
     """Return the states by node; *comparison* None: they are no copies of one partition.
 
-    *leader_epoch*: of the last leader, None where it is not known.
+    *leader_epoch*: of the last leader, None if unknown.
     """
     caches = {node: _epoch_cache(bounds[node], comparison) for node in copies}
     newest = max((cache.latest for cache in caches.values()), default=-1) if leader_epoch is None else leader_epoch
@@ -162,7 +162,7 @@ def _epoch_cache(copy: ComparedCopy, comparison: Comparison | None) -> EpochCach
 def _cut(
     follower: EpochCache, log_end: int, leader: EpochCache, leader_end: int, newest: int, high_watermark: int
 ) -> int:
-    """Return where a follower truncates once the other one has been elected, which gives it a new epoch."""
+    """Return the cut of a follower once the other one has been elected, with a new epoch."""
     elected = EpochCache(leader.entries)
     elected.assign(max(newest, leader.latest) + 1, leader_end)
     return epoch_rounds(follower, log_end, elected, leader_end, high_watermark)[-1].to

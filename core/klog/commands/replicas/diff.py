@@ -110,14 +110,14 @@ class PartitionDiff(NamedTuple):
 
     @property
     def acks_all_safe(self) -> bool | None:
-        """Whether no committed record is lost, whoever leads once all are back; None where that is not known."""
+        """Whether no committed record is lost, whoever leads once all are back; None if unknown."""
         if self.registration is None or self.verdict is Verdict.INCOMPARABLE:
             return None
         return not any(outcome.lost.committed_below for outcome in self.all_back)
 
     @property
     def is_safe(self) -> bool:
-        """Whether nothing is lost, whoever leads; not where a copy that may lead is not given."""
+        """Whether nothing is lost, whoever leads; False if a copy that may lead is not given."""
         is_harmless = self.verdict in (Verdict.SAME, Verdict.BEHIND) and not self.not_given
         all_start = all(copy.kept.fails is None for copy in self.copies.values())
         return is_harmless and all_start and not any(lost.records for lost in self.lost_if_leads.values())

@@ -194,8 +194,8 @@ def copies_on(
 def find_metadata(disks: Sequence[BrokerDisk], path: str | None = None) -> MetadataLog | None:
     """Return the metadata log at *path*, else the best one on *disks*: of the latest epoch, then the longest.
 
-    Each as its node has it once it has recovered it.  None where there is none.  Raises UsageError for a *path* without
-    one, or of another cluster; KlogError for one that a node refuses; UnreadableError.
+    Each as its node has it once it has recovered it.  None without one.  Raises UsageError for a *path* without one, or
+    of another cluster; KlogError for one that a node refuses; UnreadableError.
     """
     if path is not None:
         log_dir = _metadata_dir(path)

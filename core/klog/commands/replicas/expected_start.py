@@ -97,7 +97,7 @@ def _explained(log: _Log | None, other: _Log, now_ms: int) -> int:
 
 
 def _expired(log: _Log, left: Sequence[StoredSegment], start: int, explained: int, oldest_ms: int) -> int:
-    """Return up to where the batches of *left* are older than *oldest_ms*, below *start*.
+    """Return the offset below which the batches of *left* are older than *oldest_ms*, below *start*.
 
     Another broker may have rolled at other offsets, and have other time indexes.
     """

@@ -82,7 +82,7 @@ def _said(one: LeftPartition) -> str:
 
 
 def _of_topic(found: BrokerCopies | None, topic_id: str) -> BrokerCopies | None:
-    """Return the copies without directories of another topic of that name; None where nothing is left."""
+    """Return the copies without directories of another topic of that name; None if none is left."""
     if found is None:
         return None
     copies = {node: copy for node, copy in found.copies.items() if copy.partition.topic_id in (None, topic_id)}

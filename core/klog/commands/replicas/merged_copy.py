@@ -24,7 +24,7 @@ from klog.log.segment import Segment
 
 
 class Replacement(NamedTuple):
-    """Bytes *position* to *position* + *size* of a log, and where the same batch is intact."""
+    """Bytes *position* to *position* + *size* of a log, and the place of the same batch, intact."""
 
     position: int
     size: int

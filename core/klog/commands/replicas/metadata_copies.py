@@ -89,7 +89,7 @@ def _copy(disk: BrokerDisk, partition: Partition) -> MetadataCopy:
 
 
 def choose_base(copies: Sequence[MetadataCopy], node: int | None) -> MetadataCopy:
-    """Return the log that is ahead, or that of *node*.  Raises UsageError, KlogError where there is none."""
+    """Return the log that is ahead, or that of *node*.  Raises UsageError, KlogError if there is none."""
     if not copies:
         raise KlogError("no disk has a metadata log (__cluster_metadata-0)")
     if node is None:

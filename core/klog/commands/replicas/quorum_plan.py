@@ -130,9 +130,9 @@ class QuorumPlanner:
         return self._check_ids(there, uses_disk_ids)
 
     def _check_ids(self, voters: Sequence[Voter], uses_disk_ids: bool) -> dict[int, str]:
-        """Return the directory ids of the disks, by node; none where the log's stay.
+        """Return the directory ids of the disks, by node; none if the log's are kept.
 
-        Raises KlogError where they are not those of the log, and the disks' are not to be taken.
+        Raises KlogError if they differ from the log's, and the disks' must not be used.
         """
         found = {voter.id: self._directory_id(voter.id) for voter in voters}
         for voter in voters:
@@ -173,7 +173,7 @@ class QuorumPlanner:
         return self.state.quorum.voters is not None and self.state.quorum.kraft_version >= 1
 
     def _voters(self, configured: str) -> tuple[Voter, ...]:
-        """Return the voters of the log.  Raises KlogError, with the line *configured*, where it has none."""
+        """Return the voters of the log.  Raises KlogError, with the line *configured*, if it has none."""
         voters = self.state.quorum.voters
         if voters is None or not self._is_dynamic:
             raise KlogError(
@@ -314,7 +314,7 @@ class QuorumPlanner:
 
 
 def _sound(state: ClusterMetadata, end: int) -> ClusterMetadata:
-    """Return *state*.  Raises KlogError where something below *end* is missing."""
+    """Return *state*.  Raises KlogError if something below *end* is missing."""
     if not state.complete or state.gap or state.end_offset != end:
         why = next(iter((*state.damage, *state.problems)), f"it is read up to {state.end_offset}, not to {end}")
         raise KlogError(f"nothing is built on a metadata log that is damaged: {why}")

@@ -93,7 +93,7 @@ def _segment(facts: PartitionFacts, segment: SegmentFacts) -> StripSegment:
 
 
 def _boxes(segments: Sequence[StripSegment]) -> Iterable[StripSegment]:
-    """Yield the segments, neighbours together where there are more than a picture has room for."""
+    """Yield the segments, with neighbours combined if there are too many for a picture."""
     step = -(-len(segments) // MOST_SEGMENTS) or 1
     for at in range(0, len(segments), step):
         some = segments[at : at + step]
@@ -158,7 +158,7 @@ def _marks(
 
 
 def _epochs(facts: PartitionFacts) -> Iterable[tuple[int, int]]:
-    """Yield the leader epochs: those of the checkpoint, or of the batches where there is none that can be read."""
+    """Yield the leader epochs: those of the checkpoint, or of the batches without a readable one."""
     kept = facts.partition.epochs
     if kept is not None and kept.malformed is None:
         yield from ((entry.epoch, entry.start_offset) for entry in kept.entries)

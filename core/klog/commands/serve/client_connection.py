@@ -165,7 +165,8 @@ class Connection:
     def send(self, pieces: Pieces, opened: Opened) -> int:
         """Send a response; return its bytes.
 
-        Raises GoneError when the client takes too little for too long, and when a file fails or has become too short.
+        Raises GoneError when the client receives too little for too long, and when a file fails or has become too
+        short.
         """
         held = sum(len(piece) for piece in pieces if not isinstance(piece, Hole))
         until = math.inf

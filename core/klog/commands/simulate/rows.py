@@ -10,7 +10,7 @@ from klog.commands.simulate.simulated_leader import PartitionLeader, ReplicaFetc
 
 
 class ReplicaRow(TypedDict):
-    """A replica as it is; *epochs*: [epoch, start offset] each."""
+    """The state of a replica; *epochs*: [epoch, start offset] each."""
 
     up: bool
     log_end: int
@@ -48,7 +48,7 @@ class AnswerRow(TypedDict, total=False):
 
 
 class StepRow(TypedDict, total=False):
-    """The row of a step; `fetch` to `note` and `broken` are there only where they happen.
+    """The row of a step; `fetch` to `note` and `broken` are present only if they occur.
 
     *answers*: all of them, when several fetches were answered in one step; *answer* is then the first.
     """

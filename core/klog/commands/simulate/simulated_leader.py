@@ -81,8 +81,7 @@ class ReplicaFetch(NamedTuple):
 
 
 class ReplicaFetchAnswer(NamedTuple):
-    """A leader's answer.  *diverging*: the point where the leader's log diverges from the follower's: (epoch, end
-    offset)."""
+    """A leader's answer.  *diverging*: the divergence of the logs: (epoch, end offset)."""
 
     batches: list[EpochBatch]
     high_watermark: int
@@ -186,7 +185,7 @@ class PartitionLeader:
         return (0 if self._throttles(fetch.node, now) else self.log.size_from(fetch.offset)) >= enough
 
     def _check(self, fetch: ReplicaFetch) -> tuple[str | None, tuple[int, int] | None]:
-        """Return the error of *fetch*, or where the follower's log diverges from the leader's."""
+        """Return the error of *fetch*, or the point where the follower's log diverges from the leader's."""
         if not self.log.log_start <= fetch.offset:
             return OUT_OF_RANGE, None
         if self._settings.truncation == "fetch" and fetch.last_epoch != UNDEFINED:

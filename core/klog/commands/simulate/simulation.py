@@ -106,7 +106,7 @@ class Simulation:
         return PartitionFollower(node, log, ReplicationQuota(limit)), sent
 
     def _first_leader(self) -> PartitionLeader:
-        """Return the leader of the start; if its log has nothing of its epoch, it has just been elected."""
+        """Return the leader of the start; if its log has no batch of its epoch, it has just been elected."""
         log = self.brokers[self.scenario.leader].log
         if self.epoch > log.epochs.latest:
             log.epochs.assign(self.epoch, log.log_end)

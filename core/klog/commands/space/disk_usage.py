@@ -63,7 +63,7 @@ class ContentQuery(NamedTuple):
 
 
 class SegmentUsage(NamedTuple):
-    """A segment: bytes of its log and of its indexes, and what both occupy.
+    """A segment: bytes of its log and of its indexes, and the size of both on the disk.
 
     *last_timestamp*: the largest, ms, as in a broker; None for an empty log.
     """
@@ -109,7 +109,7 @@ class PartitionUsage:
 
     @property
     def state_reason(self) -> Reason | None:
-        """The reason of all that is in a directory that is no log in use; None for one that is."""
+        """The reason of everything in a directory that is no log in use; None for one that is."""
         if self.partition.state is not PartitionState.CURRENT:
             return _OF_STATE[self.partition.state]
         return Reason.METADATA if self.partition.topic == CLUSTER_METADATA else None

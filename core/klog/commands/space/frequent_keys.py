@@ -19,7 +19,7 @@ class KeyShare(NamedTuple):
     """A key: about how many *records* of the partition have it, and their *share* of all.
 
     *start*: the first 128 of its *length* bytes.  *error*: the share is off by this much at most, to both sides, in 19
-    of 20 cases; 0 where all records were counted.
+    of 20 cases; 0 if all records were counted.
     """
 
     start: bytes

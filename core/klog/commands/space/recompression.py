@@ -24,8 +24,8 @@ _V2: Final = 2
 class Recompression(NamedTuple):
     """About how many *bytes* the logs of a topic would be, between *low* and *high* in 19 of 20 cases.
 
-    *batch_bytes*: records of so many bytes in a batch, uncompressed; None: the batches stay as they are.
-    *sampled_bytes*: of the logs that were read for it.
+    *batch_bytes*: records of so many bytes in a batch, uncompressed; None: the batches are unchanged.  *sampled_bytes*:
+    of the logs that were read for it.
     """
 
     topic: str | None

@@ -34,7 +34,7 @@ class Stretch(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """*stretches* of logs that have *bytes* in all.  *whole*: they are all there is."""
+    """*stretches* of logs that have *bytes* in all.  *whole*: the sample is everything."""
 
     stretches: Sequence[Stretch]
     bytes: int
@@ -103,7 +103,7 @@ class SampleReader:
 
 
 class Estimate(NamedTuple):
-    """A ratio of sums over stretches, and how far it may be off to both sides; 0 where nothing was left out."""
+    """A ratio of sums over stretches, and its possible error to both sides; 0 without omissions."""
 
     ratio: float
     error: float

@@ -96,7 +96,7 @@ class SpaceTotals(NamedTuple):
 
     @property
     def imbalance(self) -> Imbalance | None:
-        """How unevenly the log dirs are filled; None where there is only one."""
+        """The imbalance between the log dirs; None if there is only one."""
         if len(self.log_dirs) < 2:
             return None
         sizes = sorted((one.bytes, path) for path, one in self.log_dirs.items())

@@ -95,7 +95,7 @@ class _EventReplay(Replay):
         super().log(path, first, until, is_in_use)
 
     def flush(self) -> None:
-        """Hand over the events of the last batch."""
+        """Pass on the events of the last batch."""
         changes, self._changes = self._changes, []
         created = {change.data["topicId"] for change in changes if change.record == "TOPIC_RECORD"}
         for change in changes:
@@ -222,7 +222,7 @@ def _nodes(found: int | tuple[int, ...]) -> str:
 
 
 def _setting(change: _Change) -> TimelineEvent:
-    """Return the event of a setting: of a topic, a broker, all brokers, a group, or something else by its name."""
+    """Return the event of a setting: of a topic, a broker, all brokers, a group, or another resource by its name."""
     data, event = change.data, change.event
     kind, name = data["resourceType"], data["resourceName"]
     if kind == BROKER_RESOURCE and name.isdecimal():

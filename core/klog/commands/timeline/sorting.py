@@ -36,7 +36,7 @@ class EventSort:
         self._runs: list[list[tuple[int, int]]] = []  # of each run its chunks: position and size in bytes
 
     def add(self, event: TimelineEvent) -> None:
-        """Take an event.  Raises OSError where there is no room for temporary files."""
+        """Take an event.  Raises OSError if there is no room for temporary files."""
         self._events.append((event.order, event))
         if len(self._events) >= self._room:
             self._shrink()

@@ -78,9 +78,9 @@ class Timeline:
         self._sort.close()
 
     def read(self, sink: Sink = _SILENCE) -> None:
-        """Read everything; *sink* hears of the progress in bytes.
+        """Read everything; *sink* receives the progress in bytes.
 
-        Raises OSError where there is no room for temporary files.
+        Raises OSError if there is no room for temporary files.
         """
         self.read_state()
         for selection in self._selections:

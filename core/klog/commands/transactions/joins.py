@@ -51,7 +51,7 @@ class JoinedTransaction:
         return self.completed or self.prepared
 
     def lacks(self, topic: str, partition: int) -> bool:
-        """Whether nothing of a partition has been put to it."""
+        """Whether no part of a partition has been added to it."""
         return all((one.topic, one.partition) != (topic, partition) for one in self.spans)
 
     def add(self, span: TransactionSpan) -> None:
@@ -62,7 +62,7 @@ class JoinedTransaction:
             self.last_marked = max(self.last_marked, span.marker.timestamp)
 
     def distance(self, span: TransactionSpan, marker: SpanMarker) -> int | None:
-        """Return how far a marker is from when its coordinator had it written, ms; None where it is not its own."""
+        """Return the time between a marker and its coordinator's record, ms; None if it is another transaction's."""
         image = self.image
         if image is None or image.commits != marker.commits or not self.lacks(span.topic, span.partition):
             return None
@@ -177,7 +177,7 @@ class _Join:
         self._end_if_whole(chosen)
 
     def take_open(self, span: TransactionSpan) -> None:
-        """Put an open part to the transaction whose markers are being written, else to one of all that is open."""
+        """Add an open part to the transaction whose markers are being written, else to one of all open parts."""
         for one in self._of_producer.get(span.producer_id, ()):
             told = one.prepared if one.completed is None else None
             is_told = told is not None and (span.topic, span.partition) in told.partitions

@@ -38,7 +38,7 @@ def partitions_at(path: str) -> list[Partition]:
 
 
 def place_of(partition: Partition, destination: Destination, options: WriteOptions) -> TopicPlace:
-    """Return the topic to which *partition* is written.  Raises KlogError where it does not have that number."""
+    """Return the topic to which *partition* is written.  Raises KlogError if it does not have that number."""
     name = options.topic or partition.topic or ""
     place = destination.topic(name)
     if place is None:

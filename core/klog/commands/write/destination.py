@@ -115,4 +115,4 @@ class Destination(Protocol):
         """Return a topic; None for a name that no topic can have.  Raises KlogError for one that is not there."""
 
     def open(self, place: TopicPlace, number: int) -> OpenPartition:
-        """Return a partition that is going to be written.  Raises KlogError, OSError."""
+        """Return a partition to write.  Raises KlogError, OSError."""

@@ -1,4 +1,4 @@
-"""A new log dir: it is built beside where it is going to be, under a name that no broker reads, and then renamed."""
+"""A new log dir: it is built beside its final path, under a name that no broker reads, and then renamed."""
 
 from __future__ import annotations
 

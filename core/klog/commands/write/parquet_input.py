@@ -1,6 +1,6 @@
 """Records from Parquet files, whose columns are named as `klog dump --output parquet` names them.
 
-The kernel reads the buffers of Arrow's arrays where they lie; a column of another type is cast first.
+The kernel reads the buffers of Arrow's arrays in place; a column of another type is cast first.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ class StoppedLogDir:
     def open(self, place: TopicPlace, number: int) -> OpenPartition:
         """Return a partition.
 
-        Raises KlogError where the metadata contradict it, DamagedError where it must be recovered first.
+        Raises KlogError if the metadata contradict it, DamagedError where it must be recovered first.
         """
         directory = f"{place.name}-{number}"
         metadata = self._config.metadata

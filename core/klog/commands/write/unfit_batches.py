@@ -91,7 +91,7 @@ class UnfitBatches:
         self.reasons[reason] = self.reasons.get(reason, 0) + records
 
     def _without(self, batch: bytes, deltas: Collection[int]) -> bytes:
-        """Return *batch* without the records of these offset deltas; nothing where none is left."""
+        """Return *batch* without the records of these offset deltas; nothing if none is left."""
         fields = dict(zip(BATCH.names, BATCH.read(batch), strict=True))
         codec = fields["attributes"] & CODEC_BITS
         plain = bytes(self._read[codec](memoryview(batch)[BATCH.size :], _MAGIC))
@@ -120,7 +120,7 @@ def _records(plain: bytes) -> Iterator[tuple[bytes, int]]:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return the zig-zag number at *at*, and where the next field begins."""
+    """Return the zig-zag number at *at*, and the position of the next field."""
     found = shift = 0
     while True:
         byte = data[at]

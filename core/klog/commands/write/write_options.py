@@ -33,7 +33,7 @@ WRITE_SETTINGS: Final = (
 
 
 class BadRecordError(KlogError):
-    """A record that cannot be written: where it is, and why."""
+    """A record that cannot be written: its place, and the reason."""
 
 
 @dataclass(frozen=True)

@@ -135,7 +135,7 @@ class Disk:
             self.make_like(path, like)
 
     def make_like(self, directory: str, other: str) -> bool:
-        """Give a directory mode and owner of another; False where it has them."""
+        """Give a directory mode and owner of another; False if it has them."""
         wanted, status = os.stat(other), os.stat(directory)
         owner, mode = (wanted.st_uid, wanted.st_gid), stat.S_IMODE(wanted.st_mode)
         if ((status.st_uid, status.st_gid), stat.S_IMODE(status.st_mode)) == (owner, mode):

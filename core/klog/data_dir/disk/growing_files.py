@@ -1,4 +1,4 @@
-"""New files that grow side by side, any number of them, of which only some are open at a time."""
+"""New files that grow side by side, any number of them, only some of which are open at a time."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def _read_as_kafkas(paths: Iterable[str]) -> list[str]:
 def _refusal(path: str, known: _Known, *, is_directory: bool = False, is_ours: bool = False) -> str | None:
     """Return why nothing may be written at *path*; None if it may.  *known*: Kafka's directories.
 
-    *is_directory*: a directory is to be created.  *is_ours*: it may look like a log dir itself.
+    *is_directory*: a directory will be created.  *is_ours*: it may look like a log dir itself.
     """
     ends = [os.path.realpath(path)]
     if not is_directory:
@@ -145,7 +145,7 @@ def _sign(directory: str, sign: str | None, what: str) -> str | None:
 
 
 def _upwards(path: str) -> Iterator[str]:
-    """Yield *path* and the directories above it, as far as they are there."""
+    """Yield *path* and the directories above it, as far as they exist."""
     while True:
         if os.path.isdir(path):
             yield path
@@ -229,7 +229,7 @@ def _partition_sign(directory: str) -> str | None:
     """Return the name of the file that makes a directory a partition; None if it is not one.
 
     People copy single segments and checkpoints anywhere, so these count only beside a partition's name, or together.
-    Raises UnreadableError where the name is a partition's and the rest cannot be known.
+    Raises UnreadableError if the name is a partition's and the rest cannot be known.
     """
     is_named = parse_partition(os.path.basename(os.path.abspath(directory))) is not None
     if not is_named and not any(os.path.lexists(os.path.join(directory, name)) for name in _OF_PARTITIONS):

@@ -5,8 +5,8 @@ one lengths are unsigned varints of length + 1, 0 is null, and every struct ends
 tag, size and value of each.  Numbers are big-endian in both.
 
 Input that Kafka refuses is refused, with the messages of its exceptions, because its dump tool prints them; input that
-Kafka accepts (trailing bytes, a repeated tag, a wrong size of a known tag) is accepted.  A length is compared with what
-is left before it is used, so the memory needed is a small multiple of the input.
+Kafka accepts (trailing bytes, a repeated tag, a wrong size of a known tag) is accepted.  A length is compared with the
+remaining bytes before it is used: the memory needed is a small multiple of the input.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class StructError(ValueError):
 
 
 class TooManyElementsError(StructError):
-    """The struct has more elements than it may have; nothing else is wrong with it."""
+    """The struct has more elements than it may have, and no other fault."""
 
     def __init__(self) -> None:
         super().__init__(_RUNTIME, "too many elements")
@@ -337,7 +337,7 @@ def _raising(java_class: str, message: str) -> _Read:
 def _read_tags(reader: Reader, value: Data, tagged: dict[int, tuple[str, _Read]]) -> None:
     for _ in range(reader.unsigned_varint()):
         tag, size = reader.unsigned_varint(), reader.unsigned_varint()
-        if tag in tagged:  # Kafka does not compare the size with what the field takes
+        if tag in tagged:  # Kafka does not compare the size with that of the field
             name, read = tagged[tag]
             value[name] = read(reader)
         else:

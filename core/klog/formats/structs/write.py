@@ -20,7 +20,7 @@ _INT16, _INT32 = FIXED["int16"], FIXED["int32"]
 
 
 class Hole(NamedTuple):
-    """*size* bytes of a records field that are not here; *filling* tells the sender where they are."""
+    """*size* bytes of a records field that are not here; *filling* is their source for the sender."""
 
     size: int
     filling: Any

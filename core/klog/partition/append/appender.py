@@ -98,7 +98,7 @@ class Appender:
         return facts.base_offset if facts.magic >= 2 else self.log.end
 
     def skip_to(self, offset: int) -> None:
-        """Go on at *offset*, above the log's end: a segment begins there, which is empty still.  Raises OSError."""
+        """Continue at *offset*, above the log's end: an empty segment begins there.  Raises OSError."""
         log = self.log
         if log.segment.size:
             self._roll(offset)
@@ -169,14 +169,14 @@ class Appender:
         self._records_before = self.records
 
     def _snapshot(self) -> None:
-        """Write the producers' state at the log's end; where it starts there is none."""
+        """Write the producers' state at the log's end; there is none at its start."""
         state = self.log.producers
         if state.end > self.log.start:
             content = write_snapshot(state.snapshot(), crc32c)
             self._target.put(file_name(state.end, FileKind.SNAPSHOT), content)
 
     def close(self) -> None:
-        """Leave the log as after a clean stop: nothing else is appended.  Raises OSError."""
+        """Leave the log as after a clean stop: no more is appended.  Raises OSError."""
         self._end_segment()
         self._snapshot()
         if self.log.epochs.entries:

@@ -117,7 +117,7 @@ def load_producers(partition: Partition, log: LogState, known: int) -> None:
 
 
 def _known_epochs(partition: Partition) -> EpochCache:
-    """Return the leader epochs of a log that can be continued.  Raises DamagedError where it must be recovered."""
+    """Return the leader epochs of a log that can be continued.  Raises DamagedError if it must be recovered."""
     recover = f"first: klog recover {quote(partition.path)}"
     # Files that a broker is about to delete do not belong to the log.
     if any(file.stage not in (Stage.IN_USE, Stage.DELETED) for file in partition.log_files):
@@ -153,10 +153,10 @@ def _was_closed(partition: Partition, files: SegmentFiles, sizes: Mapping[str, i
 def _index_rest(
     partition: Partition, files: SegmentFiles, start: _Start, segment: ActiveSegment
 ) -> tuple[dict[str, int], dict[str, bytes]]:
-    """Return how many bytes of the indexes count, and the entries about all that was read, as far as they are missing.
+    """Return the number of valid bytes in the indexes, and the missing entries about the batches that were read.
 
-    The last entry of the time index is written when a log is closed, perhaps behind a recovery point that was there
-    before: so it counts only where it is found once more.
+    The last entry of the time index is written when a log is closed, perhaps behind an earlier recovery point: it
+    counts only if it is found once more.
     """
     segment.finish()
     index, times = (file_name(files.base_offset, kind) for kind in (FileKind.INDEX, FileKind.TIME_INDEX))
@@ -209,7 +209,7 @@ def _walk(path: str, log: ReadableLog, position: int, segment: ActiveSegment, wi
 
 
 def _find_start(partition: Partition, files: SegmentFiles, log: ReadableLog, known: int) -> _Start:
-    """Return where the last index entry below *known*, a relative offset, leads; the start if that is not a batch."""
+    """Return the position of the last index entry below *known* (relative); the start if no batch is there."""
     if known <= 0 or files.offset_index is None or files.time_index is None:
         return _Start()
     with ExitStack() as stack:
@@ -244,12 +244,13 @@ _REFUSED = "nothing is appended"
 
 
 def open_log(partition: Partition, settings: AppendSettings, window: Window, *, is_closed: bool) -> Resumption:
-    """Return how *partition*, which has segments, goes on, with its producers.  *window* is used to read.
+    """Return the state from which *partition*, which has segments, continues, with its producers.  *window* is used to
+    read.
 
     *is_closed*: it was left as after a clean stop.  Then a broker checks nothing below the recovery point, and neither
-    does this.  Else its start reads the segment of the recovery point, and all behind it, from the beginning on, and
-    cuts the log where it finds damage, with all that follows: so all of that is read here, too.  Kafka:
-    LogLoader.recoverLog.  Raises DamagedError where it must be recovered first, UnreadableError.
+    does this.  After any other stop its start reads the segment of the recovery point and all later ones from the
+    beginning, and cuts the log at the first damage: all of that is read here, too.  Kafka: LogLoader.recoverLog.
+    Raises DamagedError if it must be recovered first, UnreadableError.
     """
     known = partition.recovery_point or 0
     if not is_closed:

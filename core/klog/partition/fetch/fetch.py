@@ -115,7 +115,7 @@ def _sliced(sound: VerifiedRanges, source: ReadOnlyFile, first: FirstBatch, limi
 
 
 def _of_one_format(sound: VerifiedRanges, source: ReadOnlyFile, first: FirstBatch, limit: int) -> _Whole:
-    """Do as `_whole`, but end where the format changes: there are clients that cannot read on."""
+    """Do as `_whole`, but end at a change of format: some clients cannot read on."""
     end, following, known = first.position + first.size, first.last_offset + 1, first.known
     while end < limit:
         known = sound.slice_at(source, end)

@@ -267,7 +267,7 @@ class FetchLog:
             return None
 
     def _range(self, number: int, log: ReadOnlyFile, position: int, ahead: int) -> tuple[int, int]:
-        """Return from where to where batches can be handed out.  Raises CorruptError where damage is an error."""
+        """Return from where to where batches can be handed out.  Raises CorruptError if damage is an error."""
         segment = self.segments[number]
         if segment.sound is None:
             return position, segment.size
@@ -300,7 +300,7 @@ class FetchLog:
 def _batch(segment: SegmentLog, log: ReadOnlyFile, position: int) -> tuple[int, int, int, Slice | None] | None:
     """Return size, last offset and magic of the batch that begins at byte *position*, and the slice it was found in.
 
-    None where no batch can be.
+    None if no batch is possible.
     """
     if segment.sound is None:
         header = header_at(log, position)

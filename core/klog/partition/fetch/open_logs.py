@@ -76,7 +76,7 @@ class OpenFiles:
         return len(self._open)
 
     def close(self) -> None:
-        """Close the files that are not in use, and the others as soon as they are not."""
+        """Close the files that are not in use, and the others after their use."""
         with self._lock:
             self._open.clear()
 

@@ -24,7 +24,7 @@ _MOST_BATCHES: Final = 1 << 20
 
 
 Key: TypeAlias = "tuple[str, int, int]"
-"""A slice's log, the byte where it starts, and how large the log was when it was opened."""
+"""A slice's log, its first byte, and the size of the log when it was opened."""
 
 
 class WindowPool:
@@ -68,7 +68,7 @@ class Slice(NamedTuple):
         return self.ends[i] - position, self.lasts[i], self.magic
 
     def whole(self, limit: int) -> tuple[int, int]:
-        """Return where the last batch ends that ends at or before byte *limit*, and the offset after it."""
+        """Return the end of the last batch that ends at or before byte *limit*, and the offset after it."""
         i = bisect_right(self.ends, limit) - 1
         return self.ends[i], self.lasts[i] + 1
 
@@ -87,7 +87,7 @@ class SliceCache:
         return self._recent.get(key)
 
     def at(self, source: ReadOnlyFile, position: int, start: int, end: int) -> Slice | None:
-        """Return the slice with byte *position*, of batches that are intact from *start* to *end*, where one ends.
+        """Return the slice with byte *position*, of batches that are intact from *start* to *end*, the end of one.
 
         None if the file no longer has them.  Raises UnreadableError.
         """

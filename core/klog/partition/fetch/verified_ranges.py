@@ -71,8 +71,7 @@ class VerifiedRanges:
         return known
 
     def _known(self, position: int, ahead: int) -> tuple[int, int] | None:
-        """Return the range from *position* on, None if not enough of it is known.  It does not wait for other
-        readers."""
+        """Return the range from *position* on, None if too little is known.  It waits for no other reader."""
         while (behind := self._damaged.get(position)) is not None:
             position = behind
         if position >= self.size:
@@ -96,7 +95,7 @@ class VerifiedRanges:
             self._note(Damage(DamageKind.BAD_LENGTH, place, "it leads nowhere", self.size - end), None)
 
     def slice_at(self, source: ReadOnlyFile, position: int) -> Slice | None:
-        """Return intact batches that contain byte *position*; None if it is not known to be intact.
+        """Return intact batches that contain byte *position*; None if unknown to be intact.
 
         Raises UnreadableError.
         """
@@ -112,7 +111,7 @@ class VerifiedRanges:
             self._note(damage, after)
 
     def shrink(self, size: int) -> None:
-        """Hear that the log ends at *size* by now: all that was known is forgotten."""
+        """Note that the log ends at *size* by now: all ranges are forgotten."""
         with self._lock:
             if size < self.size:
                 self.size = size
@@ -122,7 +121,7 @@ class VerifiedRanges:
     # ------------------------------------------------------------ reading
 
     def _read(self, source: ReadOnlyFile, start: int, through: int) -> None:
-        """Compute checksums from *start*, where a batch begins or should, until *through* has been passed."""
+        """Compute checksums from *start*, the position of a batch or of damage, until *through* has been passed."""
         reader = LogReader(source, start, self.size, min_offset=self._span.min_offset, max_offset=self._span.max_offset)
         with self._slices.windows.borrowed() as window:
             while reader.position < through:
@@ -182,7 +181,7 @@ class VerifiedRanges:
 
 
 def _marks(window: Window, first: int, end: int) -> array[int]:
-    """Return where the first batch begins, and about one every SLICE_BYTES behind it."""
+    """Return the position of the first batch, and about one every SLICE_BYTES behind it."""
     found = array("q")
     while first < end:
         found.append(window.position + window.at(first))

@@ -48,7 +48,7 @@ class Body:
     def first(self, from_offset: int, from_time: int = LONG_MIN) -> Record | None:
         """Return the first record with an offset and a timestamp (ms) not below these, None if there is none.
 
-        Without its headers where they are more than a million; the window then has that one row.
+        The record is without its headers if they are more than a million; the window then has that one row.
         """
         window, row = self.window, self.row
         if not self._ready and window.decompress(row, row + 1, self._codecs) == row:

@@ -1,4 +1,4 @@
-"""Notes on a record that was found: where it is in the log, and whether a consumer can see it."""
+"""Notes on a record that was found: its place in the log, and whether a consumer can see it."""
 
 from __future__ import annotations
 

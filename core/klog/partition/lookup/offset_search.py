@@ -38,7 +38,7 @@ class OffsetSearch:
         return self._ended(offset, self.locate(offset, self._segments.floor(offset)))
 
     def locate(self, offset: int, number: int) -> LocatedSegment:
-        """Return where the first batch is, from segment *number* on, that reaches *offset*."""
+        """Return the place of the first batch, from segment *number* on, that reaches *offset*."""
         notes: list[str] = []
         problems: list[str] = []
         damages: list[tuple[int, Damage]] = []

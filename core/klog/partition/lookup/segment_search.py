@@ -76,7 +76,7 @@ class OffsetQuery:
 class SearchResult(NamedTuple):
     """The result of a search in a segment.
 
-    *body* is None when no batch was found.  *damages* lie between where the walk began and the batch; *adjacent*: the
+    *body* is None when no batch was found.  *damages* lie between the start of the walk and the batch; *adjacent*: the
     last of them right before it.  *end_offset*: the next offset after the last batch, where none was found; None for a
     segment without any.
     """
@@ -250,7 +250,7 @@ class SegmentSearch:
         return header is None or header.last_offset > facts.last_offset
 
     def _careful(self, trail: IndexTrail, query: LookupQuery) -> SearchResult:
-        """Walk again, checking every batch, past damage to where the log continues."""
+        """Walk again, checking every batch, past damage."""
         from klog.log.segment import Segment
 
         self.walk.forget()

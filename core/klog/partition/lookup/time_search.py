@@ -169,7 +169,7 @@ class SegmentTimes:
         return self._trail(slot, sought, problem), found
 
     def _from(self, slot: int, start: int, query: TimeQuery) -> SearchResult:
-        """Search from where a time index entry leads (-1: from the segment's beginning)."""
+        """Search from the position of a time index entry (-1: from the segment's beginning)."""
         relative = self.entries[slot][1] if self.entries is not None and slot >= 0 else 0
         return self._search.scan(*self._search.start(max(self._base + relative, start)), query)
 
@@ -283,7 +283,7 @@ class TimeSearch:
         return (why, "a broker returns none")
 
     def as_broker(self, timestamp: int) -> int | None:
-        """Return the offset that a broker answers on the indexes as they are, None for none."""
+        """Return a broker's answer with the present indexes, None for none."""
         segments = self._segments
         for number, files in enumerate(segments.files):
             times, search = self.times(number), segments.search(number)

@@ -84,7 +84,7 @@ class TimeIndexTrail(NamedTuple):
 
 
 class ScanTrail(NamedTuple):
-    """The walk from header to header: where it began (bytes), and how many batches it read, the answer included."""
+    """The walk from header to header: its start (bytes), and the number of batches read, the answer included."""
 
     position: int
     batches: int

@@ -49,8 +49,8 @@ class RetainedPartition(NamedTuple):
 class DueRecords(NamedTuple):
     """Records that the first pass removes from a partition.
 
-    *records*: those that the caller counts.  *segments*, *bytes*: all that are removed.  *rules*: by which settings.
-    *is_exact*: they were counted, else they are the offsets: some may be gaps or markers.
+    *records*: those that the caller counts.  *segments*, *bytes*: of everything removed.  *rules*: by which settings.
+    *is_exact*: they were counted, otherwise they are the offsets: some may be gaps or markers.
     """
 
     topic: str

@@ -50,7 +50,7 @@ class StoredSegment:
 
 
 def _last_entry(time_index: str) -> int:
-    """Return the timestamp of the last entry, be it one of zeros as a broker takes it; -1 where there is none."""
+    """Return the timestamp of the last entry, even one of zeros as in a broker; -1 without one."""
     with ReadOnlyFile(time_index) as index:
         whole = index.size - index.size % TIME_ENTRY.size
         return TIME_ENTRY.read(index.read(whole - TIME_ENTRY.size, TIME_ENTRY.size))[0] if whole else -1

@@ -56,7 +56,7 @@ class Epochs:
 
     @property
     def content(self) -> bytes | None:
-        """The new content of the file; None when it stays as it is.  A missing one is created."""
+        """The new content of the file; None when it is unchanged.  A missing one is created."""
         if self._is_changed:
             return write_epochs(self.entries)
         return b"" if self._is_missing else None

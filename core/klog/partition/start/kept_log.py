@@ -1,4 +1,4 @@
-"""How much of a log a broker has after its next start: where the log begins and ends, and which of its bytes stay.
+"""The log of a broker after its next start: its beginning, its end, and the remaining bytes.
 
     kept = NextStarts().kept(partition, clean=False)
     kept.log_start, kept.log_end
@@ -80,9 +80,9 @@ def _sizes(partition: Partition, outcome: StartOutcome) -> Mapping[str, int] | N
 
 
 def usual_end(partition: Partition) -> LogEnd | None:
-    """Return where a log ends that a clean stop left as it usually does: its start has nothing to decide.
+    """Return the end of a log that a clean stop left in its usual state: its start has nothing to decide.
 
-    None where the start has to be played.  Raises UnreadableError.
+    None if the start has to be played.  Raises UnreadableError.
     """
     end = partition.log_end
     if end is None or end.damage is not None or not _is_usual(partition):

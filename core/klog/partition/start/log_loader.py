@@ -196,7 +196,7 @@ class _Loader:
     # the end
 
     def _come_to_end(self, producers: ProducerLoader) -> int:
-        """Return the log end offset; see to it that there is a segment.
+        """Return the log end offset; ensure that there is a segment.
 
         Kafka: LogLoader.deleteSegmentsIfLogStartGreaterThanLogEnd.
         """

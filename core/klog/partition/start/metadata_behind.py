@@ -1,9 +1,9 @@
 """Whether a metadata log is behind the logs beside it: it would assign numbers again that the logs already contain.
 
 A controller continues leader epochs and producer ids from its metadata log.  A metadata log that was rolled back
-continues from too low a number.  A new producer then gets the id of an old one, and a broker takes its records for
-duplicates: it acknowledges and does not append them.  A leader with an epoch that is not new makes a broker forget the
-later ones.
+continues from too low a number.  A new producer is then assigned the id of an old one, and a broker treats its records
+as duplicates: it acknowledges and does not append them.  A leader with an epoch that is not new makes a broker forget
+the later ones.
 
 Kafka: ProducerStateEntry.findDuplicateBatch, ProducerIdControlManager, LeaderEpochFileCache.assign.
 """
@@ -85,9 +85,9 @@ class UsedEpoch(NamedTuple):
 
 
 class MetadataLag(NamedTuple):
-    """How far a metadata log is behind logs; empty where it is not.
+    """How far a metadata log is behind logs; empty if it is not.
 
-    *producer_ids*: those in use that it would hand out, from *next_producer_id* on.
+    *producer_ids*: those in use that it would assign, from *next_producer_id* on.
     """
 
     epochs: tuple[UsedEpoch, ...]
@@ -124,7 +124,7 @@ def next_producer_id(cluster: ClusterMetadata) -> int:
 
 
 def metadata_lag(cluster: ClusterMetadata, logs: Iterable[tuple[str, int, UsedNumbers]]) -> MetadataLag:
-    """Compare a metadata log, as it is after its own recovery, with *logs*: topic and number of each partition."""
+    """Compare a metadata log after its own recovery with *logs*: topic and number of each partition."""
     epochs: dict[tuple[str, int], UsedEpoch] = {}
     ids: set[int] = set()
     free = next_producer_id(cluster)

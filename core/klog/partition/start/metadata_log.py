@@ -1,7 +1,7 @@
-"""The cluster as a node knows it after it has recovered its metadata log: the state that partitions are judged by.
+"""The cluster of a node that has recovered its metadata log: the state by which partitions are judged.
 
 The metadata log is recovered from its beginning at each start, however the node was stopped, and ends at the first
-damage: what was behind it is gone, silently.  Kafka: KafkaMetadataLog.apply.
+damage: the rest is lost, silently.  Kafka: KafkaMetadataLog.apply.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _CLOCK = BrokerClock(0, INT_MAX)
 class RecoveredMetadata(NamedTuple):
     """The result of a start for the metadata log.
 
-    *cluster*: None where the node begins with an empty one.  *end*: of the log afterwards.  *failure*: why it does not
+    *cluster*: None if the node begins with an empty one.  *end*: of the log afterwards.  *failure*: why it does not
     start.
     """
 
@@ -53,7 +53,7 @@ class RecoveredMetadata(NamedTuple):
 class MetadataBounds(NamedTuple):
     """The begin and the end of a metadata log for a node that has recovered it.
 
-    *end*: of the log, or of its newest snapshot where that ends later.  *gone*: how many offsets recovery cuts.
+    *end*: of the log, or of its newest snapshot if that ends later.  *gone*: the number of offsets that recovery cuts.
     """
 
     log_start: int
@@ -88,7 +88,7 @@ def _load(partition: Partition) -> StartOutcome:
 
 
 def recover_metadata(log_dir: str, without_quorum_state: bool = False) -> RecoveredMetadata:
-    """Return what a start makes of the metadata log in *log_dir*.  Raises UnreadableError.
+    """Return the result of a start for the metadata log in *log_dir*.  Raises UnreadableError.
 
     *without_quorum_state*: that file counts as absent.
     """
@@ -147,7 +147,7 @@ def _recover(partition: Partition, log_dir: str) -> RecoveredMetadata:
 
 
 def _cluster(partition: Partition, outcome: StartOutcome, snapshot_end: int) -> ClusterMetadata:
-    """Return the cluster as of the log's end; as of the newest snapshot where that ends later.
+    """Return the cluster as of the log's end; as of the newest snapshot if that ends later.
 
     Kafka: KafkaMetadataLog.truncateToLatestSnapshot.
     """

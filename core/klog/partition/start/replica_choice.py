@@ -54,7 +54,7 @@ def choose_replicas(
 ) -> list[Partition]:
     """Return the partitions to read, by topic and number, one copy of each unless *rule* is "all".
 
-    Raises IdentityError where one would have to be chosen of directories that are not copies.
+    Raises IdentityError if one would have to be chosen of directories that are not copies.
     """
     kept = (
         list(partitions)

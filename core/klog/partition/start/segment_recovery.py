@@ -47,7 +47,7 @@ class PartitionReader:
     def windows(self, segment: StartSegment, offset: int, end: int | None = None) -> Iterator[Window]:
         """Yield a segment's batches from the one on that a broker reads for *offset*, up to *end* bytes of its log.
 
-        No checksums.  Raises FailsError where a broker's reading fails.  Kafka: LogSegment.read.
+        No checksums.  Raises FailsError if a broker's reading fails.  Kafka: LogSegment.read.
         """
         start = self.position(segment, offset)
         if start is not None:
@@ -64,7 +64,7 @@ class PartitionReader:
                     raise FailsError(f"{segment.log[0].name} @ {piece.stop[1]}: a size that no batch can have")
 
     def position(self, segment: StartSegment, offset: int) -> int | None:
-        """Return where a segment's log is read for *offset*, in bytes; None beyond its last batch.
+        """Return the position in a segment's log to read for *offset*, in bytes; None beyond its last batch.
 
         Kafka: LogSegment.translateOffset, FileRecords.searchForOffsetFromPosition.
         """
@@ -127,7 +127,7 @@ def first_offset(window: Window, i: int, file: str) -> int:
 def apply_batch(state: ProducerState, window: Window, i: int, file: str) -> tuple[Event, ...] | None:
     """Apply batch *i* of a producer; None for a marker at which recovery stops.
 
-    Raises FailsError where a broker does not go on.
+    Raises FailsError if a broker does not go on.
     """
     batch = window.batch(i)
     marker = read_marker(window, i) if batch.attributes & CONTROL_BIT else None
@@ -181,7 +181,7 @@ class SegmentRecovery:
         return work
 
     def _take(self, window: Window) -> bool:
-        """Take a window's batches; False where recovery stops."""
+        """Take a window's batches; False if recovery stops."""
         good = window.first_bad(0, window.count)
         # A marker can end the recovery: the indexes are extended only up to the next one.
         controls = [i + 1 for i in window.produced(0, good) if window.batch(i).attributes & CONTROL_BIT]

@@ -16,7 +16,7 @@ _CHUNK_BYTES = 1 << 20
 
 
 def split(segment: StartSegment, reading: PartitionReader) -> list[StartSegment]:
-    """Return the segments that take the place of one with an overflow.  Raises FailsError where a broker gives up."""
+    """Return the segments that take the place of one with an overflow.  Raises FailsError if a broker gives up."""
     segment.offset_index = None
     batches = list(_batches(segment, reading))
     end = batches[-1].last_offset if batches else segment.base - 1

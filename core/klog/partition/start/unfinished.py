@@ -61,7 +61,7 @@ def _replaced(partition: Partition, settings: ReadSettings, swaps: list[FileName
 
 
 def offset_of(file: FileName) -> int:
-    """Return the offset in a file's name.  Raises FailsError where a broker stumbles over a name without one."""
+    """Return the offset in a file's name.  Raises FailsError if a broker stumbles over a name without one."""
     offset = file.offset if file.offset is not None else parse_file(file.name).offset
     if offset is None:
         raise FailsError(f"NumberFormatException: {file.name}", "foreign-log-name")

@@ -64,8 +64,8 @@ STOPS_BROKER: Final = frozenset(
 class ProducerAnomaly(NamedTuple):
     """Something unusual in a producer's batch, which is at *place*.
 
-    *expected* and *found* are sequences, epochs, or offsets of transactions, as the kind has it; None where it has no
-    such thing.  *idle_ms*: from the producer's last timestamp to the batch's largest; None for an unknown producer.
+    *expected* and *found* are sequences, epochs, or offsets of transactions, as the kind has it; None if it has no such
+    thing.  *idle_ms*: from the producer's last timestamp to the batch's largest; None for an unknown producer.
     """
 
     kind: ProducerAnomalyKind

@@ -149,7 +149,7 @@ def _completed(fields: Data) -> TransactionDecision:
 def was_decided(
     partition: Partition, producer_id: int, first: int, end: int, found: Sequence[TransactionDecision]
 ) -> bool:
-    """Whether one of the decisions *found* was about all that is open of a producer, from offset *first* up to *end*.
+    """Whether one of the decisions *found* covers all open data of a producer, from offset *first* up to *end*.
 
     They are of that producer, and about the partition.
     """

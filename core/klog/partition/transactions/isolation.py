@@ -42,7 +42,7 @@ class AbortedRange(NamedTuple):
 
 
 class VisibleRange(NamedTuple):
-    """Offsets from … up to, not including, to; without those of *aborted*, which is None where all data is seen."""
+    """Offsets from … up to, not including, to; without those of *aborted*, which is None if all data is seen."""
 
     from_offset: int = LONG_MIN
     to_offset: int = LONG_MAX
@@ -197,7 +197,7 @@ class _Ranges:
 
     def __init__(self) -> None:
         self._ends: list[int] = []  # of each, with its sign turned: ascending
-        self._starts: list[int] = []  # the lowest of each and all that end later
+        self._starts: list[int] = []  # the lowest of each and of all that end later
 
     def add(self, txn: AbortedRange) -> None:
         """Take a transaction that ends before all others."""

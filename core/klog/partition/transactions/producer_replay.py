@@ -144,7 +144,7 @@ def _drop_from(window: Window, offset: int) -> bool:
 
 
 def open_txns(state: ProducerState) -> OpenTxns | None:
-    """Return the open transactions of *state*; None where its producers contradict each other about them."""
+    """Return the open transactions of *state*; None if its producers contradict each other about them."""
     entries = state.producers.values()
     found = sorted(
         (entry.current_txn_first_offset, entry.producer_id) for entry in entries if entry.current_txn_first_offset != -1

@@ -47,7 +47,7 @@ Event = CompletedTxn | ProducerAnomaly
 
 
 class BatchMetadata(NamedTuple):
-    """A data batch as it is remembered.  *timestamp*: the largest in it, ms.  *last_sequence*: -1 without sequences."""
+    """A remembered data batch.  *timestamp*: the largest in it, ms.  *last_sequence*: -1 without sequences."""
 
     last_sequence: int
     last_offset: int

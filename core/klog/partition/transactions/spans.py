@@ -103,7 +103,7 @@ def _read_segment(
     spans: TransactionSpans,
     note: Callable[[str], object],
 ) -> int | None:
-    """Read a segment from *position* (bytes) until transactions have ended; return where to go on, None at its end."""
+    """Read from *position* (bytes) until transactions have ended; return the next position, None at the end."""
     path = partition.file(segment.log)
     try:
         return _read_on(partition, path, position, segment.size, spans, note)

@@ -1,7 +1,7 @@
 """Compares transaction indexes with the headers of their logs: which aborted records would a consumer be given.
 
-A broker tells a read_committed consumer what was aborted by the `.txnindex` files alone.  An index that lacks an entry,
-or has a wrong one, shows aborted records or hides committed ones.
+A broker reads the aborted transactions for a read_committed consumer only from the `.txnindex` files.  An index that
+lacks an entry, or has a wrong one, shows aborted records or hides committed ones.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _MOST_MARKER_BYTES = 64 << 10
 def wrong_txn_index(partition: Partition, start: int, end: int, rebuilt: Collection[int] = ()) -> str | None:
     """Return, in words, the first transaction of offsets from *start* below *end* that an index is wrong about.
 
-    None where all are right.  Only headers and markers are read, without checksums; behind a damaged header the rest of
-    a segment is unknown, and counts as right.  Entries for data that is no longer there are right.  *rebuilt*: base
+    None if all are right.  Only headers and markers are read, without checksums; behind a damaged header the rest of a
+    segment is unknown, and counts as right.  Entries for data that is no longer there are right.  *rebuilt*: base
     offsets of segments whose index counts as right.  Raises UnreadableError.
     """
     walk = _Walk(partition, start, end)

@@ -72,7 +72,7 @@ class ExpiredProducers:
 
     @cached_property
     def _partly(self) -> dict[int, dict[int, Producer]]:
-        """The state at each snapshot of who forgets a producer whenever it may; nothing where that cannot be read."""
+        """The state at each snapshot with producers that may be forgotten; empty if it cannot be read."""
         facts, replayed = self._facts, self._facts.replay
         assert replayed is not None
         state = _Forgetful(replayed.start)

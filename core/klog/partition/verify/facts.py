@@ -105,7 +105,7 @@ class PartitionFacts:
 
     @cached_property
     def is_compacted(self) -> bool | None:
-        """Whether the topic is compacted, or was; None where nothing is known.
+        """Whether the topic is compacted, or was; None if unknown.
 
         If no policy is set, the broker's own file decides, which is not here.
         """

@@ -1,10 +1,9 @@
 """Checks `.index`, `.timeindex` and `.txnindex` against the log.
 
-Correct lookups need an entry to lead to where a batch begins, behind all batches below its offset; how dense the
-entries are is a matter of taste (followers and the cleaner write fewer).  An entry that is exact is also one that a
-broker would write: of an append it has the position where that begins, and the last offset; brokers before 1.1 take the
-first.  A time index entry has the timestamp of a batch, and the batch's last offset; brokers before 3.8 may take that
-of the record which has the timestamp.
+Correct lookups need an entry to point at the beginning of a batch, behind all batches below its offset; the density of
+entries is free (followers and the cleaner write fewer).  An exact entry is one that a broker would write: it has the
+position of an append, and its last offset; brokers before 1.1 take the first.  A time index entry has the timestamp of
+a batch, and the batch's last offset; brokers before 3.8 may take that of the record which has the timestamp.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def _fix(facts: PartitionFacts, kind: str, segment: SegmentFacts, stretch: ByteR
 
 
 def _bit(segment: SegmentFacts, stretch: ByteRange) -> str:
-    """Return which single bit is wrong, where nothing else is."""
+    """Return the single wrong bit, if there is no other fault."""
     from klog.log.bit_flips import offer
 
     at = segment.damages.index(stretch)
@@ -103,7 +103,7 @@ def _kind(facts: PartitionFacts, segment: SegmentFacts, stretch: ByteRange) -> s
 
 
 def _ends_in_zeros(damage: Damage, log_bytes: int) -> bool:
-    """Whether the last batch turns into zeros that go on to the end of the log."""
+    """Whether the last batch turns into zeros that continue to the end of the log."""
     start = log_bytes - _ZERO_BYTES
     if start < (damage.place.position or 0) + BATCH.size:
         return False

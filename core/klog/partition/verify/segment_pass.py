@@ -101,7 +101,7 @@ class SegmentFacts:
         self.damages.append(ByteRange(damage, end, self.survey.batches, self.survey.records, expected))
 
     def forget_entries(self) -> None:
-        """Keep only the last of the indexes' entries, which is all that is used after the pass."""
+        """Keep only the last of the indexes' entries, the only one that is used after the pass."""
         if self.offset_index is not None and self.offset_index.used > 1:
             self.offset_index = self.offset_index._replace(entries=self.offset_index.entries[-OFFSET_ENTRY.size :])
         if self.time_index is not None and self.time_index.used > 1:
@@ -109,7 +109,7 @@ class SegmentFacts:
 
     @property
     def end_offset(self) -> int:
-        """The offset after the last intact batch; the base offset where there is none."""
+        """The offset after the last intact batch; the base offset without one."""
         return max(self.survey.last_offset + 1, self.files.base_offset)
 
 
@@ -274,7 +274,7 @@ def _damaged(
 
 
 def _read(partition: Partition, name: str, entry_bytes: int) -> IndexFile:
-    """Read an index up to where nothing but zeros follows."""
+    """Read an index up to its trailing zeros."""
     try:
         with ReadOnlyFile(partition.file(name)) as source:
             content, zeros_follow = content_before_zeros(source, entry_bytes)

@@ -47,7 +47,7 @@ class LeaderOfPartition(NamedTuple):
 
 
 class TopicOfCluster(NamedTuple):
-    """A topic.  *topic_id* has 22 letters, ZERO_UUID where the cluster gives none; partitions ascend."""
+    """A topic.  *topic_id* has 22 letters, ZERO_UUID if the cluster has none; partitions ascend."""
 
     name: str
     topic_id: str
@@ -65,7 +65,7 @@ class ClusterTopics(NamedTuple):
 
 
 class TopicSettings(NamedTuple):
-    """Settings of a topic: its *own*, and all that hold for it, with those of its brokers."""
+    """Settings of a topic: its *own*, and all effective ones, with those of its brokers."""
 
     own: dict[str, str]
     effective: dict[str, str]
@@ -103,9 +103,9 @@ def parse_bootstrap(text: str) -> tuple[tuple[str, int], ...]:
 class Cluster:
     """A cluster by its *bootstrap* brokers, for use on one thread.
 
-    Its methods ask the broker that has the answer, over connections of its own; a fetching thread takes one for itself
-    with `connection`.  They raise the errors of BrokerConnection, and RefusedRequestError for errors of a whole answer;
-    errors of single topics or partitions are values.
+    Its methods send requests to the broker with the answer, over connections of its own; a fetching thread takes one
+    for itself with `connection`.  They raise the errors of BrokerConnection, and RefusedRequestError for errors of a
+    whole answer; errors of single topics or partitions are values.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class Cluster:
     # ------------------------------------------------------------ topics
 
     def topics(self, names: Sequence[str] | None = None) -> ClusterTopics:
-        """Ask any broker for the brokers and the topics of these *names*, None: for all; the leaders are kept.
+        """Request the brokers and the topics of these *names* from any broker, None: all topics; the leaders are kept.
 
         Does not create a topic.
         """
@@ -189,7 +189,7 @@ class Cluster:
     # ------------------------------------------------------------ offsets and epochs
 
     def offsets(self, partitions: Iterable[TopicPartition], timestamp: int) -> dict[TopicPartition, OffsetAnswer]:
-        """Ask the leaders for EARLIEST or LATEST of each of *partitions*.
+        """Request EARLIEST or LATEST of each of *partitions* from the leaders.
 
         LEADER_NOT_AVAILABLE: it has no leader, according to the last call of `topics`; NETWORK_EXCEPTION: its leader
         did not answer.
@@ -204,7 +204,7 @@ class Cluster:
         }
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, EpochAnswer]:
-        """Ask the leaders where these *epochs* ended; errors as of `offsets`."""
+        """Request the ends of these *epochs* from the leaders; errors as in `offsets`."""
 
         def row(key: TopicPartition, epoch: int) -> Data:
             return {"partition": key[1], "currentLeaderEpoch": epoch, "leaderEpoch": epochs[key]}
@@ -215,7 +215,7 @@ class Cluster:
         }
 
     def fetch(self, node: int, topic: str, topic_id: str, number: int, offset: int) -> memoryview:
-        """Return the batches that the broker *node* sends from the one with *offset* on, empty where it has none there.
+        """Return the batches that the broker *node* sends from the one with *offset* on, empty if it has none there.
 
         Valid until the next request to that broker.  Raises RefusedRequestError for an error of the partition, too.
         """

@@ -202,7 +202,7 @@ def _tls_context(properties: dict[str, str]) -> ssl.SSLContext:
         context.load_default_certs()
     keystore, password = properties.get("ssl.keystore.location"), properties.get("ssl.key.password", "")
     if keystore:
-        # Without a password of ours OpenSSL would ask on the terminal.
+        # Without a given password OpenSSL would ask on the terminal.
         _load("ssl.keystore.location", keystore, lambda: context.load_cert_chain(keystore, password=password))
     return context
 

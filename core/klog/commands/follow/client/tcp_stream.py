@@ -91,7 +91,7 @@ class Stream:
         return self._lost(f"cannot resolve the name: {getattr(answer, 'strerror', None) or 'it cannot be one'}")
 
     def secure(self, context: ssl.SSLContext, until: float) -> None:
-        """Go on in TLS.  Raises AuthenticationError when the certificate is not to be trusted."""
+        """Continue in TLS.  Raises AuthenticationError when the certificate is not to be trusted."""
         plain = self._open
         try:
             secured = context.wrap_socket(plain, server_hostname=self.host, do_handshake_on_connect=False)

@@ -21,7 +21,7 @@ def metadata(server: ServerContext, request: RequestContext) -> Answer:
     wanted = request.body["topics"]
     if wanted is None or (not wanted and request.version < _NULL_IS_ALL):
         topics = [_describe_topic(server, server.view.topics[name]) for name in sorted(server.view.topics)]
-    else:  # each once: else a request of a thousand times the same would be answered with a thousand large ones
+    else:  # each once: a request that repeats one name a thousand times would have a thousand large answers
         names = dict.fromkeys((one["name"], one["topicId"]) for one in wanted)
         topics = [_requested_topic(server, name, topic_id, request.version) for name, topic_id in names]
     node = server.view.node_id
