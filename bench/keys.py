@@ -44,7 +44,7 @@ def _speed(bench: Bench) -> Iterator[Row]:
     )
     told = f"against klog verify --deep, start taken off both: {seconds(race, '1 thread', 'decode', 'start')}"
     start_s = race.cpu_s("start")
-    yield Row("keys check", told, ratio(race.cpu_s("1 thread") - start_s, race.cpu_s("decode") - start_s), at_most=1.5)
+    yield Row("keys check", told, ratio(race.cpu_s("1 thread") - start_s, race.cpu_s("decode") - start_s), at_most=3)
     yield thread_row("keys check, threads", race, at_least=1.6)
 
 
@@ -55,7 +55,7 @@ def _memory(bench: Bench) -> Iterator[Row]:
     bench.race((), {"made": Command([bench.peers, child("manykeys.py"), folder, str(count)])}, 1)
     race = bench.race((), {"check": _check(bench, folder, 2)}, 1)
     told = f"largest resident size, {count / 1e6:.0f} million different keys, 2 threads"
-    yield Row("memory, keys check", told, race.peak_bytes("check") / 1e6, "MB", at_most=200)
+    yield Row("memory, keys check", told, race.peak_bytes("check") / 1e6, "MB", at_most=400)
     shutil.rmtree(folder)
 
 

@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-COMMANDS = "describe,verify,plans,dump,lookup,fetch,stats,search,export,space,recover,compact,truncate"
+COMMANDS = "describe,verify,plans,dump,lookup,fetch,stats,search,export,space,audit,keys,recover,compact,truncate"
 NOW = "--now=1795254454586"
 PLAN_ID = re.compile(r"\b20\d{6}-\d{6}-([a-z-]+)-[0-9a-f]{4}\b")
 RUNNER = """
@@ -166,6 +166,10 @@ def reading(data: Path, seen: set[str]) -> Iterator[list[str]]:
     for form in ("json", "csv"):
         yield ["space", "data", NOW, "--output", form]
     yield ["space", "data", NOW, "--by", "segment"]
+    for form in ("text", "json"):
+        yield ["audit", "misrouted", "data", "--output", form]
+        yield ["audit", "headers", "data", NOW, "--output", form]
+        yield ["keys", "check", "data", "--min-keys", "5", "--output", form]
     yield ["export", "data", "--output-path", "exported", "--format", "jsonl"]
     for file in sorted(path for path in data.rglob("*") if path.is_file()):
         if is_new(seen, f"{file.name} {hashlib.sha256(file.read_bytes()).hexdigest()}"):

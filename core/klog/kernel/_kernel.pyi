@@ -1,12 +1,10 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from klog.formats.batch import BatchFacts
-from klog.kernel._passes import BatchEntries as BatchEntries
 from klog.kernel._passes import EntryList as EntryList
 from klog.kernel._passes import HeaderPass as HeaderPass
 from klog.kernel._passes import Profile as Profile
 from klog.kernel._passes import record_signs as record_signs
-from klog.kernel._passes import repeated_entries as repeated_entries
 
 Buffer = bytes | bytearray | memoryview
 ArrowTexts = tuple[Buffer | None, memoryview, Buffer | None, int]

@@ -137,7 +137,6 @@ include "producer_runs.pxi"
 include "header_pass.pxi"
 include "system.pxi"
 include "entry_list.pxi"
-include "batch_entries.pxi"
 include "record_signs.pxi"
 
 

@@ -1,33 +1,27 @@
-# Entries of the table of digests one after the other, and those whose digest another one has.
+# Entries of the table of digests, 24 bytes each, one after the other; they are sorted to find digests that occur again.
 
 cdef enum:
-    BUCKET_BITS = 8
-    BUCKETS = 1 << BUCKET_BITS
-    TOP_SHIFT = 64 - BUCKET_BITS
-    LEAST_SEEN_BITS = 12
-    SEEN_FACTOR = 8              # slots for each entry, of two bits: one entry in eight shares one by chance
+    BUCKETS = 256                # by eight bits of a digest
+    FEW_ENTRIES = 32             # are sorted by insertion
 
 
-cdef inline int order_of(const BatchEntry *one, const BatchEntry *other) noexcept nogil:
-    if one.digest != other.digest:
-        return -1 if one.digest < other.digest else 1
-    if one.log != other.log:
-        return -1 if one.log < other.log else 1
-    if one.position != other.position:
-        return -1 if one.position < other.position else 1
-    return 0
-
-
-cdef int compare_entries(const void *one, const void *other) noexcept nogil:
-    return order_of(<const BatchEntry *>one, <const BatchEntry *>other)
+cdef inline int compare_entries(const void *one, const void *other) noexcept nogil:
+    """Compare by digest, log and position."""
+    cdef const BatchEntry *a = <const BatchEntry *>one
+    cdef const BatchEntry *b = <const BatchEntry *>other
+    if a.digest != b.digest:
+        return -1 if a.digest < b.digest else 1
+    if a.log != b.log:
+        return -1 if a.log < b.log else 1
+    return (a.position > b.position) - (a.position < b.position)
 
 
 cdef extern from "stdlib.h" nogil:
     void qsort(void *base, size_t count, size_t size, int (*compare)(const void *, const void *) noexcept nogil)
 
 
-cdef Py_ssize_t put_in_buckets(BatchEntry *entries, Py_ssize_t count, int shift, Py_ssize_t *ends) noexcept nogil:
-    """Order entries by eight bits of their digests, from bit *shift* on, in place; *ends*: where each bucket ends."""
+cdef void put_in_buckets(BatchEntry *entries, Py_ssize_t count, int shift, Py_ssize_t *ends) noexcept nogil:
+    """Order entries by eight bits of their digests, from bit *shift* on, in place; *ends*: the end of each bucket."""
     cdef Py_ssize_t next_free[BUCKETS]
     cdef Py_ssize_t i, bucket, home
     cdef BatchEntry moved, other
@@ -51,131 +45,28 @@ cdef Py_ssize_t put_in_buckets(BatchEntry *entries, Py_ssize_t count, int shift,
                 home = <Py_ssize_t>(moved.digest >> shift & (BUCKETS - 1))
             entries[next_free[bucket]] = moved
             next_free[bucket] += 1
-    return count
 
 
-cdef inline int seen_bits(Py_ssize_t count) noexcept nogil:
-    """Return by how many bits of their digests so many entries are told apart."""
-    cdef int bits = LEAST_SEEN_BITS
-    while (<Py_ssize_t>1 << bits) < SEEN_FACTOR * count:
-        bits += 1
-    return bits
-
-
-cdef Py_ssize_t mark_seen(const BatchEntry *entries, Py_ssize_t count, uint8_t *seen, int bits, int shift) noexcept nogil:
-    """Mark *bits* bits of digests, from *shift* on; return how many entries were not the first with theirs.
-
-    *seen*: two bits for each value, none set before the first call.
-    """
-    cdef Py_ssize_t i, again = 0
-    cdef uint64_t mask = (<uint64_t>1 << bits) - 1, slot
-    cdef uint8_t once, found
-    for i in range(count):
-        slot = entries[i].digest >> shift & mask
-        once = 1 << 2 * (slot & 3)
-        found = seen[slot >> 2] & once
-        seen[slot >> 2] |= once + found  # the second time the bit beside it
-        again += found != 0
-    return again
-
-
-cdef Py_ssize_t take_marked(const BatchEntry *entries, Py_ssize_t count, const uint8_t *seen, int bits, int shift,
-                            BatchEntry *to) noexcept nogil:
-    """Copy the entries to *to* whose bits others have as well; return how many.  *to* may be where they are."""
-    cdef Py_ssize_t i, kept = 0
-    cdef uint64_t mask = (<uint64_t>1 << bits) - 1, slot
-    for i in range(count):
-        slot = entries[i].digest >> shift & mask
-        if seen[slot >> 2] >> 2 * (slot & 3) & 2:
-            to[kept] = entries[i]
-            kept += 1
-    return kept
-
-
-cdef Py_ssize_t keep_repeated(BatchEntry *entries, Py_ssize_t count) noexcept nogil:
-    """Order entries; move those whose digest another one has to the front, and return how many they are."""
-    cdef Py_ssize_t kept = 0, start = 0, end
-    qsort(entries, count, sizeof(BatchEntry), compare_entries)
-    while start < count:
-        end = start + 1
-        while end < count and entries[end].digest == entries[start].digest:
-            end += 1
-        if end - start > 1:
-            memmove(entries + kept, entries + start, (end - start) * sizeof(BatchEntry))
-            kept += end - start
-        start = end
-    return kept
-
-
-@cython.final
-cdef class RepeatedEntries:
-    """Memory for the search for entries whose digest another one has: marks that were seen, and what is kept."""
-
-    cdef uint8_t *seen
-    cdef BatchEntry *kept
-    cdef Py_ssize_t seen_size, kept_count, kept_room
-    cdef int bits
-
-    def __dealloc__(self):
-        free(self.seen)
-        free(self.kept)
-
-    cdef int begin(self, Py_ssize_t count) except -1:
-        """Begin among so many entries: nothing was seen yet."""
-        self.bits, self.kept_count = seen_bits(count), 0
-        if self.seen_size < <Py_ssize_t>1 << (self.bits - 2):
-            free(self.seen)
-            self.seen_size = <Py_ssize_t>1 << (self.bits - 2)
-            self.seen = <uint8_t *>malloc(self.seen_size)
-            if self.seen == NULL:
-                self.seen_size = 0
-                raise MemoryError("no memory for digests")
-        self.forget()
-        return 0
-
-    cdef void forget(self) noexcept nogil:
-        memset(self.seen, 0, <size_t>1 << (self.bits - 2))
-
-    cdef int room(self, Py_ssize_t count) except -1:
-        """Make room for so many entries to be kept."""
-        if count > self.kept_room:
-            free(self.kept)
-            self.kept_room = count
-            self.kept = <BatchEntry *>malloc(count * sizeof(BatchEntry))
-            if self.kept == NULL:
-                self.kept_room = 0
-                raise MemoryError("no memory for repeated digests")
-        return 0
-
-    cdef bytes found(self, int shift):
-        """Return those of the kept entries whose digest another one has, by digest, log and position.
-
-        *shift*: the lowest of the bits by which they are told apart, others than before.
-        """
-        with nogil:
-            self.forget()
-            mark_seen(self.kept, self.kept_count, self.seen, self.bits, shift)
-            self.kept_count = take_marked(self.kept, self.kept_count, self.seen, self.bits, shift, self.kept)
-            self.kept_count = keep_repeated(self.kept, self.kept_count)
-        return PyBytes_FromStringAndSize(<const char *>self.kept, self.kept_count * sizeof(BatchEntry))
-
-    cdef bytes search(self, const BatchEntry *entries, Py_ssize_t count):
-        """Return the entries whose digest another one has, by digest, log and position."""
-        cdef Py_ssize_t again
-        self.begin(count)
-        with nogil:
-            again = mark_seen(entries, count, self.seen, self.bits, 0)
-        self.room(min(2 * again, count))
-        with nogil:
-            self.kept_count = take_marked(entries, count, self.seen, self.bits, 0, self.kept)
-        return self.found(self.bits)
-
-
-def repeated_entries(const unsigned char[::1] entries not None):
-    """Return the entries whose digest another of these has, by digest, log and position."""
-    cdef Py_ssize_t count = entry_count(entries, 0)
-    cdef RepeatedEntries search = RepeatedEntries()
-    return search.search(<const BatchEntry *>&entries[0], count) if count else b""
+cdef void sort_entries(BatchEntry *entries, Py_ssize_t count, int shift) noexcept nogil:
+    """Sort entries by digest, log and position; the bits of their digests from *shift* + 8 on are equal."""
+    cdef Py_ssize_t ends[BUCKETS]
+    cdef Py_ssize_t i, at, start = 0
+    cdef BatchEntry entry
+    if count <= FEW_ENTRIES:
+        for i in range(1, count):
+            entry, at = entries[i], i
+            while at and compare_entries(&entry, entries + at - 1) < 0:
+                entries[at] = entries[at - 1]
+                at -= 1
+            entries[at] = entry
+        return
+    if shift < 0:
+        qsort(entries, count, sizeof(BatchEntry), compare_entries)
+        return
+    put_in_buckets(entries, count, shift, ends)
+    for i in range(BUCKETS):
+        sort_entries(entries + start, ends[i] - start, shift - 8)
+        start = ends[i]
 
 
 cdef Py_ssize_t entry_count(const unsigned char[::1] entries, Py_ssize_t start) except -1:
@@ -187,12 +78,11 @@ cdef Py_ssize_t entry_count(const unsigned char[::1] entries, Py_ssize_t start) 
 
 @cython.final
 cdef class EntryList:
-    """Entries one after the other, up to *most* of them, which may have one digest: those that `thin` leaves."""
+    """Entries one after the other, up to *most* of them."""
 
     cdef BatchEntry *rows
     cdef Py_ssize_t room
     cdef readonly Py_ssize_t count, most
-    cdef Py_ssize_t ends[BUCKETS]
 
     def __cinit__(self, Py_ssize_t most):
         self.most = max(most, 1)
@@ -205,8 +95,7 @@ cdef class EntryList:
 
     def add(self, const unsigned char[::1] entries not None, Py_ssize_t start=0):
         """Append *entries* from byte *start* on, as many as there is room for; return the first byte not taken."""
-        cdef Py_ssize_t wanted = entry_count(entries, start), taken
-        taken = min(wanted, self.most - self.count)
+        cdef Py_ssize_t taken = min(entry_count(entries, start), self.most - self.count)
         if not taken:
             return start
         self._reserve(self.count + taken)
@@ -225,29 +114,56 @@ cdef class EntryList:
         self.rows, self.room = <BatchEntry *>larger, room
         return 0
 
-    def arrange(self, int shift=56):
-        """Order the entries by eight bits of their digests; return the number of the entry with which each bucket ends."""
-        cdef Py_ssize_t i
-        with nogil:
-            put_in_buckets(self.rows, self.count, shift, self.ends)
-        return [self.ends[i] for i in range(BUCKETS)]
-
-    def content(self, Py_ssize_t first, Py_ssize_t end):
-        """Return the bytes of entries *first* to *end*; they count until the next change."""
+    cdef int _check(self, Py_ssize_t first, Py_ssize_t end) except -1:
         if not 0 <= first <= end <= self.count:
             raise IndexError(f"entries {first} to {end} of {self.count}")
+        return 0
+
+    def arrange(self, int shift):
+        """Order the entries by eight bits of their digests, from bit *shift* on; return the end of each of 256 buckets."""
+        cdef Py_ssize_t ends[BUCKETS]
+        cdef Py_ssize_t i
+        with nogil:
+            put_in_buckets(self.rows, self.count, shift, ends)
+        return [ends[i] for i in range(BUCKETS)]
+
+    def content(self, Py_ssize_t first, Py_ssize_t end):
+        """Return the bytes of entries *first* to *end*; they are valid until the next change."""
+        self._check(first, end)
         return PyMemoryView_FromMemory(<char *>(self.rows + first), (end - first) * sizeof(BatchEntry), 0x100)
 
-    def repeated(self):
-        """Return the entries whose digest another one has, by digest, log and position."""
-        return RepeatedEntries().search(self.rows, self.count)
+    def repeated(self, Py_ssize_t first, Py_ssize_t end, int shift):
+        """Sort entries *first* to *end* by digest, log and position; return those whose digest another of them has.
+
+        *shift*: the bits of their digests from *shift* + 8 on are equal.
+        """
+        cdef Py_ssize_t size
+        self._check(first, end)
+        with nogil:
+            sort_entries(self.rows + first, end - first, shift)
+            size = self._copy_repeated(first, end, NULL)
+        found = PyBytes_FromStringAndSize(NULL, size * <Py_ssize_t>sizeof(BatchEntry))
+        self._copy_repeated(first, end, <BatchEntry *>PyBytes_AsString(found))
+        return found
+
+    cdef Py_ssize_t _copy_repeated(self, Py_ssize_t first, Py_ssize_t end, BatchEntry *to) noexcept nogil:
+        """Copy sorted entries whose digest the one before or behind has; return how many.  *to*: NULL only counts."""
+        cdef Py_ssize_t i, count = 0
+        cdef uint64_t digest
+        for i in range(first, end):
+            digest = self.rows[i].digest
+            if (i > first and self.rows[i - 1].digest == digest) or (i + 1 < end and self.rows[i + 1].digest == digest):
+                if to != NULL:
+                    to[count] = self.rows[i]
+                count += 1
+        return count
 
     def thin(self, Py_ssize_t most):
-        """Keep of each digest *most* entries a log; return (digest, log, how many went) of those that lost some."""
+        """Keep *most* entries of each digest and log; return (digest, log, how many were removed) where there were more."""
         cdef Py_ssize_t i, kept = 0, same = 0
         cdef BatchEntry entry
         lost = {}
-        qsort(self.rows, self.count, sizeof(BatchEntry), compare_entries)
+        sort_entries(self.rows, self.count, 56)
         for i in range(self.count):
             entry = self.rows[i]
             if kept and self.rows[kept - 1].digest == entry.digest and self.rows[kept - 1].log == entry.log:
@@ -268,5 +184,5 @@ cdef class EntryList:
         self.most *= 2
 
     def clear(self):
-        """Forget all entries; the memory stays."""
+        """Forget all entries; the memory is kept."""
         self.count = 0

@@ -60,29 +60,22 @@ cdef class KeyPlaces(PlaceTable):
 
     cdef void _count_earlier(self, long long *counts, long long most) noexcept nogil:
         cdef long long looked_at = 0
-        cdef uint32_t shard, i, k, value, earlier
-        cdef PlaceLine *line
-        for shard in range(SHARDS):
-            for i in range(self.shards[shard].lines_count):
-                line = self.shards[shard].lines + i
-                for k in range(line.count):
-                    if line.bits[k] >> self.rule & 1:
-                        continue
-                    if looked_at == most:
-                        return
-                    looked_at += 1
-                    value = self._dividend(line, k)
-                    if self._grown(value, line.partitions[k]) == IN_PLACE:
-                        for earlier in range(line.partitions[k] + 1, self.partitions):
-                            counts[earlier] += value % earlier == line.partitions[k]
+        cdef uint32_t value, earlier
+        cdef PlaceWalk walk = PlaceWalk(0, 0)
+        cdef KeyPlace *place = self.next(&walk)
+        while place != NULL and looked_at < most:
+            if not place.bits >> self.rule & 1:
+                looked_at += 1
+                value = self._dividend(place)
+                if self._grown(value, place.partition) == IN_PLACE:
+                    for earlier in range(place.partition + 1, self.partitions):
+                        counts[earlier] += value % earlier == place.partition
+            place = self.next(&walk)
 
-    cdef inline uint64_t _key_digest(self, const PlaceLine *line, int at) noexcept nogil:
-        return further_digest(line.digests[at], line.partitions[at]) if line.bits[at] & FURTHER else line.digests[at]
-
-    cdef inline uint32_t _dividend(self, const PlaceLine *line, int at) noexcept nogil:
-        """What the rule divides to find the partition of the key at a place."""
+    cdef inline uint32_t _dividend(self, const KeyPlace *place) noexcept nogil:
+        """The number that the rule divides to find the partition of the key at a place."""
         cdef KeyHashes hashes
-        self.hashes_of(self._key_digest(line, at), &hashes)
+        self.hashes_of(self.key_digest(place), &hashes)
         return dividend(self.rule, &hashes)
 
     cdef inline int _grown(self, uint32_t value, uint32_t partition) noexcept nogil:
@@ -96,16 +89,15 @@ cdef class KeyPlaces(PlaceTable):
     def explained(self, int rule, tuple earlier not None):
         """Return how many of the places that *rule* does not give now it gave for a number of partitions in *earlier*."""
         cdef long long count = 0
-        cdef uint32_t shard, i, k
-        cdef PlaceLine *line
+        cdef PlaceWalk walk = PlaceWalk(0, 0)
+        cdef KeyPlace *place
         self._set_rule(rule, earlier)
         with nogil:
-            for shard in range(SHARDS):
-                for i in range(self.shards[shard].lines_count):
-                    line = self.shards[shard].lines + i
-                    for k in range(line.count):
-                        if not line.bits[k] >> self.rule & 1:
-                            count += self._grown(self._dividend(line, k), line.partitions[k]) != IN_PLACE
+            place = self.next(&walk)
+            while place != NULL:
+                if not place.bits >> self.rule & 1:
+                    count += self._grown(self._dividend(place), place.partition) != IN_PLACE
+                place = self.next(&walk)
         return count
 
     def judge(self, int rule, tuple earlier not None, tuple others not None):
@@ -129,53 +121,45 @@ cdef class KeyPlaces(PlaceTable):
             self._count_causes(counts)
         return [counts[i] for i in range(CAUSES)]
 
-    cdef int _cause(self, const PlaceLine *line, int at) noexcept nogil:
-        cdef int i, cause, bits = line.bits[at]
-        if bits >> self.rule & 1:
+    cdef int _cause(self, const KeyPlace *place) noexcept nogil:
+        cdef int i, cause
+        if place.bits >> self.rule & 1:
             return IN_PLACE
-        cause = self._grown(self._dividend(line, at), line.partitions[at]) if self.earlier_count else IN_PLACE
+        cause = self._grown(self._dividend(place), place.partition) if self.earlier_count else IN_PLACE
         if cause != IN_PLACE:
             return cause
         for i in range(RULES - 1):
-            if bits >> self.order[i] & 1:
+            if place.bits >> self.order[i] & 1:
                 return ANOTHER_RULE + self.order[i]
-        return UNFRAMED if bits >> UNFRAMED_SHIFT >> self.rule & 1 else NO_CAUSE
+        return UNFRAMED if place.bits >> UNFRAMED_SHIFT >> self.rule & 1 else NO_CAUSE
 
     cdef void _note_causes(self) noexcept nogil:
         """Write at each place its cause, where the rules without a frame were."""
-        cdef uint32_t shard, i, k
-        cdef PlaceLine *line
-        for shard in range(SHARDS):
-            for i in range(self.shards[shard].lines_count):
-                line = self.shards[shard].lines + i
-                for k in range(line.count):
-                    line.bits[k] = (line.bits[k] & (RULE_BITS | FURTHER | SEVERAL)) | self._cause(line, k) << UNFRAMED_SHIFT
+        cdef PlaceWalk walk = PlaceWalk(0, 0)
+        cdef KeyPlace *place = self.next(&walk)
+        while place != NULL:
+            set_cause(place, self._cause(place))
+            place = self.next(&walk)
 
     cdef void _join_causes(self) noexcept nogil:
         """Raise the cause at the first place of a key to the last of the causes at its others."""
-        cdef uint32_t shard, i, k
-        cdef PlaceLine *line
-        cdef KeyPlace home
-        cdef uint16_t *bits
-        for shard in range(SHARDS):
-            for i in range(self.shards[shard].lines_count):
-                line = self.shards[shard].lines + i
-                for k in range(line.count):
-                    if line.bits[k] & FURTHER:
-                        home = find_place(&self.shards[shard], self._key_digest(line, k), FURTHER, False)
-                        bits = &home.line.bits[home.at]
-                        if cause_of(bits[0]) < cause_of(line.bits[k]):
-                            bits[0] = (bits[0] & (RULE_BITS | FURTHER | SEVERAL)) | cause_of(line.bits[k]) << UNFRAMED_SHIFT
+        cdef PlaceWalk walk = PlaceWalk(0, 0)
+        cdef KeyPlace *place = self.next(&walk)
+        cdef KeyPlace *home
+        while place != NULL:
+            if place.bits & FURTHER:
+                home = find_place(&self.slices[walk.slice], self.key_digest(place), 0)
+                if cause_of(home) < cause_of(place):
+                    set_cause(home, cause_of(place))
+            place = self.next(&walk)
 
     cdef void _count_causes(self, long long *counts) noexcept nogil:
-        cdef uint32_t shard, i, k
-        cdef PlaceLine *line
-        for shard in range(SHARDS):
-            for i in range(self.shards[shard].lines_count):
-                line = self.shards[shard].lines + i
-                for k in range(line.count):
-                    if not line.bits[k] & FURTHER:
-                        counts[cause_of(line.bits[k])] += 1
+        cdef PlaceWalk walk = PlaceWalk(0, 0)
+        cdef KeyPlace *place = self.next(&walk)
+        while place != NULL:
+            if not place.bits & FURTHER:
+                counts[cause_of(place)] += 1
+            place = self.next(&walk)
 
     def listed(self, int most):
         """Return *most* of the places that the rule does not give, after `judge`: those of the last causes first.
@@ -192,24 +176,26 @@ cdef class KeyPlaces(PlaceTable):
         return [(found[i].cause, found[i].partition, found[i].expected, found[i].digest) for i in range(count)]
 
     cdef int _list(self, ListedPlace *found, int most) noexcept nogil:
-        cdef uint32_t shard, i, k
         cdef int count = 0
-        cdef PlaceLine *line
         cdef ListedPlace one
-        for shard in range(SHARDS):
-            for i in range(self.shards[shard].lines_count):
-                line = self.shards[shard].lines + i
-                for k in range(line.count):
-                    if not line.bits[k] >> self.rule & 1:
-                        one.digest, one.partition = self._key_digest(line, k), line.partitions[k]
-                        one.plain, one.cause = self.plain(one.digest), cause_of(line.bits[k])
-                        one.expected = self._dividend(line, k) % self.partitions
-                        count = put_listed(found, count, most, &one)
+        cdef PlaceWalk walk = PlaceWalk(0, 0)
+        cdef KeyPlace *place = self.next(&walk)
+        while place != NULL:
+            if not place.bits >> self.rule & 1:
+                one.digest, one.partition = self.key_digest(place), place.partition
+                one.plain, one.cause = self.plain(one.digest), cause_of(place)
+                one.expected = self._dividend(place) % self.partitions
+                count = put_listed(found, count, most, &one)
+            place = self.next(&walk)
         return count
 
 
-cdef inline int cause_of(int bits) noexcept nogil:
-    return bits >> UNFRAMED_SHIFT & RULE_BITS
+cdef inline int cause_of(const KeyPlace *place) noexcept nogil:
+    return place.bits >> UNFRAMED_SHIFT & RULE_BITS
+
+
+cdef inline void set_cause(KeyPlace *place, int cause) noexcept nogil:
+    place.bits = (place.bits & (RULE_BITS | FURTHER | SEVERAL)) | cause << UNFRAMED_SHIFT
 
 
 cdef inline bint comes_before(const ListedPlace *one, const ListedPlace *other) noexcept nogil:

@@ -7,43 +7,82 @@ cdef extern from "pythread.h" nogil:
     int PyThread_acquire_lock(ThreadLock lock, int wait)
     void PyThread_release_lock(ThreadLock lock)
 
-cdef extern from "key_places.h" nogil:
-    ctypedef struct PlaceLine "klog_place_line":
-        uint64_t *digests
-        uint16_t *partitions
-        uint16_t *bits
-        uint32_t count
-    ctypedef struct PlaceShard "klog_place_shard":
-        PlaceLine *lines
-        uint32_t lines_count
-        uint32_t used
-    ctypedef struct KeyPlace "klog_place":
-        PlaceLine *line
-        int at
-    PlaceLine *line_of "klog_line_of"(const PlaceShard *shard, uint64_t digest)
-    KeyPlace find_place "klog_find_place"(const PlaceShard *shard, uint64_t digest, unsigned flag, bint set)
-    KeyPlace add_place "klog_add_place"(PlaceShard *shard, uint64_t digest, uint32_t first)
-    void copy_key "klog_copy_key"(uint8_t *to, const uint8_t *key, size_t length)
-    void free_shard "klog_free_shard"(const PlaceShard *shard)
-
 cdef enum:
-    SHARD_BITS = 9               # many small tables: one that grows takes memory that another has left
-    SHARDS = 1 << SHARD_BITS
-    LOCK_BITS = 6
-    LOCKS = 1 << LOCK_BITS
+    SLICE_BITS = 6
+    SLICES = 1 << SLICE_BITS     # of the table, each with a lock: threads seldom meet, and few places move at a time
+    FEWEST_PLACES = 64           # of a slice; a power of two, as all its sizes
     RULE_SETS = 128              # a bit for each of the seven rules
     RULE_BITS = RULE_SETS - 1
     UNFRAMED_SHIFT = 7           # bits of a place: the rules that put the key there, then those that do without its frame …
     FURTHER = 1 << 14            # … the key has another place, by which it is counted
     SEVERAL = 1 << 15            # … the key has further places
     FRAME_BYTES = 5              # a zero and the id of a schema
-    FEWEST_LINES = 32            # of a shard, and up to as many more: a page
+
+cdef struct KeyPlace:            # of a key: its digest, or `further_digest`
+    uint64_t digest
+    uint32_t partition
+    uint16_t bits
+    uint16_t used                # 0: a free place
+
+cdef struct PlaceSlice:          # open addressing: a place is at its slot, or behind it up to a free place
+    KeyPlace *places
+    uint64_t room, used
+
+cdef struct PlaceWalk:           # over all places
+    uint32_t slice
+    uint64_t at
 
 
 cdef inline uint64_t further_digest(uint64_t digest, uint32_t partition) noexcept nogil:
-    """What stands for a place that is not the first of its key; the same again gives the key's digest back."""
+    """The digest of a place that is not the first of its key; applied again, it gives the digest of the key."""
     cdef uint64_t spread = 0x9E3779B97F4A7C15
     return digest ^ spread * (partition + 1)
+
+
+cdef inline uint64_t place_slot(const PlaceSlice *slice, uint64_t digest) noexcept nogil:
+    """The slot of a digest: the bits below those that tell its slice."""
+    return (digest << SLICE_BITS >> 32) * slice.room >> 32
+
+
+cdef inline KeyPlace *find_place(const PlaceSlice *slice, uint64_t digest, int further) noexcept nogil:
+    """The place with this digest whose bit FURTHER is as given; NULL if there is none."""
+    cdef uint64_t at
+    if slice.room == 0:
+        return NULL
+    at = place_slot(slice, digest)
+    while slice.places[at].used:
+        if slice.places[at].digest == digest and slice.places[at].bits & FURTHER == further:
+            return slice.places + at
+        at = at + 1 & slice.room - 1
+    return NULL
+
+
+cdef inline KeyPlace *free_place(const PlaceSlice *slice, uint64_t digest) noexcept nogil:
+    cdef uint64_t at = place_slot(slice, digest)
+    while slice.places[at].used:
+        at = at + 1 & slice.room - 1
+    return slice.places + at
+
+
+cdef KeyPlace *add_place(PlaceSlice *slice, uint64_t digest) noexcept nogil:
+    """Take a free place for this digest; NULL when there is no memory.  Three places in four are used at most."""
+    cdef PlaceSlice larger
+    cdef KeyPlace *place
+    cdef uint64_t i
+    if 4 * (slice.used + 1) > 3 * slice.room:
+        larger.room, larger.used = max(2 * slice.room, FEWEST_PLACES), slice.used
+        larger.places = <KeyPlace *>calloc(larger.room, sizeof(KeyPlace))
+        if larger.places == NULL:
+            return NULL
+        for i in range(slice.room):
+            if slice.places[i].used:
+                free_place(&larger, slice.places[i].digest)[0] = slice.places[i]
+        free(slice.places)
+        slice[0] = larger
+    place = free_place(slice, digest)
+    place.digest, place.used = digest, 1
+    slice.used += 1
+    return place
 
 
 cdef class PlaceTable:
@@ -51,11 +90,11 @@ cdef class PlaceTable:
 
     A key is its digest: one of the clients' hashes (*hashed_by*: 0 murmur2, 1 CRC-32, 2 FNV-1a), which tells its partition by
     the rules of that hash, and another, keyed by a secret, that tells apart what it does not.  They are mixed by a secret,
-    so that nobody can make keys that fall into one line.  Two keys of one digest count as one.
+    so that nobody can make keys that fall into one slot.  Two keys of one digest count as one.
     """
 
-    cdef PlaceShard shards[SHARDS]
-    cdef ThreadLock locks[LOCKS]
+    cdef PlaceSlice slices[SLICES]
+    cdef ThreadLock locks[SLICES]
     cdef uint64_t factors[2]
     cdef uint64_t inverses[2]
     cdef uint64_t reciprocal
@@ -73,16 +112,15 @@ cdef class PlaceTable:
         for i in range(2):
             self.factors[i] = int.from_bytes(urandom(8), "little") | 1
             self.inverses[i] = pow(int(self.factors[i]), -1, 1 << 64)
-        for i in range(LOCKS):
+        for i in range(SLICES):
             self.locks[i] = PyThread_allocate_lock()
             if self.locks[i] == NULL:
                 raise MemoryError("no memory for locks")
 
     def __dealloc__(self):
         cdef int i
-        for i in range(SHARDS):
-            free_shard(&self.shards[i])
-        for i in range(LOCKS):
+        for i in range(SLICES):
+            free(self.slices[i].places)
             if self.locks[i] != NULL:
                 PyThread_free_lock(self.locks[i])
 
@@ -118,3 +156,17 @@ cdef class PlaceTable:
         out.murmur2 = primary if self.hashed_by == 0 else 0
         out.crc32 = primary if self.hashed_by == 1 else 0
         out.fnv1a = primary if self.hashed_by == 2 else 0
+
+    cdef inline uint64_t key_digest(self, const KeyPlace *place) noexcept nogil:
+        """The digest of the key at a place."""
+        return further_digest(place.digest, place.partition) if place.bits & FURTHER else place.digest
+
+    cdef KeyPlace *next(self, PlaceWalk *walk) noexcept nogil:
+        """The next place of a walk that began at 0, 0; NULL behind the last."""
+        while walk.slice < SLICES:
+            while walk.at < self.slices[walk.slice].room:
+                walk.at += 1
+                if self.slices[walk.slice].places[walk.at - 1].used:
+                    return self.slices[walk.slice].places + walk.at - 1
+            walk.slice, walk.at = walk.slice + 1, 0
+        return NULL

@@ -1,48 +1,20 @@
-# Keys of records on their way into a table of places: many wait, shard by shard, so that memory is not visited at random.
+# Puts the keys of records into a table of places.
 
 cdef enum:
-    BUCKET_KEYS = 244            # that wait for one shard; an odd number of lines, or all would want the same of the cache
-    WAITING_BYTES = 2 << 20      # of keys
-    MOST_WAITING = 1 << 10       # bytes of a key; longer ones do not wait
     MOST_ROWS = 1 << 14          # of a batch that is taken whole
-    KEYS_AHEAD = 12              # a key's line is asked for so many keys before it is looked up
 
 cdef struct KeyRow:
     const uint8_t *key
     int length
 
-cdef struct WaitingKey:
-    uint64_t digest
-    uint32_t at                  # of its bytes
-    int length
-
-cdef struct WaitingKeys:         # in huge pages: each record writes at another place
-    WaitingKey buckets[SHARDS][BUCKET_KEYS]
-    uint32_t counts[SHARDS]
-    uint8_t bytes[WAITING_BYTES]
-
 cdef struct KeyCounts:
     long long records, null_keys, empty_keys
     long long first_empty, last_empty            # offsets; -1: none
 
-cdef WaitingKeys *spare_waiting = NULL           # of the last reader: to allocate it for each topic would cost more than small ones
-
-
-cdef WaitingKeys *get_waiting() except NULL:
-    global spare_waiting
-    cdef void *found = spare_waiting
-    spare_waiting = NULL
-    if found == NULL:
-        if posix_memalign(&found, HUGE_PAGE, sizeof(WaitingKeys)) != 0:
-            raise MemoryError("no memory for keys")
-        huge_pages(found, sizeof(WaitingKeys))
-    memset((<WaitingKeys *>found).counts, 0, sizeof((<WaitingKeys *>found).counts))
-    return <WaitingKeys *>found
-
 
 @cython.final
 cdef class KeyReader:
-    """Takes the keys of records into a table; each thread has its own.  `close` looks up what waits, and hands over what was counted.
+    """Puts the keys of records into a table; each thread has its own.  `close` hands over the counts.
 
     *shared*: other threads fill the table at the same time.
     """
@@ -52,9 +24,6 @@ cdef class KeyReader:
     cdef bint whole                              # there was memory for all keys
     cdef KeyRow *rows                            # of a batch
     cdef int count
-    cdef WaitingKeys *waiting
-    cdef uint32_t bytes_used
-    cdef bint are_new                            # as far as the last bucket tells: their bytes will be needed
     cdef uint32_t partition                      # where they lie
     cdef KeyCounts counts
     cdef long long keys, several
@@ -62,20 +31,14 @@ cdef class KeyReader:
     cdef long long records_by[RULE_SETS]
 
     def __cinit__(self, PlaceTable table not None, bint shared=False):
-        self.table, self.shared, self.whole, self.are_new = table, shared, True, True
+        self.table, self.shared, self.whole = table, shared, True
         self.rows = <KeyRow *>malloc(MOST_ROWS * sizeof(KeyRow))
         if self.rows == NULL:
             raise MemoryError("no memory for rows")
-        self.waiting = get_waiting()
         self._forget()
 
     def __dealloc__(self):
-        global spare_waiting
         free(self.rows)
-        if spare_waiting == NULL:
-            spare_waiting = self.waiting
-        else:
-            free(self.waiting)
 
     def add(self, Window window not None, int partition):
         """Take the record rows of *window*, which are of *partition*: one below 65536."""
@@ -89,8 +52,8 @@ cdef class KeyReader:
                 if not is_control(v, row):
                     self._take(v.bases[row.batch], row)
                     if self.count == MOST_ROWS:
-                        self._wait_all()
-            self._wait_all()
+                        self._place_rows()
+            self._place_rows()
         self._check_memory()
 
     def take(self, Window window not None, Py_ssize_t first, Py_ssize_t end, int partition, long long from_offset,
@@ -112,10 +75,7 @@ cdef class KeyReader:
     cdef int _set_partition(self, int partition) except -1:
         if not 0 <= partition <= 0xFFFF:
             raise ValueError(f"partition {partition} of more than 65536")
-        if <uint32_t>partition != self.partition:
-            with nogil:
-                self._place_all()
-            self.partition = partition
+        self.partition = partition
         return 0
 
     cdef int _check_memory(self) except -1:
@@ -145,16 +105,13 @@ cdef class KeyReader:
         if p != end and batch.records_count:
             self.count, self.counts = 0, before
             return False
-        self._wait_all()
+        self._place_rows()
         return True
 
     def close(self):
-        """Look up what waits, and hand over to the table what was counted of keys."""
+        """Hand over to the table what was counted of keys."""
         cdef int i
         cdef PlaceTable table = self.table
-        with nogil:
-            self._place_all()
-        self._check_memory()
         table.keys += self.keys
         table.several += self.several
         for i in range(RULE_SETS):
@@ -190,105 +147,55 @@ cdef class KeyReader:
 
     # looking up
 
-    cdef void _wait_all(self) noexcept nogil:
-        """Let the keys of the rows wait until many of their shards are looked up.  Their bytes are kept: the window changes."""
+    cdef void _place_rows(self) noexcept nogil:
+        """Count the keys of the rows."""
         cdef int i
-        cdef uint32_t shard
+        cdef uint32_t number
         cdef uint64_t digest
-        cdef WaitingKey *one
-        cdef WaitingKeys *waiting = self.waiting
         cdef const KeyRow *row
         for i in range(self.count):
             row = self.rows + i
             digest = self.table.digest(row.key, row.length)
-            if row.length > MOST_WAITING:
-                self._place_large(digest, row)
-                continue
-            shard = <uint32_t>(digest >> 64 - SHARD_BITS)
-            if self.bytes_used + row.length > WAITING_BYTES:
-                self._place_all()
-            elif waiting.counts[shard] == BUCKET_KEYS:
-                self._place_bucket(shard)
-            one = &waiting.buckets[shard][waiting.counts[shard]]
-            one.digest, one.at, one.length = digest, self.bytes_used, row.length
-            copy_key(waiting.bytes + self.bytes_used, row.key, row.length)
-            self.bytes_used += row.length
-            waiting.counts[shard] += 1
+            number = <uint32_t>(digest >> 64 - SLICE_BITS)
+            if self.shared:
+                PyThread_acquire_lock(self.table.locks[number], 1)
+            self._place(&self.table.slices[number], digest, row)
+            if self.shared:
+                PyThread_release_lock(self.table.locks[number])
         self.count = 0
 
-    cdef void _place_all(self) noexcept nogil:
-        cdef uint32_t shard
-        for shard in range(SHARDS):
-            if self.waiting.counts[shard]:
-                self._place_bucket(shard)
-        self.bytes_used = 0
-
-    cdef void _place_bucket(self, uint32_t number) noexcept nogil:
-        """Look up the keys of a shard that wait: its lines come into the cache once for all of them."""
-        cdef PlaceShard *shard = &self.table.shards[number]
-        cdef const WaitingKey *first = self.waiting.buckets[number]
-        cdef const uint8_t *bytes = self.waiting.bytes
-        cdef long long keys = self.keys
-        cdef uint32_t k, count = self.waiting.counts[number]
-        self._lock(number)
-        for k in range(count + KEYS_AHEAD):
-            if k < count:
-                prefetch(line_of(shard, first[k].digest))
-                if self.are_new:
-                    prefetch(bytes + first[k].at)
-            if k >= KEYS_AHEAD:
-                self._place(shard, first[k - KEYS_AHEAD].digest, bytes + first[k - KEYS_AHEAD].at, first[k - KEYS_AHEAD].length)
-        self._unlock(number)
-        self.are_new = 8 * (self.keys - keys) > count
-        self.waiting.counts[number] = 0
-
-    cdef void _place_large(self, uint64_t digest, const KeyRow *row) noexcept nogil:
-        cdef uint32_t shard = <uint32_t>(digest >> 64 - SHARD_BITS)
-        self._lock(shard)
-        self._place(&self.table.shards[shard], digest, row.key, row.length)
-        self._unlock(shard)
-
-    cdef inline void _lock(self, uint32_t shard) noexcept nogil:
-        if self.shared:
-            PyThread_acquire_lock(self.table.locks[shard >> SHARD_BITS - LOCK_BITS], 1)
-
-    cdef inline void _unlock(self, uint32_t shard) noexcept nogil:
-        if self.shared:
-            PyThread_release_lock(self.table.locks[shard >> SHARD_BITS - LOCK_BITS])
-
-    cdef inline void _place(self, PlaceShard *shard, uint64_t digest, const uint8_t *key, int length) noexcept nogil:
+    cdef inline void _place(self, PlaceSlice *slice, uint64_t digest, const KeyRow *row) noexcept nogil:
         """Count a record by its place, and the place if it is new."""
-        cdef uint32_t partition = self.partition
-        cdef KeyPlace home = find_place(shard, digest, FURTHER, False)
-        cdef KeyPlace place = home
-        if home.line == NULL:
-            place = self._add(shard, digest, 0, key, length)
+        cdef KeyPlace *home = find_place(slice, digest, 0)
+        cdef KeyPlace *place = home
+        if home == NULL:
+            place = self._add(slice, digest, 0, row)
             self.keys += 1
-        elif home.line.partitions[home.at] != partition:
-            place.line = NULL
-            if home.line.bits[home.at] & SEVERAL:
-                place = find_place(shard, further_digest(digest, partition), FURTHER, True)
+        elif home.partition != self.partition:
+            place = NULL
+            if home.bits & SEVERAL:
+                place = find_place(slice, further_digest(digest, self.partition), FURTHER)
             else:
-                home.line.bits[home.at] |= SEVERAL
+                home.bits |= SEVERAL
                 self.several += 1
-            if place.line == NULL:
-                place = self._add(shard, further_digest(digest, partition), FURTHER, key, length)
-        if place.line != NULL:
-            self.records_by[place.line.bits[place.at] & RULE_BITS] += 1
+            if place == NULL:
+                place = self._add(slice, further_digest(digest, self.partition), FURTHER, row)
+        if place != NULL:
+            self.records_by[place.bits & RULE_BITS] += 1
 
-    cdef KeyPlace _add(self, PlaceShard *shard, uint64_t digest, int further, const uint8_t *key, int length) noexcept nogil:
+    cdef KeyPlace *_add(self, PlaceSlice *slice, uint64_t digest, int further, const KeyRow *row) noexcept nogil:
         """Note a new place with the rules that put the key there, whole or without the frame of a schema's id."""
         cdef KeyHashes hashes
-        cdef KeyPlace place = add_place(shard, digest, FEWEST_LINES + (shard - self.table.shards) % FEWEST_LINES)
+        cdef KeyPlace *place = add_place(slice, digest)
         cdef uint32_t bits
-        if place.line == NULL:
+        if place == NULL:
             self.whole = False
-            return place
-        hash_key(key, length, &hashes)
+            return NULL
+        hash_key(row.key, row.length, &hashes)
         bits = rules_for(&hashes, self.partition, self.table.reciprocal, self.table.partitions)
         self.places_by[bits] += 1
-        if key[0] == 0 and length > FRAME_BYTES:
-            hash_key(key + FRAME_BYTES, length - FRAME_BYTES, &hashes)
+        if row.key[0] == 0 and row.length > FRAME_BYTES:
+            hash_key(row.key + FRAME_BYTES, row.length - FRAME_BYTES, &hashes)
             bits |= rules_for(&hashes, self.partition, self.table.reciprocal, self.table.partitions) << UNFRAMED_SHIFT
-        place.line.partitions[place.at], place.line.bits[place.at] = self.partition, bits | further
+        place.partition, place.bits = self.partition, bits | further
         return place

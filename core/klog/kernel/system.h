@@ -51,17 +51,4 @@ static void klog_give_memory_back(void) {
 #endif
 }
 
-/* Memory that is written at once, to be freed; it begins with a line of the processor's caches.  Its pages come in one
- * call (MADV_POPULATE_WRITE), where the system knows it, which costs half of what a fault for each of them does. */
-static void *klog_slab(size_t size) {
-    void *found = NULL;
-    if (posix_memalign(&found, 64, size)) return NULL;
-#if defined(__linux__) && defined(SYS_madvise)
-    const uintptr_t page = 4096;
-    uintptr_t start = ((uintptr_t)found + page - 1) & ~(page - 1), end = ((uintptr_t)found + size) & ~(page - 1);
-    if (start < end) syscall(SYS_madvise, start, end - start, 23);
-#endif
-    return found;
-}
-
 #endif

@@ -5,7 +5,6 @@ cdef extern from "system.h" nogil:
     void klog_begin_sync(int fd, long long start, long long size)
     void klog_sync_file_system(int fd)
     void klog_give_memory_back()
-    void *klog_slab(size_t size)
 
 
 def set_aside(int descriptor, long long start, long long size):

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 import pytest
 from klog.base.errors import KlogError, UsageError
 from klog.commands.audit.digest_table import ENTRY_BYTES, MOST_PLACES, DigestTable
-from klog.kernel import BatchEntries, repeated_entries
+from klog.kernel import EntryList
 
 from tests.commands.audit.auditing import audit, place
 from tests.commands.audit.clusters import Cluster
@@ -160,14 +160,12 @@ def test_a_batch_a_thousand_times_over_is_counted_and_not_listed(tmp_path: Path)
 
 
 def test_bytes_that_are_no_entries_are_refused() -> None:
-    entries = BatchEntries(10)
+    entries = EntryList(10)
     for content, start in ((b"x" * 23, 0), (b"x" * 24, 1), (b"", 24)):
         with pytest.raises(ValueError, match="entries of"):
             entries.add(content, start)
-    with pytest.raises(ValueError, match="entries of"):
-        repeated_entries(b"x" * 25)
     assert len(entries) == 0
-    assert repeated_entries(b"") == b""
-    for number in (-1, 256):
-        with pytest.raises(IndexError, match="of 256"):
-            entries.repeated(number)
+    assert entries.repeated(0, 0, 48) == b""
+    for first, end in ((-1, 0), (0, 1), (1, 0)):
+        with pytest.raises(IndexError, match="of 0"):
+            entries.repeated(first, end, 48)
