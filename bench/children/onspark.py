@@ -291,12 +291,14 @@ def _last() -> Any:
 
 def alone(*paths: str) -> None:
     """Do the work of the tasks of `stats`, without Spark."""
-    from klog.jobs.stats import StatsOptions, collect_stats
+    from klog.jobs.stats import StatsMerger, StatsOptions
     from klog.jobs.stats import stats as job
 
     partitions = [partition for partition, _ in partitions_of(*paths)]
-    batches = list(job([partition.path for partition in partitions], StatsOptions(bytes(16))))
-    print(sum(one.records for one in collect_stats(batches, partitions)))
+    merger = StatsMerger(partitions)
+    for result in job([partition.path for partition in partitions], StatsOptions(bytes(16))):
+        merger.take(result)
+    print(sum(one.records for one in merger.merged()))
 
 
 def memory(spark: Any, scratch: str, *paths: str) -> dict[str, Contestant]:

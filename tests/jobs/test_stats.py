@@ -14,7 +14,7 @@ from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.jobs import stats as module
 from klog.jobs.slices import LogSlice, slice_partition
-from klog.jobs.stats import Stats, StatsOptions, collect_stats, stats
+from klog.jobs.stats import Stats, StatsMerger, StatsOptions, stats
 
 from tests.conftest import FIXTURES
 from tests.oracles.plain import decode
@@ -26,7 +26,11 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 def counted(units: Sequence[Sequence[LogSlice | str]], partitions: Sequence[Partition]) -> list[Stats]:
     sent = [pickle.loads(pickle.dumps(unit)) for unit in units]
-    return collect_stats([answer for unit in sent for answer in stats(unit, OPTIONS)], partitions)
+    merger = StatsMerger(partitions)
+    for unit in sent:
+        for result in stats(unit, OPTIONS):
+            merger.take(result)
+    return merger.merged()
 
 
 def by_hand(partition: Partition) -> tuple[object, ...]:

@@ -11,7 +11,7 @@ from klog.base.progress import Silence
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.jobs.slices import SPLIT_BYTES, slice_partition
-from klog.jobs.stats import Stats, StatsOptions, collect_stats, count_records
+from klog.jobs.stats import Stats, StatsMerger, StatsOptions, count_records
 from klog.jobs.stats import stats as job
 from klog.log.reader import MAX_BATCH_BYTES
 from klog.spark.run import SparkRunner
@@ -37,9 +37,10 @@ def test_slices_are_counted_as_the_whole_is(spark: SparkSession) -> None:
     """All but the number of different keys is exact, and that hangs on a secret of each run."""
     partitions = LogDir(str(FIXTURES / "modern")).partitions
     whole = [part for partition in partitions for part in slice_partition(partition)]
-    alone = [
-        one._replace(keys=0, top_keys=()) for one in collect_stats(job(whole, StatsOptions(bytes(16))), partitions)
-    ]
+    merger = StatsMerger(partitions)
+    for result in job(whole, StatsOptions(bytes(16))):
+        merger.take(result)
+    alone = [one._replace(keys=0, top_keys=()) for one in merger.merged()]
     found = stats(spark, partitions, split_bytes=16 << 10)
     assert [one._replace(keys=0, top_keys=()) for one in found] == alone
 

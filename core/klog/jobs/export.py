@@ -27,18 +27,18 @@ from klog.log.record_filter import RecordFilter
 from klog.partition.transactions.isolation import Isolation
 
 MANIFEST = "_klog_manifest.json"
-"""Spark looks past names that begin so."""
+"""Spark ignores files whose names begin with an underscore."""
 
 
 class ExportTask(NamedTuple):
-    """What one attempt is about: *slices*, those of a partition next to each other."""
+    """The content of one piece: *slices*, those of a partition next to each other."""
 
     number: int
     slices: tuple[LogSlice, ...]
 
     @property
     def bytes(self) -> int:
-        """How much there is to read."""
+        """The bytes to read."""
         return sum(part.bytes for part in self.slices)
 
 
@@ -106,7 +106,7 @@ def _digest(pieces: Sequence[NamedTuple]) -> str:
 
 
 def export(unit: Sequence[ExportTask], options: ExportOptions) -> Iterator[TaskResult]:
-    """Write all records of the pieces of *unit*; yield an answer `piece` of each.
+    """Write all records of the pieces of *unit*; yield a result `piece` of each.
 
     Raises OSError when writing fails; what is wrong with what is read is among the facts of the piece.
     """
@@ -130,7 +130,7 @@ Write = Callable[[ExportTask, OutputFiles], Iterable[tuple[LogSlice, Damage]]]
 
 
 def write_in_attempts(unit: Sequence[ExportTask], options: ExportOptions, write: Write) -> Iterator[TaskResult]:
-    """Write the pieces of *unit*, each in an attempt of its own; yield an answer `piece` of each.  Raises OSError."""
+    """Write the pieces of *unit*, each in an attempt of its own; yield a result `piece` of each.  Raises OSError."""
     for piece in unit:
         with OutputAttempt(options.run, piece.number) as attempt:
             if not attempt.is_done:

@@ -1,7 +1,7 @@
 """The last value of each key of a compacted topic, as files by topic and partition.
 
-A partition is read twice: for the last offset of each key, and for the records at these offsets.  Where the keys do not
-fit into the memory that they may have, they are parted by their digests, and each part is read for by itself.
+A partition is read twice: for the last offset of each key, and for the records at these offsets.  If the keys do not
+fit into their memory, they are divided by their digests, and the partition is read for each part.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def export_latest_values(
 def write_latest_values(unit: Sequence[ExportTask], options: ExportOptions) -> Iterator[TaskResult]:
     """Write the last record of each key of the pieces of *unit*, but for those without a value.
 
-    Pieces are of whole partitions.  Yields an answer `piece` of each.  Raises OSError when writing fails.
+    Pieces are of whole partitions.  Yields a result `piece` of each.  Raises OSError when writing fails.
     """
     scan = SliceScan(options.wanted, options.max_batch_bytes)
     offsets = OffsetMap(options.map_memory)

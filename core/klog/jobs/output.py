@@ -34,14 +34,14 @@ from klog.formats.names import FileKind
 RUN = ".klog-unfinished"
 _JOB, _RESULT, _FINISHING, _PIECE = "job.json", "result.json", "finishing", "piece-"
 Facts = dict[str, Any]
-"""What a task says of its piece: whatever JSON can say."""
+"""The facts about a piece, as JSON."""
 
 
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 
 
 def check_target(to: str, paths: Iterable[str] = ()) -> None:
-    """Raise UsageError when no job may write into the directory *to*.  *paths*: what is read."""
+    """Raise UsageError when no job may write into the directory *to*.  *paths*: the sources."""
     run = os.path.join(to, RUN)
     # A log dir that is nearly done looks like one.
     check_directory(to, paths, is_ours=os.path.lexists(os.path.join(run, _FINISHING)))
@@ -53,8 +53,8 @@ def check_target(to: str, paths: Iterable[str] = ()) -> None:
 def lock_target(to: str, disk: Disk) -> Iterator[None]:
     """Keep other jobs from writing into the directory *to* until the block ends; it is created if necessary.
 
-    By a POSIX lock on a file `.lock` in it, as on a log dir, which ends with the process.  A file system that knows no
-    locks does not keep two apart.  Raises UsageError if the path is protected, LockedError, OSError.
+    A POSIX lock on a file `.lock` in it keeps them away, as on a log dir, and ends with the process.  A file system
+    without locks lets two jobs write.  Raises UsageError if the path is protected, LockedError, OSError.
     """
     check_target(to)
     to = normalized(to)
@@ -113,10 +113,10 @@ class OutputAttempt:
 
 
 class JobOutput:
-    """The directory *to*, which is not there, or empty, or has what an earlier run of the same *job* has left.
+    """The directory *to*: it is missing, or empty, or contains the pieces of an earlier run of the same *job*.
 
-    *job* is all that decides what a piece is and what will be in it.  What another job has left is thrown away, so
-    the caller holds `lock_target`.
+    *job* has everything that decides how pieces are cut and written.  The pieces of another job are removed, so the
+    caller holds `lock_target`.
     Raises UsageError, OSError.
     """
 

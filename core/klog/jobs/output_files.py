@@ -22,7 +22,7 @@ _STYLE = LineStyle()
 
 
 class _Writer(Protocol):
-    """What writes one file; `bytes` so far."""
+    """Writes one file; `bytes` counts the written ones."""
 
     @property
     def bytes(self) -> int: ...

@@ -27,9 +27,9 @@ O = TypeVar("O")  # noqa: E741
 FEWEST: Final = 256
 """With fewer small pieces of work to start processes is not worth while."""
 CHUNK: Final = 16
-"""So many small pieces of work make a unit for a process."""
+"""The number of small pieces of work in a unit for a process."""
 _HELD_BYTES: Final = 16 << 20
-"""So many bytes of its results a thread keeps in memory while earlier units are not done; then it waits."""
+"""The bytes of results that a thread keeps in memory while earlier units are not done; then it waits."""
 
 
 class Runner(Protocol):
@@ -158,7 +158,7 @@ class Processes(NamedTuple):
         take: Callable[[TaskResult], object],
         first_bytes: int | None = None,
     ) -> None:
-        """Do the job in processes, each every so-manieth unit; raises KlogError when one of them was killed."""
+        """Do the job in processes, each one of the units in turn; raises KlogError when one of them was killed."""
         sink.expect(sum(sizes))
         count = min(self.workers, len(units))
         started: list[tuple[int, BinaryIO]] = []

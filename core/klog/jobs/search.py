@@ -21,7 +21,7 @@ from klog.log.reader import MAX_BATCH_BYTES
 from klog.log.record_filter import RecordFilter, RecordLimit
 from klog.partition.transactions.isolation import Isolation
 
-_ANSWER_BYTES = 1 << 20
+_RESULT_BYTES = 1 << 20
 
 
 class SearchQuery(NamedTuple):
@@ -71,7 +71,7 @@ def search_partitions(
 
 
 def search(unit: Sequence[ExportTask], query: SearchQuery) -> Iterator[TaskResult]:
-    """Yield answers `lines`, what was found in each piece in its order, `damage` where something is broken.
+    """Yield results `lines`, the matching records of each piece in their order, and `damage`.
 
     Raises nothing for what is on the disk.
     """
@@ -93,7 +93,7 @@ def search(unit: Sequence[ExportTask], query: SearchQuery) -> Iterator[TaskResul
                 is_last = count.take(found)
                 for some in _lines(found, fields, query.style):
                     waiting += some
-                    if len(waiting) >= _ANSWER_BYTES:  # perhaps a part of a line
+                    if len(waiting) >= _RESULT_BYTES:  # perhaps a part of a line
                         yield TaskResult("lines", bytes(waiting), piece.number)
                         waiting.clear()
                 if is_last:
@@ -114,13 +114,13 @@ class LineLimit:
     def __init__(self, limit: int | None) -> None:
         self.left = limit
 
-    def cut(self, answer: TaskResult) -> TaskResult:
-        """Return *answer*, its lines cut to what may still be given."""
-        if answer.kind != "lines" or self.left is None:
-            return answer
-        content = answer.content
+    def cut(self, result: TaskResult) -> TaskResult:
+        """Return *result*, its lines cut to what may still be given."""
+        if result.kind != "lines" or self.left is None:
+            return result
+        content = result.content
         lines = content.count(b"\n")
         if lines > self.left:
             content = b"".join(content.splitlines(keepends=True)[: self.left])
         self.left -= min(lines, self.left)
-        return answer._replace(content=content)
+        return result._replace(content=content)

@@ -86,9 +86,9 @@ def slice_partition(
 ) -> list[LogSlice]:
     """Return the slices of *partition*, offsets ascending, none much larger than *split_bytes*.
 
-    What cannot hold anything *wanted*, or that no consumer sees, is left out as far as names, indexes and headers tell.
-    A log that cannot be read is one slice, for its reader to say why.  *learnt*: from earlier calls for this partition,
-    kept up.  Raises nothing for content.
+    Parts without a *wanted* record, and parts that no consumer sees, are left out as far as names, indexes and headers
+    show them.  A log that cannot be read is one slice, whose reader reports the reason.  *learnt*: the state of earlier
+    calls for this partition, kept up to date.  Raises nothing for content.
     """
     whole = LogSlice(partition.path, partition.topic, partition.number, 0, None, 0, 0, 0)
     if partition.unreadable is not None:

@@ -30,7 +30,7 @@ BATCH_BYTES = 1 << 20
 _MOST_BYTES = 512 << 20  # of a batch: three times that, as header keys become valid UTF-8, still fits an Arrow array
 
 KAFKA_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
-"""What Spark's Kafka source has, in its order; with includeHeaders also `headers`."""
+"""The columns of Spark's Kafka source, in its order; with includeHeaders also `headers`."""
 
 COLUMNS = (
     *KAFKA_COLUMNS,
@@ -77,12 +77,12 @@ def schema(columns: Sequence[str]) -> pa.Schema:
 
 
 class RowQuery(NamedTuple):
-    """What is asked of slices.
+    """The rows and columns to read of slices.
 
-    *wanted*: which records; its limit and tail do not count.  *isolation* must be that of the slices.  *damage*: `fail`
-    raises at the first, `skip` passes over it, `column` makes a row of it: null but for `damage` and for what is known
-    of its place.  No batch of more than *max_batch_bytes* is read or decompressed.  *batch_bytes*: about so large is a
-    record batch; a single record may be larger.
+    *wanted*: the filter of records; its limit and tail do not count.  *isolation* must be that of the slices.
+    *damage*: `fail` raises at the first, `skip` passes over it, `column` makes a row of it: null but for `damage` and
+    for the known parts of its place.  No batch of more than *max_batch_bytes* is read or decompressed.  *batch_bytes*:
+    the size of a record batch, about; a single record may be larger.
     """
 
     columns: tuple[str, ...] = KAFKA_COLUMNS

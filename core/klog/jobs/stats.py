@@ -18,7 +18,7 @@ from klog.base.progress import Sink
 from klog.data_dir.partition import Partition
 from klog.formats.damage import Damage
 from klog.jobs.results import TaskResult, json_result
-from klog.jobs.runner import Runner, collect
+from klog.jobs.runner import Runner
 from klog.jobs.slice_scan import SliceScan
 from klog.jobs.slices import SPLIT_BYTES, LogSlice, pack_tasks, slice_partition
 from klog.kernel import Profile
@@ -40,9 +40,9 @@ class StatsOptions(NamedTuple):
 
     @classmethod
     def of(cls, partitions: Iterable[Partition], max_batch_bytes: int) -> StatsOptions:
-        """Return options whose secret comes from the logs: who counts them twice is told the same.
+        """Return options whose secret is derived from the logs: two counts of the same logs are the same.
 
-        Nobody who writes records knows at which nanosecond the broker will have written the last of them.
+        A producer cannot know at which nanosecond the broker will have written the last of its records.
         """
         digest = blake2b(digest_size=16)
         for partition in partitions:
@@ -76,7 +76,7 @@ class LargeRecord(NamedTuple):
 
 
 class Stats(NamedTuple):
-    """What the records of a partition directory are like.
+    """Statistics of the records of a partition directory.
 
     *records*: without the *markers* of transactions.  *bytes*: of the logs.  *keys*: how many different ones, within a
     percent or so.  *codecs*: records by the codec of their batch.  Offsets and timestamps (ms) are None where no record
@@ -116,11 +116,13 @@ def count_records(
     """Return statistics of the records of each of *partitions*; a large one is divided into slices of *split_bytes*."""
     units, sizes = share_out(partitions, runner.workers, split_bytes)
     options = StatsOptions.of(partitions, max_batch_bytes)
-    return collect_stats(collect(runner, stats, units, options, sizes, sink), partitions)
+    merger = StatsMerger(partitions)
+    runner.run(stats, units, options, sizes, sink, merger.take)
+    return merger.merged()
 
 
 def stats(unit: Sequence[LogSlice | str], options: StatsOptions) -> Iterator[TaskResult]:
-    """Count the records of *unit*: partition directories, or slices of one next to each other; an answer for each.
+    """Count the records of *unit*: partition directories, or slices of one next to each other; a result for each.
 
     Nothing is raised for what is on the disk: damage is counted and told.
     """
@@ -204,24 +206,34 @@ def _text(content: bytes) -> str:
     return b64encode(content).decode()
 
 
-def collect_stats(answers: Iterable[TaskResult], partitions: Sequence[Partition]) -> list[Stats]:
-    """Return what was counted of each of *partitions*, put together from the answers of all units.
+class StatsMerger:
+    """Merges the results of all units.
 
-    Of a partition that was not cut only the result is kept: the registers of its keys alone are kilobytes.
+    Only the statistics of a partition that was not cut are kept: the registers of its keys alone are kilobytes.
     """
-    places = {partition.path: partition for partition in partitions}
-    parts: dict[str, list[dict[str, Any]]] = {}
-    done: dict[str, Stats] = {}
-    profile = Profile(bytes(16))
-    for answer in answers:
-        facts = answer.facts
+
+    def __init__(self, partitions: Sequence[Partition]) -> None:
+        self._partitions = partitions
+        self._by_path = {partition.path: partition for partition in partitions}
+        self._parts: dict[str, list[dict[str, Any]]] = {}
+        self._done: dict[str, Stats] = {}
+        self._profile = Profile(bytes(16))
+
+    def take(self, result: TaskResult) -> None:
+        """Take a result of `stats`."""
+        facts = result.facts
+        path = facts["path"]
         if facts["whole"]:
-            done[facts["path"]] = _merged(places[facts["path"]], [facts], profile)
+            self._done[path] = _merged(self._by_path[path], [facts], self._profile)
         else:
-            parts.setdefault(facts["path"], []).append(facts)
-    nothing = _facts(Profile(bytes(16)), 0) | {"bytes": 0, "largest": [], "damages": 0, "damage": []}
-    done |= {path: _merged(places[path], some, profile) for path, some in parts.items()}
-    return [done.get(one.path) or _merged(one, [nothing], profile) for one in partitions]
+            self._parts.setdefault(path, []).append(facts)
+
+    def merged(self) -> list[Stats]:
+        """Return the statistics of each partition."""
+        nothing = _facts(Profile(bytes(16)), 0) | {"bytes": 0, "largest": [], "damages": 0, "damage": []}
+        for path, some in self._parts.items():
+            self._done[path] = _merged(self._by_path[path], some, self._profile)
+        return [self._done.get(one.path) or _merged(one, [nothing], self._profile) for one in self._partitions]
 
 
 def _merged(partition: Partition, parts: Sequence[dict[str, Any]], profile: Profile) -> Stats:
