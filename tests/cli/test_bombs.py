@@ -169,6 +169,7 @@ def run(words: list[str]) -> tuple[int, int, bytes]:
         ("topics of a transaction", "zstd", "transactions D"),
         ("members of a group", "zstd", "groups D"),
         ("tags of a topic", "zstd", "metadata show D"),
+        ("tags of a topic", "zstd", "space D"),
         ("replicas of a partition", "zstd", "metadata show D"),
         ("topics of a transaction", "zstd", "dump P --transaction-log-decoder"),
         ("topics of a transaction", "zstd", "timeline D"),

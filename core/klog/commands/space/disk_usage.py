@@ -239,7 +239,8 @@ class DiskUsage:
         largest = self._largest_of(log_dir.log_dir, usage)
         ages = [SegmentAge(one.base_offset, one.log_bytes, age) for one, age in zip(sizes, largest, strict=True)]
         reason = usage.state_reason
-        fates = [SegmentFate(reason)] * len(sizes) if reason else self._judge(log_dir, usage, ages)
+        rules = self.rules_of(log_dir, partition.topic)  # always: faults of the metadata log count
+        fates = [SegmentFate(reason)] * len(sizes) if reason else self._judge(log_dir, usage, ages, rules)
         topic, number, directory = partition.topic, partition.number, partition.directory
         for one, timestamp, fate in zip(sizes, largest, fates, strict=True):
             yield SegmentUsage(
@@ -275,10 +276,11 @@ class DiskUsage:
             self.note(str(error))
             return one.modified_ms
 
-    def _judge(self, log_dir: LogDirUsage, usage: PartitionUsage, ages: list[SegmentAge]) -> list[SegmentFate]:
+    def _judge(
+        self, log_dir: LogDirUsage, usage: PartitionUsage, ages: list[SegmentAge], topic: TopicRetention
+    ) -> list[SegmentFate]:
         """Return why the segments of a log in use are there."""
         partition = usage.partition
-        topic = self.rules_of(log_dir, partition.topic)
         found = judge_segments(ages, topic.limits, self._log_start(log_dir, partition), self.now_ms)
         if topic.is_remote:
             return [_tiered(fate) for fate in found]
