@@ -16,9 +16,9 @@ Changes = Mapping[tuple[str, int], int | None]
 
 
 def plan(log_dir: LogDir, changes: Mapping[FileKind, Changes], draft: Draft, *, mend: bool) -> None:
-    """Add to *draft* the checkpoints that change; with *mend* also those that a broker refuses.
+    """Add to *draft* the changed checkpoints; with *mend* also those that a broker refuses.
 
-    Of such a file every line counts that is one.  Raises OSError (staging).
+    Every valid line of a bad checkpoint counts.  Raises OSError (staging).
     """
     for kind in ROOT_CHECKPOINTS:
         found = log_dir.checkpoints.file(kind)
@@ -33,14 +33,14 @@ def plan(log_dir: LogDir, changes: Mapping[FileKind, Changes], draft: Draft, *, 
 def plan_around(
     log_dir: LogDir, lower: Mapping[FileKind, Changes], final: Mapping[FileKind, Changes], before: Draft, after: Draft
 ) -> None:
-    """Add to *before* the checkpoints that name less, and to *after*, when all else is done, those that name more.
+    """Add to *before* the checkpoints with lower offsets, and to *after*, at the end, those with higher ones.
 
     Raises OSError (staging).
     """
     plan(log_dir, lower, before, mend=False)
     lowered = list(before.actions)
     plan(log_dir, final, before, mend=False)
-    # What is lowered and raised in the end is one history of a file, in two places of the plan.
+    # A file that is lowered and raised at the end has one history, in two places of the plan.
     after.actions = [action for action in before.actions if action not in lowered]
     before.actions = [action for action in before.actions if action in lowered]
 

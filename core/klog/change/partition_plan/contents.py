@@ -27,7 +27,7 @@ class StoredContent(NamedTuple):
 
 
 Content = StoredContent | bytes
-"""What a small file is going to be."""
+"""The future content of a small file."""
 
 
 def tail(folder: str, content: Content | None, entry_bytes: int) -> bytes:

@@ -1,12 +1,12 @@
-"""The files that a partition is to have, and the changes that lead there, in an order that may stop anywhere.
+"""The desired files of a partition, and the changes to them, in an order that may stop anywhere.
 
-A broker that starts between two of them finds a log that is as long as it was, or shorter, in whole segments; an index
-never says more than its log has; a snapshot goes only when its successor is there.
+A broker that starts between two of them finds a log that is as long as before, or shorter, in whole segments; an index
+never extends beyond its log; a snapshot is deleted only when its successor exists.
 
-Where a segment is split, what leaves it is there under its new name before the old one is cut, the last segment first:
-so the log ends where it did all the while.  In between two files hold these batches.  A broker looks for their offsets
-in the segment that begins last at or below them, so they are read once; and where it recovers the old one, it
-splits it itself, and its own segments take the place of those that are there.
+If a segment is split, its moved part exists under its new name before the old one is cut, the last segment first: the
+log keeps its end all the while.  In between two files contain these batches.  A broker looks for their offsets in the
+segment that begins last at or below them, and reads them once; if it recovers the old one, it splits it itself, and its
+own segments replace the existing ones.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ _STEP_BYTES = 1 << 20
 class DesiredFiles(NamedTuple):
     """The desired content of the directory.
 
-    *logs*: the pieces of each log, *files*: every other file of the log, both by name; what is in neither and belongs
-    to a log goes.  *epochs*: the new `leader-epoch-checkpoint`, None if it stays.  *patches*: of the pieces' files.
+    *logs*: the pieces of each log, *files*: every other file of the log, both by name; files of the log in neither are
+    deleted.  *epochs*: the new `leader-epoch-checkpoint`, None if it is unchanged.  *patches*: of the pieces' files.
     *is_intact*: the pieces are whole batches, whose checksums match: a log that has changed since is not copied.
     """
 
@@ -71,7 +71,7 @@ class _Writer:
             if file.kind is FileKind.SNAPSHOT and file.stage is Stage.IN_USE:
                 self._remove(file.name)
         self._epochs()
-        # A finished compaction's log goes first: what is left of it would only be renamed to what is there by now.
+        # A finished compaction's log is deleted first: its remaining files would only be renamed to the existing ones.
         for file in sorted(gone, key=lambda file: (file.kind is not FileKind.LOG, file.name)):
             if file.stage is Stage.SWAP:
                 self._remove(file.name)
@@ -94,9 +94,9 @@ class _Writer:
         self._draft.remove(self._file(name))
 
     def _remove_void(self) -> None:
-        """Remove what a start removes: of a compaction that did not end the `.swap` before the `.cleaned`.
+        """Remove the files that a start removes: of a compaction that did not end the `.swap` before the `.cleaned`.
 
-        The other way round a start in between would take the `.swap` for finished.
+        In the other order a start in between would treat the `.swap` as finished.
         """
         files = self._there.values()
         cleaned = [file.offset for file in files if file.stage is Stage.CLEANED and file.offset is not None]
@@ -120,9 +120,9 @@ class _Writer:
         pieces = self._target.logs[log]
         grows = not self._is_prefix(log, pieces)
         if grows:
-            # Of the old log the old index is true, of the new one the new: an empty one is true of both.
+            # The old index fits the old log, the new one the new: an empty one fits both.
             for name in indexes[:2]:
-                if name in self._there and name in self._kept:  # what is not kept has been removed
+                if name in self._there and name in self._kept:  # the other files have been removed
                     self._draft.truncate(self._file(name), 0)
             self._put_log(log, pieces)
         for name in indexes:
@@ -145,12 +145,12 @@ class _Writer:
 
     def _put_log(self, log: str, pieces: tuple[FileRange, ...]) -> None:
         like = self._file(pieces[0].name) if pieces else self._like()
-        # Without a timestamp a log is as old as its file: none becomes older by what is joined to it.
+        # Without a timestamp a log is as old as its file: a merge must make none older.
         names = {piece.name for piece in pieces}
         source = max((os.stat(self._path(name)).st_mtime_ns for name in names), default=None)
         content = self._content(log, pieces)
         if pieces and all(piece.name == log for piece in pieces):
-            # A plan has the digest of what is replaced; so its bytes need not be read a second time for that.
+            # A plan has the digest of the replaced file, whose bytes need not be read a second time for that.
             digest = Digest(os.path.getsize(self._path(log)))
             self._draft.read_through(self._file(log), digest)
             content = self._content_of_one(log, pieces, digest)
@@ -198,7 +198,7 @@ class _Writer:
             self._draft.truncate(self._file(name), size)
 
     def _like(self, log: str | None = None) -> str | None:
-        """Return the file whose owner and mode a new one gets: its log, as it is now, else another log."""
+        """Return the file whose owner and mode a new one receives: its existing log, else another log."""
         if log is not None:
             pieces = self._target.logs[log]
             if pieces:

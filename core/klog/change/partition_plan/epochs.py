@@ -8,7 +8,7 @@ from klog.formats.checkpoint import Checkpoint, EpochEntry, epochs_in_force
 
 
 def rebuilt(found: Checkpoint[EpochEntry] | None, seen: Sequence[tuple[int, int]], end: int) -> list[EpochEntry]:
-    """Return the epochs up to the log end offset *end*: what the checkpoint says, where no batch contradicts it.
+    """Return the epochs up to the log end offset *end*: those of the checkpoint without a contradiction by a batch.
 
     *found*: the checkpoint.  *seen*: the epochs that batches began, each with the first one's base offset.  An epoch in
     which nothing was written is known from the checkpoint alone.

@@ -1,4 +1,4 @@
-"""Counts the records in parts of a log: what a repair keeps, and what it loses."""
+"""Counts the records in parts of a log: those that a repair keeps, and those that it loses."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def count_records(path: str, start: int = 0, end: int | None = None) -> RecordCo
 
 
 def torn_batch(path: str, position: int, expected: int) -> RecordCount:
-    """Return what the batch that begins at *position* says of itself, when it is the one that was to come."""
+    """Return the counts in the header of the batch that begins at *position*, if it is the expected one."""
     with ReadOnlyFile(path) as source:
         data = source.read(position, HEADER_BYTES)
     header = read_header(data, 0, position, 2**31 - 1) if len(data) == HEADER_BYTES else None
@@ -58,9 +58,9 @@ def torn_batch(path: str, position: int, expected: int) -> RecordCount:
 
 
 def cut_loss(partition: Partition, log: str, position: int, expected: int, reason: str, found: RecordCount) -> Loss:
-    """Return what goes with everything from *position* of a log on, where offset *expected* was to come.
+    """Return the loss of everything from *position* of a log on, where offset *expected* was the next.
 
-    *found*: what is intact there.  Raises UnreadableError.
+    *found*: the intact batches there.  Raises UnreadableError.
     """
     path = partition.file(log)
     if found.first_offset != expected:
@@ -71,7 +71,7 @@ def cut_loss(partition: Partition, log: str, position: int, expected: int, reaso
 def whole_losses(
     partition: Partition, logs: Iterable[str], reason: str, count: Callable[[str], RecordCount] | None = None
 ) -> list[Loss]:
-    """Return what goes with whole logs, one loss for each; *count* counts their records, else they are read.
+    """Return the loss of whole logs, one for each; *count* counts their records, else they are read.
 
     Raises UnreadableError.
     """

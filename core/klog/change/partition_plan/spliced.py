@@ -88,7 +88,7 @@ class DigestedLog:
         return data
 
     def skip(self, start: int, end: int) -> None:
-        """Have the digest take bytes that are not wanted.  Where they cannot be read it stays incomplete."""
+        """Pass bytes that are not requested to the digest.  If they cannot be read it stays incomplete."""
         with suppress(UnreadableError):
             for at in range(start, end, _STEP_BYTES):
                 self.read(at, min(_STEP_BYTES, end - at))
@@ -173,9 +173,9 @@ class SplicedLog:
 
 
 def intact(content: Iterable[bytes], path: str) -> Iterator[bytes]:
-    """Yield *content* as it comes.  Raises UnreadableError once it is not all whole batches whose checksums match.
+    """Yield *content*, piece by piece.  Raises UnreadableError if it is not all whole batches whose checksums match.
 
-    *path*: what it is a copy of, which was intact a moment ago: indexes have been made of what it held then.
+    *path*: the original, which was intact a moment ago, when indexes were made of it.
     """
     rest, needed, done = bytearray(), 0, 0
     for chunk in content:

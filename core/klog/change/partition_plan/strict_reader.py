@@ -27,11 +27,11 @@ def no_progress(_size: int) -> None:
 
 
 class StrictReader:
-    """Hands out the batches of a segment, a window at a time, from byte *position* on; raises over the first damage.
+    """Returns the batches of a segment, a window at a time, from byte *position* on; raises at the first damage.
 
-    A broker's cleaner compares no checksums: of a batch that is damaged and can still be read it makes a sound one.
-    *base*: the segment's base offset.  *refused*: what does not happen then, for the message.  *advance* hears of bytes
-    read; they go through *digest*.
+    A broker's cleaner compares no checksums: it turns a damaged batch that can still be read into a sound one.  *base*:
+    the segment's base offset.  *refused*: the omitted action, for the message.  *advance* receives the bytes read; they
+    are added to *digest*.
     """
 
     def __init__(

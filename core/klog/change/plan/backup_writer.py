@@ -8,7 +8,7 @@
     staged/orders-3/….index             new files, until they get their names
     unfinished                          there from the beginning of the plan to its end
 
-All of it is on the disk before anything acts, with the modes, owners and times of the originals.
+All of it is synced before the first action, with the modes, owners and times of the originals.
 """
 
 from __future__ import annotations
@@ -65,15 +65,15 @@ def needs_copy(plan: Plan, chain: FileHistory) -> bool:
 
 
 def may_be_linked(plan: Plan, chain: FileHistory) -> bool:
-    """Whether a file's original can be kept by a second name: not when it is cut where it stands before that."""
+    """Whether a file's original can be kept by a second name: not when it is cut in place before that."""
     return plan.actions[chain.actions[0]].do != TRUNCATE
 
 
 class BackupWriter:
-    """Puts aside what a plan needs to be taken back, and makes ready what it puts in place.
+    """Keeps the originals that an undo needs, and prepares the new files.
 
-    Files and directories that this run has made are removed again by `clean`.  *is_new*: no earlier run has begun, so
-    that what stands in its way is another program's.
+    Files and directories that this run has made are removed again by `clean`.  *is_new*: no earlier run has begun, and
+    a file in its way is another program's.
     """
 
     def __init__(self, plan: Plan, disk: Disk, is_new: bool) -> None:
@@ -86,7 +86,7 @@ class BackupWriter:
         self._brought: dict[tuple[int, int], str] = {}
 
     def write_plan(self) -> None:
-        """Write the plan into each backup, with what it finds beside its files.
+        """Write the plan into each backup, with the state of the files beside its own.
 
         Raises StaleError when another plan is there, OSError, UnreadableError.
         """
@@ -127,7 +127,7 @@ class BackupWriter:
         for chain in found:
             if chain.before is not None and needs_copy(self._plan, chain):
                 self._keep(chain, chain.before)
-        # What the disk does not give has no copy; where it was is in the plan, and the original is kept.
+        # Unreadable parts have no copy; the plan has their positions, and the original is kept.
         untouched = {
             (chain.log_dir, chain.file)
             for chain in found
@@ -206,9 +206,9 @@ class BackupWriter:
         self._mark(target)
 
     def _like(self, action: Action) -> str | None:
-        """Return the file whose extended attributes new content gets: the one it replaces, else a log beside it.
+        """Return the file whose extended attributes new content receives: the replaced one, else a log beside it.
 
-        None where there is none, and for what is taken back: that has its own.
+        None without one, and for content of an undo: that has its own.
         """
         if self._plan.undoes is not None:
             return None
@@ -222,9 +222,9 @@ class BackupWriter:
         return os.path.join(directory, log) if log else None
 
     def _state(self, path: str, wanted: FileState) -> FileState | None:
-        """Return what a file is that should be as *wanted*; what has two names is read once.
+        """Return the state of a file that should be *wanted*; a hard-linked file is read once.
 
-        What this process has written is not read at all, as long as its size and time are what they were then.
+        A file that this process has written is not read at all, as long as its size and time are unchanged.
         """
         status = status_of(path)
         if status is None:
@@ -239,16 +239,16 @@ class BackupWriter:
         return state
 
     def _bring(self, origin: str, target: str, after: FileState) -> None:
-        """Let a file that waits elsewhere be in the backup too; what has two names there gets two names here."""
+        """Add a staged file to the backup, too; a hard-linked file keeps two names there."""
         first = self._brought.setdefault(inode_of(os.lstat(origin)), target)
         if self._link(origin, target) or (first != target and self._link(first, target)):
             return
         self._copy(origin, 0, after.size, target, after)
-        # The number may have been that of a file which is gone.
+        # The inode may have been that of a deleted file.
         self._read.pop(inode_of(os.lstat(target)), None)
 
     def clean(self) -> None:
-        """Remove what this run has made, as far as the disk lets it: nothing has come of it."""
+        """Remove the files of this run, as far as the disk permits: the plan is not applied."""
         for path in reversed(self._made):
             try:
                 if os.path.isdir(path):
@@ -265,7 +265,7 @@ class BackupWriter:
             self._made.append(made)
 
     def _link(self, source: str, target: str) -> bool:
-        """Give *source* a second name in the backup; False where that cannot be."""
+        """Give *source* a second name in the backup; False if that cannot be."""
         self._directory(os.path.dirname(target))
         is_there = os.path.lexists(target) and os.path.samestat(os.lstat(target), os.lstat(source))
         if not is_there:
@@ -304,7 +304,7 @@ class BackupWriter:
         return file
 
     def _make_way(self, target: str) -> None:
-        """Remove what an earlier run has left under the name of something new.  Raises StaleError for anything else."""
+        """Delete a leftover of an earlier run that blocks a new file's name.  Raises StaleError for anything else."""
         if not os.path.lexists(target):
             return
         if self._is_new and os.path.basename(target) != f"{PLAN}{_TMP}":
@@ -341,9 +341,9 @@ def _up_from(backup: str) -> Iterator[str]:
 
 
 def end_plan(plan: Plan, disk: Disk) -> None:
-    """Remove what only a plan needs that is not done: its new files that still wait, and the marker.  Raises OSError.
+    """Remove the files that only an unfinished plan needs: its staged files, and the marker.  Raises OSError.
 
-    What others have put beside them stays.
+    Files of other programs beside them are kept.
     """
     for number, backup in enumerate(plan.backups):
         staged = os.path.join(backup, STAGED)
@@ -361,9 +361,10 @@ def end_plan(plan: Plan, disk: Disk) -> None:
 
 
 def drop_staged(plan: Plan, disk: Disk) -> None:
-    """Remove what this process has made ready in backups for a plan that will not be carried out, if the disk lets it.
+    """Remove the files that this process has staged in backups for a plan that will not be applied, if the disk
+    permits.
 
-    Beside a plan's file it stays with the plan.
+    Staged files beside a plan's file are kept with the plan.
     """
     staged = [place for place in (os.path.join(backup, STAGED) for backup in plan.backups) if place in plan.made_here]
     try:

@@ -1,4 +1,4 @@
-"""Derives how far each plan has come."""
+"""Derives the progress of each plan."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from klog.formats.names import ROOT_CHECKPOINTS, parse_file
 
 
 class PlanStatus(StrEnum):
-    """How far a plan has come."""
+    """The progress of a plan."""
 
     PLANNING = "being planned"
-    """Or it was, when its process was killed: then the next command that changes the log dir removes what it left."""
+    """Or it was, when its process was killed: the next command that changes the log dir then removes its leftovers."""
     NOT_BEGUN = "not begun"
     HALF_DONE = "half done"
     APPLIED = "applied"
     TAKEN_BACK = "taken back"
     USED_SINCE = "used since"
-    """A file is none of what the plan knows: a broker, or another plan, has changed it."""
+    """A file is in no state of the plan: a broker, or another plan, has changed it."""
 
 
 class Announcement:
-    """What tells that *plan* is being made, before its first new file waits in a backup: the plan, without actions.
+    """Announces that *plan* is being made, before its first file is staged in a backup: the plan, without actions.
 
-    Any number of threads.  What a killed process has left is found by that, and removed by `sweep`.
+    Any number of threads may use it.  It shows leftovers of a killed process to `sweep`, which removes them.
     """
 
     def __init__(self, plan: Plan, disk: Disk) -> None:
@@ -75,11 +75,11 @@ class Announcement:
             others = tuple(backup for backup in self._plan.backups if backup not in backups)
             remove_pointers(self._plan._replace(log_dirs=log_dirs, backups=others), self._disk)
             remove_made(self._made, self._disk)
-            # What came back with the power would look like a plan that is still being made.
+            # After a power cut it would otherwise reappear, as a plan that is still being made.
             self._disk.sync(sorted({nearest_directory(os.path.dirname(path)) for path, _ in gone}))
 
     def withdraw(self) -> None:
-        """Remove it, with all that was made ready, unless the plan itself has taken its place; if the disk lets it."""
+        """Remove it, with all staged files, unless the plan itself has replaced it; if the disk permits."""
         with suppress(OSError):
             for path, inode in self._files:
                 if os.path.lexists(path) and inode_of(os.lstat(path)) == inode:
@@ -90,9 +90,9 @@ class Announcement:
 
 
 def sweep(plans: Iterable[StoredPlan], disk: Disk) -> list[Plan]:
-    """Remove what is left of those *plans* that were still being made when their process was killed; return them.
+    """Remove the leftovers of those *plans* that were being made when their process was killed; return them.
 
-    The caller must hold the locks of their log dirs: then no other process is making one.  Raises OSError.
+    The caller must hold the locks of their log dirs: no other process is then making one.  Raises OSError.
     """
     left = {kept.plan.id: kept.plan for kept in plans if not kept.plan.actions}
     for plan in left.values():
@@ -134,7 +134,7 @@ def _state(plan: Plan, found: list[FileHistory]) -> PlanStatus:
     if any(chain.at is None for chain in found):
         return PlanStatus.USED_SINCE
     if all(not chain.to_do for chain in found):
-        # What is as another plan has made it was not made by one whose new files still wait.
+        # A file in the state of another plan was not made by a plan whose files are still staged.
         is_used = _waits(plan) if is_unfinished else used_since(plan, found) is not None
         return PlanStatus.USED_SINCE if is_used else PlanStatus.APPLIED
     # A directory that is made with its first file may be there, and no file yet.
@@ -150,13 +150,13 @@ def _state(plan: Plan, found: list[FileHistory]) -> PlanStatus:
 def may_stay(chain: FileHistory) -> bool:
     """Whether a file that is in no state of a plan is a log dir's checkpoint.
 
-    It goes on changing for other partitions while the plan is half done, and what it says of the plan's own may stay.
+    It continues to change for other partitions while the plan is half done, and its lines for the plan's own may stay.
     """
     return chain.at is None and "/" not in chain.file
 
 
 def obstacle(plan: Plan) -> str | None:
-    """Return the path of what keeps *plan*, which is half done, from being finished; None where nothing does.
+    """Return the path of a file that prevents *plan*, which is half done, from being finished; None without one.
 
     Raises StaleError, UnreadableError.
     """
@@ -174,23 +174,23 @@ def has_begun(plan: Plan) -> bool:
 
 
 def used_since(plan: Plan, found: Iterable[FileHistory]) -> str | None:
-    """Return the path of a file that has changed since *plan*, which is done, or came since; None where none has.
+    """Return the path of a file that has changed, or was created, since *plan* was done; None without one.
 
-    *found*: its files, located.  What other plans did to a log dir's checkpoints, for other partitions, does not count.
+    *found*: its files, located.  Changes of a log dir's checkpoints by other plans, for other partitions, do not count.
     Raises StaleError, UnreadableError.
     """
     for chain in found:
         if chain.is_used():
             return chain.path
     for other in differences(plan):
-        is_read = other.log_dir >= len(plan.log_dirs)  # what a plan only read may be used once it is done
+        is_read = other.log_dir >= len(plan.log_dirs)  # a file that a plan only read may be used once the plan is done
         if not is_read and not _is_explained(plan, other):
             return plan.path(other.log_dir, other.file)
     return None
 
 
 def _is_explained(plan: Plan, other: Difference) -> bool:
-    """Whether a checkpoint of a log dir is what other plans have made of it."""
+    """Whether a checkpoint of a log dir is the result of other plans."""
     if parse_file(other.file).kind not in ROOT_CHECKPOINTS:
         return False
     log_dir = plan.log_dirs[other.log_dir]
@@ -229,11 +229,11 @@ def _waits(plan: Plan) -> bool:
 
 
 def unfinished(log_dir: str) -> list[StoredPlan]:
-    """Return the plans that were begun in *log_dir* and not finished; they come before anything else is planned."""
+    """Return the unfinished plans of *log_dir*, which have to be finished before anything else is planned."""
     return [kept for kept in plans_of(log_dir) if is_unfinished(kept.plan)]
 
 
 def is_unfinished(plan: Plan) -> bool:
     """Whether *plan* was begun and not finished, or only not cleared away.  Raises UnreadableError."""
-    # Only an unfinished plan needs a look at its files.
+    # Only an unfinished plan requires a look at its files.
     return has_begun(plan) and state_of(plan) in (PlanStatus.HALF_DONE, PlanStatus.APPLIED)

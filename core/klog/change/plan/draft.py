@@ -4,8 +4,8 @@
     draft = Draft("/data", 0, staging)
     draft.put("orders-3/00000000000000001841.index", [entries], like="orders-3/00000000000000001841.log")
 
-Nothing in the log dir changes.  New content is streamed into the staging directory, or only through a digest when the
-plan is going to be shown and no more.
+Nothing in the log dir changes.  New content is streamed into the staging directory, or only through a digest for a plan
+that is only shown.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class StagedContent(NamedTuple):
-    """New content of *file*, which waits under the name *source*: the file will be *after* as soon as that is said."""
+    """New content of *file*, staged under the name *source*; *after*: the file's state once it is recorded."""
 
     file: str
     source: str
@@ -53,11 +53,11 @@ class StagedContent(NamedTuple):
 
 
 class Draft:
-    """What is going to change in one partition, or among the log dir's own files; in the order in which it is said.
+    """The changes of one partition, or of the log dir's own files, in the order in which they are recorded.
 
     *number* is the log dir's number in the plan; directories in *emptied* are removed with their last file.  Files are
-    named relative to the log dir, with `/`.  Several changes of one file follow each other; one that leads back to what
-    the file was takes away those between.
+    named relative to the log dir, with `/`.  Several changes of one file follow each other; one that restores the
+    former state removes those between.
     """
 
     def __init__(self, log_dir: str, number: int, staging: Staging) -> None:
@@ -75,9 +75,9 @@ class Draft:
         return os.path.join(self.log_dir, file)
 
     def state(self, file: str) -> FileState | None:
-        """Return what *file* will be after what has been said so far; None when there will be none.
+        """Return the state of *file* after the changes recorded so far; None when it will not exist.
 
-        Raises StaleError for what is no regular file, UnreadableError.
+        Raises StaleError for a path that is no regular file, UnreadableError.
         """
         if file not in self._states:
             digest = self._digests.get(file)
@@ -97,11 +97,11 @@ class Draft:
         like: str | None = None,
         modified_ns: int | None = None,
     ) -> bool:
-        """Let *file* have *content*; False when it has it already, and nothing is to do.
+        """Give *file* this *content*; return False when it has it already, and no change is needed.
 
         Mode, owner and modification time are those of the file it replaces, else of *like*, a file of the same log dir
-        or of this draft, else the directory's owner and now; *modified_ns*, where given, is the time in ns.  Raises
-        OSError, UnreadableError.
+        or of this draft, else the directory's owner and the present time; *modified_ns*, if given, is the time in ns.
+        Raises OSError, UnreadableError.
         """
         return self.put_prepared(self.prepare(file, content, like, modified_ns))
 
@@ -113,12 +113,12 @@ class Draft:
         modified_ns: int | None = None,
         whole: str | None = None,
     ) -> StagedContent:
-        """Let *content* wait for *file*, of which nothing else is said until `put_prepared`; all else as in `put`.
+        """Stage *content* for *file* without recording a change, which `put_prepared` does; else as in `put`.
 
-        For callers that need all of it, or another name for it, before the changes are known.  *whole*: a file that
-        has just this content: both share their blocks where the file system can.
+        It is for callers that need the whole content, or another name for it, before the changes are known.  *whole*: a
+        file with the same content: both share their blocks if the file system can.
         """
-        # Each change of a file has a name of its own for what it puts.
+        # Each change of a file has a name of its own for its content.
         turn = len(self._states.get(file, ()))
         source = f"{file}~{turn}" if turn > 1 else file
         shared = self.staging.share(source, whole) if whole is not None else None
@@ -129,7 +129,7 @@ class Draft:
         return StagedContent(file, source, after)
 
     def put_prepared(self, new: StagedContent) -> bool:
-        """Let the file have what was prepared for it; False when it has it already, and nothing is to do."""
+        """Record that the file receives its prepared content; return False when it has it already."""
         before = self.state(new.file)
         if self._goes_back(new.file, new.after):
             self.staging.drop(new.source)
@@ -138,7 +138,7 @@ class Draft:
         return True
 
     def _owner(self, file: str, like: str | None) -> tuple[int, int, int, int]:
-        """Return the mode, owner, group and modification time in ns that new content of *file* gets."""
+        """Return the mode, owner, group and modification time in ns of new content for *file*."""
         known = next((state for state in reversed(self._states[file]) if state is not None), None)
         if known is not None:
             return known[2:]
@@ -155,9 +155,9 @@ class Draft:
         return 0o644, directory.st_uid, directory.st_gid, time.time_ns()
 
     def truncate(self, file: str, size: int) -> bool:
-        """Cut *file*, which is there, to *size* bytes; its modification time stays.  False when it is no longer.
+        """Cut *file*, which exists, to *size* bytes; its modification time is kept.  Return False when it is no longer.
 
-        What has been put into it before can only be cut to nothing.  Raises StaleError, UnreadableError.
+        Content put into it before can only be cut to nothing.  Raises StaleError, UnreadableError.
         """
         if file in self._states and (len(self._states[file]) > 1 or self._states[file][0] is None):
             before = self.state(file)
@@ -175,7 +175,7 @@ class Draft:
         return True
 
     def remove(self, file: str) -> bool:
-        """Let *file* go; False when there is none."""
+        """Delete *file*; return False without one."""
         before = self.state(file)
         if before is None or self._goes_back(file, None):
             return False
@@ -183,10 +183,10 @@ class Draft:
         return True
 
     def put_passing(self, file: str, new: StagedContent | None = None) -> None:
-        """Let *file* come, and stay until `remove_passing`: with the content of *new*, or empty.
+        """Create *file* until `remove_passing`: with the content of *new*, or empty.
 
-        *file* is one of those of which `klog.change.plan.swap_files` tells, and is not there.  It is a second name of
-        what was prepared, for which there need be no more room.  Raises StaleError when it is there, OSError.
+        *file* is one of the transient files of `klog.change.plan.swap_files`, and does not exist.  It is a second name
+        of the prepared content, and needs no further space.  Raises StaleError when it exists, OSError.
         """
         if self.state(file) is not None:
             raise StaleError(f"{self._path(file)}: exists, left by an unfinished operation; 'klog recover' finishes it")
@@ -198,11 +198,11 @@ class Draft:
         self.add(Action(PUT, file, None, after, file, self.number))
 
     def remove_passing(self, file: str) -> None:
-        """Let *file*, which `put_passing` has let come, go again."""
+        """Remove the temporary file that `put_passing` created."""
         self.add(Action(REMOVE, file, self.state(file), None, None, self.number))
 
     def add(self, action: Action) -> None:
-        """Say a change in full; its source is staged.  Raises UnreadableError where this user may not make it."""
+        """Record a complete change whose source is staged.  Raises UnreadableError if this user may not make it."""
         if self.staging.is_urgent:
             lack = lack_of_rights(self._path(action.file), action)
             if lack is not None:
@@ -211,14 +211,14 @@ class Draft:
         self._states[action.file].append(action.after)
 
     def abandon(self) -> None:
-        """Forget all changes, and what waits for them.  Raises OSError."""
+        """Forget all changes, and remove staged content.  Raises OSError."""
         for action in self.actions:
             if action.source is not None:
                 self.staging.drop(action.source)
         self.actions.clear()
 
     def _goes_back(self, file: str, after: FileState | None) -> bool:
-        """Whether *file* has been this before; then what has been said since is taken away."""
+        """Whether *file* has had this state before; the changes since are then removed."""
         states = self._states[file]
         at = next((at for at, state in enumerate(states) if same_content(state, after)), None)
         if at is None or at == len(states) - 1:
@@ -243,7 +243,7 @@ class Draft:
         self._guards[file] = Guard(file, status.st_size, status.st_mtime_ns, self.number, sync)
 
     def rely_on_directory(self, directory: str, *, sync: bool = False) -> None:
-        """Say the same of every file in *directory* that stays.  Raises UnreadableError."""
+        """Record the same for every file in *directory* that is kept.  Raises UnreadableError."""
         try:
             names = sorted(os.listdir(self._path(directory)))
         except OSError as error:
@@ -271,12 +271,12 @@ class Draft:
 
 
 def plan_id(name: str, now_ms: int) -> str:
-    """Return a new id: when, what, and four digits that distinguish plans of the same second."""
+    """Return a new id: the time, the name, and four digits that distinguish plans of the same second."""
     return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now_ms // 1000))}-{name}-{os.urandom(2).hex()}"
 
 
 def iso_seconds(now_ms: int) -> str:
-    """Return when a plan was made, as a plan says it."""
+    """Return the time of a plan in its own format."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now_ms // 1000))
 
 
@@ -296,12 +296,12 @@ def backup_places(name: str, log_dirs: Sequence[str], backup: str | None = None)
 
 
 def staged_beside(plan_file: str) -> str:
-    """Return the directory in which the new files of a plan wait that is saved as *plan_file*."""
+    """Return the staging directory of a plan that is saved as *plan_file*."""
     return f"{os.path.abspath(normalized(plan_file))}.staged"
 
 
 def staging_of(directory: str, log_dirs: Sequence[str]) -> tuple[str, ...]:
-    """Return, for each log dir, where its new files wait when all of them wait in *directory*, beside a plan's file."""
+    """Return, for each log dir, its staging directory if all of them are in *directory*, beside a plan's file."""
     return tuple(os.path.join(directory, str(number)) for number in range(len(log_dirs)))
 
 
@@ -319,10 +319,10 @@ def make_plan(
     broker_would_keep: Amount | None = None,
     locks: Locks | None = None,
 ) -> Plan:
-    """Return the plan made of the drafts, in their order.
+    """Return the plan of the drafts, in their order.
 
-    *name*: the id, from `plan_id`.  *command*: as it is typed.  *backups*: from `backup_places`.  *findings*: as JSON
-    has them.  *locks*: those of the log dirs, if they are held already.
+    *name*: the id, from `plan_id`.  *command*: as it was typed.  *backups*: from `backup_places`.  *findings*: in the
+    form for JSON.  *locks*: those of the log dirs, if they are held already.
     """
     actions = [action for draft in drafts for action in draft.actions]
     changed = {(action.log_dir, action.file) for action in actions}
@@ -360,9 +360,9 @@ def make_plan(
 
 
 def separate_reads(plan: Plan, plan_file: str | None, disk: Disk) -> Plan:
-    """Return *plan* with the log dirs that it only reads in `reads`, and without those that it does not need at all.
+    """Return *plan* with the log dirs that it only reads in `reads`, and without those that it does not need.
 
-    New files that wait beside *plan_file* move to the numbers that the log dirs get.  Raises OSError.
+    Files staged beside *plan_file* are moved to the new numbers of the log dirs.  Raises OSError.
     """
     changed = sorted({action.log_dir for action in plan.actions})
     read = sorted({guard.log_dir for guard in plan.guards} - {*changed})

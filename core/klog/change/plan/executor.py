@@ -3,9 +3,10 @@
     with Locks(plan.log_dirs, disk) as locks:
         result = apply(plan, disk, locks=locks)
 
-In this order, each step on the disk before the next begins: the locks; every file is what the plan says it is; there is
-room; what the plan relies on is on the disk; the plan and all originals are in the backup, all new content is ready;
-then action after action.  Killed anywhere, the same plan finishes.  What fails before the first action changes nothing.
+The order is as follows, each step synced before the next begins: the locks; a check that every file is in a state of
+the plan; a check of the free space; a sync of the files on which the plan relies; the plan and all originals in the
+backup, and all new content staged; then action after action.  After a kill at any point the same plan finishes.  An
+error before the first action changes nothing.
 """
 
 from __future__ import annotations
@@ -50,11 +51,11 @@ _INDEXES = (FileKind.INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)
 
 
 class ApplyError(KlogError):
-    """The system has refused something: the line says what, and whether anything is changed."""
+    """The system has refused something: the line names it, and whether anything is changed."""
 
 
 class ApplyResult(NamedTuple):
-    """What has been done: *done* actions now, *done_before* by an earlier run that did not finish."""
+    """The result: *done* actions now, *done_before* by an earlier run that did not finish."""
 
     plan: Plan
     done: int
@@ -62,10 +63,10 @@ class ApplyResult(NamedTuple):
 
 
 def apply(plan: Plan, disk: Disk, progress: Sink | None = None, locks: Locks | None = None) -> ApplyResult:
-    """Carry out *plan*, or what is left of it.
+    """Apply *plan*, or its remaining part.
 
-    *locks*: those of the log dirs, if they are held already.  Raises PlanError, LockedError, StaleError; ApplyError
-    where the system refuses something.
+    *locks*: those of the log dirs, if they are held already.  Raises PlanError, LockedError, StaleError; ApplyError if
+    the system refuses something.
     """
     check_plan(plan)
     run = _Run(plan, disk, progress or Silence())
@@ -81,7 +82,7 @@ def apply(plan: Plan, disk: Disk, progress: Sink | None = None, locks: Locks | N
 
 
 def bring_to_disk(plan: Plan, disk: Disk) -> None:
-    """Return when the unchanged files that *plan* wants there are on the disk, and their names.  Raises OSError."""
+    """Return when the unchanged files on which *plan* relies are synced, with their names.  Raises OSError."""
     paths: dict[str, None] = {}
     for guard in plan.guards:
         if guard.sync:
@@ -100,7 +101,7 @@ class _Run:
         self._twins: dict[tuple[int, str], str] = {}
 
     def standing(self) -> str:
-        """Return how many changes are made, and what to do next."""
+        """Return the number of changes made, and the next step."""
         count = self._done_before + self._done
         if not count and not self._is_acting:
             return "nothing was changed"
@@ -127,7 +128,7 @@ class _Run:
             keeper.keep(found)
             keeper.stage(found)
             locks.assure()
-            # From here on a call that fails may have done its work all the same, so the originals stay.
+            # From here on a call that fails may have done its work all the same, and the originals are kept.
             self._is_acting = True
         finally:
             if not self._is_acting and is_new and not self._done_before:
@@ -140,9 +141,9 @@ class _Run:
         return ApplyResult(self._plan, self._done, self._done_before)
 
     def _look(self, is_new: bool) -> list[FileHistory]:
-        """Find out how far each file has come.  Raises StaleError where one is not what the plan knows.
+        """Find the state of each file.  Raises StaleError if one is in no state of the plan.
 
-        *is_new*: no backup has the plan, so that nothing can have been done by it.
+        *is_new*: no backup has the plan, which therefore cannot have changed anything.
         """
         self._progress.expect(
             sum(
@@ -198,7 +199,7 @@ class _Run:
     # acting
 
     def _act(self, places: list[int]) -> None:
-        """Do actions of which none depends on another; return when they are on the disk."""
+        """Do actions that are independent of each other; return when they are synced."""
         changed: dict[str, None] = {}
         for place in places:
             action = self._plan.actions[place]
@@ -221,7 +222,7 @@ class _Run:
         self._disk.sync(list(changed))
 
     def _make_directory(self, action: Action) -> bool:
-        """Make the directory of a new partition for its first file; False where it is there, or is none."""
+        """Make the directory of a new partition for its first file; False if it is there, or is none."""
         place = action.log_dir, os.path.dirname(action.file)
         if place not in self._plan.new_directories or os.path.isdir(self._plan.path(*place)):
             return False
@@ -250,9 +251,9 @@ class _Run:
         self._bring_copy(staged, after, path)
 
     def _bring_copy(self, source: str, after: FileState, path: str, added: str | None = None, end: int = 0) -> None:
-        """Let *path* be a new file with the beginning of *source*, which is like *after*.
+        """Make *path* a new file with the beginning of *source*, with the attributes of *after*.
 
-        *added*: a file whose content comes behind the first *end* bytes.
+        *added*: a file whose content follows the first *end* bytes.
         """
         temporary = f"{path}{TEMPORARY}"
         if os.path.lexists(temporary):
@@ -307,7 +308,7 @@ class _Run:
         self._bring_copy(path, after, path, added, before.size)
 
     def _end(self, locks: Locks) -> None:
-        """Set the times of directories, where the plan has them, and remove what is no longer needed."""
+        """Set the times of directories, if the plan has them, and remove files that are no longer needed."""
         for number, inside in self._plan.new_directories:
             path = self._plan.path(number, inside)
             remove_made([path], self._disk)
@@ -319,15 +320,15 @@ class _Run:
         self._disk.sync([self._plan.path(number, inside) for number, inside in self._plan.leaves_times])
         end_plan(self._plan, self._disk)
         UNUSABLE.settle(*self._plan.backups, *(self._plan.path(one.log_dir, one.file) for one in self._plan.actions))
-        # One that an earlier run has left behind goes as well.
+        # One that an earlier run has left behind is deleted as well.
         locks.made.update(self._plan.log_dirs[number] for number in self._plan.no_lock)
 
 
 def _rounds(actions: tuple[Action, ...], to_do: set[int]) -> Iterator[list[int]]:
     """Yield actions, by their places, in rounds: all of one round may reach the disk in any order.
 
-    Those of different partitions may; those of one are in an order that a broker survives at each step, and so are the
-    log dir's own files, which come after all before them and before all after them.
+    Actions on different partitions may; those on one are in an order that a broker survives at each step, and so are
+    the log dir's own files, which follow all before them and precede all after them.
     """
     queues: dict[tuple[int, str], deque[int]] = {}
     for place, action in enumerate(actions):

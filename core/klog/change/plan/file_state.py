@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hashlib import _Hash
 
 SHA256_BELOW: Final = 16 << 20
-"""Files of so many bytes and more have CRC-32C for a digest: what counts is that a changed file is noticed, soon."""
+"""Files of at least this size have CRC-32C as digest: the purpose is to notice a changed file, soon."""
 
 _WINDOW = 1 << 20
 _END_BYTES = 1 << 20
@@ -24,9 +24,9 @@ _ALL_BITS = 0xFFFFFFFF
 
 
 class Digest:
-    """The digest of bytes as they come by, from byte *start* of a file on.
+    """The digest of bytes in their order, from byte *start* of a file on.
 
-    *size*: up to which byte they have come; *expected*: up to which they will, if known.
+    *size*: the end of the bytes so far; *expected*: the final end, if known.
     """
 
     def __init__(self, expected: int = 0, start: int = 0) -> None:
@@ -49,7 +49,7 @@ class Digest:
 
     @property
     def takes_zeros(self) -> bool:
-        """Whether `zeros` can be told how many come by, without them."""
+        """Whether `zeros` accepts a number of zero bytes, without them."""
         return self._sha256 is None
 
     def zeros(self, count: int) -> None:
@@ -67,16 +67,16 @@ class Digest:
         return other
 
     def text(self) -> str:
-        """Return the digest of what has come by so far, as a plan has it."""
+        """Return the digest of the bytes so far, in the form for a plan."""
         if self._sha256 is None:
             return f"crc32c:{self._crc:08x}" + (f"@{self.start}" if self.start else "")
         return f"sha256:{self._sha256.hexdigest()}"
 
 
 def digest_of_end(source: ReadOnlyFile) -> Digest:
-    """Return the digest of a file that more is going to be appended to; of a large one, of its last MiB.
+    """Return the digest of a file before an append; of a large one, of its last MiB.
 
-    To read all of it would take longer than to append, and what is appended does not depend on it.  Raises
+    To read all of it would take longer than to append, and the appended part does not depend on it.  Raises
     UnreadableError.
     """
     start = source.size - _END_BYTES if source.size >= SHA256_BELOW else 0
@@ -87,9 +87,9 @@ def digest_of_end(source: ReadOnlyFile) -> Digest:
 
 
 def status_of(path: str) -> os.stat_result | None:
-    """Return what the system says about a regular file; None when there is nothing of that name.
+    """Return the status of a regular file; None when there is no such name.
 
-    Raises StaleError for anything that is no regular file, a symbolic link too; UnreadableError.
+    Raises StaleError for anything but a regular file, a symbolic link too; UnreadableError.
     """
     try:
         status = os.lstat(path)
@@ -105,19 +105,19 @@ def status_of(path: str) -> os.stat_result | None:
 def file_state(
     path: str, advance: Callable[[int], None] | None = None, start: int = 0, *, or_unreadable: bool = False
 ) -> FileState | None:
-    """Return the state of the file at *path*; None when there is none.  *advance* gets the number of bytes read.
+    """Return the state of the file at *path*; None without one.  *advance* receives the number of bytes read.
 
-    *start*: of its digest.  *or_unreadable*: one of which the disk does not give all has a state too.  Raises
-    StaleError for anything that is no regular file, UnreadableError.
+    *start*: of its digest.  *or_unreadable*: a file that the disk returns only in part has a state too.  Raises
+    StaleError for anything but a regular file, UnreadableError.
     """
     states = _states(path, None, advance, start, or_unreadable)
     return states and states[1]
 
 
 def state_read(path: str, digest: Digest) -> FileState | None:
-    """Return what the file at *path* is if all of its bytes, from its start on, went through *digest*; else None.
+    """Return the state of the file at *path* if all of its bytes, from its start on, were added to *digest*; else None.
 
-    Raises StaleError for anything that is no regular file, UnreadableError.
+    Raises StaleError for anything but a regular file, UnreadableError.
     """
     status = status_of(path)
     if status is None or status.st_size != digest.size:
@@ -126,7 +126,7 @@ def state_read(path: str, digest: Digest) -> FileState | None:
 
 
 def is_as_known(status: os.stat_result, known: FileState) -> bool:
-    """Whether all that the system says about a file is as in *known*."""
+    """Whether the status of a file is entirely that of *known*."""
     return (status.st_size, *_owner(status)) == (known.size, *known[2:])
 
 
@@ -135,9 +135,10 @@ def _owner(status: os.stat_result) -> tuple[int, int, int, int]:
 
 
 def states_around(path: str, size: int, start: int = 0) -> tuple[FileState, FileState]:
-    """Return what the file at *path* is, and what it is when it is cut to *size* bytes.
+    """Return the state of the file at *path*, and its state after a cut to *size* bytes.
 
-    *start*: of the digests, not behind *size*.  Raises StaleError when it is not there or not as long, UnreadableError.
+    *start*: of the digests, not behind *size*.  Raises StaleError when it does not exist or is not as long,
+    UnreadableError.
     """
     states = _states(path, size, None, start)
     if states is None or states[1].size < size:
@@ -159,7 +160,7 @@ def _states(
     try:
         with ReadOnlyFile(path) as source:
             while True:
-                # A window ends where the file would be cut: the digest until there is wanted too.
+                # A window ends at the cut, because the digest up to there is needed too.
                 left = size_to_cut - whole.size if whole.size < size_to_cut else status.st_size - whole.size
                 count = min(source.next_data(whole.size) - whole.size, left) if whole.takes_zeros else 0
                 if count >= _WINDOW:

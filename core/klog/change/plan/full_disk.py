@@ -1,4 +1,4 @@
-"""What is said where a file system has no room: which log dir it is about, what is free, and what is to be done."""
+"""The message about a full file system: the log dir, the free space, and the next step."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def is_full(error: BaseException | None) -> TypeGuard[OSError]:
-    """Whether a file system has refused something for want of room, and for which file is known."""
+    """Whether a file system has refused something for lack of space, and the file is known."""
     return isinstance(error, OSError) and error.errno in _FULL and error.filename is not None
 
 
 def full_disk(error: OSError, place: str, disk: Disk, standing: str) -> OSError:
-    """Return *error* as one that names *place*, says what is free there, and how things stand: *standing*.
+    """Return *error* as one that names *place*, the free space there, and the state of the work: *standing*.
 
-    Call this when what waited there is removed.  Raises OSError.
+    Call this after removing staged files there.  Raises OSError.
     """
     number = error.errno or errno.ENOSPC
     room = ""
-    if number == errno.ENOSPC:  # of a quota the file system tells nothing
+    if number == errno.ENOSPC:  # a file system does not report quotas
         room = f", {disk.free_bytes(nearest_directory(os.path.abspath(place)))} bytes are free"
     return OSError(number, f"{os.strerror(number)}{room}; {standing}", place)
 
 
 @contextmanager
 def naming(place: str, disk: Disk, standing: str) -> Iterator[None]:
-    """Let the error of a full file system in the block name *place*, as `full_disk` does.  Raises OSError."""
+    """Make the error of a full file system in the block name *place*, as `full_disk` does.  Raises OSError."""
     try:
         yield
     except OSError as error:
@@ -43,9 +43,9 @@ def naming(place: str, disk: Disk, standing: str) -> Iterator[None]:
 
 
 def place_of(error: OSError, directories: Sequence[str | None], log_dirs: Sequence[str]) -> str:
-    """Return the log dir for which *error* was met: in it, or in that of *directories* which is for it.
+    """Return the log dir that *error* concerns: the file is in it, or in its one of *directories*.
 
-    Where that is on another file system than the log dir, what is there of it.
+    If that one is on another file system than the log dir, return the existing part of its path.
     """
     path = os.path.abspath(error.filename or log_dirs[0])
     near = nearest_directory(path)
@@ -60,9 +60,9 @@ def place_of(error: OSError, directories: Sequence[str | None], log_dirs: Sequen
 def plan_disk_full(
     error: OSError, waits: Sequence[str | None], log_dirs: Sequence[str], disk: Disk, is_saved: bool
 ) -> OSError:
-    """Return what is told where new content for a plan found no room.
+    """Return the error for staged content of a plan that found no space.
 
-    *waits*: where it waits for each log dir.  *is_saved*: the plan is not to be carried out.  Raises OSError.
+    *waits*: the staging directory for each log dir.  *is_saved*: the plan will not be applied.  Raises OSError.
     """
     place = place_of(error, waits, log_dirs)
     other, less = ("--plan", "--plan") if is_saved else ("--backup", "--apply")
@@ -71,7 +71,7 @@ def plan_disk_full(
 
 
 def disk_refused(error: OSError, backups: Sequence[str], log_dirs: Sequence[str], disk: Disk, standing: str) -> str:
-    """Return what is told where the system refused something to a plan that is carried out.  Raises OSError."""
+    """Return the message about a refusal of the system while a plan was applied.  Raises OSError."""
     if not is_full(error):
         return f"{error.filename or log_dirs[0]}: {error.strerror or error}; {standing}"
     told = full_disk(error, place_of(error, backups, log_dirs), disk, standing)

@@ -1,7 +1,7 @@
 """The files beside those that a plan changes, and whether they have changed since the plan began.
 
 A plan names the files that it changes.  A broker that runs on the directory afterwards may change only others: it
-appends to a segment, begins a new one, writes its checkpoints.  Nothing may be taken back over that.
+appends to a segment, begins a new one, writes its checkpoints.  Nothing may be undone over that.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _ROOT = sorted(kind.value for kind in ROOT_KINDS - {FileKind.LOCK})
 
 
 class Difference(NamedTuple):
-    """A file that is not as it was: *guard* says how it was, None where there was none; *status* how it is now."""
+    """A file that has changed: *guard* is its former state, None if it did not exist; *status* the present one."""
 
     log_dir: int
     file: str
@@ -43,10 +43,10 @@ def files_beside(plan: Plan) -> tuple[Guard, ...]:
 
 
 def differences(plan: Plan) -> Iterator[Difference]:
-    """Yield the differences beside the files that *plan* changes; those that it has guards for come first.
+    """Yield the differences beside the files that *plan* changes; those with guards first.
 
-    New files are reported only for a plan that has begun.  Raises StaleError for what is no regular file any
-    more, UnreadableError.
+    New files are reported only for a plan that has begun.  Raises StaleError for a path that is no longer a regular
+    file, UnreadableError.
     """
     known = {(action.log_dir, action.file) for action in plan.actions}
     for guard in (*plan.guards, *(plan.beside or ())):
@@ -78,16 +78,16 @@ def _there(plan: Plan) -> Iterator[tuple[int, str, os.stat_result]]:
             try:
                 status = os.lstat(os.path.join(path, name))
             except OSError:
-                continue  # gone since, or never there
+                continue  # deleted since, or never there
             if stat.S_ISREG(status.st_mode) and not name.endswith(TEMPORARY):
                 yield number, f"{directory}/{name}" if directory else name, status
 
 
 def is_above(plan: Plan, difference: Difference) -> bool:
-    """Whether a file has changed, or come, that has nothing in common with what *plan* changes in its partition.
+    """Whether a changed or new file is unrelated to the files that *plan* changes in its partition.
 
-    So it is with files of a segment that was there behind all that the plan names, with those behind it, with files
-    that belong to no segment, and with those that a broker was about to delete.
+    True for files of a segment after the last one in the plan, for files of no segment, and for files that a broker was
+    about to delete.
     """
     directory, name = os.path.dirname(difference.file), parse_file(os.path.basename(difference.file))
     if name.stage in (Stage.SWAP, Stage.CLEANED):

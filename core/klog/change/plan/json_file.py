@@ -1,7 +1,7 @@
 """Plans as JSON files; a plan that is read is not trusted, because it can remove files.
 
-Members of the wrong type, states without a digest that is known, actions with unknown members, numbers and depths that
-no plan has: such a file is refused as a whole, as is a plan that `klog.change.plan.validation` does not let pass.
+Members of the wrong type, states without a known kind of digest, actions with unknown members, numbers and depths that
+no plan has: such a file is refused as a whole, as is a plan that `klog.change.plan.validation` refuses.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def plan_pieces(plan: Plan) -> Iterator[bytes]:
 
 
 def _plan_members(plan: Plan) -> Iterator[tuple[str, object]]:
-    """Yield the members and their values; long lists come as a map, whose elements are created when they are read."""
+    """Yield the members and their values; long lists are maps, whose elements are created when they are read."""
     would_keep = plan.broker_would_keep
     yield "klog_plan", VERSION
     yield "id", plan.id
@@ -151,7 +151,7 @@ def _directory_json(place: tuple[int, str]) -> dict[str, object]:
 
 
 def read_plan(data: bytes) -> Plan:
-    """Return the plan that a file of JSON says.  Raises PlanError for anything that is odd about it."""
+    """Return the plan in a JSON file.  Raises PlanError for any irregularity."""
     if len(data) > MAX_BYTES:
         refuse(f"larger than {MAX_BYTES} bytes")
     import json
@@ -263,7 +263,7 @@ def _action(value: object) -> Action:
     source = _text(members, "from") if "from" in members else None
     states = ("before", "after", "added")
     before, after, added = (_state(members[name]) if name in members else None for name in states)
-    # The size of a truncation is there for people; the state afterwards says it once more.
+    # The size of a truncation is for people; the state afterwards contains it once more.
     if ("size" in members) != (do == TRUNCATE) or (after is not None and members.get("size", after.size) != after.size):
         refuse(f"size and after of {shown(members.get('file'))} contradict each other")
     return Action(do, _text(members, "file"), before, after, source, _number(members, "log_dir", default=0), added)

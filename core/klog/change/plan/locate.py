@@ -58,7 +58,7 @@ def load_backup(directory: str) -> StoredPlan:
 
 
 def find_plan(what: str, backup: str | None = None) -> StoredPlan:
-    """Return the plan that *what* names: its file, its backup directory, or its id.
+    """Return the plan named *what*: its file, its backup directory, or its id.
 
     An id is searched for in the directory *backup*, if one is given, and as `backups_of_plan` does.  Raises UsageError,
     PlanError, UnreadableError.
@@ -82,7 +82,7 @@ def find_plan(what: str, backup: str | None = None) -> StoredPlan:
 
 
 def kept_plan(path: str) -> Plan | None:
-    """Return the plan in the file at *path*; None where there is none that can be read."""
+    """Return the plan in the file at *path*; None without one that can be read."""
     with ReadOnlyFile(path) as source:
         try:
             return read_plan(source.read(0, min(source.size, MAX_BYTES)))
@@ -91,7 +91,7 @@ def kept_plan(path: str) -> Plan | None:
 
 
 def begun(plan: Plan) -> Plan | None:
-    """Return *plan* as a backup has it, with what was beside its files; None where no run of it has begun."""
+    """Return *plan* from a backup, with the state of the files beside its own; None if no run of it has begun."""
     for backup in plan.backups:
         path = os.path.join(backup, PLAN)
         kept = kept_plan(path) if os.path.lexists(path) else None
@@ -199,7 +199,7 @@ def _write(path: str, target: str, log_dir: os.stat_result, disk: Disk) -> None:
 
 
 def remove_pointers(plan: Plan, disk: Disk) -> None:
-    """Remove the pointers to the backups of *plan*, which has changed nothing, as far as the disk lets it."""
+    """Remove the pointers to the backups of *plan*, which has changed nothing, as far as the disk permits."""
     for path in _pointers(plan):
         with suppress(OSError):
             modified_ns = os.stat(os.path.dirname(path)).st_mtime_ns
@@ -214,7 +214,7 @@ def _pointers(plan: Plan) -> list[str]:
 
 
 def _target(path: str) -> str | None:
-    """Return the path in a pointer; None where there is no pointer."""
+    """Return the path in a pointer; None if there is no pointer."""
     if not os.path.lexists(path):
         return None
     try:
@@ -229,7 +229,7 @@ def _target(path: str) -> str | None:
 
 def _earlier_home(*names: str) -> str:
     state = os.environ.get("XDG_STATE_HOME", "")
-    if not os.path.isabs(state):  # as its specification has it
+    if not os.path.isabs(state):  # the format of its specification
         home = os.path.expanduser("~")
         # A container's user may have neither a HOME nor a line in passwd.
         state = os.path.join(home if os.path.isabs(home) else "/", ".local", "state")

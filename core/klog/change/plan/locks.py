@@ -1,7 +1,7 @@
 """Locks log dirs: while klog holds a lock, no broker starts there; when a broker holds it, klog stops.
 
-Kafka: LogManager.lockLogDirs, FileLock: a POSIX lock on all of `.lock`.  Such a lock goes with any descriptor of the
-file that this process closes, so there is one alone, and `klog.data_dir.log_dir` does not ask about locks that are held
+Kafka: LogManager.lockLogDirs, FileLock: a POSIX lock on all of `.lock`.  Closing any descriptor of the file in this
+process drops such a lock: there is only one descriptor, and `klog.data_dir.log_dir` does not test locks that are held
 here.
 """
 
@@ -30,8 +30,8 @@ class LockedError(KlogError):
 class Locks:
     """The locks of these log dirs, taken at once or not at all, until the block ends.
 
-    *made*: the log dirs, as absolute paths, whose `.lock` was not there before; it goes again at the end.  Raises
-    LockedError, and OSError where there may be no lock file, or a log dir does not keep its modification time.
+    *made*: the log dirs, as absolute paths, whose `.lock` did not exist before; it is deleted at the end.  Raises
+    LockedError, and OSError if a lock file cannot be made, or a log dir does not keep its modification time.
     """
 
     def __init__(self, log_dirs: Sequence[str], disk: Disk) -> None:
@@ -40,7 +40,7 @@ class Locks:
         self.made: set[str] = set()
         is_done = False
         try:
-            # Always in one order: then no two processes wait for each other's.
+            # They are always in one order: no two processes then wait for each other's.
             for log_dir in sorted({os.path.abspath(log_dir) for log_dir in log_dirs}, key=os.path.realpath):
                 self._take(log_dir)
             is_done = True
@@ -71,7 +71,7 @@ class Locks:
         raise LockedError(f"a broker is starting or stopping on {log_dir}; try again when it has")
 
     def _open(self, log_dir: str, path: str) -> OpenFile:
-        """Open the lock file; when it has to be made, the directory's modification time stays what it was."""
+        """Open the lock file; if it has to be made, the directory's modification time is restored."""
         before = os.stat(log_dir).st_mtime_ns
         if os.path.lexists(path):
             if inode_of(os.lstat(path)) in HELD_HERE:
@@ -93,7 +93,7 @@ class Locks:
         try:
             self._disk.set_directory_time(log_dir, modified_ns)
         except PermissionError:
-            pass  # only its owner may: the time is a nicety
+            pass  # only its owner may: the time is not essential
 
     def assure(self) -> None:
         """Take each lock once more, to see whether it is still held.  Raises LockedError."""
@@ -103,7 +103,7 @@ class Locks:
     def release(self, is_done: bool = True) -> None:
         """Release the locks.  Lock files that klog created are removed before that.
 
-        *is_done*: what was done under them is complete.  Then it raises OSError where a log dir does not keep its time.
+        *is_done*: the work under them is complete.  It then raises OSError if a log dir does not keep its time.
         """
         try:
             for log_dir in self._files:
@@ -128,7 +128,7 @@ class Locks:
         try:
             self._disk.unlink(os.path.join(log_dir, FileKind.LOCK.value))
         except OSError:
-            return  # it is empty and says nothing: brokers before 3.8 always leave theirs
+            return  # it is empty: brokers before 3.8 always leave theirs
         self._keep_time(log_dir, modified_ns)
 
     def __enter__(self) -> Locks:
@@ -152,10 +152,10 @@ def _lock(file: OpenFile, log_dir: str) -> None:
 
 
 def check_closed(directories: Iterable[str]) -> None:
-    """Raise LockedError when another process has files open in one of these partitions that no lock guards.
+    """Raise LockedError when another process has files open in one of these partitions without a lock.
 
-    No lock guards a partition that is a link to somewhere else, or that lies alone, in no log dir.  What the system
-    does not show (other users' processes, systems without /proc) is not found.
+    No lock guards a partition that is a link to another place, or that is outside of a log dir.  Processes that the
+    system does not show (other users', systems without /proc) are not found.
     """
     files: dict[tuple[int, int], str] = {}
     sign = functools.cache(own_file)
@@ -191,7 +191,7 @@ def _open_files() -> Iterator[tuple[int, tuple[int, int]]]:
 
 
 def _is_named(file: OpenFile, path: str) -> bool:
-    """Whether the open file is still what its name leads to."""
+    """Whether the open file is still the one with its name."""
     try:
         return inode_of(os.lstat(path)) == inode_of(os.fstat(file.descriptor))
     except FileNotFoundError:

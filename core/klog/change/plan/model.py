@@ -1,7 +1,7 @@
-"""A plan: what was found, what will be lost, and the files that will change.
+"""A plan: the findings, the losses, and the files that will change.
 
-A plan is data, and its own journal.  Every action says what its file is before and after it: a file that is as *after*
-is done, one that is as *before* is to do, anything else means that the plan is stale.
+A plan is data, and its own journal.  Every action has the state of its file before and after it: a file in state
+*after* is done, one in state *before* is not done, any other one means that the plan is stale.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BACKUPS: Final = "klog-backup"
 PLAN: Final = "plan.json"
 """The file of a backup that has the plan."""
 STAGED: Final = "staged"
-"""The directory of a backup in which new files wait until they get their names; gone when the plan is done."""
+"""The staging directory in a backup, for new files until they are renamed into place; deleted when the plan is done."""
 UNFINISHED: Final = "unfinished"
 """The file of a backup that is there from a plan's beginning to its end."""
 
@@ -28,13 +28,13 @@ TEMPORARY: Final = ".klog.tmp"
 """Ends the name of a file on its way in from another file system; brokers take no notice of such names."""
 
 PUT: Final = "put"
-"""A file gets new content, which waits in `source`; it need not have been there before."""
+"""A file receives new content, which is staged in `source`; it need not have existed before."""
 TRUNCATE: Final = "truncate"
 """A file is cut to `after.size` bytes."""
 REMOVE: Final = "remove"
-"""A file goes."""
+"""A file is deleted."""
 APPEND: Final = "append"
-"""A file gets more behind what it has, which waits in `source`.  To take it back is to cut it: no copy is kept."""
+"""Bytes staged in `source` are added at the end of a file.  The undo cuts the file: no copy is kept."""
 
 
 class StaleError(KlogError):
@@ -42,15 +42,15 @@ class StaleError(KlogError):
 
 
 UNREADABLE = "unreadable:"
-"""The kind of the digest of a file of which the disk does not give all."""
+"""The kind of the digest of a file that the disk returns only in part."""
 
 
 class FileState(NamedTuple):
-    """What a file is.
+    """The state of a file.
 
-    *digest*: its kind and the hexadecimal digits, `sha256:…` or, for large files, `crc32c:…`; `crc32c:…@N` of what a
-    file that only grows has from byte N on.  *mode*: permission bits.
-    *modified_ns*: ns since the epoch.  What an action leaves has the mode, the owner and the time that it says.
+    *digest*: its kind and the hexadecimal digits, `sha256:…` or, for large files, `crc32c:…`; `crc32c:…@N` of the bytes
+    from N on in a file that only grows.  *mode*: permission bits.  *modified_ns*: ns since the epoch.  The result of an
+    action has exactly this mode, owner and time.
     """
 
     size: int
@@ -67,7 +67,7 @@ class FileState(NamedTuple):
 
     @property
     def is_unreadable(self) -> bool:
-        """Whether the disk does not give all of it: then its inode tells it from others."""
+        """Whether the disk does not return all of it: its inode then distinguishes it from others."""
         return self.digest.startswith(UNREADABLE)
 
     @property
@@ -84,9 +84,9 @@ def same_content(one: FileState | None, other: FileState | None) -> bool:
 class Action(NamedTuple):
     """A change of one file.
 
-    *log_dir*: the number of its log dir in the plan.  *file*: relative to it, with `/`.  *before*: None where there is
-    no file; *after*: None where there will be none.  *source*: of a put, the file that has the content, relative to the
-    log dir's staging directory; of an append, that has what is added, and *added* says what that is.
+    *log_dir*: the number of its log dir in the plan.  *file*: relative to it, with `/`.  *before*: None if the file
+    does not exist; *after*: None if it will not.  *source*: of a put, the file with the content, relative to the log
+    dir's staging directory; of an append, the file with the added bytes, whose state is *added*.
     """
 
     do: str
@@ -99,7 +99,7 @@ class Action(NamedTuple):
 
     @property
     def staged(self) -> FileState | None:
-        """What waits in its source."""
+        """The state of its staged source."""
         return self.added if self.do == APPEND else self.after
 
 
@@ -131,10 +131,9 @@ class Loss(NamedTuple):
 
 
 class CutOut(NamedTuple):
-    """Bytes of a log that the result will not have: they are saved as a file of their own before anything acts.
+    """Bytes of a log that the result will not have: they are saved as a file of their own before the first action.
 
-    *start*, *end*: positions in the file as it is before the plan.  *facts*: what else is known, for the
-    file's sidecar.
+    *start*, *end*: positions in the file before the plan.  *facts*: further facts, for the file's sidecar.
     """
 
     file: str
@@ -161,19 +160,18 @@ NOTHING: Final = Amount(0, 0)
 
 
 class Plan(NamedTuple):
-    """What a command is going to change, in the order in which it does.
+    """The changes of a command, in its order.
 
-    *log_dirs*: absolute paths; *backups*: for each, the directory where originals go.  *staging*: for each, the
-    directory in which the sources of its puts wait, empty where they are nowhere; none: `staged` in the backups.
-    *findings*: as JSON has them.  *no_lock*: log dirs, by number, that had no `.lock` before.  *directory_times*: the
-    modification time in ns of each directory that the actions touch, by (log dir, relative path); *leaves_times*:
-    those that directories get when all is done.  *undoes*: the id of the plan it takes back.
-    *beside*: the other files of partitions and log dirs that it touches, as they were when it began; None until then.
-    *made_here*: the directories of backups and new files that this very process has made for it.
-    *known_here*: what this process knows of such new files, by inode, for it has written them.
-    *reads*: absolute paths of log dirs that it does not change; in guards their numbers follow those of *log_dirs*.
-    *new_directories*: of partitions, by (log dir, name): they are made with their first file, and go with their last.
-    *copies*: which copies of partitions it makes equal, as JSON has them.
+    *log_dirs*: absolute paths; *backups*: for each, the directory for originals.  *staging*: for each, the directory
+    with the sources of its puts, empty if there is none; none: `staged` in the backups.  *findings*: in the form for
+    JSON.  *no_lock*: log dirs, by number, that had no `.lock` before.  *directory_times*: the modification time in ns
+    of each directory that the actions touch, by (log dir, relative path); *leaves_times*: the final ones of
+    directories.  *undoes*: the id of the plan that it undoes.  *beside*: the state of the other files of partitions and
+    log dirs that it touches when it began; None until then.  *made_here*: the directories of backups and new files that
+    this very process has made for it.  *known_here*: the states of such new files, by inode, known because this process
+    has written them.  *reads*: absolute paths of log dirs that it does not change; in guards their numbers follow those
+    of *log_dirs*.  *new_directories*: of partitions, by (log dir, name): they are made with their first file, and
+    deleted with their last.  *copies*: the copies of partitions that it makes equal, in the form for JSON.
     """
 
     id: str
@@ -210,7 +208,7 @@ class Plan(NamedTuple):
         return os.path.join(self.locked[log_dir], file)
 
     def staged(self, log_dir: int) -> str:
-        """Return the directory in which the sources of a log dir's puts wait."""
+        """Return the directory with the sources of a log dir's puts."""
         return self.staging[log_dir] if self.staging else os.path.join(self.backups[log_dir], STAGED)
 
     def partitions(self) -> list[str]:

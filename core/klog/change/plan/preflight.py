@@ -22,7 +22,7 @@ _SLACK = 4096
 
 
 _OPENED = (TRUNCATE, APPEND)
-"""What is done to a file itself, not to its name."""
+"""The actions on a file itself, not on its name."""
 
 
 class NoSpaceError(KlogError):
@@ -30,7 +30,7 @@ class NoSpaceError(KlogError):
 
 
 def lack_of_rights(path: str, action: Action) -> str | None:
-    """Return what keeps this user from doing *action* to the file at *path*, in words; None when nothing does."""
+    """Return, in words, the reason why this user cannot do *action* to the file at *path*; None without one."""
     directory = nearest_directory(os.path.dirname(path))
     shut = [directory] if not os.access(directory, os.W_OK | os.X_OK) else []
     is_opened = action.do in _OPENED and action.before is not None
@@ -40,11 +40,11 @@ def lack_of_rights(path: str, action: Action) -> str | None:
 
 
 def refusals(plan: Plan, disk: Disk) -> list[str]:
-    """Return what would keep *plan*, which has just been made, from being carried out now, in words.
+    """Return, in words, the reasons why *plan*, which has just been made, cannot be applied now.
 
-    Locks and what is half done are not among it.  Raises OSError.
+    Locks and half-done plans are not among them.  Raises OSError.
     """
-    # One file stands for all that are put into its directory; truncated files are checked one by one.
+    # One file represents all that are put into its directory; truncated files are checked one by one.
     telling = {
         (one.log_dir, os.path.dirname(one.file), one.file if one.do in _OPENED else ""): one for one in plan.actions
     }
@@ -91,7 +91,7 @@ def copies(plan: Plan, found: Sequence[FileHistory]) -> Iterator[tuple[str, int]
                 yield chain.path, action.after.size if is_shared else action.added.size
             if action.do == PUT and action.source is not None and action.after is not None:
                 is_twin = (action.log_dir, action.file) in standing
-                # What was only shown waits nowhere: there two names of one file are known by the plan alone.
+                # A plan that was only shown has no staged files: only its states show two names of one file.
                 if not staged:
                     is_brought = not is_twin
                 else:
@@ -105,7 +105,7 @@ def copies(plan: Plan, found: Sequence[FileHistory]) -> Iterator[tuple[str, int]
 
 
 def _kept(plan: Plan, chain: FileHistory, backup: str, is_far: bool) -> Iterator[tuple[str, int]]:
-    """Yield what keeping a file's original takes."""
+    """Yield the space for keeping a file's original."""
     if chain.before is None or not chain.is_untouched or not needs_copy(plan, chain):
         return
     after = plan.actions[chain.actions[0]].after
@@ -118,7 +118,7 @@ def _kept(plan: Plan, chain: FileHistory, backup: str, is_far: bool) -> Iterator
 
 
 def _is_first_name(path: str, known: set[tuple[int, int]]) -> bool:
-    """Whether the file is none of the *known*, of which it then is one."""
+    """Whether the file is none of the *known*, to which it is then added."""
     inode = inode_of(os.lstat(path)) if os.path.lexists(path) else None
     if inode is None or inode in known:
         return inode is None

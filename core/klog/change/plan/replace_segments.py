@@ -4,10 +4,10 @@
     replace_segments(draft, "orders-3", [0, 52, 100], log, {FileKind.INDEX: entries, FileKind.TIME_INDEX: times})
 
 A broker that starts between two of the actions (`klog.change.plan.swap_files`) finds the log as it was or as it will
-be, indexes and all.  Only segments that begin behind the end of the new log may be there still: then the log has what
-it will have, and the end of what it had.  So segments go from the first to the last and come back from the last to the
-first: as long as a record is there, all that came after it is there too, or it would outlive the tombstone that was
-written over it.
+be, indexes and all.  Only segments that begin behind the end of the new log may still exist: the log then has its
+future content, and the end of its old one.  Segments are therefore removed from the first to the last, and restored
+from the last to the first: as long as a record exists, all later ones exist too, or it would outlive the tombstone that
+was written over it.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ def replace_segments(
     log: StagedContent,
     indexes: Mapping[FileKind, Iterable[bytes | bytearray | memoryview]],
 ) -> None:
-    """Add to *draft* that consecutive segments become one, with the base offset of the first.
+    """Add to *draft* the merge of consecutive segments into one, with the base offset of the first.
 
-    *bases*: their base offsets, ascending, without the active segment's.  *log*: what was prepared for the log of the
-    first; it may be empty, else its offsets lie between that base and the base of the segment behind the last.
-    *indexes*: what its indexes will have; one that is not among them goes.  Producer snapshots at the base offsets of
-    the others go as well.  Raises StaleError, UnreadableError, OSError.
+    *bases*: their base offsets, ascending, without the active segment's.  *log*: the prepared log of the first; it may
+    be empty, otherwise its offsets lie between that base and the base of the segment behind the last.  *indexes*: the
+    content of its indexes; one that is not among them is deleted.  Producer snapshots at the base offsets of the others
+    are deleted as well.  Raises StaleError, UnreadableError, OSError.
     """
     names = {kind: f"{directory}/{file_name(bases[0], kind)}" for kind in SEGMENT_KINDS}
     new = {kind: draft.prepare(names[kind], content, log.file) for kind, content in indexes.items()}
@@ -63,7 +63,7 @@ def _stand_in(
     draft.put_passing(shield)
     for kind in SEGMENT_KINDS:
         content = log if kind is FileKind.LOG else new.get(kind)
-        # An index that goes has to be written over where the new log is empty, for then a start deletes nothing.
+        # A deleted index has to be written over if the new log is empty: a start then deletes nothing.
         if content is not None or draft.state(names[kind]) is not None:
             swap = f"{names[kind]}{Stage.SWAP.value}"
             draft.put_passing(swap, content)

@@ -4,9 +4,8 @@
         recovery = recover_log_dirs(session.selections, options, session.staging, {})
         result = session.finish(recovery.drafts, losses=recovery.losses, kept=recovery.kept)
 
-The block runs under the locks of all log dirs, after plans that were interrupted have been finished.  What it drafts
-becomes a plan in `finish`, which saves it or carries it out.  A block that fails, or never calls `finish`, leaves
-nothing behind.
+The block runs under the locks of all log dirs, after interrupted plans have been finished.  Its drafts become a plan in
+`finish`, which saves or applies it.  A block that fails, or never calls `finish`, leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -37,10 +36,11 @@ if TYPE_CHECKING:
 
 
 class PlanOptions(NamedTuple):
-    """What to do with a plan: without *apply* and *plan_file* it is only made.
+    """The options of a plan: without *apply* and *plan_file* it is only made.
 
-    *name*: what is done, a part of the plan's id.  *apply*: carry it out.  *plan_file*: save it there.  *backup*: the
-    directory for the originals, `klog-backup` beside the log dir when None.  *command*: what the plan records as typed.
+    *name*: the command's name, a part of the plan's id.  *apply*: apply it.  *plan_file*: save it there.  *backup*: the
+    directory for the originals, `klog-backup` beside the log dir when None.  *command*: the command line for the plan's
+    record.
     """
 
     name: str
@@ -62,16 +62,16 @@ class PlanResult(NamedTuple):
 
 
 class Reporter(Protocol):
-    """Where a session says what it does beside its result."""
+    """The receiver of a session's messages beside its result."""
 
     def note(self, message: str) -> None:
-        """Take a line that is good to know."""
+        """Report a line of information."""
 
     def error(self, message: str) -> None:
         """Take a line about something that was not done."""
 
     def progress(self) -> AbstractContextManager[Sink]:
-        """Return what shows the progress of carrying a plan out, for as long as that lasts."""
+        """Return a progress display for the time of applying a plan."""
 
 
 class SilentReporter:
@@ -89,11 +89,11 @@ class SilentReporter:
 
 
 class PlanSession:
-    """From log dirs to a plan, and to changed files where that is wanted.
+    """From log dirs to a plan, and to changed files if requested.
 
-    In the block, *selections* are the log dirs and partitions to look at, *staging* is where the new content of each
-    waits.  *locks*: those of the log dirs, where the caller has them.  Entering raises UsageError, LockedError,
-    PlanError where a backup may not be, StaleError where an earlier plan is in the way of everything, UnreadableError.
+    In the block, *selections* are the log dirs and partitions to read, *staging* is the staging area of each.  *locks*:
+    those of the log dirs, if the caller has them.  Entering raises UsageError, LockedError, PlanError for a forbidden
+    backup, StaleError if an earlier plan blocks everything, UnreadableError.
     """
 
     selections: list[Selection]
@@ -119,7 +119,7 @@ class PlanSession:
 
     def __enter__(self) -> PlanSession:
         options = self._options
-        # The locks are taken before anything else is looked at: what was listed before may have changed.
+        # The locks are taken before anything else is read: an earlier listing may be out of date.
         self._log_dirs = [os.path.abspath(one.log_dir.path) for one in self._query.selections()]
         self._now_ms = int(time.time() * 1000)
         self._name = plan_id(options.name, self._now_ms)
@@ -139,7 +139,7 @@ class PlanSession:
         return self
 
     def _places(self) -> list[str | None]:
-        """Return where new content waits, for each log dir; None where only digests are wanted.  Raises PlanError."""
+        """Return the staging directory for each log dir; None if only digests are needed.  Raises PlanError."""
         options = self._options
         staging: list[str | None] = [None] * len(self._log_dirs)
         if options.apply:
@@ -154,9 +154,9 @@ class PlanSession:
         return staging
 
     def _select(self, blocked: Mapping[str, str]) -> list[Selection]:
-        """Return what is to be looked at, without the partitions that are *blocked*.  Raises StaleError, LockedError.
+        """Return the selections, without the partitions that are *blocked*.  Raises StaleError, LockedError.
 
-        Without locks it reports who else may be changing it.
+        Without locks it reports other processes that may be changing it.
         """
         selections = self._query.selections()
         if self._locks is None:
@@ -175,7 +175,7 @@ class PlanSession:
         return left
 
     def _announcement(self, stack: ExitStack) -> Announcement:
-        """Return what marks a backup as one whose plan is being made, so that the next session can sweep it."""
+        """Return the announcement of the plan in its backup, for the sweep of the next session."""
         from klog.change.plan.backups import Announcement
 
         empty = make_plan(self._name, self._options.command, self._log_dirs, self._backups, (), self._now_ms)
@@ -193,11 +193,11 @@ class PlanSession:
         broker_would_keep: Amount | None = None,
         copies: Sequence[Mapping[str, object]] | None = None,
     ) -> PlanResult:
-        """Make the plan of *drafts*, in their order; save it, or carry it out.  Once in a session.
+        """Make the plan of *drafts*, in their order; save or apply it.  Call it once in a session.
 
-        *findings*: as JSON has them.  *copies*: which copies it makes equal, as JSON has them; then the plan is of the
-        log dirs alone that it needs, and distinguishes those that it only reads.  Raises StaleError, LockedError,
-        UnreadableError, OSError; ApplyError where the system refuses a change, with what is done by then.
+        *findings*: in the form for JSON.  *copies*: the copies that it makes equal, in the form for JSON; the plan then
+        has only the log dirs that it needs, and distinguishes those that it only reads.  Raises StaleError,
+        LockedError, UnreadableError, OSError; ApplyError if the system refuses a change, with the changes made by then.
         """
         plan = make_plan(
             self._name, self._options.command, self._log_dirs, self._backups, drafts, self._now_ms,
@@ -243,7 +243,7 @@ class PlanSession:
 
 
 def save_plan(plan: Plan, path: str, disk: Disk) -> None:
-    """Write *plan* to the file at *path*, once what it relies on is on the disk.  Raises OSError, UsageError."""
+    """Write *plan* to the file at *path*, once the files on which it relies are synced.  Raises OSError, UsageError."""
     from klog.change.plan.executor import bring_to_disk
     from klog.change.plan.json_file import plan_pieces
 
@@ -259,13 +259,13 @@ def finish_interrupted(
 ) -> dict[str, str]:
     """Finish the plans that were interrupted in *log_dirs*; without *locks* only report them.
 
-    Returns the partitions, by their real paths, in which one cannot be finished, and what is to be done about each.
+    Returns the partitions, by their real paths, in which one cannot be finished, with the next step for each.
     """
     from klog.change.plan.backups import is_unfinished, sweep
     from klog.change.plan.locate import plans_of
 
     found = [kept for log_dir in log_dirs for kept in plans_of(log_dir)]
-    # A log dir that a plan turned out not to change may still have what was there while the plan was being made.
+    # A log dir that a plan did not change after all may still have its leftovers.
     plans = {kept.plan.id: kept for kept in sorted(found, key=lambda kept: bool(kept.plan.actions))}
     if locks is not None:
         for plan in sweep(plans.values(), disk):
@@ -279,7 +279,7 @@ def finish_interrupted(
 
 
 def _finish(kept: StoredPlan, now_ms: int, disk: Disk, locks: Locks | None, reporter: Reporter) -> str | None:
-    """Finish one plan; return what keeps it from that, in words, None where nothing is in the way of other plans."""
+    """Finish one plan; return in words the reason why it cannot be finished, None if it does not block other plans."""
     from klog.change.plan.backups import obstacle
 
     path = obstacle(kept.plan)
@@ -326,7 +326,7 @@ def without_blocked(selections: Sequence[Selection], blocked: Mapping[str, str])
 
 
 def carry_out(plan: Plan, disk: Disk, locks: Locks | None, reporter: Reporter) -> ApplyResult:
-    """Apply *plan*.  Everything that changes data ends here.
+    """Apply *plan*.  Every change of data is made here.
 
     *locks*: those of its log dirs; None: they are taken.  Raises what `klog.change.plan.executor.apply` raises.
     """
@@ -346,10 +346,10 @@ def carry_out(plan: Plan, disk: Disk, locks: Locks | None, reporter: Reporter) -
 def apply_plan(
     what: str, backup: str | None = None, disk: Disk | None = None, reporter: Reporter | None = None
 ) -> tuple[Plan, ApplyResult | None]:
-    """Carry out the plan that *what* names, or what is left of it: its file, its backup directory or its id.
+    """Apply the plan named *what*, or its remaining part: its file, its backup directory or its id.
 
-    *backup*: where its backup is, for an id.  Returns the plan, and None instead of a result where it has no actions.
-    Raises UsageError, and what `carry_out` raises.
+    *backup*: the directory of its backup, for an id.  Returns the plan, and None instead of a result if it has no
+    actions.  Raises UsageError, and the errors of `carry_out`.
     """
     from klog.change.plan.locate import find_plan
 
@@ -365,10 +365,10 @@ def apply_plan(
 def undo_plan(
     plan: Plan, backup: str | None = None, disk: Disk | None = None, reporter: Reporter | None = None
 ) -> tuple[Plan, ApplyResult | None]:
-    """Take *plan* back, under the locks of its log dirs; return the plan that did it, and its result.
+    """Undo *plan*, under the locks of its log dirs; return the plan of the undo, and its result.
 
-    *backup*: where the originals of that go.  None instead of a result where there is nothing to take back.  Raises
-    LockedError, and what `klog.change.plan.undo.plan_undo` and `carry_out` raise.
+    *backup*: the directory for the undo's originals.  None instead of a result if there is nothing to undo.  Raises
+    LockedError, and the errors of `klog.change.plan.undo.plan_undo` and `carry_out`.
     """
     from klog.change.plan.backup_writer import end_plan
     from klog.change.plan.backups import Announcement, sweep

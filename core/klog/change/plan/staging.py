@@ -1,4 +1,4 @@
-"""Stages new content until it gets its final name, and makes and removes the directories for it."""
+"""Stages new content until it is renamed into place, and makes and removes the directories for it."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from klog.data_dir.disk.disk import Disk, OpenFile
 from klog.data_dir.disk.growing_files import GrowingFiles
 
 ROUNDS = ".rounds"
-"""Suffix of a staging directory's name: that directory has what only the next round of a compaction reads."""
+"""Suffix of a staging directory's name: that directory has content that only the next round of a compaction reads."""
 
 _PIECE = 1 << 18
 _STRETCH = 8 << 20
-"""So many bytes are worth a call that begins to bring them to the disk."""
+"""The number of bytes after which the system is asked to start writing them to the disk."""
 _NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 class Staging:
-    """Where new content waits: *directory*, made when it is needed; None when only digests are asked for.
+    """The place of new content: *directory*, made when it is needed; None when only digests are needed.
 
-    *announce* is called before anything is stored, so that what a killed process leaves can be recognised.
-    *is_urgent*: it is going to be put in place at once.  *made*: the directories down to it that were not there before.
-    *known*: what was stored, by inode, with the digest of the bytes that were written, so that none are read again.
-    Threads may share one as long as they store under different names.
+    *announce* is called before anything is stored: the leftovers of a killed process can then be recognised.
+    *is_urgent*: it will be put in place at once.  *made*: the directories down to it that did not exist before.
+    *known*: the stored files, by inode, with the digest of the written bytes, so that none are read again.  Threads
+    may share one if they use different names.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Staging:
         return Staging(directory, self._disk, self._announce)
 
     def begin(self, name: str, files: GrowingFiles) -> str | None:
-        """Make the file *name* among *files*, over one that is there; return its path, None where none is wanted.
+        """Make the file *name* among *files*, over an existing one; return its path, None if none is needed.
 
         Raises OSError.
         """
@@ -58,9 +58,9 @@ class Staging:
         return path
 
     def store(self, name: str, content: Iterable[bytes | bytearray | memoryview]) -> tuple[int, str]:
-        """Stream *content* into the file *name*, over one that is there; return its size and its digest.
+        """Stream *content* into the file *name*, over an existing one; return its size and its digest.
 
-        Raises OSError; a file that could not be written whole is gone.
+        Raises OSError; a partly written file is removed.
         """
         digest = Digest()
         if self.directory is None:
@@ -82,8 +82,7 @@ class Staging:
     def share(self, name: str, path: str) -> tuple[int, str] | None:
         """Let the file *name* share the blocks of the one at *path*; return its size and its digest.
 
-        None, and nothing is there, where the file system cannot, or only digests are asked for.  Raises OSError,
-        UnreadableError.
+        None, without a file, if the file system cannot, or only digests are needed.  Raises OSError, UnreadableError.
         """
         if self.directory is None:
             return None
@@ -100,7 +99,7 @@ class Staging:
         return state and self._know(target, state).content
 
     def know(self, name: str, digest: Digest) -> None:
-        """Note that all bytes of the file *name* went through *digest*.  Raises StaleError, UnreadableError."""
+        """Note that all bytes of the file *name* were added to *digest*.  Raises StaleError, UnreadableError."""
         if self.directory is not None:
             path = os.path.join(self.directory, name)
             state = state_read(path, digest)
@@ -112,7 +111,7 @@ class Staging:
         return state
 
     def _make_way(self, directory: str, name: str) -> str:
-        """Return the path of what is going to be stored as *name*; nothing is there, but the directory is."""
+        """Return the path for the new file *name*; it does not exist, but its directory does."""
         self._begin(directory)
         path = os.path.join(directory, name)
         make_directories(os.path.dirname(path), self._disk)
@@ -131,7 +130,7 @@ class Staging:
         self.made += make_directories(directory, self._disk)
 
     def link(self, name: str, other: str) -> None:
-        """Let what was stored as *name* be there as *other* too, over what is there: a second name, or else a copy."""
+        """Add the name *other* to the file stored as *name*, over an existing one: a second name, or else a copy."""
         if self.directory is None:
             return
         source, target = (os.path.join(self.directory, one) for one in (name, other))
@@ -150,7 +149,7 @@ class Staging:
                 begun = digest.size
 
     def drop(self, name: str) -> None:
-        """Remove what was stored as *name*, if anything was."""
+        """Remove the file stored as *name*, if there is one."""
         if self.directory is None:
             return
         path = os.path.join(self.directory, name)
@@ -158,7 +157,7 @@ class Staging:
             self._disk.unlink(path)
 
     def discard(self) -> None:
-        """Remove all that was stored, and the directories that were made for it: nothing will come of the plan."""
+        """Remove all stored files, and the directories that were made for them: the plan will not be applied."""
         if self.directory is None:
             return
         if self.directory in self.made:
@@ -207,7 +206,7 @@ def make_directories(path: str, disk: Disk) -> list[str]:
 
 
 def remove_tree(path: str, disk: Disk) -> None:
-    """Remove a directory and what is in it, if it is there.  Raises OSError."""
+    """Remove a directory and its content, if it exists.  Raises OSError."""
     if not os.path.isdir(path) or os.path.islink(path):
         return
     for folder, directories, files in os.walk(path, topdown=False, onerror=_refuse):
@@ -244,7 +243,7 @@ def remove_made(directories: Sequence[str], disk: Disk) -> None:
 
 
 def link(source: str, target: str, disk: Disk) -> bool:
-    """Give *source* a second name; False where the file system, or this user, has no way for it."""
+    """Give *source* a second name; False if the file system, or this user, has no way for it."""
     try:
         disk.link(source, target)
     except OSError as error:

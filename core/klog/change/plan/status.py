@@ -26,9 +26,9 @@ def _is_time(stored_ns: int, given_ns: int) -> bool:
 class FileHistory:
     """The history of one file: its states, the first before the plan and one after each of its actions.
 
-    *actions*: their places in the plan.  *at*: which of the states the file is in; None when in none of them.
-    *current*: what it is.  *is_between*: it has been cut or appended to, and has not got its owner, mode and time back.
-    *is_partial*: it has only some of what an append adds, or bytes that are going to be something else.
+    *actions*: their places in the plan.  *at*: the number of the file's state; None when it is in none of them.
+    *current*: its present state.  *is_between*: it has been cut or appended to, and its owner, mode and time are not
+    restored yet.  *is_partial*: it has only some of the appended bytes, or bytes that will be replaced.
     """
 
     log_dir: int
@@ -43,7 +43,7 @@ class FileHistory:
 
     @property
     def before(self) -> FileState | None:
-        """What the file is before the plan."""
+        """The state of the file before the plan."""
         return self.states[0]
 
     @property
@@ -52,7 +52,7 @@ class FileHistory:
         return self.actions[self.at or 0 :]
 
     def is_used(self) -> bool:
-        """Whether the file was written to since it was given the state that it is in: its time is another.
+        """Whether the file was written to since it received its state: its time is another.
 
         Raises StaleError for what is no regular file, UnreadableError.
         """
@@ -63,9 +63,9 @@ class FileHistory:
 
     @property
     def is_untouched(self) -> bool:
-        """Whether the file is as it was before the plan, which must not be asked where only its size was looked at.
+        """Whether the file is unchanged since before the plan; not to be asked if only its size was read.
 
-        Where only the end of it was read, its time counts as well.
+        If only its end was read, its time counts as well.
         """
         one, other = self.current, self.before
         is_read = one is None or other is None or not other.digest_start or one.modified_ns == other.modified_ns
@@ -87,10 +87,10 @@ def file_histories(plan: Plan) -> dict[tuple[int, str], FileHistory]:
 def locate_histories(
     plan: Plan, advance: Callable[[int], None] | None = None, *, quick: bool = False
 ) -> list[FileHistory]:
-    """Return the history of each file with its current state; each file is read.  *advance* gets the bytes read.
+    """Return the history of each file with its current state; each file is read.  *advance* receives the bytes read.
 
-    *quick*: sizes and times decide where the states differ in them; else a file is read.  Raises StaleError when
-    something is in the way that is no regular file, or no directory; UnreadableError.
+    *quick*: sizes and times decide if they differ between the states; otherwise a file is read.  Raises StaleError when
+    there is something else than a regular file, or a directory, in the way; UnreadableError.
     """
     directories: set[str] = set()
     found = list(file_histories(plan).values())
@@ -119,7 +119,7 @@ def _is_unreadable(state: FileState | None) -> bool:
 
 
 def _settle_passing(found: list[FileHistory]) -> None:
-    """Distinguish files that are gone from those still to come, by what is done while they exist."""
+    """Distinguish deleted transient files from future ones, by the actions done while they exist."""
     file_histories = {(chain.log_dir, chain.file): chain for chain in found}
     gone = [chain for chain in found if chain.at == 0 and is_transient(chain.states)]
     # The witness of a `.cleaned` is a `.swap`, whose own state must be known first.
@@ -132,7 +132,7 @@ def _settle_passing(found: list[FileHistory]) -> None:
 
 
 def _settle_markers(found: list[FileHistory]) -> None:
-    """Distinguish markers that are still there from those that are back: these come when all else is done."""
+    """Distinguish markers that still exist from restored ones: these are written after everything else."""
     for chain in found:
         if comes_back(chain.file, chain.states) and chain.at is not None and chain.current != chain.states[1]:
             others = [other for other in found if other.log_dir == chain.log_dir and other is not chain]
@@ -178,9 +178,9 @@ def _locate_quickly(chain: FileHistory) -> bool:
 
 
 def _doubt(plan: Plan, chain: FileHistory) -> None:
-    """Take a cut or an append for not done whose file has not got its owner, mode and time back.
+    """Treat a cut or an append as not done if the file's owner, mode and time are not restored.
 
-    The power went between.
+    The power failed in between.
     """
     if not chain.at or plan.actions[chain.actions[chain.at - 1]].do not in (TRUNCATE, APPEND):
         return
@@ -190,7 +190,7 @@ def _doubt(plan: Plan, chain: FileHistory) -> None:
 
 
 def check_leftovers(found: list[FileHistory]) -> None:
-    """Raise StaleError when a broker's start would take other files for part of what comes and goes, or drop that.
+    """Raise StaleError when a broker's start would treat other files as part of the transient ones, or delete them.
 
     Raises OSError too.
     """
@@ -203,7 +203,7 @@ def check_leftovers(found: list[FileHistory]) -> None:
 
 
 def check_directories(plan: Plan) -> None:
-    """Raise StaleError when files have come or gone in a partition since a plan was made of which nothing is done."""
+    """Raise StaleError when files were created or deleted in a partition of a plan that has not begun."""
     for (number, directory), modified_ns in plan.directory_times.items():
         path = plan.path(number, directory)
         if directory and os.stat(path).st_mtime_ns != modified_ns:

@@ -29,14 +29,15 @@ from klog.formats.names import FileKind
 
 
 def plan_undo(plan: Plan, now_ms: int, backup: str | None = None, disk: Disk | None = None) -> Plan:
-    """Return the plan that takes *plan* back, as far as it has been carried out; without actions where it has not been.
+    """Return the plan that undoes *plan*, as far as it has been applied; without actions if it has not been.
 
-    *backup*: where its own backup goes, as for any plan; None: beside the log dir, or beside the backup of *plan* where
-    that cannot be.  Raises StaleError when its partitions or log dirs have been used since, when an original is gone,
-    or when a later plan has marked a log dir as clean; PlanError where that may not be; UnreadableError; NoSpaceError.
+    *backup*: the place of its own backup, as for any plan; None: beside the log dir, or beside the backup of *plan* if
+    that is impossible.  Raises StaleError when its partitions or log dirs have been used since, when an original is
+    missing, or when a later plan has marked a log dir as clean; PlanError for a forbidden backup; UnreadableError;
+    NoSpaceError.
     """
     plan = begun(plan) or plan
-    # What it only read may have been used since.
+    # Files that it only read may have been used since.
     plan = plan._replace(guards=tuple(one for one in plan.guards if one.log_dir < len(plan.log_dirs)), reads=())
     found = _located(plan)
     actions = tuple(_reversed(plan, found))
@@ -63,7 +64,7 @@ def plan_undo(plan: Plan, now_ms: int, backup: str | None = None, disk: Disk | N
 
 
 def end_begun(plan: Plan, disk: Disk) -> None:
-    """Remove what is left of *plan*, which has begun and changed no file: directories for new partitions.
+    """Remove the leftovers of *plan*, which has begun and changed no file: directories for new partitions.
 
     Raises OSError.
     """
@@ -80,9 +81,9 @@ def end_begun(plan: Plan, disk: Disk) -> None:
 
 
 def way_out(plan: Plan, path: str, now_ms: int) -> str | None:
-    """Return what leads out of a plan that is half done and cannot be finished because of *path*: a line, for people.
+    """Return one line that tells the user how to leave a half-done plan that *path* blocks.
 
-    None where it cannot be taken back either.  Raises UnreadableError.
+    None if it cannot be undone either.  Raises UnreadableError.
     """
     try:
         plan_undo(plan, now_ms)
@@ -96,12 +97,12 @@ def way_out(plan: Plan, path: str, now_ms: int) -> str | None:
 
 
 def _located(plan: Plan) -> dict[tuple[int, str], FileHistory]:
-    """Return how far the files of *plan* have come.  Raises StaleError where one is in none of its states."""
+    """Return the states of the files of *plan*.  Raises StaleError if one is in none of them."""
     found = {(chain.log_dir, chain.file): chain for chain in locate_histories(plan)}
     is_unfinished = has_begun(plan)
     for chain in found.values():
         if chain.is_partial and is_unfinished:
-            chain.at = (chain.at or 0) + 1  # some of what was appended is there, and goes too
+            chain.at = (chain.at or 0) + 1  # a part of the appended bytes is there, and is deleted too
         else:
             chain.at = 0 if is_unfinished and may_stay(chain) else _reached(plan, chain)
     return found
@@ -110,8 +111,8 @@ def _located(plan: Plan) -> dict[tuple[int, str], FileHistory]:
 def _check_unused(plan: Plan, found: dict[tuple[int, str], FileHistory]) -> set[tuple[int, str]]:
     """Raise StaleError when the directories have been used since, in a way that the undo would overwrite.
 
-    What is only half done can be taken back although there are newer segments: they stay.  Returns the directories in
-    which that is so.
+    A half-done plan can be undone although there are newer segments: they are kept.  Returns the directories with such
+    segments.
     """
     if not has_begun(plan):
         path = used_since(plan, found.values())
@@ -120,7 +121,7 @@ def _check_unused(plan: Plan, found: dict[tuple[int, str], FileHistory]) -> set[
         return set()
     used = set()
     for other in differences(plan):
-        # Below a marker a broker takes all for sound: what was found damaged does not come back there.
+        # A broker trusts everything below a marker: damage that was found must not return there.
         is_marked = other.file == FileKind.CLEAN_SHUTDOWN.value and bool(plan.findings)
         if is_marked or not is_above(plan, other):
             raise StaleError(_used(plan, plan.path(other.log_dir, other.file)))
@@ -145,9 +146,9 @@ def _used(plan: Plan, path: str) -> str:
 def _with_room(
     plan: Plan, back: Plan, found: Mapping[tuple[int, str], FileHistory], disk: Disk, *, is_free: bool
 ) -> Plan:
-    """Return *back* with backups for which there is space; *is_free*: they may also be beside those of *plan*.
+    """Return *back* with backups that fit on their file systems; *is_free*: they may also be beside those of *plan*.
 
-    Raises NoSpaceError, which says what the first choice lacks.
+    Raises NoSpaceError with the space that the first choice lacks.
     """
     if not back.actions:
         return back
@@ -197,10 +198,10 @@ def _reached(plan: Plan, chain: FileHistory) -> int:
 
 
 def _reversed(plan: Plan, found: dict[tuple[int, str], FileHistory]) -> Iterator[Action]:
-    """Yield, from the last action to the first, what takes it back.
+    """Yield, from the last action to the first, the action that undoes it.
 
-    Content that a file only had between two actions is kept nowhere; such a step is left out, unless it was no content,
-    or another file has it, for which it stood.
+    Content that a file only had between two actions is not kept; such a step is left out, unless it was no content, or
+    another file has it, of which it was a second name.
     """
     now: dict[tuple[int, str], FileState | None] = {key: chain.current for key, chain in found.items()}
     turns: dict[tuple[int, str], int] = {}
@@ -234,7 +235,7 @@ def _reversed(plan: Plan, found: dict[tuple[int, str], FileHistory]) -> Iterator
 def _stood_in(
     plan: Plan, found: dict[tuple[int, str], FileHistory], chain: FileHistory, content: FileState
 ) -> FileState:
-    """Return what a file that has come and gone is to be when it comes again: another name of the one it stood for."""
+    """Return the state of a transient file when it is created again: another name of its original."""
     file = final_name(chain.file)
     whole = found.get((chain.log_dir, file))
     states = (whole.current, whole.before) if whole else (file_state(plan.path(chain.log_dir, file)),)
@@ -270,10 +271,10 @@ def _check_originals(plan: Plan, found: dict[tuple[int, str], FileHistory], acti
 
 
 def stage_undo(plan: Plan, back: Plan, disk: Disk, announce: Callable[[], None] = lambda: None) -> Plan:
-    """Make ready what *back*, which takes *plan* back, puts in place: the very originals, where they were kept whole.
+    """Stage the new files of *back*, which undoes *plan*: the very originals, if they were kept whole.
 
-    *announce* is called before.  Returns *back*, with the directories that were made for it.  Raises PlanError where
-    its backup may not be, StaleError, OSError; then nothing of it is left.
+    *announce* is called before.  Returns *back*, with the directories that were made for it.  Raises PlanError for a
+    forbidden backup, StaleError, OSError; nothing of it then remains.
     """
     check_places(back.log_dirs, backups=back.backups)
     found, made = file_histories(plan), list[str]()

@@ -41,7 +41,7 @@ def shown(value: object) -> str:
 
 
 def check_plan(plan: Plan) -> None:
-    """Raise PlanError when *plan* asks for what no plan may."""
+    """Raise PlanError when *plan* contains what no plan may contain."""
     if not _ID.fullmatch(plan.id):
         refuse(f"id {shown(plan.id)}")
     count = len(plan.log_dirs)
@@ -125,7 +125,7 @@ def _passes(plan: Plan, log_dir: int, file: str, states: _States, places: Mappin
     whole = log_dir, final_name(file)
     if plan.actions[telling[0]].do != PUT or any(not came < place < went for place in places.get(whole, [])):
         return False
-    # An empty index is true of any log, and of what the plan does not change it says nothing.
+    # An empty index fits any log, and says nothing about the unchanged part.
     is_index = file != f"{log_of(file)}{Stage.SWAP.value}"
     return content in states.get(whole, [content]) or (is_index and not content.size)
 
@@ -175,7 +175,7 @@ def _adds_up(action: Action) -> bool:
 
 
 def _check_place(file: str, log_dir: int, count: int) -> None:
-    """Refuse what does not lie in a partition of the log dir, or in the log dir itself."""
+    """Refuse a path outside of the log dir's partitions and the log dir itself."""
     directory, slash, _ = file.partition("/")
     if log_dir >= count:
         refuse(f"log_dir {log_dir}, of {count}")
@@ -185,7 +185,7 @@ def _check_place(file: str, log_dir: int, count: int) -> None:
 
 
 def _check_file(file: str, log_dir: int, count: int) -> None:
-    """Refuse what is not a file of a partition of the log dir, or of the log dir itself, that a repair may touch."""
+    """Refuse a file, of a partition or of the log dir itself, that a repair may not touch."""
     _check_place(file, log_dir, count)
     directory, slash, name = file.partition("/")
     if not slash and parse_file(directory).kind not in _IN_LOG_DIR:
