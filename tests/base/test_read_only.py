@@ -58,7 +58,7 @@ def test_reads_that_the_system_cuts_short_are_taken_up_again(path: Path, monkeyp
 
 
 def test_a_file_that_grows_or_shrinks_keeps_the_size_it_had(path: Path) -> None:
-    """A running broker appends and truncates; what was opened says how much there was then."""
+    """A running broker appends and truncates; the size of an opened file is that of its opening."""
     with ReadOnlyFile(str(path)) as source:
         with path.open("ab") as file:
             file.write(b"more")
@@ -143,7 +143,7 @@ def test_a_file_that_may_not_be_read_is_named(path: Path, monkeypatch: pytest.Mo
 
 
 def test_a_bad_sector_is_an_error_with_its_place(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`read` says so in klog's words; `read_into` leaves it to the reader, who goes on behind it."""
+    """`read` reports it in klog's words; `read_into` leaves it to the reader, who continues behind it."""
 
     def fail(*arguments: object) -> int:
         raise OSError(errno.EIO, os.strerror(errno.EIO))

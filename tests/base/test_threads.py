@@ -57,7 +57,8 @@ def test_nothing_to_do_is_done() -> None:
 @pytest.mark.usefixtures("others")
 @pytest.mark.parametrize("seed", range(4))
 def test_an_interrupt_at_any_moment_ends_all(seed: int) -> None:
-    """Also while threads start and end, and while they wait for each other: nothing hangs, nothing is left, or said."""
+    """It also holds while threads start and end, and while they wait for each other: nothing hangs, nothing is left, or
+    printed."""
     chance = Random(seed)
 
     def interrupt(delay: float) -> None:

@@ -40,14 +40,14 @@ def options(version: str) -> list[str]:
 def mapped(archive: Path, run: Callable[[Path, tuple[str, ...]], bool]) -> list[str]:
     """Return the JVM options that map *archive*.
 
-    The archive is written the first time: *run* starts and ends a JVM, in a folder and with options, and tells whether
-    it ended well.  JVMs start without one while another process writes it, and where it cannot be written.
+    The archive is written the first time: *run* starts and ends a JVM, in a folder and with options, and returns
+    whether it ended well.  JVMs start without one while another process writes it, and where it cannot be written.
     """
     if archive not in _tried:
-        _tried.add(archive)  # first: what follows starts JVMs as well
+        _tried.add(archive)  # first: the next lines start JVMs as well
         if not archive.exists() and not _write(archive, run):
             _tried.remove(archive)
-    # About an archive that does not fit any more the JVM would print warnings, and to stdout.
+    # The JVM would print warnings about an archive that no longer fits, and to stdout.
     return [f"-XX:SharedArchiveFile={archive}", "-Xlog:disable"] if archive.exists() else []
 
 
@@ -77,7 +77,7 @@ def _run_broker(version: str, folder: Path, options: tuple[str, ...]) -> bool:
             _await_start(broker)
             return broker.stop(PATIENCE_S) == STOPPED
     except (RuntimeError, TimeoutError, subprocess.CalledProcessError):
-        return False  # the tests themselves report what is wrong with it
+        return False  # the tests themselves report its faults
 
 
 def _write(archive: Path, run: Callable[[Path, tuple[str, ...]], bool]) -> bool:

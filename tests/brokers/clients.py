@@ -1,4 +1,4 @@
-"""Real clients: what they are given to send, and what a consumer gets back."""
+"""Real clients: their input, and the records that a consumer receives."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from confluent_kafka import Message
     from confluent_kafka.admin import AdminClient, NewTopic
 
-# librdkafka tells of every reconnection and deprecated setting on stderr; what matters reaches the caller as an error.
+# librdkafka reports every reconnection and deprecated setting on stderr; relevant messages reach the caller as an
+# error.
 SILENT = {"log_level": 2}
 WAIT_S = 90
 """How long an answer of a broker is waited for: on a machine that does other things half a minute is too short."""
@@ -77,7 +78,7 @@ def records(who: str, count: int, *, headers: bool = True) -> Iterator[Given]:
 
 
 def without_nulls(given: Iterable[Given]) -> Iterator[Given]:
-    """Leave out what the two pure Python clients refuse: null headers, and a null key with a null value."""
+    """Leave out records that the two pure Python clients refuse: null headers, and a null key with a null value."""
     for one in given:
         if (one.key, one.value) != (None, None):
             kept = tuple(header for header in one.headers if header[1] is not None)
@@ -85,7 +86,8 @@ def without_nulls(given: Iterable[Given]) -> Iterator[Given]:
 
 
 def admin(bootstrap: str) -> AdminClient:
-    """Return a client that knows the controller: one that asks before there is any asks no more for five minutes."""
+    """Return a client that has found the controller: one that asks before there is any asks no more for five
+    minutes."""
     from confluent_kafka.admin import AdminClient
 
     made = AdminClient({"bootstrap.servers": bootstrap, **SILENT})
@@ -100,7 +102,7 @@ def make(bootstrap: str, topics: list[NewTopic]) -> None:
     """Create topics."""
     from confluent_kafka import KafkaError, KafkaException
 
-    client = admin(bootstrap)  # without a name it would be gone before the answer comes
+    client = admin(bootstrap)  # without a name it would be deleted before the answer arrives
     for future in client.create_topics(topics).values():
         try:
             future.result(WAIT_S)
@@ -115,7 +117,7 @@ def create(bootstrap: str, topics: dict[str, dict[str, str]], partitions: int = 
     from confluent_kafka.admin import NewTopic
 
     make(bootstrap, [NewTopic(name, partitions, replicas, config=settings) for name, settings in topics.items()])
-    time.sleep(1)  # until every part of the broker knows them
+    time.sleep(1)  # until every part of the broker has them
 
 
 # Each producer sends in batches of ten; with *transaction*, each batch is a transaction and every third of them aborts.
@@ -243,7 +245,7 @@ def open_transaction(bootstrap: str, topic: str, given: Iterable[Given]) -> Iter
 
 
 def consume(bootstrap: str, topic: str, isolation: str, *, seconds: float = WAIT_S) -> list[Received]:
-    """Return everything a consumer of partition 0 is handed, from the first record to the end it is told of."""
+    """Return all records for a consumer of partition 0, from the first one to the announced end."""
     from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
     config = {

@@ -103,8 +103,8 @@ class Jvm:
     """A program of tests/java that answers one request after the other.
 
     A request is strings, an answer a number and three strings.  One that takes longer than *seconds* ends the JVM; the
-    next request starts a new one.  All that run the same program share its JVM until the test run ends: a start takes
-    as long as hundreds of requests.  Only one with a *cwd* has a JVM of its own, until it is closed.
+    next request starts a new one.  All runs of the same program share its JVM until the test run ends: a start takes as
+    long as hundreds of requests.  Only one with a *cwd* has a JVM of its own, until it is closed.
     """
 
     _shared: ClassVar[dict[tuple[str, ...], subprocess.Popen[bytes]]] = {}
@@ -161,8 +161,8 @@ class Jvm:
 class Tools(Jvm):
     """Kafka's tools in one JVM: a run costs some milliseconds instead of a second or two.
 
-    Relative file names are relative to *cwd*.  A run that takes longer than *seconds* ends with a *died* that says so.
-    Tools in Java alone, `org.apache.kafka.…`: one in Scala keeps its first System.out for ever.
+    Relative file names are relative to *cwd*.  A run that takes longer than *seconds* ends with a *died* that reports
+    this.  Tools in Java alone, `org.apache.kafka.…`: one in Scala keeps its first System.out for ever.
     """
 
     def __init__(self, version: str = NEWEST, cwd: Path | None = None, seconds: float = 120) -> None:
@@ -190,7 +190,7 @@ class DumpTool(Tools):
 
 
 def cluster_identity() -> str:
-    """Return an identity as Kafka makes them: without a dash at its start, which tools would take for an option."""
+    """Return an identity in Kafka's form: without a dash at its start, which tools would parse as an option."""
     while (identity := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
         pass
     return identity
@@ -258,7 +258,7 @@ class Cluster:
             )
 
     def log(self) -> str:
-        """Return what the broker logged so far."""
+        """Return the broker's log so far."""
         return (self.folder / "broker.log").read_text(errors="replace")
 
     def start(self) -> None:
@@ -276,7 +276,7 @@ class Cluster:
         if self.kraft and not (self.data / "meta.properties").exists():
             self._format(properties)
         with socket.socket() as probe:
-            # Else the tests would talk to another broker, and never know.
+            # Otherwise the tests would talk to another broker, unnoticed.
             assert probe.connect_ex(("localhost", self.port)) != 0, f"somebody listens on port {self.port} already"
         self._broker = self._spawn("broker.log", *self._jvm_options, "kafka.Kafka", str(properties), heap="768m")
         self._await(self._broker, self.port)
@@ -330,7 +330,7 @@ class Cluster:
         return self._end(signal.SIGTERM, seconds)
 
     def kill(self) -> None:
-        """Kill the broker: for its process what a power cut is."""
+        """Kill the broker: the same for its process as a power cut."""
         self._end(signal.SIGKILL)
 
     def __enter__(self) -> Cluster:

@@ -51,7 +51,7 @@ class Brokers:
         return self.folder / (f"controller-{node}" if node == CONTROLLER else f"broker-{node}")
 
     def log(self, node: int) -> str:
-        """Return what a node logged so far."""
+        """Return a node's log so far."""
         return (self.folder / f"{node}.log").read_text(errors="replace")
 
     def _properties(self, node: int) -> dict[str, str]:

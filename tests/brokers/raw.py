@@ -1,4 +1,4 @@
-"""Requests as bytes, for what clients hide: partial batches, error codes, what a response says beside the records.
+"""Requests as bytes, for facts that clients hide: partial batches, error codes, the other fields of a response.
 
 with Raw("localhost:9092") as broker:
     broker.fetch("orders", [(0, 17, 3500)])
@@ -67,7 +67,7 @@ def _string(text: str) -> bytes:
 
 
 class Raw:
-    """A connection.  Versions are the last before the flexible ones, which say the same in fewer bytes."""
+    """A connection.  Versions are the last before the flexible ones, which have the same content in fewer bytes."""
 
     def __init__(self, bootstrap: str) -> None:
         host, _, port = bootstrap.rpartition(":")

@@ -1,4 +1,4 @@
-"""A broker that is killed under clients that are in the middle of something, and that go on when it is back.
+"""A broker that is killed under busy clients, which continue after its return.
 
 with Wreck("4.3.1", folder) as wreck:
     wreck.restore()                  the log dir as the kill left it, as often as you like
@@ -49,7 +49,7 @@ class Wreck:
 
     def __init__(self, version: str, folder: Path, settings: dict[str, str] | None = None) -> None:
         small = {"log.index.interval.bytes": "512", "log.index.size.max.bytes": "65536"}
-        # A broker that was killed may come back only when its session is over.
+        # A broker that was killed may return only when its session is over.
         soon = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms": "500"}
         if version == kafka.LEGACY:
             soon = {"zookeeper.session.timeout.ms": "6000"}
@@ -71,7 +71,7 @@ class Wreck:
         return self
 
     def _work(self) -> None:
-        """Let clients begin, and some of them end, what they do."""
+        """Let clients begin their work, and some of them end it."""
         from confluent_kafka import Producer
 
         at = self.cluster.bootstrap
@@ -123,13 +123,13 @@ class Wreck:
         assert producer.flush(WAIT_S) == 0
 
     def restore(self) -> None:
-        """Make the log dir what the kill left of it."""
+        """Restore the log dir after the kill."""
         self.cluster.kill()
         shutil.rmtree(self.data)
         shutil.copytree(self.killed, self.data)
 
     def start(self) -> list[str]:
-        """Start the broker; return what it said of its recovery.
+        """Start the broker; return its messages about its recovery.
 
         The metadata log does not count: a broker recovers it at every start, marker or not.
         """
@@ -180,13 +180,13 @@ class Wreck:
         return sorted(tuple(line.split()) for line in done.stdout.decode().splitlines()[1:])
 
     def state(self) -> State:
-        """Return what the running broker knows."""
+        """Return the running broker's state."""
         ends = {topic: self._ends(topic) for topic in TOPICS}
         producers = {topic: self._producers(topic) for topic in TOPICS}
         return State(ends, producers, send_again(self.cluster.port, "sequence", self.killed / "sequence-0"))
 
     def go_on(self) -> tuple[int, int]:
-        """Let the clients go on; return last stable offset and end of `open` while its transaction is still open."""
+        """Let the clients continue; return last stable offset and end of `open` while its transaction is still open."""
         assert self._clients is not None
         before = self._ends("sequence")[1]
         self._send(50)
@@ -198,7 +198,7 @@ class Wreck:
 
 
 def await_topic(producer: Producer, topic: str) -> None:
-    """Wait until a producer knows *topic*: a broker that has just started may deny it for a moment."""
+    """Wait until a producer finds *topic*: a broker that has just started may deny it for a moment."""
     end = time.monotonic() + WAIT_S
     while producer.list_topics(topic, WAIT_S).topics[topic].error is not None:
         assert time.monotonic() < end, topic

@@ -103,7 +103,7 @@ def test_help_names_every_command(klog: Klog) -> None:
 def test_each_command_has_a_summary_that_fits_80_columns(
     klog: Klog, arguments: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A sentence that ends in three dots says less than a shorter one."""
+    """A sentence that ends in three dots is less useful than a shorter one."""
     monkeypatch.setenv("COLUMNS", "80")
     summaries = klog(*arguments).stdout.decode().partition("\nCommands:\n")[2].partition("\n\n")[0].splitlines()
     assert len(summaries) >= (len(COMMANDS) if arguments == ["--help"] else 1)
@@ -111,7 +111,7 @@ def test_each_command_has_a_summary_that_fits_80_columns(
 
 
 def test_nothing_at_all_shows_the_help(klog: Klog) -> None:
-    """As text that can be read, not as one line full of backslashes: it is what a newcomer sees first."""
+    """It is readable text, not one line full of backslashes: newcomers see it first."""
     done = klog()
     shown = (done.stdout + done.stderr).decode()
     assert "\\n" not in shown
@@ -256,7 +256,7 @@ def test_exit_codes_add_up(klog: Klog, log: Path, tmp_path: Path) -> None:
 
 
 def test_a_disk_that_fails_is_8_and_one_line(klog: Klog, log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kafka's own text stops there; data goes on behind it."""
+    """Kafka's own text ends there; data follows."""
     log.write_bytes(b"".join(batch([Record(i, MS, None, bytes(1000))]) for i in range(100)))
     spoil(monkeypatch, range(20_480, 24_576))
     done = klog("dump", log)
@@ -463,7 +463,7 @@ def test_help_into_a_closed_pipe_ends_quietly() -> None:
 )
 @pytest.mark.parametrize("what", ["full", "abandoned"])
 def test_an_output_that_takes_nothing(folder: Path, words: tuple[str, ...], what: str) -> None:
-    """A reader that has gone has what it wants; what a full disk does not take is lost."""
+    """A closed reader has its part; the part that a full disk refuses is lost."""
     reading, writing = os.pipe()
     os.close(reading)
     with open("/dev/full", "wb") as full:
@@ -560,7 +560,7 @@ def test_nohup_keeps_its_word(log: Path) -> None:
 
 
 def on_a_terminal(*arguments: str | Path, **more: str) -> bytes:
-    """Return what a person would see: stdout and stderr on a terminal."""
+    """Return the output for a person: stdout and stderr on a terminal."""
     process, terminal = pty.fork()
     if process == 0:
         os.execve(sys.executable, command(*arguments), environment(**({"TERM": "xterm-256color"} | more)))
@@ -726,7 +726,7 @@ def test_to_a_place_where_no_file_can_be(klog: Klog, log: Path, tmp_path: Path) 
 
 
 def test_a_log_is_not_overwritten_by_its_own_dump(klog: Klog, log: Path, tmp_path: Path) -> None:
-    """A slip of the keyboard, and the only copy would be gone; also where its directory is what was named."""
+    """A slip of the keyboard would delete the only copy; also if its directory was named."""
     before = log.read_bytes()
     for path in (log, log.parent, tmp_path):
         done = klog("dump", "--output", "jsonl", "--to", log, path)
@@ -751,7 +751,7 @@ def test_without_a_stderr_results_stay_clean(log: Path, tmp_path: Path) -> None:
 
 
 def test_the_app_can_be_built_for_tools() -> None:
-    """Completions and the manual page come from the same declarations."""
+    """Completions and the manual page are generated from the same declarations."""
     from typer.main import get_command
 
     assert set(get_command(command_tree.build()).commands) == set(COMMANDS)  # type: ignore[attr-defined]

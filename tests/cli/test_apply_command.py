@@ -72,7 +72,7 @@ def test_a_plan_file_may_be_moved_with_what_waits_beside_it(klog: Klog, plan_fil
 def test_a_plan_file_without_what_waited_beside_it_changes_nothing(
     klog: Klog, plan_file: Path, original: Path, tmp_path: Path
 ) -> None:
-    """And says which file is gone: whoever moved the plan alone finds it there."""
+    """It names the missing file: whoever moved the plan alone finds it there."""
     before = tree(original)
     (waiting,) = (tmp_path / "plans/repair.json.staged").rglob("*.index")
     waiting.unlink()
@@ -216,7 +216,7 @@ sys.exit(app.main())
 
 
 def test_an_interrupt_says_how_to_go_on(klog: Klog, plan_file: Path, original: Path) -> None:
-    """After ^C the operator must know that the log dir is between two states."""
+    """After ^C the operator must learn that the log dir is between two states."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     command = [sys.executable, "-c", SLOW, str(plan_file)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, env=environment)

@@ -1,4 +1,4 @@
-"""`klog assign` as operators type it: tables and JSON, what is refused, what --check finds."""
+"""`klog assign` as operators type it: tables and JSON, refusals, results of --check."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def words(text: str) -> list[str]:
 
 @pytest.fixture
 def said(klog: Klog) -> Callable[..., Any]:
-    """A function that runs `klog assign` with words, and returns what the JSON on stdout says."""
+    """A function that runs `klog assign` with words, and returns the JSON on stdout."""
 
     def run(words: str, code: int = 0) -> Any:
         done = klog("assign", *words.split(), "--output", "json")
@@ -211,7 +211,7 @@ class Written:
 
 
 def test_planted_faults_are_found_and_named(klog: Klog, said: Callable[..., Any], tmp_path: Path) -> None:
-    """A doubled broker, which no controller lets through, and a partition in one rack of two."""
+    """A doubled broker, which no controller accepts, and a partition in one rack of two."""
     written = Written(tmp_path)
     written.put([1, 2], [2, 2], [3, 1], [2, 3])
     done = klog("assign", "--check", tmp_path)

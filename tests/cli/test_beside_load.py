@@ -31,8 +31,8 @@ SETTINGS = {
 CHURN = {"internal.segment.bytes": "4000", "retention.bytes": "20000"}
 PARTITIONS, ROUNDS = 3, 5
 PAUSE_S = 0.01
-"""Between what a client does and what it does next.  Without it what is read grows faster than klog reads it, and what
-takes long is not the moment between two looks, which the test is about, but the reading."""
+"""Between two actions of a client.  Without it the logs grow faster than klog reads them, and the reading takes the
+time, not the moment between two looks, which is the subject of the test."""
 
 
 class Ended(NamedTuple):
@@ -43,7 +43,7 @@ class Ended(NamedTuple):
 
 
 class Load:
-    """Clients that write until they are told to stop, and keep account of it: what was begun, what was answered."""
+    """Clients that write until they are stopped, and record their requests and the answers."""
 
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
@@ -156,7 +156,7 @@ def load(broker: kafka.Cluster) -> Iterator[Load]:
 
 
 def _roll_often(bootstrap: str) -> None:
-    """Let the cleaner have segments of `__consumer_offsets` all the time."""
+    """Give the cleaner segments of `__consumer_offsets` all the time."""
     from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
     entry = ConfigEntry("segment.ms", "300", incremental_operation=AlterConfigOpType.SET)

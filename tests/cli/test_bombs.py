@@ -1,4 +1,4 @@
-"""Every command over every log that wants to become gigabytes: an end within a minute of processor time and 1 GiB."""
+"""Every command over every log that unpacks to gigabytes: an end within a minute of processor time and 1 GiB."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def _filled(word: str, places: dict[str, Path]) -> str:
 
 
 def run(words: list[str]) -> tuple[int, int, bytes]:
-    """Run klog within the bounds; return its exit code, its peak in bytes, and what it said."""
+    """Run klog within the bounds; return its exit code, its peak in bytes, and its output."""
     command = [sys.executable, "-S", "-c", _LIMITED, sys.executable, "-m", "klog_cli.app"]
     with tempfile.TemporaryDirectory() as folder:
         ran = measured([*command, *words], Path(folder), seconds=SECONDS)

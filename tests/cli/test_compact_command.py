@@ -1,4 +1,4 @@
-"""`klog compact`: what operators see, what scripts read, with which exit code, and what it will not do."""
+"""`klog compact`: its output for operators and scripts, its exit codes, and its refusals."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ TOPIC = 2
 
 @pytest.fixture
 def bare(tmp_path: Path) -> Path:
-    """A log dir of seven partitions that were never compacted; nothing tells that they are to be."""
+    """A log dir of seven partitions that were never compacted; no setting compacts them."""
     return Path(shutil.copytree(FIXTURES / "compaction/before", tmp_path / "data"))
 
 
@@ -55,13 +55,13 @@ def settle(folder: Path, *settings: tuple[str, str], names: tuple[str, ...] = PA
 
 @pytest.fixture
 def log_dir(bare: Path) -> Path:
-    """The same with a metadata log that says compact."""
+    """The same with a metadata log whose policy is compact."""
     settle(bare, COMPACT)
     return bare
 
 
 def compacted(klog: Klog, *arguments: str | os.PathLike[str], code: int = 0) -> dict[str, Any]:
-    """Return what `klog compact --output json` says."""
+    """Return the result of `klog compact --output json`."""
     done = klog("compact", *arguments, NOW, "--output", "json")
     assert done.exit_code == code, done.stderr
     members = json.loads(done.stdout)
@@ -82,7 +82,7 @@ def content(folder: Path) -> dict[str, bytes]:
     }
 
 
-# what is said, and done
+# output and effect
 
 
 def test_a_compaction_is_shown_and_nothing_is_changed(klog: Klog, log_dir: Path) -> None:
@@ -149,7 +149,7 @@ def test_a_plan_is_saved_and_carried_out_later(klog: Klog, log_dir: Path, tmp_pa
 
 
 def test_a_plan_holds_only_as_long_as_the_partition_is_what_it_was(klog: Klog, log_dir: Path, tmp_path: Path) -> None:
-    """A broker that ran in between has appended: what was dropped by the old log's end may be needed by the new one."""
+    """A broker that ran in between has appended: batches beyond the old log's end may be needed by the new one."""
     assert klog("compact", log_dir, NOW, "--plan", tmp_path / "plan.json").exit_code == 0
     with (log_dir / f"keys-none-0/{156:020}.log").open("ab") as log:
         log.write(b"\0")
@@ -212,7 +212,7 @@ def test_the_cleaners_checkpoint_advances_and_keeps_what_it_says_of_others(klog:
 
 
 def test_a_map_that_is_too_small_takes_rounds_and_leaves_the_same(klog: Klog, log_dir: Path, tmp_path: Path) -> None:
-    """Memory decides how long it takes, not what is kept."""
+    """Memory affects the time, not the result."""
     small = compacted(klog, log_dir / "keys-none-0", "--map-memory", "480", "--to", tmp_path / "small")
     large = compacted(klog, log_dir / "keys-none-0", "--to", tmp_path / "large")
     rounds = small["partitions"][0]["rounds"]
@@ -228,7 +228,7 @@ def test_a_map_that_is_too_small_takes_rounds_and_leaves_the_same(klog: Klog, lo
 
 
 def changes(members: dict[str, Any]) -> list[tuple[str, str, str | None]]:
-    """Return what is done with which files; those that only come and go are as old as the plan."""
+    """Return the actions with their files; transient ones are as old as the plan."""
     return [(one["do"], one["file"], one.get("after", {}).get("sha256")) for one in members["actions"]]
 
 
@@ -273,7 +273,7 @@ def test_an_estimate_only_reckons(klog: Klog, log_dir: Path) -> None:
             assert made["bytes_out"] / 4 < one["estimate"]["bytes_out"] < made["bytes_out"] * 4
 
 
-# settings, and where they came from
+# settings, and their origins
 
 
 def test_settings_are_said_with_their_origin(klog: Klog, bare: Path) -> None:
@@ -334,7 +334,7 @@ def test_settings_of_a_metadata_log_elsewhere(klog: Klog, bare: Path, tmp_path: 
 
 
 def test_of_log_dirs_of_two_clusters_each_has_its_own_settings(klog: Klog, log_dir: Path, tmp_path: Path) -> None:
-    """The same topic's name may stand for something else there."""
+    """The same topic's name may be another topic's there."""
     other = Path(shutil.copytree(FIXTURES / "compaction/before", tmp_path / "other"))
     same_cluster = compacted(klog, log_dir, other, "--topic", "shapes")
     assert [one["result"] for one in same_cluster["partitions"]] == ["to compact", "to compact"]
@@ -344,7 +344,7 @@ def test_of_log_dirs_of_two_clusters_each_has_its_own_settings(klog: Klog, log_d
     assert [one["result"] for one in json.loads(done.stdout)["partitions"]] == ["to compact", "refused"]
 
 
-# what is refused
+# refusals
 
 
 def test_a_policy_that_nobody_knows_is_refused_where_it_is_named(klog: Klog, bare: Path) -> None:
@@ -468,7 +468,7 @@ class FullDisk(HastyDisk):
 def test_too_little_room_is_8_before_anything_is_written(
     klog: Klog, log_dir: Path, tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first pass tells how much it is going to be."""
+    """The first pass announces its size."""
     for module in (session, command):
         monkeypatch.setattr(module, "Disk", FullDisk)
     before = tree(log_dir)
@@ -530,7 +530,7 @@ def test_a_copy_is_what_in_place_would_have_become(klog: Klog, log_dir: Path, tm
 
 
 def test_a_copy_has_what_is_not_compacted_as_it_is(klog: Klog, log_dir: Path, tmp_path: Path) -> None:
-    """Copied are partitions that may be compacted, whether that is due or not; what is refused stays behind."""
+    """Partitions that may be compacted are copied, due or not; refused ones are left out."""
     (log_dir / "cleaner-offset-checkpoint").write_text("0\n1\nshapes 0 80\n")
     original = content(log_dir)
     compacted(klog, log_dir, "--to", tmp_path / "copy")
@@ -601,7 +601,7 @@ def test_a_broker_takes_a_copy_for_its_own(klog: Klog, log_dir: Path, tmp_path: 
 
 @pytest.mark.parametrize("how", [(), ("--estimate",), ("--explain",), ("--output", "json")])
 def test_looking_writes_nothing_anywhere(klog: Klog, log_dir: Path, how: tuple[str, ...]) -> None:
-    """Not even for a moment, which the times of directories would tell: the disk may be mounted read-only."""
+    """Not even for a moment, which the times of directories would show: the disk may be mounted read-only."""
     before = tree(log_dir.parent)
     assert klog("compact", log_dir, NOW, *how).exit_code == 0
     assert tree(log_dir.parent) == before
@@ -609,7 +609,7 @@ def test_looking_writes_nothing_anywhere(klog: Klog, log_dir: Path, how: tuple[s
 
 @pytest.fixture
 def slow(tmp_path: Path) -> Path:
-    """Two partitions that take many seconds: what is in them is two hundred times as large as they are."""
+    """Two partitions that take many seconds: their content is two hundred times as large as their bytes."""
     data = tmp_path / "data"
     settle(data, COMPACT, names=("slow",))
     # Keys repeat, so that few batches are made; the base offset, which comes first, has no part in the checksum.

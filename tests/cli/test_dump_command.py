@@ -131,7 +131,7 @@ def test_values_that_were_to_be_hidden_are_in_no_parquet_file(
 
 
 def test_batches_are_not_silently_records(klog: Klog, folder: Path, tmp_path: Path) -> None:
-    """Parquet has a schema for records; who asks for batches is told, or gets them."""
+    """Parquet has a schema for records; a request for batches has its own schema, or is refused."""
     done = klog("dump", "--output", "parquet", "--batches", "--to", tmp_path / "out", folder)
     if done.exit_code == 16:
         return

@@ -117,7 +117,7 @@ def _injected(words: str, error: Exception, depth: str) -> Ran:
 def test_whatever_is_raised_is_never_exit_code_1(
     name: str, depth: str, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Exit code 1 says that problems were corrected.  One kind of error each; `long` takes all."""
+    """Exit code 1 means that problems were corrected.  One kind of error each; `long` takes all."""
     monkeypatch.chdir(place)
     kinds = list(ERRORS)
     error = ERRORS[kinds[(list(RUNS).index(name) + DEPTHS.index(depth)) % len(kinds)]]()

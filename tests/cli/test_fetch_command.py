@@ -1,4 +1,4 @@
-"""`klog fetch`: what it shows, in which form, and with which exit code."""
+"""`klog fetch`: its content, its form, and its exit codes."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_who_asks_and_how_far_it_goes(klog: Klog, five: Path, options: tuple[str
 
 
 def test_aborted_transactions_are_told_to_who_leaves_them_out(klog: Klog) -> None:
-    """read_committed is a matter of the consumer: a broker hands out all, and says what does not count."""
+    """read_committed is a matter of the consumer: a broker returns all records, and lists the aborted ones."""
     asked = ("fetch", FIXTURES / "modern", "--topic", "tx", "--offset", "0", "--max-bytes", "1", "--output", "json")
     committed = json.loads(klog(*asked, "--isolation", "read_committed", "--max-bytes", "1MiB").stdout)
     assert committed["last_stable_offset"] == 648

@@ -27,7 +27,7 @@ def exported(folder: Path) -> set[str]:
 
 @pytest.mark.parametrize("replicas", ["longest", "leader-epoch", "all"])
 def test_search_refuses_two_clusters(klog: Klog, tmp_path: Path, replicas: str) -> None:
-    """The longer log would win in silence, and its records would stand for those of the other topic."""
+    """The longer log would win in silence, and its records would replace those of the other topic."""
     paths = two_clusters(tmp_path)
     done = klog("search", *paths, "--replicas", replicas)
     assert (done.exit_code, done.stdout, done.stderr) == (8, b"", refusal(paths))
@@ -104,7 +104,7 @@ def test_a_topic_that_is_not_read_is_not_compared(klog: Klog, tmp_path: Path) ->
 
 
 def test_stats_counts_each_directory_by_itself(klog: Klog, tmp_path: Path) -> None:
-    """It need not choose; rows of equal names are told apart by their ids."""
+    """It need not choose; rows of equal names have different ids."""
     paths = two_clusters(tmp_path)
     rows = [json.loads(line) for line in klog("stats", *paths, "--output", "jsonl").stdout.splitlines()]
     assert [(row["topic_id"], row["cluster_id"], row["records"]) for row in rows] == [

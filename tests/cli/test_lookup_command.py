@@ -1,4 +1,4 @@
-"""`klog lookup`: what it shows, in which form, and with which exit code."""
+"""`klog lookup`: its content, its form, and its exit codes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_the_trail_as_text(klog: Klog, folder: Path) -> None:
 
 
 def test_the_trail_as_json_has_the_members_of_the_contract(klog: Klog, folder: Path) -> None:
-    """Scripts take these names; the record is what a dump prints."""
+    """Scripts use these names; the record is that of a dump."""
     found = json.loads(out(klog("lookup", folder, "--offset", str(BASE + 60), "--output", "json")))
     assert list(found) == [
         *("topic", "partition", "offset", "outcome", "segment", "index", "scan", "batch", "record", "notes", "problems")
@@ -111,7 +111,7 @@ def test_a_time_adds_its_index(klog: Klog, folder: Path) -> None:
 def test_awkward_places_are_said_in_words(
     klog: Klog, folder: Path, options: tuple[str, str], code: int, outcome: str, word: str
 ) -> None:
-    """Not found is 4; in a gap something is found: what a consumer would be handed next."""
+    """Not found is 4; in a gap the next record for a consumer is found."""
     text = out(klog("lookup", folder, *options), code)
     assert word in text.split("answer    ")[1].splitlines()[0]
     assert json.loads(out(klog("lookup", folder, *options, "--output", "json"), code))["outcome"] == outcome
@@ -120,7 +120,7 @@ def test_awkward_places_are_said_in_words(
 
 
 def test_a_wrong_index_is_told_with_the_right_answer(klog: Klog, folder: Path) -> None:
-    """The answer is right, the trail says what was wrong, the exit code says that somebody should look."""
+    """The answer is right, the trail reports the fault, the exit code asks for a look."""
     (folder / f"{BASE:020}.index").unlink()
     text = out(klog("lookup", folder, "--offset", str(BASE + 60)), 4)
     assert "index     no file: position 0\n" in text
@@ -263,7 +263,7 @@ def test_more_than_fit_at_once_are_answered(klog: Klog, folder: Path, tmp_path: 
     assert answers == [str(173 * (offset - BASE)) for offset in offsets]
 
 
-# what is shown of hostile content
+# the display of hostile content
 
 
 def test_keys_are_shown_on_one_line(klog: Klog, tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ def test_where_the_log_begins_later_the_oldest_snapshot_is_first(tmp_path: Path)
     assert "the log begins at 79, and no whole snapshot ends there or later" in ran.stderr
 
 
-# what is asked for
+# the request
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ def test_damage_is_said_and_the_rest_is_told(log: MetadataLog) -> None:
 
 
 def test_spoilt_logs_end_in_no_traceback(tmp_path: Path) -> None:
-    """Whatever a byte makes of a log: what can be told is told, the damage is said, and nothing is raised."""
+    """Any byte in a log: everything readable is shown, the damage is reported, and nothing is raised."""
     chance = random.Random(5)
     folder = Path(shutil.copytree(disk(3), tmp_path / "disk")) / "__cluster_metadata-0"
     files = sorted(path for path in folder.iterdir() if path.suffix in (".log", ".checkpoint"))

@@ -1,4 +1,4 @@
-"""`klog metadata show` as operators type it, against what clients of a real cluster were told."""
+"""`klog metadata show` as operators type it, against the answers of a real cluster to clients."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def partitions(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
     }
 
 
-# what a real cluster said
+# the answers of a real cluster
 
 
 @pytest.mark.parametrize("node", NODES)
 @pytest.mark.parametrize("moment", MOMENTS, ids=[moment["label"] for moment in MOMENTS])
 def test_each_moment_is_what_clients_were_told_on_every_disk(node: int, moment: dict[str, Any]) -> None:
-    """Snapshots that lie nearer the end than the moment must not be taken: they know too much."""
+    """Snapshots that end behind the moment must not be used: they contain later changes."""
     at = moment["high_watermark"]
     ran = klog("metadata", "show", disk(node), "--at", str(at), "--output", "json")
     if at > end(node):
@@ -75,7 +75,7 @@ def test_the_end_is_what_the_administrator_was_told(node: int) -> None:
     alive = {str(one["id"]): one["rack"] for one in found["brokers"] if not one["fenced"]}
     assert alive == admin["nodes"]
     configs = {f"{kind}/{name}": texts for kind, named in found["configs"].items() for name, texts in named.items()}
-    # The truth has what is set for topics and for all brokers.
+    # The truth has the settings of topics and of all brokers.
     assert configs.pop("broker/2") == {"log.cleaner.threads": "2"}
     assert configs == {name: texts for name, texts in admin["configs"].items() if texts}
     levels = {**found["features"], "kraft.version": found["kraft_version"]}
@@ -186,7 +186,7 @@ def test_a_state_before_the_oldest_snapshot_is_not_there(tmp_path: Path) -> None
     assert (ran.exit_code, ran.stdout) == (4, "")
     assert "no state as of offset 59: the oldest is as of 60, where a snapshot ends" in ran.stderr
     assert shown(klog("metadata", "show", folder, "--at", "60", "--output", "json"))["at"] == 60
-    # From 60 to 66 the records are gone, and no snapshot ends there.
+    # The records from 60 to 66 are missing, and no snapshot ends there.
     assert klog("metadata", "show", folder, "--at", "65").exit_code == 8
     for path in folder.glob("*.checkpoint"):
         path.unlink()
@@ -199,7 +199,7 @@ def test_the_very_beginning_is_empty() -> None:
     assert (found["topics"], found["brokers"], found["snapshot"]) == ([], [], {"offset": 0, "epoch": 0})
 
 
-# what is broken
+# the broken parts
 
 
 @pytest.fixture
@@ -257,7 +257,7 @@ def test_records_of_unknown_numbers_are_counted(log: MetadataLog) -> None:
 
 
 def test_a_record_of_an_unknown_version_is_damage(log: MetadataLog) -> None:
-    """Kafka reads it as the newest version that it knows, which may be a wrong state."""
+    """Kafka reads it as the newest known version, which may be a wrong state."""
     log.add(b"\1\x02\1" + topic("c", 3)[3:])
     found = shown(klog("metadata", "show", log.log_dir, "--output", "json"), 4)
     assert names(found) == ["a", "b"]
@@ -296,7 +296,7 @@ def test_a_torn_tail_is_damage_and_what_is_before_it_counts(log: MetadataLog) ->
 
 
 def test_zeros_at_the_end_are_none(log: MetadataLog) -> None:
-    """A node that was killed leaves what it had preallocated."""
+    """A node that was killed leaves its preallocated space."""
     log.log.write_bytes(log.log.read_bytes() + bytes(200))
     found = shown(klog("metadata", "show", log.log_dir, "--output", "json"))
     assert (names(found), found["at"], found["damage"]) == (["a", "b"], 2, [])

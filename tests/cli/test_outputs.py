@@ -188,7 +188,7 @@ def may_be_a_place(param: Any) -> bool:
 
 
 def test_every_option_that_names_a_place_is_known_here() -> None:
-    """A new one fails until somebody has said whether it writes, and then all of the places below are tried on it."""
+    """A new one fails until it is declared whether it writes, and then all of the places below are tried on it."""
     found: set[tuple[str, str]] = set()
     arguments: set[str] = set()
     for name, command in commands(typer.main.get_command(build())):
@@ -307,7 +307,7 @@ def link(root: Path) -> None:
 
 
 def whole(root: Path) -> dict[str, object]:
-    """Return all names below *root* with what they lead to, and all times, sizes, modes and owners.
+    """Return all names below *root* with their targets, and all times, sizes, modes and owners.
 
     Content is not read: every write to a file changes st_ctime, which cannot be set.
     """
@@ -341,10 +341,10 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def refused(done: Ran, place: str | Path) -> bool:
-    """Whether one line said that nothing is written at *place*, or in it, and what to do."""
+    """Whether one line names the refusal to write at *place*, or in it, and the next step."""
     said = done.stderr.decode()
     assert (done.exit_code in (8, 16), done.stdout, said.count("\n")) == (True, b"", 1), done
-    # A backup is told by its own path: with the plan's id behind, and where `..` led.
+    # A backup is shown by its own path: with the plan's id behind, and the end of `..`.
     is_named = any(said.startswith(f"klog: {one}") for one in (place, os.path.abspath(place), os.path.realpath(place)))
     return is_named and said.endswith("; name a place outside of log dirs and partitions\n")
 
@@ -380,7 +380,7 @@ def test_nothing_is_written_where_the_operator_stands(
 
 
 def test_a_place_that_is_refused_is_told_with_its_reason(root: Path) -> None:
-    """The line says what is there, and where a link ends that is not what its name says."""
+    """The line names the obstacle, and the end of a link whose name is misleading."""
     said = {place: run_klog("dump", root / "loose" / SEGMENT, "--to", root / place).stderr.decode() for place in SAYS}
     for place, says in SAYS.items():
         assert f"klog: {root / place}: {says.format(root)}" in said[place]
@@ -446,7 +446,7 @@ def test_nothing_replaces_an_earlier_dump_when_there_is_nothing_to_dump(klog: Kl
     assert os.listdir(tmp_path) == ["out.jsonl"]
 
 
-# log dirs that only tell by being named
+# log dirs that can only be recognised by a name
 
 
 def test_a_log_dir_without_files_of_its_own_is_one_when_it_is_named(klog: Klog, tmp_path: Path) -> None:
@@ -464,7 +464,7 @@ def test_a_log_dir_without_files_of_its_own_is_one_when_it_is_named(klog: Klog, 
 
 
 def test_a_partition_that_the_log_dir_links_to_is_one_wherever_it_lies(klog: Klog, tmp_path: Path) -> None:
-    """Nothing in it, and no name that tells: the log dir says what it is."""
+    """It has no content, and no telling name: the log dir is recognised by its content."""
     copy_into(Path("modern/plain-1"), tmp_path / "data/plain-1")
     (tmp_path / "fast").mkdir()
     (tmp_path / "data/new-0").symlink_to("../fast")
@@ -506,14 +506,14 @@ def mounted(tmp_path: Path, *words: str) -> Ran | None:
 
 @only_root
 def test_a_partition_that_is_mounted_elsewhere_is_one_there(tmp_path: Path) -> None:
-    """Empty, and by another name: only the inode tells."""
+    """It is empty, and under another name: only the inode shows it."""
     copy_into(Path("modern"), tmp_path / "data")
     (tmp_path / "data/empty-0").mkdir(exist_ok=True)
     for path in (tmp_path / "data/empty-0").iterdir():
         path.unlink()
     done = mounted(tmp_path, "dump", str(tmp_path / "data"), "--to", str(tmp_path / "mount/out"))
     if done is None:
-        return  # not allowed to mount: the next test says that it has the same inode
+        return  # not allowed to mount: the next test checks that it has the same inode
     assert refused(done, tmp_path / "mount/out")
     assert os.listdir(tmp_path / "data/empty-0") == []
 
@@ -547,7 +547,7 @@ def saved(klog: Klog, tmp_path: Path) -> tuple[Path, dict[str, Any]]:
 
 @pytest.mark.parametrize("place", ["other/new", "other", "other/plain-1/new", "data/new", "link/new", "moved/kept"])
 def test_a_plan_from_a_file_has_its_backup_outside(klog: Klog, tmp_path: Path, place: str) -> None:
-    """Whoever edits a plan, or lets a program write it, gets no further than the command line does."""
+    """An edited plan, or one written by a program, has no more rights than the command line."""
     file, plan = saved(klog, tmp_path)
     (tmp_path / "link").symlink_to("other/plain-1")
     (tmp_path / "moved/kept").mkdir(parents=True)
@@ -562,7 +562,7 @@ def test_a_plan_from_a_file_has_its_backup_outside(klog: Klog, tmp_path: Path, p
 
 
 def test_a_backup_whose_originals_were_moved_to_another_disk_is_still_one(klog: Klog, tmp_path: Path) -> None:
-    """Originals have checkpoints among them, and look like a log dir; klog knows them by where they are named."""
+    """Originals have checkpoints among them, and look like a log dir; klog recognises them by their path."""
     copy_into(Path("crash/torn-in-batch"), tmp_path / "data")
     (tmp_path / "empty.jsonl").touch()
     kept = tmp_path / "kept"
@@ -595,7 +595,7 @@ def test_temporary_files_stay_out_of_log_dirs(klog: Klog, root: Path, monkeypatc
     assert whole(root) == before
 
 
-# what a job writes
+# the output of a job
 
 
 @pytest.mark.parametrize("place", ["data", "data/out", "data/torn-0/out", "link/out"])
@@ -611,7 +611,8 @@ def test_a_job_asks_before_it_makes_its_lock(root: Path, tmp_path: Path, place: 
 
 
 def test_what_a_job_has_begun_is_not_taken_for_somebody_elses(root: Path, tmp_path: Path) -> None:
-    """A log dir that is nearly done looks like one, and its run goes on; what is below it is none of that run's."""
+    """A log dir that is nearly done looks like one, and its run continues; directories below it are none of that
+    run's."""
     to = tmp_path / "out"
     output = JobOutput(str(to), {}, HastyDisk())
     shutil.copyfile(root / "other/meta.properties", to / "meta.properties")

@@ -45,7 +45,7 @@ def from_file(path: Path, content: bytes, *more: str) -> Ran:
 
 
 def test_a_line_of_json_has_the_key_the_partitions_and_a_number_for_each_partitioner() -> None:
-    """The members stand in the order of the table: scripts and people compare lines."""
+    """The members are in the order of the table: scripts and people compare lines."""
     done = run_klog("partition", "user-42", "--partitions", "12", "--output", "jsonl")
     assert done.stdout == (
         b'{"key":"user-42","partitions":12,"partition":{"java":4,"librdkafka":7,"consistent":7,"fnv1a":3,'
@@ -210,7 +210,7 @@ def test_a_file_that_is_not_there_is_an_error() -> None:
 )
 @examples(100)
 def test_lines_come_out_alike_however_small_the_pieces_are(content: list[bytes], room: int, step: int) -> None:
-    """The kernel stops where a line is not whole or finds no room, and goes on from there."""
+    """The kernel stops at an incomplete line or without room, and continues from there."""
     data = b"".join(content)
     members = [
         (f'{"," * bool(i)}"{one.name}":'.encode(), one.rule, one.partition(b"", 5))

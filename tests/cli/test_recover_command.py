@@ -30,7 +30,7 @@ METADATA, EPOCHS = "__cluster_metadata-0", "leader-epoch-checkpoint"
 
 @pytest.fixture
 def torn(tmp_path: Path) -> Path:
-    """Two partitions, of which one ends in the middle of its last batch."""
+    """Two partitions, one of which ends in the middle of its last batch."""
     damageable = Damageable(tmp_path / "data", "plain-1", "zstd-0")
     damageable.change(PLAIN, lambda log: log[:-10])
     return damageable.path
@@ -46,7 +46,7 @@ def damaged(tmp_path: Path) -> Path:
 
 
 def repaired(klog: Klog, *arguments: str | os.PathLike[str]) -> dict[str, object]:
-    """Return what `klog recover --output json` says."""
+    """Return the result of `klog recover --output json`."""
     members = json.loads(klog("recover", *arguments, "--output", "json").stdout)
     assert isinstance(members, dict)
     return members
@@ -56,7 +56,7 @@ def backups(log_dir: Path) -> list[str]:
     return sorted(path.name for path in log_dir.parent.glob("klog-backup/*"))
 
 
-# exit codes, and what is printed
+# exit codes, and output
 
 
 def test_a_healthy_log_dir_takes_one_line(klog: Klog, tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_damage_before_intact_batches_is_left_and_both_ways_out_are_shown(klog: 
 
 
 def test_like_a_broker_tells_what_its_start_stumbles_over(klog: Klog, damaged: Path) -> None:
-    """Segments that go for what stands before them have its reason; those that no start looks at are not looked at."""
+    """Segments that are deleted because of earlier ones have their reason; those that no start reads are not read."""
     (damaged / ".kafka_cleanshutdown").unlink()
     (damaged / "recovery-point-offset-checkpoint").write_text("0\n2\nplain 1 0\nidempotent 0 380\n")
     damaged.joinpath(f"idempotent-0/{0:020}.log").write_bytes(b"")
@@ -404,7 +404,7 @@ def test_originals_go_where_they_are_told_to(klog: Klog, torn: Path, tmp_path: P
 def test_nothing_is_ever_put_into_a_log_dir(
     klog: Klog, torn: Path, tmp_path: Path, how: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A directory that no broker knows stops it; what leads there is refused before it is made."""
+    """A directory that no broker accepts stops it; a command that would make one is refused."""
     monkeypatch.chdir(tmp_path)
     before = tree(torn)
     done = klog("recover", torn, *how, "--backup", torn / "originals")
@@ -420,7 +420,7 @@ def test_nothing_is_ever_put_into_a_log_dir(
 
 
 def test_log_dirs_of_one_broker_are_one_plan(klog: Klog, torn: Path, tmp_path: Path) -> None:
-    """One of them has the metadata log, which knows the settings of the topics in all."""
+    """One of them has the metadata log, with the settings of the topics in all."""
     other = Damageable(tmp_path / "other", "dense-0").path
     (other / f"dense-0/{98:020}.index").unlink()
     shutil.copytree(FIXTURES / "modern" / METADATA, torn / METADATA)
@@ -444,7 +444,7 @@ def test_log_dirs_of_one_broker_are_one_plan(klog: Klog, torn: Path, tmp_path: P
 
 @pytest.mark.parametrize("narrowed", [("--topic", "plain"), ("--topic", "*", "--partition", "1"), ("--partition", "1")])
 def test_topics_and_partitions_narrow_it(klog: Klog, damaged: Path, narrowed: tuple[str, ...]) -> None:
-    """And what is wrong elsewhere is no concern of the exit code."""
+    """Faults elsewhere do not affect the exit code."""
     before = tree(damaged / "idempotent-0")
     assert klog("recover", damaged, *narrowed, "--apply").exit_code == 1
     assert klog("recover", damaged, *narrowed).exit_code == 0
@@ -537,7 +537,7 @@ def test_a_partition_that_is_named_leaves_the_checkpoints_of_the_others_alone(kl
 def test_a_transaction_index_that_is_missing_is_made_anew_and_none_where_nothing_was_aborted(
     klog: Klog, tmp_path: Path
 ) -> None:
-    """Without its entries a consumer would be handed what was taken back."""
+    """Without its entries a consumer would receive aborted records."""
     log_dir = Damageable(tmp_path / "data", "tx-0", "plain-1").path
     there = {path.relative_to(log_dir): path.read_bytes() for path in log_dir.rglob("*.txnindex")}
     assert any(there.values())
@@ -559,7 +559,7 @@ def test_a_log_start_beyond_the_end_is_forgotten_and_draws_nothing_after_it(klog
 
 
 def test_a_cut_takes_the_transactions_that_ended_there_out_of_their_index(klog: Klog, tmp_path: Path) -> None:
-    """An entry whose marker is gone would abort what a producer writes there next."""
+    """An entry whose marker is lost would abort a producer's next records there."""
     damageable = Damageable(tmp_path / "data", "tx-0", clean=False)
     log, index = f"tx-0/{646:020}.log", damageable.path / f"tx-0/{646:020}.txnindex"
     assert index.stat().st_size == 34

@@ -233,7 +233,7 @@ def test_rescue_needs_a_leader_and_writes_into_no_log_dir(klog: Klog, disks: lis
 
 
 def test_processes_find_what_one_finds(klog_process: Klog, tmp_path: Path) -> None:
-    """Results come back in their order, whole."""
+    """Results are returned in their order, whole."""
     for disk in SPLIT:
         target = tmp_path / Path(disk).name
         shutil.copytree(disk, target)

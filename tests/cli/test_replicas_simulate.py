@@ -18,7 +18,7 @@ NAMES = sorted(path.stem for path in FOLDER.glob("*.json"))
 
 @pytest.fixture
 def table(klog: Klog, tmp_path: Path) -> Callable[[dict[str, Any]], str]:
-    """A function that plays a scenario and returns what a person reads, without line breaks in the sentences."""
+    """A function that plays a scenario and returns the text, without line breaks in the sentences."""
 
     def play(scenario: dict[str, Any]) -> str:
         file = tmp_path / "events.json"

@@ -1,4 +1,4 @@
-"""`klog serve`: its options, what it says at its start, and what it refuses before it listens."""
+"""`klog serve`: its options, its first lines, and its refusals before it listens."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ COMMANDS = [
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_no_control_character_of_a_disk_reaches_a_terminal(hostile: Path, words: tuple[str, ...]) -> None:
-    """A key that clears the screen, or turns a line around, would hide what klog says."""
+    """A key that clears the screen, or turns a line around, would hide klog's output."""
     arguments = [word.replace("DIR", str(hostile)) for word in words]
     shown = on_a_terminal(*arguments, NO_COLOR="1").decode("utf-8")
     assert "Traceback" not in shown

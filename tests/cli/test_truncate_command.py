@@ -1,4 +1,4 @@
-"""`klog truncate`: where it cuts, what it says of that, and with which exit code."""
+"""`klog truncate`: its cuts, its output, and its exit codes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def log_dir(tmp_path: Path) -> Path:
 
 
 def truncated(klog: Klog, *arguments: str | os.PathLike[str]) -> dict[str, object]:
-    """Return what `klog truncate --output json` says."""
+    """Return the result of `klog truncate --output json`."""
     done = klog("truncate", *arguments, NOW, "--output", "json")
     assert done.exit_code == 0, done.stderr
     members = json.loads(done.stdout)
@@ -37,7 +37,7 @@ def truncated(klog: Klog, *arguments: str | os.PathLike[str]) -> dict[str, objec
     return members
 
 
-# what is said, and done
+# output and effect
 
 
 def test_a_cut_is_shown_and_nothing_is_changed(klog: Klog, log_dir: Path) -> None:

@@ -1,4 +1,4 @@
-"""`klog undo`, and what a half-done plan keeps from being done, as operators meet them: a directory used in between."""
+"""`klog undo`, and the effect of a half-done plan, for operators: a directory used in between."""
 
 from __future__ import annotations
 
@@ -261,7 +261,7 @@ def latest(klog: Klog, partition: Path) -> dict[str, str]:
 def test_a_half_done_plan_in_a_used_directory_stops_only_its_partition(
     klog: Klog, dirty: Path, monkeypatch: pytest.MonkeyPatch, calls: int
 ) -> None:
-    """The error names what leads out, and that keeps what has come since and each key's last value."""
+    """The error names the next step, and that keeps later data and each key's last value."""
     partition = dirty / "keys-none-0"
     wanted = latest(klog, partition)
     backup = half_compacted(dirty, klog, monkeypatch, calls)
@@ -342,7 +342,7 @@ def test_a_plan_that_is_half_done_in_other_log_dirs_too_comes_first(
 def test_a_swap_of_somebody_else_is_not_taken_for_a_newer_segment(
     klog: Klog, dirty: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A broker's start would take it for finished, and remove what it covers of the originals."""
+    """A broker's start would treat it as finished, and remove the originals that it covers."""
     partition = dirty / "keys-none-0"
     backup = half_compacted(dirty, klog, monkeypatch, 9)
     (partition / "00000000000000000300.log.swap").write_bytes(b"")
@@ -352,7 +352,7 @@ def test_a_swap_of_somebody_else_is_not_taken_for_a_newer_segment(
 
 
 def test_damage_does_not_come_back_below_a_marker(klog: Klog, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half done as well: a broker that was stopped cleanly does not look at what klog had only begun to mend."""
+    """Half done as well: a broker that was stopped cleanly does not look at a repair that klog had only begun."""
     real = executor._Run._act
 
     def act(run: executor._Run, places: list[int]) -> None:
@@ -416,7 +416,7 @@ def test_an_empty_directory_that_was_there_stays(klog: Klog, data: Path, tmp_pat
 
 
 def test_what_a_killed_planner_has_left_is_listed_and_removed(klog: Klog, dirty: Path) -> None:
-    """Until then it took room, and nothing told that it was there."""
+    """Until then it took room, and nothing showed that it existed."""
     code = (
         "import os, signal; from klog.commands.compact import partition; from klog_cli import app\n"
         "partition.PartitionCompaction.plan = (lambda real: lambda *words: (real(*words), os.kill(os.getpid(), 9)))"
@@ -440,7 +440,7 @@ def test_what_a_killed_planner_has_left_is_listed_and_removed(klog: Klog, dirty:
 
 
 def linked(data: Path, target: Path) -> Path:
-    """Let a partition be a link to a directory elsewhere."""
+    """Make a partition a link to a directory elsewhere."""
     shutil.copytree(data / "torn-0", target, copy_function=shutil.copy2)
     shutil.rmtree(data / "torn-0")
     (data / "torn-0").symlink_to(target)
@@ -515,7 +515,7 @@ def test_no_file_with_another_name_is_written_in_place(
 
 @only_root
 def test_a_partition_that_may_not_be_written_to_does_not_stop_the_others(klog: Klog, elsewhere: Path) -> None:
-    """A volume that was remounted read-only after an error: told while planning, and the rest is done."""
+    """A volume that was remounted read-only after an error: reported while planning, and the rest is done."""
     elsewhere.chmod(0o755)
     dirty = writable_copy(FIXTURES / "compaction/before", elsewhere / "w" / "data")
     for path in dirty.rglob("*.index"):
@@ -560,7 +560,7 @@ def test_what_stands_under_two_names_is_reckoned_once(klog: Klog, dirty: Path, m
 
 
 def test_extended_attributes_stay(klog: Klog, data: Path, elsewhere: Path) -> None:
-    """Without its label or its ACL a broker may not read what klog has put in place."""
+    """Without its label or its ACL a broker may not read klog's new files."""
     for path in filter(Path.is_file, data.rglob("*")):
         os.setxattr(path, "user.label", path.name.encode())
 

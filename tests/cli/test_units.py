@@ -122,7 +122,7 @@ def no_note(text: str) -> None:
     ],
 )
 def test_times(text: str, ms: int) -> None:
-    """Nothing is said where nothing had to be assumed."""
+    """There is no message if nothing had to be assumed."""
     assert parse_time(text, no_note, NOW) == ms
 
 
@@ -187,7 +187,7 @@ def test_numbers_beyond_all_sense_are_a_question_of_usage(text: str) -> None:
     ],
 )
 def test_keys(text: str, key: bytes) -> None:
-    """Text as it stands, undecodable bytes of the command line included."""
+    """The text is unchanged, undecodable bytes of the command line included."""
     assert parse_key(text) == key
 
 

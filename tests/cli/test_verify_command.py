@@ -1,4 +1,4 @@
-"""`klog verify`: what it prints, and its exit codes."""
+"""`klog verify`: its output, and its exit codes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_healthy_log_dir_takes_one_line(klog: Klog) -> None:
 
 
 def test_a_file_of_no_segment_is_refused(klog: Klog) -> None:
-    """Else the whole partition would be said to be clean, or nothing would."""
+    """Otherwise the whole partition would be reported as clean, or not at all."""
     file = FIXTURES / "modern/zstd-0/leader-epoch-checkpoint"
     done = klog("verify", str(file))
     assert (done.exit_code, done.stdout) == (16, b"")
@@ -119,7 +119,7 @@ def test_what_is_no_kafka_data_is_refused(klog: Klog, tmp_path: Path) -> None:
 
 
 def test_an_unreadable_log_is_a_finding(klog: Klog, damaged: Path) -> None:
-    """And the rest is still checked; the exit code tells both."""
+    """The rest is still checked; the exit code reports both."""
     path = damaged / "zstd-0" / f"{0:020}.log"
     path.unlink()
     path.mkdir()

@@ -183,7 +183,7 @@ def test_only_broker_does_not_need_the_log_dirs_of_others(klog: Run, tmp_path: P
         (SECOND, (FIRST, SECOND), (FIRST,), AssignedLogDir(None, (SECOND,))),
         (SECOND, (), (FIRST,), AssignedLogDir(None, (SECOND,))),
         (LOST_DIRECTORY, (FIRST,), (FIRST,), AssignedLogDir(None, (LOST_DIRECTORY,))),
-        # Nothing says where it is: one of those that are not given, if the broker has others.
+        # Its log dir is unknown: one of those that are not given, if the broker has others.
         (UNASSIGNED_DIRECTORY, (FIRST, SECOND), (FIRST,), AssignedLogDir(None, (SECOND,))),
         (UNASSIGNED_DIRECTORY, (FIRST, SECOND), (SECOND, FIRST), AssignedLogDir(0)),
         (MIGRATING_DIRECTORY, (FIRST,), (FIRST,), AssignedLogDir(0)),

@@ -1,4 +1,4 @@
-"""Who leads when brokers come back."""
+"""The leader after brokers return."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ ALL = (1, 2, 3)
         (partition(elr=(2, 3)), ALL, rules(clean=(1, 3)), (3, "elr")),
         (partition(elr=(3,), last=(3,)), ALL, rules(clean=()), (3, "last known leader")),
         (partition(elr=(3,), last=(3,)), (1, 2), rules(clean=()), (None, "none")),
-        # A marker of an earlier registration is none; nor is one of a broker that the controller does not know.
+        # A marker of an earlier registration is none; nor is one of a broker that is unknown to the controller.
         (partition(elr=(2, 3)), ALL, rules(old=(2,)), (3, "elr")),
         (partition(elr=(2, 3)), (2, 3), rules(clean=(3,))._replace(broker_epochs={3: 13}), (3, "elr")),
         # The last known leader counts only when ISR and ELR are empty.

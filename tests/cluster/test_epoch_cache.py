@@ -30,7 +30,7 @@ def as_dict(epochs: EpochCache) -> dict[int, int]:
     ],
 )
 def test_where_an_epoch_ends(entries: dict[int, int], log_end: int, ends: dict[int, tuple[int, int]]) -> None:
-    """A follower truncates to this; below the first epoch the epoch that was asked for comes back."""
+    """A follower truncates to this; below the first epoch the requested epoch is returned."""
     assert {epoch: cache(entries).end_offset_for(epoch, log_end) for epoch in ends} == ends
 
 

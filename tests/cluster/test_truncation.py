@@ -32,13 +32,14 @@ from tests.cluster.test_epoch_cache import as_dict, cache
     ],
 )
 def test_what_each_answer_leads_to(answer: tuple[int, int], to: int, complete: bool) -> None:
-    """Too little cut, and the copies differ for ever; too much, and what is committed is fetched again or lost."""
+    """After a cut too short the copies differ for ever; after one too long, committed records are fetched again or
+    lost."""
     one = answer_round(cache({0: 0, 2: 12, 3: 14}), 16, answer, otherwise=7)
     assert (one.to, one.complete, one.leader) == (to, complete, answer)
 
 
 def test_interleaved_epochs_take_two_rounds() -> None:
-    """Each of both led what the other never saw: one question does not find where they part."""
+    """Each of both led records that the other never had: one question does not find the divergence."""
     local, leader = cache({0: 0, 2: 12, 3: 14}), cache({0: 0, 1: 10, 4: 15})
     assert [one.as_row() for one in epoch_rounds(local, 16, leader, 20, 5)] == [
         {"asks": 3, "leader": [1, 15], "local": [0, 12], "to": 12, "complete": False},

@@ -179,7 +179,7 @@ def test_what_was_prepared_and_is_there_already_is_no_action(draft: Draft, data:
 
 
 def test_a_file_may_come_and_go(draft: Draft) -> None:
-    """Other files that are put and removed are as if nothing had been said; of these both must happen."""
+    """Other files that are put and removed are left out; these must have both actions."""
     new = draft.prepare(LOG, [b"short"])
     draft.put_passing(CLEANED)
     draft.put_passing(SWAP, new)
@@ -335,7 +335,7 @@ def test_ids_say_when_and_what(data: Path) -> None:
 
 
 def test_backups_are_beside_the_log_dir_and_no_two_log_dirs_share_one(tmp_path: Path) -> None:
-    """A directory that brokers do not know, in a log dir, keeps them from starting."""
+    """A directory that brokers do not accept, in a log dir, keeps them from starting."""
     for name in ("one", "two"):
         (tmp_path / "disk" / name).mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "disk" / "one")

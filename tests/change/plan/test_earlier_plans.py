@@ -54,7 +54,7 @@ def listed(klog: Klog, data: Path) -> list[dict[str, object]]:
 
 
 def content(data: Path) -> Tree:
-    """Return a log dir's content, without what klog writes beside Kafka's files."""
+    """Return a log dir's content, without klog's files beside Kafka's."""
     found = less_pointers(tree(data, directory_times=False))
     return {name: facts for name, facts in found.items() if name != ".lock"}
 

@@ -1,4 +1,4 @@
-"""The executor: what is planned is done, whole, or not at all, and can be taken back."""
+"""The executor: a plan is applied, whole, or not at all, and can be undone."""
 
 from __future__ import annotations
 
@@ -111,11 +111,11 @@ def repair(data: Path, disk: Disk) -> None:
 @some_or_all
 @pytest.mark.parametrize("model", MODELS)
 def test_power_cut_before_any_call(original: Path, tmp_path: Path, model: str, every: int) -> None:
-    """Whatever a disk had kept: what was begun is finished, what was not is untouched, and both can be taken back."""
+    """For any state of the disk: begun work is finished, the rest is untouched, and both can be undone."""
     assert cut_everywhere(original, tmp_path, repair, models=(model,), every=every) > 100 // every
 
 
-# what is done, and what is kept
+# the result, and the backups
 
 
 def kept_in(plan: Plan) -> dict[str, bytes]:
@@ -153,7 +153,7 @@ def test_a_plan_becomes_files(original: Path) -> None:
 
 
 def test_originals_are_the_very_files_and_nothing_that_is_written_to(original: Path) -> None:
-    """A link costs nothing; but one to a file that is cut where it stands would be cut with it."""
+    """A link costs nothing; but one to a file that is cut in place would be cut with it."""
     inodes = {str(path.relative_to(original)): path.stat().st_ino for path in original.rglob("*")}
     before = tree(original)
     plan = plan_repair(original, Disk())
@@ -298,7 +298,7 @@ def test_a_plan_is_stale_when_a_file_has_appeared(original: Path, file: str) -> 
 
 
 def test_a_plan_that_was_carried_out_and_used_since_is_stale(original: Path) -> None:
-    """Whoever applies it twice must not be told that nothing was done."""
+    """A second application must not report that nothing was done."""
     plan = plan_repair(original, Disk())
     apply(plan, Disk())
     (original / name(1841, "log")).write_bytes(b"new")
@@ -352,7 +352,7 @@ def test_new_content_that_is_not_what_was_planned_is_refused(original: Path, dam
 
 @pytest.mark.parametrize("where", ["inside", "partition", "linked", "other"])
 def test_a_backup_in_a_log_dir_is_refused(original: Path, tmp_path: Path, where: str) -> None:
-    """A broker stops over a directory that it does not know."""
+    """A broker stops at a directory that it does not accept."""
     (tmp_path / "linked").symlink_to(original / "orders-3")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "meta.properties").touch()
@@ -518,7 +518,7 @@ def test_room_is_counted_on_both_file_systems(original: Path, elsewhere: Path) -
     assert len({os.stat(path).st_dev for path in asked}) == 2
 
 
-# what the system refuses
+# refusals of the system
 
 
 class FaultyDisk(SteppedDisk):
@@ -649,7 +649,7 @@ def test_ten_thousand_segments_are_synced_in_bulk(tmp_path: Path, monkeypatch: p
 
 
 def finished(data: Path) -> None:
-    """Go on as an operator would, and see that all comes out as planned, and back."""
+    """Continue as an operator would, and check that the result is the planned one, and the undo the original."""
     begun = unfinished(str(data))
     for kept in begun:
         apply(kept.plan, HastyDisk())
@@ -701,7 +701,7 @@ repair(Path(sys.argv[1]), Disk())
 
 
 def killed_within(data: Path, call: str, at: int) -> bool:
-    """Repair in a process that is killed as it enters system call *at* of that name; whether it came so far."""
+    """Repair in a process that is killed as it enters system call *at* of that name; return whether it reached that."""
     count("kills")
     command = ["strace", "-f", "-o", "/dev/null", "-e", f"trace={call}", "-e", f"inject={call}:signal=KILL:when={at}"]
     command += [sys.executable, "-B", "-c", KILLED, str(data), *filter(None, sys.path)]

@@ -1,4 +1,4 @@
-"""A file system without room: what operators are told, that nothing is left, and what leads on."""
+"""A file system without room: the message for operators, no leftovers, and the next step."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NOW = "--now=2026-11-23T12:00:00Z"
 
 @pytest.fixture
 def fill(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Return what lets the disk be full once so many bytes are written, until there is room again (None)."""
+    """Return a function that makes the disk full after so many bytes, until there is room again (None)."""
     real = Disk.write
     left: list[int | None] = [None]
 
@@ -81,7 +81,7 @@ COMMANDS = {one.__name__: one for one in (recovered, written, compacted, adopted
 def test_a_plan_that_finds_no_room(
     name: str, how: str, error: int, klog: Klog, tmp_path: Path, fill: Callable[..., None]
 ) -> None:
-    """The log dir, not a file that waits under a hidden name; what is free; the way on.  Then it works."""
+    """The log dir, not a staged file under a hidden name; the free space; the next step.  Then it works."""
     data, words = COMMANDS[name](tmp_path)
     before = tree(data)
     options = [how] if how == "--apply" else [how, tmp_path / "saved"]
@@ -127,7 +127,7 @@ def test_another_file_system_is_named_itself(tmp_path: Path, elsewhere: Path) ->
 def test_a_change_that_finds_no_room_while_it_is_carried_out(
     klog: Klog, tmp_path: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The line says how far it came, and the command that makes the rest."""
+    """The line contains the progress, and the command for the rest."""
     data, words = written(tmp_path)
     copy = Disk.copy
 
@@ -171,7 +171,7 @@ def test_a_new_log_dir_that_finds_no_room(command: str, klog: Klog, tmp_path: Pa
 def test_a_copy_of_a_live_cluster_goes_on_when_there_is_room(
     klog: Klog, tmp_path: Path, fill: Callable[..., None]
 ) -> None:
-    """The received batches are there, whole, and the line says that the next run continues; it does."""
+    """The received batches are there, whole, and the line announces that the next run continues; it does."""
     whole = run(range(0, 60, 5))
     with open_copy(tmp_path / "copy", "orders-3", SMALL) as (copy, copied):
         copied.append(whole[:700])

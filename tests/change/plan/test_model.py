@@ -1,4 +1,4 @@
-"""Plans as files: what was written is read again, and whatever is odd is refused as a whole."""
+"""Plans as files: a written plan is read again, and every oddity is refused as a whole."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ PATHS = [
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("place", [("actions", 0, "file"), ("actions", 1, "file")], ids=["truncate", "put"])
 def test_paths_that_lead_elsewhere_are_refused(path: str, place: tuple[object, ...]) -> None:
-    """A plan may come from anywhere: it must not reach what is no Kafka data."""
+    """The source of a plan is unknown: it must not reach files other than Kafka's."""
     refused(at(*place, to=path))
 
 

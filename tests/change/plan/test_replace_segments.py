@@ -48,7 +48,7 @@ class Started(NamedTuple):
 
 
 def started(loader: Loader, every: list[Files], directory: str, folder: Path) -> list[Started]:
-    """Let a broker start on each of these log dirs; as partitions of one, for that is one start."""
+    """Start a broker on each of these log dirs; as partitions of one, for that is one start."""
     topic = directory.rpartition("-")[0]
     for number, files in enumerate(every):
         write({name.replace(directory, f"{topic}-{number}"): content for name, content in files.items()}, folder)
@@ -66,12 +66,12 @@ def started(loader: Loader, every: list[Files], directory: str, folder: Path) ->
 
 
 def aborted(partition: Path) -> dict[str, bytes]:
-    """Return what the transaction indexes have; an empty one is none."""
+    """Return the entries of the transaction indexes; an empty index counts as none."""
     return {path.name: path.read_bytes() for path in partition.glob("*.txnindex") if path.stat().st_size}
 
 
 def survived(loader: Loader, plan: Plan, merge: Merge, before: Files, folder: Path) -> list[str]:
-    """See what a start makes of each state on the way; return for each whose records it leaves."""
+    """Check the start of each intermediate state; return for each whose records it leaves."""
     every = started(loader, [state.files for state in states(plan, before)], merge.directory, folder)
     first, last = every[0], every[-1]
     shorter, longer = sorted((first.records, last.records), key=len)
@@ -182,7 +182,7 @@ def test_what_is_half_done_is_taken_back(merge: Merge, memory: Path, every: int)
 @merges
 @pytest.mark.parametrize("at", [55, 75, 1000])
 def test_half_an_undo_is_taken_back(merge: Merge, at: int, memory: Path) -> None:
-    """Also of what was half done: then it is as half done as it was."""
+    """A half-done plan is restored in the same way: it is as half done as it was."""
     original = only(merge.directory, memory / "original")
     for undo_at in range(5, 1000, 11):
         data = copy_of(original, memory / "run")

@@ -1,4 +1,4 @@
-"""Repairs from Python alone: what a session does for a program that the command line does for an operator."""
+"""Repairs from Python alone: a session does for a program the same as the command line for an operator."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def killed_half_way(data: Path, *beside: Path) -> None:
 
 
 def files(folder: Path) -> dict[str, object]:
-    """All that is in a directory; of directories not the times."""
+    """The content of a directory; without the times of directories."""
     return {name: facts if facts[0] is not None else None for name, facts in tree(folder).items()}
 
 
@@ -171,7 +171,7 @@ def test_an_interrupted_plan_is_finished_first(data: Path) -> None:
 
 
 def test_partitions_of_a_plan_that_cannot_be_finished_are_left_out(data: Path) -> None:
-    """It needs the locks of other log dirs too; to repair on top of half a plan would cost what the plan keeps."""
+    """It needs the locks of other log dirs too; a repair on top of half a plan would destroy the plan's backups."""
     other = writable_copy(data, data.parent / "other")
     killed_half_way(data, other)
     with pytest.raises(StaleError, match="in other log dirs too; first: klog apply"):

@@ -61,7 +61,7 @@ def stop_between_removals(plan: Plan, data: Path) -> None:
 @pytest.mark.parametrize("quick", [False, True])
 @pytest.mark.parametrize("merge", MERGES.values(), ids=MERGES)
 def test_what_is_done_and_what_is_not_is_known_at_any_moment(merge: Merge, quick: bool, memory: Path) -> None:
-    """A file that is not there has not come yet, or has gone: what is taken for undone is done again."""
+    """A missing file is a future one, or a deleted one: a wrong guess repeats an action."""
     data, here = only(merge.directory, memory / "data"), memory / "here"
     plan = merge.plan(data, HastyDisk())
     forwards = list(states(plan, files_of(data)))
@@ -113,7 +113,7 @@ def test_what_a_broker_has_left_keeps_it_from_being_done(data: Path, left: str, 
 
 
 def same_times(data: Path) -> Plan:
-    """Return a plan by which segments become one, whose time index is what the first one's was."""
+    """Return a plan that merges segments, whose time index is that of the first one."""
     draft = Draft(str(data), 0, Staging(str(data.parent / "klog-backup" / "x" / STAGED), HastyDisk()))
     log = draft.prepare(LOG, [MERGE.log(data)])
     times = (data / f"{BASE}.timeindex").read_bytes()
@@ -124,7 +124,7 @@ def same_times(data: Path) -> Plan:
 
 
 def test_an_index_that_stays_as_it_was_has_one_that_stands_for_it(data: Path) -> None:
-    """A start removes all that is in the way of the new log, and only then gives the new files their names."""
+    """A start removes all files in the way of the new log, and only then renames the new files."""
     before = tree(data)
     plan = same_times(data)
     assert [action.do for action in plan.actions if action.file.startswith(f"{BASE}.timeindex")] == [PUT, REMOVE]
@@ -147,7 +147,7 @@ def test_what_nothing_has_any_more_is_not_taken_back(data: Path) -> None:
     assert files_of(data) == before
 
 
-# what it costs
+# the cost
 
 
 @pytest.mark.parametrize("is_known", [True, False])
@@ -157,7 +157,7 @@ def test_the_new_log_is_never_copied_and_read_once_at_most(
     """A segment has a gigabyte, and disks are compacted because they are full.  Who has written it need not read it."""
     plan = MERGE.plan(data, HastyDisk())
     if not is_known:
-        plan = plan._replace(known_here={})  # as it comes out of a file
+        plan = plan._replace(known_here={})  # in the order of the file
     read: list[str] = []
     original = klog.change.plan.backup_writer.file_state
     monkeypatch.setattr(
@@ -170,7 +170,7 @@ def test_the_new_log_is_never_copied_and_read_once_at_most(
 
 
 def test_a_new_file_that_somebody_else_has_changed_is_not_put_in_place(data: Path) -> None:
-    """Its size is the same: the time tells that the digest of what was written no longer counts."""
+    """Its size is the same: the time shows that the digest of the written bytes no longer counts."""
     plan = MERGE.plan(data, HastyDisk())
     before = tree(data)
     action = next(one for one in plan.actions if one.source is not None and one.after is not None and one.after.size)
@@ -200,7 +200,7 @@ def test_without_links_there_are_copies(data: Path) -> None:
 
 
 def room(plan: Plan, place: Path) -> int:
-    """Return how many bytes are asked for on the file system of *place*, without what is reckoned for each file."""
+    """Return the bytes that are needed on the file system of *place*, without the allowance for each file."""
 
     class FullDisk(HastyDisk):
         def free_bytes(self, path: str) -> int:
@@ -240,7 +240,7 @@ def test_what_waits_on_another_file_system_is_brought_once(data: Path, elsewhere
     assert sum(call.startswith("copy") for call in disk.calls) == 4
 
 
-# what no plan may
+# forbidden parts of a plan
 
 
 def passing(plan: Plan, file: str) -> tuple[int, int]:
@@ -280,7 +280,7 @@ def without(plan: Plan, file: str) -> Plan:
 
 
 def twice(plan: Plan) -> Plan:
-    """Return the plan with a second segment that stands in while the first does."""
+    """Return the plan with a second transient segment while the first exists."""
     other = [
         action._replace(
             file=action.file.replace(f"{45:020}", f"{210:020}"), source=action.source and f"{action.source}x"
@@ -293,14 +293,14 @@ def twice(plan: Plan) -> Plan:
 
 
 def again(plan: Plan) -> Plan:
-    """Return the plan with a file that comes once more when it has gone."""
+    """Return the plan with a file that is created once more after its deletion."""
     came, went = passing(plan, SWAP)
     more = [plan.actions[came]._replace(source="again"), plan.actions[went]]
     return plan._replace(actions=(*plan.actions, *more))
 
 
 def removed_log(plan: Plan) -> Plan:
-    """Return the plan with the log removed while what it was stands for it."""
+    """Return the plan with the log removed while its second name exists."""
     place = place_of(plan, LOG)
     log = plan.actions[place]
     assert log.before is not None
@@ -310,7 +310,7 @@ def removed_log(plan: Plan) -> Plan:
 
 
 def emptied_log(plan: Plan) -> Plan:
-    """Return the plan with the log emptied before anything stands for it."""
+    """Return the plan with the log emptied before its second name exists."""
     place = place_of(plan, LOG)
     log = plan.actions[place]
     assert log.before is not None

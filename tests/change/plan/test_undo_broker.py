@@ -1,4 +1,4 @@
-"""Undo after a real broker has run on what was repaired: nothing may be taken back over that."""
+"""Undo after a real broker has run on the repaired files: nothing may be undone over that."""
 
 from __future__ import annotations
 

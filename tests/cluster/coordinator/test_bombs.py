@@ -1,4 +1,4 @@
-"""Records of coordinators that unpack to more than their few bytes: a bound, and a sentence about what it left out."""
+"""Records of coordinators that unpack to more than their few bytes: a bound, and a sentence about the omitted ones."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_keys_beyond_those_that_so_few_bytes_can_have_are_left_out(tmp_path: Pat
 
 
 def test_a_plain_log_has_as_many_keys_as_it_likes(tmp_path: Path) -> None:
-    """Its memory follows its bytes, and nothing is said."""
+    """Its memory follows its bytes, and there is no message."""
     count = (1 << 18) + 50_000
     write_batches(tmp_path / "__consumer_offsets-0", commits("none", 5, count))
     notes: list[str] = []

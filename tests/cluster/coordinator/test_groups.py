@@ -69,7 +69,7 @@ def test_a_tombstone_takes_what_is_pending_too(tmp_path: Path) -> None:
 
 
 def test_a_time_has_what_was_written_and_committed_before(tmp_path: Path) -> None:
-    """A transaction by its marker, a commit also by the time that it says itself."""
+    """A transaction by its marker, a commit also by its own time."""
     log = [
         commit(0, 10, 0),
         commit(1, 20, 10, producer=7),
@@ -80,7 +80,7 @@ def test_a_time_has_what_was_written_and_committed_before(tmp_path: Path) -> Non
     wanted = {0: {}, 1: {0: 10}, 20: {0: 10}, 21: {0: 20}, 31: {}, 41: {0: 40}}
     assert {until: offsets(replayed(tmp_path, *log, until=until)) for until in wanted} == wanted
     key, value, _ = commit_of(50, 99)
-    late = data(5, key, value, T + 50)  # says that it was committed after it was written
+    late = data(5, key, value, T + 50)  # its own time is later than its record's
     assert offsets(replayed(tmp_path, *log, late, until=60)) == {0: 40}
 
 

@@ -1,4 +1,4 @@
-"""fixtures/replicas/quorum: the disks of three nodes, and what clients were told at five moments."""
+"""fixtures/replicas/quorum: the disks of three nodes, and clients' answers at five moments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fresh real cluster that is killed: `klog metadata show` of its disks says what an administrator was told last."""
+"""A fresh real cluster that is killed: `klog metadata show` of its disks shows an administrator's last answers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def shown(disk: Path, *options: str) -> dict[str, Any]:
 
 
 def as_lines(found: dict[str, Any]) -> list[str]:
-    """Return what klog shows in the words of AdminFacts."""
+    """Return klog's output in the words of AdminFacts."""
     lines = [f"cluster {found['cluster_id']}", f"quorum {found['quorum']['leader']} {found['quorum']['epoch']}"]
     for one in found["brokers"]:
         if not one["fenced"]:

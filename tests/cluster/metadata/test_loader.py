@@ -1,4 +1,4 @@
-"""The metadata log of a log dir, made into what it says: by Kafka's rules, whatever is broken in it."""
+"""The metadata log of a log dir as a state: by Kafka's rules, with any damage in it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def broker(node_id: int, epoch: int, **fields: object) -> bytes:
 
 
 def test_a_real_metadata_log_says_what_the_log_dir_around_it_says() -> None:
-    """Ids, epochs and settings stand in other files too: all must be of one mind."""
+    """Ids, epochs and settings are in other files too: all must agree."""
     log_dir = LogDir(str(FIXTURES / "modern"))
     found = read(FIXTURES / "modern")
     assert (found.complete, found.problems, found.end_offset) == (True, (), 691)
@@ -403,7 +403,7 @@ def test_what_is_missing_is_said(log: MetadataLog) -> None:
 
 
 def test_a_torn_tail_is_not_missing(log: MetadataLog) -> None:
-    """Beside a running node the last batch may be on its way to the disk."""
+    """The last batch of a running node may not have reached the disk."""
     log.add(topic("a", 1))
     log.add(topic("b", 2))
     content = log.log.read_bytes()
@@ -447,7 +447,7 @@ def test_a_log_that_does_not_begin_at_the_beginning_needs_a_snapshot(tmp_path: P
 
 
 def test_an_empty_directory_is_not_an_empty_cluster(log: MetadataLog) -> None:
-    """Whoever removes what the metadata log does not know must not take this for knowledge."""
+    """A program that removes unknown partitions must not rely on this."""
     log.log.unlink()
     found = read(log.log_dir)
     assert (found.complete, found.problems) == (False, (f"{log.path}: neither a log nor a snapshot",))
@@ -510,7 +510,7 @@ def test_beside_a_running_node_it_is_read_again(log: MetadataLog, monkeypatch: p
 
 
 def test_no_damage_raises_or_goes_unsaid(modern: Path) -> None:
-    """One flipped byte anywhere in the files that count: nothing is raised, and what is told was written."""
+    """One flipped byte anywhere in the files that count: nothing is raised, and every shown fact was written."""
     kept = {path.name: path.read_bytes() for path in modern.iterdir()}
     for name in kept:
         if not name.endswith(".log"):
@@ -701,7 +701,7 @@ _OTHERS: list[Callable[[random.Random], bytes]] = [
     lambda random_: value("DelegationToken", owner="User:o", requester="User:o", tokenId=random_.choice("xyz")),
     lambda random_: value("RemoveDelegationToken", tokenId=random_.choice("xyz")),
 ]
-"""Records of which any order fits but for removals, and which fill what Kafka's own classes hold."""
+"""Records whose order matters only for removals, and which fill Kafka's own classes."""
 
 
 class _Controller:

@@ -104,7 +104,7 @@ def test_both_ways_lead_to_the_same_state_and_say_the_same(
 
 
 class _Plain:
-    """Partitions in a dict, as plainly as it can be said."""
+    """Partitions in a dict, as plainly as possible."""
 
     def __init__(self) -> None:
         self.partitions: dict[tuple[str, int], PartitionRegistration] = {}

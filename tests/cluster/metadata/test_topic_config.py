@@ -1,4 +1,4 @@
-"""A topic's settings: which source counts, what a text is worth, and that the table is Kafka's."""
+"""A topic's settings: the order of sources, the values of texts, and Kafka's table."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def settings(log: MetadataLog, **options: str) -> TopicConfig:
 
 
 def test_each_source_counts_more_than_the_ones_after_it(log: MetadataLog) -> None:
-    """The broker's order; and whoever gives an option knows better."""
+    """The broker's order; an option has precedence."""
     name, synonym = "index.interval.bytes", "log.index.interval.bytes"
     assert settings(log).value("t", name) == Setting(4096, SettingOrigin.DEFAULT, name)
     log.add(config(BROKER_RESOURCE, "", synonym, "1"), config(BROKER_RESOURCE, "2", synonym, "9"))
@@ -100,7 +100,7 @@ def test_texts_have_the_values_that_they_have_to_kafka(log: MetadataLog, name: s
     ],
 )
 def test_a_text_that_is_no_value_counts_as_not_there(log: MetadataLog, name: str, text: str, expected: str) -> None:
-    """No broker would have taken it, so it is damage; as an option it is a mistake, and said."""
+    """No broker would have accepted it: it is damage; as an option it is a mistake, and reported."""
     log.add(
         config(TOPIC_RESOURCE, "t", name, text), *(config(BROKER_RESOURCE, "", b, text) for b in _KNOWN[name].broker)
     )
@@ -110,7 +110,7 @@ def test_a_text_that_is_no_value_counts_as_not_there(log: MetadataLog, name: str
 
 
 def test_the_metadata_log_may_be_in_another_log_dir(log: MetadataLog, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """A node may keep it on a disk of its own, and a broker alone has none; what brokers were told goes by this one."""
+    """A node may keep it on a disk of its own, and a broker alone has none; brokers' settings depend on this one."""
     log.add(config(TOPIC_RESOURCE, "t", "cleanup.policy", "compact"), config(BROKER_RESOURCE, "7", "log.roll.ms", "5"))
     data = tmp_path_factory.mktemp("data")
     (data / "meta.properties").write_text("version=1\nnode.id=7\ncluster.id=x\n")

@@ -133,7 +133,7 @@ def test_hex_and_base64_give_the_bytes_back(key: bytes) -> None:
 
 @pytest.mark.kafka
 def test_numbers_are_what_kafkas_serializers_make_of_them() -> None:
-    """Kafka's IntegerSerializer and LongSerializer, and the partition of what they made by Kafka's own partitioner."""
+    """Kafka's IntegerSerializer and LongSerializer, and the partition of their keys by Kafka's own partitioner."""
     shorts = [0, 1, -1, 42, 255, 256, -129, 65536, 2**31 - 1, -(2**31), 123456789]
     longs = [*shorts, 2**31, -(2**31) - 1, 2**63 - 1, -(2**63), 1234567890123456789]
     asked = [*(("int32", one) for one in shorts), *(("int64", one) for one in longs)]

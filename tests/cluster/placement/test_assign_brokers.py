@@ -1,4 +1,4 @@
-"""Real clusters: what their controllers placed is without fault, and they take what klog proposes."""
+"""Real clusters: their controllers' placements have no fault, and they accept klog's proposals."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def placed(cluster: Brokers, topic: str) -> list[list[int]]:
 
 
 def checked(klog: Klog, cluster: Brokers, *words: str) -> tuple[int, dict[str, dict[str, Any]]]:
-    """Return the exit code of `klog assign --check` on the controller's disk, and what it says of each topic."""
+    """Return the exit code of `klog assign --check` on the controller's disk, and its verdict on each topic."""
     done = klog("assign", "--check", cluster.disk(CONTROLLER), *words, "--output", "json")
     return done.exit_code, {topic["topic"]: topic for topic in json.loads(done.stdout)["topics"]}
 

@@ -49,7 +49,7 @@ def test_brokers_without_a_rack_are_one_rack_beside_others() -> None:
 
 
 def test_a_broker_that_is_gone_still_has_its_rack() -> None:
-    """One that was unregistered does not make a partition narrow, nor does one of which nothing is known."""
+    """A broker that was unregistered does not make a partition narrow, nor does an unknown one."""
     two = [UsableBroker(1, "a"), UsableBroker(2, "b")]
     assert assess({0: (1, 7)}, two, {7: "c"}).racks_covered
     assert assess({0: (1, 7)}, two, {7: "a"}).narrow == {0: (1, 2)}
@@ -65,7 +65,7 @@ def test_nothing_at_all_is_sound() -> None:
 @given(st.integers(0, 2**32))
 @examples(60)
 def test_what_a_controller_places_is_without_fault(seed: int) -> None:
-    """Whatever the racks, the fencing and the seed: else an operator would chase what is no mistake."""
+    """Any racks, fencing and seed: otherwise an operator would chase a false alarm."""
     chance = random.Random(seed)
     brokers = some_brokers(chance, most=8)
     brokers[-1] = brokers[-1]._replace(fenced=False)

@@ -67,7 +67,7 @@ def test_kafkas_own_class_places_the_same() -> None:
 
 @pytest.mark.kafka
 def test_the_start_of_what_zookeepers_controller_grew_is_found() -> None:
-    """A topic that was grown twice is told with its first start and where the additions began."""
+    """A topic that was grown twice is shown with its first start and the starts of the additions."""
     chance = random.Random(3)
     brokers = [all_or_none(chance, most=12) for _ in range(300)]
     starts = [(chance.randrange(len(each)), chance.randrange(len(each))) for each in brokers]
@@ -94,7 +94,7 @@ def lines(assignment: Assignment) -> str:
 
 
 def replayed(start: ClassicStart, brokers: Sequence[UsableBroker], partitions: int, replication: int) -> Assignment:
-    """Return the assignment that *start* stands for: created, then grown by what ZooKeeper's controller does."""
+    """Return the assignment of *start*: created, then grown as ZooKeeper's controller does."""
     known = {broker.id: broker if start.rack_aware else UsableBroker(broker.id) for broker in brokers}
     row = [known[node] for node in start.brokers]
     ends = [*start.grown_at, partitions]
@@ -108,14 +108,14 @@ def replayed(start: ClassicStart, brokers: Sequence[UsableBroker], partitions: i
 @given(st.integers(0, 2**32))
 @examples(80)
 def test_the_way_back_leads_to_the_same_assignment(seed: int) -> None:
-    """Also of a topic whose brokers are not all that there are."""
+    """It also works for a topic on some of the brokers."""
     chance = random.Random(seed)
     brokers = all_or_none(chance, most=9)
     replication = chance.randint(1, len(brokers))
     start, shift = chance.randrange(len(brokers)), chance.randrange(len(brokers))
     placed = place_classic(brokers, chance.randint(1, 40), replication, start, shift)
     others = [UsableBroker(200, brokers[0].rack), UsableBroker(201, None)]
-    # Brokers that came later are told from those of the beginning once each of these has a partition.
+    # Later brokers are distinguished from those of the beginning once each of these has a partition.
     for there in [brokers, brokers + others[: chance.randint(1, 2)]][: 1 + (len(placed) >= len(brokers))]:
         found = find_classic(placed, there)
         assert found is not None
@@ -135,7 +135,7 @@ def test_an_assignment_with_two_replicas_changed_is_not_the_classic_one() -> Non
     [[], [()], [(1, 2), (2,)], [(7,), (1, 2)], [(1, 1), (2, 2)], [(1, 2, 3, 4, 5, 6, 1)]],
 )
 def test_what_nobody_places_is_nobodys(strange: Assignment) -> None:
-    """Metadata may say anything: no replica, the same twice, more than there are brokers."""
+    """Metadata may contain anything: no replica, the same twice, more than there are brokers."""
     assert find_classic(strange, FIVE) is None
 
 
@@ -157,7 +157,7 @@ def test_a_search_in_a_cluster_beyond_reason_is_not_made() -> None:
 
 
 def test_a_long_topic_that_almost_fits_is_searched_at_once() -> None:
-    """Each addition is tried from each partition on; what was compared once is not compared again."""
+    """Each addition is tried from each partition on; a comparison is never repeated."""
     placed = place_classic(FIVE[:3], 30_000, 2, 1, 0)
     placed[-1] = placed[-1][::-1]
     assert find_classic(placed, FIVE[:3]) is None

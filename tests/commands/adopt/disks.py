@@ -20,7 +20,7 @@ NOW = "--now=2026-11-23T12:00:00Z"
 
 
 def home(folder: Path, *kept: str) -> Path:
-    """A broker of 4.3.1, stopped, that has the metadata log and the directories *kept*; all others are gone."""
+    """A broker of 4.3.1, stopped, that has the metadata log and the directories *kept*; all others are deleted."""
     data = writable_copy(FIXTURES / "modern", folder)
     for path in data.iterdir():
         if path.is_dir() and path.name not in (*kept, "__cluster_metadata-0"):
@@ -29,7 +29,7 @@ def home(folder: Path, *kept: str) -> Path:
 
 
 def foreign(folder: Path) -> Path:
-    """The same partitions in another cluster, which has no metadata log any more: other topic ids, another cluster."""
+    """The same partitions in another cluster, which has lost its metadata log: other topic ids, another cluster."""
     data = writable_copy(FIXTURES / "modern", folder)
     shutil.rmtree(data / "__cluster_metadata-0")
     meta = data / "meta.properties"
@@ -40,7 +40,7 @@ def foreign(folder: Path) -> Path:
 
 
 def set_epochs(partition: Path, epoch: int, *later: tuple[int, int]) -> None:
-    """Let all batches and the checkpoint of a partition be of one leader epoch.
+    """Set all batches and the checkpoint of a partition to one leader epoch.
 
     *later*: pairs of an epoch and the base offset of the batch from which it is another, ascending.
     """
@@ -80,7 +80,7 @@ def records(path: Path, *options: str) -> list[dict[str, Any]]:
 
 
 def adopted(*words: object) -> dict[str, Any]:
-    """Adopt, and return what was said; nothing may be refused."""
+    """Adopt, and return the output; nothing may be refused."""
     done = run_klog("adopt", *words, NOW, "--output", "json")
     assert done.exit_code == 0, (done.stdout[-2000:], done.stderr)
     found: dict[str, Any] = json.loads(done.stdout)
@@ -88,7 +88,7 @@ def adopted(*words: object) -> dict[str, Any]:
 
 
 def refused(*words: object, code: int = 8) -> list[dict[str, Any]]:
-    """Try to adopt, and return what was refused."""
+    """Try to adopt, and return the refusal."""
     done = run_klog("adopt", *words, NOW, "--output", "json")
     assert done.exit_code == code, (done.stdout[-2000:], done.stderr)
     found: list[dict[str, Any]] = json.loads(done.stdout)["refused"]
@@ -96,7 +96,7 @@ def refused(*words: object, code: int = 8) -> list[dict[str, Any]]:
 
 
 def doctor(*log_dirs: Path) -> dict[str, Any]:
-    """Return what a start would do."""
+    """Return the result of a start."""
     found: dict[str, Any] = json.loads(run_klog("doctor", *log_dirs, "--output", "json").stdout)
     return found
 

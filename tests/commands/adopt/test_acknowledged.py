@@ -22,7 +22,7 @@ TOPICS = ("orders", "payments")
 
 
 def send(bootstrap: str, topic: str, values: Iterable[bytes], transaction: str = "") -> list[bytes]:
-    """Let a new producer send each value in a batch of its own; return those that were acknowledged."""
+    """Send each value of a new producer in a batch of its own; return those that were acknowledged."""
     from confluent_kafka import Producer
 
     config = {"bootstrap.servers": bootstrap, "acks": "all", "enable.idempotence": True} | clients.SILENT
@@ -46,7 +46,7 @@ def served(bootstrap: str, topic: str) -> list[bytes | None]:
 
 
 def await_quiet(cluster: kafka.Cluster, wanted: int, seconds: float = 30) -> None:
-    """Wait until a broker has set all partitions aside that it does not know."""
+    """Wait until a broker has set all unknown partitions aside."""
     until = time.monotonic() + seconds
     while len(list(cluster.data.glob("*-stray"))) < wanted:
         assert time.monotonic() < until, "they are not set aside"
@@ -55,7 +55,7 @@ def await_quiet(cluster: kafka.Cluster, wanted: int, seconds: float = 30) -> Non
 
 @pytest.mark.parametrize("handed_out", [False, True])
 def test_new_producers_after_the_loss_of_the_metadata_log(handed_out: bool, tmp_path: Path) -> None:
-    """The new metadata log hands out the same ids, from 0 on: what their producers send is appended all the same.
+    """The new metadata log assigns the same ids, from 0 on: their producers' records are appended all the same.
 
     *handed_out*: the new log has already, for another topic, so that the former ids are below its next one.
     """

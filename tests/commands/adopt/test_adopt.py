@@ -232,7 +232,7 @@ def test_producers_as_asked(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("producers", ["drop", "keep"])
 def test_an_open_transaction_is_aborted_by_a_marker(producers: str, tmp_path: Path, klog: Klog) -> None:
-    """Nothing else would end it: readers of committed data go on, and see none of it."""
+    """Nothing else would end it: readers of committed data continue, and see none of it."""
     source, data = foreign(tmp_path / "other"), home(tmp_path / "data")
     words = (source / "tx-open-0", "--producers", producers, "--into", data, "--apply")
     (one,) = adopted(*words)["adopted"]
@@ -313,13 +313,13 @@ def test_it_is_planned_saved_applied_and_taken_back(tmp_path: Path, klog: Klog) 
     assert tree(data) == before
     assert klog("apply", plan).exit_code == 0
     assert records(data / "tx-0") == records(source / "tx-0")
-    shutil.rmtree(source)  # what it was made from may be gone by now
+    shutil.rmtree(source)  # its source may be deleted by now
     assert klog("undo", json.loads(plan.read_text())["id"], "--apply").exit_code == 0
     assert {**tree(data), ".lock": 0} == {**before, ".lock": 0}
 
 
 def test_replace_keeps_what_was_there_in_the_backup(tmp_path: Path, klog: Klog) -> None:
-    """The records that go are told, and come back by undo."""
+    """The lost records are named, and restored by undo."""
     source, data = foreign(tmp_path / "other"), home(tmp_path / "data", "plain-1")
     before = tree(data)
     words = (source / "plain-2", "--as", "plain-1", "--replace", "--into", data, "--apply")
@@ -375,7 +375,7 @@ def test_checkpoints_say_nothing_of_what_is_not_in_use(name: str, tmp_path: Path
 
 
 def test_text_says_what_comes_and_what_is_next(tmp_path: Path, klog: Klog) -> None:
-    """Names, offsets, what is changed on the way, and the command that does it."""
+    """Names, offsets, changes on the way, and the command that makes them."""
     source, data = foreign(tmp_path / "other"), home(tmp_path / "data")
     done = klog("adopt", source / "tx-open-0", source / "__consumer_offsets-1", "--into", data, NOW)
     assert done.exit_code == 4

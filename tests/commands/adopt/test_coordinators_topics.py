@@ -38,7 +38,7 @@ def run(klog: Klog) -> Adopt:
 
 
 def strays(data: Path, topic: str, *numbers: int, topic_number: int = UNKNOWN) -> list[Path]:
-    """Put partitions into a log dir that a broker has set aside: their metadata log is gone."""
+    """Put partitions into a log dir that a broker has set aside: their metadata log is lost."""
     found = []
     for number in numbers:
         directory = made_source(data / f"{topic}-{number}.{UNIQUE}-stray", topic_number)
@@ -93,7 +93,7 @@ def test_a_guess_is_called_one_for_ordinary_topics_too(tmp_path: Path, run: Adop
 
 
 def test_more_partitions_are_advised_for_ordinary_topics_alone(tmp_path: Path, run: Adopt) -> None:
-    """More partitions would part groups from what is there."""
+    """More partitions would separate groups from their data."""
     data = with_offsets(tmp_path / "data", 4)
     (stray,) = strays(data, OFFSETS, 7)
     (one,) = run(stray, "--into", data, code=8)["refused"]
@@ -144,7 +144,7 @@ def test_other_numbers_as_asked_with_a_note(tmp_path: Path, run: Adopt) -> None:
 
 
 def test_a_partition_of_the_topic_that_the_cluster_has_fits(tmp_path: Path, run: Adopt) -> None:
-    """It comes from lost+found: its topic id says all."""
+    """It is in lost+found: its topic id is enough."""
     data = with_offsets(tmp_path / "data", 50)
     source = made_source(tmp_path / "lost+found/#131073", OF_OFFSETS)
     write_records(source, [commit_of(4, 0)])

@@ -36,7 +36,7 @@ def logs(prepared: list[str]) -> list[str]:
 
 
 def state(folder: Path) -> tuple[object, ...]:
-    """Return all that is in a folder, but for its own time."""
+    """Return the content of a folder, without its own time."""
     return sorted(path.name for path in folder.iterdir()), *(tree(path) for path in sorted(folder.iterdir()))
 
 

@@ -1,7 +1,7 @@
 """Which producers stay known where a partition is adopted: those that the target's metadata log has handed out.
 
-A metadata log that is made anew hands out the same ids again, also in a cluster of the same id: a broker that knows the
-former producer of an id takes what the next one sends for a repetition, acknowledges it, and drops it.
+A metadata log that is made anew assigns the same ids again, also in a cluster of the same id: a broker with the former
+producer of an id treats records of the next one as a repetition, acknowledges them, and drops them.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def test_ids_on_both_sides_are_decided_one_by_one(topic_number: int, tmp_path: P
 
 
 def test_an_intact_metadata_log_keeps_all(tmp_path: Path, run: Adopt) -> None:
-    """Nothing is added, nothing is said: the last id that was handed out is one below the next."""
+    """Nothing is added, and there is no message: the last assigned id is one below the next."""
     data = made_home(tmp_path / "data", 1000)
     source = made_source(tmp_path / "copy/orders-0", ORDERS, *(sent(at, at + 990) for at in range(10)))
     done = run(source, "--into", data, "--apply")
@@ -70,7 +70,7 @@ def test_an_intact_metadata_log_keeps_all(tmp_path: Path, run: Adopt) -> None:
 
 @pytest.mark.parametrize("next_id", [None, 1000])
 def test_a_topic_that_this_metadata_log_never_had(next_id: int | None, tmp_path: Path, run: Adopt) -> None:
-    """The cluster's id says nothing: its metadata log was lost, and the one that it has now begins at id 0."""
+    """The cluster's id proves nothing: its metadata log was lost, and the present one begins at id 0."""
     data = made_home(tmp_path / "data", next_id)
     shutil.copy(data / "meta.properties", (tmp_path / "copy").mkdir() or tmp_path / "copy")
     source = made_source(tmp_path / "copy/orders-0", UNKNOWN, sent(0, 0), sent(1, 1))
@@ -118,7 +118,7 @@ def test_each_partition_for_itself(tmp_path: Path, run: Adopt) -> None:
 
 
 def test_kept_as_asked_with_a_note(tmp_path: Path, run: Adopt) -> None:
-    """It says how many ids will be handed out again."""
+    """It contains the number of ids that will be assigned again."""
     data = made_home(tmp_path / "data", 1000)
     source = made_source(tmp_path / "copy/orders-0", ORDERS, sent(0, 7), sent(1, 1000), sent(2, 1001))
     done = run(source, "--into", data, "--producers", "keep", "--apply")

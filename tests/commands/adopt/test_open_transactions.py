@@ -97,7 +97,7 @@ OVER = {
 def test_what_the_coordinator_has_under_way_is_left_to_it(
     name: str, topic_number: int | None, tmp_path: Path, run: Adopt
 ) -> None:
-    """It stays open, its producer stays known, and that is said."""
+    """It stays open, its producer is kept, and that is reported."""
     data = home(tmp_path / "data", {0: [UNDER_WAY[name]]})
     done = run(opened(tmp_path, topic_number), "--into", data, "--apply")
     assert one(done) == ([], [], [(1, True)])
@@ -146,7 +146,7 @@ def test_the_producer_of_an_open_transaction_stays_known(words: tuple[str, ...],
 
 
 def test_one_under_way_whose_id_is_handed_out_again(tmp_path: Path, run: Adopt) -> None:
-    """The metadata log is behind: the producer stays for its transaction, and that is said."""
+    """The metadata log is behind: the producer is kept for its transaction, and that is reported."""
     data = home(tmp_path / "data", {0: [state(ONGOING, 0, 0, HERE, epoch=3, producer=1007)]})
     done = run(opened(tmp_path, producer=1007), "--into", data, "--apply")
     assert one(done) == ([], [], [(1, True)])
@@ -154,7 +154,7 @@ def test_one_under_way_whose_id_is_handed_out_again(tmp_path: Path, run: Adopt) 
     assert producers_known(data / "orders-0") == {1007}
 
 
-# where the disk does not tell
+# unknown on the disk
 
 
 def test_some_partitions_of_the_coordinator_are_elsewhere(tmp_path: Path, run: Adopt) -> None:
@@ -190,7 +190,7 @@ def test_a_damaged_coordinators_log_does_not_tell(tmp_path: Path, run: Adopt) ->
 
 
 def test_other_brokers_have_the_coordinator_as_well(tmp_path: Path, run: Adopt) -> None:
-    """They may have gone on since this one stopped."""
+    """They may have continued since this one stopped."""
     data = home(tmp_path / "data", {0: [OVER["complete-abort"]]}, replicas=3)
     assert one(run(opened(tmp_path), "--into", data, code=4)) == ([], [], [(1, False)])
 

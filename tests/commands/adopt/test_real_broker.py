@@ -1,5 +1,5 @@
-"""Adopted partitions on real brokers: nothing is set aside, readers get the source's records at their offsets, and
-producers go on, also after a kill and a recovery.
+"""Adopted partitions on real brokers: nothing is set aside, readers receive the source's records at their offsets, and
+producers continue, also after a kill and a recovery.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Source:
 
     @staticmethod
     def _await_cleaner(data: Path) -> None:
-        """Return when all but the active segment is compacted; records that came twice are there once then."""
+        """Return when all but the active segment is compacted; repeated records are there once then."""
         end = time.monotonic() + 60
         while f"compacted 0 {max(int(log.stem) for log in data.glob('compacted-0/*.log'))}" not in (
             (data / "cleaner-offset-checkpoint").read_text().splitlines()
@@ -109,7 +109,8 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Source:
 
 
 class Home:
-    """A broker of *version* with the topics of the source, each empty; what is adopted into it, while it is stopped."""
+    """A broker of *version* with the topics of the source, each empty; the source is adopted into it, while it is
+    stopped."""
 
     def __init__(self, version: str, folder: Path) -> None:
         # The time after a kill until the broker takes part again.
@@ -125,7 +126,8 @@ class Home:
             self._commit("went-on-before", "above", 12, epoch=50)
 
     def _commit(self, group: str, topic: str, offset: int, epoch: int) -> None:
-        """Commit for a group what it would have committed when it read the source under the source's epoch."""
+        """Commit for a group the offset that it would have committed when it read the source under the source's
+        epoch."""
         from confluent_kafka import Consumer, TopicPartition
 
         consumer = Consumer({"bootstrap.servers": self.cluster.bootstrap, "group.id": group})
@@ -133,7 +135,7 @@ class Home:
         consumer.close()
 
     def check(self, truth: Truth, topics: list[str]) -> None:
-        """Compare what consumers get: the source's records, and behind them what was sent since."""
+        """Compare the records of consumers: the source's, and behind them later ones."""
         for (topic, level), found in consumed(self.cluster.bootstrap, topics).items():
             wanted = truth[topic, level]
             assert found[: len(wanted)] == wanted, (topic, level)
@@ -141,7 +143,7 @@ class Home:
             assert behind == self.more.get(topic, []), (topic, level)
 
     def send(self, topics: list[str]) -> None:
-        """Let an idempotent and a transactional producer go on, by turns."""
+        """Let an idempotent and a transactional producer continue, by turns."""
         with ThreadPoolExecutor(8) as pool:
             sent = pool.map(self._send, topics, (bool(number % 2) for number in range(len(topics))))
             for topic, behind in zip(topics, sent, strict=True):
@@ -187,7 +189,7 @@ def home(
         old = consumed(home.cluster.bootstrap, OLD)
         assert all(len(found) > 100 for found in old.values())
         truth |= old
-        # The aborted transaction of "open" no longer holds back what is behind it.
+        # The aborted transaction of "open" no longer holds back later records.
         undecided = len(truth["open", "read_committed"])
         assert len(truth["open", "read_uncommitted"]) == undecided + 7
         yield home, truth, topics
@@ -218,7 +220,7 @@ def resume(broker: Home, group: str, topic: str, count: int, seconds: int = 40) 
 
 
 def test_a_java_consumer_goes_on_where_it_was(home: tuple[Home, Truth, list[str]]) -> None:
-    """It has committed epochs of what was adopted, which were above the cluster's; then the leader's epoch changes."""
+    """It has committed epochs of the adopted log, which were above the cluster's; then the leader's epoch changes."""
     broker, truth, _ = home
     there = len(truth["above", "read_uncommitted"]) + len(broker.more.get("above", []))
     first = resume(broker, "resuming", "above", there)

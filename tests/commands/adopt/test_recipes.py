@@ -24,7 +24,7 @@ Served = list[tuple[int, bytes | None, bytes | None]]
 
 
 def served(bootstrap: str, topic: str) -> Served:
-    """Return what a consumer gets."""
+    """Return the records of a consumer."""
     return [(one.offset, one.key, one.value) for one in clients.consume(bootstrap, topic, "read_committed")]
 
 
@@ -130,7 +130,7 @@ RECIPES = {
 
 
 def test_every_recipe_brings_its_records_back(tmp_path: Path) -> None:
-    """All of the page's, followed to the letter; then doctor says that nothing is lost, and the broker agrees."""
+    """All steps of the page, followed to the letter; then doctor reports no loss, and the broker agrees."""
     page = (ROOT / "docs/adopt.md").read_text(encoding="utf-8").partition("## Recipes")[2]
     assert re.findall(r"^### (.*)$", page, re.MULTILINE) == list(RECIPES)
     disk = Disk(tmp_path)

@@ -144,7 +144,7 @@ def test_the_metadata_log(data: Path) -> None:
 
 
 def test_coordinators_topics_of_another_cluster(source: Path, data: Path) -> None:
-    """Only whole they fit, which the operator says by naming each."""
+    """They fit only together, which the operator confirms by naming each."""
     one = only(refused(source / "__consumer_offsets-1", "--into", data), "internal-topic")
     assert "--as __consumer_offsets-1" in one["next"]
     words = (source / "__consumer_offsets-1", "--as", "__consumer_offsets-1", "--into", data)
@@ -173,7 +173,7 @@ def test_the_partition_itself(tmp_path: Path) -> None:
 
 
 def test_two_sources_for_one_partition(tmp_path: Path) -> None:
-    """Neither: which one counts is not klog's to say."""
+    """Neither: klog cannot decide which one counts."""
     data = home(tmp_path / "home", "plain-1", "plain-2")
     for name, state in (("plain-1", "stray"), ("plain-2", "delete")):
         (data / name).rename(data / f"plain-1.{UNIQUE}-{state}")
@@ -187,7 +187,7 @@ def test_a_source_that_a_broker_has(source: Path, data: Path) -> None:
 
 
 def test_a_broker_on_the_target(source: Path, data: Path, klog: Klog) -> None:
-    """Planned, and said that it may be stale; nothing is applied."""
+    """Planned, with a note that it may be stale; nothing is applied."""
     with locked(data):
         planned = klog("adopt", source / "tx-0", "--into", data, NOW)
         assert planned.exit_code == 0
@@ -207,7 +207,7 @@ def test_others_are_adopted_all_the_same(source: Path, data: Path) -> None:
 
 
 def test_a_source_that_changed_since_the_plan(source: Path, data: Path, tmp_path: Path, klog: Klog) -> None:
-    """The plan is of what it was."""
+    """The plan applies to the former state."""
     plan, before = tmp_path / "plan.json", tree(data)
     adopted(source / "plain-1", "--into", data, "--plan", plan)
     log = source / "plain-1/00000000000000000000.log"
@@ -248,7 +248,7 @@ def test_a_source_that_changes_while_it_is_read(
     assert not list(data.parent.glob("klog-backup/*"))
 
 
-# what is no question of a single source
+# questions beyond a single source
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_questions_that_make_no_sense(
 
 
 def test_a_checkpoint_that_a_broker_refuses(source: Path, data: Path, klog: Klog) -> None:
-    """The log dir would go offline, with what is adopted."""
+    """The log dir would go offline, with the adopted partitions."""
     (data / "recovery-point-offset-checkpoint").write_text("zeros")
     done = klog("adopt", source / "tx-0", "--into", data)
     assert done.exit_code in (8, 12)

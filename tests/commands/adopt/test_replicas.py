@@ -26,7 +26,7 @@ def in_sync(brokers: Brokers) -> list[int]:
 
 
 def served(brokers: Brokers) -> list[tuple[int, bytes | None, bytes | None]]:
-    """Return what a consumer gets."""
+    """Return the records of a consumer."""
     found = clients.consume(brokers.bootstrap, TOPIC, "read_uncommitted", seconds=90)
     return [(one.offset, one.key, one.value) for one in found]
 
@@ -51,7 +51,8 @@ def wait_until_out_of_isr(brokers: Brokers, node: int, seconds: float = 60) -> N
 
 
 def test_one_disk_alone_loses_and_all_of_them_do_not(tmp_path: Path) -> None:
-    """An empty leader truncates the others, and klog has said so; the recipe is the same adoption on every disk."""
+    """An empty leader truncates the others, and klog has reported that; the recipe is the same adoption on every
+    disk."""
     source = foreign(tmp_path / "other") / "plain-1"
     wanted = [line["offset"] for line in records(source)]
     with Brokers(kafka.NEWEST, tmp_path / "cluster") as brokers:

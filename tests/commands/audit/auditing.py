@@ -18,13 +18,13 @@ ARCHIVES = sorted(
     for path in (CORPORA / name).rglob("*.tar.*")
     if "-" not in path.parent.name
 )
-"""Images in which nothing was misrouted, and nothing else done to a log by hand."""
+"""Images without misrouted batches, and no other change of a log by hand."""
 Place = tuple[str, int]
 """A partition as its directory is called, and an offset."""
 
 
 def truth_of(name: str) -> dict[str, Any]:
-    """Return what was really done to an image."""
+    """Return the true changes of an image."""
     with gzip.open(CORPORA / "misrouted" / f"{name}.truth.json.gz") as file:
         found: dict[str, Any] = json.load(file)
     return found
@@ -41,7 +41,7 @@ def log_dirs(folder: Path) -> list[Path]:
 
 
 def audit(*arguments: object, exit_code: int | None = None) -> dict[str, Any]:
-    """Run `klog audit misrouted` with JSON output; *exit_code*: what it must be, None: 4 with rows and 0 without."""
+    """Run `klog audit misrouted` with JSON output; *exit_code*: the required one, None: 4 with rows and 0 without."""
     done = run_klog("audit", "misrouted", *map(str, arguments), "--output", "json")
     found: dict[str, Any] = json.loads(done.stdout)
     assert done.exit_code == ((4 if found["misrouted"] else 0) if exit_code is None else exit_code), done.stderr

@@ -34,7 +34,7 @@ def made(size: int = 40, producer: tuple[int, int, int] = (-1, -1, -1), count: i
 
 
 def send(broker: Raw, number: int, content: bytes) -> tuple[int, int]:
-    """Produce to a partition, once the broker knows that it leads it; return the error and the base offset."""
+    """Produce to a partition, once the broker has become its leader; return the error and the base offset."""
     until = time.monotonic() + 60
     while (answer := broker.produce_at("t", number, content))[0] == NOT_LEADER and time.monotonic() < until:
         time.sleep(0.1)
@@ -81,7 +81,7 @@ def test_a_newer_epoch_begins_with_0_and_fences_the_older_one(broker: Raw) -> No
 
 
 def test_behind_a_foreign_batch_the_partitions_own_one_is_lost_without_an_error(broker: Raw) -> None:
-    """The second loss, which nothing on the disk shows: the sequence goes on as if nothing had happened."""
+    """The second loss, which nothing on the disk shows: the sequence continues without a gap."""
     for sequence in (0, 2, 4):
         send(broker, 15, made(producer=(5003, 0, sequence)))
     assert send(broker, 15, made(producer=(5003, 0, 6), text=b"f")) == (STORED, 6)

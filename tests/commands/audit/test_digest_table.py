@@ -35,7 +35,7 @@ def wanted(entries: list[Entry]) -> list[Entry]:
 
 
 def made_up(count: int, seed: int) -> list[Entry]:
-    """Return entries of which some share their digest, also digests that differ in one bit only."""
+    """Return entries, some of which share their digest, also digests that differ in one bit only."""
     chance = random.Random(seed)
     digests = [chance.getrandbits(64) for _ in range(count)]
     digests += [chance.choice(digests) for _ in range(count // 20)]

@@ -67,7 +67,7 @@ def test_sequences_wrap_and_gaps_are_found_also_between_segments(tmp_path: Path)
 
 
 def test_a_producer_that_begins_late_is_a_note_where_nothing_was_cut_off(tmp_path: Path) -> None:
-    """After retention the first batch of a producer is some later one: that says nothing."""
+    """After retention the first batch of a producer is some later one: that proves nothing."""
     made = Cluster()
     made.add("late-0", 7, 1, sequence=12)
     made.add("late-0", 8, 1, sequence=0)
@@ -240,7 +240,8 @@ def test_a_path_that_is_no_log_dir_is_16_and_an_unreadable_log_8(
 
 
 def test_damage_is_passed_over_and_a_torn_tail_is_none(tmp_path: Path) -> None:
-    """A broken size in the middle costs the batch it belongs to; an end that was never written is said, and no more."""
+    """A broken size in the middle costs the batch it belongs to; an end that was never written is reported, and no
+    more."""
     made = Cluster(2)
     for _ in range(30):
         made.add("a-0")

@@ -44,7 +44,7 @@ def test_two_batches_with_one_crc_and_size_by_chance_are_no_twins(image: Image) 
 
 
 def test_idempotent_producers_prove_which_place_is_foreign(image: Image) -> None:
-    """A producer that a partition does not know may begin with any sequence: it was never meant to write there."""
+    """A producer that is unknown to a partition may begin with any sequence: it was never meant to write there."""
     found = audit(*disks(image, "stall"), "--topic", "idem_*")
     assert [(row["confidence"], "sequence-begins-late" in row["reasons"]) for row in found["misrouted"]] == [
         ("confirmed", True),
@@ -159,7 +159,7 @@ def test_all_forms_of_output_have_the_same_rows(image: Image) -> None:
 
 
 def test_a_weaker_confidence_than_asked_for_is_left_out(image: Image) -> None:
-    """Scripts act on what is proven; the exit code follows what is shown."""
+    """Scripts act on proven rows; the exit code follows the shown ones."""
     rows = audit(*disks(image, "hand"), "--min-confidence", "confirmed")["misrouted"]
     assert len(rows) == 9
     assert {row["confidence"] for row in rows} == {"confirmed"}

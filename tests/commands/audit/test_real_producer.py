@@ -1,4 +1,5 @@
-"""A real Java producer behind a link that stalls: klog finds what the records' own values prove, and no more."""
+"""A real Java producer behind a link that stalls: klog finds the batches that the records' own values prove, and no
+more."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ SETTINGS = {
 
 
 class Pair(Brokers):
-    """Two brokers, of which clients reach one through a link."""
+    """Two brokers, one of which clients reach through a link."""
 
     def _properties(self, node: int) -> dict[str, str]:
         found = super()._properties(node)
@@ -113,7 +114,8 @@ def written(disks: list[Path], topics: list[str]) -> Iterator[tuple[str, Batch, 
 
 
 def astray(disks: list[Path], topics: list[str]) -> dict[Place, set[Place]]:
-    """Return the batches that are not where their values say, each with the places of the same values at home."""
+    """Return the batches that are not in the partition of their values, each with the places of the same values at
+    home."""
     every = list(written(disks, topics))
     home: dict[bytes | None, set[Place]] = {}
     for where, one, meant in every:

@@ -19,7 +19,7 @@ def at(partition: int, number: int = 0) -> TwinPlace:
 
 
 def test_two_places_with_signs_of_their_own_are_undecided() -> None:
-    """Each shows what the other does not: neither can be home, though one has more signs."""
+    """Each shows a sign that the other lacks: neither can be home, though one has more signs."""
     one, other = at(0), at(1)
     (found,) = judge([[one], [other]], {one: (LATE,), other: (KEYS, "schema-foreign")})
     assert (found.confidence, found.place, found.home, found.undecided) == (LIKELY, other, None, (one,))

@@ -1,1 +1,1 @@
-"""Tests of `klog.commands.compact`: what is cleaned, and that it is what a broker cleans."""
+"""Tests of `klog.commands.compact`: the cleaned part, and that it is a broker's."""

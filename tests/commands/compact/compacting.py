@@ -1,4 +1,4 @@
-"""Whole compactions of a log dir that Kafka has written, through any disk: what is planned, applied and taken back."""
+"""Whole compactions of a log dir that Kafka has written, through any disk: the plan, its application and its undo."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def planned(
     now_ms: int = NOW_MS,
     jobs: int = 1,
 ) -> tuple[Plan, list[PartitionOutcome]]:
-    """Return the plan of a compaction, its new files ready, and what came of each partition."""
+    """Return the plan of a compaction, its new files ready, and the outcome of each partition."""
     log_dir, name = LogDir(str(data)), plan_id("compact", now_ms)
     backups = backup_places(name, [str(data)])
     staging = [Staging(os.path.join(backups[0], STAGED), disk)]
@@ -106,7 +106,7 @@ def aborted(found: Sequence[Batch]) -> set[int]:
 def table(
     found: Sequence[Batch], *, committed: bool = True, end: int | None = None
 ) -> dict[bytes, tuple[bytes, Sequence[object]]]:
-    """Return what a consumer that builds a table from the log has in the end: the last value of each key.
+    """Return the final table of a consumer of the log: the last value of each key.
 
     *committed*: it does not see what belongs to aborted transactions; *end*: it sees only batches before this offset.
     """

@@ -1,4 +1,4 @@
-"""Logs of all that a cleaner may meet, drawn by hypothesis, and what has to be left of them: a model of few lines."""
+"""Logs of everything that a cleaner may meet, drawn by hypothesis, and their required remains: a model of few lines."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Log:
 
 @dataclass
 class _Drawing:
-    """A log while it is drawn: what comes next, and which transactions are open since when."""
+    """A log while it is drawn: the next offset, and the open transactions with their beginnings."""
 
     segments: list[Segment] = field(default_factory=lambda: [Segment(0)])
     next_offset: int = 0

@@ -29,7 +29,7 @@ HighWatermarks: TypeAlias = Literal["end", "checkpoint"]
 
 
 class CleanerError(Exception):
-    """The directory could not be started, stepped through or stopped; says what Kafka said."""
+    """The directory could not be started, stepped through or stopped; contains Kafka's message."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Round:
     """One cleaning of one partition.
 
     From *first_dirty* up to *first_uncleanable* was to be cleaned; *next_dirty* is the checkpoint afterwards, None when
-    the round failed with *error*.  *map_entries*: keys in the map at its end.  *cpu_ns*: what the thread needed for it.
+    the round failed with *error*.  *map_entries*: keys in the map at its end.  *cpu_ns*: the CPU time of the thread.
     Other figures are Kafka's CleanerStats.
     """
 
@@ -107,7 +107,7 @@ class CleanerOracle(Jvm):
 
     A log dir is started as a broker starts it (recovery included, unless it was stopped cleanly) and stopped cleanly;
     producers that expired by the clock are forgotten at the start.  High watermarks are checkpointed as a broker does.
-    Files that a broker deletes after a delay are gone at once.  Topics without settings here have the broker's.
+    Files that a broker deletes after a delay are deleted at once.  Topics without settings here have the broker's.
     """
 
     def __init__(self, version: str = NEWEST, seconds: float = 300) -> None:
@@ -127,7 +127,7 @@ class CleanerOracle(Jvm):
         map_bytes: int | None = None,
         high_watermarks: HighWatermarks = "end",
     ) -> list[object]:
-        """Start *log_dir*, do *steps*, stop; return what each step had to say.
+        """Start *log_dir*, do *steps*, stop; return the output of each step.
 
         *topic_settings* by topic, *broker_settings* by property; *map_bytes* is the memory of the map, 24 bytes a slot
         (None: Kafka's 128 MiB).  Raises CleanerError.
@@ -199,7 +199,7 @@ class CleanerOracle(Jvm):
         return candidates_said(said[0])
 
 
-# Steps of a visit, and how to read what they said.
+# Steps of a visit, and the parsing of their output.
 
 
 def clock_step(now_ms: int) -> Step:
@@ -210,23 +210,23 @@ def clock_step(now_ms: int) -> Step:
 def append_step(partition: str, file: Path, position: int, size: int) -> Step:
     """Append batches as a follower does: offsets, times and epochs as they are, all of them in one segment.
 
-    The segment's modification time becomes the clock's.  Says the log end.
+    The segment's modification time becomes the clock's.  Print the log end.
     """
     return {"do": "append", "partition": partition, "file": str(file), "position": position, "size": size}
 
 
 def roll_step(partition: str) -> Step:
-    """Begin a new segment; says its base offset."""
+    """Begin a new segment; print its base offset."""
     return {"do": "roll", "partition": partition}
 
 
 def watermark_step(partition: str, offset: int) -> Step:
-    """Move the high watermark; says where it is then."""
+    """Move the high watermark; print its new value."""
     return {"do": "watermark", "partition": partition, "offset": offset}
 
 
 def log_start_step(partition: str, offset: int) -> Step:
-    """Move the log start, as DeleteRecords does; not beyond the high watermark.  Says whether it moved."""
+    """Move the log start, as DeleteRecords does; not beyond the high watermark.  Print whether it moved."""
     return {"do": "log start", "partition": partition, "offset": offset}
 
 
@@ -244,35 +244,35 @@ def rounds_step(rounds: int | None = None, partition: str | None = None, *, rete
 def force_step(partition: str, first_dirty: int, first_uncleanable: int) -> Step:
     """Clean one round over a range of one's own, eligible or not; *first_uncleanable* is the base of a segment.
 
-    Read what it says with round_said.
+    Parse its output with round_said.
     """
     return {"do": "force", "partition": partition, "first_dirty": first_dirty, "first_uncleanable": first_uncleanable}
 
 
 def retain_step() -> Step:
-    """Delete segments of compacted logs by age, size and log start; says how many."""
+    """Delete segments of compacted logs by age, size and log start; print their number."""
     return {"do": "retain"}
 
 
 def delete_due_step() -> Step:
-    """Delete what is due of every log; says the base offsets of the segments that are left, by directory."""
+    """Delete the due segments of every log; print the base offsets of the remaining ones, by directory."""
     return {"do": "delete due"}
 
 
 def round_said(said: object) -> Round:
-    """Return the round that a force step told of."""
+    """Return the round in the output of a force step."""
     assert isinstance(said, dict)
     return Round(**said)
 
 
 def rounds_said(said: object) -> list[Round]:
-    """Return the rounds that a rounds step told of."""
+    """Return the rounds in the output of a rounds step."""
     assert isinstance(said, list)
     return [round_said(each) for each in said]
 
 
 def candidates_said(said: object) -> dict[str, Candidate]:
-    """Return what a select step told of, by partition."""
+    """Return the output of a select step, by partition."""
     assert isinstance(said, list)
     found = {}
     for each in said:

@@ -73,7 +73,7 @@ class Recorded(NamedTuple):
     def topics(self) -> dict[str, dict[str, str]]:
         """The topics' settings when the cleaner ran."""
         topics = {name: dict(texts) for name, texts in self._settings["topics"].items()}
-        topics["switched"]["cleanup.policy"] = "compact"  # what it was switched to before the cleaner ran
+        topics["switched"]["cleanup.policy"] = "compact"  # its settings before the cleaner ran
         return topics
 
     @property
@@ -83,7 +83,8 @@ class Recorded(NamedTuple):
 
 
 class Compactor:
-    """Does with klog what a broker's cleaner does with *log_dir*: a partition at a time, through plan and apply."""
+    """Do with klog the same as a broker's cleaner does with *log_dir*: a partition at a time, through plan and
+    apply."""
 
     def __init__(self, log_dir: Path, choices: CleanerOptions, topics: Topics, broker: Mapping[str, str] = {}) -> None:
         self.log_dir, self._choices, self._disk = log_dir, choices, HastyDisk()
@@ -116,13 +117,13 @@ class Compactor:
         return outcome.compacted
 
     def all_of(self, begun: Iterable[tuple[int, str]]) -> None:
-        """Compact what a broker has compacted, when it did."""
+        """Compact the partitions that a broker has compacted, at the same times."""
         for now_ms, directory in begun:
             self.compact(now_ms, directory)
 
 
 def _metadata(folder: Path, topics: Topics, broker: Mapping[str, str]) -> LogDir:
-    """Write a metadata log that says all these settings, wherever they stood."""
+    """Write a metadata log with all these settings, from any source."""
     log = MetadataLog(folder)
     for number, (name, texts) in enumerate(topics.items(), 1):
         log.add(topic(name, number), *(config(_TOPIC, name, key, text) for key, text in texts.items()))

@@ -1,4 +1,4 @@
-"""Keys chosen to make a compaction slow, large or endless: it ends, and is as large as it was told."""
+"""Keys chosen to make a compaction slow, large or endless: it ends, and keeps to its memory."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def batched(keys: Iterable[bytes], size: int) -> Iterator[list[bytes]]:
 
 
 def compacted(log_dir: Path, *, map_memory: int, like_broker: bool = False) -> PartitionOutcome:
-    """Plan a compaction of the one partition; return what came of it."""
+    """Plan a compaction of the one partition; return the outcome."""
     choices = CleanerOptions(map_memory=map_memory, like_broker=like_broker)
     _, (outcome,) = planned(log_dir, Disk(), {"cleanup.policy": "compact"}, choices)
     assert outcome.compacted is not None, (outcome.refused, outcome.failed)

@@ -1,4 +1,4 @@
-"""A real broker on what klog has compacted: the same latest values, its own cleaner and its producers go on."""
+"""A real broker on compacted partitions: the same latest values, and its own cleaner and its producers continue."""
 
 from __future__ import annotations
 

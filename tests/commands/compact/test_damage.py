@@ -1,4 +1,4 @@
-"""Damage in what a compaction reads: the partition is left as it is, and told; the others are compacted."""
+"""Damage in the input of a compaction: the partition is unchanged, and reported; the others are compacted."""
 
 from __future__ import annotations
 
@@ -128,7 +128,8 @@ def _length(log: bytes, length: int) -> bytes:
 
 
 def refused(ran: Ran, data: Path, before: object, file: str = f"bad-0/{SEALED}") -> None:
-    """See that one partition is as it was, that the line says where, and what to do, and that the other is done."""
+    """Check that one partition is unchanged, that the line names the place and the next step, and that the other is
+    done."""
     errors = [line for line in ran.stderr.decode().splitlines() if "bad-0" in line]
     assert ran.exit_code == 4, ran
     assert len(errors) == 1, ran
@@ -145,7 +146,7 @@ def refused(ran: Ran, data: Path, before: object, file: str = f"bad-0/{SEALED}")
 @pytest.mark.parametrize("codec", ["none", "zstd"])
 @pytest.mark.parametrize("kind", IN_ANY_FORMAT)
 def test_damage_in_a_sealed_segment(kind: str, codec: str, tmp_path: Path, klog: Callable[..., Ran]) -> None:
-    """A broker's cleaner compares no checksums, and hides for ever what it can still read."""
+    """A broker's cleaner compares no checksums, and hides for ever all damage that it can still read."""
     data = write(tmp_path, codec)
     log = data / "bad-0" / SEALED
     log.write_bytes(IN_ANY_FORMAT[kind](log.read_bytes()))
@@ -156,7 +157,7 @@ def test_damage_in_a_sealed_segment(kind: str, codec: str, tmp_path: Path, klog:
 @pytest.mark.parametrize("kind", RIGHT_CHECKSUM)
 @pytest.mark.parametrize("everything", [True, False])
 def test_damage_with_a_right_checksum(kind: str, everything: bool, tmp_path: Path, klog: Callable[..., Ran]) -> None:
-    """Somebody has written it so.  In what was clean before it is met in the second pass alone."""
+    """Somebody has written it so.  In the part that was clean before it is met in the second pass alone."""
     data = write(tmp_path)
     log = data / "bad-0" / SEALED
     log.write_bytes(RIGHT_CHECKSUM[kind](log.read_bytes()))
@@ -188,7 +189,7 @@ def _inner(given: list[Record], change: Damage) -> bytes:
 @pytest.mark.parametrize("like_broker", [(), ("--like-broker",)], ids=["as they are", "like a broker"])
 @pytest.mark.parametrize("kind", INNER)
 def test_damage_in_a_wrapper(kind: str, like_broker: tuple[str, ...], tmp_path: Path, klog: Callable[..., Ran]) -> None:
-    """The checksum of a wrapper holds, and what is in it is broken."""
+    """The checksum of a wrapper matches, and its content is broken."""
     data = write(tmp_path)
     records = [Record(at, T_MS + at, b"k%d" % (at % 4), b"value") for at in range(10, 20)]
     sound = encode.wrapper(records[:5], 1, "gzip")
@@ -236,7 +237,7 @@ def test_bad_sectors_cost_their_partition(
 ) -> None:
     data = write(tmp_path)
     log = data / "bad-0" / SEALED
-    # The place tells the file: no other is as long.
+    # The position identifies the file: no other is as long.
     log.write_bytes(encode.batch([Record(10, T_MS, b"k0", os.urandom(400_000))]) + log.read_bytes())
     before = tree(data / "bad-0")
     spoil(monkeypatch, range(200_000, 201_000))
@@ -350,7 +351,7 @@ def test_a_segment_that_changes_meanwhile_costs_its_partition(
 def test_a_segment_that_changes_afterwards_keeps_all_from_being_done(
     how: Callable[[Path], None], tmp_path: Path, klog: Callable[..., Ran], disk: Callable[[Disk], None]
 ) -> None:
-    """Then the plan is stale; and what was made for it goes."""
+    """The plan is then stale; and its files are removed."""
     data = write(tmp_path)
     good = tree(data / "good-0")
     disk(MeddlingDisk("create", "bad-0/00000000000000000000.index", lambda: how(data / "bad-0" / SEALED)))

@@ -53,7 +53,7 @@ class TopicSettings(TopicConfig):
 
 
 def known(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return what klog knows of a topic's settings, under the names that options have."""
+    """Return a topic's known settings, under the names of options."""
     names = {"internal.segment.bytes": "segment.bytes"}
     return {names.get(name, name): text for name, text in texts.items()}
 
@@ -83,13 +83,13 @@ def whole(workload: Workload) -> Workload:
     if not any(habits.transactional for habits in workload.habits.values()):
         return workload
     # After a clean stop a broker does not know which markers are above the high watermark; klog reads the log, and is
-    # more careful: what a follower that is cut there would still need stays.
+    # more careful: records that a follower would still need after a cut there are kept.
     (workload.log_dir / HIGH_WATERMARK).unlink(missing_ok=True)
     return replace(workload, high_watermarks="end")
 
 
 def hold(oracle: CleanerOracle, number: int, folder: Path) -> None:
-    """Make a workload, give it to both, and compare what they leave."""
+    """Make a workload, give it to both, and compare the results."""
     workload = whole(make_workload(oracle, number, folder))
     ours, theirs = (Path(shutil.copytree(workload.log_dir, folder / name)) for name in ("ours", "theirs"))
     choices = CleanerOptions(workload.map_bytes or 128 << 20, like_broker=True)
@@ -100,7 +100,7 @@ def hold(oracle: CleanerOracle, number: int, folder: Path) -> None:
     done = [rounds_of(one) for one in outcomes if one.compacted and one.partition.directory not in failed]
     # With equal ratios any of them may be the first.
     assert sorted(done) == sorted(by_partition([one for one in rounds if one.partition not in failed]))
-    # Both have started and stopped twice in the end, so that what a start and a stop write is no difference.
+    # Both have started and stopped twice at the end, so that files of a start and a stop are no difference.
     for copy in (ours, ours, theirs):
         oracle.select(copy, now_ms=workload.now_ms, topic_settings=workload.topic_settings)
     for folder_of in (ours, theirs):

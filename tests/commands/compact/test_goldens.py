@@ -1,4 +1,4 @@
-"""Log dirs that brokers have cleaned: klog leaves what they left, and what they did not touch."""
+"""Log dirs that brokers have cleaned: klog leaves their results, and the untouched parts."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ Image = Callable[[str], Path]
 
 
 class Kept(NamedTuple):
-    """A batch, but for what the compressed bytes decide: place, size, checksum."""
+    """A batch, without the effects of compression: place, size, checksum."""
 
     header: tuple[int, ...]
     records: list[object]
 
 
 def kept(partition: Path) -> list[Kept]:
-    """Return all that a partition holds."""
+    """Return the content of a partition."""
     return [_kept(batch) for log in sorted(partition.glob("*.log")) for batch in _batches(log)]
 
 
@@ -73,12 +73,12 @@ def sides(recorded: Recorded, image: Image, tmp_path: Path) -> tuple[Path, Path]
     for partition in ours.iterdir():
         for snapshot in sorted(partition.glob("*.snapshot"))[:-1]:
             if not snapshot.with_suffix(".log").exists():
-                snapshot.unlink()  # a start drops those that stand where no segment begins, but for the newest
+                snapshot.unlink()  # a start drops those at no segment's beginning, except the newest
     return ours, after
 
 
 def begun(recorded: Recorded) -> list[tuple[int, str]]:
-    """Return what the clock said when each partition's round began."""
+    """Return the clock at the beginning of each partition's round."""
     return [(ms + CLOCK_MS.get((recorded, partition), 0), partition) for ms, partition in recorded.begun]
 
 
@@ -114,7 +114,7 @@ def test_like_a_broker_every_file_is_the_brokers(recorded: Recorded, sides: tupl
 @pytest.mark.corpora
 @pytest.mark.parametrize("recorded", EVERY, ids=NAMES)
 def test_what_a_broker_has_left_clean_is_taken_for_clean(recorded: Recorded, sides: tuple[Path, Path]) -> None:
-    """Its rounds were all that there were to be: of the same bytes klog says the same, and refuses none of them."""
+    """Its rounds were complete: for the same bytes klog reports the same, and refuses none of them."""
     _, after = sides
     compactor = Compactor(after, CleanerOptions(MAP_BYTES), recorded.topics, recorded.broker)
     looked = compactor.look(recorded.begun[-1][0])
@@ -148,7 +148,7 @@ SOON_MS = 1_750_003_600_000
 
 @pytest.mark.parametrize("like_broker", [False, True])
 def test_the_brokers_part_in_a_clone_alone(tmp_path: Path, like_broker: bool) -> None:
-    """Seven partitions, file by file; what changed when is told by the horizons that the broker has set."""
+    """Seven partitions, file by file; the broker's horizons show the times of the changes."""
     ours, after = (writable_copy(FIXTURES / "compaction" / side, tmp_path / side) for side in ("before", "after"))
     topics = {name: {**COMPACT, **given} for name, given in OF_FIXTURES.items()}
     begun = []

@@ -38,7 +38,7 @@ def test_segments_become_one_up_to_the_limits(segment_bytes: int, index_bytes: i
 
 
 def test_the_offset_index_has_its_own_limit() -> None:
-    """A time index has fewer entries where time stands still."""
+    """A time index has fewer entries if timestamps do not increase."""
     segments = [source(0, index=80, times=12), source(10, index=80, times=12)]
     assert bases(grouped(segments, 1000, 160, 30)) == [[0, 10]]
     assert bases(grouped(segments, 1000, 159, 30)) == [[0], [10]]
@@ -46,7 +46,7 @@ def test_the_offset_index_has_its_own_limit() -> None:
 
 @pytest.mark.parametrize(("end", "wanted"), [(FAR + 1, [[0, 10]]), (FAR + 2, [[0], [10]])])
 def test_what_is_too_far_away_for_an_index_stays_apart(end: int, wanted: list[list[int]]) -> None:
-    """An index has 31 bits for an offset; how far a segment reaches is told by where the next one begins."""
+    """An index has 31 bits for an offset; the base of the next segment shows how far one reaches."""
     assert bases(grouped([source(0), source(10)], 1000, 1000, end)) == wanted
     assert bases(grouped([source(0), source(10), source(end)], 1000, 1000, end + 5))[0] == wanted[0]
 

@@ -47,7 +47,7 @@ def test_a_marker_without_data_goes_at_its_horizon(horizon_ms: int | None, stays
 def test_a_marker_stays_as_it_is_while_there_is_data_of_its_transaction(
     horizon_ms: int | None, stays: bool, tmp_path: Path
 ) -> None:
-    """Or a consumer takes what was committed for what is still open."""
+    """Otherwise a consumer treats committed records as still open."""
     written = encode.batch([Record(0, T_MS, b"k", b"v")], producer=(8, 0, 0), transactional=True)
     data = log(written, marker(1, horizon_ms)).write(tmp_path / "data")
     compacted(data)

@@ -37,7 +37,7 @@ class Run:
         self.options = options._replace(run=self.output.run)
 
     def do(self, pieces: Sequence[job.CompactTask] | None = None) -> list[int]:
-        """Do *pieces*, as one task; return the numbers that it said."""
+        """Do *pieces*, as one task; return the numbers in its results."""
         return [answer.number for answer in job.compact(self.pieces if pieces is None else pieces, self.options)]
 
     def finish(self) -> list[Facts]:
@@ -126,7 +126,7 @@ def test_a_partition_that_changed_since_the_first_run_is_done_again(data: Path, 
 
 
 def test_damage_costs_its_own_partition(data: Path, tmp_path: Path) -> None:
-    """The others are there, and what is missing is said with what comes first."""
+    """The others are there, and the first missing one is named."""
     run = Run(tmp_path / "out", data)
     victim = next(piece for piece in run.pieces if Path(piece.path).name == "idempotent-0")
     log = min(Path(victim.path).glob("*.log"))

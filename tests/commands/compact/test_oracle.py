@@ -1,4 +1,4 @@
-"""Kafka's cleaner without its broker: leaves what the whole broker left."""
+"""Kafka's cleaner without its broker: its result is the whole broker's."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def oracle() -> Iterator[CleanerOracle]:
 
 
 def said_by_the_cleaner(number: int) -> str:
-    """Return what the real cleaner logged between one `before` and its `after`."""
+    """Return the real cleaner's log between one `before` and its `after`."""
     return re.split(r"^== between .*\n", (HOME / "golden/cleaner.log").read_text(), flags=re.MULTILINE)[number]
 
 
@@ -92,7 +92,7 @@ def test_the_cleaner_alone_leaves_what_a_whole_broker_left(
     after = writable_copy(image(f"compaction/v4.3.1/after{suffix}.tar.gz"), tmp_path / "after")
     settings = json.loads((HOME / "settings.json").read_text())
     topics = settings["topics"]
-    topics["switched"]["cleanup.policy"] = "compact"  # what it was switched to before the cleaner ran
+    topics["switched"]["cleanup.policy"] = "compact"  # its settings before the cleaner ran
     log = said_by_the_cleaner(number)
     begun = beginnings(log)
     steps: list[Step] = []
@@ -116,7 +116,7 @@ def figures_of(one: Round) -> tuple[str, int, int | None, int, int]:
     return one.partition, one.first_dirty, one.next_dirty, one.messages_read, one.messages_written
 
 
-# The log of the specification's example: what its text says of each record is what Kafka does.
+# The log of the specification's example: the text's statement about each record is Kafka's result.
 
 TOPIC = {"orders": {"cleanup.policy": "compact", "delete.retention.ms": "1000", "min.cleanable.dirty.ratio": "0"}}
 NOBODY = (-1, -1, -1)
@@ -219,7 +219,7 @@ def test_what_would_be_selected_is_said_and_nothing_is_cleaned(oracle: CleanerOr
 
 @pytest.mark.kafka
 def test_a_range_can_be_forced_on_the_cleaner(oracle: CleanerOracle, tmp_path: Path) -> None:
-    """`--all` cleans what no broker would look at: a log whose checkpoint is at the end already."""
+    """`--all` cleans logs that no broker would look at: a log whose checkpoint is at the end already."""
     log_dir = write_example(oracle, tmp_path)
     oracle.clean(log_dir, now_ms=1_000_000, topic_settings=TOPIC)
     assert oracle.clean(log_dir, now_ms=2_000_000, topic_settings=TOPIC) == []
@@ -244,7 +244,7 @@ def test_what_fails_is_told_and_the_next_visit_works(oracle: CleanerOracle, tmp_
 
 @pytest.mark.kafka
 def test_a_round_that_fails_leaves_its_partition_alone(oracle: CleanerOracle, tmp_path: Path) -> None:
-    """A broker marks such a partition and goes on: the checkpoint must not move."""
+    """A broker marks such a partition and continues: the checkpoint must not move."""
     log_dir = write_example(oracle, tmp_path)
     log = log_dir / "orders-0" / f"{5:020}.log"
     content = bytearray(log.read_bytes())

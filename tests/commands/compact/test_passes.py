@@ -28,7 +28,7 @@ from tests.commands.compact.compacting import NOW_MS, SETTINGS, planned, some
 
 
 class Progress(Silence):
-    """Adds up what is to be read, and what was."""
+    """Adds up expected and read bytes."""
 
     def __init__(self) -> None:
         self.expected = self.advanced = 0
@@ -45,7 +45,7 @@ PARTITIONS = ("idempotent-0", "tx-later-0")
 
 @pytest.mark.parametrize("like_broker", [False, True], ids=["klog", "like a broker"])
 def test_a_segment_is_read_twice(like_broker: bool, memory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once for the map, once for what stays: the digest that the plan needs is taken on the way.  Disks are slow."""
+    """Once for the map, once for the result: the digest that the plan needs is computed on the way.  Disks are slow."""
     data = some(memory / "data", "idempotent-0")
     sizes = {path.name: path.stat().st_size for path in (data / "idempotent-0").glob("*.log")}
     read: Counter[str] = Counter()
@@ -60,7 +60,7 @@ def test_a_segment_is_read_twice(like_broker: bool, memory: Path, monkeypatch: p
     plan_only = PartitionCompaction.plan
 
     def plan(self: PartitionCompaction, draft: Draft, scratch: Staging) -> CompactionResult:
-        read.clear()  # what was read before, to know what may be compacted, is not what this is about
+        read.clear()  # the earlier reads, for the eligibility, are not counted
         return plan_only(self, draft, scratch)
 
     monkeypatch.setattr(ReadOnlyFile, "read_into", counted)

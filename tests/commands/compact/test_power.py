@@ -1,4 +1,4 @@
-"""Whole compactions, from the first look to the last sync, that the power, the disk or a kill does not let end."""
+"""Whole compactions, from the first look to the last sync, that are interrupted by the power, the disk or a kill."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _now(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def dirty(folder: Path) -> Path:
-    """Three partitions with all that a compaction changes: the next test says what."""
+    """Three partitions with all that a compaction changes: the next test names it."""
     return some(folder / "original", *PARTITIONS)
 
 
@@ -66,7 +66,7 @@ def test_power_cut_before_any_call_of_a_compaction(model: str, tmp_path: Path) -
     assert cut_everywhere(dirty(tmp_path), tmp_path, compact, models=(model,)) > 600
 
 
-# what the system refuses
+# refusals of the system
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def disks(monkeypatch: pytest.MonkeyPatch) -> Callable[[Disk], None]:
 
 
 def state_of(data: Path) -> Tree:
-    """Return what is in a log dir, but for the lock file, which the system may have refused to remove."""
+    """Return the content of a log dir, without the lock file, whose removal the system may have refused."""
     return {name: entry for name, entry in tree(data, directory_times=False).items() if name != ".lock"}
 
 
@@ -124,7 +124,7 @@ def _refused(number: int, every: int, disks: Callable[[Disk], None], memory: Pat
             state = state_of(data)
             if unfinished(str(data)):
                 outcomes["half done"] += 1
-            elif state == after:  # only what was staged is not cleared away
+            elif state == after:  # only staged files are left
                 outcomes["done"] += 1
             else:
                 outcomes["nothing done"] += 1

@@ -35,7 +35,7 @@ sizes = st.sampled_from((100, 600, 2000, 1 << 30))
 def compacted(
     data: Path, choices: CleanerOptions | None = None, segment_bytes: int = 1 << 30, *, everything: bool = False
 ) -> PartitionOutcome:
-    """Compact the only partition there is; say what came of it."""
+    """Compact the only partition; return the outcome."""
     given_ = {**EVERY, "segment.bytes": str(segment_bytes)}
     plan, outcomes = planned(data, HastyDisk(), given_, choices or CleanerOptions(1 << 20), everything=everything)
     if plan.actions:
@@ -86,7 +86,7 @@ def _place(batch: Batch) -> tuple[object, ...]:
 
 
 def _latest(batch: Batch) -> int:
-    """Return what a batch has to say of its times: retention and searches go by that."""
+    """Return the times of a batch, which retention and searches use."""
     if batch.timestamp_type == "LogAppendTime":
         return batch.records[0].timestamp
     return max(record.timestamp for record in batch.records)
@@ -103,7 +103,7 @@ def test_a_second_time_changes_nothing(
 ) -> None:
     """Nothing is dirty then; and when all of it is done again, no byte of a batch changes.
 
-    Except for transactions: a marker whose data is gone gets its horizon only once that is so.
+    Except for transactions: a marker without data receives its horizon only then.
     """
     data = fresh(memory, log.write)
     choices = CleanerOptions(memory_of_map, like_broker)

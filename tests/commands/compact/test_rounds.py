@@ -102,7 +102,7 @@ def test_an_interrupt_between_rounds_leaves_nothing(
 def test_a_kill_while_planning_leaves_what_is_in_nobodys_way(
     temporary: Path, memory: Path, disks: Callable[[Disk], None], klog: Callable[..., Ran]
 ) -> None:
-    """Half of what was staged, files of rounds: the next run removes them, and does what this one was to do."""
+    """Half of the staged files, files of rounds: the next run removes them, and does the work of this one."""
     original = some(memory / "original", *PARTITIONS)
     command = ("compact", *OPTIONS, "--jobs=1", "--apply")
     data = copy_of(original, memory / "run")

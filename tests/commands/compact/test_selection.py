@@ -162,7 +162,7 @@ def test_a_checkpoint_in_the_active_segment_leaves_nothing_to_clean(four: Log, c
 
 @pytest.mark.parametrize(("checkpoint", "because"), [(11, DirtyStart.BELOW_START), (33, DirtyStart.BEYOND_END)])
 def test_a_checkpoint_outside_of_the_log_counts_as_none(four: Log, checkpoint: int, because: DirtyStart) -> None:
-    """Retention has overtaken it, or the log was cut behind it: what was cleaned is not known any more."""
+    """Retention has overtaken it, or the log was cut behind it: the cleaned part is unknown."""
     four.says("log-start-offset", 12)
     four.says("cleaner-offset", checkpoint)
     found = four.sections()
@@ -185,7 +185,7 @@ def test_all_of_it_is_dirty_when_all_is_asked_for(four: Log) -> None:
 
 
 def test_it_is_cleaned_up_to_the_segment_with_the_high_watermark(four: Log) -> None:
-    """Above it nothing is certain: a newer value for a key may be cut off again, and the older would be gone."""
+    """Above it nothing is certain: a newer value for a key may be cut off again, and the older would be lost."""
     four.says("replication-offset", 29)
     found = four.sections()
     assert found.bounds == (CleaningBound(29, CleaningLimit.HIGH_WATERMARK), CleaningBound(30, CleaningLimit.ACTIVE))
@@ -195,7 +195,7 @@ def test_it_is_cleaned_up_to_the_segment_with_the_high_watermark(four: Log) -> N
 
 
 def test_a_high_watermark_below_what_was_cleaned_leaves_nothing_to_clean(four: Log) -> None:
-    """The checkpoint of the high watermark is written seldom; what was cleaned is not held back afterwards."""
+    """The checkpoint of the high watermark is written seldom; the cleaned part is not held back afterwards."""
     four.says("replication-offset", 5)
     four.says("cleaner-offset", 15)
     found = four.sections()
@@ -259,7 +259,7 @@ def test_a_segment_without_timestamps_is_as_old_as_its_file(log: Log) -> None:
 
 
 def test_the_log_is_asked_where_the_time_index_is_missing(four: Log) -> None:
-    """Its file may be old, after a copy, and what is in it young."""
+    """Its file may be old, after a copy, and its content young."""
     (four.path / f"{10:020d}.timeindex").unlink()
     os.utime(four.path / f"{10:020d}.log", ns=(0, 0))
     assert four.sections(min_compaction_lag_ms="1000000").first_uncleanable == 30
@@ -272,7 +272,7 @@ def test_the_log_is_asked_where_the_time_index_is_missing(four: Log) -> None:
 
 
 def test_an_open_transaction_holds_back_what_follows(log: Log) -> None:
-    """Whether its records count is not decided yet, and what they replace must stay until then."""
+    """It is undecided whether its records count, and the records that they replace must be kept until then."""
     log.segment(5)
     log.segment(data(5, 2, producer=(7, 3, 0)), data(7, 2, producer=(8, 3, 0)), base=5)
     log.segment(marker(9, 8), data(10), base=9)
@@ -303,7 +303,7 @@ def test_a_transaction_that_ended_above_the_high_watermark_is_still_open(log: Lo
 
 
 def test_a_snapshot_spares_reading_the_log(four: Log) -> None:
-    """A broker that was stopped in peace has left one at the end; what stands there counts."""
+    """A broker after a clean stop has left one at the end; its content counts."""
     four.snapshot(32, Producer(7, 2, 5, 21, 0, T), Producer(8, 4, timestamp=T, transaction_start=12))
     found = four.sections()
     assert found.producers == {7: LastRecord(21, 2), 8: LastRecord(None, 4)}
@@ -313,7 +313,7 @@ def test_a_snapshot_spares_reading_the_log(four: Log) -> None:
 
 
 def test_the_log_is_followed_from_the_newest_good_snapshot_on(log: Log) -> None:
-    """A broken one is worth nothing to a broker.  One above the high watermark does not know what is open."""
+    """A broken one is worth nothing to a broker.  One above the high watermark does not contain the open ones."""
     log.segment(data(0, 2, producer=(5, 3, 0)), base=0)
     log.segment(data(2, 2, producer=(6, 3, 0)), base=2)
     log.segment(data(4, producer=(6, 3, 2)), base=4)
@@ -440,7 +440,7 @@ def told(tmp_path: Path) -> Log:
 
 
 def ask(data: Path, directory: str, options: dict[str, str] | None = None) -> LogSections | Refusal:
-    """Ask of one more partition of *data*, with nothing but what the log dir tells and *options*."""
+    """Examine one more partition of *data*, with only the log dir and *options*."""
     if not (data / directory).exists():
         Log(data, directory).segment(1)
     log_dir = LogDir(str(data))
@@ -491,7 +491,7 @@ def test_what_is_not_known_to_be_compacted_is_refused(
     assert isinstance(despite, LogSections if ground is RefusalReason.POLICY else Refusal)
 
 
-# ---------------------------------------------------------------- what stands in the way
+# ---------------------------------------------------------------- obstacles
 
 
 @pytest.mark.parametrize("state", ["delete", "future", "stray"])
@@ -513,7 +513,7 @@ def test_an_operation_that_did_not_end_has_to_be_settled_first(four: Log, suffix
 
 
 def test_segments_that_overlap_have_to_be_settled_first(four: Log) -> None:
-    """Two records of one offset: which one counts is not for compaction to say."""
+    """Two records of one offset: compaction cannot decide which one counts."""
     with (four.path / f"{10:020d}.log").open("ab") as file:
         file.write(data(20))
     found = four.refused()

@@ -50,7 +50,7 @@ def oracle() -> Iterator[CleanerOracle]:
 
 
 def selection(data: Path, topics: Topics, now_ms: int) -> dict[str, LogSections]:
-    """Return what klog finds in each partition of *data* whose topic is among *topics*, compacted all of them."""
+    """Return klog's findings in each partition of *data* whose topic is among *topics*, compacted all of them."""
     log_dir, found = LogDir(str(data)), {}
     for partition in log_dir.partitions:
         if partition.topic is not None and partition.topic in topics:
@@ -62,7 +62,7 @@ def selection(data: Path, topics: Topics, now_ms: int) -> dict[str, LogSections]
 
 
 def figures(found: LogSections) -> tuple[object, ...]:
-    """Return what a Candidate has as well; from the sixth on it depends on the bound."""
+    """Return the fields of a Candidate; from the sixth on they depend on the bound."""
     clean, dirty = found.clean.bytes, found.dirty.bytes
     rewritten = found.because in (DirtyStart.BELOW_START, DirtyStart.BEYOND_END)
     bound = max(found.first_dirty, found.bounds[0].offset)
@@ -158,7 +158,7 @@ def random_settings(random: Random) -> dict[str, str]:
 
 
 def batches(partition: Partition) -> list[int]:
-    """Return where batches begin: a high watermark stands nowhere else."""
+    """Return the beginnings of batches, the only possible high watermarks."""
     found = []
     for files in partition.segments:
         with ReadOnlyFile(os.path.join(partition.path, files.log)) as log:
@@ -244,7 +244,7 @@ def options(settings: Mapping[str, str]) -> dict[str, str]:
 @pytest.mark.parametrize("number", [1, 2, 3])
 @pytest.mark.parametrize("version", VERSIONS)
 def test_what_real_cleaners_took_is_what_klog_takes(version: str, number: int, image: Callable[[str], Path]) -> None:
-    """From the same offset up to the same, the filthiest first; and what they left alone is not taken."""
+    """From the same offset up to the same, the filthiest first; and logs that they left alone are not taken."""
     home, suffix = CORPORA / "compaction" / version, "" if number == 1 else str(number)
     log = re.split(r"^== between .*\n", (home / "golden/cleaner.log").read_text(), flags=re.MULTILINE)[number]
     now_ms = round(datetime.strptime(f"{log[:23]}000+0000", "%Y-%m-%d %H:%M:%S.%f%z").timestamp() * 1000)

@@ -30,7 +30,7 @@ def files_of(partition: Path) -> Files:
 
 
 def prefixes(plan: Plan, data: Path, directory: str) -> Iterator[Files]:
-    """Yield what is in a partition before the first of its actions, and after each of them."""
+    """Yield the state of a partition before the first of its actions, and after each of them."""
     files = files_of(data / directory)
     yield dict(files)
     for action in plan.actions:
@@ -49,7 +49,7 @@ def prefixes(plan: Plan, data: Path, directory: str) -> Iterator[Files]:
 
 
 def write(data: Path, states: Mapping[str, list[Files]], folder: Path) -> None:
-    """Make a log dir of which each partition is one of the states, under its topic and a number."""
+    """Make a log dir each partition of which is one of the states, under its topic and a number."""
     folder.mkdir()
     for path in data.iterdir():
         if path.is_file() and path.name != ".lock":
@@ -97,7 +97,7 @@ def test_a_broker_may_start_at_any_moment_of_a_compaction(loader: Loader, stop: 
                     + [one for one in old[directory] if one.offset >= end]
                     for end in [0, *bases[directory], 2**63]
                 }
-                # As long as a record is there, so is all that came after it.
+                # As long as a record exists, so do all later ones.
                 cuts.append(max((end for end, wanted in mixed.items() if wanted == found), default=-1))
                 assert cuts[-1] >= 0, (name, directory, number)
                 assert table(batches(partition)) == tables[directory], (name, directory, number)

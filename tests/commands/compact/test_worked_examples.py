@@ -138,7 +138,7 @@ def test_6_the_checkpoint_goes_from_0_over_13_and_20_to_28(
 
 
 def test_6_half_is_not_dirty_enough(tmp_path: Path) -> None:
-    """Above 0.5, it says."""
+    """Above 0.5, according to it."""
     assert not sections(tmp_path / "half", {0: 1000, 10: 1000}, 20, 10).eligible
     assert sections(tmp_path / "more", {0: 1000, 10: 1001}, 20, 10).eligible
 
@@ -323,7 +323,7 @@ def one_round(table: Table, memory: int, first_dirty: int, *, md5: bool) -> Roun
 
 @pytest.mark.parametrize("md5", [False, True])
 def test_a_map_for_three_keys_stops_in_the_middle_of_a_batch(table: Table, md5: bool) -> None:
-    """Room is asked for before each key, one that is there already as well: A stands twice below offset 4."""
+    """Room is needed before each key, an existing one as well: A occurs twice below offset 4."""
     assert OffsetMap(96, md5=md5).usable == 3
     assert one_round(table, 96, 0, md5=md5) == Round(4, True, [0, 1, 3, 4], [0])
 

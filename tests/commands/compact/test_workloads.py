@@ -87,7 +87,7 @@ def test_a_number_means_one_workload(number: int, oracle: CleanerOracle, tmp_pat
 
 @pytest.mark.kafka
 def test_the_sample_holds_all_that_a_cleaner_may_meet(oracle: CleanerOracle, tmp_path: Path) -> None:
-    """Equal results on logs without markers, small maps or old formats would say nothing about these."""
+    """Equal results on logs without markers, small maps or old formats would prove nothing about these."""
     found: set[str] = set()
     for number in SAMPLE:
         workload = make_workload(oracle, number, tmp_path / str(number))

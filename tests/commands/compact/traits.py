@@ -57,7 +57,7 @@ def _of_batch(batch: Batch) -> set[str]:
 
 
 def decided(candidates: dict[str, Candidate], rounds: Sequence[Round]) -> set[str]:
-    """Return what the cleaner decided and did."""
+    """Return the decisions and the result of the cleaner."""
     found = set()
     for each in candidates.values():
         found |= {

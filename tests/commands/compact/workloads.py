@@ -1,4 +1,4 @@
-"""Log dirs as brokers leave them, made at random from a number: what klog and Kafka's cleaner are then both given.
+"""Log dirs as brokers leave them, made at random from a number: the input of klog and of Kafka's cleaner.
 
 with CleanerOracle() as oracle:
     workload = make_workload(oracle, 17, folder)
@@ -41,15 +41,15 @@ INDEX_BYTES = (240, 4096, 65_536, 65_536)
 CHECKPOINT, HIGH_WATERMARK = "cleaner-offset-checkpoint", "replication-offset-checkpoint"
 
 SAMPLE = (12, 15, 17, 21, 25, 30, 47, 56, 59)
-"""Numbers of workloads that have between them all that a cleaner may meet; most others are as good."""
+"""Numbers of workloads that have together all that a cleaner may meet; most others are as good."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A log dir, stopped cleanly, and what it is to be cleaned with at *now_ms*.
+    """A log dir, stopped cleanly, and the input of its cleaning at *now_ms*.
 
-    *map_bytes*: memory of the key map, None for Kafka's default; *rounds*: how many at most, None for all that are
-    eligible.  *habits* by partition, and *told*, what else was done, are for those who read a failure.
+    *map_bytes*: memory of the key map, None for Kafka's default; *rounds*: the limit, None for all that are eligible.
+    *habits* by partition, and *told*, the other actions, are for the reader of a failure.
     """
 
     number: int
@@ -64,7 +64,7 @@ class Workload:
     told: tuple[str, ...]
 
     def clean(self, oracle: CleanerOracle, log_dir: Path) -> list[Round]:
-        """Let Kafka's cleaner at *log_dir*, which is a copy; return its rounds."""
+        """Run Kafka's cleaner on *log_dir*, a copy; return its rounds."""
         return oracle.clean(
             log_dir,
             now_ms=self.now_ms,
@@ -94,7 +94,7 @@ def make_workload(oracle: CleanerOracle, number: int, folder: Path) -> Workload:
 def random_topic(random: Random, habits: Habits) -> dict[str, str]:
     """Return the settings of a compacted topic, those that matter to a cleaner."""
     min_lag_ms = random.choice((0, 0, 0, 0, SECOND_MS, HOUR_MS))
-    # A broker refuses what is appended together and does not fit into a segment.
+    # A broker refuses an append that does not fit into a segment.
     segment_bytes = [size for size in SEGMENT_BYTES if size >= habits.batch_bytes]
     settings = {
         "cleanup.policy": random.choice(("compact", "compact", "compact", "compact,delete")),
