@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from shlex import quote
 
 from klog.base.errors import UsageError
-from klog.change.plan.locate import backups_of_plan
+from klog.change.plan.find_plans import backups_of_plan
 from klog.change.plan.model import PLAN, Plan
 from klog.change.plan.session import PlanOptions, PlanResult
 

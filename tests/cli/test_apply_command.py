@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from klog.change.plan.draft import Draft, backup_places, make_plan, staging_of
 from klog.change.plan.executor import apply
-from klog.change.plan.json_file import plan_pieces
 from klog.change.plan.model import Plan
+from klog.change.plan.plan_document import plan_pieces
 from klog.change.plan.staging import Staging
 from klog.data_dir.disk.disk import Disk
 

@@ -581,7 +581,7 @@ def test_extended_attributes_stay(klog: Klog, data: Path, elsewhere: Path) -> No
 
 def test_another_klog_is_not_called_a_broker(klog: Klog, data: Path) -> None:
     code = (
-        "import sys; from klog.data_dir.disk.disk import Disk; from klog.change.plan.locks import Locks\n"
+        "import sys; from klog.data_dir.disk.disk import Disk; from klog.data_dir.locks import Locks\n"
         "with Locks([sys.argv[1]], Disk()): print('held', flush=True); input()"
     )
     process = subprocess.Popen(

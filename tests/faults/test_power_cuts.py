@@ -21,7 +21,7 @@ from random import Random
 
 import pytest
 from klog.base.errors import ExitCode
-from klog.change.plan.locate import plans_of
+from klog.change.plan.find_plans import plans_of
 
 from tests.conftest import Ran, run_klog
 from tests.faults import changes

@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 import pytest
 from klog.base.errors import ExitCode
-from klog.change.plan.backups import unfinished
-from klog.change.plan.locate import plans_of
+from klog.change.plan.find_plans import plans_of
+from klog.change.plan.plan_status import unfinished
 
 from tests.faults.changes import CHANGES, Change, klog
 from tests.support.counts import count

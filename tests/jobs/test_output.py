@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from klog.base.errors import KlogError, UsageError
-from klog.change.plan.locks import LockedError
 from klog.data_dir.disk.disk import Disk
+from klog.data_dir.locks import LockedError
 from klog.jobs.output import JobOutput, OutputAttempt, lock_target
 
 from tests.support.power import HastyDisk

@@ -19,11 +19,11 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from klog.change.plan.backups import unfinished
 from klog.change.plan.executor import apply
-from klog.change.plan.locate import plans_of
+from klog.change.plan.file_history import locate_histories
+from klog.change.plan.find_plans import plans_of
 from klog.change.plan.model import BACKUPS, PUT, Plan
-from klog.change.plan.status import locate_histories
+from klog.change.plan.plan_status import unfinished
 from klog.change.plan.undo import plan_undo, stage_undo
 from klog.data_dir.disk.disk import Disk, OpenFile
 from klog.formats.names import FileKind, parse_file

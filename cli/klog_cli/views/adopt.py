@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from shlex import quote
 
 from klog.base.errors import ExitCode, counted
-from klog.change.plan.json_file import plan_json
+from klog.change.plan.plan_document import plan_json
 from klog.change.plan.session import PlanOptions
 from klog.commands.adopt.adopt import AdoptedPartition, AdoptRequest, AdoptResult
 from klog.commands.adopt.adopt import adopt as run

@@ -7,11 +7,11 @@ import time
 from shlex import quote
 
 from klog.change.plan import session
-from klog.change.plan.backups import PlanStatus, state_of
 from klog.change.plan.executor import ApplyResult
-from klog.change.plan.json_file import plan_json
-from klog.change.plan.locate import find_plan, plans_of
+from klog.change.plan.find_plans import find_plan, plans_of
 from klog.change.plan.model import Plan
+from klog.change.plan.plan_document import plan_json
+from klog.change.plan.plan_status import PlanStatus, state_of
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.open_path import open_path
 

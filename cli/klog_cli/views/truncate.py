@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from klog.change.partition_plan import checkpoints
 from klog.change.plan.draft import Draft
-from klog.change.plan.json_file import plan_json
+from klog.change.plan.plan_document import plan_json
 from klog.change.plan.session import PlanOptions, PlanResult, PlanSession
 from klog.cluster.metadata.topic_config import Setting, TopicConfig
 from klog.data_dir.selection import PartitionQuery, only

@@ -42,7 +42,7 @@ class Lock(NamedTuple):
 
 
 HELD_HERE: set[tuple[int, int]] = set()
-"""The lock files, by device and inode, that this process holds itself; `klog.change.plan.locks` adds and removes them.
+"""The lock files, by device and inode, that this process holds itself; `klog.data_dir.locks` adds and removes them.
 
 It is a property of the process, as the locks are: POSIX drops a lock as soon as its process closes any descriptor of
 the file. A caller must first check that a lock is not this process's own.

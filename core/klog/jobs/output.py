@@ -24,11 +24,11 @@ from typing import Any
 
 from klog.base.directory import normalized
 from klog.base.errors import KlogError, UsageError
-from klog.change.plan.locks import LockedError, Locks
-from klog.change.plan.staging import make_directories, remove_tree
+from klog.data_dir.disk.directory_tree import make_directories, remove_tree
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.disk.fenced_disk import FencedDisk
 from klog.data_dir.disk.output_gate import check_directory
+from klog.data_dir.locks import LockedError, Locks
 from klog.formats.names import FileKind
 
 RUN = ".klog-unfinished"

@@ -17,15 +17,15 @@ from random import Random
 import pytest
 from klog.base.errors import KlogError, PlanError, UnreadableError
 from klog.base.read_only import ReadOnlyFile
-from klog.change.plan.backups import unfinished
 from klog.change.plan.draft import Draft, backup_places, make_plan, plan_id
 from klog.change.plan.executor import ApplyError, apply
-from klog.change.plan.json_file import plan_pieces
-from klog.change.plan.locate import plans_of
-from klog.change.plan.locks import LockedError, Locks
+from klog.change.plan.find_plans import plans_of
 from klog.change.plan.model import PLAN, STAGED, Guard, Plan, StaleError
+from klog.change.plan.plan_document import plan_pieces
+from klog.change.plan.plan_status import unfinished
 from klog.change.plan.staging import Staging
 from klog.data_dir.disk.disk import Disk, OpenFile
+from klog.data_dir.locks import LockedError, Locks
 from klog.data_dir.log_dir import LogDir
 
 from tests.support.counts import count

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from klog.change.plan import full_disk
-from klog.change.plan.full_disk import place_of
+from klog.change.plan.preflight import place_of
+from klog.data_dir.disk import directory_tree
 from klog.data_dir.disk.disk import Disk, OpenFile
 
 from tests.commands.adopt.disks import home
@@ -120,8 +120,8 @@ def test_another_file_system_is_named_itself(tmp_path: Path, elsewhere: Path) ->
     staged = tmp_path / "klog-backup/20261123/staged"
     error = OSError(errno.ENOSPC, "full", str(staged / "orders-0" / f"{0:020}.log"))
     assert place_of(error, [None, str(staged)], ["elsewhere", str(data)]) == str(data)
-    assert full_disk.is_full(error)
-    assert not full_disk.is_full(OSError(errno.ENOSPC, "standard output"))
+    assert directory_tree.is_full(error)
+    assert not directory_tree.is_full(OSError(errno.ENOSPC, "standard output"))
 
 
 def test_a_change_that_finds_no_room_while_it_is_carried_out(

@@ -6,7 +6,7 @@ import os
 import pwd
 
 import pytest
-from klog.change.plan import locate
+from klog.change.plan import find_plans
 
 
 def _nobody(_: int) -> pwd.struct_passwd:
@@ -23,4 +23,4 @@ def test_notes_lie_below_the_root_and_never_below_the_working_directory(
     if state is not None:
         monkeypatch.setenv("XDG_STATE_HOME", state)
     monkeypatch.setattr(pwd, "getpwuid", _nobody)
-    assert locate._earlier_home() == os.path.join("/", ".local", "state", "klog")
+    assert find_plans._earlier_home() == os.path.join("/", ".local", "state", "klog")

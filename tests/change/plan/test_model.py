@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 from klog.base.errors import PlanError
-from klog.change.plan.json_file import MAX_BYTES, plan_json, plan_pieces, read_plan
 from klog.change.plan.model import APPEND, PUT, REMOVE, TRUNCATE, Action, Amount, CutOut, FileState, Guard, Loss, Plan
+from klog.change.plan.plan_document import MAX_BYTES, plan_json, plan_pieces, read_plan
 
 LOG = "orders-3/00000000000000001841.log"
 INDEX = "orders-3/00000000000000001841.index"

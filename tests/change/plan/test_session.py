@@ -14,16 +14,16 @@ from pathlib import Path
 import pytest
 from klog.base.errors import PlanError, UsageError
 from klog.base.progress import Silence, Sink
-from klog.change.plan.backups import PlanStatus, state_of
-from klog.change.plan.locate import plans_of
-from klog.change.plan.locks import LockedError
+from klog.change.plan.find_plans import plans_of
 from klog.change.plan.model import StaleError
+from klog.change.plan.plan_status import PlanStatus, state_of
 from klog.change.plan.session import PlanOptions, PlanResult, PlanSession, Reporter, apply_plan, undo_plan
 from klog.cluster.metadata.topic_config import topic_configs
 from klog.commands.compact.compaction import CompactionRun, CompactOptions
 from klog.commands.compact.log_cleaner import CleanerOptions
 from klog.commands.recover.recover_outcome import RecoverMode, RecoverOptions
 from klog.commands.recover.recovery import recover_log_dirs
+from klog.data_dir.locks import LockedError
 from klog.data_dir.selection import PartitionQuery
 
 from tests.change.plan.test_executor import end, other_process, said

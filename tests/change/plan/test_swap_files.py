@@ -8,18 +8,18 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import klog.change.plan.backup_writer
+import klog.change.plan.backup
 import pytest
 from klog.base.errors import PlanError
 from klog.change.plan.draft import Draft, make_plan
 from klog.change.plan.executor import ApplyError, apply
-from klog.change.plan.json_file import plan_pieces, read_plan
+from klog.change.plan.file_history import locate_histories
 from klog.change.plan.model import PUT, REMOVE, STAGED, TRUNCATE, Action, FileState, Plan, StaleError
+from klog.change.plan.plan_document import plan_pieces, read_plan
+from klog.change.plan.plan_rules import check_plan
 from klog.change.plan.replace_segments import replace_segments
 from klog.change.plan.staging import Staging
-from klog.change.plan.status import locate_histories
 from klog.change.plan.undo import plan_undo, stage_undo
-from klog.change.plan.validation import check_plan
 from klog.formats.names import FileKind
 
 from tests.change.plan.test_replace_segments import memory
@@ -159,9 +159,9 @@ def test_the_new_log_is_never_copied_and_read_once_at_most(
     if not is_known:
         plan = plan._replace(known_here={})  # in the order of the file
     read: list[str] = []
-    original = klog.change.plan.backup_writer.file_state
+    original = klog.change.plan.backup.file_state
     monkeypatch.setattr(
-        klog.change.plan.backup_writer, "file_state", lambda path, **how: read.append(path) or original(path, **how)
+        klog.change.plan.backup, "file_state", lambda path, **how: read.append(path) or original(path, **how)
     )
     disk = SteppedDisk(data.parent)
     apply(plan, disk)

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 from klog.base.errors import PlanError, UsageError
-from klog.change.plan.backups import Announcement, PlanStatus, state_of, unfinished
 from klog.change.plan.draft import Draft, backup_places, make_plan, plan_id
 from klog.change.plan.executor import apply
-from klog.change.plan.json_file import load_plan, plan_pieces
-from klog.change.plan.locate import find_plan, load_backup, plans_of
+from klog.change.plan.find_plans import find_plan, load_backup, plans_of
 from klog.change.plan.model import PUT, REMOVE, STAGED, UNFINISHED, Plan, StaleError
+from klog.change.plan.plan_document import load_plan, plan_pieces
+from klog.change.plan.plan_status import Announcement, PlanStatus, state_of, unfinished
 from klog.change.plan.session import undo_plan
 from klog.change.plan.staging import Staging
 from klog.change.plan.undo import plan_undo, stage_undo

@@ -12,8 +12,8 @@ from pathlib import Path
 import klog.change.plan.session
 import klog_cli.views.compact.compact
 import pytest
-from klog.change.plan.backups import unfinished
 from klog.change.plan.model import PUT, REMOVE
+from klog.change.plan.plan_status import unfinished
 from klog.data_dir.disk.disk import Disk
 
 from tests.commands.compact.compacting import NOW_MS, OPTIONS, compact, planned, some

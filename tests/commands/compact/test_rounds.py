@@ -12,7 +12,7 @@ from pathlib import Path
 import klog.change.plan.session
 import klog_cli.views.compact.compact
 import pytest
-from klog.change.plan.locate import plans_of
+from klog.change.plan.find_plans import plans_of
 from klog.data_dir.disk.disk import Disk
 
 from tests.commands.compact.compacting import OPTIONS, some

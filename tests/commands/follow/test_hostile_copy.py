@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from klog.base.errors import DamagedError, KlogError
-from klog.change.plan.locks import LockedError
 from klog.commands.follow.copy_dir import CopyDir
+from klog.data_dir.locks import LockedError
 from klog.formats.follow_file import FOLLOW_FILE
 
 from tests.commands.follow.feeding import CLUSTER, TOPIC_ID, open_copy

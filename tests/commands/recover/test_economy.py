@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from klog.change.plan.json_file import plan_pieces, read_plan
 from klog.change.plan.model import Plan
+from klog.change.plan.plan_document import plan_pieces, read_plan
 from klog.commands.recover import like_broker
 from klog.formats.snapshot import write_snapshot
 from klog.kernel import crc32c

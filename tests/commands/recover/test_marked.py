@@ -14,10 +14,10 @@ from klog.base.errors import PlanError
 from klog.change.plan.draft import Draft, backup_places, make_plan
 from klog.change.plan.executor import apply
 from klog.change.plan.file_state import file_state
-from klog.change.plan.locate import plans_of
+from klog.change.plan.find_plans import plans_of
 from klog.change.plan.model import PUT, REMOVE, STAGED, TRUNCATE, Action, Plan
+from klog.change.plan.plan_rules import check_plan
 from klog.change.plan.staging import Staging
-from klog.change.plan.validation import check_plan
 from klog.commands.recover.mark_clean import mark_clean
 from klog.commands.recover.recover_outcome import RecoverMode, RecoverOptions
 from klog.data_dir.disk.disk import Disk

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import klog.change.plan.session
 import pytest
-from klog.change.plan.backups import unfinished
 from klog.change.plan.draft import backup_places, make_plan, plan_id
 from klog.change.plan.executor import apply
 from klog.change.plan.model import STAGED
+from klog.change.plan.plan_status import unfinished
 from klog.change.plan.staging import Staging
 from klog.commands.recover.recover_outcome import RecoverMode, RecoverOptions
 from klog.commands.recover.recovery import recover_log_dirs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from klog.change.plan.session import PlanOptions, PlanSession
 from klog.cluster.epoch_cache import EpochCache
 from klog.cluster.metadata.topic_config import TopicConfig
+from klog.commands.replicas.changed_log_dirs import of_copies
 from klog.commands.replicas.copy_choice import CopyChoice
 from klog.commands.replicas.copy_plan import CopyPlan, CopyPlanSettings
 from klog.commands.replicas.diff import DiffOptions, ReplicaDiffer, Verdict
@@ -69,7 +71,7 @@ def test_copies_of_a_history_become_equal(
         choice = IdentityChoice(by_name=True)
         for found in copies_on(disks, choice=choice):
             plan.add(found)
-        result = session.finish(plan.drafts(), losses=plan.losses, copies=plan.copies)
+        result = session.finish(plan.drafts(), losses=plan.losses, revise=partial(of_copies, plan.copies))
     if result.plan is None:
         assert state(root) == before
         return

@@ -16,13 +16,14 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from klog.change.plan.backups import PlanStatus, is_unfinished, state_of
 from klog.change.plan.executor import apply
-from klog.change.plan.locate import kept_plan, plans_of
+from klog.change.plan.file_history import locate_histories
+from klog.change.plan.find_plans import kept_plan, plans_of
 from klog.change.plan.model import Plan
+from klog.change.plan.plan_status import PlanStatus, is_unfinished, state_of
 from klog.change.plan.session import PlanOptions, PlanSession
-from klog.change.plan.status import locate_histories
 from klog.cluster.metadata.topic_config import TopicConfig
+from klog.commands.replicas.changed_log_dirs import of_copies
 from klog.commands.replicas.copy_choice import CopyChoice
 from klog.commands.replicas.copy_plan import CopyPlan, CopyPlanSettings
 from klog.commands.replicas.diff import DiffOptions, ReplicaDiffer
@@ -128,7 +129,7 @@ def equalise(choice: CopyChoice, root: Path, disk: Disk, backup: Path | None) ->
         plan = CopyPlan(disks, session.staging, differ, CopyPlanSettings(choice, config, NOW_MS, NOW_MS))
         for found in copies_on(disks):
             plan.add(found)
-        session.finish(plan.drafts(), losses=plan.losses, copies=plan.copies)
+        session.finish(plan.drafts(), losses=plan.losses, revise=partial(of_copies, plan.copies))
 
 
 def state(root: Path, *, times: bool = True) -> dict[str, Tree]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from klog.change.plan.session import PlanOptions, PlanSession
 from klog.cluster.metadata.topic_config import TopicConfig
+from klog.commands.replicas.changed_log_dirs import of_copies
 from klog.commands.replicas.copy_choice import CopyChoice
 from klog.commands.replicas.copy_plan import CopyPlanSettings
 from klog.commands.replicas.disks import open_disks
@@ -68,7 +69,7 @@ def work(wanted: Callable[[QuorumPlanner], None], root: Path, disk: Disk, backup
     with PlanSession(PartitionQuery(paths), options, disk) as session:
         planner = QuorumPlanner(open_disks(paths), session.staging, QuorumSettings(NOW_MS), session.disk)
         wanted(planner)
-        session.finish(planner.drafts(), losses=planner.losses, copies=planner.copies_json)
+        session.finish(planner.drafts(), losses=planner.losses, revise=partial(of_copies, planner.copies_json))
 
 
 @pytest.mark.parametrize(

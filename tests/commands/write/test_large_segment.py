@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 from klog.base import read_only
 from klog.change.plan import file_state
-from klog.change.plan.backups import PlanStatus, state_of
-from klog.change.plan.json_file import load_plan, plan_pieces, read_plan
+from klog.change.plan.plan_document import load_plan, plan_pieces, read_plan
+from klog.change.plan.plan_status import PlanStatus, state_of
 
 from tests.commands.write.sources import TARGETS, lines
 from tests.conftest import Ran, writable_copy

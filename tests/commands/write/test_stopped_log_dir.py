@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from klog.base.progress import Silence
 from klog.change.plan import session as sessions
-from klog.change.plan.backups import PlanStatus, state_of
-from klog.change.plan.json_file import load_plan, plan_pieces, read_plan
-from klog.change.plan.locate import plans_of
+from klog.change.plan.find_plans import plans_of
 from klog.change.plan.model import APPEND
+from klog.change.plan.plan_document import load_plan, plan_pieces, read_plan
+from klog.change.plan.plan_status import PlanStatus, state_of
 from klog.change.plan.session import PlanOptions, SilentReporter
 from klog.commands.write.write import WriteInput, write_stopped
 from klog.commands.write.write_options import WriteOptions

@@ -187,7 +187,7 @@ def members(cleaning: CompactionRun, result: PlanResult, to: str | None) -> dict
 
     *to*: where copies are.
     """
-    from klog.change.plan.json_file import plan_json
+    from klog.change.plan.plan_document import plan_json
 
     plan: dict[str, object] = plan_json(result.plan) if result.plan is not None else {"id": None, "actions": []}
     counts, before, after = _sums(cleaning.outcomes)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from klog.base.errors import ExitCode, KlogError, UsageError, counted
-from klog.change.plan.json_file import plan_json
+from klog.change.plan.plan_document import plan_json
 from klog.change.plan.session import PlanOptions, PlanResult, PlanSession
+from klog.commands.replicas.changed_log_dirs import of_copies
 from klog.commands.replicas.copy_plan import CopyPlanSettings
 from klog.commands.replicas.disks import BrokerDisk, open_disks
 from klog.commands.replicas.quorum_plan import QuorumPlanner, QuorumSettings
@@ -68,7 +70,7 @@ def plan(request: QuorumRequest, options: PlanOptions, form: str) -> int:
             planner.lead_alone(request.only_voter, wanted.address, uses_disk_ids=request.uses_disk_ids)
         else:
             planner.move_voters(wanted.addresses, uses_disk_ids=request.uses_disk_ids)
-        result = session.finish(planner.drafts(), losses=planner.losses, copies=planner.copies_json)
+        result = session.finish(planner.drafts(), losses=planner.losses, revise=partial(of_copies, planner.copies_json))
     for note in due_notes(planner.due, COPIED):
         output.note(note)
     if form == "json":

@@ -132,7 +132,7 @@ class _RecoveryReport:
 
     def json(self) -> dict[str, object]:
         """Return everything as the members of a JSON object: the plan, and the outcome of each partition."""
-        from klog.change.plan.json_file import plan_json
+        from klog.change.plan.plan_document import plan_json
 
         recovery = self._recovery
         members: dict[str, object] = plan_json(self._plan) if self._plan is not None else {"id": None, "actions": []}

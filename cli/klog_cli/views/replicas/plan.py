@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from klog.base.errors import ExitCode, counted
-from klog.change.plan.json_file import plan_json
+from klog.change.plan.plan_document import plan_json
 from klog.change.plan.session import PlanOptions, PlanResult, PlanSession
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.replicas.catch_up import CatchUp
+from klog.commands.replicas.changed_log_dirs import of_copies
 from klog.commands.replicas.copy_choice import LeftPartition
 from klog.commands.replicas.copy_plan import CopyPlan, EqualCopies
 from klog.commands.replicas.diff import DiffOptions, PartitionDiff, ReplicaDiffer, Verdict
@@ -62,7 +64,7 @@ def plan(request: CopyRequest, options: PlanOptions, form: str) -> int:
         ]
         behind = replicas_advice.behind_logs(metadata, wanted)
         copies.add_all(wanted, request.jobs)
-        result = session.finish(copies.drafts(), losses=copies.losses, copies=copies.copies)
+        result = session.finish(copies.drafts(), losses=copies.losses, revise=partial(of_copies, copies.copies))
     for note in [*behind, *due_notes(copies.due, COPIED)]:
         output.note(note)
     if form == "json":

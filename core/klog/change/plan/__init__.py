@@ -1,6 +1,6 @@
 """Plans: every change of a log dir, from the draft to the undo.
 
-A command drafts changes (`draft`, `staging`), which become a plan (`model`, `json_file`, `validation`); `executor`
-applies it under the `locks`, `backup_writer` keeps the replaced files, `status` derives its progress, `backups` finds
-it again and `undo` reverts it.
+A command drafts changes (`draft`, `staging`, `replace_segments`), which become a plan (`model`, `plan_document`,
+`plan_rules`); `executor` applies it after the checks of `preflight`, `backup` keeps the replaced files, `file_history`
+and `plan_status` derive its progress, `find_plans` finds it again and `undo` reverts it.
 """

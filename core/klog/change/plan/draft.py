@@ -14,12 +14,13 @@ import os
 import stat
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klog.base.directory import normalized
 from klog.base.errors import UnreadableError
 from klog.change.plan.file_state import Digest, file_state, state_read, states_around, status_of
 from klog.change.plan.model import (
+    APPEND,
     BACKUPS,
     NOTHING,
     PUT,
@@ -36,12 +37,15 @@ from klog.change.plan.model import (
     StaleError,
     same_content,
 )
-from klog.change.plan.preflight import lack_of_rights
-from klog.change.plan.staging import Staging, nearest_directory, remove_tree
-from klog.data_dir.disk.disk import Disk
+from klog.change.plan.staging import Staging
+from klog.data_dir.disk.directory_tree import nearest_directory
 
 if TYPE_CHECKING:
-    from klog.change.plan.locks import Locks
+    from klog.data_dir.locks import Locks
+
+
+OPENED: Final = (TRUNCATE, APPEND)
+"""The actions on a file itself, not on its name."""
 
 
 class StagedContent(NamedTuple):
@@ -185,8 +189,8 @@ class Draft:
     def put_passing(self, file: str, new: StagedContent | None = None) -> None:
         """Create *file* until `remove_passing`: with the content of *new*, or empty.
 
-        *file* is one of the transient files of `klog.change.plan.swap_files`, and does not exist.  It is a second name
-        of the prepared content, and needs no further space.  Raises StaleError when it exists, OSError.
+        *file* is one of the transient files of `klog.change.plan.replace_segments`, and does not exist.  It is a second
+        name of the prepared content, and needs no further space.  Raises StaleError when it exists, OSError.
         """
         if self.state(file) is not None:
             raise StaleError(f"{self._path(file)}: exists, left by an unfinished operation; 'klog recover' finishes it")
@@ -265,6 +269,16 @@ class Draft:
         *facts* (offsets, …), as JSON has them, go into the sidecar.
         """
         self.cuts.append(CutOut(file, start, end, reason, facts, self.number))
+
+
+def lack_of_rights(path: str, action: Action) -> str | None:
+    """Return, in words, the reason why this user cannot do *action* to the file at *path*; None without one."""
+    directory = nearest_directory(os.path.dirname(path))
+    shut = [directory] if not os.access(directory, os.W_OK | os.X_OK) else []
+    is_opened = action.do in OPENED and action.before is not None
+    if is_opened and os.path.exists(path) and not os.access(path, os.W_OK):
+        shut.append(path)
+    return f"{shut[0]}: is not writable" if shut else None
 
 
 # the plan of all
@@ -357,41 +371,6 @@ def make_plan(
         known_here={inode: state for one in drafts for inode, state in one.staging.known.items()},
         new_directories=tuple(sorted(new)),
     )
-
-
-def separate_reads(plan: Plan, plan_file: str | None, disk: Disk) -> Plan:
-    """Return *plan* with the log dirs that it only reads in `reads`, and without those that it does not need.
-
-    Files staged beside *plan_file* are moved to the new numbers of the log dirs.  Raises OSError.
-    """
-    changed = sorted({action.log_dir for action in plan.actions})
-    read = sorted({guard.log_dir for guard in plan.guards} - {*changed})
-    new = {old: number for number, old in enumerate([*changed, *read])}
-    separated = plan._replace(
-        log_dirs=tuple(plan.log_dirs[old] for old in changed),
-        reads=tuple(plan.log_dirs[old] for old in read),
-        backups=tuple(plan.backups[old] for old in changed),
-        staging=tuple(plan.staging[old] for old in changed) if plan.staging else (),
-        actions=tuple(one._replace(log_dir=new[one.log_dir]) for one in plan.actions),
-        guards=tuple(one._replace(log_dir=new[one.log_dir]) for one in plan.guards),
-        cuts=tuple(one._replace(log_dir=new[one.log_dir]) for one in plan.cuts),
-        no_lock=tuple(new[old] for old in plan.no_lock if old in changed),
-        directory_times={(new[old], inside): time for (old, inside), time in plan.directory_times.items()},
-        new_directories=tuple((new[old], inside) for old, inside in plan.new_directories),
-    )
-    return separated if plan_file is None else _renumber_staged(separated, plan_file, disk)
-
-
-def _renumber_staged(plan: Plan, plan_file: str, disk: Disk) -> Plan:
-    if not plan.staging:
-        return plan
-    moved = []
-    for old, new in zip(plan.staging, staging_of(staged_beside(plan_file), plan.log_dirs), strict=True):
-        if old and old != new:
-            remove_tree(new, disk)  # of a log dir in which nothing changes after all
-            disk.rename(old, new)
-        moved.append(new if old else "")
-    return plan._replace(staging=tuple(moved))
 
 
 def _without_lock(log_dirs: Sequence[str], locks: Locks | None) -> tuple[int, ...]:

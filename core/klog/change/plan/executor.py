@@ -21,11 +21,16 @@ from typing import NamedTuple
 from klog.base.errors import KlogError
 from klog.base.progress import Silence, Sink
 from klog.base.unusable import UNUSABLE
-from klog.change.plan.backup_writer import BackupWriter, drop_staged, end_plan
-from klog.change.plan.full_disk import disk_refused
-from klog.change.plan.guards import differences, is_above
-from klog.change.plan.locate import begun
-from klog.change.plan.locks import Locks, check_closed
+from klog.change.plan.backup import BackupWriter, drop_staged, end_plan
+from klog.change.plan.file_history import (
+    FileHistory,
+    check_directories,
+    check_leftovers,
+    differences,
+    is_above,
+    locate_histories,
+)
+from klog.change.plan.find_plans import begun
 from klog.change.plan.model import (
     APPEND,
     PLAN,
@@ -39,12 +44,12 @@ from klog.change.plan.model import (
     Plan,
     StaleError,
 )
-from klog.change.plan.preflight import copies, lack_of_space, twins
-from klog.change.plan.staging import link, remove_made
-from klog.change.plan.status import FileHistory, check_directories, check_leftovers, locate_histories
-from klog.change.plan.validation import check_plan
+from klog.change.plan.plan_rules import check_plan
+from klog.change.plan.preflight import copies, disk_refused, lack_of_space, twins
+from klog.data_dir.disk.directory_tree import link, remove_made
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.disk.output_gate import check_places
+from klog.data_dir.locks import Locks, check_closed
 from klog.formats.names import FileKind, parse_file
 
 _INDEXES = (FileKind.INDEX, FileKind.TIME_INDEX, FileKind.TXN_INDEX)

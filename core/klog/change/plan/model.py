@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, NoReturn
 
-from klog.base.errors import KlogError
+from klog.base.errors import KlogError, PlanError
 
 VERSION: Final = 1
 
@@ -41,7 +41,18 @@ class StaleError(KlogError):
     """Something has changed since the plan was made: nothing was started."""
 
 
-UNREADABLE = "unreadable:"
+def refuse(what: str) -> NoReturn:
+    """Raise PlanError over *what*."""
+    raise PlanError(f"the plan is refused: {what}; nothing was changed")
+
+
+def shown(value: object) -> str:
+    """Return *value*, which may be anything, for a message of one line."""
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:80]}…"
+
+
+UNREADABLE: Final = "unreadable:"
 """The kind of the digest of a file that the disk returns only in part."""
 
 

@@ -8,35 +8,22 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from klog.base.directory import inode_of
 from klog.base.errors import KlogError
-from klog.change.plan.backup_writer import keeps_tail, may_be_linked, needs_copy
-from klog.change.plan.locks import LockedError, check_closed
-from klog.change.plan.model import APPEND, PUT, TRUNCATE, Action, Plan
-from klog.change.plan.staging import device_of, nearest_directory
-from klog.change.plan.status import FileHistory, file_histories
-from klog.change.plan.swap_files import is_transient
+from klog.change.plan.backup import keeps_tail, may_be_linked, needs_copy
+from klog.change.plan.draft import OPENED, lack_of_rights
+from klog.change.plan.file_history import FileHistory, file_histories
+from klog.change.plan.model import PUT, Plan
+from klog.change.plan.replace_segments import is_transient
+from klog.data_dir.disk.directory_tree import device_of, full_disk, is_full, nearest_directory
 from klog.data_dir.disk.disk import Disk
+from klog.data_dir.locks import LockedError, check_closed
 from klog.formats.names import Stage
 
 _SLACK = 4096
 """Estimated bytes for each file beside its content."""
 
 
-_OPENED = (TRUNCATE, APPEND)
-"""The actions on a file itself, not on its name."""
-
-
 class NoSpaceError(KlogError):
     """Free space or a directory is missing; nothing was written."""
-
-
-def lack_of_rights(path: str, action: Action) -> str | None:
-    """Return, in words, the reason why this user cannot do *action* to the file at *path*; None without one."""
-    directory = nearest_directory(os.path.dirname(path))
-    shut = [directory] if not os.access(directory, os.W_OK | os.X_OK) else []
-    is_opened = action.do in _OPENED and action.before is not None
-    if is_opened and os.path.exists(path) and not os.access(path, os.W_OK):
-        shut.append(path)
-    return f"{shut[0]}: is not writable" if shut else None
 
 
 def refusals(plan: Plan, disk: Disk) -> list[str]:
@@ -46,7 +33,7 @@ def refusals(plan: Plan, disk: Disk) -> list[str]:
     """
     # One file represents all that are put into its directory; truncated files are checked one by one.
     telling = {
-        (one.log_dir, os.path.dirname(one.file), one.file if one.do in _OPENED else ""): one for one in plan.actions
+        (one.log_dir, os.path.dirname(one.file), one.file if one.do in OPENED else ""): one for one in plan.actions
     }
     found = {lack_of_rights(plan.path(one.log_dir, one.file), one): None for one in telling.values()}
     untouched = list(file_histories(plan).values())
@@ -150,3 +137,42 @@ def lack_of_space(places: Iterable[str], copies: Iterable[tuple[str, int]], disk
         if free < size:
             return f"{place}: {size} bytes are needed, {free} are free"
     return None
+
+
+# a full disk
+
+
+def place_of(error: OSError, directories: Sequence[str | None], log_dirs: Sequence[str]) -> str:
+    """Return the log dir that *error* concerns: the file is in it, or in its one of *directories*.
+
+    If that one is on another file system than the log dir, return the existing part of its path.
+    """
+    path = os.path.abspath(error.filename or log_dirs[0])
+    near = nearest_directory(path)
+    for directory, log_dir in zip((*directories, *log_dirs), (*log_dirs, *log_dirs), strict=True):
+        if directory is not None and os.path.commonpath((path, os.path.abspath(directory))) == os.path.abspath(
+            directory
+        ):
+            return log_dir if device_of(near) == device_of(log_dir) else near
+    return near
+
+
+def plan_disk_full(
+    error: OSError, waits: Sequence[str | None], log_dirs: Sequence[str], disk: Disk, is_saved: bool
+) -> OSError:
+    """Return the error for staged content of a plan that found no space.
+
+    *waits*: the staging directory for each log dir.  *is_saved*: the plan will not be applied.  Raises OSError.
+    """
+    place = place_of(error, waits, log_dirs)
+    other, less = ("--plan", "--plan") if is_saved else ("--backup", "--apply")
+    standing = f"nothing was changed; make room, or name another place with {other}"
+    return full_disk(error, place, disk, f"{standing}; without {less} klog tells how much is needed")
+
+
+def disk_refused(error: OSError, backups: Sequence[str], log_dirs: Sequence[str], disk: Disk, standing: str) -> str:
+    """Return the message about a refusal of the system while a plan was applied.  Raises OSError."""
+    if not is_full(error):
+        return f"{error.filename or log_dirs[0]}: {error.strerror or error}; {standing}"
+    told = full_disk(error, place_of(error, backups, log_dirs), disk, standing)
+    return f"{told.filename}: {told.strerror}"

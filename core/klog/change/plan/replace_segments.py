@@ -3,22 +3,87 @@
     log = draft.prepare(f"orders-3/{base:020}.log", content)
     replace_segments(draft, "orders-3", [0, 52, 100], log, {FileKind.INDEX: entries, FileKind.TIME_INDEX: times})
 
-A broker that starts between two of the actions (`klog.change.plan.swap_files`) finds the log as it was or as it will
-be, indexes and all.  Only segments that begin behind the end of the new log may still exist: the log then has its
-future content, and the end of its old one.  Segments are therefore removed from the first to the last, and restored
-from the last to the first: as long as a record exists, all later ones exist too, or it would outlive the tombstone that
-was written over it.
+No order of puts and removals does that in a single step: a new log beside those that it replaces has offsets twice, and
+without them, before it exists, records are missing.  A broker has the same difficulty, and its start finishes its
+unfinished work: while `0.log.swap` exists, all files from its base offset up to its next offset are deleted, and every
+`.swap` is renamed to its final name; if a `.cleaned` of that offset, or of a lower one, exists too, the `.swap` files
+are deleted, and the `.cleaned` with them.  The order is
+
+    put     0.log.cleaned                             from here on, a `.swap` means nothing
+    put     0.log.swap 0.index.swap 0.timeindex.swap  the new content, under a second name
+    remove  0.log.cleaned                             from here on, a start leaves the new log; until here, the old one
+    remove  52.log 52.index … 100.log …
+    put     0.log 0.index 0.timeindex
+    remove  0.log.swap 0.index.swap 0.timeindex.swap  renaming the remaining ones would change nothing
+
+and the undo has the same steps backwards.  Without the `.cleaned` there would be a moment with a `.log.swap` and no
+`.index.swap`: a start then makes an index of ten megabytes of zeros, and an empty time index, by which retention
+deletes too early.  In the other order, new indexes would be beside the old log.
+
+In a plan such a file exists neither before nor after: it does not show the progress of the plan.  The actions between
+its creation and its deletion show it, and `check_transient` requires at least one.
+
+A broker that starts between two of the actions finds the log as it was or as it will be, indexes and all.  Only
+segments that begin behind the end of the new log may still exist: the log then has its future content, and the end of
+its old one.  Segments are therefore removed from the first to the last, and restored from the last to the first: as
+long as a record exists, all later ones exist too, or it would outlive the tombstone that was written over it.
+
+Kafka: LogLoader.removeTempFilesAndCollectSwapFiles, LogLoader.load.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from klog.change.plan.draft import Draft, StagedContent
-from klog.change.plan.model import same_content
-from klog.formats.names import SEGMENT_KINDS, FileKind, Stage, file_name
+from klog.change.plan.model import PUT, FileState, Plan, refuse, same_content, shown
+from klog.formats.names import SEGMENT_KINDS, FileKind, Stage, file_name, parse_file
 
+States = Mapping[tuple[int, str], Sequence[FileState | None]]
+"""The states of each file, by log dir and name."""
 _INDEXES = SEGMENT_KINDS[1:]
+_LOG = f".{FileKind.LOG.value}"
+
+
+def is_transient(states: Sequence[FileState | None]) -> bool:
+    """Whether a file with these states, one before a plan and one after each of its actions, is transient."""
+    return len(states) == 3 and states[0] is None and states[2] is None
+
+
+def comes_back(file: str, states: Sequence[FileState | None]) -> bool:
+    """Whether it is the clean-shutdown marker, which is deleted first and restored unchanged at the end."""
+    is_marker = file == FileKind.CLEAN_SHUTDOWN.value
+    return is_marker and len(states) == 3 and states[1] is None and states[0] == states[2] is not None
+
+
+def stage_of(file: str) -> Stage | None:
+    """Return SWAP or CLEANED for a file of a partition that may be transient, None for any other."""
+    name = parse_file(file.rpartition("/")[2])
+    if not name.canonical or name.kind not in SEGMENT_KINDS:
+        return None
+    if name.stage is Stage.SWAP or (name.stage is Stage.CLEANED and name.kind is FileKind.LOG):
+        return name.stage
+    return None
+
+
+def final_name(file: str) -> str:
+    """Return the file that has, before or after, the content of the transient *file*: its name without the stage."""
+    return file.removesuffix(Stage.SWAP.value).removesuffix(Stage.CLEANED.value)
+
+
+def log_of(file: str) -> str:
+    """Return the log of the segment of the transient *file*."""
+    return final_name(file).rpartition(".")[0] + _LOG
+
+
+def witness_of(file: str) -> str:
+    """Return the file whose state shows whether *file*, which does not exist, is a future or a deleted one.
+
+    For a `.swap` it is the log, which changes while the `.swap` exists; for the `.cleaned` the log's `.swap`, which is
+    created or deleted while the `.cleaned` exists.
+    """
+    return log_of(file) if file.endswith(Stage.SWAP.value) else f"{log_of(file)}{Stage.SWAP.value}"
 
 
 def replace_segments(
@@ -69,3 +134,50 @@ def _stand_in(
             draft.put_passing(swap, content)
             yield swap
     draft.remove_passing(shield)
+
+
+# the rules that a saved plan must keep
+
+
+def check_transient(plan: Plan, states: States) -> None:
+    """Refuse transient files that break the rules of `swap_files`: their progress could not be derived."""
+    coming = {key for key, chain in states.items() if is_transient(chain)}
+    if not coming:
+        return
+    directories = {(log_dir, os.path.dirname(file)) for log_dir, file in coming}
+    places: dict[tuple[int, str], list[int]] = {}
+    for place, action in enumerate(plan.actions):
+        if (action.log_dir, os.path.dirname(action.file)) in directories:
+            places.setdefault((action.log_dir, action.file), []).append(place)
+    for log_dir, file in coming:
+        if not _passes(plan, log_dir, file, states, places):
+            refuse(f"{shown(file)} comes and goes, but not as a file that stands for another while that changes")
+    _check_one_at_a_time(coming, places)
+
+
+def _passes(plan: Plan, log_dir: int, file: str, states: States, places: Mapping[tuple[int, str], list[int]]) -> bool:
+    """Whether a transient file is allowed, and an action while it exists is its witness."""
+    came, went = places[log_dir, file]
+    stage, content = stage_of(file), states[log_dir, file][1]
+    telling = [place for place in places.get((log_dir, witness_of(file)), []) if came < place < went]
+    if stage is None or content is None or len(telling) != 1:
+        return False
+    if stage is Stage.CLEANED:
+        return not content.size
+    whole = log_dir, final_name(file)
+    if plan.actions[telling[0]].do != PUT or any(not came < place < went for place in places.get(whole, [])):
+        return False
+    # An empty index fits any log, and says nothing about the unchanged part.
+    is_index = file != f"{log_of(file)}{Stage.SWAP.value}"
+    return content in states.get(whole, [content]) or (is_index and not content.size)
+
+
+def _check_one_at_a_time(coming: Iterable[tuple[int, str]], places: Mapping[tuple[int, str], list[int]]) -> None:
+    """Refuse new segments that exist beside others in one directory: a start would remove all that is between them."""
+    last: dict[tuple[int, str], tuple[int, str]] = {}
+    for came, key in sorted((places[key][0], key) for key in coming):
+        directory, log = (key[0], os.path.dirname(key[1])), log_of(key[1])
+        until, other = last.get(directory, (-1, ""))
+        if came < until and log != other:
+            refuse(f"{shown(key[1])} comes before those for {shown(other)} have gone")
+        last[directory] = max((places[key][1], log), (until, other))

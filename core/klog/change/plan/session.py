@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from shlex import quote
 from types import TracebackType
@@ -20,19 +20,20 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from klog.base.errors import KlogError, UsageError
 from klog.base.progress import Silence, Sink
-from klog.change.plan.draft import Draft, backup_places, make_plan, plan_id, separate_reads, staged_beside, staging_of
-from klog.change.plan.full_disk import is_full, plan_disk_full
+from klog.change.plan.draft import Draft, backup_places, make_plan, plan_id, staged_beside, staging_of
 from klog.change.plan.model import NOTHING, STAGED, Amount, Loss, Plan, StaleError
-from klog.change.plan.staging import Staging, in_pieces
+from klog.change.plan.preflight import plan_disk_full
+from klog.change.plan.staging import Staging
+from klog.data_dir.disk.directory_tree import in_pieces, is_full
 from klog.data_dir.disk.disk import Disk, NewFile, OpenFile
 from klog.data_dir.disk.output_gate import check_places
 from klog.data_dir.selection import PartitionQuery, Selection
 
 if TYPE_CHECKING:
-    from klog.change.plan.backups import Announcement
     from klog.change.plan.executor import ApplyResult
-    from klog.change.plan.locate import StoredPlan
-    from klog.change.plan.locks import Locks
+    from klog.change.plan.find_plans import StoredPlan
+    from klog.change.plan.plan_status import Announcement
+    from klog.data_dir.locks import Locks
 
 
 class PlanOptions(NamedTuple):
@@ -127,7 +128,7 @@ class PlanSession:
         places = self._places()
         with ExitStack() as stack:
             if options.apply and self._locks is None:
-                from klog.change.plan.locks import Locks
+                from klog.data_dir.locks import Locks
 
                 self._locks = stack.enter_context(Locks(self._log_dirs, self.disk))
             blocked = finish_interrupted(self._log_dirs, self._now_ms, self.disk, self._locks, self._reporter)
@@ -169,14 +170,14 @@ class PlanSession:
             self._reporter.error(reason)
         self._is_partial = bool(reasons)
         if self._locks is not None:
-            from klog.change.plan.locks import check_closed
+            from klog.data_dir.locks import check_closed
 
             check_closed(partition.path for one in left for partition in one.partitions)
         return left
 
     def _announcement(self, stack: ExitStack) -> Announcement:
         """Return the announcement of the plan in its backup, for the sweep of the next session."""
-        from klog.change.plan.backups import Announcement
+        from klog.change.plan.plan_status import Announcement
 
         empty = make_plan(self._name, self._options.command, self._log_dirs, self._backups, (), self._now_ms)
         announcement = Announcement(empty, self.disk)
@@ -191,20 +192,22 @@ class PlanSession:
         losses: Sequence[Loss] = (),
         kept: Amount = NOTHING,
         broker_would_keep: Amount | None = None,
-        copies: Sequence[Mapping[str, object]] | None = None,
+        revise: Callable[[Plan, str | None, Disk], Plan] | None = None,
     ) -> PlanResult:
         """Make the plan of *drafts*, in their order; save or apply it.  Call it once in a session.
 
-        *findings*: in the form for JSON.  *copies*: the copies that it makes equal, in the form for JSON; the plan then
-        has only the log dirs that it needs, and distinguishes those that it only reads.  Raises StaleError,
-        LockedError, UnreadableError, OSError; ApplyError if the system refuses a change, with the changes made by then.
+        *findings*: in the form for JSON.  *revise* receives the plan, its file and the disk, and may leave log dirs out
+        before the plan is saved or carried out.  Raises StaleError, LockedError, UnreadableError, OSError; ApplyError
+        if the system refuses a change, with the changes made by then.
         """
         plan = make_plan(
             self._name, self._options.command, self._log_dirs, self._backups, drafts, self._now_ms,
             findings=findings, losses=losses, kept=kept, broker_would_keep=broker_would_keep, locks=self._locks,
         )  # fmt: skip
-        if copies is not None and plan.actions:
-            plan = self._of_copies(plan._replace(copies=tuple(copies)))
+        if revise is not None and plan.actions:
+            plan = revise(plan, self._options.plan_file, self.disk)
+            if self._announced is not None:
+                self._announced.narrow(plan.backups)
         if self._options.plan_file is not None:
             save_plan(plan, self._options.plan_file, self.disk)
         if not plan.actions:
@@ -215,13 +218,6 @@ class PlanSession:
             return PlanResult(plan, False, self._is_partial)
         carry_out(plan, self.disk, self._locks, self._reporter)
         return PlanResult(plan, True, self._is_partial)
-
-    def _of_copies(self, plan: Plan) -> Plan:
-        """Return *plan* without the log dirs that it does not change."""
-        separated = separate_reads(plan, self._options.plan_file, self.disk)
-        if self._announced is not None:
-            self._announced.narrow(separated.backups)
-        return separated
 
     def _report_refusals(self, plan: Plan) -> None:
         from klog.change.plan.preflight import refusals
@@ -245,7 +241,7 @@ class PlanSession:
 def save_plan(plan: Plan, path: str, disk: Disk) -> None:
     """Write *plan* to the file at *path*, once the files on which it relies are synced.  Raises OSError, UsageError."""
     from klog.change.plan.executor import bring_to_disk
-    from klog.change.plan.json_file import plan_pieces
+    from klog.change.plan.plan_document import plan_pieces
 
     bring_to_disk(plan, disk)
     with NewFile(path) as file:
@@ -261,8 +257,8 @@ def finish_interrupted(
 
     Returns the partitions, by their real paths, in which one cannot be finished, with the next step for each.
     """
-    from klog.change.plan.backups import is_unfinished, sweep
-    from klog.change.plan.locate import plans_of
+    from klog.change.plan.find_plans import plans_of
+    from klog.change.plan.plan_status import is_unfinished, sweep
 
     found = [kept for log_dir in log_dirs for kept in plans_of(log_dir)]
     # A log dir that a plan did not change after all may still have its leftovers.
@@ -280,7 +276,7 @@ def finish_interrupted(
 
 def _finish(kept: StoredPlan, now_ms: int, disk: Disk, locks: Locks | None, reporter: Reporter) -> str | None:
     """Finish one plan; return in words the reason why it cannot be finished, None if it does not block other plans."""
-    from klog.change.plan.backups import obstacle
+    from klog.change.plan.plan_status import obstacle
 
     path = obstacle(kept.plan)
     if path is not None:
@@ -330,8 +326,8 @@ def carry_out(plan: Plan, disk: Disk, locks: Locks | None, reporter: Reporter) -
 
     *locks*: those of its log dirs; None: they are taken.  Raises what `klog.change.plan.executor.apply` raises.
     """
-    from klog.change.plan.backups import PlanStatus, state_of
     from klog.change.plan.executor import apply
+    from klog.change.plan.plan_status import PlanStatus, state_of
 
     try:
         with reporter.progress() as sink:
@@ -351,7 +347,7 @@ def apply_plan(
     *backup*: the directory of its backup, for an id.  Returns the plan, and None instead of a result if it has no
     actions.  Raises UsageError, and the errors of `carry_out`.
     """
-    from klog.change.plan.locate import find_plan
+    from klog.change.plan.find_plans import find_plan
 
     plan = find_plan(what, backup).plan
     beside = staged_beside(what)
@@ -370,11 +366,11 @@ def undo_plan(
     *backup*: the directory for the undo's originals.  None instead of a result if there is nothing to undo.  Raises
     LockedError, and the errors of `klog.change.plan.undo.plan_undo` and `carry_out`.
     """
-    from klog.change.plan.backup_writer import end_plan
-    from klog.change.plan.backups import Announcement, sweep
-    from klog.change.plan.locate import plans_of
-    from klog.change.plan.locks import Locks
+    from klog.change.plan.backup import end_plan
+    from klog.change.plan.find_plans import plans_of
+    from klog.change.plan.plan_status import Announcement, sweep
     from klog.change.plan.undo import end_begun, plan_undo, stage_undo
+    from klog.data_dir.locks import Locks
 
     disk, reporter = disk or Disk(), reporter or SilentReporter()
     with Locks(plan.log_dirs, disk) as locks:

@@ -1,25 +1,29 @@
-"""Stages new content until it is renamed into place, and makes and removes the directories for it."""
+"""Stages new content until it is renamed into place."""
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from klog.base.directory import inode_of
 from klog.change.plan.file_state import Digest, file_state, state_read
 from klog.change.plan.model import FileState
+from klog.data_dir.disk.directory_tree import (
+    in_pieces,
+    link_or_copy,
+    make_directories,
+    remove_emptied,
+    remove_made,
+    remove_tree,
+)
 from klog.data_dir.disk.disk import Disk, OpenFile
 from klog.data_dir.disk.growing_files import GrowingFiles
 
 ROUNDS = ".rounds"
 """Suffix of a staging directory's name: that directory has content that only the next round of a compaction reads."""
 
-_PIECE = 1 << 18
 _STRETCH = 8 << 20
 """The number of bytes after which the system is asked to start writing them to the disk."""
-_NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 class Staging:
@@ -165,116 +169,3 @@ class Staging:
         else:
             remove_emptied(self.directory, self._stored or (), self._disk)
         remove_made(self.made, self._disk)
-
-
-def in_pieces(content: Iterable[bytes | bytearray | memoryview]) -> Iterable[bytes | bytearray | memoryview]:
-    """Yield *content* in pieces that are worth a call each."""
-    held = bytearray()
-    for piece in content:
-        if len(piece) >= _PIECE:
-            if held:
-                yield held
-                held = bytearray()
-            yield piece
-            continue
-        held += piece
-        if len(held) >= _PIECE:
-            yield held
-            held = bytearray()
-    if held:
-        yield held
-
-
-def make_directories(path: str, disk: Disk) -> list[str]:
-    """Make a directory and those above it that are missing; return those that were made, the topmost first.
-
-    Raises OSError.
-    """
-    missing: list[str] = []
-    while not os.path.isdir(path):
-        missing.append(path)
-        path = os.path.dirname(path)
-    made: list[str] = []
-    for directory in reversed(missing):
-        try:
-            disk.make_directory(directory)
-            made.append(directory)
-        except FileExistsError:
-            if not os.path.isdir(directory):
-                raise
-    return made
-
-
-def remove_tree(path: str, disk: Disk) -> None:
-    """Remove a directory and its content, if it exists.  Raises OSError."""
-    if not os.path.isdir(path) or os.path.islink(path):
-        return
-    for folder, directories, files in os.walk(path, topdown=False, onerror=_refuse):
-        for name in files:
-            disk.unlink(os.path.join(folder, name))
-        for name in directories:
-            inside = os.path.join(folder, name)
-            disk.unlink(inside) if os.path.islink(inside) else disk.remove_directory(inside)
-    disk.remove_directory(path)
-
-
-def _refuse(error: OSError) -> None:
-    raise error
-
-
-def remove_emptied(path: str, files: Iterable[str], disk: Disk) -> None:
-    """Remove these *files* below a directory, and the directories down to them that are empty then.  Raises OSError."""
-    if os.path.islink(path) or not os.path.isdir(path):
-        return
-    directories = {path}
-    for file in files:
-        if os.path.lexists(os.path.join(path, file)):
-            disk.unlink(os.path.join(path, file))
-        while file := os.path.dirname(file):
-            directories.add(os.path.join(path, file))
-    remove_made(list(directories), disk)
-
-
-def remove_made(directories: Sequence[str], disk: Disk) -> None:
-    """Remove those of *directories* that are empty.  Raises OSError."""
-    for directory in sorted(directories, key=len, reverse=True):
-        if os.path.isdir(directory) and not os.listdir(directory):
-            disk.remove_directory(directory)
-
-
-def link(source: str, target: str, disk: Disk) -> bool:
-    """Give *source* a second name; False if the file system, or this user, has no way for it."""
-    try:
-        disk.link(source, target)
-    except OSError as error:
-        if error.errno not in _NO_LINKS:
-            raise
-        return False
-    return True
-
-
-def link_or_copy(source: str, target: str, disk: Disk) -> None:
-    """Give *source* a second name, or else a copy that is like it.  Raises OSError."""
-    if link(source, target, disk):
-        return
-    status = os.lstat(source)
-    file = disk.create(target)
-    try:
-        disk.copy(source, 0, status.st_size, file)
-        disk.copy_attributes(source, file)
-        disk.set_metadata(file, stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid, status.st_mtime_ns)
-    finally:
-        disk.close(file)
-
-
-def nearest_directory(path: str) -> str:
-    """Return the directory *path*, which is absolute, or the nearest above it that is there."""
-    assert os.path.isabs(path), path
-    while not os.path.isdir(path):
-        path = os.path.dirname(path)
-    return path
-
-
-def device_of(path: str) -> int:
-    """Return the file system on which *path* is, or is going to be."""
-    return os.stat(path if os.path.exists(path) else nearest_directory(path)).st_dev

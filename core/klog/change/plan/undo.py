@@ -12,17 +12,16 @@ from collections.abc import Callable, Iterator, Mapping
 from shlex import quote
 
 from klog.base.directory import names_if_there
-from klog.change.plan.backup_writer import drop_staged, end_plan, keeps_tail, original_place, tail_place
-from klog.change.plan.backups import has_begun, may_stay, used_since
+from klog.change.plan.backup import drop_staged, end_plan, keeps_tail, original_place, tail_place
 from klog.change.plan.draft import backup_places, iso_seconds, plan_id
+from klog.change.plan.file_history import FileHistory, differences, file_histories, is_above, locate_histories
 from klog.change.plan.file_state import file_state, status_of
-from klog.change.plan.guards import differences, is_above
-from klog.change.plan.locate import begun, plans_of
+from klog.change.plan.find_plans import begun, plans_of
 from klog.change.plan.model import APPEND, PUT, REMOVE, TRUNCATE, Action, FileState, Plan, StaleError, same_content
+from klog.change.plan.plan_status import has_begun, may_stay, used_since
 from klog.change.plan.preflight import NoSpaceError, lack_of_space
-from klog.change.plan.staging import device_of, link_or_copy, make_directories
-from klog.change.plan.status import FileHistory, file_histories, locate_histories
-from klog.change.plan.swap_files import comes_back, final_name, is_transient
+from klog.change.plan.replace_segments import comes_back, final_name, is_transient
+from klog.data_dir.disk.directory_tree import device_of, link_or_copy, make_directories
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.disk.output_gate import check_places
 from klog.formats.names import FileKind

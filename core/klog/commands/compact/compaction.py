@@ -18,11 +18,12 @@ from klog.base.errors import DamagedError, KlogError, UnreadableError
 from klog.base.progress import Silence, Sink
 from klog.change.partition_plan import checkpoints
 from klog.change.plan.draft import Draft
-from klog.change.plan.staging import ROUNDS, Staging, nearest_directory, remove_tree
+from klog.change.plan.staging import ROUNDS, Staging
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.compact.log_cleaner import CleanerOptions, CompactionEstimate, CompactionResult, PartitionCompaction
 from klog.commands.compact.log_to_clean import DirtyStart, LogSections, examine, filthiest
 from klog.commands.compact.rules import Refusal, TopicRules
+from klog.data_dir.disk.directory_tree import nearest_directory, remove_tree
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition

@@ -10,10 +10,10 @@ from typing import NamedTuple
 from klog.base.directory import normalized
 from klog.base.errors import UsageError
 from klog.change.plan.draft import Draft
-from klog.change.plan.full_disk import naming
 from klog.change.plan.model import PUT, Action, FileState
-from klog.change.plan.staging import Staging, make_directories, remove_tree
+from klog.change.plan.staging import Staging
 from klog.commands.compact.compaction import CompactionRun, PartitionOutcome
+from klog.data_dir.disk.directory_tree import make_directories, naming, remove_tree
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.disk.output_gate import check_directory
 from klog.data_dir.log_dir import LogDir

@@ -13,13 +13,14 @@ from typing import NamedTuple
 from klog.base.errors import DamagedError, UnreadableError, UsageError
 from klog.base.progress import Sink
 from klog.change.plan.draft import Draft
-from klog.change.plan.staging import Staging, remove_tree
+from klog.change.plan.staging import Staging
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.compact.compaction import PartitionOutcome
 from klog.commands.compact.copying import CheckpointValues, Copier, checkpointed
 from klog.commands.compact.log_cleaner import CleanerOptions, PartitionCompaction
 from klog.commands.compact.log_to_clean import examine
 from klog.commands.compact.rules import Refusal, RefusalReason, TopicRules
+from klog.data_dir.disk.directory_tree import remove_tree
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition

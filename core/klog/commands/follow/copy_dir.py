@@ -23,16 +23,16 @@ from types import TracebackType
 from klog.base.directory import is_missing, normalized
 from klog.base.errors import DamagedError, KlogError
 from klog.change.plan.draft import iso_seconds
-from klog.change.plan.locks import Locks
 from klog.change.plan.model import TEMPORARY
 from klog.change.plan.session import Reporter, SilentReporter, finish_interrupted
-from klog.change.plan.staging import make_directories, remove_made
 from klog.commands.follow.copied_partition import CopiedPartition
 from klog.commands.follow.copy_disk import CopyDisk
 from klog.commands.follow.live_directory import remove_temporaries, replace_file
 from klog.commands.follow.partition_plans import remove
+from klog.data_dir.disk.directory_tree import make_directories, remove_made
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.disk.output_gate import check_directory
+from klog.data_dir.locks import Locks
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import Malformed

@@ -8,12 +8,12 @@ from contextlib import contextmanager
 from typing import Final, Protocol
 
 from klog.base.errors import DamagedError, KlogError
-from klog.change.plan.full_disk import full_disk, is_full
-from klog.change.plan.locks import Locks
 from klog.change.plan.session import Reporter
 from klog.commands.follow.live_directory import LiveDirectory, replace_file, sync
+from klog.data_dir.disk.directory_tree import full_disk, is_full
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.disk.growing_files import GrowingFiles
+from klog.data_dir.locks import Locks
 from klog.data_dir.root_files import RootFiles
 from klog.formats.checkpoint import OffsetEntry, offsets_by_partition, write_offsets
 from klog.formats.names import ROOT_CHECKPOINTS, FileKind

@@ -3,7 +3,7 @@
 plan = CopyPlan(disks, stagings, differ, settings)
 for found in copies_on(disks):
     plan.add(found)
-session.finish(plan.drafts(), losses=plan.losses, copies=plan.copies)
+session.finish(plan.drafts(), losses=plan.losses, revise=partial(of_copies, plan.copies))
 """
 
 from __future__ import annotations

@@ -13,13 +13,14 @@ from typing import NamedTuple
 
 from klog.base.errors import KlogError, UsageError
 from klog.change.plan.draft import Draft
-from klog.change.plan.staging import Staging, remove_tree
+from klog.change.plan.staging import Staging
 from klog.cluster.epoch_cache import EpochCache
 from klog.commands.replicas.catch_up import CatchUp, CatchUpPlan, CatchUpSource, CatchUpTarget
 from klog.commands.replicas.copy_state import CopyState
 from klog.commands.replicas.disks import BrokerCopy, BrokerDisk
 from klog.commands.replicas.metadata_copies import IntactLog, MetadataCopy
 from klog.commands.replicas.new_batches import NewBatches
+from klog.data_dir.disk.directory_tree import remove_tree
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import EpochEntry, write_epochs

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from klog.base.errors import DamagedError
 from klog.base.read_only import ReadOnlyFile
-from klog.change.plan.staging import remove_tree
+from klog.data_dir.disk.directory_tree import remove_tree
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.partition import Partition
 from klog.formats.batch import BatchFacts

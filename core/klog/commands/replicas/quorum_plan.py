@@ -2,7 +2,7 @@
 
 planner = QuorumPlanner(disks, stagings, QuorumSettings(now_ms), disk)
 planner.move_voters({1: VoterAddress("new-1", 9093)}, uses_disk_ids=False)
-session.finish(planner.drafts(), losses=planner.losses, copies=planner.copies_json)
+session.finish(planner.drafts(), losses=planner.losses, revise=partial(of_copies, planner.copies_json))
 """
 
 from __future__ import annotations

@@ -8,16 +8,15 @@ from contextlib import contextmanager
 
 from klog.base.directory import normalized
 from klog.base.errors import KlogError, UsageError
-from klog.change.plan.full_disk import naming
-from klog.change.plan.locks import Locks
-from klog.change.plan.staging import make_directories, remove_made, remove_tree
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.write.destination import OpenPartition, TopicPlace
 from klog.commands.write.log_sources import SourceTopics
 from klog.commands.write.write_options import WriteOptions
+from klog.data_dir.disk.directory_tree import make_directories, naming, remove_made, remove_tree
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.disk.growing_files import GrowingFiles
 from klog.data_dir.disk.output_gate import check_directory
+from klog.data_dir.locks import Locks
 from klog.formats.checkpoint import OffsetEntry, write_offsets, write_partition_metadata
 from klog.formats.java_text import uuid_text
 from klog.formats.names import FileKind, topic_is_legal

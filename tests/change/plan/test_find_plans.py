@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from klog.change.plan.locate import find_plan, load_backup, plans_of
+from klog.change.plan.find_plans import find_plan, load_backup, plans_of
 from klog.change.plan.model import Plan
 from klog.change.plan.session import PlanOptions
 from klog.data_dir.disk.disk import Disk, OpenFile

@@ -1,4 +1,4 @@
-"""Derives the progress of each plan."""
+"""Derives the progress of each plan, and marks a plan that is being made."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from contextlib import suppress
 from enum import StrEnum
 
 from klog.base.directory import inode_of
-from klog.change.plan.guards import Difference, differences
-from klog.change.plan.json_file import plan_pieces
-from klog.change.plan.locate import StoredPlan, kept_plan, plans_of, remove_pointers, write_pointers
+from klog.change.plan.file_history import Difference, FileHistory, differences, locate_histories
+from klog.change.plan.find_plans import StoredPlan, kept_plan, plans_of, remove_pointers, write_pointers
 from klog.change.plan.model import BACKUPS, PLAN, PUT, REMOVE, STAGED, UNFINISHED, FileState, Plan, StaleError
-from klog.change.plan.staging import ROUNDS, make_directories, nearest_directory, remove_made, remove_tree
-from klog.change.plan.status import FileHistory, locate_histories
+from klog.change.plan.plan_document import plan_pieces
+from klog.change.plan.staging import ROUNDS
+from klog.data_dir.disk.directory_tree import make_directories, nearest_directory, remove_made, remove_tree
 from klog.data_dir.disk.disk import Disk
 from klog.formats.names import ROOT_CHECKPOINTS, parse_file
 

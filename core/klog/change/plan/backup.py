@@ -17,10 +17,9 @@ import os
 from collections.abc import Iterable, Iterator
 
 from klog.base.directory import inode_of, names_if_there
+from klog.change.plan.file_history import FileHistory, files_beside
 from klog.change.plan.file_state import file_state, is_as_known, status_of
-from klog.change.plan.guards import files_beside
-from klog.change.plan.json_file import plan_pieces
-from klog.change.plan.locate import is_same, kept_plan, remove_pointers, write_pointers
+from klog.change.plan.find_plans import is_same, kept_plan, remove_pointers, write_pointers
 from klog.change.plan.model import (
     APPEND,
     PLAN,
@@ -33,8 +32,15 @@ from klog.change.plan.model import (
     Plan,
     StaleError,
 )
-from klog.change.plan.staging import in_pieces, link, make_directories, remove_emptied, remove_made, remove_tree
-from klog.change.plan.status import FileHistory
+from klog.change.plan.plan_document import plan_pieces
+from klog.data_dir.disk.directory_tree import (
+    in_pieces,
+    link,
+    make_directories,
+    remove_emptied,
+    remove_made,
+    remove_tree,
+)
 from klog.data_dir.disk.disk import Disk, OpenFile
 from klog.formats.names import FileKind
 

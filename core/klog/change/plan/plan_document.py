@@ -1,7 +1,7 @@
 """Plans as JSON files; a plan that is read is not trusted, because it can remove files.
 
 Members of the wrong type, states without a known kind of digest, actions with unknown members, numbers and depths that
-no plan has: such a file is refused as a whole, as is a plan that `klog.change.plan.validation` refuses.
+no plan has: such a file is refused as a whole, as is a plan that `klog.change.plan.plan_rules` refuses.
 """
 
 from __future__ import annotations
@@ -9,12 +9,25 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from klog.base.errors import PlanError
 from klog.base.read_only import ReadOnlyFile
-from klog.change.plan.model import TRUNCATE, UNREADABLE, VERSION, Action, Amount, CutOut, FileState, Guard, Loss, Plan
-from klog.change.plan.validation import check_plan, refuse, shown
+from klog.change.plan.model import (
+    TRUNCATE,
+    UNREADABLE,
+    VERSION,
+    Action,
+    Amount,
+    CutOut,
+    FileState,
+    Guard,
+    Loss,
+    Plan,
+    refuse,
+    shown,
+)
+from klog.change.plan.plan_rules import check_plan
 from klog.formats.java_integers import LONG_MAX
 
 MAX_BYTES: Final = 512 << 20
@@ -27,8 +40,6 @@ _DIGESTS = {
 }
 _ACTION_KEYS = {"do", "file", "from", "size", "before", "after", "added", "log_dir"}
 _STATE_KEYS = {"size", "mode", "uid", "gid", "modified_ns"}
-_GUARD_KEYS = {"file", "size", "modified_ns", "log_dir", "sync"}
-_CUT_KEYS = {"file", "start", "end", "reason", "facts", "log_dir"}
 
 Object = Mapping[str, object]
 _T = TypeVar("_T")
@@ -76,8 +87,8 @@ def _plan_members(plan: Plan) -> Iterator[tuple[str, object]]:
     yield "kept", plan.kept._asdict()
     yield "backup", plan.backups[0] if plan.backups else None
     yield "backups", list(plan.backups)
-    yield "unchanged", map(_guard_json, plan.guards)
-    yield "cut_out", map(_cut_json, plan.cuts)
+    yield "unchanged", map(_row, map(Guard._asdict, plan.guards))
+    yield "cut_out", map(_row, map(CutOut._asdict, plan.cuts))
     yield "no_lock", list(plan.no_lock)
     yield "directory_times", map(_time_json, sorted(plan.directory_times.items()))
     if plan.staging:
@@ -85,27 +96,22 @@ def _plan_members(plan: Plan) -> Iterator[tuple[str, object]]:
     if plan.reads:
         yield "reads", list(plan.reads)
     if plan.new_directories:
-        yield "new_directories", map(_directory_json, plan.new_directories)
+        yield (
+            "new_directories",
+            [_row({"directory": inside, "log_dir": number}) for number, inside in plan.new_directories],
+        )
     if plan.copies:
         yield "copies", map(dict, plan.copies)
     if plan.beside is not None:
-        yield "beside", map(_guard_json, plan.beside)
+        yield "beside", map(_row, map(Guard._asdict, plan.beside))
     if plan.undoes is not None:
         yield "undoes", plan.undoes
         yield "leaves_times", map(_time_json, sorted(plan.leaves_times.items()))
 
 
-def _numbered(members: dict[str, object]) -> dict[str, object]:
-    if not members["log_dir"]:
-        del members["log_dir"]
-    return members
-
-
-def _guard_json(guard: Guard) -> dict[str, object]:
-    members = _numbered(guard._asdict())
-    if not guard.sync:
-        del members["sync"]
-    return members
+def _row(members: dict[str, object]) -> dict[str, object]:
+    """Return *members* without what most rows would have: the number of the first log dir, no sync."""
+    return {name: value for name, value in members.items() if value or name not in ("log_dir", "sync")}
 
 
 def _action_json(action: Action) -> dict[str, object]:
@@ -125,26 +131,13 @@ def _action_json(action: Action) -> dict[str, object]:
 def _state_json(state: FileState) -> dict[str, object]:
     kind, _, digits = state.digest.partition(":")
     return {
-        "size": state.size,
-        kind: digits,
-        "mode": state.mode,
-        "uid": state.uid,
-        "gid": state.gid,
-        "modified_ns": state.modified_ns,
+        kind if name == "digest" else name: value for name, value in (state._replace(digest=digits))._asdict().items()
     }
-
-
-def _cut_json(cut: CutOut) -> dict[str, object]:
-    return _numbered({**cut._asdict(), "facts": dict(cut.facts)})
 
 
 def _time_json(time: tuple[tuple[int, str], int]) -> dict[str, object]:
     (log_dir, directory), modified_ns = time
-    return _numbered({"directory": directory, "modified_ns": modified_ns, "log_dir": log_dir})
-
-
-def _directory_json(place: tuple[int, str]) -> dict[str, object]:
-    return _numbered({"directory": place[1], "log_dir": place[0]})
+    return _row({"directory": directory, "modified_ns": modified_ns, "log_dir": log_dir})
 
 
 # reading
@@ -186,11 +179,15 @@ def _members(value: object, what: str, known: set[str] | None = None) -> dict[st
     return value
 
 
-def _number(members: Object, name: str, most: int = LONG_MAX, default: int | None = None) -> int:
-    value = members.get(name, default)
+def _number(members: Object, name: str, most: int = LONG_MAX) -> int:
+    value = members.get(name)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
         refuse(f"{name} is {shown(value)}")
     return value
+
+
+def _log_dir(members: Object, name: str) -> int:
+    return _number(members, name) if name in members else 0
 
 
 def _maybe_number(members: Object, name: str) -> int | None:
@@ -200,10 +197,17 @@ def _maybe_number(members: Object, name: str) -> int | None:
     return value
 
 
-def _time(members: Object) -> int:
-    value = _maybe_number(members, "modified_ns")
+def _time(members: Object, name: str) -> int:
+    value = _maybe_number(members, name)
     if value is None:
-        refuse("modified_ns is missing")
+        refuse(f"{name} is missing")
+    return value
+
+
+def _flag(members: Object, name: str) -> bool:
+    value = members.get(name, False)
+    if not isinstance(value, bool):
+        refuse(f"{name} is {shown(value)}")
     return value
 
 
@@ -212,6 +216,39 @@ def _text(members: Object, name: str) -> str:
     if not isinstance(value, str) or "\0" in value:
         refuse(f"{name} is {shown(value)}")
     return value
+
+
+def _maybe_text(members: Object, name: str) -> str | None:
+    return None if members.get(name) is None else _text(members, name)
+
+
+_Readers = Mapping[str, Callable[[Object, str], Any]]
+_GUARD: _Readers = {"file": _text, "size": _number, "modified_ns": _time, "log_dir": _log_dir, "sync": _flag}
+_CUT: _Readers = {
+    "file": _text,
+    "start": _number,
+    "end": _number,
+    "reason": _text,
+    "facts": lambda members, name: _members(members.get(name, {}), "the facts of cut_out"),
+    "log_dir": _log_dir,
+}
+_LOSS: _Readers = {
+    "topic": _maybe_text,
+    "partition": _maybe_number,
+    "first_offset": _maybe_number,
+    "last_offset": _maybe_number,
+    "records": _maybe_number,
+    "bytes": _number,
+    "reason": _text,
+}
+_AMOUNT: _Readers = {"records": _maybe_number, "bytes": _number}
+_DIRECTORY: _Readers = {"log_dir": _log_dir, "directory": _text}
+
+
+def _read(value: object, what: str, readers: _Readers) -> dict[str, Any]:
+    """Return the members of an object; *readers* has the name of each and how it is read."""
+    members = _members(value, what, set(readers))
+    return {name: read(members, name) for name, read in readers.items()}
 
 
 def _list(members: Object, name: str, item: Callable[[object], _T]) -> tuple[_T, ...]:
@@ -234,16 +271,16 @@ def _plan(members: Object) -> Plan:
         backups=_list(members, "backups", _directory),
         actions=_list(members, "actions", _action),
         guards=_list(members, "unchanged", _guard),
-        losses=_list(members, "losses", _loss),
+        losses=_list(members, "losses", lambda one: Loss(**_read(one, "a loss", _LOSS))),
         findings=_list(members, "findings", lambda one: _members(one, "a finding")),
         kept=_amount(members.get("kept")),
         broker_would_keep=None if would_keep is None else _amount(would_keep),
         staging=_list(members, "staging", lambda one: "" if one == "" else _directory(one)),
         no_lock=_list(members, "no_lock", lambda one: _number({"no_lock": one}, "no_lock")),
-        cuts=_list(members, "cut_out", _cut),
+        cuts=_list(members, "cut_out", lambda one: CutOut(**_read(one, "one of cut_out", _CUT))),
         directory_times=dict(_list(members, "directory_times", _directory_time)),
         leaves_times=dict(_list(members, "leaves_times", _directory_time)),
-        undoes=None if members.get("undoes") is None else _text(members, "undoes"),
+        undoes=_maybe_text(members, "undoes"),
         beside=_list(members, "beside", _guard) if "beside" in members else None,
         reads=_list(members, "reads", _directory),
         new_directories=_list(members, "new_directories", _new_directory),
@@ -266,7 +303,7 @@ def _action(value: object) -> Action:
     # The size of a truncation is for people; the state afterwards contains it once more.
     if ("size" in members) != (do == TRUNCATE) or (after is not None and members.get("size", after.size) != after.size):
         refuse(f"size and after of {shown(members.get('file'))} contradict each other")
-    return Action(do, _text(members, "file"), before, after, source, _number(members, "log_dir", default=0), added)
+    return Action(do, _text(members, "file"), before, after, source, _log_dir(members, "log_dir"), added)
 
 
 def _state(value: object) -> FileState:
@@ -280,54 +317,26 @@ def _state(value: object) -> FileState:
         _number(members, "mode", 0o7777),
         _number(members, "uid", 2**32 - 2),
         _number(members, "gid", 2**32 - 2),
-        _time(members),
+        _time(members, "modified_ns"),
     )
 
 
 def _guard(value: object) -> Guard:
-    members = _members(value, "one of unchanged", _GUARD_KEYS)
-    sync = members.get("sync", False)
-    if not isinstance(sync, bool):
-        refuse(f"sync is {shown(sync)}")
-    log_dir = _number(members, "log_dir", default=0)
-    return Guard(_text(members, "file"), _number(members, "size"), _time(members), log_dir, sync)
-
-
-def _cut(value: object) -> CutOut:
-    members = _members(value, "one of cut_out", _CUT_KEYS)
-    facts = _members(members.get("facts", {}), "the facts of cut_out")
-    start, end = _number(members, "start"), _number(members, "end")
-    return CutOut(
-        _text(members, "file"), start, end, _text(members, "reason"), facts, _number(members, "log_dir", default=0)
-    )
-
-
-def _loss(value: object) -> Loss:
-    members = _members(value, "a loss", set(Loss._fields))
-    return Loss(
-        None if members.get("topic") is None else _text(members, "topic"),
-        _maybe_number(members, "partition"),
-        _maybe_number(members, "first_offset"),
-        _maybe_number(members, "last_offset"),
-        _maybe_number(members, "records"),
-        _number(members, "bytes"),
-        _text(members, "reason"),
-    )
+    return Guard(**_read(value, "one of unchanged", _GUARD))
 
 
 def _amount(value: object) -> Amount:
-    members = _members({"records": 0, "bytes": 0} if value is None else value, "an amount", set(Amount._fields))
-    return Amount(_maybe_number(members, "records"), _number(members, "bytes"))
+    return Amount(**_read({"records": 0, "bytes": 0} if value is None else value, "an amount", _AMOUNT))
 
 
 def _directory_time(value: object) -> tuple[tuple[int, str], int]:
-    members = _members(value, "a directory's time", {"directory", "modified_ns", "log_dir"})
-    return (_number(members, "log_dir", default=0), _text(members, "directory")), _time(members)
+    log_dir, directory, modified_ns = _read(value, "a directory's time", {**_DIRECTORY, "modified_ns": _time}).values()
+    return (log_dir, directory), modified_ns
 
 
 def _new_directory(value: object) -> tuple[int, str]:
-    members = _members(value, "a new directory", {"directory", "log_dir"})
-    return _number(members, "log_dir", default=0), _text(members, "directory")
+    log_dir, directory = _read(value, "a new directory", _DIRECTORY).values()
+    return log_dir, directory
 
 
 def load_plan(path: str) -> Plan:

@@ -20,8 +20,8 @@ from klog.base.directory import names_if_there
 from klog.base.errors import KlogError, PlanError, UsageError
 from klog.base.read_only import ReadOnlyFile
 from klog.base.unusable import UNUSABLE
-from klog.change.plan.json_file import MAX_BYTES, load_plan, read_plan
 from klog.change.plan.model import BACKUPS, PLAN, Plan
+from klog.change.plan.plan_document import MAX_BYTES, load_plan, read_plan
 from klog.data_dir.disk.disk import Disk
 
 _POINTER = f".{BACKUPS}"

@@ -8,15 +8,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NoReturn
 
-from klog.base.errors import PlanError
-from klog.change.plan.model import APPEND, PUT, REMOVE, TRUNCATE, Action, FileState, Plan, same_content
-from klog.change.plan.swap_files import comes_back, final_name, is_transient, log_of, stage_of, witness_of
-from klog.formats.names import ROOT_KINDS, FileKind, Stage, parse_file, parse_partition
-
-_States = Mapping[tuple[int, str], Sequence[FileState | None]]
+from klog.change.plan.model import APPEND, PUT, REMOVE, TRUNCATE, Action, FileState, Plan, refuse, same_content, shown
+from klog.change.plan.replace_segments import check_transient, comes_back, is_transient
+from klog.formats.names import ROOT_KINDS, FileKind, parse_file, parse_partition
 
 _ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]{0,99}")
 _UNTOUCHED = (FileKind.META_PROPERTIES, FileKind.LOCK, FileKind.BOOTSTRAP, FileKind.QUORUM_STATE)
@@ -27,17 +22,6 @@ _IN_LOG_DIR = (
     FileKind.CLEANER_OFFSETS,
     FileKind.CLEAN_SHUTDOWN,
 )
-
-
-def refuse(what: str) -> NoReturn:
-    """Raise PlanError over *what*."""
-    raise PlanError(f"the plan is refused: {what}; nothing was changed")
-
-
-def shown(value: object) -> str:
-    """Return *value*, which may be anything, for a message of one line."""
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:80]}…"
 
 
 def check_plan(plan: Plan) -> None:
@@ -63,7 +47,7 @@ def check_plan(plan: Plan) -> None:
             refuse(f"{shown(action.source)} is put twice")
         sources.add((action.log_dir, action.source or ""))
     _check_markers(plan)
-    _check_passing(plan, states)
+    check_transient(plan, states)
     for guard in (*plan.guards, *(plan.beside or ())):
         if os.path.isabs(guard.file) and "\0" not in guard.file and not guard.sync:
             continue  # it is only looked at
@@ -95,50 +79,6 @@ def _check_markers(plan: Plan) -> None:
             if action.do == PUT:
                 marked.add(action.log_dir)
         begun.add(action.log_dir)
-
-
-def _check_passing(plan: Plan, states: _States) -> None:
-    """Refuse transient files that break the rules of `swap_files`: their progress could not be derived."""
-    coming = {key for key, chain in states.items() if is_transient(chain)}
-    if not coming:
-        return
-    directories = {(log_dir, os.path.dirname(file)) for log_dir, file in coming}
-    places: dict[tuple[int, str], list[int]] = {}
-    for place, action in enumerate(plan.actions):
-        if (action.log_dir, os.path.dirname(action.file)) in directories:
-            places.setdefault((action.log_dir, action.file), []).append(place)
-    for log_dir, file in coming:
-        if not _passes(plan, log_dir, file, states, places):
-            refuse(f"{shown(file)} comes and goes, but not as a file that stands for another while that changes")
-    _check_one_at_a_time(coming, places)
-
-
-def _passes(plan: Plan, log_dir: int, file: str, states: _States, places: Mapping[tuple[int, str], list[int]]) -> bool:
-    """Whether a transient file is allowed, and an action while it exists is its witness."""
-    came, went = places[log_dir, file]
-    stage, content = stage_of(file), states[log_dir, file][1]
-    telling = [place for place in places.get((log_dir, witness_of(file)), []) if came < place < went]
-    if stage is None or content is None or len(telling) != 1:
-        return False
-    if stage is Stage.CLEANED:
-        return not content.size
-    whole = log_dir, final_name(file)
-    if plan.actions[telling[0]].do != PUT or any(not came < place < went for place in places.get(whole, [])):
-        return False
-    # An empty index fits any log, and says nothing about the unchanged part.
-    is_index = file != f"{log_of(file)}{Stage.SWAP.value}"
-    return content in states.get(whole, [content]) or (is_index and not content.size)
-
-
-def _check_one_at_a_time(coming: Iterable[tuple[int, str]], places: Mapping[tuple[int, str], list[int]]) -> None:
-    """Refuse new segments that exist beside others in one directory: a start would remove all that is between them."""
-    last: dict[tuple[int, str], tuple[int, str]] = {}
-    for came, key in sorted((places[key][0], key) for key in coming):
-        directory, log = (key[0], os.path.dirname(key[1])), log_of(key[1])
-        until, other = last.get(directory, (-1, ""))
-        if came < until and log != other:
-            refuse(f"{shown(key[1])} comes before those for {shown(other)} have gone")
-        last[directory] = max((places[key][1], log), (until, other))
 
 
 def _check_action(action: Action, count: int) -> None:
