@@ -160,7 +160,7 @@ class _Making:
         )
 
     def _change_settings(self) -> None:
-        """Let operators have changed what was decided when the topics were written; seldom."""
+        """Let operators have changed decisions since the topics were written; seldom."""
         for topic, settings in self.topics.items():
             if self.random.random() < 0.3:
                 other = random_topic(self.random, self.writers[f"{topic}-0"].habits)
@@ -251,7 +251,7 @@ class _Making:
         return {partition: (each.log_start, each.log_end) for partition, each in found.items()}
 
     def _watermarks_back(self, ends: Mapping[str, tuple[int, int]]) -> HighWatermarks:
-        """Let high watermarks lag behind, as those of a follower do that is stopped; seldom."""
+        """Let high watermarks lag behind, as those of a stopped follower do; seldom."""
         if self.random.random() > 0.15:
             return "end"
         self.told.append("high watermarks behind the log end")

@@ -1,4 +1,4 @@
-"""Random but reproducible batches of one partition: all that producers may do which matters to a cleaner."""
+"""Random but reproducible batches of one partition: everything that producers may do and that matters to a cleaner."""
 
 from __future__ import annotations
 
@@ -104,7 +104,8 @@ class Producer:
 
 @dataclass
 class Writer:
-    """The next batches of a partition: offsets ascend, times are near *clock_ms*, transactions go on across calls."""
+    """The next batches of a partition: offsets ascend, times are near *clock_ms*, transactions continue across
+    calls."""
 
     random: Random
     habits: Habits
@@ -124,7 +125,7 @@ class Writer:
         """Return some batches to be appended together, of old messages each as one; at times from a new leader."""
         if self.random.random() < 0.02:
             self.leader_epoch += self.random.randrange(1, 3)
-        # A broker cannot append what is too far from the base of a segment that is still empty.
+        # A broker cannot append a batch too far from the base of a segment that is still empty.
         if self.habits.jumps and not self.at_segment_start and self.random.random() < 0.05:
             self.next_offset += self.random.choice(self.habits.jumps)
         self.at_segment_start = False

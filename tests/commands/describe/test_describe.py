@@ -257,7 +257,7 @@ def test_a_partition_that_cannot_be_read_is_noted_and_counts_as_not_done(in_the_
 
 
 def test_a_partition_that_cannot_be_listed_counts_as_not_done(in_the_open: Path) -> None:
-    """It is there, and nothing of it is known: a row that looks empty would say that all is well."""
+    """It is there, and its content unknown: a row that looks empty would suggest that all is well."""
     data = make_log_dir(in_the_open / "data")
     os.chmod(data / "users-0", 0)
     with powerless():
@@ -318,7 +318,7 @@ def test_the_rows_of_segments_agree_with_a_plain_reading_of_the_logs(directory: 
 
 @pytest.mark.parametrize("directory", ["v0-gzip-0", "v1-none-0", "v1-lz4-0", "changing-0"])
 def test_records_of_old_formats_are_counted_only_deep(directory: str) -> None:
-    """A compressed message of old does not say how many it holds; no number is better than a wrong one."""
+    """The number of messages in a compressed one of old is unknown; no number is better than a wrong one."""
     path = FIXTURES / "legacy" / directory
     partition = Partition(str(path))
     shallow, deep = describe_partition(partition).segments, describe_partition(partition, deep=True).segments
@@ -331,7 +331,7 @@ def test_records_of_old_formats_are_counted_only_deep(directory: str) -> None:
 
 
 def test_a_deep_look_counts_what_is_damaged() -> None:
-    """A flipped bit stands in no header: only reading everything finds it."""
+    """No header contains a flipped bit in a value: only reading everything finds it."""
     partition = Partition(str(FIXTURES / "crash" / "flip-middle" / "torn-0"))
     shallow, deep = describe_partition(partition), describe_partition(partition, deep=True)
     assert [row.notes for row in shallow.segments] == [()] * len(shallow.segments)

@@ -24,7 +24,7 @@ SHORT_SESSION_MS, ZOOKEEPER_FORGETS_S = 6000, 9
 LONG_SESSION_MS = 60_000
 """A broker whose session runs out while it starts gives up: on a machine that stalls, 6 s are not enough."""
 LEGACY_DELETES_S = 35
-"""Before 4.x it is fixed when a broker deletes what it found marked for that: 30 s after its start."""
+"""Before 4.x it is fixed when a broker deletes the marked directory: 30 s after its start."""
 LEADERS_S = 12
 """How long partitions without a leader are waited for: on a busy machine they have one seconds after the start."""
 NAMES = ("data", "data1")
@@ -117,7 +117,7 @@ class TwoDirBroker(kafka.Cluster):
         return False
 
     def power_off(self) -> None:
-        """End the broker and what it keeps the cluster in, without a word to either."""
+        """End the broker and its cluster's store, without a word to either."""
         self.kill()
         if self._zookeeper is not None:
             time.sleep(ZOOKEEPER_FORGETS_S)
@@ -155,7 +155,7 @@ def build_disks(version: str, folder: Path, port: int = kafka.PORT) -> dict[str,
 
 
 def copy_disk(source: Path, target: Path) -> Path:
-    """Copy both log dirs into a new folder, and what a ZooKeeper has."""
+    """Copy both log dirs into a new folder, and the ZooKeeper's data."""
     target.mkdir(parents=True)
     for name in (*NAMES, "zookeeper"):
         if (source / name).is_dir():
@@ -164,7 +164,7 @@ def copy_disk(source: Path, target: Path) -> Path:
 
 
 def start(version: str, folder: Path, port: int = kafka.PORT) -> Started:
-    """Start a broker on the disk in *folder*, and say what it did with it.  The disk is as it is after that."""
+    """Start a broker on the disk in *folder*, and report its actions.  The disk is as it is after that."""
     broker = TwoDirBroker(version, folder, port)
     (folder / "broker.log").unlink(missing_ok=True)
     before = _inodes(broker.dirs)

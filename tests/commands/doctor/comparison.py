@@ -1,4 +1,4 @@
-"""Compares the doctor's answer about a disk with what a broker's start did with it."""
+"""Compares the doctor's answer about a disk with the actions of a broker's start."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ AFTER = {
 
 
 def differences(told: Diagnosis, did: Started) -> list[str]:
-    """Return a sentence for each thing that the doctor told otherwise than the broker did it."""
+    """Return a sentence for each difference between the doctor's answer and the broker's action."""
     if told.starts != did.starts:
         return [f"starts: told {told.starts} ({told.failure}), did {did.starts} ({sorted(did.fatal)})\n{did.errors}"]
     if not told.starts:
         assert told.failure is not None
         refusing = {told.failure.id, *(row.reason for row in told.partitions if row.fate is Fate.REFUSES)}
         if told.failure.id == "log-dirs-offline":
-            refusing.add("metadata-dir-offline")  # whichever the broker hears of first
+            refusing.add("metadata-dir-offline")  # whichever the broker receives first
         return [] if did.fatal & refusing else [f"fatal: told {refusing}, did {sorted(did.fatal)}\n{did.errors}"]
     moving = {(row.topic, row.partition) for row in told.partitions if row.fate is Fate.MOVES}
     found = []

@@ -54,12 +54,12 @@ def can_follow(steps: Sequence[NextStep]) -> bool:
 
 
 def follow(steps: Sequence[NextStep], aside: Path) -> None:
-    """Do what the steps say, those of klog and the others.  *aside*: where directories are moved to."""
+    """Carry out the steps, those of klog and the others.  *aside*: where directories are moved to."""
     aside.mkdir(exist_ok=True)
     for step in steps:
         if step.command is not None:
             done = run_klog(*step.command.split()[1:])
-            assert not done.exit_code & ~5, (step, done)  # 4: other steps are about what is left
+            assert not done.exit_code & ~5, (step, done)  # 4: other steps concern the rest
         elif found := re.match(r"move (\S+) out of every log dir", step.manual or ""):
             source = Path(found[1])
             source.rename(aside / f"{source.parent.name}-{source.name}")

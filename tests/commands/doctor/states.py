@@ -114,7 +114,7 @@ def _swapped_ids(disk: Disk) -> None:
 def _of_an_absent_log_dir(disk: Disk) -> None:
     """A log dir has another id, and neither it nor the other has two of the partitions that were in it.
 
-    A third, whose topic id is gone, is to be set aside.
+    A third, whose topic id is deleted, has to be set aside.
     """
     first, second, third = sorted(disk.data1.glob(f"{TOPIC}-*"))[:3]
     shutil.rmtree(first)
@@ -162,7 +162,7 @@ def _checkpoint(which: int, name: str, content: bytes) -> Callable[[Disk], None]
 
 
 def _open_transaction_in_a_failed_dir(disk: Disk) -> None:
-    """A log dir that is offline before its logs are loaded, one of which has a transaction without an end."""
+    """A log dir that is offline before its logs are loaded, with an open transaction in one of them."""
     path = min(one for one in disk.data1.glob(f"{TOPIC}-*") if logs(one))
     log, end = logs(path)[-1], Partition(str(path)).log_end
     assert end is not None

@@ -1,4 +1,4 @@
-"""`klog doctor` on disks that need no broker: what it prints, what it refuses, and that it changes nothing."""
+"""`klog doctor` on disks that need no broker: its output, its refusals, and that it changes nothing."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_every_field_of_the_contract_is_there(klog: Klog, disk: Path) -> None:
 
 
 def test_a_cut_metadata_log_is_what_partitions_are_judged_by(klog: Klog, disk: Path) -> None:
-    """One flipped bit rolls the cluster back, and every topic since then strays: that stands first."""
+    """One flipped bit rolls the cluster back, and every topic since then strays: that is the first line."""
     flip_metadata(disk)
     found = answer(klog, disk, code=4)
     assert found["notes"][0]["id"] == "metadata-log-damaged"
@@ -129,7 +129,8 @@ def test_a_partition_that_the_topic_does_not_have(klog: Klog, disk: Path) -> Non
 
 
 def test_a_partition_of_other_brokers(klog: Klog, tmp_path: Path) -> None:
-    """Reassigned while the broker was away: of what it has, it serves what the metadata assign to it, at any place."""
+    """Reassigned while the broker was away: of its directories, it serves those that the metadata assign to it, at any
+    place."""
     log = MetadataLog(tmp_path / "data")
     places = {0: [2, 3], 1: [2, 1], 2: [1, 2]}
     partitions = (
@@ -248,7 +249,7 @@ def test_a_partition_without_a_directory_that_the_cluster_has_elsewhere(klog: Kl
 
 
 def test_a_log_dir_that_was_not_named(klog: Klog, tmp_path: Path) -> None:
-    """Its partitions would be made in another: it has to come back, or to be named."""
+    """Its partitions would be made in another: it has to return, or to be named."""
     log = MetadataLog(tmp_path / "data")
     meta = log.log_dir / "meta.properties"
     meta.write_text(f"{meta.read_text()}directory.id={uuid(800)}\n")
@@ -269,7 +270,7 @@ def test_a_log_dir_that_was_not_named(klog: Klog, tmp_path: Path) -> None:
 
 
 def test_beside_a_running_broker(klog: Klog, disk: Path) -> None:
-    """It says who holds the lock, and waits for nothing."""
+    """It names the holder of the lock, and waits for nothing."""
     (disk / ".lock").touch()
     hold = "import fcntl,sys,time; f=open(sys.argv[1],'r+'); fcntl.lockf(f,fcntl.LOCK_EX); print('held',flush=True)"
     hold += "; time.sleep(60)"
@@ -342,7 +343,7 @@ def test_files_of_any_size_need_little_memory(disk: Path, tmp_path_factory: pyte
 
 
 def test_very_many_directories(disk: Path) -> None:
-    """Each has its row, and the answer comes in time."""
+    """Each has its row, and the answer arrives in time."""
     for i in range(3000):
         (disk / f"many-{i}").mkdir()
     found = diagnose(StartRequest((str(disk),)))
@@ -366,7 +367,7 @@ def test_a_stray_in_a_log_dir_that_has_failed_stops_the_broker(klog: Klog, disk:
 
 
 def test_an_index_that_leads_behind_the_last_batch(klog: Klog, disk: Path) -> None:
-    """A broker takes an earlier offset for the end then, and would hand out offsets that intact batches have."""
+    """A broker then uses an earlier offset as the end, and would assign offsets that intact batches have."""
     log = max(path for path in (disk / "dense-0").glob("*.log") if path.stat().st_size)
     log.write_bytes(log.read_bytes()[:-5])
     found = row(answer(klog, disk, code=4), "dense-0")

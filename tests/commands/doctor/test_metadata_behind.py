@@ -19,7 +19,7 @@ BEHIND = "metadata-log-behind"
 
 
 def notes(klog: Klog, *words: object) -> dict[str, str]:
-    """Return the notes of the answer by their ids; the exit code is as they say."""
+    """Return the notes of the answer by their ids; the exit code agrees with them."""
     done = klog("doctor", "--output", "json", *map(str, words))
     found: dict[str, Any] = json.loads(done.stdout)
     assert found["starts"]
@@ -34,7 +34,7 @@ def notes(klog: Klog, *words: object) -> dict[str, str]:
         (3, [(0, 0), (3, 2)], False),
         (4, [(0, 0), (4, 2)], True),
         (90, [(0, 0), (90, 2)], True),
-        (90, [], True),  # the batches alone say it
+        (90, [], True),  # only the batches show it
         (3, [(0, 0), (4, 2)], True),  # the checkpoint alone does
         (3, [(0, 0), (3, 2), (9, 4)], False),  # an epoch in which nothing was written: a broker removes it
         (-1, [(0, 0)], False),
@@ -60,7 +60,7 @@ def test_a_leader_epoch_that_the_metadata_do_not_know(
         (2000, [77_000], True),
         (None, [], False),
         (None, [0], True),
-        (2000, [1 << 62, (1 << 62) + 5], False),  # klog's own, which no controller hands out
+        (2000, [1 << 62, (1 << 62) + 5], False),  # klog's own, which no controller assigns
     ],
 )
 @pytest.mark.parametrize("where", ["log", "snapshot", "both"])
@@ -136,7 +136,7 @@ def damaged(folder: Path) -> None:
 
 
 def test_a_metadata_log_that_recovery_will_cut(klog: Klog, tmp_path: Path) -> None:
-    """It counts as it is after its own recovery: the block of producer ids behind the damage is gone."""
+    """It counts in its state after its own recovery: the block of producer ids behind the damage is lost."""
     log = metadata(tmp_path / "data", leader_epoch=0, next_producer_id=1000)
     log.add_control()
     partition(tmp_path / "data", [data(0, 0, 500)], [(0, 0)])

@@ -61,7 +61,8 @@ def test_what_is_behind_the_first_fault(disk: Path, tmp_path: Path) -> None:
 
 
 def test_what_would_be_destroyed_comes_first(disk: Path) -> None:
-    """Then what stops the broker, then what it would set aside; klog adopt needs a node with which nothing is wrong."""
+    """Then the faults that stop the broker, then the directories that it would set aside; klog adopt needs a node
+    without a fault."""
     (disk / "lost+found").mkdir()
     (disk / "plain-1" / "partition.metadata").unlink()
     (disk / "plain-2").rename(disk / f"plain-2.{UNIQUE}-delete")
@@ -90,7 +91,7 @@ def test_a_log_dir_that_is_not_there_may_be_mounted(klog: Klog, disk: Path, tmp_
 
 
 def test_what_nobody_here_can_do_promises_nothing(klog: Klog, disk: Path) -> None:
-    """A metadata log has to come from elsewhere: what the doctor will say then, it does not know."""
+    """A metadata log has to be copied from another node: the doctor cannot predict its next answer."""
     (disk / "lost+found").mkdir()
     assert b"(says: starts, loses nothing)" in klog("doctor", disk).stdout
     shutil.rmtree(disk / METADATA)
@@ -117,7 +118,7 @@ def test_a_directory_id_that_the_cluster_is_known_to_have(disk: Path) -> None:
 
 
 def test_an_id_that_is_left_when_other_log_dirs_have_found_theirs(tmp_path: Path) -> None:
-    """Neither log dir has one: the partitions of the first tell which is its own, and the other gets what is left."""
+    """Neither log dir has one: the partitions of the first show which is its own, and the other gets the rest."""
     log = MetadataLog(tmp_path / "data")
     directories = [uuid(8), uuid(9)]
     broker = value("RegisterBroker", brokerId=1, incarnationId=uuid(5), brokerEpoch=1, logDirs=directories)
@@ -137,7 +138,7 @@ def test_an_id_that_is_left_when_other_log_dirs_have_found_theirs(tmp_path: Path
 
 
 def test_what_cannot_be_read_is_named(disk: Path, tmp_path: Path) -> None:
-    """The broker's own user may read it; klog says what it could not."""
+    """The broker's own user may read it; klog names the unreadable parts."""
     for name in ("plain-1", "plain-2/00000000000000000000.log", "gzip-0/leader-epoch-checkpoint"):
         (disk / name).chmod(0)
     command = [sys.executable, "-m", "klog_cli.app", "doctor", "--output", "json", str(disk)]

@@ -53,7 +53,7 @@ def everything() -> list[object]:
 
 @pytest.mark.parametrize(("version", "stop", "name"), everything())
 def test_a_state_of_the_disk(disks: Disks, tmp_path: Path, version: str, stop: str, name: str) -> None:
-    """A broker that stops at the format renames nothing; one that goes on does exactly what was foretold."""
+    """A broker that stops at the format renames nothing; one that continues does exactly the predicted actions."""
     folder = copy_disk(disks(version, stop), tmp_path / "disk")
     DISK_STATES[name](Disk(folder))
     told = ask(folder, version)
@@ -105,7 +105,7 @@ def test_states_together(disks: Disks, tmp_path: Path, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", seeds())
 def test_the_way_out_of_states_together(disks: Disks, tmp_path: Path, seed: int) -> None:
-    """One list has the steps about what stops a broker, and about all that it would have met behind that."""
+    """One list has the steps about the faults that stop a broker, and about all later ones."""
     version, stop = VERSIONS[seed % 2], STOPS[seed // 2 % 2]
     folder = copy_disk(disks(version, stop), tmp_path / "disk")
     name, change = combination(seed)

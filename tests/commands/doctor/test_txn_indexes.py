@@ -145,7 +145,7 @@ def test_the_way_out_makes_the_index_again(klog: Klog, tmp_path: Path) -> None:
 
 
 def test_large_logs_are_compared_when_asked(klog: Klog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The answer says that they were not."""
+    """The answer mentions that they were not."""
     monkeypatch.setattr("klog.commands.doctor.aborted_records._MOST_BYTES", 100)
     path = disk(tmp_path / "data", TWO, aborted_entries(ENTRIES[:2]))
     done = klog("doctor", str(tmp_path / "data"))

@@ -92,7 +92,7 @@ def cases() -> list[object]:
 
 @pytest.mark.parametrize(("stop", "name"), cases())
 def test_a_state_of_the_disk(disks: dict[str, Path], tmp_path: Path, stop: str, name: str) -> None:
-    """It compares whole files, knows no strays, and stops where later ones take a log dir offline."""
+    """It compares whole files, has no strays, and stops where later ones take a log dir offline."""
     folder = copy_disk(disks[stop], tmp_path / "disk")
     cluster_id = Disk(folder).property_of(folder / "data", "cluster.id")
     STATES[name](Disk(folder))

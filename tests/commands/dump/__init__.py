@@ -1,1 +1,1 @@
-"""Tests of `klog.commands.dump`: what is read, in what order, and how it is shown."""
+"""Tests of `klog.commands.dump`: the input, its order, and its display."""

@@ -17,7 +17,7 @@ Object = dict[str, object]
 
 @dataclass
 class Kept:
-    """A sink that keeps everything, results and reports, in the order in which they came."""
+    """A sink that keeps everything, results and reports, in their order."""
 
     data: bytearray = field(default_factory=bytearray)
     reports: list[str] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Kept:
 
 
 def dump(paths: Iterable[str | os.PathLike[str]], request: DumpRequest) -> tuple[int, Kept]:
-    """Dump files and directories; return the exit code and what was written and said."""
+    """Dump files and directories; return the exit code and the output."""
     sink = Kept()
     targets = expand([os.fspath(path) for path in paths], (), (), False, request.wanted)
     code = dump_text(targets, request, sink) if request.output == TEXT else dump_lines(targets, request, sink)

@@ -36,7 +36,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def write(targets: list[DumpTarget], tmp_path: Path, request: DumpRequest = ASKED) -> tuple[int, pq.ParquetFile, Kept]:
-    """Dump *targets*; return the exit code, the file that came of it, and what was said."""
+    """Dump *targets*; return the exit code, the resulting file, and the messages."""
     sink, out = Kept(), tmp_path / "out.parquet"
     descriptor = os.open(out, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
     try:
@@ -115,7 +115,7 @@ def test_the_columns_have_their_types() -> None:
 
 
 def test_nothing_to_write_is_a_file_without_rows(path: Path, tmp_path: Path) -> None:
-    """A reader of many such files need not know which are empty."""
+    """A reader of many such files need not check which are empty."""
     path.touch()
     for targets in ([], [DumpTarget(str(path))]):
         code, file, _ = write(targets, tmp_path)

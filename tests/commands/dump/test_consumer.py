@@ -1,4 +1,4 @@
-"""`klog dump --output jsonl` against what a real consumer was handed, record for record, by brokers started here."""
+"""`klog dump --output jsonl` against the records of a real consumer, one by one, from brokers started here."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ OLD_TOPICS = (*BY_CODEC, "v1-append-time", "v0-then-v2")
 
 @dataclass(frozen=True)
 class Stopped:
-    """A stopped broker's log dir, and what a consumer was handed before: (topic, isolation) → records."""
+    """A stopped broker's log dir, and the records of a consumer before: (topic, isolation) → records."""
 
     data: Path
     handed: dict[tuple[str, str], list[Received]]

@@ -31,7 +31,7 @@ REPLICAS = tuple(
 
 @pytest.fixture(scope="module")
 def comparison() -> Iterator[Comparison]:
-    """One JVM and one memory of what was compared: most archives hold the same files."""
+    """One JVM and one memory of comparisons: most archives hold the same files."""
     with kafka.DumpTool() as tool:
         yield Comparison(tool, run_klog)
 

@@ -1,4 +1,5 @@
-"""docs/dump-differences.md holds: where Kafka's dump tool dies, klog prints the same until then, says why, goes on."""
+"""docs/dump-differences.md holds: if Kafka's dump tool dies, klog prints the same until then, names the reason, and
+continues."""
 
 from __future__ import annotations
 
@@ -75,7 +76,7 @@ def test_klog_goes_on_with_the_next_file(title: str, klog: Callable[..., Ran], t
     both = klog("dump", "--files", f"{path},{HEALTHY}", *death.flags)
     if "--offsets-decoder" not in death.flags:  # which kills the tool on the healthy file too
         assert healthy.exit_code == 0
-    # A death in the middle of a line leaves that line open; what comes next starts on a line of its own.
+    # A death in the middle of a line leaves that line open; the next output starts on a line of its own.
     gap = b"" if alone.stdout.endswith(b"\n") else b"\n"
     assert both.stdout == alone.stdout + gap + healthy.stdout
     assert set(both.stderr.splitlines()) >= set(alone.stderr.splitlines())
@@ -87,7 +88,7 @@ def test_klog_goes_on_with_the_next_file(title: str, klog: Callable[..., Ran], t
 def test_kafka_dies_as_the_document_says(
     title: str, klog: Callable[..., Ran], dump_tool: kafka.DumpTool, tmp_path: Path
 ) -> None:
-    """And has printed until then what klog prints."""
+    """Until then both print the same."""
     death: Death = BY_TITLE[title]
     path = death.make(tmp_path)
     ran = klog("dump", "--files", path, *death.flags)

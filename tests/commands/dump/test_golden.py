@@ -1,4 +1,4 @@
-"""`klog dump` against what Kafka 4.3.1's own tool said about the fixtures: runs from a clone alone, without Java."""
+"""`klog dump` against the output of Kafka 4.3.1's own tool for the fixtures: runs from a clone alone, without Java."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FLAG_SETS = sorted(path.stem for path in GOLDEN.glob("*.gz"))
 
 
 def golden(name: str) -> dict[str, Dumped]:
-    """Return what Kafka said with the flag set *name*, with this clone's place in its reports."""
+    """Return Kafka's output with the flag set *name*, with this clone's place in its reports."""
     here = f"{FIXTURES}/".encode()
     return {
         file: Dumped(said.stdout, said.stderr.replace(b"{root}/", here), said.exit_code, said.died)

@@ -1,4 +1,4 @@
-"""read_committed: what a consumer of that kind would see, and nothing else."""
+"""read_committed: the records of a consumer of that kind, and no others."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_transactions_that_interleave_are_told_apart(folder: Path, seen: Seen) -
 
 @WAYS
 def test_nothing_is_seen_behind_a_transaction_that_is_still_open(folder: Path, seen: Seen) -> None:
-    """Not even plain records: order is part of what a consumer is promised."""
+    """Not even plain records: a consumer relies on the order."""
     write(folder, data(0) + data(2, producer=1) + data(4) + data(6, producer=2) + commit(8, 2) + data(9))
     assert seen(folder) == [0, 1]
 

@@ -1,4 +1,4 @@
-"""The text of a log, where the goldens are too small to tell: several windows, files and workers."""
+"""The text of a log, for which the goldens are too small: several windows, files and workers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.oracles.plain.shapes import MS, some_records
 
 
 def test_offsets_that_go_back_from_one_stretch_to_the_next_are_a_gap() -> None:
-    """Kafka's tool wants each offset to follow the one before it, and lists whatever does not."""
+    """Kafka's tool expects each offset to follow the one before it, and lists every exception."""
     gaps = OffsetGaps()
     for first, last in ((0, 9), (10, 19), (15, 17), (17, 20)):
         gaps.add(first, last, b"")
@@ -33,7 +33,7 @@ def test_offsets_that_go_back_from_one_stretch_to_the_next_are_a_gap() -> None:
 
 
 def test_a_record_of_too_many_elements_is_named_and_the_next_one_is_decoded(tmp_path: Path) -> None:
-    """Kafka's tool makes an object of each; klog says that it does not."""
+    """Kafka's tool makes an object of each; klog reports that it does not."""
     path = tmp_path / f"{0:020}.log"
     tags = 600_000
     large = b"\1\2\0" + unsigned_varint(3) + b"t1" + b"\1" * 16 + unsigned_varint(tags) + b"\x64\0" * tags
@@ -48,7 +48,7 @@ def test_a_record_of_too_many_elements_is_named_and_the_next_one_is_decoded(tmp_
 
 
 def test_of_two_records_that_end_the_tool_the_first_one_does(tmp_path: Path) -> None:
-    """A marker without a key, then a message whose value claims too much: what is behind the first was never seen."""
+    """A marker without a key, then a message whose value claims too much: the part behind the first was never read."""
     path = tmp_path / f"{0:020}.log"
     good = message(1, 1, b"key", b"value")
     liar = good[:33] + (1000).to_bytes(4, "big") + good[37:]

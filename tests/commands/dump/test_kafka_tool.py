@@ -16,7 +16,7 @@ from tests.support import goldens
 
 @pytest.mark.kafka
 def test_the_goldens_of_the_fixtures_are_what_kafka_says_today(tmp_path: Path) -> None:
-    """Whoever edits a golden by hand, or a fixture without its golden, is told."""
+    """An edit of a golden by hand, or of a fixture without its golden, is noticed."""
     root = tmp_path / "copy"
     shutil.copytree(FIXTURES, root)
     names = sorted(path.stem for path in (FIXTURES / "golden").glob("*.gz"))
@@ -30,7 +30,7 @@ def test_the_goldens_of_the_fixtures_are_what_kafka_says_today(tmp_path: Path) -
 
 @pytest.mark.kafka
 def test_one_jvm_for_many_runs_says_what_a_process_of_its_own_says(tmp_path: Path) -> None:
-    """Thousands of comparisons stand on this."""
+    """Thousands of comparisons are based on this."""
     root = tmp_path / "copy"
     shutil.copytree(FIXTURES / "crash/flip-middle/torn-0", root)
     files = ["00000000000000000296.log", "00000000000000000364.index", "00000000000000000364.timeindex", "none.log"]
@@ -48,7 +48,7 @@ def test_one_jvm_for_many_runs_says_what_a_process_of_its_own_says(tmp_path: Pat
 @pytest.mark.kafka
 @pytest.mark.corpora
 def test_kafkas_tool_here_says_what_the_corpora_recorded(tmp_path: Path) -> None:
-    """The goldens of the corpora were made elsewhere, by processes; ours come from one JVM here."""
+    """The goldens of the corpora were made on another machine, by processes; ours are from one JVM here."""
     root = tmp_path / "data"
     writable_copy(CORPORA / "modern/data", root)
     recorded = gzip.decompress((CORPORA / "modern/golden/data.deep.txt.gz").read_bytes())

@@ -123,7 +123,7 @@ ODD = [
 @pytest.mark.parametrize("values", range(len(VALUES)), ids=VALUES)
 @pytest.mark.parametrize("codec", ["none", "zstd"])
 def test_every_odd_record_comes_back_from_json_and_from_csv(path: Path, codec: str, values: int) -> None:
-    """Whatever stands in keys, values and headers, both forms say the same of it, in every way of showing values."""
+    """Any content of keys, values and headers is equal in both forms, in every way of showing values."""
     path.write_bytes(batch(ODD, codec=codec))
     _, as_json = dump([path], LINES._replace(line_style=LineStyle(values=values)))
     _, as_csv = dump([path], ROWS._replace(line_style=LineStyle(csv=True, values=values)))
@@ -140,7 +140,7 @@ def test_every_odd_record_comes_back_from_json_and_from_csv(path: Path, codec: s
 
 
 def json_text(shown: object) -> bytes:
-    """Return the bytes that a header's name or value in JSON stands for."""
+    """Return the bytes of a header's name or value in JSON."""
     if isinstance(shown, dict):
         return base64.b64decode(shown["base64"])
     assert isinstance(shown, str)
@@ -148,7 +148,7 @@ def json_text(shown: object) -> bytes:
 
 
 def bytes_of(found: Object, name: str) -> bytes | None:
-    """Return the bytes that a member of a JSON line stands for."""
+    """Return the bytes of a member of a JSON line."""
     if name + "_base64" in found:
         assert name not in found
         return base64.b64decode(str(found[name + "_base64"]))
@@ -217,7 +217,7 @@ def test_a_huge_value_is_shown_as_any_other(path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("style", [LINES, ROWS], ids=["json", "csv"])
 def test_damage_stands_in_its_place_among_the_lines(path: Path, style: DumpRequest) -> None:
-    """And on stderr, once each, in the same order; the exit code says that there was some."""
+    """It is also on stderr, once each, in the same order; the exit code reports it."""
     bad_stream = batch(some_records(20), codec="lz4", stream=b"no lz4")
     bad_record = raw_batch(
         BatchHeader(base_offset=30, base_timestamp=MS, last_offset_delta=2, count=3), record() + record(length=99)
@@ -276,7 +276,7 @@ def test_damage_in_a_file_of_any_name_is_one_readable_line() -> None:
 
 
 def test_a_message_inside_whose_checksum_does_not_hold_is_shown_and_said(path: Path) -> None:
-    """The wrapper around it is intact: the record is there, and an operator should know."""
+    """The wrapper around it is intact: the record is there, and an operator should see it."""
     inner = message(0, 1, b"a", b"1") + message(1, 1, b"b", b"2", crc=5) + message(2, 1, b"c", b"3")
     path.write_bytes(message(2, 1, None, gzip_stream(inner), attributes=1) + C)
     code, kept = dump([path], LINES)
@@ -315,7 +315,7 @@ def test_a_file_that_cannot_be_read_does_not_end_the_dump(path: Path) -> None:
 
 
 def test_batches_as_rows_show_those_that_are_damaged(path: Path) -> None:
-    """With `crc_holds` false; what is no batch at all is an object of its own."""
+    """With `crc_holds` false; bytes that are no batch are an object of their own."""
     path.write_bytes(A + flipped(B) + C + b"garbage!" * 5 + D)
     style = LineStyle(batches=True)
     code, kept = dump([path], LINES._replace(line_style=style))

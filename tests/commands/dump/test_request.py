@@ -1,4 +1,4 @@
-"""Which files a dump is about: files as they are, directories by what is in them."""
+"""The files of a dump: files themselves, directories by their content."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_styles_become_the_kernel_s_flags() -> None:
 
 
 def test_a_link_to_nothing_is_no_directory(tmp_path: Path) -> None:
-    """It is taken for a file, and whoever reads it says what is wrong."""
+    """It is treated as a file, and the reader reports its fault."""
     (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
     assert [target.path for target in expanded([tmp_path / "dangling"])] == [str(tmp_path / "dangling")]
 

@@ -31,7 +31,7 @@ def _parquet(targets: Iterator[DumpTarget], kept: Kept, file: Path) -> int:
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("is_running", [True, False])
 def test_a_segment_that_goes_after_it_was_listed(tmp_path: Path, form: str, is_running: bool) -> None:
-    """Retention does so all the time; where no broker is running, somebody has to be told."""
+    """Retention does so all the time; without a running broker, it has to be reported."""
     folder = tmp_path / "data/orders-0"
     folder.mkdir(parents=True)
     (folder.parent / "meta.properties").write_bytes(b"version=1\nnode.id=1\ncluster.id=abc\n")

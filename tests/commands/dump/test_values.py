@@ -86,7 +86,7 @@ def test_bytes_left_over_are_damage(stem: Path) -> None:
 
 
 def test_an_index_under_any_name_is_shown_when_it_is_said_to_be_one(tmp_path: Path) -> None:
-    """Its offsets stay relative: nothing tells what they count from."""
+    """Its offsets stay relative: their base is unknown."""
     path = tmp_path / "copy.bin"
     assert lines(path, struct.pack(">ii", 6, 4096), LINES._replace(kind="index")) == [{"offset": 6, "position": 4096}]
 
@@ -192,7 +192,7 @@ def test_every_small_file_of_real_brokers_can_be_shown(tmp_path: Path) -> None:
     assert shown > 50
 
 
-# what is none of these
+# none of these
 
 
 def test_a_file_of_no_known_name_is_no_kafka_file(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def whole_bytes(answer: bytes) -> int:
 
 
 def feed(copied: CopiedPartition, directory: Path, piece: Callable[[], int] = lambda: 1 << 20) -> None:
-    """Let a partition take a whole log."""
+    """Append a whole log to a partition."""
     for answer in answers(directory, piece):
         assert copied.append(answer) == whole_bytes(answer)
     copied.set_high_watermark(copied.end)

@@ -42,7 +42,7 @@ class Following:
         self, bootstrap: str, copy: Path, *words: str | Path, trace: bool = True, continuous: bool = True
     ) -> None:
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-        # Whoever runs the tests may ignore ^C, as shells let programs in the background do; that would be inherited.
+        # The parent may ignore ^C, as shells let programs in the background do; that would be inherited.
         start = "import signal, sys\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
         start += "from klog_cli.app import main\nsys.exit(main())"
         command = [sys.executable, "-c", start, "follow", bootstrap, "--to", str(copy)]

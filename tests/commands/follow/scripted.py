@@ -1,4 +1,4 @@
-"""A cluster of one broker that is made up: it answers as a leader does, unless a test changes what it says."""
+"""A made-up cluster of one broker: it answers as a leader does, unless a test changes its answers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def identity(topic: str) -> str:
 
 
 class ScriptedCluster:
-    """Leads *topics*, each with one partition of these batches; *changes*: by API, what is said instead.
+    """Leads *topics*, each with one partition of these batches; *changes*: by API, other answers.
 
     *asked*: how often each API was.  *settings*: by topic.  *counts*: of partitions, which all have the same batches;
     *ids*: of topics that were created again.  *starts*: log starts above the first batch.  *groups*: what each has
@@ -135,7 +135,7 @@ class ScriptedCluster:
         }
 
     def drop_connections(self) -> None:
-        """Let all connections end, as those of a broker that is stopped."""
+        """Close all connections, as those of a stopped broker."""
         self._broker.drop()
 
     def id_of(self, topic: str) -> str:

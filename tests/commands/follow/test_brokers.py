@@ -132,7 +132,7 @@ def test_another_run_writes_nothing(copied: Copied) -> None:
 
 
 def test_nothing_is_wrong_with_a_copy(copied: Copied) -> None:
-    """Its compacted topics have gaps, which is no finding where klog-follow.json says that they are compacted."""
+    """Its compacted topics have gaps, which is no finding if klog-follow.json lists them as compacted."""
     done = run_klog("verify", "--deep", copied.path)
     assert done.exit_code == 0, done.stdout
 
@@ -155,13 +155,13 @@ def test_a_copy_is_written_back(copied: Copied) -> None:
     assert done.exit_code == 0, done.stderr
     wanted = {name: content for name, content in partitions(copied.path).items() if content}
     assert {name: content for name, content in partitions(restored).items() if content} == wanted
-    # Small segments, as the topics' settings in klog-follow.json say.
+    # Small segments, as in the topics' settings in klog-follow.json.
     segments = [len(list((path / "t.tx-0").glob("*.log"))) for path in (copied.path, restored)]
     assert segments[0] == segments[1] > 1
 
 
 def test_internal_topics_are_copied_when_that_is_asked_for(copied: Copied) -> None:
-    """With the transaction's coordinator log and the groups' offsets a copy serves what the cluster would."""
+    """With the transaction's coordinator log and the groups' offsets a copy serves the same as the cluster would."""
     path = copied.path.parent / "internal"
     follow(copied.cluster.bootstrap, path, "--internal", "--topic", "__transaction_state")
     for number in range(2):
@@ -192,7 +192,7 @@ def test_groups_and_settings_are_kept_beside_the_logs(copied: Copied) -> None:
 
 
 def test_it_goes_on_until_it_is_stopped(copied: Copied) -> None:
-    """--continuous takes up what comes, new topics too; SIGTERM ends it soon, with everything on the disk."""
+    """--continuous follows new records, and new topics too; SIGTERM ends it soon, with everything on the disk."""
     path = copied.path.parent / "continuous"
     command = [sys.executable, "-m", "klog_cli.app", "follow", copied.cluster.bootstrap, "--to", str(path)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(one for one in sys.path if one)}

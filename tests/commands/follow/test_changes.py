@@ -100,7 +100,7 @@ def test_a_batch_that_fails_its_checksum_is_not_appended(copy: Path, klog: Klog)
     ],
 )
 def test_what_cannot_follow_is_refused(copy: Path, klog: Klog, wrong: bytes, why: str) -> None:
-    """Nothing that a server sends, by mistake or on purpose, gets into the log unless it goes on there."""
+    """No bytes of a server, wrong or hostile, are appended unless they continue the log."""
     with open_copy(copy, "orders-3", SMALL) as (_, copied):
         copied.append(run([0, 5], epoch=0))
         with pytest.raises(DamagedError, match=why):
@@ -139,7 +139,8 @@ def test_a_log_that_starts_inside_of_a_batch(copy: Path, klog: Klog) -> None:
 
 @pytest.mark.parametrize("reopened", [False, True])
 def test_a_gap_begins_a_segment_and_keeps_the_older_ones(copy: Path, klog: Klog, reopened: bool) -> None:
-    """The leader deleted 20 to 59 before they were copied: 0 to 19 stay, and it goes on with the batch that has 60."""
+    """The leader deleted 20 to 59 before they were copied: 0 to 19 are kept, and it continues with the batch that has
+    60."""
     with open_copy(copy, "orders-3", SMALL) as (_, copied):
         copied.append(run([0, 5, 10, 15]))
         copied.skip_to(60)
@@ -186,7 +187,7 @@ def test_pruning_takes_whole_segments_below_the_log_start(copy: Path, klog: Klog
 
 @pytest.mark.parametrize("offset", [40, 43, 0, 25, 99, 100])
 def test_a_cut_keeps_every_batch_in_the_backup(copy: Path, klog: Klog, offset: int) -> None:
-    """Histories part at any offset: what is cut can be looked at, and put back while nothing came after."""
+    """Histories diverge at any offset: the cut part can be read, and restored while nothing follows."""
     whole = run(range(0, 50, 5), epoch=0) + run(range(50, 100, 5), epoch=1)
     with open_copy(copy, "orders-3", SMALL) as (_, copied):
         copied.append(whole)

@@ -1,4 +1,4 @@
-"""Compacted topics: deletions that were cleaned away before they were copied are said, and nothing else is."""
+"""Compacted topics: deletions that were cleaned away before they were copied are reported, and nothing else is."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CLEANED = {
 
 
 def grow_old(copy: Path, ms: int, *, former: bool = False) -> None:
-    """Let the copy have been written so long ago; *former*: by a version that did not tell more."""
+    """Set the time of the copy back; *former*: as a version that recorded less."""
     path = copy / "klog-follow.json"
     found: dict[str, Any] = json.loads(path.read_text())
     found["updated"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - ms / 1000))
@@ -44,7 +44,7 @@ def grow_old(copy: Path, ms: int, *, former: bool = False) -> None:
 def twice(
     klog: Klog, copy: Path, more: Sequence[bytes], ms: int, *, former: bool = False, settings: dict[str, str] = COMPACT
 ) -> Ran:
-    """Follow, let *ms* go by, follow what is there then."""
+    """Follow, let *ms* pass, follow the new part."""
     with ScriptedCluster({"orders": BASE, "calm": BASE}) as cluster:
         cluster.settings = {"orders": settings, "calm": settings}
         assert follow(klog, cluster, copy)[0].exit_code == 0
@@ -123,7 +123,7 @@ def test_it_is_copied_anew_at_once_where_that_is_wanted(klog: Klog, tmp_path: Pa
 
 
 def test_a_first_copy_of_what_was_cleaned_is_whole(klog: Klog, tmp_path: Path) -> None:
-    """However short delete.retention.ms is; and so is one that a kill interrupted and that goes on at once."""
+    """However short delete.retention.ms is; the same for one that a kill interrupted and that continues at once."""
     with ScriptedCluster({"orders": [*BASE[2:5], *CLEANED["records are gone"]]}) as cluster:
         cluster.settings = {"orders": {**COMPACT, "delete.retention.ms": "0"}}
         ran, _ = follow(klog, cluster, tmp_path / "copy", "--partition-bytes", "1")

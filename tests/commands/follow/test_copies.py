@@ -1,4 +1,4 @@
-"""Copies that are not what they were: of a topic that was created again, or with a tail that their disk has lost."""
+"""Copies that have changed: of a topic that was created again, or with a tail that their disk has lost."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_a_copy_that_is_mixed_already_is_put_right(klog: Klog, tmp_path: Path) -
 
 
 def test_a_topic_created_again_while_it_is_followed(tmp_path: Path) -> None:
-    """--continuous takes the partitions away that are no more, and goes on with the others."""
+    """--continuous drops deleted partitions, and continues with the others."""
     copy = tmp_path / "copy"
     with ScriptedCluster({"orders": OLD}) as cluster:
         cluster.counts = {"orders": 2}
@@ -148,7 +148,7 @@ HARMS = {
 def test_a_tail_that_the_disk_lost_is_fetched_again(
     klog: Klog, tmp_path: Path, case: str, segments: tuple[str, ...]
 ) -> None:
-    """Below its recovery point; what is cut is kept, and exit code 1 says that something was corrected."""
+    """Below its recovery point; the cut part is kept, and exit code 1 reports a correction."""
     copy = tmp_path / "copy"
     with ScriptedCluster({"orders": LOG, "calm": LOG}) as cluster:
         assert follow(klog, cluster, copy, *segments)[0].exit_code == 0

@@ -1,4 +1,5 @@
-"""A copy whose process dies, or whose disk loses power, at any call: a prefix of what was appended, and it goes on."""
+"""A copy whose process dies, or whose disk loses power, at any call: a prefix of the appended data, and it
+continues."""
 
 from __future__ import annotations
 
@@ -75,7 +76,7 @@ def fill(data: Path, disk: Disk, flushed: Callable[[int], None] = lambda _: None
 
 
 def go_on(data: Path, whole: bytes) -> None:
-    """See that a copy is a prefix of what was appended, and that it becomes the whole of it."""
+    """Check that a copy is a prefix of the appended data, and that it becomes the whole of it."""
     with CopyDir(str(data), HastyDisk()) as copy:
         copied, _ = opened(copy), opened(copy, 4)
         found = content(data / "orders-3")
@@ -126,7 +127,7 @@ def test_power_may_go_at_any_call(folder: Path, model: str, every: int) -> None:
 
 @some_or_all
 def test_the_process_may_be_killed_at_any_call(folder: Path, every: int) -> None:
-    """All that was written is there then, though nothing says so."""
+    """All written data is there then, though no checkpoint shows it."""
     fill(folder / "data", whole_run := DeadlyDisk(folder, 1 << 30))
     for at in range(0, len(whole_run.calls), every):
         data = restore(None, folder)
@@ -141,7 +142,7 @@ COMMON = len(run(range(0, 40, 5)))
 
 
 def diverge(data: Path, disk: Disk) -> None:
-    """Cut what a new leader does not have, and take what it has."""
+    """Cut the records that a new leader does not have, and copy its own."""
     with CopyDir(str(data), disk) as copy:
         copied = opened(copy)
         if not NEW.startswith(content(data / "orders-3")):

@@ -32,7 +32,7 @@ def answered(error: int = 0, diverging: EpochEnd | None = None) -> FetchAnswer:
 
 
 class Leader:
-    """A leader with these epochs, whose log starts and ends there; it counts what it is asked."""
+    """A leader with these epochs, whose log starts and ends there; it counts the requests."""
 
     def __init__(self, history: list[EpochEntry], start: int, end: int, high_watermark: int | None = None) -> None:
         self.epochs, self.start, self.end = EpochCache(history), start, end
@@ -51,7 +51,7 @@ class Leader:
 
 
 def test_records_and_marks_are_taken() -> None:
-    """No error, no divergence: whatever else it says is the next state of the copy."""
+    """No error, no divergence: any other content is the next state of the copy."""
     assert judge(answered(), epochs(e0=0), 35) == Take()
 
 
@@ -67,7 +67,7 @@ def test_histories_part_where_the_shorter_one_ends(diverging: EpochEnd, to: int)
 
 
 def test_a_divergence_may_need_several_rounds() -> None:
-    """Leader {0:0, 1:10, 4:15} to 20, copy {0:0, 2:12, 3:14} to 16: what they share is 0 to 9."""
+    """Leader {0:0, 1:10, 4:15} to 20, copy {0:0, 2:12, 3:14} to 16: they share 0 to 9."""
     leader, copy, log_end, rounds = EpochCache(epochs(e0=0, e1=10, e4=15)), epochs(e0=0, e2=12, e3=14), 16, list[int]()
     while (told := leader.end_offset_for(copy[-1].epoch, 20)) != (copy[-1].epoch, 20) and told[1] < log_end:
         found = judge(answered(diverging=told), copy, log_end)
@@ -99,18 +99,18 @@ def test_a_missing_permission_does_not_pass(code: ErrorCode) -> None:
 
 
 def test_an_offset_out_of_range_is_looked_into() -> None:
-    """The answer has neither log start nor high watermark, so it tells nothing yet."""
+    """The answer has neither log start nor high watermark: it decides nothing yet."""
     assert judge(answered(ErrorCode.OFFSET_OUT_OF_RANGE), epochs(e0=0), 35) == Look()
 
 
 def test_what_was_deleted_before_it_was_copied_is_skipped() -> None:
-    """The copy ends at 200, the leader's log starts at 260, and the leader knows where the copy's epoch ended."""
+    """The copy ends at 200, the leader's log starts at 260, and the leader has the end of the copy's epoch."""
     leader = Leader(epochs(e0=260), 260, 300)
     assert leader.locates(epochs(e0=0), 200) == Skip(260)
 
 
 def test_a_copy_with_unknown_epochs_is_cut_before_its_range_is_believed() -> None:
-    """A leader that knows no epoch as new as the copy's says "out of range" too, though it has the offset."""
+    """A leader without any epoch as new as the copy's answers "out of range" too, though it has the offset."""
     leader = Leader(epochs(e0=0, e1=50), 0, 100)
     assert leader.locates(epochs(e0=0, e1=50, e7=60), 80) == Cut(60, 1, 100)
     assert leader.asked == [7, 1]
@@ -135,6 +135,6 @@ def test_without_epochs_the_leaders_end_is_believed() -> None:
 
 
 def test_a_high_watermark_that_lags_cuts_nothing() -> None:
-    """A new leader learns the high watermark late; its log has what the copy has."""
+    """A new leader learns the high watermark late; its log has the copy's records."""
     leader = Leader(epochs(e0=0, e1=50), 0, 100, high_watermark=60)
     assert isinstance(leader.locates(epochs(e0=0, e1=50), 100), Wait)

@@ -93,7 +93,7 @@ class Story:
         return self.folder / "copy"
 
     def look(self, when: str, disk: Path, *topics: str) -> None:
-        """Keep what the leader and the copy have."""
+        """Keep the common part of the leader and the copy."""
         for topic in topics:
             self.leader[f"{when} {topic}"] = batches(disk / f"{topic}-0")
             self.copied[f"{when} {topic}"] = batches(self.copy / f"{topic}-0")
@@ -202,7 +202,7 @@ def test_what_was_cut_is_in_the_backup_and_is_listed(story: Story, klog: Callabl
 
 
 def test_a_partition_is_left_as_it_is_where_that_is_wanted(story: Story) -> None:
-    """Exit code 4, and the copy has what it had."""
+    """Exit code 4, and the copy is unchanged."""
     assert story.stopped is not None
     assert story.stopped.exit_code == 4, story.stopped
     for topic in ("short", "long"):
@@ -213,7 +213,7 @@ def test_a_partition_is_left_as_it_is_where_that_is_wanted(story: Story) -> None
 
 @pytest.mark.parametrize("topic", ["short", "long"])
 def test_a_copy_goes_back_to_the_history_it_had(story: Story, topic: str) -> None:
-    """The first leader came back: what its successor alone had is cut, and what it alone has is fetched again."""
+    """The first leader returned: its successor's own records are cut, and its own are fetched again."""
     row = story.runs["back"][f"{topic}-0"]
     assert row["cut"] == [[20, {"short": 24, "long": 59}[topic]]]
     assert story.copied[f"back {topic}"] == story.leader[f"back {topic}"]

@@ -92,7 +92,7 @@ class Live:
     def delete_before(self, topic: str, offset: int) -> None:
         from confluent_kafka import TopicPartition
 
-        client = clients.admin(self.broker.bootstrap)  # without a name it would be gone before the answer comes
+        client = clients.admin(self.broker.bootstrap)  # without a name it would be deleted before the answer arrives
         for future in client.delete_records([TopicPartition(topic, 0, offset)]).values():
             assert future.result(clients.WAIT_S).low_watermark == offset
 
@@ -141,7 +141,7 @@ def clean(klog: Callable[..., Ran], copy: Path) -> None:
 def test_records_deleted_within_a_batch_move_the_log_start(
     live: Live, klog: Callable[..., Ran], tmp_path: Path
 ) -> None:
-    """An existing copy keeps what it has; a fresh one begins with the whole batch, and starts within it."""
+    """An existing copy keeps its records; a fresh one begins with the whole batch, and starts within it."""
     live.make("trimmed", 60)
     old, fresh = tmp_path / "old", tmp_path / "fresh"
     followed(live.bootstrap, old, "--topic", "trimmed")
@@ -198,7 +198,7 @@ def test_a_topic_made_anew_is_copied_anew(live: Live, klog: Callable[..., Ran], 
 
 
 def test_a_broker_that_restarts_and_topics_that_appear(live: Live, klog: Callable[..., Ran], tmp_path: Path) -> None:
-    """--continuous goes on as soon as the broker is back, and ends soon when it is told so."""
+    """--continuous continues as soon as the broker is back, and ends soon after a signal."""
     live.make("going", 50)
     copy = tmp_path / "copy"
     with Following(live.bootstrap, copy, "--topic", "going*") as running:
@@ -235,7 +235,7 @@ def test_a_killed_copy_goes_on(live: Live, klog: Callable[..., Ran], tmp_path: P
 
 
 def test_a_broker_that_answers_nothing_is_given_up(live: Live, tmp_path: Path) -> None:
-    """It is stopped, not gone: connections stay, and nothing comes."""
+    """It is stopped, not dead: connections stay open, without an answer."""
     live.make("silent", 10)
     followed(live.bootstrap, tmp_path / "copy", "--topic", "silent")
     assert live.broker._broker is not None
@@ -265,7 +265,7 @@ def test_a_quota_slows_a_copy_down_and_nothing_else(live: Live, tmp_path: Path) 
 
 
 def test_only_reading_requests_were_sent(live: Live, tmp_path: Path) -> None:
-    """All that any run above has sent is in the list of the docs; nothing joins, commits, creates or writes."""
+    """All requests of any run above are in the list of the docs; none joins, commits, creates or writes."""
     live.make("asked", 10)
     followed(live.bootstrap, tmp_path / "copy", "--topic", "asked")
     never = {"SaslHandshake", "SaslAuthenticate"}  # this listener asks for no name

@@ -1,4 +1,4 @@
-"""Fetch sessions: what a leader is told, and what it is told again."""
+"""Fetch sessions: the changes for a leader, and their repetition."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_full_requests_let_partitions_take_turns() -> None:
 
 
 def test_a_lost_session_begins_anew() -> None:
-    """The broker restarted, or threw it out for others: everything is said again."""
+    """The broker restarted, or threw it out for others: everything is sent again."""
     for error, told in ((ErrorCode.FETCH_SESSION_ID_NOT_FOUND, 0), (ErrorCode.INVALID_FETCH_SESSION_EPOCH, 7)):
         session = begun(ONE, TWO)
         session.follow(ONE, at(9))
@@ -86,7 +86,7 @@ def test_a_lost_session_begins_anew() -> None:
 
 
 def test_a_throttled_answer_to_a_full_request_is_no_session() -> None:
-    """It is empty although partitions were asked for: the broker wants to be asked again, and knows nothing of them."""
+    """It is empty although partitions were requested: the broker requires a new session, and has none of them."""
     session = FetchSession()
     session.follow(ONE, at(0))
     session.request()

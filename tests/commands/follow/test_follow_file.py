@@ -43,7 +43,7 @@ CONTENT = FollowFile(
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """A copy of a compacted topic: offsets 10 to 29 are gone."""
+    """A copy of a compacted topic: offsets 10 to 29 are missing."""
     with open_copy(tmp_path / "copy", "orders-3", SMALL) as (opened, copied):
         copied.append(run([0, 5, 30, 35]))
         copied.set_high_watermark(40)
@@ -58,7 +58,7 @@ def test_it_reads_what_it_writes() -> None:
 
 @given(st.recursive(st.none() | st.booleans() | st.integers() | st.text() | st.floats(), lambda one: st.lists(one)))
 def test_values_of_any_kind_are_told_apart(value: object) -> None:
-    """Whatever stands in place of a member, it is refused or it is one."""
+    """Any value of a member is refused or valid."""
     whole = json.loads(write_follow_file(CONTENT))
     for name in whole:
         found = read_follow_file(json.dumps({**whole, name: value}).encode())
@@ -91,7 +91,7 @@ def test_the_member_that_is_wrong_is_named(changed: Callable[[dict[str, object]]
 
 @pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"[" * 100_000, b"1" * 100_000, b"[]", b"null"])
 def test_what_is_no_json_is_refused(content: bytes) -> None:
-    """Also what is nested deeper than Python goes."""
+    """The same holds for values nested deeper than Python's limit."""
     assert isinstance(read_follow_file(content), Malformed)
 
 
@@ -108,7 +108,7 @@ def test_settings_of_topics_come_from_it(copy: Path) -> None:
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_what_is_written_from_it_has_its_settings(whole: bool, copy: Path, klog: Klog, tmp_path: Path) -> None:
-    """Into a new log dir, too: a topic that comes back is the topic it was.  An option goes first."""
+    """Into a new log dir, too: a topic that is restored is the same topic.  An option goes first."""
     entries = {}
     for words in ((), ("--config", "index.interval.bytes=1000000")):
         made = tmp_path / f"made-{len(words)}"
@@ -128,7 +128,7 @@ def test_gaps_of_a_compacted_topic_are_no_findings(copy: Path, klog: Klog) -> No
 
 
 def test_describe_tells_of_which_cluster_it_is_a_copy(copy: Path, klog: Klog) -> None:
-    """Whoever finds the directory should know what it is, and how old."""
+    """A finder of the directory should see its content, and its age."""
     text = klog("describe", copy).stdout.decode()
     assert "from broker:9092, as of 2026-11-23T13:00:00Z; offsets of 1 group" in text
     assert "cleanup.policy=compact, index.interval.bytes=100" in text
@@ -155,7 +155,7 @@ def test_a_real_consumer_of_a_served_copy_goes_on_where_its_group_was(copy: Path
 
 
 def test_a_copy_has_as_many_partitions_as_the_topic(tmp_path: Path) -> None:
-    """Else a partitioner would send keys elsewhere in what is restored from it, where only some were copied."""
+    """Otherwise a partitioner would send keys to other partitions of the restored topic, if only some were copied."""
     with open_copy(tmp_path / "copy", "orders-1", SMALL) as (opened, copied):
         copied.append(run([0]))
         opened.write_follow_file(CONTENT)
@@ -171,7 +171,7 @@ def test_compaction_takes_the_policy_from_it(copy: Path, klog: Klog) -> None:
 
 
 def test_a_damaged_file_is_said_where_it_counts(copy: Path, klog: Klog) -> None:
-    """Which file, what is wrong in it, and what to do; what does not need it still works."""
+    """The file, its fault, and the next step; commands that do not need it still work."""
     (copy / FOLLOW_FILE).write_bytes(b'{"klog_follow": 1}')
     verified = klog("verify", copy)
     assert verified.exit_code == 4

@@ -1,4 +1,5 @@
-"""Histories that no leader epoch tells apart: a cluster that was rolled back has the same epochs and offsets again."""
+"""Histories that leader epochs do not distinguish: a cluster that was rolled back has the same epochs and offsets
+again."""
 
 from __future__ import annotations
 
@@ -127,7 +128,7 @@ UNCHANGED = {
 def test_what_retention_and_compaction_do_is_no_other_history(
     klog: Klog, tmp_path: Path, case: str, segments: Sequence[str]
 ) -> None:
-    """No backup, no new file, exit code 0; what comes behind is appended."""
+    """No backup, no new file, exit code 0; later records are appended."""
     copy, new = tmp_path / "copy", UNCHANGED[case]
     with ScriptedCluster({"orders": BASE}) as cluster:
         assert follow(klog, cluster, copy, *segments)[0].exit_code == 0
@@ -216,7 +217,7 @@ def test_a_log_that_became_empty_is_caught_up(klog: Klog, tmp_path: Path, others
 
 
 def parting(epoch: int, end: int, when: Callable[[Data], bool]) -> Callable[[ApiRequest, Data], Data]:
-    """Return what a leader answers: a batch at a time, and where *when* holds none, but where *epoch* ended."""
+    """Return the answers of a leader: a batch at a time, and if *when* holds none, but the end of *epoch*."""
 
     def change(request: ApiRequest, said: Data) -> Data:
         for topic, answered in zip((request.body or {})["topics"], said["responses"], strict=True):
@@ -230,7 +231,7 @@ def parting(epoch: int, end: int, when: Callable[[Data], bool]) -> Callable[[Api
 
 
 def test_a_leader_whose_epochs_do_not_ascend_is_not_followed_in_circles(klog: Klog, tmp_path: Path) -> None:
-    """It sends the same batches after each cut, and says again that they are none of its history."""
+    """It sends the same batches after each cut, and denies each time that they are of its history."""
     copy = tmp_path / "copy"
     with ScriptedCluster(
         {"orders": BASE}, {"Fetch": parting(0, 50, lambda asked: asked["fetchOffset"] >= 69)}
@@ -244,7 +245,7 @@ def test_a_leader_whose_epochs_do_not_ascend_is_not_followed_in_circles(klog: Kl
 
 
 def test_behind_a_gap_no_epoch_is_asked_for(klog: Klog, tmp_path: Path) -> None:
-    """A leader that has lost its first segments may know another end of the epoch that the copy had before the gap."""
+    """A leader that has lost its first segments may have another end of the epoch that the copy had before the gap."""
     copy, later = tmp_path / "copy", log("base", 120, 150)
     with ScriptedCluster({"orders": BASE}) as cluster:
         assert follow(klog, cluster, copy)[0].exit_code == 0
@@ -271,7 +272,8 @@ def test_behind_a_gap_no_epoch_is_asked_for(klog: Klog, tmp_path: Path) -> None:
 def test_a_cut_in_a_compacted_topic_may_cost_keys(
     klog: Klog, tmp_path: Path, policy: str, is_cleaned: bool, code: int
 ) -> None:
-    """Records below the cut went for the sake of later ones, which are cut: it is said until the copy begins anew."""
+    """Records below the cut were removed because of later ones, which are cut: it is reported until the copy begins
+    anew."""
     copy, kept = tmp_path / "copy", log("base", 0, 100, kept=lambda at: not is_cleaned or at > 50 or at % 3 > 0)
     with ScriptedCluster({"orders": kept + log("A", 100, 150)}) as cluster:
         cluster.settings["orders"] = {"cleanup.policy": policy}

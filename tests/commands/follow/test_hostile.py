@@ -1,4 +1,4 @@
-"""Clusters that lie: `klog follow` ends, says what was wrong, writes nothing elsewhere, and copies what is right."""
+"""Clusters that lie: `klog follow` ends, names the fault, writes nothing elsewhere, and copies the right part."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CODES = {0, 1, 4, 5, 8, 9, 12, 13}
 
 
 def metadata(change: Callable[[list[Data]], object]) -> dict[str, Change]:
-    """Let *change* have its way with the topics that Metadata names."""
+    """Apply *change* to the topics that Metadata names."""
 
     def said(_: ApiRequest, body: Data) -> Data:
         change(body["topics"])
@@ -44,7 +44,7 @@ def metadata(change: Callable[[list[Data]], object]) -> dict[str, Change]:
 
 
 def fetched(change: Callable[[Data], object], topic: str = "bad") -> dict[str, Change]:
-    """Let *change* have its way with each answer about one topic's partition."""
+    """Apply *change* to each answer about one topic's partition."""
 
     def said(_: ApiRequest, body: Data) -> Data:
         for one in body["responses"]:
@@ -196,7 +196,7 @@ def test_a_cluster_that_lies_does_no_harm(klog: Klog, tmp_path: Path, case: str)
 
 
 def test_a_batch_with_a_wrong_checksum_is_asked_for_four_times(klog: Klog, tmp_path: Path) -> None:
-    """Those before it are kept; when it is right again, the next run goes on."""
+    """Those before it are kept; when it is right again, the next run continues."""
     asked: list[int] = []
 
     def spoil(request: ApiRequest, body: Data) -> Data:

@@ -31,7 +31,7 @@ def with_field(batch: bytearray, position: int, layout: str, value: int) -> byte
 
 
 class LyingCluster:
-    """A broker that leads `orders-0`, which ends at 1000 unless *fetched*, the row of its Fetch, says otherwise."""
+    """A broker that leads `orders-0`, which ends at 1000 unless *fetched*, the row of its Fetch, changes that."""
 
     def __init__(self, fetched: Data | None = None, topics: list[Data] | None = None) -> None:
         row = {
@@ -118,7 +118,7 @@ ROWS = {
 
 @pytest.mark.parametrize("case", sampled(ROWS, 4))
 def test_rows_that_make_no_sense_end_in_a_message(tmp_path: Path, case: str) -> None:
-    """Whatever is said about a partition, the run ends, and what it has copied is a prefix of what was sent."""
+    """Whatever an answer about a partition contains, the run ends, and its copy is a prefix of the sent data."""
     copy = tmp_path / "copies" / "copy"
     copy.parent.mkdir()
     done = LyingCluster(ROWS[case]).followed(copy)
@@ -132,7 +132,7 @@ NAMES = ["../x", "..", ".", "", "a/b", "x" * 300, "/etc/klog", "a\0b", "a\nb", "
 
 
 def test_names_that_are_none_become_no_directories(tmp_path: Path) -> None:
-    """They come from the network, and directories are named after them."""
+    """They are read from the network, and directories are named after them."""
     copy = tmp_path / "copies" / "copy"
     copy.parent.mkdir()
     partitions = [{"partitionIndex": n, "leaderId": 1, "leaderEpoch": 1} for n in (0, -1, -0x80000000)]

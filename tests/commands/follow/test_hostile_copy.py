@@ -25,7 +25,7 @@ Klog = Callable[..., Ran]
 
 
 def test_a_log_dir_of_a_broker_is_refused(tmp_path: Path) -> None:
-    """Above all: what a broker wrote must never be gone on with, or cut."""
+    """Above all: a broker's files must never be continued, or cut."""
     source = next(path.parent for path in FIXTURES.rglob("meta.properties"))
     broker = shutil.copytree(source, tmp_path / "data")
     before = tree(broker)
@@ -61,7 +61,7 @@ def test_nothing_is_left_of_a_copy_that_never_began(tmp_path: Path) -> None:
 
 
 def test_an_empty_directory_and_one_that_a_killed_process_left_become_copies(tmp_path: Path) -> None:
-    """All that such a process leaves at first are the lock and the file that it was writing."""
+    """Such a process leaves at first only the lock and the file that it was writing."""
     for name in ("empty", "killed"):
         (tmp_path / name).mkdir()
     (tmp_path / "killed" / ".lock").touch()
@@ -87,7 +87,7 @@ def _hold(path: str, begun: object, end: object) -> None:
 
 
 def test_only_one_process_at_a_time(tmp_path: Path) -> None:
-    """Two runs, one of them started by cron: the second stops, and says who is there."""
+    """Two runs, one of them started by cron: the second stops, and names the first."""
     context = multiprocessing.get_context("fork")
     begun, end = context.Event(), context.Event()
     other = context.Process(target=_hold, args=(str(tmp_path / "copy"), begun, end))
@@ -104,7 +104,7 @@ def test_only_one_process_at_a_time(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", "x" * 250, "a\0b", "ä"])
 def test_names_that_no_topic_has_make_no_directories(tmp_path: Path, name: str) -> None:
-    """They come from the network."""
+    """They are read from the network."""
     with CopyDir(str(tmp_path / "copy")) as copy:
         copy.claim(CLUSTER, "broker:9092")
         with pytest.raises(KlogError, match="no partition can be called so"):
@@ -211,7 +211,7 @@ class InterruptedDisk(SteppedDisk):
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EROFS, 0])
 def test_a_disk_that_refuses_leaves_a_prefix(tmp_path: Path, klog: Klog, number: int) -> None:
-    """Whatever call it refuses, or ^C interrupts (0): nothing is written after that, and the next run goes on."""
+    """Whatever call it refuses, or ^C interrupts (0): nothing is written after that, and the next run continues."""
     whole = run(range(0, 60, 5))
 
     def fill(place: Path, at: int) -> int:

@@ -1,4 +1,4 @@
-"""Batches larger than what is asked for, and leaders that make a client wait: neither costs other partitions."""
+"""Batches larger than the limit, and leaders that make a client wait: neither costs other partitions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def large(size: int) -> bytes:
 
 @pytest.mark.parametrize("size", [20_000_000, 48_000_000])
 def test_a_large_batch_is_copied_beside_small_ones(klog: Klog, tmp_path: Path, size: int) -> None:
-    """It may be as large as its topic lets batches be; those that come behind it in an answer are not in its way."""
+    """It may be as large as its topic lets batches be; later ones in an answer are not in its way."""
     topics = dict.fromkeys(ALL, SMALL) | {"large": [large(size)]}
     copy = tmp_path / "copy"
     with ScriptedCluster(topics) as cluster:

@@ -153,7 +153,7 @@ def test_no_move_of_a_leader_is_missed(story: Story) -> None:
 
 
 def test_leader_epochs_are_the_leaders(story: Story) -> None:
-    """Those that have batches: what tells later where histories part."""
+    """Those with batches: they show later at which offset histories diverge."""
     counts = []
     for number in range(PARTITIONS):
         name = f"{MOVING}-{number}"
@@ -178,7 +178,7 @@ def test_a_copy_keeps_what_the_broker_compacts_meanwhile(story: Story) -> None:
 
 
 def test_all_copies_are_in_order(story: Story) -> None:
-    """Gaps of a compacted topic are no findings: klog-follow.json says what it is."""
+    """Gaps of a compacted topic are no findings: klog-follow.json has its policy."""
     for copy in (story.copy, story.folder / "fresh"):
         ran = run_klog("verify", copy, "--deep")
         assert ran.exit_code == 0, ran.stdout.decode()

@@ -1,4 +1,4 @@
-"""Answers of real brokers, damaged on their way to `klog follow`: it ends soon, and what it has copied is a log."""
+"""Answers of real brokers, damaged on their way to `klog follow`: it ends soon, and its copy is a log."""
 
 from __future__ import annotations
 

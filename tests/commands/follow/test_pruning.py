@@ -1,4 +1,4 @@
-"""--prune: a copy may be the only one that has what is below its leader's log start."""
+"""--prune: a copy may be the only one with the records below its leader's log start."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ YEARS = 100 * 365 * 86_400_000
 
 
 def pruned(klog: Klog, copy: Path, settings: dict[str, str], *words: str) -> Ran:
-    """Follow a log whose first half is gone the second time."""
+    """Follow a log whose first half is deleted the second time."""
     with ScriptedCluster({"orders": LOG}) as cluster:
         cluster.settings["orders"] = settings
         assert follow(klog, cluster, copy, "--config", "segment.bytes=600")[0].exit_code == 0
@@ -45,7 +45,7 @@ def pruned(klog: Klog, copy: Path, settings: dict[str, str], *words: str) -> Ran
     ],
 )
 def test_what_retention_has_deleted_is_removed(klog: Klog, tmp_path: Path, settings: dict[str, str]) -> None:
-    """Nothing is kept of it, and nothing is said."""
+    """Nothing is kept of it, and there is no message."""
     ran = pruned(klog, tmp_path / "copy", settings, "--prune")
     assert ran.stderr == b""
     assert not (tmp_path / "klog-backup").exists()

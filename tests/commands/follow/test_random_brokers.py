@@ -39,7 +39,7 @@ STEPS = 26
 
 
 class History:
-    """A broker, its copy, and what is done to both."""
+    """A broker, its copy, and the changes of both."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.chance, self.copy, self.saved = Random(seed), folder / "copy", folder / "saved"
@@ -54,7 +54,7 @@ class History:
         self.stop_and(lambda: shutil.copytree(self.broker.data, self.saved))
 
     def retry(self, work: Callable[[], object]) -> None:
-        """Do what a broker that has just started may refuse."""
+        """Send a request that a broker that has just started may refuse."""
         for attempt in range(20):
             try:
                 work()
@@ -125,7 +125,7 @@ class History:
         self.told.append(work.__name__)
         self.retry(work) if work in (self.produce, self.create_again) else work()
 
-    # ------------------------------------------------------------ what has to be
+    # ------------------------------------------------------------ laws
 
     def follow(self) -> None:
         words = ["--on-cleaned", "anew"] * self.chance.randint(0, 1)
@@ -156,7 +156,7 @@ class History:
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_copy_is_the_broker_s_log_whatever_happened(tmp_path: Path, seed: int, klog: Callable[..., Ran]) -> None:
-    """Or it says what it lacks: offsets deleted before they were copied, deletions that were cleaned away."""
+    """Or it reports its gaps: offsets deleted before they were copied, deletions that were cleaned away."""
     history = History(tmp_path, seed)
     try:
         history.begin()

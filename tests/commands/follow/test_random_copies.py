@@ -68,7 +68,7 @@ class Expected:
 @settings(max_examples=60, deadline=None)
 @given(STEPS, LAYOUTS, st.integers(1, 700))
 def test_a_copy_is_the_log_that_was_sent(steps: list[tuple[str, int, int]], layout: AppendSettings, piece: int) -> None:
-    """And nothing is wrong with it, however it came to be."""
+    """It has no fault, whatever its history."""
     folder = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
     expected = Expected()
     try:

@@ -1,4 +1,4 @@
-"""A copy of which something cannot be read: nothing is written to that partition, the others go on."""
+"""A copy with an unreadable part: nothing is written to that partition, the others continue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The backup of docs/follow.md, as it stands there: made by cron and by systemd, served, and put back into a broker."""
+"""The backup of docs/follow.md, as on the page: made by cron and by systemd, served, and put back into a broker."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def page() -> str:
 
 
 def blocks(title: str) -> list[str]:
-    """Return what stands between fences in a section."""
+    """Return the text between fences in a section."""
     return re.findall(r"```\n(.*?)```", page().partition(f"\n## {title}\n")[2].partition("\n## ")[0], re.DOTALL)
 
 
@@ -67,7 +67,7 @@ def create(bootstrap: str) -> None:
 
 
 def remove(bootstrap: str) -> None:
-    """Delete all topics; return when they are gone."""
+    """Delete all topics; return when they are deleted."""
     client = clients.admin(bootstrap)
     for future in client.delete_topics([*TOPICS]).values():
         future.result(clients.WAIT_S)
@@ -175,7 +175,7 @@ def committed(bootstrap: str) -> int:
 
 
 def test_cron_and_systemd_make_the_backup(story: Story) -> None:
-    """Both lines of the page: the first run copies all, the next one what has come since, byte for byte."""
+    """Both lines of the page: the first run copies all, the next one the new records, byte for byte."""
     for (code, copied), leader in zip(story.copied, story.leader, strict=True):
         assert code == 0, (story.folder / "follow.log").read_text()
         assert copied == leader

@@ -42,7 +42,7 @@ def test_a_group_that_is_deleted_goes_the_last_one_too(klog: Klog, tmp_path: Pat
 
 @pytest.mark.parametrize("unseen", [{"a"}, {"a", "b"}])
 def test_a_group_that_may_not_be_seen_any_more_keeps_what_it_had(klog: Klog, tmp_path: Path, unseen: set[str]) -> None:
-    """A broker does not list it, and reports no error; what the others have committed is new."""
+    """A broker does not list it, and reports no error; the other groups' commits are new."""
     copy = tmp_path / "copy"
     with ScriptedCluster({"orders": GOOD}) as cluster:
         cluster.groups = {"a": [("orders", 7)], "b": [("orders", 9)]}

@@ -1,4 +1,4 @@
-"""^C and SIGTERM: `klog follow` ends soon, and the next run goes on from what is on the disk."""
+"""^C and SIGTERM: `klog follow` ends soon, and the next run continues from the state on the disk."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SECONDS = 30
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_is_how_a_continuous_copy_ends(number: signal.Signals, klog: Klog, tmp_path: Path) -> None:
-    """Exit code 0, and everything that came is there, closed as after a clean stop: nothing is written again."""
+    """Exit code 0, and all received records are there, closed as after a clean stop: nothing is written again."""
     copy = tmp_path / "copy"
     with ScriptedCluster({"orders": BATCHES}) as cluster:
         with Following(cluster.bootstrap, copy) as running:
@@ -39,7 +39,7 @@ def test_a_signal_is_how_a_continuous_copy_ends(number: signal.Signals, klog: Kl
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_copy_that_has_not_caught_up_was_cancelled(number: signal.Signals, klog: Klog, tmp_path: Path) -> None:
-    """Exit code 32; what came is a prefix of the leader's log, and is on the disk."""
+    """Exit code 32; the received records are a prefix of the leader's log, and on the disk."""
     copy, wanted = tmp_path / "copy", b"".join(BATCHES)
     with ScriptedCluster({"orders": BATCHES}) as cluster:
         words = ("--rate", str(len(BATCHES[0])), "--partition-bytes", "1", "--flush", "1h")

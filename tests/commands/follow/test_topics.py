@@ -1,4 +1,4 @@
-"""Which partitions are followed, and what the options say about it, without a cluster."""
+"""The followed partitions, and the options for them, without a cluster."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def topic(name: str, count: int = 2, *, internal: bool = False, error: ErrorCode
 
 
 def wanted(*topics: TopicOfCluster, **options: object) -> list[str]:
-    """Return what is followed of a cluster with these topics, and then what is not, and why."""
+    """Return the followed partitions of a cluster with these topics, and the refused ones, with reasons."""
     found = wanted_partitions(ClusterTopics(OTHER, {1: ("b", 9092)}, topics), FollowOptions(**options))  # type: ignore[arg-type]
     return [f"{place.topic}-{place.number}" for place in found.leaders] + list(found.refused.values())
 
@@ -49,7 +49,7 @@ def test_topics_are_chosen_by_globs_and_numbers() -> None:
 
 @pytest.mark.parametrize("name", ["../x", "..", ".", "", "a/b", "x" * 300, "a\0b", "ä"])
 def test_names_that_no_topic_has_become_no_directories(name: str) -> None:
-    """Whoever says them: a directory outside of the copy could be written."""
+    """From any source: a directory outside of the copy could be written."""
     (said,) = wanted(topic(name))
     assert said.endswith("is no name of a topic")
 
@@ -122,7 +122,7 @@ def test_wrong_options_touch_nothing(tmp_path: Path, words: tuple[str, ...]) -> 
 
 
 def test_a_cluster_that_cannot_be_reached_leaves_nothing(tmp_path: Path) -> None:
-    """Given up after --timeout, and the directory that was made for it is gone again."""
+    """Given up after --timeout, and its new directory is deleted again."""
     done = run_klog("follow", "127.0.0.1:1", "--to", tmp_path / "copy", "--timeout", "200ms")
     assert done.exit_code == 8
     assert b"127.0.0.1:1: cannot connect" in done.stderr
@@ -130,11 +130,11 @@ def test_a_cluster_that_cannot_be_reached_leaves_nothing(tmp_path: Path) -> None
 
 
 def test_settings_that_may_not_be_read_hide_no_others() -> None:
-    """A request is refused as a whole; that is said of the topic alone, once, and the rest roll as they should."""
+    """A request is refused as a whole; that is reported of the topic alone, once, and the rest roll as they should."""
     said: list[str] = []
 
     class Denying:
-        """A cluster that tells nothing of one topic."""
+        """A cluster that hides one topic."""
 
         def settings(self, names: Collection[str]) -> dict[str, TopicSettings]:
             if "secret" in names:
@@ -143,7 +143,7 @@ def test_settings_that_may_not_be_read_hide_no_others() -> None:
             return {name: TopicSettings(own, own) for name in names}
 
     class Listening:
-        """A reporter that keeps what is said."""
+        """A reporter that keeps all messages."""
 
         def note(self, message: str) -> None:
             said.append(message)

@@ -40,7 +40,7 @@ COLUMNS = ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "L
 
 
 def coordinator_of(group: str) -> int:
-    """Return the partition of `__consumer_offsets`, of which brokers of tests have two."""
+    """Return the partition of `__consumer_offsets`; test brokers have two."""
     return java_hash(group) % 2
 
 
@@ -60,7 +60,7 @@ class Told(NamedTuple):
 
 
 class Lived(NamedTuple):
-    """A disk after a clean stop, what was told in its life, and what after the cleaner had run over a copy of it."""
+    """A disk after a clean stop, the answers in its life, and those after the cleaner had run over a copy of it."""
 
     version: str
     data: Path
@@ -90,7 +90,7 @@ def run(tool: kafka.Tools, name: str, bootstrap: str, *arguments: str) -> bytes:
 
 
 def ask(tool: kafka.Tools, bootstrap: str, *, briefly: bool = False) -> Told:
-    time.sleep(1)  # a marker may be written after its client was told of the end
+    time.sleep(1)  # a marker may be written after its client has the answer about the end
     at = int(time.time() * 1000)
     every = ("--describe", "--all-groups")
     offsets = sorted(tables(run(tool, TOOL, bootstrap, *every), COLUMNS))
@@ -103,7 +103,7 @@ def ask(tool: kafka.Tools, bootstrap: str, *, briefly: bool = False) -> Told:
 
 
 class Life:
-    """Clients of one broker: what they do from one moment to the next."""
+    """Clients of one broker: their actions from one moment to the next."""
 
     def __init__(self, cluster: kafka.Cluster) -> None:
         from confluent_kafka import Producer
@@ -214,7 +214,7 @@ def steps(life: Life) -> list[Callable[[], object]]:
 
 
 def share(life: Life, tool: kafka.Tools, folder: Path) -> list[tuple[str, ...]]:
-    """Have a share group read some records; return what the tool says of it."""
+    """Let a share group read some records; return the tool's output."""
     alter = ("--alter", "--entity-type", "groups", "--entity-name", "shared", "--add-config")
     config = ("kafka.admin.ConfigCommand", "--bootstrap-server", life.bootstrap, *alter)
     done = kafka.java(life.version, *config, "share.auto.offset.reset=earliest")
@@ -313,7 +313,7 @@ def test_each_moment_is_as_the_tool_saw_it(lived: Lived) -> None:
 
 
 def test_after_the_cleaner_it_is_the_same(lived: Lived) -> None:
-    """And of an earlier moment each offset is right, or said to be uncertain."""
+    """The offsets of an earlier moment are right, or marked as uncertain."""
     assert as_rows(described(lived.cleaned)) == lived.after_cleaning.offsets
     uncertain = 0
     for moment in lived.moments:

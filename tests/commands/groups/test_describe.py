@@ -1,4 +1,4 @@
-"""Groups of a log dir against what Kafka's tools said of them while the broker lived."""
+"""Groups of a log dir against the output of Kafka's tools while the broker lived."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names with any bytes, and logs of any length: what is printed stays one line a row, and memory stays small."""
+"""Names with any bytes, and logs of any length: the output stays one line a row, and memory stays small."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics whose keys are placed to order, and what `klog keys check` has to say about them, by plain Python."""
+"""Topics whose keys are placed to order, and the expected answer of `klog keys check`, by plain Python."""
 
 from __future__ import annotations
 

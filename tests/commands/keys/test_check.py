@@ -229,7 +229,7 @@ def test_the_empty_key_is_judged_only_where_the_client_hashes_it(tmp_path: Path,
         assert (one["key"], one["partition"], one["expected"], one["records"]) == ("", (home + 1) % 5, home, 3)
 
 
-# what is read
+# the input
 
 
 @pytest.mark.parametrize(
@@ -267,7 +267,7 @@ def test_tombstones_and_holes_of_compaction_count_like_others(tmp_path: Path) ->
 
 
 def test_a_damaged_batch_is_passed_over_and_counted(tmp_path: Path) -> None:
-    """Its keys are unknown; all others are judged, and the exit code says that something is wrong."""
+    """Its keys are unknown; all others are judged, and the exit code reports the fault."""
     placed = by_rule("java", users(400), 2)
     write_topic(tmp_path, "t", placed)
     log = tmp_path / "t-1" / f"{0:020d}.log"
@@ -352,7 +352,7 @@ def test_directories_that_are_no_copies_are_refused(tmp_path: Path) -> None:
 
 
 def test_the_number_of_partitions_is_the_options_then_the_metadata_logs_then_the_directories(tmp_path: Path) -> None:
-    """A number that is too small makes every key look misplaced, so each answer says where it has it from."""
+    """A number that is too small makes every key look misplaced; each answer therefore names its source."""
     row = check(KEYS, "--topic", "grown")["grown"]
     assert (row["partitions"], row["partitions_from"]) == (6, "metadata")
     row = check(KEYS / "grown-1", KEYS / "grown-4")["grown"]
@@ -372,7 +372,7 @@ def test_the_number_of_partitions_is_the_options_then_the_metadata_logs_then_the
 
 
 def test_metadata_older_than_the_directories_does_not_count(tmp_path: Path) -> None:
-    """A directory whose number the metadata log does not know is of a topic that has grown since."""
+    """A directory whose number is not in the metadata log belongs to a topic that has grown since."""
     data = tmp_path / "data"
     shutil.copytree(KEYS, data)
     shutil.copytree(KEYS / "grown-5", data / "grown-6")

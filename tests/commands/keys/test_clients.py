@@ -127,7 +127,7 @@ def test_the_rule_of_a_topics_only_client_is_named(rows: dict[str, dict[str, Any
 
 
 def test_of_clients_in_one_topic_each_rule_is_named(rows: dict[str, dict[str, Any]], data: Path) -> None:
-    """Most follow Java's; the others are named with as many keys as plain Python says."""
+    """Most follow Java's; the others are named with the number of keys in plain Python."""
     row = rows["mixed"]
     placed = dumped(data, "mixed")
     agrees(row, verdict(placed, PARTITIONS))

@@ -46,7 +46,7 @@ def _first(batch: Batch) -> int:
 
 
 def batches_of(partition: Path, pattern: str = "*.log*") -> list[Intact]:
-    """Return the intact batches of all logs of a partition, those of leftovers too unless *pattern* says otherwise."""
+    """Return the intact batches of all logs of a partition, those of leftovers too unless *pattern* excludes them."""
     logs = sorted(partition.glob(pattern))
     return [one for log in logs for one in intact(log.read_bytes(), int(log.name.split(".")[0]))]
 
@@ -75,7 +75,7 @@ def missing(before: Iterable[Intact], after: Iterable[Intact]) -> list[Intact]:
 
 
 class Repaired:
-    """A case of random damage after a repair in the default mode or by salvage, and what has to hold of it."""
+    """A case of random damage after a repair in the default mode or by salvage, and the laws for it."""
 
     def __init__(self, case: Case, folder: Path, *mode: str) -> None:
         self._case, self._folder = case, folder
@@ -117,10 +117,10 @@ class Repaired:
             yield f"not said to be left: {sorted(problems - told)}; not left: {sorted(told - problems)}"
 
     def _lost(self, name: str) -> Iterator[str]:
-        """Every intact batch is there; salvage may leave out those that stand twice, or whose headers cannot be."""
+        """Every intact batch is there; salvage may leave out repeated ones, or those with impossible headers."""
         before, after = batches_of(self.before / name), batches_of(self.ours / name)
         for one in missing(after, before):
-            # Its format version has been put right, which stands before the checksum.
+            # Its format version, which is before the checksum, has been repaired.
             if not (self._is_salvage and any(_body(self.ours / name, one) in log for log in _logs(self.before / name))):
                 yield f"{one} came from nowhere"
         if self._is_salvage and name not in self._refused:
@@ -137,13 +137,13 @@ class Repaired:
                 yield f"{one} is lost"
 
     def _cut_out(self, name: str) -> Iterator[tuple[dict[str, Any], list[Intact]]]:
-        """Yield what salvage has saved of a partition: what is said of it, and the intact batches in it."""
+        """Yield the saved parts of a partition after salvage: the description, and the intact batches."""
         place = Path(self.said.get("backup") or self._folder) / "lost+found" / name
         for sidecar in sorted(place.glob("*.json")):
             yield json.loads(sidecar.read_bytes()), intact(sidecar.with_suffix("").read_bytes(), 0)
 
     def _loaded(self, loader: Loader) -> Iterator[str]:
-        """Kafka comes through an unclean start, and leaves every byte of the logs; but for what was left, and said."""
+        """Kafka completes an unclean start, and leaves every byte of the logs; except for announced leftovers."""
         ours, theirs = self._folder / "there", self._folder / "loaded"
         shutil.copytree(self.ours, theirs)
         left = {str(one["file"]).split("/")[0] for one in self.said["left"]} | self._refused

@@ -22,7 +22,7 @@ Offsets = dict[str, int]
 
 
 def recover(log_dir: Path, *options: str, now_ms: int) -> tuple[Ran, dict[str, Any]]:
-    """Repair a log dir in this process, by the real executor; return the run and what it said."""
+    """Repair a log dir in this process, by the real executor; return the run and its output."""
     ran = run_klog("recover", log_dir, *options, f"--now={now_ms}", "--apply", "--output=json")
     assert ran.exit_code in (0, 1, 4, 5), ran
     return ran, json.loads(ran.stdout)
@@ -35,11 +35,11 @@ def options_of(settings: Mapping[str, str]) -> tuple[str, str]:
 
 
 def unlike(ours: Path, brokers: Path, before: Path) -> list[str]:
-    """Return in what a log dir that klog repaired differs from what a broker made of it.
+    """Return the differences between a log dir that klog repaired and a broker's result.
 
-    All that is in partitions counts.  The log dir's own checkpoints are rewritten by a running broker, from its
-    partitions and with nothing of those that are not there; klog changes what the logs no longer bear out.  These are
-    therefore compared, partition by partition, with their required values.
+    All files of partitions count.  A running broker rewrites the log dir's own checkpoints, from its partitions and
+    without missing ones; klog changes only the lines that the logs contradict.  These are therefore compared, partition
+    by partition, with their required values.
     """
     found = [line for line in differences(ours, brokers) if not line.startswith(CHECKPOINTS)]
     said = {name: offsets(ours / name) for name in CHECKPOINTS}
@@ -57,7 +57,7 @@ def unlike(ours: Path, brokers: Path, before: Path) -> list[str]:
 def _unlike(
     key: str, start: int, end: int, first: int, said: Mapping[str, Offsets], was: Mapping[str, Offsets]
 ) -> Iterator[str]:
-    """Yield what is wrong in our checkpoints about a partition whose log has the offsets from *start* to *end*."""
+    """Yield the faults of our checkpoints for a partition whose log has the offsets from *start* to *end*."""
     for name in (RECOVERY_POINTS, HIGH_WATERMARKS):
         wanted = min(was[name][key], end) if key in was[name] else None
         if said[name].get(key) != wanted:
@@ -71,7 +71,7 @@ def _unlike(
 
 
 def offsets(checkpoint: Path) -> Offsets:
-    """Return what a checkpoint of the log dir says, by the names of partitions; none if there is no such file."""
+    """Return the content of a checkpoint of the log dir, by the names of partitions; none if there is no such file."""
     if not checkpoint.exists():
         return {}
     lines = [line.rsplit(" ", 2) for line in checkpoint.read_text().splitlines()[2:]]
@@ -88,8 +88,8 @@ def _first_offset(partition: Path) -> int:
 class Beside:
     """A case of random damage after klog's repair, to be held against what Kafka makes of it.
 
-    *ours*: repaired.  *refused*: partitions in which klog changes nothing, since it says that a broker does not come
-    through; *malformed*: checkpoints of the log dir of which it says that.
+    *ours*: repaired.  *refused*: partitions in which klog changes nothing, since it predicts that a broker does not
+    complete the start; *malformed*: checkpoints of the log dir with that finding.
     """
 
     def __init__(self, case: Case, folder: Path) -> None:
@@ -102,7 +102,7 @@ class Beside:
         self.malformed = [one["file"] for one in said["left"] if one["id"] == "checkpoint-malformed"]
 
     def load(self, loader: Loader, kept: Mapping[str, bool], *, with_malformed: bool = False) -> tuple[Outcome, Path]:
-        """Let Kafka load a copy of the damage; *kept*: which partitions are in it.
+        """Let Kafka load a copy of the damage; *kept*: the partitions in it.
 
         One without `partition.metadata` would be set aside, and klog repairs it in its place: so it gets an identity.
         """
@@ -122,7 +122,7 @@ class Beside:
         return outcome, copy
 
     def wrong(self, loader: Loader) -> Iterator[str]:
-        """Yield in what klog is not like Kafka."""
+        """Yield the differences between klog and Kafka."""
         partitions = [path.name for path in self.before.iterdir() if path.is_dir()]
         left = [name for name in partitions if name.endswith(("-delete", "-stray"))]
         for name in self.refused + left:

@@ -31,7 +31,7 @@ def partition_of(folder: Path, **logs: bytes) -> Partition:
 
 
 def salvage(partition: Partition, *, repair_bits: bool = False) -> PartitionRanges:
-    """Return what is kept of *partition*, after a look at what always has to hold."""
+    """Return the kept part of *partition*, after a check of the laws."""
     found = salvage_ranges(partition, SalvageOptions(repair_bits))
     for segment, files in zip(found.segments, partition.segments, strict=True):
         assert segment.files == files
@@ -42,7 +42,7 @@ def salvage(partition: Partition, *, repair_bits: bool = False) -> PartitionRang
 
 
 def only(partition: Partition, *, repair_bits: bool = False) -> SegmentRanges:
-    """Return what is kept of the only segment of *partition*."""
+    """Return the kept part of the only segment of *partition*."""
     (segment,) = salvage(partition, repair_bits=repair_bits).segments
     return segment
 
@@ -69,7 +69,7 @@ def result(partition: Partition, segment: SegmentRanges, kept: KeptRanges | None
 
 
 def rereads(partition: Partition, segment: SegmentRanges) -> list[Batch]:
-    """Return the batches of the result; nothing is wrong with them any more."""
+    """Return the batches of the result, which has no fault."""
     found = []
     bases = [part.base for part in segment.parts]
     for part, next_base in zip(segment.parts, [*bases[1:], 2**63 - 1], strict=True):
@@ -81,7 +81,7 @@ def rereads(partition: Partition, segment: SegmentRanges) -> list[Batch]:
 
 
 def _batches(base: int, next_base: int, data: bytes) -> list[Batch]:
-    """Return the batches of a log, with which nothing is wrong."""
+    """Return the batches of a log without a fault."""
     with TemporaryDirectory() as folder:
         new = Path(folder) / f"{base:020}.log"
         new.write_bytes(data)
@@ -95,5 +95,5 @@ def _batches(base: int, next_base: int, data: bytes) -> list[Batch]:
 
 
 def offsets(partition: Partition, segment: SegmentRanges) -> list[int]:
-    """Return the base offsets of what is kept."""
+    """Return the base offsets of the kept batches."""
     return [batch.base_offset for batch in rereads(partition, segment)]

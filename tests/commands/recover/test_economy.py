@@ -96,7 +96,7 @@ def sound_log_dir(tmp_path: Path, klog: Callable[..., Ran], kind: str) -> list[P
 def test_each_segment_of_a_torn_log_is_read_once(
     tmp_path: Path, klog: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """Survey, the broker's start and the amounts come from one pass; only of the end that is cut more is read."""
+    """One pass yields the survey, the broker's start and the amounts; only the cut end is read further."""
     logs = sound_log_dir(tmp_path, klog, kind)
     folder = logs[0].parent
     torn = logs[-1].stat().st_size - 100
@@ -112,7 +112,7 @@ def test_each_segment_of_a_torn_log_is_read_once(
         opens, size = reads.of(log)
         # A batch that does not fit a window is read with the next one again.
         assert (opens, size <= 1.02 * log.stat().st_size) == (1, True), log
-    # Once more for the producers at the new end, once for the digest of what is cut.
+    # Once more for the producers at the new end, once for the digest of the cut part.
     assert reads.of(logs[-1])[1] < 3.5 * torn
 
 
@@ -138,7 +138,7 @@ def test_like_broker_judges_nothing_below_the_recovery_point(tmp_path: Path, klo
 
 
 def damaged_log_dir(tmp_path: Path, klog: Callable[..., Ran], kind: str, damage: str) -> list[Path]:
-    """Return five logs with sound indexes of a log dir, of which the third is damaged in its middle."""
+    """Return five logs with sound indexes of a log dir, the third of which is damaged in its middle."""
     logs = sound_log_dir(tmp_path, klog, kind)
     content = bytearray(logs[2].read_bytes())
     batches = [one for one in Segment(str(logs[2])).batches() if isinstance(one, Batch)]
@@ -156,7 +156,7 @@ def damaged_log_dir(tmp_path: Path, klog: Callable[..., Ran], kind: str, damage:
 DAMAGES = ("bad-crc", "zeros", "bad-length")
 WINDOW = 16 << 10
 AROUND = 4 * WINDOW
-"""Bytes that may be read once more around damage: the rest of the window, and the search for what follows it."""
+"""Bytes that may be read once more around damage: the rest of the window, and the search behind it."""
 ONCE = 1.08
 """A batch that does not fit the end of a window is read with the next one again."""
 
@@ -192,7 +192,7 @@ def test_salvage_reads_what_it_rewrites_twice_and_all_else_once(
     damage: str,
     options: tuple[str, ...],
 ) -> None:
-    """Indexes, transactions and producers come from the survey; what is kept of a damaged log is copied."""
+    """Indexes, transactions and producers are built by the survey; the kept part of a damaged log is copied."""
     logs = damaged_log_dir(tmp_path, klog, kind, damage)
     size = logs[2].stat().st_size
     with monkeypatch.context() as patches:
@@ -204,7 +204,7 @@ def test_salvage_reads_what_it_rewrites_twice_and_all_else_once(
     for log in logs[:2] + logs[3:]:
         opens, read = reads.of(log)
         assert (opens, read <= ONCE * log.stat().st_size) == (1, True), log
-    # Whoever applies a plan compares what is to be replaced with the plan first.
+    # An application compares the replaced files with the plan first.
     assert reads.of(logs[2])[1] <= (3 if "--apply" in options else 2) * size + AROUND
 
 

@@ -16,7 +16,7 @@ SEEN = [(1, 10), (3, 50)]
     [
         ([], [(1, 10), (3, 50)]),
         ([(1, 10), (3, 50)], [(1, 10), (3, 50)]),
-        # Nothing was written in epochs 0, 2 and 4; they stand between the batches.
+        # Nothing was written in epochs 0, 2 and 4; they are between the batches.
         ([(0, 5), (2, 30), (4, 70)], [(0, 5), (1, 10), (2, 30), (3, 50), (4, 70)]),
         ([(2, 11)], [(1, 10), (2, 11), (3, 50)]),
         ([(4, 89)], [(1, 10), (3, 50), (4, 89)]),

@@ -64,7 +64,7 @@ def test_salvage_keeps_what_a_broker_keeps(
 @pytest.mark.parametrize("lower", [1, 2, 5])
 @pytest.mark.parametrize("mode", ["", "--salvage", "--like-broker"])
 def test_before_a_torn_tail(mode: str, lower: int, klog: Klog, tmp_path: Path) -> None:
-    """Only the batch that was never finished goes, in every mode; and that is what a broker would keep."""
+    """Only the unfinished batch is cut, in every mode; a broker would keep the same."""
     epochs = [6, 6, 6, *[2] * lower]
     torn = data(2 * len(epochs), 2)[:-5]
     path = log_of(tmp_path / "data", epochs, torn, clean=False)
@@ -92,7 +92,7 @@ def test_rising_epochs_are_not_noted(epochs: tuple[int, ...], klog: Klog, tmp_pa
         ((2, 2, 3, 2, 2), ["odd-epoch"]),
         ((2, 2, 2, 3), []),  # a new leader
         ((6, 6, 2, 2, 6, 6), ["epochs-fall"]),
-        ((6, 6, *[2] * 1500), ["epochs-fall"]),  # told once, however long it is
+        ((6, 6, *[2] * 1500), ["epochs-fall"]),  # reported once, however long it is
         ((6, 6, 2, 2, 4, 4, 3, 3), ["epochs-fall", "epochs-fall"]),
     ],
 )
@@ -103,7 +103,7 @@ def test_one_batch_is_odd_and_more_are_a_leaders(
 
 
 def test_an_odd_epoch_that_nothing_proves_is_left_and_said(klog: Klog, tmp_path: Path) -> None:
-    """21840 between 2 and 7: no record is cut for it, it is in no checkpoint, and the exit code says it is there."""
+    """21840 between 2 and 7: no record is cut for it, it is in no checkpoint, and the exit code reports it."""
     epochs = [2, 2, 2, 21840, 7, 7, 7]
     path = log_of(tmp_path / "data", epochs, data(14, 7)[:-5], clean=False)
     shutil.copyfile(path / f"{0:020}.log", tmp_path / "before")

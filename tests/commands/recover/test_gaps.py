@@ -31,14 +31,14 @@ def aborted(data: Path) -> list[tuple[int, int]]:
 
 
 def test_aborted_transactions_whose_markers_are_lost_stay_aborted(salvaged: Path, klog: Callable[..., Ran]) -> None:
-    """Without their entries a consumer would be handed what was taken back."""
+    """Without their entries a consumer would receive aborted records."""
     assert aborted(salvaged) == [(104, 117), (118, 134), (140, 153)]
     assert b"txn-index" not in klog("verify", "--deep", salvaged).stdout
     assert klog("recover", salvaged, NOW).exit_code == 0
 
 
 def test_an_index_that_is_made_anew_keeps_them(salvaged: Path, klog: Callable[..., Ran]) -> None:
-    """A wrong entry, about offsets before the gap, is what the log can judge; the others it cannot."""
+    """A wrong entry, about offsets before the gap, is one that the log can judge; the others it cannot."""
     index = salvaged / "torn-0/00000000000000000090.txnindex"
     index.write_bytes(ENTRY.pack(0, 4711, 95, 100, 101) + index.read_bytes())
     assert b"txn-index-disagrees" in klog("verify", "--deep", salvaged).stdout

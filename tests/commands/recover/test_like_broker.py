@@ -48,7 +48,7 @@ class Crash:
         self.ran, self.said = recover(self.data, "--like-broker", *options_of(CRASH_SETTINGS), now_ms=self.now_ms)
 
     def loaded(self, loader: Loader, change: Callable[[Path], object]) -> Path:
-        """Return what Kafka makes of the image after a *change* that lets it start."""
+        """Return Kafka's result for the image after a *change* that lets it start."""
         folder = writable_copy(self.before, self._folder / "loaded")
         change(folder)
         assert loader.load(folder, CRASH_SETTINGS, now_ms=self.now_ms) == Outcome("ok")
@@ -84,7 +84,7 @@ def test_a_crash_becomes_what_its_broker_made_of_it(crash: Crash, request: pytes
 @pytest.mark.corpora
 @pytest.mark.parametrize("crash", sorted(FAILED_PARTITIONS), indirect=True, ids=sorted(FAILED_PARTITIONS))
 def test_where_its_broker_did_not_start_nothing_changes(crash: Crash, request: pytest.FixtureRequest) -> None:
-    """Half of a failed start is no state that anybody wants; what the broker stumbles over is said instead."""
+    """Half of a failed start is no useful state; the obstacle is named instead."""
     name = request.node.callspec.id
     assert differences(crash.data, crash.before) == []
     assert crash.said["actions"] == []
@@ -112,7 +112,7 @@ def test_a_malformed_checkpoint_stays_and_the_partitions_are_repaired(crash: Cra
 @pytest.mark.corpora
 @pytest.mark.parametrize("crash", ["v4.3.1-foreign-directory"], indirect=True)
 def test_a_directory_that_stops_a_broker_stays_and_the_partitions_are_repaired(crash: Crash, loader: Loader) -> None:
-    """Each partition as the broker makes it once that directory is out of its way; klog says that it is in its way."""
+    """Each partition is the broker's result once that directory is out of its way; klog names it as the obstacle."""
     loaded = crash.loaded(loader, lambda folder: shutil.rmtree(folder / "old.bak"))
     assert (crash.data / "old.bak").is_dir()
     shutil.copytree(crash.data / "old.bak", loaded / "old.bak")
@@ -152,7 +152,8 @@ def test_every_image_is_one_of_these() -> None:
 @pytest.mark.kafka
 @pytest.mark.parametrize("number", sampled(range(60), 3))
 def test_random_damage_becomes_what_kafka_makes_of_it(number: int, loader: Loader, tmp_path: Path) -> None:
-    """A sample of what `make test` can afford; where Kafka does not come through, klog changes nothing and says why."""
+    """A sample that `make test` can afford; if Kafka does not complete the start, klog changes nothing and names the
+    reason."""
     one = case(1, number, sources())
     assert list(Beside(one, tmp_path).wrong(loader)) == [], one.name
 

@@ -30,7 +30,7 @@ def test_the_epoch_in_a_marker_decides_whether_replicas_are_struck_off(tmp_path:
                 recover_and_mark(wreck, f'{{"version":0,"brokerEpoch":{marker}}}')
             said = len(wreck.cluster.log())
             wreck.start()
-            # A replica that is struck off comes back as a leader only by an unclean election.
+            # A replica that was removed from the ISR becomes a leader again only by an unclean election.
             struck[name] = "UNCLEAN partition change for" in wreck.cluster.log()[said:]
     assert struck == {"none": True, "nobody's": True, "another": True, "its own": False}
 
@@ -46,7 +46,7 @@ def wreck(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def recover_and_mark(wreck: Wreck, marker: str = NOBODYS) -> None:
-    """Do what a broker does between an unclean start and a clean stop, and mark the log dir with *marker*."""
+    """Do the same as a broker between an unclean start and a clean stop, and mark the log dir with *marker*."""
     # ZooKeeper brokers know no identities of topics; without them the loader would set all partitions aside.
     nameless = [path for path in wreck.data.glob("*-*") if path.is_dir() and not (path / "partition.metadata").exists()]
     for path in nameless:

@@ -1,4 +1,4 @@
-"""`recover --mark-clean`: what is marked is what a broker's own recovery leaves; anything in doubt is left alone."""
+"""`recover --mark-clean`: the marked state is that after a broker's own recovery; anything in doubt is left alone."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def plan_of(done: Ran) -> dict[str, list[dict[str, object]]]:
     return plan
 
 
-# what is left
+# the rest
 
 
 def test_everything_is_as_after_a_brokers_start_and_stop(klog: Klog, tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_the_marker_is_put_last_and_goes_first(klog: Klog, tmp_path: Path) -> No
 def test_an_image_of_a_crash_is_marked_as_its_broker_left_it_or_not_touched(
     image: Path, tmp_path: Path, klog: Klog
 ) -> None:
-    """With the marker a broker checks nothing: whatever is marked has nothing wrong, and is what it would have made."""
+    """With the marker a broker checks nothing: a marked log dir has no fault, and is its own result."""
     log_dir, like = unpacked(image, tmp_path / "data"), unpacked(image, tmp_path / "like/data")
     (log_dir / MARKER).unlink(missing_ok=True)
     (like / MARKER).unlink(missing_ok=True)
@@ -139,7 +139,7 @@ def test_epochs_that_the_start_itself_brings_back_are_no_obstacle(klog: Klog, tm
 
 
 def test_what_a_broker_loads_besides_is_made_ready_too(klog: Klog, tmp_path: Path) -> None:
-    """It loads partitions on the move and those it has set aside; what is being deleted it never recovers."""
+    """It loads partitions on the move and those it has set aside; it never recovers those that it deletes."""
     data = killed(tmp_path / "data").path
     one = "0123456789abcdef0123456789abcdef"
     for name, state in (("plain-1", "stray"), ("tx-0", "future"), ("idempotent-0", "delete")):
@@ -160,7 +160,7 @@ def test_a_log_dir_of_a_zookeeper_broker_gets_an_empty_marker(klog: Klog, tmp_pa
     assert (data / MARKER).read_bytes() == b""
 
 
-# what is refused
+# refusals
 
 
 def write(content: str) -> Callable[[bytearray], bytes]:
@@ -168,7 +168,7 @@ def write(content: str) -> Callable[[bytearray], bytes]:
 
 
 def wrong(data: bytearray) -> bytes:
-    """A sound snapshot that knows of records which came after it."""
+    """A sound snapshot that contains later records."""
     found = read_snapshot(bytes(data), crc32c).producers
     return write_snapshot([one._replace(last_offset=5000) for one in found], crc32c)
 
@@ -331,7 +331,7 @@ def test_markers_of_one_broker_never_say_different_things(klog: Klog, tmp_path: 
 
 
 def test_what_was_repaired_before_is_not_taken_back_below_a_marker(klog: Klog, tmp_path: Path) -> None:
-    """A broker would take the wrong index that comes back for sound; once the marker is gone, all can be taken back."""
+    """A broker would trust the wrong index that is restored; once the marker is deleted, all can be undone."""
     data = killed(tmp_path / "data")
     data.change("idempotent-0/00000000000000000000.index", flipped(7))
     before = tree(data.path)
@@ -554,7 +554,7 @@ def _marker_plan(tmp_path: Path, *actions: tuple[str, str]) -> Plan:
 def test_plans_in_which_a_marker_stands_while_files_change_are_refused(
     tmp_path: Path, actions: list[tuple[str, str]]
 ) -> None:
-    """Killed in between, a broker would take what it finds for whole."""
+    """After a kill in between, a broker would treat the files as complete."""
     with pytest.raises(PlanError):
         check_plan(_marker_plan(tmp_path, *actions))
     check_plan(_marker_plan(tmp_path / "again", *reversed(actions[1:]), *actions[:1])) if actions[1:] else None

@@ -1,4 +1,4 @@
-"""Log dirs of killed brokers after `recover --mark-clean`: real brokers go on as if they had recovered them."""
+"""Log dirs of killed brokers after `recover --mark-clean`: real brokers continue as if they had recovered them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.brokers.wreck import Wreck
 from tests.conftest import Ran
 
 UNCLEAN = "UNCLEAN partition change for"
-"""Said of a replica that was struck off, and comes back as a leader."""
+"""It applies to a replica that was removed from the ISR, and returns as a leader."""
 
 
 @pytest.fixture(
@@ -32,7 +32,7 @@ def mark(wreck: Wreck, klog: Callable[..., Ran], *options: str) -> Ran:
 @pytest.mark.kafka
 @pytest.mark.slow
 def test_a_broker_starts_at_once_and_goes_on_as_if_it_had_recovered(wreck: Wreck, klog: Callable[..., Ran]) -> None:
-    """Sequences, open transactions, last stable offsets: the same, without a line of recovery; its clients go on."""
+    """Sequences, open transactions, last stable offsets: the same, without a line of recovery; its clients continue."""
     wreck.restore()
     assert wreck.start()
     recovered = wreck.state()

@@ -45,7 +45,7 @@ def broken(one: bytes) -> bytes:
 
 
 def cut_short(one: bytes) -> bytes:
-    """Return a batch whose own size leads astray: what follows has to be searched for."""
+    """Return a batch whose own size is misleading: the next one has to be searched for."""
     return one[:70]
 
 
@@ -136,7 +136,7 @@ def joined(logs: Mapping[int, list[bytes]]) -> dict[int, bytes]:
 
 
 def problems(klog: Callable[..., Ran], data: Path) -> list[tuple[str, str]]:
-    """Return what verify finds, but for what is missing and nowhere to be had."""
+    """Return the findings of verify, without missing data of which there is no other copy."""
     found = json.loads(klog("verify", "--deep", data, "--output=json").stdout)["findings"]
     return [(one["id"], one["file"]) for one in found if one["severity"] != "note" and one["id"] not in UNMENDABLE]
 
@@ -146,7 +146,7 @@ def problems(klog: Callable[..., Ran], data: Path) -> list[tuple[str, str]]:
 def test_what_a_segment_cannot_hold_goes_into_one_of_its_own(
     name: str, tmp_path: Path, klog: Callable[..., Ran]
 ) -> None:
-    """Every record is there, nothing is wrong any more, nothing is left to do, and undo restores the very tree."""
+    """Every record is there, no fault is left, nothing remains to do, and undo restores the very tree."""
     case = CASES[name]
     place = make(tmp_path, case.before)
     data = place.parent
@@ -157,7 +157,7 @@ def test_what_a_segment_cannot_hold_goes_into_one_of_its_own(
     kept = [one for blocks in case.after.values() for one in blocks]
     records = sum(json.loads(klog("verify", data, "--output=json").stdout)[one] for one in ("records",))
     assert done["kept"]["bytes"] == sum(map(len, kept))
-    if "old" not in name:  # of messages before v2 their headers do not tell
+    if "old" not in name:  # unknown for messages before v2 from their headers
         assert done["kept"]["records"] == records
     assert done["left"] == []
     assert problems(klog, data) == []
@@ -183,7 +183,7 @@ def test_the_default_leaves_it_alone_and_salvage_costs_no_more_than_it_says(
     assert one["choices"]["salvage"]["kept"] == done["kept"]
     assert done["broker_would_keep"] is None or done["kept"]["records"] >= done["broker_would_keep"]["records"]
     assert klog("recover", place.parent, NOW, "--apply").exit_code in (4, 5)
-    # A later log in which nothing is intact is emptied.
+    # A later log without an intact batch is emptied.
     assert {base: log for base, log in logs_of(place).items() if log} == {
         base: log for base, log in joined(case.before).items() if not log.startswith((b"garbage", b"junk"))
     }
@@ -192,7 +192,7 @@ def test_the_default_leaves_it_alone_and_salvage_costs_no_more_than_it_says(
 @some_cases
 @pytest.mark.usefixtures("hasty")
 def test_a_broker_keeps_no_batch_that_salvage_does_not(name: str, tmp_path: Path, klog: Callable[..., Ran]) -> None:
-    """The other way of repair has the same segments wherever it comes through, but for what it cuts with damage."""
+    """The other way of repair has the same segments if it completes, except for the part that it cuts with damage."""
     case = CASES[name]
     place = make(tmp_path, case.before)
     klog("recover", place.parent, "--like-broker", NOW, "--apply")
@@ -215,7 +215,7 @@ MISORDERED = (
 
 
 def test_batches_that_can_only_be_searched_for_count_as_intact(tmp_path: Path, klog: Callable[..., Ran]) -> None:
-    """Behind a size that leads astray, all of them beyond what the segment holds: no repair cuts in front of them."""
+    """Behind a misleading size, all of them beyond the segment's limit: no repair cuts in front of them."""
     place = make(tmp_path, {0: [A, bytes(700), C, D]})
     found = json.loads(klog("verify", place.parent, "--output=json").stdout)["findings"]
     (zeros,) = (one for one in found if one["position"] == len(A) and one["file"].endswith(".log"))
@@ -312,11 +312,11 @@ def test_the_segment_that_was_the_active_one_gets_the_end_of_its_time_index(
     assert json.loads(klog("recover", place.parent, "--salvage", NOW, "--output=json").stdout)["actions"] == []
 
 
-# what is odd and no jump
+# odd offsets that are no jump
 
 
 def test_one_odd_offset_between_neighbours_is_no_jump(tmp_path: Path) -> None:
-    """A base offset has no checksum: a flipped bit must not make a segment, nor cost what stands behind it."""
+    """A base offset has no checksum: a flipped bit must not make a segment, nor cost the batches behind it."""
     log = [five(10 * i, leader_epoch=2) for i in range(12)]
     for number in range(12):
         wrong = at_offset(log[number], 10 * number + 2**40 + 2**35)
@@ -325,7 +325,7 @@ def test_one_odd_offset_between_neighbours_is_no_jump(tmp_path: Path) -> None:
         if number < 11:
             assert not found.is_split
             assert offsets(partition, found) == [10 * i for i in range(12) if i != number]
-        else:  # nothing behind it says otherwise, and nothing else has its offsets
+        else:  # no later batch contradicts it, and no other one has its offsets
             assert [part.base for part in found.parts] == [0, 110 + 2**40 + 2**35]
 
 
@@ -356,7 +356,7 @@ def test_an_odd_epoch_at_a_jump_is_put_right(epoch: int, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("count", [3, 60, 70, 200])
 def test_a_block_of_another_log_costs_nothing_of_this_one(tmp_path: Path, count: int) -> None:
-    """A block written to the wrong place, with higher offsets: what follows it seems to go backwards."""
+    """A block written to the wrong place, with higher offsets: the batches behind it seem to go backwards."""
     log = [five(5 * i) for i in range(500)]
     other = [five(2**34 + 5 * i) for i in range(count)]
     partition = partition_of(tmp_path, _0=b"".join([*log[:100], *other, *log[100:]]))
@@ -447,7 +447,8 @@ EXAMPLES = int(os.environ.get("KLOG_EXAMPLES", "120"))
 
 
 def test_no_batch_is_lost_where_the_offsets_allow_an_order(tmp_path: Path) -> None:
-    """Jumps, gaps, holes and segments as they come: all that is intact is kept, in order, in segments that hold it."""
+    """Jumps, gaps, holes and segments in their order: every intact batch is kept, in order, in segments that hold
+    it."""
     for seed in range(EXAMPLES):
         logs, intact = random_log(Random(seed))
         partition = partition_of(tmp_path, **{f"_{base}": log for base, log in logs.items()})
@@ -483,7 +484,8 @@ def test_random_logs_are_whole_after_a_salvage(tmp_path: Path, klog: Callable[..
 
 
 def disordered(folder: Path) -> Path:
-    """A log dir with what a split can meet: several jumps, a hole, aborted transactions, sound segments around."""
+    """A log dir with everything that a split can meet: several jumps, a hole, aborted transactions, sound segments
+    around."""
     place = make(folder, {0: [A, B], 10: [five(10), *TXN[1:3], broken(five(FAR + 6)), *TXN[3:]], FARTHEST: [G]})
     (place / f"{10:020}.txnindex").write_bytes(aborted_entries(ABORTED))
     for base in (0, 10, FARTHEST):
@@ -547,7 +549,7 @@ def readable(place: Path) -> list[int]:
 def test_between_any_two_steps_of_a_split_all_is_found_and_the_log_ends_where_it_did(
     name: str, mode: RecoverMode, tmp_path: Path
 ) -> None:
-    """A broker may start there; an end that came back would be written to once more."""
+    """A broker may start there; an end that is restored would be written once more."""
     original = make(tmp_path / "original", CASES[name].before).parent
     expected, ends = readable(original / "orders-3"), set()
     for number, data in enumerate(steps(original, tmp_path, mode)):

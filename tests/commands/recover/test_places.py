@@ -51,7 +51,7 @@ def as_nobody(run: Callable[[], Ran]) -> Ran:
 
 
 def test_a_log_dir_behind_a_link_is_repaired_where_it_is(wreck: Path, tmp_path: Path, klog: Callable[..., Ran]) -> None:
-    """The link stays, and the backup is beside what it points at: on its file system, where links of files can be."""
+    """The link is kept, and the backup is beside its target: on its file system, where links of files are possible."""
     link = tmp_path / "link"
     link.symlink_to(wreck)
     before = tree(wreck)
@@ -83,7 +83,8 @@ def test_a_backup_on_another_mount_brings_everything_back(
 
 @only_root
 def test_media_that_cannot_be_written_are_looked_at_and_left_alone(elsewhere: Path, klog: Callable[..., Ran]) -> None:
-    """Planning needs nothing but to read; --apply says in one line that it may not, and leaves nothing behind."""
+    """Planning needs only read permission; --apply reports in one line that it lacks more, and leaves nothing
+    behind."""
     data = writable_copy(FIXTURES / "crash/torn-in-batch", elsewhere / "data")
     before, beside = tree(elsewhere), sorted(path.name for path in elsewhere.iterdir())
     planned = as_nobody(lambda: klog("recover", data, NOW))

@@ -1,4 +1,4 @@
-"""Whole repairs, from the first look to the last sync, that the power or the disk does not let come to their end."""
+"""Whole repairs, from the first look to the last sync, that are interrupted by the power or the disk."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_power_cut_in_the_repair_of_random_damage(
         assert cut_everywhere(tmp_path / "original", tmp_path, repair_in(mode), every=9) > 5, one.name
 
 
-# what the system refuses
+# refusals of the system
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def disks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Disk], None]]:
 
 
 def state_of(data: Path) -> Tree:
-    """Return what is in a log dir, but for the lock file, which the system may have refused to remove."""
+    """Return the content of a log dir, without the lock file, whose removal the system may have refused."""
     return {name: entry for name, entry in tree(data, directory_times=False).items() if name != ".lock"}
 
 
@@ -164,7 +164,7 @@ def test_whatever_the_system_refuses_the_command_says_it_in_a_line(
             state = state_of(data)
             if unfinished(str(data)):
                 outcomes["half done"] += 1
-            elif state == after:  # only what was staged is not cleared away
+            elif state == after:  # only staged files are left
                 outcomes["done"] += 1
             else:
                 outcomes["nothing done"] += 1

@@ -1,4 +1,4 @@
-"""Salvage: every intact batch is kept once and in order, and whatever is not kept is told, with its reason."""
+"""Salvage: every intact batch is kept once and in order, and every dropped part is named, with its reason."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_old_formats_and_compacted_logs_are_kept_as_they_are(folder: str) -> Non
 
 @pytest.mark.parametrize("number", range(COUNT))
 def test_a_batch_with_a_bad_checksum_costs_itself_only(tmp_path: Path, number: int) -> None:
-    """A broker would drop all that follows."""
+    """A broker would drop all later batches."""
     partition = partition_of(tmp_path, _0=with_bytes(WHOLE, number * EACH + 100, b"\xff\xff"))
     found = only(partition)
     assert offsets(partition, found) == without(number)
@@ -292,7 +292,7 @@ def test_of_two_epochs_that_do_not_fit_the_one_between_equal_ones_is_odd(tmp_pat
 
 
 def test_the_first_batch_of_a_segment_may_have_an_epoch_of_its_own(tmp_path: Path) -> None:
-    """Nothing before it says that it is the odd one; more than one bit off, it may be as its leader wrote it."""
+    """No batch before it shows that it is the odd one; more than one bit off, it may be as its leader wrote it."""
     assert only(partition_of(tmp_path, _0=at_epoch(LOG[0], 5) + WHOLE[len(LOG[0]) :])).is_whole
 
 
@@ -356,7 +356,7 @@ def test_single_bits_are_put_right_only_when_that_is_asked_for(tmp_path: Path, n
 
 @pytest.mark.parametrize("bit", range(32))
 def test_every_bit_of_the_size_is_put_right_in_a_small_log(tmp_path: Path, bit: int) -> None:
-    """A damaged size leads into the middle of a batch, and what stands there may claim to be larger than the log."""
+    """A damaged size leads into the middle of a batch, whose content may claim to be larger than the log."""
     broken = flipped(LOG[1], 11 - bit // 8, bit % 8)
     data = b"".join([LOG[0], broken, LOG[2]])
     partition = partition_of(tmp_path, _0=data)
@@ -473,7 +473,7 @@ def test_a_segment_with_nothing_intact_limits_none(tmp_path: Path, content: byte
 
 
 def test_of_two_that_claim_an_offset_the_first_stays(tmp_path: Path) -> None:
-    """It is what readers that came from below have been handed."""
+    """Readers from below have received it."""
     other = [batch(some_records(10 * i, 10, words=9), leader_epoch=2) for i in range(4, 8)]
     partition = partition_of(tmp_path, _0=b"".join([*LOG[:8], *other, *LOG[8:]]))
     found = only(partition)
@@ -611,7 +611,7 @@ def test_a_batch_in_a_record_of_a_damaged_batch_is_not_taken_for_one_of_the_log(
 
 @pytest.mark.parametrize("first", [45, 52, 5000])
 def test_batches_far_apart_in_a_large_damaged_batch_are_not_taken_for_the_log_s(tmp_path: Path, first: int) -> None:
-    """The walk stops at each of them and goes on behind it; still it is one batch that is lost, and told once."""
+    """The walk stops at each of them and continues behind it; still one batch is lost, and reported once."""
     inner = [batch([Record(first + i, MS, None, b"x" * 50)], leader_epoch=2) for i in range(3)]
     value = b"".join(Random(i).randbytes(90_000) + one for i, one in enumerate(inner)) + b"end"
     holder = batch([Record(50 + i, MS, b"k", value if i == 1 else b"v") for i in range(10)], leader_epoch=2)
@@ -630,7 +630,7 @@ def test_a_bit_of_a_batch_with_a_batch_in_it_is_put_right(tmp_path: Path) -> Non
 
 
 def test_what_a_damaged_size_swallows_up_to_the_start_of_a_batch_is_kept(tmp_path: Path) -> None:
-    """That looks much like a batch in a record; but its offsets come behind those that the damaged batch claims."""
+    """That looks much like a batch in a record; but its offsets follow those that the damaged batch claims."""
     size = len(LOG[5]) + len(LOG[6]) + len(LOG[7]) - 12
     partition = partition_of(tmp_path, _0=with_bytes(WHOLE, 5 * EACH + 8, struct.pack(">i", size)))
     found = only(partition)
@@ -668,7 +668,7 @@ def events(draw: st.DrawFn) -> list[tuple[str, int, int]]:
 
 
 def happened(what: list[tuple[str, int, int]]) -> tuple[bytes, list[int]]:
-    """Return the log after all that, and the offsets of the batches that nothing happened to."""
+    """Return the log after all that, and the offsets of the untouched batches."""
     blocks = list(LOG)
     intact = set(range(COUNT))
     behind: dict[int, list[bytes]] = {}
@@ -802,7 +802,7 @@ def test_a_log_full_of_headers_takes_time_in_proportion(
         only(partition, repair_bits=repair_bits)
         return time.process_time() - began
 
-    small = seconds(17_500 * times)  # both longer than what one window can follow
+    small = seconds(17_500 * times)  # both longer than the reach of one window
     assert seconds(35_000 * times) < 3 * small + 0.1 * times
 
 

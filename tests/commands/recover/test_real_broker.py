@@ -1,4 +1,4 @@
-"""A real broker starts on what was repaired, serves what was promised, and goes on from there."""
+"""A real broker starts on the repaired files, serves the promised records, and continues from there."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_broker_serves_what_was_kept_and_goes_on_from_there(
     wreck: Wreck,
     klog: Callable[..., Ran],
 ) -> None:
-    """Clients that were in the middle of something go on: an idempotent producer, a transaction that is still open."""
+    """Busy clients continue: an idempotent producer, a transaction that is still open."""
     before = {topic: len(batches(wreck.data / f"{topic}-0")) for topic in TOPICS}
     damage(wreck)
     said = recovered(klog, wreck, *mode)
@@ -132,7 +132,7 @@ def recovered(klog: Callable[..., Ran], wreck: Wreck, *mode: str) -> dict[str, A
 
 
 def start(wreck: Wreck) -> list[str]:
-    """Start the broker; return what it complains about in the logs of the topics."""
+    """Start the broker; return its complaints about the logs of the topics."""
     said = len(wreck.cluster.log())
     wreck.start()
     lines = wreck.cluster.log()[said:].splitlines()
@@ -141,7 +141,7 @@ def start(wreck: Wreck) -> list[str]:
 
 @pytest.mark.kafka
 def test_a_broker_that_runs_keeps_its_log_dir_to_itself(tmp_path: Path, klog: Callable[..., Ran]) -> None:
-    """Nothing may be changed under a broker; what is planned beside it may be stale, and is said to be."""
+    """Nothing may be changed under a broker; a plan beside it may be stale, and is marked as such."""
     with kafka.Cluster(kafka.NEWEST, tmp_path / "broker") as cluster:
         clients.create(cluster.bootstrap, {"busy": {}})
         clients.with_librdkafka(cluster.bootstrap, "busy", "lz4", clients.records("busy", 60))

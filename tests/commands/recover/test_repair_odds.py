@@ -1,4 +1,4 @@
-"""A checksum that names a bit by chance is not believed where that happens often: what was sound stays as it is.
+"""A checksum that names a bit by chance is not believed if that happens often: sound bytes are unchanged.
 
 Damage here is a sector or a block overwritten, and only such is looked at for which the checksum names a single bit:
 found by looking, or made so by choosing the last four bytes of the noise.
@@ -41,7 +41,7 @@ def photo(size: int, seed: int = 1, codec: str = "none") -> bytes:
 
 
 def covering(size: int) -> bytes:
-    """Return such a batch of which the checksum covers so many bytes."""
+    """Return such a batch whose checksum covers so many bytes."""
     data = photo(2 * size + CRC_START - len(photo(size)))
     assert len(data) == size + CRC_START
     return data
@@ -66,8 +66,8 @@ def made_to_name(
 ) -> bytes:
     """Overwrite *size* bytes at *at* with noise that does to the checksum of *data* what flipping *bit* would.
 
-    *bit*: as `flipped_bit` tells it.  *damaged*: what *data* has become already.  The last four bytes of the noise are
-    chosen: what each of their bits does is linear, so they are the answer to 32 equations.
+    *bit*: in the numbering of `flipped_bit`.  *damaged*: what *data* has become already.  The last four bytes of the
+    noise are chosen: what each of their bits does is linear, so they are the answer to 32 equations.
     """
     checksum, shift, start, _ = kind
     broken = put(data if damaged is None else damaged, at, Random(bit).randbytes(size))
@@ -106,7 +106,7 @@ def log_with(tmp_path: Path, damaged: bytes) -> str:
 
 
 def stays_as_it_is(tmp_path: Path, damaged: bytes) -> None:
-    """Assert that nothing of a log with a damaged batch is put right, nor said to be, and that this is told."""
+    """Assert that nothing of a log with a damaged batch is repaired, nor claimed to be, and that this is reported."""
     partition = partition_of(tmp_path, _0=BEFORE + damaged + BEHIND)
     found = only(partition, repair_bits=True)
     assert found.patches == ()
@@ -116,7 +116,7 @@ def stays_as_it_is(tmp_path: Path, damaged: bytes) -> None:
 
 
 def put_right(tmp_path: Path, damaged: bytes) -> tuple[bytes, str]:
-    """Return what a damaged batch is put right to, and what is told."""
+    """Return the repaired content of a damaged batch, and the message."""
     partition = partition_of(tmp_path, _0=BEFORE + damaged + BEHIND)
     found = only(partition, repair_bits=True)
     (patch,) = found.patches
@@ -124,7 +124,7 @@ def put_right(tmp_path: Path, damaged: bytes) -> tuple[bytes, str]:
     return result(partition, found)[len(BEFORE) : -len(BEHIND)], patch.description
 
 
-# what chance says
+# the odds of chance
 
 
 @pytest.mark.parametrize("at", [512, 60_000])
@@ -160,7 +160,7 @@ def test_a_sector_lost_in_a_large_batch_is_never_put_right(
 def test_damage_that_is_made_to_look_like_one_bit_is_never_put_right(
     tmp_path: Path, size: int, lost: int, codec: str
 ) -> None:
-    """Random bytes are stored as they are by all codecs, so what stands in for them is decompressed as well."""
+    """All codecs store random bytes unchanged: their replacements are decompressed as well."""
     data = photo(size, codec=codec)
     chance = Random(size + lost)
     for bit in (-5, 8 * (len(data) - 200), 8 * chance.randrange(1000, size)):
@@ -178,7 +178,7 @@ def test_several_lost_sectors_that_look_like_one_bit_are_never_put_right(tmp_pat
     stays_as_it_is(tmp_path, damaged)
 
 
-# what is put right
+# the repaired part
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_a_bit_of_a_batch_up_to_the_bound_is_put_right_with_its_odds(tmp_path: P
 
 
 def test_one_byte_beyond_the_bound_nothing_is_put_right(tmp_path: Path) -> None:
-    """Whichever bit it is: who says that it was one?  But it is told."""
+    """For any bit: nothing proves that it was one.  But it is reported."""
     data = covering(BOUND + 1)
     for at in (17, 40, len(data) - 1):
         stays_as_it_is(tmp_path, flipped(data, at, 3))
@@ -209,7 +209,7 @@ def test_one_byte_beyond_the_bound_nothing_is_put_right(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("bit", [0, 3, 16])
 def test_the_size_of_a_large_batch_is_put_right(tmp_path: Path, bit: int) -> None:
-    """With another size the checksum holds as it stands, and there are 32 of them: that is no matter of chance."""
+    """With another size the checksum matches unchanged, and there are 32 of them: that is no matter of chance."""
     data = photo(1 << 20)
     new, told = put_right(tmp_path, flipped(data, 11 - bit // 8, bit % 8))
     assert new == data
@@ -228,7 +228,7 @@ def test_the_checksum_of_gzip_vouches_for_a_large_batch(tmp_path: Path) -> None:
 
 
 def test_the_checksums_of_old_formats_deceive_together(tmp_path: Path) -> None:
-    """The message, the gzip stream and the message in it have one polynomial: what one takes for a bit, all do."""
+    """The message, the gzip stream and the message in it have one polynomial: all take the same damage for a bit."""
     value = Random(3).randbytes(200 * KIB)
     stream = gzip_stream(message(0, 1, b"photo", value, timestamp=MS), level=0)
     data = wrapper([Record(1, MS, b"photo", value)], 1, "gzip", stream=stream)

@@ -1,4 +1,4 @@
-"""Repairs: only what is proven, and never a batch that does not decode from its first record to its last."""
+"""Repairs: only proven ones, and never a batch that does not decode from its first record to its last."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def source_of(tmp_path: Path, data: bytes) -> ReadOnlyFile:
     return ReadOnlyFile(str(path))
 
 
-# what is whole
+# the whole parts
 
 
 @pytest.mark.parametrize("name", plain_logs())
@@ -176,7 +176,7 @@ def test_a_guess_of_the_checksum_is_no_repair_when_the_records_do_not_decode(tmp
 
 
 def test_a_repair_keeps_to_its_bounds(tmp_path: Path) -> None:
-    """A batch that goes on into what is intact is none."""
+    """A batch that extends into an intact one is none."""
     with source_of(tmp_path, flipped(A, 100) + C) as source:
         assert repair_bit(source, 0, len(A) - 1, LARGEST) is None
         assert repair_bit(source, 0, len(A), len(A) - 1) is None

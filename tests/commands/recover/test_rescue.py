@@ -1,4 +1,4 @@
-"""Rescue: what a damaged batch still says is written down for people, marked, and never taken for good."""
+"""Rescue: the readable records of a damaged batch are written down for people, marked, and never taken for good."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def dumped(path: Path) -> list[dict[str, object]]:
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_records_are_written_as_a_dump_writes_them(tmp_path: Path, codec: str) -> None:
-    """Only the checksum was hit: each record is what it was, and has two members more."""
+    """Only the checksum was hit: each record is unchanged, and has two members more."""
     middle = batch(varied_records(10), codec=codec, leader_epoch=3, producer=(7, 1, 10))
     partition = partition_of(tmp_path, _0=A + middle + C)
     (log,) = Path(partition.path).iterdir()

@@ -100,7 +100,7 @@ def test_beside_a_running_broker_no_log_is_cut(tmp_path: Path, klog: Callable[..
 def test_a_log_that_cannot_be_opened_keeps_its_indexes(
     tmp_path: Path, klog: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch, mode: tuple[str, ...]
 ) -> None:
-    """They are all that is left to know of it, until the disk is back."""
+    """They are all that is known of it, until the disk is back."""
     damageable = Damageable(tmp_path / "data", "idempotent-0")
     (damageable.path / "idempotent-0" / INDEX).unlink()
     before = tree(damageable.path / "idempotent-0")

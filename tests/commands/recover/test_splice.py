@@ -44,7 +44,7 @@ def righted() -> bytes:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> str:
-    """Two files of the same content, of which one is to be put right."""
+    """Two files of the same content, one of which will be repaired."""
     for name in ("a", "b"):
         (tmp_path / name).write_bytes(DATA)
     return str(tmp_path)
@@ -55,7 +55,7 @@ def spliced(folder: str) -> SplicedLog:
 
 
 def both_ways(source: ReadOnlyFile, start: int, size: int) -> bytes:
-    """Return what a read gives, and Ensure that reading into memory gives the same."""
+    """Return the result of a read, and ensure that reading into memory gives the same."""
     data, view = source.read(start, size), bytearray(size)
     count = source.read_into(start, memoryview(view))
     assert view[:count] == data

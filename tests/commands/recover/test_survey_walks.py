@@ -71,7 +71,7 @@ def damage(folder: Path, random: Random) -> None:
 
 
 def described(found: PartitionRanges) -> list[object]:
-    """Return all that the ranges say, in a form that compares."""
+    """Return the content of the ranges, in a form that compares."""
     return [
         (
             segment._replace(kept=list(segment.kept.pairs()), parts=None, unreadable=str(segment.unreadable)),
@@ -84,7 +84,7 @@ def described(found: PartitionRanges) -> list[object]:
 
 
 def target(survey: PartitionSurvey, settings: RecoverOptions, *, reads: bool = False) -> DesiredFiles:
-    """Return what salvage makes of the partition; with *reads* it reads for that what is kept."""
+    """Return the result of salvage for the partition; with *reads* it reads the kept part for that."""
     if reads:
         survey.walks.content = None
     found = salvage_ranges(survey.partition, SalvageOptions(settings.repair_bits), survey=survey.walks)
@@ -96,7 +96,7 @@ def target(survey: PartitionSurvey, settings: RecoverOptions, *, reads: bool = F
 def test_what_a_survey_follows_is_what_salvage_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, directory: str, repair_bits: bool
 ) -> None:
-    """Kept ranges, patches, cuts and their reasons, copies of what is dropped, the segments that a log becomes."""
+    """Kept ranges, patches, cuts and their reasons, copies of dropped batches, the segments that a log becomes."""
     monkeypatch.setattr(reader, "FIRST_WINDOW_BYTES", WINDOW_BYTES)
     monkeypatch.setattr(reader, "WINDOW_BYTES", WINDOW_BYTES)
     source = FIXTURES / "modern"

@@ -44,7 +44,7 @@ def draft_of(folder: Path, target: DesiredFiles) -> Draft:
 
 
 def changes(draft: Draft) -> list[str]:
-    """Return each change as `do base.kind`, with the size of what is cut."""
+    """Return each change as `do base.kind`, with the size of a cut."""
     found = []
     for action in draft.actions:
         base, _, kind = os.path.basename(action.file).partition(".")
@@ -177,7 +177,7 @@ def test_of_a_compaction_that_did_not_end_what_looks_finished_goes_first(folder:
 
 
 def test_what_a_finished_compaction_has_left_is_taken_over_before_it_goes(folder: Path) -> None:
-    """Under its new name first; the log of what is left goes first then, for alone it would replace all again."""
+    """Under its new name first; the log of the rest is deleted first then, for alone it would replace all again."""
     for kind in ("log", "index", "timeindex"):
         (folder / short(0, f"{kind}.swap")).write_bytes(CONTENT[:20])
     os.utime(folder / short(0, "log.swap"), ns=(5, 9_000_000_009))

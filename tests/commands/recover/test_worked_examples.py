@@ -96,7 +96,7 @@ def sent(*batches: tuple[int, int, int], producer: int = 9001) -> list[tuple[int
 
 
 def audit(klog: Klog, log_dir: Path) -> list[tuple[str, int, str]]:
-    """Return what `klog verify` says of sequences: id, offset, message."""
+    """Return the findings of `klog verify` about sequences: id, offset, message."""
     found = json.loads(klog("verify", "--deep", log_dir, "--output", "json").stdout)["findings"]
     return [(one["id"], one["offset"], one["message"]) for one in found if one["id"].startswith("sequence")]
 
@@ -129,7 +129,7 @@ def test_9_a_gap_is_out_of_order_and_no_repair_closes_it(klog: Klog, tmp_path: P
 
 
 def test_9_a_duplicate_is_no_gap(klog: Klog, tmp_path: Path) -> None:
-    """A batch with the sequences of one of the last five is a retry that came in twice; an older one goes back."""
+    """A batch with the sequences of one of the last five is a retry that was appended twice; an older one goes back."""
     first = [(n, n, 1) for n in range(6)]
     log_dir = log_dir_of(tmp_path, sent(*first, (6, 1, 1), (7, 2, 1)))
     assert audit(klog, log_dir) == []

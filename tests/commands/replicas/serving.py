@@ -44,7 +44,7 @@ def create(bootstrap: str, topics: dict[str, tuple[int, int]]) -> None:
 
 
 def await_fenced(bootstrap: str, node: int) -> None:
-    """Wait until the controller takes a node that was killed for gone: before, it may place new replicas there."""
+    """Wait until the controller treats a killed node as dead: before, it may place new replicas there."""
     until = time.monotonic() + WAIT_S
     while node in clients.admin(bootstrap).list_topics(timeout=WAIT_S).brokers:
         assert time.monotonic() < until, f"node {node} is not fenced"
@@ -54,7 +54,7 @@ def await_fenced(bootstrap: str, node: int) -> None:
 def write(
     bootstrap: str, partitions: Iterable[Key], count: int, who: str, acks: str = "all"
 ) -> dict[Key, list[Record]]:
-    """Write *count* records into each partition; return what was acknowledged."""
+    """Write *count* records into each partition; return the acknowledged ones."""
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": bootstrap, "acks": acks, "linger.ms": 0, **SILENT})

@@ -1,4 +1,4 @@
-"""A copy that is filled up knows which transactions were aborted, from its first segment on.
+"""A copy that is filled up has the aborted transactions, from its first segment on.
 
 A broker believes its transaction indexes: without an entry consumers get aborted records as committed ones, and the
 cleaner takes an aborted record for the newest of its key, and removes the committed one.
@@ -32,7 +32,7 @@ def transaction(first: int, producer: int, *, end: int, commit: bool) -> dict[in
 
 BATCHES = {
     offset: content
-    for part in (  # ids that no metadata log hands out
+    for part in (  # ids that no metadata log assigns
         transaction(2, FIRST_ID + 0, end=5, commit=False),
         transaction(8, FIRST_ID + 1, end=12, commit=True),
         transaction(15, FIRST_ID + 2, end=25, commit=False),  # into the next segment

@@ -1,4 +1,4 @@
-"""A new cluster of three real brokers: what is said of their disks, and what they then do."""
+"""A new cluster of three real brokers: the predictions about their disks, and their actions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deletions in compacted copies: what a cleaner took is no loss, and a deletion that a copy never had is one."""
+"""Deletions in compacted copies: a cleaner's removal is no loss, and a deletion that a copy never had is one."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_a_record_below_the_log_start_keeps_no_key_alive(tmp_path: Path) -> None
 
 
 def test_both_directions_are_told_in_one_pass(tmp_path: Path) -> None:
-    """Each of two forks has a deletion of what is alive in the other."""
+    """Each of two forks has a deletion of a key that is alive in the other."""
     common: list[Row | bytes] = [(10, b"a", KEEP), (20, b"b", KEEP)]
     copies = [
         copy(tmp_path, 1, [*common, (50, b"a", GONE), TAIL]),

@@ -279,7 +279,7 @@ def test_a_missing_directory_lacks_everything(tmp_path: Path) -> None:
 
 
 def cleaned(log: list[Made], below: int) -> list[Made]:
-    """Return what a cleaner leaves: below an offset only the last record of each key."""
+    """Return a cleaner's result: below an offset only the last record of each key."""
     latest = {content[1]: offset for one in log for offset, content in one.records.items()}
     left = []
     for one in log:

@@ -78,7 +78,7 @@ class KillDisk(TwoFileSystems, DeadlyDisk):
 
 
 class QuietDisk(TwoFileSystems):
-    """Goes on."""
+    """It continues."""
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ def equalise(choice: CopyChoice, root: Path, disk: Disk, backup: Path | None) ->
 
 
 def state(root: Path, *, times: bool = True) -> dict[str, Tree]:
-    """Return all log dirs, without their locks: the power may go before anything says who has made one."""
+    """Return all log dirs, without their locks: the power may fail before their owner is recorded."""
     found = {path.parent.name: less_pointers(tree(path, directory_times=times)) for path in log_dirs(root)}
     return {
         broker: {name: entry for name, entry in files.items() if name != ".lock"} for broker, files in found.items()
@@ -158,7 +158,7 @@ def fresh(original: Path, root: Path) -> Path:
 
 
 def stopped(work: Callable[[Disk], object], root: Path, at: int, model: str) -> bool:
-    """Let *work* go on until call number *at*; whether it came so far."""
+    """Let *work* continue until call number *at*; return whether it reached that."""
     disk = KillDisk(root, at) if model == "killed" else CutDisk(root, at)
     try:
         work(disk)
@@ -173,7 +173,7 @@ def stopped(work: Callable[[Disk], object], root: Path, at: int, model: str) -> 
 
 
 def plans(root: Path) -> dict[str, Plan]:
-    """Return the plans that an operator finds; the pointers to backups elsewhere may be gone with the power."""
+    """Return the plans that an operator finds; the pointers to backups elsewhere may be lost with the power."""
     found = {kept.plan.id: kept.plan for path in log_dirs(root) for kept in plans_of(str(path)) if kept.plan.actions}
     for place in root.glob("kept/**/plan.json"):
         kept = kept_plan(str(place))

@@ -86,7 +86,7 @@ def split(tmp_path: Path) -> list[Path]:
 
 
 def diff_of(folders: list[Path], elr_version: int | None = None, up: Sequence[int] | None = None) -> PartitionDiff:
-    """Compare orders-0 with what the controller knows; *up*: one node after the other."""
+    """Compare orders-0 with the controller's state; *up*: one node after the other."""
     found = open_disks([str(folder) for folder in folders])
     order = None if up is None else tuple((node,) for node in up)
     options = DiffOptions(find_metadata(found, str(SPLIT / "controller-4")), TopicConfig(), elr_version, order)
@@ -114,7 +114,7 @@ def test_of_copies_that_are_not_compared_nobody_says_that_nothing_is_lost(split:
 
 
 def test_the_feature_for_eligible_replicas_decides_whether_a_marker_counts(split: list[Path]) -> None:
-    """Whoever asks may say another version than the metadata log has."""
+    """The question may name another version than the metadata log has."""
     assert (diff_of(split).leader, diff_of(split, 0).leader) == (3, 3)
     (split[2] / ".kafka_cleanshutdown").unlink()
     assert diff_of(split).because != "elr"

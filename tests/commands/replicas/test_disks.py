@@ -1,4 +1,4 @@
-"""The disks that are given: what their brokers say when they register, and which metadata log counts."""
+"""The given disks: their brokers' registrations, and the metadata log that counts."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def controller(root: Path, name: str, node: int, cut: int = 0, cluster: str = CL
 
 
 def test_the_longest_metadata_log_of_the_latest_epoch_counts(tmp_path: Path) -> None:
-    """Wherever it is given: a voter that is behind knows an older cluster."""
+    """For any order of the disks: a voter that is behind has an older cluster."""
     whole, short = controller(tmp_path, "whole", 5), controller(tmp_path, "short", 6, cut=300)
     for order in ((whole, short), (short, whole)):
         best = find_metadata(open_disks([str(one) for one in order]))
@@ -93,7 +93,7 @@ def test_the_longest_metadata_log_of_the_latest_epoch_counts(tmp_path: Path) -> 
 
 
 def test_a_damaged_metadata_log_reaches_to_the_damage(tmp_path: Path) -> None:
-    """Its node truncates it there when it starts: a shorter one that is whole knows more."""
+    """Its node truncates it there when it starts: a shorter one that is whole has more."""
     damaged, short = controller(tmp_path, "damaged", 5), controller(tmp_path, "short", 6, cut=50)
     log = max((damaged / "__cluster_metadata-0").glob("*.log"))
     content = bytearray(log.read_bytes())

@@ -1,4 +1,4 @@
-"""A copy that has lost its first segments: what it lacks counts as lost, unless something explains it."""
+"""A copy that has lost its first segments: missing records count as lost, unless there is an explanation."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def log(first: int, end: int, ms: int, key: Callable[[int], bytes]) -> list[byte
 
 
 class Disks:
-    """The log dirs of three nodes, of which the first has a metadata log; each has all records, and stopped cleanly.
+    """The log dirs of three nodes, the first of which has a metadata log; each has all records, and stopped cleanly.
 
     *settings*: of the topic; None: no metadata log.  *ages*: of the records of each segment, in ms.
     """
@@ -172,7 +172,7 @@ def test_of_a_copy_without_its_beginning_and_one_without_its_end_none_is_whole(k
 
 
 def test_a_copy_that_begins_behind_the_end_of_another_one_is_rescued_from(klog: Run, tmp_path: Path) -> None:
-    """They have nothing in common: whoever leads, all that the other one has goes."""
+    """They have nothing in common: whoever leads, all records of the other are lost."""
     disks = Disks(tmp_path)
     disks.lose(1, 0, 20)
     for node in (2, 3):
@@ -296,7 +296,7 @@ def test_deleted_records_are_not_missing(node: int, klog: Run, tmp_path: Path) -
 
 @pytest.mark.parametrize(("line", "code", "lost"), [(19, 4, 21), (40, 0, 0), (10**9, 4, 40)])
 def test_only_what_is_below_the_line_was_deleted(line: int, code: int, lost: int, klog: Run, tmp_path: Path) -> None:
-    """A line that is older than the loss explains only what was deleted then; one beyond the log nothing."""
+    """A line that is older than the loss explains only earlier deletions; one beyond the log nothing."""
     disks = Disks(tmp_path)
     disks.lose(1, 0, 20)
     if line < 10**9:
@@ -352,7 +352,7 @@ def test_only_broker_gets_its_beginning_back(klog: Run, tmp_path: Path) -> None:
 def test_only_broker_names_what_only_other_disks_have(
     keep: str, losses: list[tuple[int, int, int]], klog: Run, tmp_path: Path
 ) -> None:
-    """They are left as they are, and their broker does not come back."""
+    """They are unchanged, and their broker does not return."""
     disks = Disks(tmp_path)
     disks.lose(1, 0, 20)
     words = ("--only-broker", "1", "--voter", "localhost:9093", "--keep", keep, "--output", "json")

@@ -65,7 +65,7 @@ def test_only_the_partitions_that_are_asked_for_count(klog: Klog, tmp_path: Path
 
 
 def test_a_node_that_is_some_records_behind_the_others(klog: Klog, tmp_path: Path) -> None:
-    """Nothing is at stake as long as its logs have nothing that its own metadata log does not know."""
+    """Nothing is at stake as long as its logs contain only facts of its own metadata log."""
     disks = two_disks(tmp_path, 3, 999)
     log = disks[1] / f"__cluster_metadata-0/{0:020}.log"
     whole = log.read_bytes()
@@ -75,7 +75,7 @@ def test_a_node_that_is_some_records_behind_the_others(klog: Klog, tmp_path: Pat
 
 
 def test_the_metadata_log_ends_where_its_node_truncates_it(klog: Klog, tmp_path: Path) -> None:
-    """A damaged log is not taken for one that is ahead, nor read behind the damage."""
+    """A damaged log is not treated as one that is ahead, nor read behind the damage."""
     disks = two_disks(tmp_path, 3, 999)
     log = disks[0] / f"__cluster_metadata-0/{0:020}.log"
     at = len(log.read_bytes())

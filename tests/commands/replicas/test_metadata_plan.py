@@ -1,4 +1,4 @@
-"""`klog metadata plan` on the disks of real clusters: what is written, what is refused, and how it goes back."""
+"""`klog metadata plan` on the disks of real clusters: its writes, its refusals, and its undo."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def planned(klog: Run, root: Path, *options: object, code: int = 0) -> Any:
 
 
 def refused(klog: Run, root: Path, *options: object, code: int = 8, among: list[Path] | None = None) -> str:
-    """Run with --apply; return what was said when nothing was touched."""
+    """Run with --apply; return the output of a run without a change."""
     before = trees(root)
     ran = klog("metadata", "plan", *(among or disks(root)), *map(str, options), "--apply")
     assert ran.exit_code == code, ran.stderr
@@ -325,7 +325,7 @@ def test_a_log_that_begins_at_a_snapshot_is_given_with_it(klog: Run, quorum: Pat
     assert state(quorum / "broker-2").partitions == state(quorum / "broker-1").partitions
 
 
-# ---------------------------------------------------------------- what is refused
+# ---------------------------------------------------------------- refusals
 
 
 @pytest.mark.corpora

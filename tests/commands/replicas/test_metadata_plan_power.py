@@ -55,7 +55,7 @@ def move_voters(planner: QuorumPlanner) -> None:
 
 
 def two_brokers(root: Path) -> None:
-    """Two brokers, of which the first gets a partition of the second."""
+    """Two brokers, the first of which gets a partition of the second."""
     Disks(root, 30, inside="data")
 
 

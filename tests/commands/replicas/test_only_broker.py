@@ -1,4 +1,4 @@
-"""`klog metadata plan --only-broker`: the records that it appends, what it copies, and what it refuses."""
+"""`klog metadata plan --only-broker`: the appended records, the copies, and the refusals."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def test_people_read_what_becomes_of_it(klog: Run, tmp_path: Path) -> None:
 
 
 def test_an_open_transaction_is_ended_first(klog: Run, tmp_path: Path) -> None:
-    """Else all that is appended would be a part of it, and the controller aborts it."""
+    """Otherwise all appended records would be a part of it, and the controller aborts it."""
     begun = (metadata_logs.value("BeginTransaction", name="half"), metadata_logs.topic("never", 9))
     made = Disks(tmp_path / "disks", 30, begun)
     plan = own(klog, made.root, 1)

@@ -1,4 +1,4 @@
-"""One real broker owns everything after `klog metadata plan --only-broker`: it serves all records, and goes on."""
+"""One real broker owns everything after `klog metadata plan --only-broker`: it serves all records, and continues."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.kafka]
 
 
 def applied(klog: Callable[..., Any], cluster: Combined, node: int, *options: str) -> Any:
-    """Let *node* own everything; return the plan."""
+    """Make *node* the owner of everything; return the plan."""
     disks = [cluster.disk(each) for each in BROKERS]
     address = f"localhost:{cluster.controller_port + node}"
     words = ("--only-broker", str(node), "--voter", address, *options, "--apply", "--output", "json")
@@ -89,7 +89,7 @@ def test_a_disk_of_the_corpora_serves_what_any_disk_held(
 
 
 def moves_to_other_ports(klog: Callable[..., Any], cluster: Combined) -> None:
-    """Let the controllers of a killed cluster listen elsewhere: all brokers start, by the addresses of a plan."""
+    """Move the controllers of a killed cluster to other addresses: all brokers start, by the addresses of a plan."""
     cluster.controller_port += 20
     disks = [cluster.disk(node) for node in BROKERS]
     made = klog("metadata", "plan", *disks, "--voters", cluster.voters, "--apply", "--output", "json")

@@ -1,4 +1,4 @@
-"""`klog metadata plan` on a metadata log that is older than the logs: it appends what is missing."""
+"""`klog metadata plan` on a metadata log that is older than the logs: it appends the missing records."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["quorum"]
 
 
 def planned(klog: Run, *words: object) -> dict[str, Any]:
-    """Apply a plan; return what it says about the metadata."""
+    """Apply a plan; return its message about the metadata."""
     ran = klog("metadata", "plan", *map(str, words), "--apply", "--output", "json")
     assert ran.exit_code == 0, ran.stderr
     found: dict[str, Any] = json.loads(ran.stdout)["metadata"]
@@ -92,7 +92,7 @@ def test_all_disks_count(klog: Run, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("words", [("--voters", ADDRESSES), ("--only-voter", 3)])
 def test_a_plan_for_the_voters_mends_it_as_well(words: tuple[object, ...], klog: Run, quorum: Path) -> None:
-    """All that a plan writes is one batch more: brokers, replicas and leaders stay."""
+    """A plan writes only one batch more: brokers, replicas and leaders are unchanged."""
     before = state(quorum / "broker-1")
     topic_id = before.topic_ids["solo95"]
     place = partition(quorum / "broker-3", [data(0, 70)], [(70, 0)], name="solo95")
@@ -109,7 +109,7 @@ def test_a_plan_for_the_voters_mends_it_as_well(words: tuple[object, ...], klog:
 
 
 def test_static_voters_are_mended_as_well(klog: Run, tmp_path: Path) -> None:
-    """Their addresses are in the configuration: only what is missing is appended, the same on each disk."""
+    """Their addresses are in the configuration: only missing records are appended, the same on each disk."""
     for node in (1, 2):
         folder = tmp_path / f"broker-{node}"
         log = metadata(folder, 3, 1000, replicas=(1, 2))
@@ -151,7 +151,7 @@ def damaged(folder: Path, roll: bool = False) -> None:
 
 @pytest.mark.parametrize("roll", [False, True])
 def test_a_damaged_base_is_built_on_as_far_as_its_node_has_it(roll: bool, klog: Run, tmp_path: Path) -> None:
-    """Only where --base asks for it: what is behind the damage is gone, as at the node's own start; that is said."""
+    """Only if --base requests it: the part behind the damage is lost, as at the node's own start; that is reported."""
     folder = tmp_path / "data"
     damaged(folder, roll)
     ran = klog("metadata", "plan", folder, "--only-broker", "1")

@@ -1,4 +1,4 @@
-"""Real brokers on a metadata log that is older than the logs: what is lost, and that a plan mends it."""
+"""Real brokers on a metadata log that is older than the logs: the losses, and that a plan repairs it."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class RolledBack:
         shutil.copytree(folder / "backup", self.metadata)
 
     def go_on(self, name: str, producers: int, is_killed: bool = False) -> list[bytes]:
-        """Start, send, stop; return what is served then."""
+        """Start, send, stop; return the served records."""
         with self.cluster:
             for number in range(producers):
                 self.sent.append(f"{name}-{number}".encode())

@@ -1,4 +1,4 @@
-"""Brokers that do what no broker does: a listener on a thread whose every byte the test decides."""
+"""Brokers with impossible behaviour: a listener on a thread whose every byte the test decides."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Peer:
         accepted.settimeout(_LONGEST_S)
 
     def read(self, size: int) -> bytes:
-        """Return *size* bytes; raises EOFError when the client has gone."""
+        """Return *size* bytes; raises EOFError when the client has closed."""
         data = b""
         while len(data) < size:
             part = self.socket.recv(size - len(data))
@@ -122,7 +122,8 @@ class FakeBroker:
 
 
 def speaking(answers: Mapping[str, Any], apis: list[Data] | None = None) -> Callable[[Peer], None]:
-    """Return a talk that gives each API the body in *answers*, or what the function there makes of the request."""
+    """Return a talk that answers each API with the body in *answers*, or with the result of the function there for the
+    request."""
 
     def talk(peer: Peer) -> None:
         peer.greet(apis)

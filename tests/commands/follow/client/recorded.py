@@ -29,7 +29,7 @@ Answers = dict[tuple[int, int], bytes]
 
 @cache
 def answers(version: str) -> Answers:
-    """Return what a broker of this version answered to `everything`."""
+    """Return the answers of a broker of this version to `everything`."""
     lines = [json.loads(line) for line in (ANSWERS / f"{version}.jsonl").read_text().splitlines()]
     return {(api_named(line["api"]).key, line["version"]): bytes.fromhex(line["answer"]) for line in lines}
 
@@ -55,7 +55,7 @@ def everything(connect: Callable[[str, int], BrokerConnection]) -> list[Any]:
 
 
 class Playback:
-    """Stands in for a `Stream`: each request gets the recorded answer of its API and version, through *change*."""
+    """Replaces a `Stream`: each request has the recorded answer of its API and version, changed by *change*."""
 
     def __init__(self, known: Answers, change: Callable[[bytes], bytes]) -> None:
         self.host, self.port, self.name = "localhost", 9092, "localhost:9092"

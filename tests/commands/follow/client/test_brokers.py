@@ -1,4 +1,4 @@
-"""Real brokers of three versions, and `klog serve`: what the client is told is what is on the disk."""
+"""Real brokers of three versions, and `klog serve`: the client's answers are the content of the disk."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_offsets_and_ends_of_epochs_are_those_of_the_leader(live: Live) -> None:
 
 @pytest.mark.kafka
 def test_what_groups_have_committed_is_told(live: Live) -> None:
-    """It is part of a copy: a group goes on where it was."""
+    """It is part of a copy: a group continues at its offset."""
     cluster = Cluster(live.bootstrap)
     cluster.topics()
     found = committed_offsets(cluster)
@@ -176,7 +176,7 @@ def test_a_fetch_session_tells_only_what_is_new(live: Live) -> None:
 
 @pytest.mark.kafka
 def test_errors_of_partitions_are_told(live: Live) -> None:
-    """They decide what a follower does next."""
+    """They decide about a follower's next step."""
     identity, topic = live.topic_id(TOPICS[0]), TOPICS[0]
     connection = BrokerConnection(*_address(live.bootstrap))
     cases = {
@@ -194,7 +194,7 @@ def test_errors_of_partitions_are_told(live: Live) -> None:
 
 @pytest.mark.kafka
 def test_a_broker_that_is_gone_is_a_lost_connection(tmp_path: Path) -> None:
-    """And the same objects go on when it is back."""
+    """The same objects continue after its return."""
     with kafka.Cluster(kafka.NEWEST, tmp_path, port=kafka.PORT + 50) as broker:
         create(broker.bootstrap, {"here": {}})
         cluster = Cluster(f"127.0.0.1:1,{broker.bootstrap}")

@@ -76,7 +76,7 @@ def test_what_nobody_asked_for_is_not_believed() -> None:
 
 
 def test_a_leader_that_cannot_be_reached_does_not_hide_the_others() -> None:
-    """One dead broker out of three must not stop the copy of what the others lead."""
+    """One dead broker out of three must not stop the copy of the others' partitions."""
     ends = {"topics": [{"topic": "t", "partitions": [{"partition": 0, "leaderEpoch": 3, "endOffset": 8}]}]}
     answers: dict[str, Any] = {"OffsetForLeaderEpoch": ends}
     with FakeBroker(speaking(answers)) as broker:
@@ -139,7 +139,7 @@ OLD = {
 
 @pytest.mark.parametrize("old", [True, False])
 def test_groups_are_asked_for_one_by_one_of_old_brokers(old: bool) -> None:
-    """Until 3.0 a request names one group; share groups have no offsets, and deleted ones none any more."""
+    """Until 3.0 a request names one group; share groups have no offsets, and deleted ones have lost theirs."""
     requests: list[Data] = []
     offset = {"partitionIndex": 2, "committedOffset": 7, "committedLeaderEpoch": 3, "metadata": None}
     rows = [{"name": "t", "partitions": [offset, offset | {"committedOffset": -1}, offset | {"errorCode": 29}]}]
@@ -177,7 +177,7 @@ def test_groups_are_asked_for_one_by_one_of_old_brokers(old: bool) -> None:
     ],
 )
 def test_a_coordinator_that_moves_is_an_error_with_a_number(answers: Data, said: str) -> None:
-    """The caller asks again a minute later, and keeps what it has until then."""
+    """The caller asks again a minute later, and keeps its data until then."""
     listed = {"groups": [{"groupId": "a", "protocolType": "consumer"}]}
     right = {"ListGroups": listed, "FindCoordinator": {"coordinators": [{"key": "a", "nodeId": 1}]}}
     with FakeBroker(speaking(right | answers | {"Metadata": lambda _body: metadata(broker.port, 1)})) as broker:
@@ -204,7 +204,7 @@ def test_no_request_changes_anything() -> None:
 
 
 def test_the_page_about_following_lists_every_request_with_its_versions() -> None:
-    """Who runs a cluster reads there what a stranger's client will send."""
+    """The operator of a cluster reads there which requests a stranger's client sends."""
     told: dict[str, str] = {}
     for line in (ROOT / "docs" / "follow.md").read_text(encoding="utf-8").partition("\n## Requests\n")[2].splitlines():
         cells = [cell.strip() for cell in line.split("|")[1:-1]]
@@ -238,7 +238,7 @@ def test_views_of_records_lie_in_the_buffer_of_the_connection() -> None:
 
 
 def test_a_connection_that_was_closed_meanwhile_is_made_again() -> None:
-    """Brokers close what was idle for ten minutes, and a copy that is caught up is idle."""
+    """Brokers close connections that were idle for ten minutes, and a copy that has caught up is idle."""
 
     def talk(peer: Peer) -> None:
         peer.greet()

@@ -37,7 +37,7 @@ def asked(
     tls: bool = False,
     timeout_s: float = TIMEOUT_S,
 ) -> str:
-    """Fetch from a broker that does *talk*; return the message of the *error*, the only thing that may come out."""
+    """Fetch from a broker that does *talk*; return the message of the *error*, the only possible exception."""
     with FakeBroker(talk, tls=tls) as broker:
         connection = BrokerConnection(broker.host, broker.port, security, timeout_s=timeout_s)
         tracemalloc.start()
@@ -197,7 +197,7 @@ def test_what_is_no_kafka_is_called_so(data: bytes, said: str) -> None:
 
 
 def test_tls_spoken_to_a_plain_listener_and_the_reverse() -> None:
-    """Either way round, the message says which setting is wrong."""
+    """Either way round, the message names the wrong setting."""
     trust = read_security_of(f"ssl.truststore.location={CERTIFICATES}/authority.pem")
 
     def plain(peer: Peer) -> None:
@@ -270,7 +270,7 @@ def test_disconnects_anywhere_are_lost_connections() -> None:
 
 
 def test_a_broker_with_nothing_that_we_need_is_unsupported() -> None:
-    """Too old, too new, or it says nothing at all: one line that names the request and its versions."""
+    """Too old, too new, or without versions: one line that names the request and its versions."""
     for apis in ([], only(ApiVersions=(0, 4)), only(Fetch=(4, 11)), only(Fetch=(19, 30)), only(Fetch=(12, 11))):
         said = asked(lambda peer, apis=apis: (peer.greet(apis), peer.read(1))[0], UnsupportedError)  # type: ignore[misc]
         assert "the broker does not have Fetch in version 12 to 18" in said
@@ -368,7 +368,7 @@ def test_stopping_ends_every_wait_at_once() -> None:
     ],
 )
 def test_addresses_that_lead_nowhere(host: str, port: int, said: str) -> None:
-    """They come from the metadata of a cluster, too."""
+    """They are in the metadata of a cluster, too."""
     connection = BrokerConnection(host, port, timeout_s=5)
     with pytest.raises(LostConnectionError) as caught:
         connection.connect()

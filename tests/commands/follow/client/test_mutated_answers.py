@@ -1,4 +1,4 @@
-"""Answers of real brokers, damaged at random: each ends in what they say or in one KlogError, and soon."""
+"""Answers of real brokers, damaged at random: each ends in its content or in one KlogError, and soon."""
 
 from __future__ import annotations
 

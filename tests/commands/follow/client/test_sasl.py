@@ -86,7 +86,7 @@ def test_nonces_are_never_the_same() -> None:
     ],
 )
 def test_a_first_message_that_breaks_a_rule_ends_it(challenge: bytes, said: str) -> None:
-    """A server may be anybody until it has proved that it knows the password."""
+    """A server may be anybody until it has proved its knowledge of the password."""
     with pytest.raises(AuthenticationError, match=said.replace("'", ".")) as caught:
         talk().answer(challenge)
     assert "pencil" not in str(caught.value)
@@ -103,7 +103,7 @@ def test_a_first_message_that_breaks_a_rule_ends_it(challenge: bytes, said: str)
     ],
 )
 def test_a_server_that_does_not_know_the_password_is_refused(challenge: bytes, said: str) -> None:
-    """Otherwise whoever answers at that address could hand out records of its own."""
+    """Otherwise any server at that address could send records of its own."""
     said_so_far = talk()
     said_so_far.answer(FIRST)
     with pytest.raises(AuthenticationError, match=said):

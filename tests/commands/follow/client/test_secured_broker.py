@@ -1,4 +1,4 @@
-"""A real broker with every kind of listener: who gets in, who does not, and what is said to those who do not."""
+"""A real broker with every kind of listener: accepted clients, refused ones, and the messages."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
             users = [UserScramCredentialUpsertion(user, info, b"scram-secret") for user in (READER, STRANGER)]
             for future in client.alter_user_scram_credentials(users).values():
                 future.result(60)
-        time.sleep(1)  # until every part of the broker knows them
+        time.sleep(1)  # until every part of the broker has them
         yield Secured(broker, folder)
 
 
@@ -181,7 +181,7 @@ REFUSED: dict[str, tuple[int, tuple[str, ...], str, type[KlogError], str]] = {
 @pytest.mark.kafka
 @pytest.mark.parametrize("case", REFUSED)
 def test_who_is_not_welcome_is_told_why(secured: Secured, case: str) -> None:
-    """One line with host, port and what is wrong, and never a password in it."""
+    """One line with host, port and the fault, and never a password in it."""
     port, lines, host, error, said = REFUSED[case]
     with pytest.raises(error) as caught:
         secured.cluster(port, *lines, host=host).topics()
@@ -241,7 +241,7 @@ def test_a_session_that_ends_is_renewed_in_time(secured: Secured) -> None:
 
 @pytest.mark.kafka
 def test_a_session_cannot_be_renewed_with_another_password(secured: Secured) -> None:
-    """A connection must not outlive the right to it, and the failure says so."""
+    """A connection must not outlive its permission, and the failure reports that."""
     connections = []
     for password in ("scram-secret", "other-secret"):
         cluster = secured.cluster(SASL_SSL, *scram("SCRAM-SHA-256", password=password))

@@ -1,4 +1,4 @@
-"""Files of client properties: what they mean, and that nothing about security is overlooked or told."""
+"""Files of client properties: their meaning, and that nothing about security is overlooked or printed."""
 
 from __future__ import annotations
 
