@@ -112,7 +112,7 @@ def test_what_is_repaired_stays_so_and_can_be_taken_back(klog: Klog, torn: Path)
     assert "5 changes made in 1 of 2 partitions" in lines
     (backup,) = backups(torn)
     assert lines[-1] == f"backup: {torn.parent}/klog-backup/{backup}"
-    assert f"until then 'klog undo {backup} --apply' takes it back" in done.stderr.decode()
+    assert f"until then 'klog undo {torn.parent}/klog-backup/{backup} --apply' takes it back" in done.stderr.decode()
     again = klog("recover", torn, "--apply")
     assert (again.exit_code, again.stdout) == (0, b"2 partitions: nothing to do\n")
     assert klog("undo", torn.parent / "klog-backup" / backup, "--apply").exit_code == 0
@@ -320,7 +320,7 @@ def test_json_of_what_was_done_leads_to_its_undo(klog: Klog, torn: Path) -> None
     assert (Path(done["backup"]) / "plan.json").is_file()
     (plain, _) = done["partitions"]  # type: ignore[misc]
     assert plain["result"] == "repaired"
-    assert klog("undo", str(done["id"]), "--apply").exit_code == 0
+    assert klog("undo", str(done["backup"]), "--apply").exit_code == 0
     assert same(torn, before)
 
 

@@ -76,7 +76,7 @@ def test_what_is_cut_stays_cut_and_can_be_taken_back(klog: Klog, log_dir: Path) 
     assert lines[-3] == "16 changes made; the log ends at 300"
     assert not any("inside of a batch" in line for line in lines)
     backup = lines[-1].removeprefix("backup: ")
-    assert f"'klog undo {Path(backup).name} --apply' takes it back" in done.stderr.decode()
+    assert f"'klog undo {backup} --apply' takes it back" in done.stderr.decode()
     assert klog("verify", log_dir).exit_code == 0
     again = klog("truncate", log_dir / "idempotent-0", "--to-offset", "300", NOW, "--apply")
     assert (again.exit_code, again.stdout, again.stderr) == (0, b"nothing to do: the log ends at 300\n", b"")
@@ -112,7 +112,7 @@ def test_json_has_the_plan_and_where_the_log_ends(klog: Klog, log_dir: Path) -> 
     nothing = truncated(klog, log_dir / "idempotent-0", "--to-offset", "760", "--apply")
     assert (nothing["id"], nothing["actions"], nothing["applied"]) == (None, [], False)
     assert nothing["kept"] == members["kept"]
-    assert klog("undo", str(members["id"]), "--apply").exit_code == 0
+    assert klog("undo", str(members["backup"]), "--apply").exit_code == 0
 
 
 # where to
