@@ -35,7 +35,8 @@ MODULE = "_kernel.abi3.so"
 
 
 def build(folder: Path) -> Path:
-    """Compile the kernel with counters into *folder*, if it is newer than what is there; return the module's path."""
+    """Compile the kernel with counters into *folder*, if it is newer than the existing one; return the module's
+    path."""
     folder.mkdir(parents=True, exist_ok=True)
     sources = [*KERNEL.glob("*.p[yx]*"), *KERNEL.glob("*.h"), Path(__file__)]
     module = folder / MODULE

@@ -197,7 +197,7 @@ def test_room_is_set_aside_and_given_back(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("small_steps")
 def test_what_others_have_written_meanwhile_stays(tmp_path: Path) -> None:
-    """Giving back cuts the file at what has been written, so it must not happen when that is not the end."""
+    """The release cuts the file at the end of the written part: it must not happen when that is not the end."""
     path = tmp_path / "out"
     room = write_with_room(path, 0, 20)
     with path.open("ab") as other:
@@ -277,7 +277,7 @@ def test_a_new_file_is_for_its_owner_alone_and_never_one_that_is_there(tmp_path:
 def test_a_copy_is_the_bytes_and_comes_behind_what_is_there(
     tmp_path: Path, start: int, end: int, shares: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A log is brought back from what is left of it and the tail that was cut."""
+    """A log is restored from its rest and the tail that was cut."""
     if not shares:
         monkeypatch.setattr(disk, "_share_blocks", lambda source, target: False)
     content = b"".join(number.to_bytes(4, "big") for number in range(3 << 18))
@@ -295,7 +295,7 @@ def test_a_copy_is_the_bytes_and_comes_behind_what_is_there(
 
 
 def test_what_is_so_already_is_not_set_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only its owner may set what a file has anyway, and an operator need not be that."""
+    """Only its owner may set an attribute that a file has anyway, and an operator need not be that."""
     file = disk.Disk().create(str(tmp_path / "file"))
     status = os.fstat(file.descriptor)
     for call in ("fchown", "fchmod", "utime"):

@@ -27,7 +27,7 @@ CLUSTER, OTHER_CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg", "QwU3OEVBNTcwNTJENDM2Qg"
 def directory(
     base: Path, log_dir: str, topic_id: str | None, cluster_id: str | None, name: str = "orders-3"
 ) -> Partition:
-    """A partition directory as a broker leaves it, with what is known."""
+    """A partition directory as a broker leaves it, with the known facts."""
     place = base / log_dir / name
     place.mkdir(parents=True)
     (place / "00000000000000000000.log").touch()

@@ -1,4 +1,4 @@
-"""A log dir: whose it is, how it was left, who holds it, and what a path names."""
+"""A log dir: its owner, its last stop, its lock, and the objects of a path."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def test_reading_leaves_no_trace(tmp_path: Path) -> None:
     assert sorted([data, *data.rglob("*")]) == sorted(paths)
 
 
-# what a path names
+# the objects of a path
 
 
 def test_a_path_names_a_log_dir_a_partition_or_a_file() -> None:
@@ -263,7 +263,7 @@ def test_a_log_dir_may_be_called_like_a_partition(tmp_path: Path, content: str) 
 
 @pytest.mark.parametrize("content", [f"{7:020}.log", f"{7:020}.index.deleted", "partition.metadata", "5.log"])
 def test_a_partition_may_be_called_anything(tmp_path: Path, content: str) -> None:
-    """Somebody copied it aside: its content tells."""
+    """Somebody copied it aside: its content shows its kind."""
     path = tmp_path / "copy of orders"
     path.mkdir()
     (path / content).touch()
@@ -365,7 +365,7 @@ def test_a_partition_is_found_by_its_directory(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_of_a_million_lines_still_tells_of_the_partitions_that_are_here(tmp_path: Path) -> None:
-    """Only what is about a directory of the log dir is kept of it, whichever name the directory has meanwhile."""
+    """Only entries about a directory of the log dir are kept of it, whichever name the directory has meanwhile."""
     for name in ("orders-3", f"orders-4.{UNIQUE}-delete"):
         (tmp_path / name).mkdir()
     others = [f"topic-{i} 0 7" for i in range(100_000)]

@@ -1,4 +1,4 @@
-"""A partition directory: what is in it, and where its log ends, whatever state the files are in."""
+"""A partition directory: its content, and the end of its log, in any state of the files."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def index_of(entries: list[bytes]) -> list[tuple[int, int]]:
     return [(BASE + 2 * n + 1, positions[n]) for n in range(INTERVAL, len(entries), INTERVAL)]
 
 
-# what is there
+# the content
 
 
 def test_segments_come_in_the_order_of_their_offsets_with_their_files() -> None:
@@ -97,7 +97,7 @@ def test_a_directory_is_listed_once_however_much_is_asked(monkeypatch: pytest.Mo
 
 
 def test_a_partition_can_be_looked_at_with_the_files_that_it_will_have(tmp_path: Path) -> None:
-    """A repair finishes an interrupted swap first: what it plans next must rest on the files that are there then."""
+    """A repair finishes an interrupted swap first: its next plan must be based on the present files."""
     partition = write_segment(tmp_path / "orders-3", batches(3), index=b"")
     (tmp_path / "orders-3" / f"{BASE:020}.log.swap").write_bytes(b"123")
     (tmp_path / "orders-3" / f"{BASE + 2:020}.snapshot").write_bytes(b"")
@@ -207,7 +207,7 @@ def test_a_text_file_of_absurd_size_is_not_read(tmp_path: Path) -> None:
     assert SMALL_FILE_BYTES < 1 << 30
 
 
-# what the log dir around it says
+# the facts of the log dir around it
 
 
 @pytest.mark.parametrize(

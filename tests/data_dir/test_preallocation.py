@@ -1,4 +1,4 @@
-"""Zeros at the end of a log are room, unless something shows that records stood there."""
+"""Zeros at the end of a log are room, unless there is evidence of records there."""
 
 from __future__ import annotations
 

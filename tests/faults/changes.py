@@ -1,4 +1,4 @@
-"""The commands that change log dirs, each with what it is run on."""
+"""The commands that change log dirs, each with its input."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ OFFSETS = ("data/plain-1", "--to-offset", "20", "--now", NOW)
 class Change:
     """A command that changes log dirs.
 
-    *prepare* makes in a folder what it is run on.  *words*: as typed in that folder; `{plan}`: the one that *prepare*
-    has applied.  *log_dirs*: where something may change.
+    *prepare* makes its input in a folder.  *words*: as typed in that folder; `{plan}`: the one that *prepare* has
+    applied.  *log_dirs*: where something may change.
     """
 
     prepare: Callable[[Path], object]
@@ -38,13 +38,13 @@ class Change:
 _FROZEN = f"import time; time.time = lambda: {int(NOW) / 1000}; "
 _MAIN = "from klog_cli.app import main; raise SystemExit(main())"
 _SECONDS = 60
-"""After which a command is taken for hung."""
+"""The time after which a command is treated as hung."""
 
 
 def klog(
     folder: Path, *words: str, strace: tuple[str, ...] = (), frozen: bool = False
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command in *folder*, with a home of its own.  *frozen*: the clock stands still, all runs do the same."""
+    """Run a command in *folder*, with a home of its own.  *frozen*: the clock is stopped, all runs do the same."""
     environment = {**os.environ, "HOME": str(folder), "XDG_STATE_HOME": str(folder / "state"), "PYTHONUTF8": "1"}
     command = [*strace, sys.executable, "-c", (_FROZEN if frozen else "") + _MAIN, *words]
     return subprocess.run(
@@ -111,7 +111,7 @@ def quorum(folder: Path) -> None:
 
 
 def two_brokers(folder: Path) -> None:
-    """Two brokers, of which the first lacks a partition."""
+    """Two brokers, the first of which lacks a partition."""
     Disks(folder, 30, inside="data")
 
 

@@ -1,4 +1,4 @@
-"""The journal of lossy.c: the calls that programs made on a mount, and what a disk shows after any of them.
+"""The journal of lossy.c: the calls of programs on a mount, and the content of a disk after any of them.
 
 journal = Journal(backing)
 with mounted(place, backing, calls):
@@ -47,7 +47,7 @@ class Journal:
         self._at, self._disk = 0, self._before.copy()
 
     def cut(self, at: int, model: str, random: Random) -> Shown:
-        """Return what a disk shows whose power went before call number *at*."""
+        """Return the content of a disk whose power failed before call number *at*."""
         if at < self._at:
             self._begin()
         for call in self._calls[self._at : at]:
@@ -83,7 +83,7 @@ def _play(line: _Line, disk: LossyDisk) -> None:
 
 
 def _read_calls(journal: bytes) -> list[list[_Line]]:
-    """Return the calls, each with what it has left of metadata."""
+    """Return the calls, each with the resulting metadata."""
     found: list[list[_Line]] = []
     at = 0
     while at < len(journal):

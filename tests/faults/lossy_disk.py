@@ -17,9 +17,9 @@ from random import Random
 from typing import NamedTuple
 
 MODELS = ("unsynced is lost", "names are lost", "content is lost", "writes are torn")
-"""All that was not synced is gone; of the changes in each directory only the first ones are there, but all content; all
-names are there, but content that was not synced is old, or zeros; names are there in their order up to a moment since
-the last sync, and of the writes to files that were not synced some blocks."""
+"""All unsynced data is lost; only the first changes in each directory are there, but all content; all names are there,
+but unsynced content is old, or zeros; names are there in their order up to a moment since the last sync, and some
+blocks of the writes to unsynced files."""
 
 Meta = tuple[int, int, int, int]
 """Mode, owner, group, time (ns)."""
@@ -28,7 +28,7 @@ _NOTHING: Meta = (0, 0, 0, 0)
 
 
 class _Listing(NamedTuple):
-    """A state of a directory: its names, to the numbers of what they name, and its metadata."""
+    """A state of a directory: its names, to the numbers of their inodes, and its metadata."""
 
     names: Names
     meta: Meta
@@ -81,7 +81,7 @@ class Shown:
     metas: dict[int, Meta]
 
     def digest(self) -> bytes:
-        """Return what tells contents, names and metadata apart, without the times of directories."""
+        """Return the contents, names and metadata for a comparison, without the times of directories."""
         digest = blake2b(digest_size=16)
         numbers: dict[int, int] = {}
         for path, number in self._walk(self.root, ""):
@@ -117,7 +117,7 @@ class Shown:
 
 
 class LossyDisk:
-    """All that is below a directory, on the disk; then what calls do to it.  Inodes go by numbers."""
+    """Everything below a directory, on the disk; then the effects of calls on it.  Inodes go by numbers."""
 
     def __init__(self, folder: Path) -> None:
         self.root = folder.lstat().st_ino
@@ -127,7 +127,7 @@ class LossyDisk:
         self._moves: list[_Move] = []
 
     def copy(self) -> LossyDisk:
-        """Return a copy of one to which nothing was done."""
+        """Return a copy of an untouched one."""
         copy = object.__new__(LossyDisk)
         copy.root, copy._order, copy._moves = self.root, [], []
         copy._inodes = {number: inode.copy() for number, inode in self._inodes.items()}
@@ -140,7 +140,7 @@ class LossyDisk:
         self._inodes[number] = _Inode(is_directory)
 
     def name(self, directory: int, name: str, number: int | None) -> None:
-        """Let a name in a directory be that of another inode, or of none."""
+        """Point a name in a directory to another inode, or to none."""
         self._order.append([])
         self._change_names(directory, {name: number})
 
@@ -185,7 +185,7 @@ class LossyDisk:
     # after a cut
 
     def lose_power(self, model: str, random: Random) -> Shown:
-        """Return what the disk shows, by a model; this disk stays as it is."""
+        """Return the content of the disk, by a model; this disk is unchanged."""
         shown = Shown(
             self.root,
             {number: inode.names for number, inode in self._inodes.items() if inode.is_directory},
@@ -248,7 +248,7 @@ class LossyDisk:
 
 
 def _in_pieces(inode: _Inode, random: Random, share: float) -> tuple[bytes, Meta]:
-    """Return what is there of a file that was not synced: a *share* of the blocks of each write; and its metadata.
+    """Return the existing part of an unsynced file: a *share* of the blocks of each write; and its metadata.
 
     The size is written together with the metadata.  The cut part still exists if these are old, and data written behind
     a cut does not: it is in other blocks.

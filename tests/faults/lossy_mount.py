@@ -19,7 +19,7 @@ _SECONDS = 30
 
 
 class Unreadable(NamedTuple):
-    """Bytes of a file, by its path below what is mounted, that cannot be read."""
+    """Unreadable bytes of a file, by its path below the mount."""
 
     path: str
     start: int
@@ -47,7 +47,7 @@ def program() -> Path:
 def mounted(
     place: Path, backing: Path, journal: Path, *, cut_at: int | None = None, unreadable: Iterable[Unreadable] = ()
 ) -> Iterator[None]:
-    """Mount what is below *backing* on the empty directory *place*; afterwards *journal* is complete.
+    """Mount *backing* on the empty directory *place*; afterwards *journal* is complete.
 
     *cut_at*: before this call the power goes.
     """

@@ -1,6 +1,6 @@
 """Runs klog, many times in one process, on files that this user may not read; a program: see `Refusing`.
 
-Root may read everything, so the program gives up what lets it, and is started anew for that.
+Root may read everything: the program gives up that right, and is started anew.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def answers(
 
 
 def _without_rights() -> None:
-    """Give up what lets root read everything: for what is started next."""
+    """Give up root's right to read everything: for the next process."""
     for capability in (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH) if os.geteuid() == 0 else ():
         if ctypes.CDLL(None).prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0):
             raise OSError("the capability stays")

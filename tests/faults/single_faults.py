@@ -104,7 +104,7 @@ class Cell:
 
 
 def play(folder: Path, pattern: str, fault: str, stop: str) -> Cell:
-    """Damage a log dir in *folder*, and let Kafka start on it, and on a copy that klog has repaired."""
+    """Damage a log dir in *folder*, and start Kafka on it, and on a copy that klog has repaired."""
     disks = [folder / "alone", folder / "helped"]
     if fault != UNREADABLE:
         file, whole = _damaged(disks[0], pattern, FAULTS[fault], stop)

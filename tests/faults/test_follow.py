@@ -1,4 +1,4 @@
-"""Calls of `klog follow` on its copy's disk fail in their turn: what was copied stays, and the next run ends it."""
+"""Calls of `klog follow` on its copy's disk fail in their turn: copied data is kept, and the next run ends it."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class FollowFaults:
         return [(*call, error) for call in dict.fromkeys(found) for error in ERRORS]
 
     def fail(self, name: str, path: str, number: int, error: str) -> str:
-        """Let one call fail; return what came of it."""
+        """Let one call fail; return the outcome."""
         shutil.rmtree(self._run)
         subprocess.run(["cp", "-a", self._original, self._run], check=True)
         inject = f"inject={name}:error={error}:when={number}"

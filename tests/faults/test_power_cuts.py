@@ -1,8 +1,8 @@
 """Commands that change log dirs, on a file system that loses its power before a call: nothing is lost with it.
 
-A command runs on a mount of lossy.c; tests/faults/lossy_disk.py says what the disk shows after a cut.  That is either
-the state before, or a plan finishes it, and takes it back.  tests/support/power.py is another model, inside of klog:
-here the kernel says what klog did.
+A command runs on a mount of lossy.c; tests/faults/lossy_disk.py computes the content of the disk after a cut.  That is
+either the state before, or a plan finishes it, and undoes it. tests/support/power.py is another model, inside of klog:
+here the kernel records klog's calls.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ DONE = (ExitCode.CLEAN, ExitCode.CORRECTED)
 ONCE = ("write", "metadata-plan", "only-broker")
 """The same command finishes them as well, but these then do the same once more."""
 Case = tuple[int, str]
-"""Before which call, and what the disk keeps."""
+"""The call of the cut, and the content that the disk keeps."""
 
 
 class PowerCuts:
-    """A change, run once on the file system; then what it shows after any cut, and what klog makes of that."""
+    """A change, run once on the file system; then the content after any cut, and klog's result for that."""
 
     def __init__(self, name: str, tmp_path: Path) -> None:
         self._name, self._change = name, CHANGES[name]
@@ -87,7 +87,7 @@ class PowerCuts:
             return run_klog(*words)
 
     def cut(self, at: int, model: str) -> str:
-        """Look at what a disk shows after a cut before a call; return what came of it.  Nothing may be lost."""
+        """Check the content of a disk after a cut before a call; return the outcome.  Nothing may be lost."""
         count(f"cuts below klog: {model}")
         shown = self._journal.cut(at, model, Random(at))
         digest = shown.digest()
@@ -96,7 +96,7 @@ class PowerCuts:
         return self._outcomes[digest]
 
     def cut_running(self, at: int, model: str, folder: Path) -> str:
-        """Run the change once more, on a disk that loses its power before a call; return what came of it."""
+        """Run the change once more, on a disk that loses its power before a call; return the outcome."""
         count(f"cuts below klog: {model}")
         backing, calls = folder / "backing", folder / "calls"
         backing.mkdir(parents=True)
@@ -167,7 +167,7 @@ class PowerCuts:
         assert found == self._after, (where, _differences(found, self._after))
 
     def _finish_by_the_same(self, where: object) -> None:
-        """The command itself finishes what it has begun, or names what does."""
+        """The command itself finishes its begun work, or names the command that does."""
         done = self._klog(*self._words)
         if done.exit_code in DONE:
             found = self._contents()

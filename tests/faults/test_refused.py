@@ -37,14 +37,14 @@ def paths_in(folder: Path, *disks: str) -> Iterator[Path]:
 
 
 def judge(found: Mapping[tuple[str, str], Answer], *, all_asked: bool = True) -> list[str]:
-    """Return what is wrong.  *all_asked*: whoever asked for a path was refused it."""
+    """Return the faults.  *all_asked*: whoever asked for a path was refused it."""
     wrong = []
     for (path, words), answer in found.items():
         whole, again = found["", words], found[AGAIN, words]
         said = answer.stdout + answer.stderr
         is_told = bool(answer.exit_code & ExitCode.OPERATIONAL_ERROR) and path in said
         is_equal = answer.exit_code == whole.exit_code and answer.stdout == whole.stdout
-        # Some answers tell of random ids.
+        # Some answers contain random ids.
         is_whole = (is_equal or whole != again) and not (all_asked and answer.was_asked)
         if answer.exit_code & ExitCode.CORRECTED or "a bug in klog" in said or not (is_told or is_whole):
             wrong.append(f"{path}: klog {words}: {answer.exit_code}, asked: {answer.was_asked}: {answer.stderr[:300]}")
@@ -82,7 +82,7 @@ def test_each_command_beside_each_path_that_may_not_be_read(several: bool, tmp_p
     "mode", [pytest.param(0o444, id="its files"), pytest.param(0o111, id="its names", marks=pytest.mark.long)]
 )
 def test_a_directory_of_which_only_a_part_may_be_read(mode: int, tmp_path: Path) -> None:
-    """Its names without its files, or its files by those who know their names."""
+    """Its names without its files, or its files for those with their names."""
     every_command.disks(tmp_path)
     (tmp_path / "data/lost+found").mkdir()
     (tmp_path / "data/lost+found/file").write_bytes(bytes(4096))
@@ -108,7 +108,7 @@ MORE_BAD_BLOCKS = (
 def test_each_command_names_a_block_that_the_disk_does_not_give(
     pattern: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """EIO of the kernel, in the middle of a file: a partial answer is told as one."""
+    """EIO of the kernel, in the middle of a file: a partial answer is marked as one."""
     disk, place = tmp_path / "disk", tmp_path / "place"
     for folder in (disk, place):
         folder.mkdir()

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("hasty")]
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("pattern", FILES)
 def test_after_recover_kafka_has_what_it_would_have_had(pattern: str, fault: str, stop: str, tmp_path: Path) -> None:
-    """And what Kafka alone loses, or does not start with, `klog verify` has told."""
+    """`klog verify` has reported the records that Kafka alone loses, or does not start with."""
     cell = play(tmp_path, pattern, fault, stop)
     assert not cell.recovered.exit_code & ExitCode.OPERATIONAL_ERROR, cell
     if not cell.did.ok or cell.alone < cell.whole or cell.is_set_aside[0]:

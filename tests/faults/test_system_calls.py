@@ -44,7 +44,7 @@ Where = tuple[str, int, str, list[str], "subprocess.CompletedProcess[str]"]
 
 
 _BY_HAND = ("-e", "inject=copy_file_range:error=ENOSYS")
-"""A system that copies nothing by itself: klog writes what it copies."""
+"""A system without copies of its own: klog writes them."""
 
 _USUAL = {"openat", "write", "fsync", "rename", "unlink"}
 _ALL = {*_USUAL, "linkat", "ftruncate"}
@@ -106,7 +106,7 @@ class Faults:
     def _trees(self) -> list[Tree]:
         # The undo of an undo has no record of the time when the directories had changed.
         found = [tree(log_dir, directory_times=not self._earlier) for log_dir in self._log_dirs()]
-        # The lock file is empty and says nothing: where it cannot be removed it stays, as a broker's does.
+        # The lock file is empty: if it cannot be removed it stays, as a broker's does.
         return [{name: facts for name, facts in one.items() if name != ".lock"} for one in found]
 
     def _contents(self) -> list[dict[str, tuple[bytes | None, int]]]:
@@ -140,13 +140,13 @@ class Faults:
         )
 
     def fail(self, name: str, number: int, error: str) -> str:
-        """Let one call fail; return what came of it.  Whatever it is, the change can be completed and taken back."""
+        """Let one call fail; return the outcome.  Whatever it is, the change can be completed and taken back."""
         self._fresh()
         inject = f"inject={name}:error={error}:when={number}"
         count(f"system calls that failed: {error}")
         strace = traced(*self._always, "-e", inject, "-o", str(self._log))
         self.done = done = klog(self._run, *self._words, strace=strace, frozen=True)
-        # Beside other threads a call is split into two lines, of which the second has its end.
+        # Beside other threads a call is split into two lines, the second of which has its end.
         ends = f" {name}(", f"<... {name} resumed>"
         injected = [line for line in self._lines() if "(INJECTED)" in line and any(one in line for one in ends)]
         where = (name, number, error, injected, done)
@@ -210,9 +210,9 @@ def _differences(found: Sequence[Mapping[str, object]], wanted: Sequence[Mapping
 
 
 class Poor(NamedTuple):
-    """A call that once had a poor answer: the first of its name that matches *pattern*, and what is said of it now.
+    """A call that once had a poor answer: the first of its name that matches *pattern*, and the present answer.
 
-    *code*: the exit code.  *told*: a pattern of what is on stderr.
+    *code*: the exit code.  *told*: a pattern of stderr.
     """
 
     change: str
@@ -229,13 +229,13 @@ POOR = (
     Poor("adopt", "utimensat", r'/data", ', "EIO", 8, r"/data: Input/output error"),
     # The first file of a new partition: the directory is made already, and goes with the rest.
     Poor("adopt", "rename", r"/data/tx-0/", "EIO", 8, r"0 of \d+ changes are made, 'klog apply \S+' makes the rest"),
-    # An empty metadata log was said.
+    # An empty metadata log was reported.
     Poor("adopt", "openat", r'/__cluster_metadata-0", O_RDONLY.*O_DIRECTORY', "EIO", 8, r"cannot be listed: Input/out"),
-    # "It has what cannot be listed" was said, and not of what, nor why.
+    # "It has what cannot be listed" was reported, without the name or the reason.
     Poor(
         _METADATA, "openat", r'/broker-2", O_RDONLY.*O_DIRECTORY', "EIO", 8, r"/broker-2: cannot be listed: Input/out"
     ),
-    # "No meta.properties" was said, and the exit code was that of a wrong option.
+    # "No meta.properties" was reported, and the exit code was that of a wrong option.
     Poor(
         _METADATA, "openat", r'broker-2/data/meta\.properties"', "EIO", 8, r"broker-2/data: .*cannot open: Input/output"
     ),
@@ -243,9 +243,9 @@ POOR = (
     Poor(_METADATA, "write", r"broker-2/klog-backup/[^/]+/plan\.json", "ENOSPC", 8, r"broker-2/data: No space left on"),
     # The exit code was that of a wrong option.
     Poor("only-broker", "openat", r'broker-2/data/t-1/0+\.log"', "EIO", 8, r"t-1/0+\.log: cannot open: Input/output"),
-    # It was taken for a copy without records, and filled from another: what it alone had was lost unsaid.
+    # It was treated as a copy without records, and filled from another: its own records were lost without a report.
     Poor("replicas-plan", "openat", r'broker-1/data/keyed-0", O_RDONLY.*O_DIRECTORY', "EIO", 13, ""),
-    # It was taken for one that says nothing: a high watermark stayed behind the new end.
+    # It was treated as one without an entry: a high watermark stayed behind the new end.
     Poor("replicas-plan", "openat", r'broker-2/data/replication-offset-checkpoint"', "EIO", 12, ""),
 )
 
@@ -271,7 +271,7 @@ def test_a_call_that_fails_loses_nothing(name: str, tmp_path: Path) -> None:
 
 
 def test_the_command_that_takes_it_back_does_so_without_a_home(tmp_path: Path) -> None:
-    """Without a note the id of a plan of several log dirs leads nowhere, and yet it was what was shown."""
+    """Without a note the id of a plan of several log dirs leads nowhere, and yet it was printed."""
     change = CHANGES["replicas-plan"]
     change.prepare(tmp_path)
     (tmp_path / "state").write_text("no directory")

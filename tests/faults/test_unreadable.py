@@ -88,7 +88,7 @@ def test_salvage_goes_around_what_cannot_be_read_of_a_log(tmp_path: Path) -> Non
 
 
 def test_where_the_original_would_have_to_be_copied_nothing_is_changed(tmp_path: Path) -> None:
-    """On another file system it cannot be kept: all that the disk still gives of it would be lost."""
+    """It cannot be kept on another file system: the bytes that the disk still returns would be lost."""
     disk, place = tmp_path / "disk", tmp_path / "place"
     bad = _disk(disk, f"{PARTITION}/*.index")
     before = tree(disk / "data")

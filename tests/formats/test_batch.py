@@ -36,7 +36,7 @@ def test_flags_stand_where_kafka_has_them() -> None:
     [(0, 0, 0), (0, 9, 9), (LAST, 0, LAST), (LAST, 1, 0), (LAST - 2, 5, 2), (5, LAST, 4), (LAST, LAST, LAST - 1)],
 )
 def test_sequences_go_from_the_largest_int_to_zero(first: int, steps: int, last: int) -> None:
-    """A producer that runs for long wraps; taken for a gap, its last batch would look lost."""
+    """A producer that runs for long wraps; treated as a gap, its last batch would look lost."""
     assert increment_sequence(first, steps) == last == decode.sequence_after(first, steps)
 
 
@@ -121,7 +121,7 @@ def test_only_a_tail_may_be_what_a_running_broker_is_writing() -> None:
 
 
 def test_the_kinds_of_damage_are_a_closed_set() -> None:
-    """Their names stand in the output; users script against them."""
+    """Their names are in the output; users script against them."""
     assert [kind.value for kind in DamageKind] == [
         "torn tail", "zeroed tail", "short header", "bad length", "bad magic", "bad CRC", "bad compression",
         "bad record", "offset backwards", "offset overflow", "unreadable", "bad index",

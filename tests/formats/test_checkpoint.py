@@ -1,4 +1,4 @@
-"""The text files: what a broker reads, and where it would give up."""
+"""The text files: a broker's reading, and the lines at which it would give up."""
 
 from __future__ import annotations
 

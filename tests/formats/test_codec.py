@@ -114,7 +114,7 @@ def test_a_stream_cut_anywhere_is_read_or_refused_as_kafka_does(codec: int) -> N
 
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
 def test_a_stream_with_any_bit_of_its_beginning_turned_over(codec: int) -> None:
-    """There the framing stands: versions, flags, sizes, checksums."""
+    """The framing is there: versions, flags, sizes, checksums."""
     for stream in streams.whole_streams():
         if stream.codec != codec or len(stream.data) > 400:
             continue
@@ -230,7 +230,7 @@ def test_gzip_members_without_end_are_refused_in_time() -> None:
     "tail", [b"\0", b"x" * 17, b"x" * 100, b"\x1f\x8b", b"\x1f\x8b\x08" + b"\0" * 7, b"\x1f\x8b\x07" + b"\0" * 40]
 )
 def test_garbage_behind_a_whole_gzip_member_is_ignored(tail: bytes) -> None:
-    """Java's GZIPInputStream does; brokers have let such batches in."""
+    """Java's GZIPInputStream does; brokers have accepted such batches."""
     assert undo(GZIP, gzip_stream(TEXT) + tail) == TEXT
 
 
@@ -285,7 +285,7 @@ def test_snappy_block_lengths_that_cannot_be_are_refused(length: int) -> None:
 
 
 def test_snappy_blocks_that_claim_what_no_block_can_hold_are_refused() -> None:
-    """Before memory is taken for them."""
+    """Before memory is allocated for them."""
     tracemalloc.start()
     try:
         for claim in (b"\xff\xff\xff\xff\x07", b"\xff\xff\xff\xff\x0f"):
@@ -338,7 +338,7 @@ def test_lz4_block_sizes_that_do_not_exist_are_refused(sizes: int) -> None:
 
 
 def test_lz4_checks_of_the_content_are_not_made() -> None:
-    """Kafka reads past the content's size and checksum, right or wrong; it wants the checksum's bytes to be there."""
+    """Kafka reads past the content's size and checksum, right or wrong; it needs the checksum's bytes."""
     assert undo(LZ4, frame(0x68, extra=struct.pack("<Q", 5))) == TEXT
     assert undo(LZ4, frame(0x64, end=bytes(4) + b"\xde\xad\xbe\xef")) == TEXT
     with pytest.raises(CodecError):
@@ -346,7 +346,7 @@ def test_lz4_checks_of_the_content_are_not_made() -> None:
 
 
 def test_lz4_an_empty_block_of_either_kind_ends_the_frame() -> None:
-    """And what follows the end is not looked at, be it another frame."""
+    """The bytes behind the end are not read, even if they are another frame."""
     assert undo(LZ4, frame(0x60, end=struct.pack("<I", 0x80000000))) == TEXT
     assert undo(LZ4, frame(0x60) + b"anything") == TEXT
     assert undo(LZ4, frame(0x60) + frame(0x60)) == TEXT
@@ -417,7 +417,7 @@ def test_zstd_content_that_does_not_fit_its_checksum_is_refused(limit: int) -> N
 
 @pytest.mark.parametrize("size", [len(TEXT), 0, 1, len(TEXT) - 1, len(TEXT) + 1, 1 << 17, 1 << 40])
 def test_zstd_the_size_that_a_frame_says_is_no_reason_to_trust_it(size: int) -> None:
-    """A frame that says its size is decompressed at once into so much memory: no byte more, and none is made up."""
+    """A frame with its size is decompressed at once into so much memory: no byte more, and none is made up."""
     stream = zstd_stream(TEXT)
     flags, blocks = stream[4], stream[6:]
     assert flags >> 5 == 0, "this frame has a window and no size"
@@ -467,7 +467,7 @@ def test_zstd_in_slices_reads_what_it_reads_at_once(limit: int) -> None:
 
 @pytest.mark.parametrize("codec", [GZIP, ZSTD])
 def test_a_thousand_small_frames_cost_no_copies_of_what_follows(codec: int) -> None:
-    """A batch of 120 MB took a minute: each of its members copied all that followed."""
+    """A batch of 120 MB took a minute: each of its members copied the rest."""
     large = bytes(48 << 20)
     if codec == GZIP:
         stream = gzip_stream(b"") * 1000 + gzip_stream(b"x") + large

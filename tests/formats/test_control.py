@@ -1,4 +1,4 @@
-"""Control records: what the dump tool prints for them, and what it dies of."""
+"""Control records: the dump tool's output for them, and the exceptions of which it dies."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_the_records_of_the_quorum(type_id: int, value: str, text: str) -> None:
 
 
 def test_the_version_inside_decides_how_it_prints_not_how_it_is_read() -> None:
-    """Kafka reads a leader change as version 0, whatever it says, and prints the directory ids it does not have."""
+    """Kafka reads a leader change as version 0, whatever it contains, and prints the directory ids it does not have."""
     found = said(2, "0001 00000001 02 00000001 00 01 00")
     zero = "AAAAAAAAAAAAAAAAAAAAAA"
     assert found.text == (
@@ -151,6 +151,6 @@ def test_the_dump_tool_prints_the_same_and_dies_of_the_same(dump_tool: kafka.Dum
                 break
             expected += "\n"
         assert printed.stdout.split(b"\n", 3)[3].decode() == expected, seed
-        # A JVM that has met a null often enough says no more which it was.
+        # A JVM that has met a null often enough no longer names it.
         assert printed.died == failure or (printed.died and failure.startswith(f"{printed.died}: Cannot invoke")), seed
     assert died > 100

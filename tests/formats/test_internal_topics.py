@@ -427,7 +427,7 @@ def of_metadata(file: str, chance: random.Random) -> tuple[bytes | None, bytes |
         version if chance.random() < 0.85 else wrong,
     )
     value = b"".join(map(encode.unsigned_varint, numbers)) + write(schema, content, version)
-    # Null values of remote log metadata are left out: a JVM that meets many stops saying what was null.
+    # Null values of remote log metadata are left out: a JVM that meets many no longer names them.
     if file == "metadata" and chance.random() < 0.03:
         return None, None
     return None, damaged(value, chance) if chance.random() < 0.5 else value
@@ -462,7 +462,7 @@ def test_damaged_records_print_as_kafka_prints_them(topic: str, dump_tool: kafka
 
 @pytest.mark.parametrize("topic", DECODERS)
 def test_no_bytes_are_too_much(topic: str) -> None:
-    """Whatever stands in a log, the decoders answer with text."""
+    """For any content of a log, the decoders answer with text."""
     chance = random.Random(4)
     prefixes = [struct.pack(">h", number) for number in range(-1, 25)]
     for offset in range(3000):

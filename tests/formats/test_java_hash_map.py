@@ -100,7 +100,7 @@ def test_strings_hash_as_in_java(text: str, value: int) -> None:
 
 
 def test_no_name_is_lost_however_many_share_a_bucket() -> None:
-    """From 64 buckets on Java makes a tree of a full one, whose order is another; still each file is said once."""
+    """From 64 buckets on Java makes a tree of a full one, whose order is another; still each file is named once."""
     names = [of_one_hash(i) for i in range(256)]
     assert sorted(order_of_compute((name, 1) for name in names)) == sorted(names)
     assert order_of_compute([]) == []

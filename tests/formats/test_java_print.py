@@ -66,7 +66,7 @@ def test_numbers_print_as_java_prints_them(value: float, text: str) -> None:
 
 
 def test_every_number_reads_back_as_itself() -> None:
-    """Whatever the digits, they must stand for the number: also at the ends of the range."""
+    """Whatever the digits, they must give the number: also at the ends of the range."""
     chance = random.Random(1)
     for _ in range(20_000):
         (value,) = struct.unpack(">d", chance.randbytes(8))

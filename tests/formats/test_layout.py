@@ -1,4 +1,4 @@
-"""Fixed structures, declared once: what they read and write, and that the kernel has the same declarations."""
+"""Fixed structures, declared once: their reading and writing, and that the kernel has the same declarations."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_kernel_is_built_from_these_declarations() -> None:
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
 def test_what_is_written_is_read_back(layout: Layout) -> None:
-    """Every field with its lowest and highest value, so that none is taken for unsigned or narrower."""
+    """Every field with its lowest and highest value, so that none is read as unsigned or narrower."""
     bounds = {
         "int8": (-(2**7), 2**7 - 1),
         "int16": (-(2**15), 2**15 - 1),
@@ -51,7 +51,7 @@ def test_what_is_written_is_read_back(layout: Layout) -> None:
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
 def test_fields_follow_one_another_without_gaps(layout: Layout) -> None:
-    """Each one's place is where its value is read, and each says what it means."""
+    """Each one's place is that of its value, and each has a meaning."""
     data = bytes(range(1, layout.size + 1))
     places = [*layout.offsets.values(), layout.size]
     values = [int.from_bytes(data[at:end], "big") for at, end in pairwise(places)]
@@ -93,7 +93,7 @@ def test_index_entries_field_by_field() -> None:
 
 
 def test_structures_in_a_row_are_read_one_after_another() -> None:
-    """A torn last one is left out: whoever reads says so, by the size."""
+    """A torn last one is left out: the reader reports it, by the size."""
     data = encode.offset_entries(0, [(1, 10), (2, 20), (3, 30)])
     assert list(OFFSET_ENTRY.read_all(data)) == [(1, 10), (2, 20), (3, 30)]
     for missing in range(1, 8):

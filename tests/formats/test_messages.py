@@ -1,4 +1,4 @@
-"""Requests and responses: the same bytes as another codec makes of them, and what is no request ends it."""
+"""Requests and responses: the same bytes as from another codec, and bytes that are no request end it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def made_up(one: Api, schema: Schema, version: int, chance: random.Random) -> Da
     """Return a struct with random content that the other codec reads as it is."""
     value = without_tags(made_up_struct(schema.struct, version, chance))
     if one.name == "ApiVersions" and schema is one.response:
-        value["errorCode"] = 0  # after an error it goes on in version 0, as clients do
+        value["errorCode"] = 0  # after an error it continues in version 0, as clients do
     found: Data = value
     return found
 
@@ -76,7 +76,7 @@ def test_what_is_offered_is_all_that_kafka_has() -> None:
 
 @pytest.mark.parametrize("key", KEYS)
 def test_every_version_is_read_and_written_as_by_another_codec(key: int) -> None:
-    """kafka-python has the definitions as well, and a codec of its own: what it reads of ours it writes the same."""
+    """kafka-python has the definitions as well, and a codec of its own: it writes the same bytes that it read."""
     one, chance = known(key), random.Random(key)
     for schema in (one.request, one.response):
         for version in range(one.lowest, one.highest + 1):
@@ -110,7 +110,7 @@ def header(key: int, version: int, rest: bytes = b"") -> bytes:
 
 
 def test_a_version_of_api_versions_that_nobody_knows_is_answered_in_version_0() -> None:
-    """Newer clients begin with their newest version; error 35 and the list let them go on (KIP-511)."""
+    """Newer clients begin with their newest version; error 35 and the list let them continue (KIP-511)."""
     request = read_request(header(18, 99, b"\x00whatever comes then"), 100)
     assert request.body is None
     (data,) = write_response(request, versions_response(ErrorCode.UNSUPPORTED_VERSION))
@@ -119,7 +119,7 @@ def test_a_version_of_api_versions_that_nobody_knows_is_answered_in_version_0() 
 
 
 def test_a_response_of_api_versions_has_the_oldest_header() -> None:
-    """A client cannot know yet which header it will be."""
+    """A client cannot know the header's version yet."""
     request = read_request(header(18, 3, b"\x00\x02a\x02b\x00"), 100)
     assert request.body == {"clientSoftwareName": "a", "clientSoftwareVersion": "b"}
     (data,) = write_response(request, versions_response(ErrorCode.NONE))

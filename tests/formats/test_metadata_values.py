@@ -91,7 +91,7 @@ def test_real_metadata_logs_are_written_again_byte_for_byte(image: Callable[[str
 
 
 def known(value: Any) -> Any:
-    """Return a struct, or what is in it, without the tagged fields that no schema knows."""
+    """Return a struct, or its content, without the tagged fields that no schema has."""
     if isinstance(value, dict):
         return {name: known(one) for name, one in value.items() if name != UNKNOWN_TAGS}
     return [known(one) for one in value] if isinstance(value, list) else value

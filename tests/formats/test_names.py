@@ -1,4 +1,4 @@
-"""Directory and file names: what a broker makes of them."""
+"""Directory and file names: a broker's reading of them."""
 
 from __future__ import annotations
 
@@ -73,7 +73,8 @@ def test_a_directory_over_which_no_broker_starts_is_no_partition(name: str) -> N
 
 @pytest.mark.parametrize("name", ["x-+1", "x-01", "x-٣", "x-1.abc-delete", f"x-1.{UNIQUE.upper()}-delete"])
 def test_a_name_that_brokers_read_but_never_write_is_not_canonical(name: str) -> None:
-    """Such a directory counts for the broker, so it must be seen; and somebody made it by hand, so it must be said."""
+    """Such a directory counts for the broker, and must be seen; and somebody made it by hand, which must be
+    reported."""
     found = parse_partition(name)
     assert found is not None
     assert not found.canonical

@@ -1,4 +1,4 @@
-"""Schemas as data: the notation, both encodings, what is refused and how it prints."""
+"""Schemas as data: the notation, both encodings, the refusals and the printed form."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_line_spells_a_schema() -> None:
 
 
 def test_a_range_that_begins_with_the_first_version_is_no_test() -> None:
-    """Kafka's classes do not test what is true of all versions they know, so version -1 is flexible, too."""
+    """Kafka's classes do not test conditions that hold for all versions they know: version -1 is flexible, too."""
     assert parse("Name v0-3 flex=0+: a:int8").flexible.hold(-1)
     assert not parse("Name v0 flex=none: a:int8").flexible.hold(0)
 
@@ -190,7 +190,7 @@ def test_what_kafka_refuses_is_refused_in_its_words(line: str, data: str, messag
 
 
 def test_the_longest_string_is_none_too_long() -> None:
-    """32767 bytes: what an int16 can say, in either encoding."""
+    """32767 bytes: the maximum of an int16, in either encoding."""
     assert read("N v0 flex=0+: s:string", "808002" + "61" * 32767 + "00") == {"s": "a" * 32767}
     assert read("N v0 flex=none: s:string", "7fff" + "61" * 32767) == {"s": "a" * 32767}
 
@@ -239,7 +239,7 @@ def test_more_elements_than_allowed_are_refused() -> None:
 
 
 def test_records_leave_a_hole_that_the_sender_fills() -> None:
-    """They stand before the tagged fields, so the message is bytes, a part of a file, and bytes."""
+    """They precede the tagged fields: the message is bytes, a part of a file, and bytes."""
     schema = parse("N v0-1 flex=1+: a:int8; r:records ?; b:int8")
     for version, front in ((0, "07 00000145"), (1, "07 c602")):
         writer = Writer()

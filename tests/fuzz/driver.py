@@ -53,7 +53,7 @@ def load_kernel(path: str) -> None:
 
 
 def given_back(data: memoryview, magic: int) -> bytes:
-    """A codec whose streams are what they hold."""
+    """A codec whose streams are their content."""
     return bytes(data)
 
 
@@ -111,7 +111,7 @@ class Fuzzer:
         masks = self.chance.choices(self.masks, k=-(-size // len(self.masks[0])))
         shift = self.chance.randrange(len(self.masks[0]))
         mask = b"".join((masks[0][shift:], *masks, masks[0][:shift]))[:size]
-        # Numbers as large as the window: a byte-wise loop would cost more than all that the kernel does.
+        # Numbers as large as the window: a byte-wise loop would cost more than everything that the kernel does.
         changed = int.from_bytes(b"".join(entries), "little") ^ int.from_bytes(mask, "little")
         data = bytearray(changed.to_bytes(size, "little"))
         self.say_something(data)
@@ -128,7 +128,7 @@ class Fuzzer:
             data[place * len(data) >> 32] = value
 
     def fill(self, window: Window, data: bytes | bytearray, starts: list[int]) -> None:
-        """Load and scan: where the chain of entries breaks, go on at the next one that was made."""
+        """Load and scan: after a break in the chain of entries, continue at the next real one."""
         window.buffer(len(data))[: len(data)] = data
         window.load(self.chance.choice((0, 4096, 2**40)), len(data))
         lenient, check = self.chance.random() < 0.2, self.chance.random() < 0.5
@@ -144,7 +144,7 @@ class Fuzzer:
     def decode(self, window: Window, take: Take, codecs: Codecs, often: bool) -> None:
         """Decode all batches, around the broken ones, and give the rows to *take*.
 
-        *often*: at every broken batch, what came before the break in it too; else only whole ones, together: faster.
+        *often*: at every broken batch, the part before the break in it too; else only whole ones, together: faster.
         """
         # Whole: as for Kafka's text, where a message's value may claim more than there is.
         first, whole, count = 0, take == self.as_text and self.chance.random() < 0.5, window.count
@@ -246,7 +246,7 @@ class Fuzzer:
         self.as_json(window)
 
     def as_keys(self, window: Window) -> None:
-        """A map that is full is emptied and goes on where it stopped; the last key put is there with its offset."""
+        """A full map is emptied and continues at its stop; the last key put is there with its offset."""
         self.reader.add(window, 7)
         if self.chance.random() < 0.05:
             self.reader.close()
@@ -347,7 +347,7 @@ class Fuzzer:
         self.decode(window, lambda _: None, self.named, often=True)
 
     def compact(self) -> None:
-        """Both passes of a compaction over one window: a small map, and what stays of batches that may be broken."""
+        """Both passes of a compaction over one window: a small map, and the remains of batches that may be broken."""
         from klog.kernel._kernel import OffsetMap, OpenTransactions, Rewriter
 
         real = self.chance.random() < 0.2
@@ -373,7 +373,7 @@ class Fuzzer:
         self.rewrite(window, Rewriter(offsets, target, latest, now, 2**62, *flags), decisions, codecs)
 
     def rewrite(self, window: Window, rewriter: Rewriter, decisions: bytearray, codecs: Codecs) -> None:
-        """Let *rewriter* write what stays of all batches, around the broken ones."""
+        """Let *rewriter* write the remains of all batches, around the broken ones."""
         first, count = 0, window.count
         rewriter.skip_superseded(window)
         while first < count:
@@ -437,12 +437,12 @@ class Fuzzer:
             assert checksum(data[start:]) == checksum(data) ^ shift(checksum(data[:start]), len(data) - start)
 
     def metadata(self) -> None:
-        """Metadata logs: some files of a quorum, through all that reads them."""
+        """Metadata logs: some files of a quorum, through all readers."""
         self.metadata_logs.spoil_and_read()
         self.done += 1
 
     def run(self, seconds: float, inputs: int) -> None:
-        """Go on for *seconds* or until *inputs* are done, whichever is not 0."""
+        """Continue for *seconds* or until *inputs* are done, whichever is not 0."""
         end = time.monotonic() + seconds if seconds else float("inf")
         rounds = (self.many,) * 12 + (
             self.tight,

@@ -107,7 +107,7 @@ class MetadataLogs:
                 assert {one["topic_id"] for one in shown["topics"]} == set(found.partitions)
 
     def tell_history(self, node: int) -> None:
-        """Changes come in the order of their offsets."""
+        """Changes are in the order of their offsets."""
         from klog.base.errors import KlogError
         from klog.cluster.metadata.change_history import BrokerSubject, PartitionSubject, QuorumSubject, read_history
         from klog.cluster.metadata.metadata_replay import Problems
@@ -120,7 +120,7 @@ class MetadataLogs:
             assert all(not change.changed or change.record for change in changes)
 
     def plan(self) -> None:
-        """One of the plans, drafted and not saved: what it would write is read back before it is one."""
+        """One of the plans, drafted and not saved: its future content is read back before it is one."""
         from klog.base.errors import KlogError
         from klog.cluster.metadata.topic_config import TopicConfig
         from klog.commands.replicas.copy_choice import CopyChoice

@@ -1,4 +1,4 @@
-"""Builds the kernel with sanitizers and lets drivers loose on it."""
+"""Builds the kernel with sanitizers and runs drivers on it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def build(folder: Path, source: Path = KERNEL) -> Path:
     """Compile the kernel in *source* with sanitizers into *folder*; return the module's path.
 
     Without optimization: with the sanitizers' checks, that takes gcc ten times as long, for calls that spend most of
-    their time in Python.  Line numbers are all that a report needs of what -g writes.
+    their time in Python.  A report needs only the line numbers of -g's output.
     """
     c_file = folder / "_kernel.c"
     module = folder / f"_kernel{sysconfig.get_config_var('EXT_SUFFIX')}"
@@ -46,7 +46,8 @@ def _library(name: str) -> str:
 
 
 def environment() -> dict[str, str]:
-    """Return what a process needs to load the module: the sanitizer first, Python's objects in memory it watches."""
+    """Return the variables for a process that loads the module: the sanitizer first, Python's objects in memory it
+    watches."""
     return os.environ | {
         "LD_PRELOAD": _library("libasan.so"),
         "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1:allocator_may_return_null=1",

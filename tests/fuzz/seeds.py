@@ -28,7 +28,7 @@ def _bare(records: list[encode.Record]) -> list[encode.Record]:
 def named_entries() -> list[bytes]:
     """Return entries whose codec is only claimed: their "streams" are the records themselves.
 
-    With codecs that give back what they get, mutations reach the decoder of decompressed data at full speed.
+    With codecs that return their input, mutations reach the decoder of decompressed data at full speed.
     """
     varied = _bare(shapes.varied_records(100))
     found = []
@@ -54,7 +54,7 @@ def plain_entries() -> list[bytes]:
     varied = _bare(shapes.varied_records(100))
     small.append(encode.batch(varied, control=True, transactional=True, producer=(5, 0, 2**31 - 2)))
     small += [encode.batch([r]) for r in varied]
-    # Bits that mean nothing in a message: what is control or transactional in a batch must not be in it.
+    # Bits without a meaning in a message: the control and transactional bits of a batch must not be in it.
     small += [encode.message(3, magic, None, b"", attributes=bits) for magic in (0, 1) for bits in (0x20, 0x78, -8)]
     small += [encode.batch([replace(r, headers=((b"h", b"v"), (b"", None)))], append_time_ms=7) for r in varied]
     return small

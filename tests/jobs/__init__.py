@@ -1,1 +1,1 @@
-"""Jobs as plain functions: no Spark is needed to know what they do."""
+"""Jobs as plain functions: no Spark is needed to test them."""

@@ -1,4 +1,4 @@
-"""Pieces of fixture data, jobs over them, and what comes out."""
+"""Pieces of fixture data, jobs over them, and the results."""
 
 from __future__ import annotations
 

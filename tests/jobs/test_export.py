@@ -119,7 +119,7 @@ def test_a_finished_export_is_not_written_over(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["parquet", "jsonl"])
 def test_records_before_and_after_damage_are_there(form: str, tmp_path: Path) -> None:
-    """A broken batch costs its own records and is told; in lines it stands in its place."""
+    """A broken batch costs its own records and is reported; in lines it is in its place."""
     data = FIXTURES / "crash" / "flip-middle"
     found = partitions(data)
     manifest = Export(tmp_path / "out", pieces_of(parts_of(found)), form=form).run()

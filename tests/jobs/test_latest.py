@@ -49,7 +49,7 @@ def values(tables: dict[str, Table]) -> dict[str, dict[bytes, bytes]]:
 
 @pytest.mark.parametrize("log_dir", LOG_DIRS, ids=[path.name for path in LOG_DIRS])
 def test_the_table_is_a_consumers(log_dir: Path, tmp_path: Path) -> None:
-    """Active segment and all; tombstones have no row, nor has what was aborted or is undecided."""
+    """Active segment and all; tombstones have no row, nor have aborted or undecided records."""
     tables = made(tmp_path / "out", log_dir)
     for one in partitions(log_dir):
         if one.topic == "tx-open":

@@ -124,7 +124,7 @@ def test_answers_come_in_the_order_of_the_units(workers: int, monkeypatch: pytes
     def uneven(unit: int, options: int) -> Iterator[TaskResult]:
         if unit == 0 and workers > 1:
             is_ahead.wait(60)
-            time.sleep(0.1)  # time to hand out too early what the second unit has
+            time.sleep(0.1)  # time to return the second unit's results too early
         for answer in counted(unit, options):
             if unit == 1 and answer.number == options + 2:
                 is_ahead.set()

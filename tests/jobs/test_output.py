@@ -186,7 +186,7 @@ with lock_target(sys.argv[1], Disk()):
 
 
 def test_two_runs_do_not_write_into_one_directory_at_once(tmp_path: Path) -> None:
-    """The second would throw away what the first is making, and its tasks would take the others' pieces for theirs."""
+    """The second would throw away the first one's work, and its tasks would treat the others' pieces as theirs."""
     to = tmp_path / "new" / "out"
     with subprocess.Popen([sys.executable, "-c", HOLDER, to], stdout=subprocess.PIPE, text=True) as first:
         assert first.stdout is not None
@@ -231,7 +231,7 @@ def test_a_failed_run_lets_go_of_its_directory(tmp_path: Path) -> None:
 
 
 def test_files_are_for_others_unless_they_are_a_brokers(tmp_path: Path) -> None:
-    """Tables are for whom the umask lets; a log dir is the broker's alone."""
+    """Tables are for everyone that the umask permits; a log dir is the broker's alone."""
     run = begin(tmp_path / "out").run
     before = os.umask(0o022)
     try:

@@ -1,4 +1,4 @@
-"""Many small partitions in several processes: what they find is what one process finds."""
+"""Many small partitions in several processes: the findings are those of one process."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ Processes(2).run(work, range(64), None, [0] * 64, Silence(), lambda result: prin
 
 
 def test_results_come_as_soon_as_they_are_there_and_an_interrupt_is_for_the_first_process() -> None:
-    """A ^C in a terminal goes to all processes: the first one ends the others, and says so."""
+    """A ^C in a terminal reaches all processes: the first one ends the others, and reports it."""
     command = [sys.executable, "-c", SLOW]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=_environment())
     assert process.stdout is not None
@@ -171,7 +171,7 @@ def test_processes_hand_back_what_they_could_not_use() -> None:
 
 
 def test_nothing_is_forked_beside_a_thread(many: Path) -> None:
-    """In the copy only one thread would go on, and whatever the others hold would be held for ever."""
+    """In the copy only one thread would continue, and locks of the others would be held for ever."""
     thread = "import threading, time; threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
     command = [sys.executable, "-c", thread + COUNTED, "verify", str(many), "--jobs", "2"]
     done = subprocess.run(command, env=_environment(), capture_output=True, check=True, timeout=120)

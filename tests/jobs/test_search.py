@@ -33,7 +33,7 @@ def split(log_dir: Path, split_bytes: int = 20_000) -> list[ExportTask]:
 
 
 def answers(pieces: Sequence[ExportTask], query: SearchQuery, tasks: int = 3) -> list[TaskResult]:
-    """Return what so many tasks say, the last task first."""
+    """Return the results of so many tasks, the last task first."""
     units = [pieces[at::tasks] for at in range(tasks)][::-1]
     return [answer for unit in units for answer in search(unit, query)]
 
@@ -144,7 +144,7 @@ def test_a_vanished_log_is_told_and_the_others_are_searched(tmp_path: Path) -> N
 
 
 def test_lines_may_be_huge_and_many(tmp_path: Path) -> None:
-    """They come in parts of whole lines."""
+    """They are returned in parts of whole lines."""
     folder = tmp_path / "data/t-0"
     folder.mkdir(parents=True)
     (tmp_path / "data/meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")

@@ -51,7 +51,7 @@ def confirmed_by_little(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def batches_read(part: LogSlice) -> list[int]:
-    """Return the positions of the batches that a slice's reader hands out; nothing may be damaged."""
+    """Return the positions of the batches of a slice's reader; nothing may be damaged."""
     found: list[int] = []
     with ReadOnlyFile(part.path) as source:
         reader = LogReader(source, part.start, part.log_bytes, stop=part.end)
@@ -136,7 +136,7 @@ def test_a_batch_inside_a_value_is_no_place_to_cut(folder: Path, monkeypatch: py
 
 
 def test_batches_larger_than_any_window_are_cut_apart(folder: Path) -> None:
-    """A reader takes each by itself, and what it does not see together must not stay together for that."""
+    """A reader takes each alone, and parts that it does not see together must not be joined for that."""
     folder.mkdir()
     (folder / f"{0:020}.log").write_bytes(
         b"".join(batch([Record(i, MS, None, bytes([i]) * (3 << 20))]) for i in range(6))
@@ -148,7 +148,7 @@ def test_batches_larger_than_any_window_are_cut_apart(folder: Path) -> None:
 
 @pytest.mark.usefixtures("confirmed_by_little")
 def test_an_index_does_not_cut_at_what_is_broken(folder: Path) -> None:
-    """The part that ends there could not tell a torn batch from one of the next part."""
+    """The part that ends there could not distinguish a torn batch from one of the next part."""
     made = some_batches(0, 200)
     log = lookup_logs.write_segment(folder, 0, made)
     data, starts, at = bytearray(log.read_bytes()), [], 0
@@ -189,7 +189,7 @@ def test_records_below_the_log_start_are_nobodys(folder: Path) -> None:
 
 
 def test_what_cannot_be_read_is_a_slice_all_the_same(folder: Path) -> None:
-    """Its reader says why; planning that raises would cost everybody else's records."""
+    """Its reader reports the reason; planning that raises would cost everybody else's records."""
     lookup_logs.write_segment(folder, 0, some_batches(0, 50))
     log = folder / f"{200:020}.log"
     log.symlink_to(folder / "gone")
@@ -228,7 +228,7 @@ def test_every_log_of_real_brokers_can_be_cut_anywhere(data: str) -> None:
     for partition in LogDir(str(CORPORA / data)).partitions:
         expected = whole(Path(partition.path))
         for split in SPLITS:
-            # what the log start hides is not cut off but for whole segments
+            # the part that the log start hides is cut off only in whole segments
             found = read_all(slice_partition(partition, split))
             assert {path: at for path, at in found.items() if at} == {
                 path: at for path, at in expected.items() if at and path in found

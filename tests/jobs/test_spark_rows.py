@@ -61,7 +61,7 @@ def none(number: int) -> int | None:
     return None if number == -1 else number
 
 
-# what a row says
+# the content of a row
 
 
 def test_columns_have_the_types_of_the_kafka_source() -> None:
@@ -325,7 +325,7 @@ def test_tiny_logs_share_a_record_batch(tmp_path: Path) -> None:
 
 
 def broken(folder: Path) -> Path:
-    """Write a log of which the second of three batches is broken."""
+    """Write a log the second of whose three batches is broken."""
     made = some_batches(0, 3)
     log = lookup_logs.write_segment(folder, 0, made)
     data = bytearray(log.read_bytes())
@@ -350,7 +350,7 @@ def test_damage_can_be_passed_over(folder: Path) -> None:
 
 
 def test_damage_can_be_a_row_of_its_own(folder: Path) -> None:
-    """Between the rows before and after it, with what is known of its place."""
+    """Between the rows before and after it, with the known facts of its place."""
     log = broken(folder)
     found = rows_of(folder).to_pylist()
     assert [row["offset"] for row in found] == [0, 1, 2, 4, 8, 9, 10]
@@ -363,7 +363,7 @@ def test_damage_can_be_a_row_of_its_own(folder: Path) -> None:
 
 @pytest.mark.parametrize("codec", ["none", "gzip"])
 def test_a_broken_record_costs_what_follows_it_in_its_batch(folder: Path, codec: str) -> None:
-    """The checksum holds, so what comes before is good, and so is the next batch."""
+    """The checksum matches: the earlier part is good, and so is the next batch."""
     records = some_records(0, 5)
     stream = encode.records_payload(records, 0, records[0].timestamp)
     cut = len(encode.records_payload(records[:3], 0, records[0].timestamp)) + 1
@@ -376,7 +376,7 @@ def test_a_broken_record_costs_what_follows_it_in_its_batch(folder: Path, codec:
 
 
 def test_a_bad_message_in_an_intact_wrapper_is_told(folder: Path) -> None:
-    """Messages of old have a checksum of their own; klog verify tells of it too."""
+    """Messages of old have a checksum of their own; klog verify reports it too."""
     records = some_records(0, 2)
     inner = bytearray(b"".join(encode.message(r.offset, 1, r.key, r.value, timestamp=MS) for r in records))
     inner[-1] ^= 0xFF
@@ -422,7 +422,7 @@ def test_a_directory_that_cannot_be_listed_is_damage(folder: Path) -> None:
 
 @pytest.mark.parametrize("split", [4096, 100_000, WHOLE])
 def test_a_log_that_has_shrunk_gives_what_is_left(folder: Path, split: int) -> None:
-    """A follower cuts its log; what was promised and is not there must be told."""
+    """A follower cuts its log; promised records that are missing must be reported."""
     log = lookup_logs.write_segment(folder, 0, some_batches(0, 100))
     unit = slice_partition(Partition(str(folder)), split)
     whole = table(unit)
@@ -454,7 +454,7 @@ def test_what_a_disk_cannot_read_costs_only_itself(folder: Path, monkeypatch: py
 
 
 def test_a_cut_inside_a_batch_does_not_pass_in_silence(folder: Path) -> None:
-    """No index is believed without the log; if all else fails, whoever reads up to there tells."""
+    """No index is believed without the log; if all else fails, the reader that reaches the place reports it."""
     lookup_logs.write_segment(folder, 0, some_batches(0, 30))
     (whole,) = slice_partition(Partition(str(folder)))
     found = table([whole._replace(end=10_000)])
@@ -485,7 +485,7 @@ def test_a_held_lock_says_that_a_broker_runs(folder: Path) -> None:
 
 
 def test_a_log_that_a_running_broker_removes_has_no_records(folder: Path) -> None:
-    """Retention does so between the listing and the reading; where no broker runs, somebody has to be told."""
+    """Retention does so between the listing and the reading; without a running broker, it has to be reported."""
     for base in (0, 400):
         lookup_logs.write_segment(folder, base, some_batches(base, 10))
     unit = slice_partition(Partition(str(folder)))
@@ -500,7 +500,7 @@ def test_a_log_that_a_running_broker_removes_has_no_records(folder: Path) -> Non
 
 
 def test_zeros_behind_the_last_batch_are_room_unless_records_stood_there(folder: Path) -> None:
-    """Preallocated logs end in zeros; after a power cut so do others, and something may tell."""
+    """Preallocated logs end in zeros; after a power cut so do others, and there may be evidence."""
     for base in (0, 400):
         lookup_logs.write_segment(folder, base, some_batches(base, 10))
     log = folder / f"{400:020}.log"
@@ -534,7 +534,7 @@ def test_planning_needs_no_arrow() -> None:
 
 
 def test_a_real_index_is_confirmed_in_little_of_the_log(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planning must not read what the tasks are going to read."""
+    """Planning must not read the tasks' input."""
     log = lookup_logs.write_segment(folder, 0, some_batches(0, 3000, 5000))
     monkeypatch.setattr(split_points, "CONFIRM_BYTES", 256 << 10)
     counted: list[int] = []

@@ -34,7 +34,7 @@ def counted(units: Sequence[Sequence[LogSlice | str]], partitions: Sequence[Part
 
 
 def by_hand(partition: Partition) -> tuple[object, ...]:
-    """Count what is exact."""
+    """Count exact figures."""
     start = partition.log_start_offset or 0
     batches = [
         batch
@@ -102,7 +102,7 @@ def test_partitions_in_one_unit_stay_apart() -> None:
     alone = [counted([slice_partition(partition)], [partition])[0] for partition in partitions]
     together = counted([[part for partition in partitions for part in slice_partition(partition)]], partitions)
     assert together == alone
-    # Which of many keys with as many records are told is a matter of their hashes.
+    # Hashes decide which of many equally frequent keys are shown.
     paths = counted([[partition.path for partition in partitions]], partitions)
     assert [one._replace(top_keys=()) for one in paths] == [one._replace(top_keys=()) for one in alone]
     assert [[key.records for key in one.top_keys] for one in paths] == [

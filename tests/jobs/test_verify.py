@@ -1,4 +1,4 @@
-"""The job that checks partitions: what comes out of it is what went in."""
+"""The job that checks partitions: its results are those of its input."""
 
 from __future__ import annotations
 

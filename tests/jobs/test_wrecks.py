@@ -1,4 +1,4 @@
-"""The wrecks of the corpora through the jobs: what is whole is there, what is not is told, and no job ends for it."""
+"""The wrecks of the corpora through the jobs: whole records are there, the rest is reported, and no job ends for it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def log_dirs(image: Image, name: str) -> list[LogDir]:
 
 
 def whole_batches(log: bytes) -> Iterator[tuple[int, int, bool]]:
-    """Yield position, last offset and whether it has data of each batch (v2) that is whole, wherever it stands."""
+    """Yield position, last offset and whether it has data of each batch (v2) that is whole, at any place."""
     for at in range(len(log) - 60):
         if log[at + 16] == 2 and 49 <= (size := int(struct.unpack_from(">i", log, at + 8)[0])) <= len(log) - at - 12:
             (stored, attributes, delta) = struct.unpack_from(">IhI", log, at + 17)

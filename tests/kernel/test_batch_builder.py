@@ -31,7 +31,7 @@ def records(seed: int) -> list[bytes]:
 
 
 class Output:
-    """Three builders of one window, and what was taken of each; *codec* doubles what it compresses, or halves it."""
+    """Three builders of one window, and the input of each; *codec* doubles its input, or halves it."""
 
     def __init__(self, room: int, codec: int, takes_early: float) -> None:
         self.window, self.taken = Window(1, 1, 1), [bytearray() for _ in range(3)]
@@ -39,7 +39,7 @@ class Output:
         self.draw, self.takes_early = random.Random(1), takes_early
 
     def take(self, number: int) -> None:
-        """Take what a builder has built."""
+        """Take the result of a builder."""
         builder = self.builders[number]
         if builder.used:
             builder.rows()

@@ -52,7 +52,7 @@ def test_every_bit_of_a_batch_is_found(size: int) -> None:
 
 @pytest.mark.parametrize("bit", range(32))
 def test_a_flipped_bit_of_the_checksum_itself_is_told_apart(bit: int) -> None:
-    """The data is right then, and must not be touched.  The four bytes stand in front of the data, so below zero."""
+    """The data is right then, and must not be touched.  The four bytes precede the data, and are below zero."""
     stored = bytearray((0x12345678).to_bytes(4, "big"))
     flip(stored, bit)
     difference = 0x12345678 ^ int.from_bytes(stored, "big")
@@ -109,12 +109,12 @@ def test_other_damage_is_hardly_ever_taken_for_one_bit() -> None:
 
 @pytest.mark.parametrize(("difference", "size"), [(0, 100), (5, -1), (5, 2**40), (0x82F63B78, (1 << 27) + 1)])
 def test_what_cannot_be_answered_is_none(difference: int, size: int) -> None:
-    """No difference, or more bytes than the powers of x tell apart."""
+    """No difference, or more bytes than the powers of x distinguish."""
     assert flipped_bit(difference, size) is None
 
 
 def test_powers_do_not_repeat_among_the_sizes_that_are_answered() -> None:
-    """Else the first bit of a batch of 128 MiB would be taken for another."""
+    """Otherwise the first bit of a batch of 128 MiB would be taken for another."""
     last_byte = crc32c.crc32c(b"\0") ^ crc32c.crc32c(b"\1")
     assert flipped_bit(crc32c_shift(last_byte, (1 << 27) - 1), 1 << 27) == 0
 
@@ -147,7 +147,7 @@ def test_the_neighbour_and_the_ceiling_count(last_offset: int, epoch: int, ceili
         (batch(some_records(22)), 2),  # an offset that the batch before it has
         (batch(some_records(25), leader_epoch=0), 2),
         (batch(some_records(25), leader_epoch=-2), 2),
-        (batch(some_records(25), leader_epoch=-1), 6),  # says nothing, to the next one neither
+        (batch(some_records(25), leader_epoch=-1), 6),  # it means nothing, to the next one neither
         (batch(some_records(25), leader_epoch=9), 3),  # it is the next that falls back
         (batch(some_records(35)), 2),
         (raw_batch(BatchHeader(base_offset=25, leader_epoch=1, last_offset_delta=-1), b""), 2),
@@ -184,7 +184,7 @@ def ascending_end(batches: list[bytes]) -> int:
 
 
 def test_lent_bytes_are_scanned_where_they_are() -> None:
-    """Until other bytes come: then the window has those, and nothing of what was lent."""
+    """Until other bytes are loaded: the window then has those, and no lent ones."""
     window, lent = Window(16), bytearray(b"".join(ROWS))
     window.lend(memoryview(lent)[: len(lent) - 3])
     assert (window.scan(0, check=True), window.count, window.first_bad(0, 4)) == (MORE, 4, 4)

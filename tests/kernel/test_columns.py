@@ -36,7 +36,7 @@ def numbers(window: Window, name: str, width: int = 8, first: int = 0) -> list[i
 
 
 def binary(window: Window, values: bool, first: int = 0) -> list[bytes | None]:
-    """Return the keys or values that the buffers of a binary array say there are."""
+    """Return the keys or values in the buffers of a binary array."""
     count = window.records
     size = window.content_sizes()[values]
     data = bytearray(b"\xee" * (5 + size))

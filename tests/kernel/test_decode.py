@@ -1,4 +1,4 @@
-"""From batch rows to record rows: what is whole is read, what is broken ends its batch at the right record."""
+"""From batch rows to record rows: whole records are read, a broken one ends its batch at the right record."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def body(*fields: bytes) -> bytes:
     return varint(len(content)) + content
 
 
-# all that is whole
+# the whole records
 
 
 @pytest.mark.parametrize("room", [1, 2, 3, 7, 64, 8192])
 def test_records_do_not_depend_on_how_many_rows_there_is_room_for(room: int) -> None:
-    """Decoding stops wherever the rows are full and goes on from there, in the middle of a batch or between two."""
+    """Decoding stops when the rows are full and continues from there, in the middle of a batch or between two."""
     for name, data in LOGS.items():
         found, status = all_rows(begun(data, records=room))
         assert status == DONE, name
@@ -147,7 +147,7 @@ def test_sequences_wrap_as_javas_do(base: int, delta: int, sequence: int) -> Non
 
 
 def test_a_batch_without_records_has_none() -> None:
-    """Compaction leaves these; whatever else stands in one, a count of 0 is an end.  Unknown codecs included."""
+    """Compaction leaves these; for any other content, a count of 0 is an end.  Unknown codecs included."""
     data = encode.empty_batch(0, 4) + around(b"garbage", count=0) + around(b"garbage", count=0, codec="gzip")
     window = scanned(data + raw_batch(BatchHeader(codec=6), b"garbage"))
     assert window.decompress(0, 4, CODECS) == 4
@@ -155,7 +155,7 @@ def test_a_batch_without_records_has_none() -> None:
     assert all_rows(window) == ([], DONE)
 
 
-# what is broken
+# the broken part
 
 LONG = varint(1000)
 OPEN = b"\x80" * 5
@@ -227,7 +227,7 @@ def test_a_count_beyond_all_bytes_reads_no_further_than_these() -> None:
 
 
 def test_of_a_compressed_batch_all_records_or_none() -> None:
-    """Kafka's reader decompresses a batch whole before it hands out the first record, and reads a plain one lazily."""
+    """Kafka's reader decompresses a batch whole before it returns the first record, and reads a plain one lazily."""
     for codec, kept in (("none", 2), ("gzip", 0)):
         data = around(GOOD, GOOD, b"", count=3, codec=codec)
         found, status = all_rows(begun(data, whole=True))
@@ -422,7 +422,7 @@ def test_zstd_is_not_for_message_sets() -> None:
 
 @pytest.mark.parametrize(("magic", "size"), [(2, 14), (2, 48), (1, 14), (1, 21)])
 def test_an_entry_too_small_for_what_it_says_does_not_decompress(magic: int, size: int) -> None:
-    """Only a lenient walk lets it pass; its compressed bytes would begin behind its end, or behind the window's."""
+    """Only a lenient walk accepts it; its compressed bytes would begin behind its end, or behind the window's."""
     short = raw_batch(BatchHeader(base_offset=5, codec=1, count=3), b"", length=size)
     if magic == 1:
         short = struct.pack(">qiIbb", 5, size, 0, magic, 1) + b"\xff" * 61
@@ -497,7 +497,7 @@ def test_a_row_that_is_not_there_cannot_be_asked_for() -> None:
 
 
 def test_a_bit_for_control_means_nothing_in_message_sets() -> None:
-    """Bit 5 of a v0 or v1 message is unused: taken for a marker, it would be read beyond its end."""
+    """Bit 5 of a v0 or v1 message is unused: treated as a marker, it would be read beyond its end."""
     window = filled(message(0, 1, b"", b"", attributes=0x30))
     assert window.unknown_controls() == []
     assert window.keep(0, 9, -(2**63), 2**63 - 1, False, None) == 1
@@ -520,7 +520,7 @@ def test_rows_are_full_exactly_at_a_batch_s_end() -> None:
 
 
 def test_a_message_s_value_that_claims_too_much_is_printed_as_kafka_prints_it_and_read_by_nobody() -> None:
-    """Kafka's tool prints its metadata before it dies of the value, so `begin(whole)` lets the row through."""
+    """Kafka's tool prints its metadata before it dies of the value: `begin(whole)` accepts the row."""
     good = message(0, 1, b"key", b"value")
     liar = good[:33] + struct.pack(">i", 1000) + good[37:]
     liar = liar[:12] + struct.pack(">I", zlib.crc32(liar[16:])) + liar[16:]
@@ -549,7 +549,7 @@ def test_a_message_s_value_that_claims_too_much_is_printed_as_kafka_prints_it_an
     assert begun(good, whole=True).overlong_values() == []
 
 
-# whether there is anything to be said, without rows
+# whether there is a finding, without rows
 
 
 def row_path(data: bytes) -> bool:
@@ -574,7 +574,7 @@ def test_sound_batches_are_passed_over_and_messages_are_not() -> None:
 
 @pytest.mark.parametrize("codec", ["none", "lz4"])
 def test_a_batch_is_sound_exactly_if_its_rows_are(codec: str) -> None:
-    """A deep check makes rows only of what is not sound: whatever a byte is changed to, nothing may go unsaid."""
+    """A deep check makes rows only of faulty batches: for any changed byte, no fault may be missed."""
     records = b"".join(record(offset_delta=3 * i, key=b"k", value=b"v", headers=((b"h", b"w"),)) for i in range(3))
     judged = set()
     for at in range(len(records)):

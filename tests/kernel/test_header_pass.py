@@ -1,4 +1,4 @@
-"""The pass over headers: what a broker rewrites leaves digest and CRC as they are; nothing else does."""
+"""The pass over headers: a broker's rewriting leaves digest and CRC unchanged; nothing else does."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def stamped(data: bytes, now: int) -> bytes:
 
 @pytest.mark.parametrize("producer", [-1, 4000])
 def test_a_broker_that_stamps_a_batch_changes_neither_digest_nor_crc(producer: int) -> None:
-    """CRCs are linear: what the largest timestamp and the bit contribute is taken out, whatever follows them."""
+    """CRCs are linear: the contribution of the largest timestamp and the bit is removed, for any later bytes."""
     chance = random.Random(producer)
     sizes = [
         0,

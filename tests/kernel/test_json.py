@@ -89,7 +89,7 @@ def test_every_shape_is_rendered_as_an_independent_renderer_has_it(name: str) ->
 
 
 def test_every_byte_at_every_place_is_escaped_or_encoded() -> None:
-    """Sixteen bytes are looked at at once: whatever is special may stand anywhere among them."""
+    """Sixteen bytes are checked at once: a special one may be anywhere among them."""
     chance = Random(4)
     for byte in range(256):
         for at in (*range(18), 31, 32, 33):
@@ -215,7 +215,7 @@ def test_output_grows_for_a_line_that_is_larger_than_all_of_it() -> None:
 
 
 def test_output_that_is_nearly_full_is_never_overrun() -> None:
-    """Rows of many sizes into outputs of many sizes: each line comes out whole."""
+    """Rows of many sizes into outputs of many sizes: each line is whole."""
     chance = Random(8)
     records = [
         Record(
@@ -385,7 +385,7 @@ def test_headers_of_every_kind_come_back_from_csv() -> None:
 
 
 def expected_batch(plain: decode.Batch) -> dict[str, object]:
-    """Return what a batch row says of *plain*."""
+    """Return the content of *plain*'s batch row."""
     old, wrapped = plain.magic < 2, plain.magic < 2 and plain.codec
     sequenced = plain.base_sequence != -1
     return {
@@ -504,7 +504,7 @@ def test_rows_are_written_up_to_where_it_is_wanted() -> None:
 @pytest.mark.parametrize("as_rows_of_csv", [False, True])
 @pytest.mark.parametrize("values", [TEXT, BASE64, HEX])
 def test_a_huge_line_is_given_in_parts(values: int, as_rows_of_csv: bool) -> None:
-    """The text before its value, the value as it stands, the text behind it: nothing of six times its size is made."""
+    """The text before its value, the unchanged value, the text behind it: nothing of six times its size is made."""
     huge = b"\x01" * (3 << 20)
     window = begun(batch([Record(0, MS, b"k", b"v"), Record(1, MS, b"k", huge, ((b"h", b"v"),))]), output=1)
     window.decode()
@@ -553,7 +553,7 @@ def test_every_pattern_of_escapes_in_a_word(portable: bool) -> None:
 
 @pytest.mark.parametrize("portable", [False, True])
 def test_every_byte_at_every_place(portable: bool) -> None:
-    """None is mistaken for its neighbour, whether it stands in a whole word or in what is left over."""
+    """None is mistaken for its neighbour, in a whole word or in the rest."""
     for length in range(1, 36):
         for at in range(length):
             for special in (*range(32), 34, 92, 33, 35, 91, 93, 127, 0x80):

@@ -201,7 +201,7 @@ def test_a_broker_uses_no_more_than_an_array_of_java_holds() -> None:
 
 @pytest.mark.parametrize("memory", [-(2**63), -1, 0, 23, 24, 47, 2**37, 2**63 - 1])
 def test_memory_that_makes_no_map_is_refused(memory: int) -> None:
-    """A broker wants more than one slot after the load factor; beyond 96 GiB keys would no longer spread."""
+    """A broker needs more than one slot after the load factor; beyond 96 GiB keys would no longer spread."""
     with pytest.raises(ValueError, match=f"offset map of {memory} bytes"):
         OffsetMap(memory)
 
@@ -220,7 +220,7 @@ def test_a_secret_has_sixteen_bytes() -> None:
 
 @BOTH
 def test_a_later_put_of_a_key_replaces_the_earlier(md5: bool) -> None:
-    """Whatever the offsets are: callers come in their order.  Offset 0 and the largest are offsets like others."""
+    """For any offsets: callers use their order.  Offset 0 and the largest are offsets like others."""
     table = a_map(10, md5=md5)
     for offset in (5, 0, 2**63 - 1, 7, 0):
         table.put(b"key", offset)
@@ -251,7 +251,7 @@ def test_a_full_map_takes_nothing_more_and_forgets_nothing(md5: bool) -> None:
 
 @BOTH
 def test_a_search_in_a_map_without_a_free_slot_ends(md5: bool) -> None:
-    """With a load factor of 1 every slot may be taken, and nothing says stop."""
+    """With a load factor of 1 every slot may be taken, and there is no limit."""
     for slots in range(2, 40):
         table = a_map(slots, md5=md5, load_factor=1.0)
         for i in range(slots):
@@ -262,7 +262,7 @@ def test_a_search_in_a_map_without_a_free_slot_ends(md5: bool) -> None:
 
 
 def test_a_broker_may_not_find_again_what_it_put_last() -> None:
-    """Its search ends after as many attempts as there are slots, and 12; its put goes on until there is room.
+    """Its search ends after as many attempts as there are slots, and 12; its put continues until there is room.
 
     The walk of this key turns at 0, so it comes by the lower slots twice before it reaches the last.
     """
@@ -552,7 +552,7 @@ def test_a_map_is_full_at_its_load_factor_also_before_it_has_spread(usable: int)
 
 
 def test_old_formats_and_wrappers_are_read_like_new_ones() -> None:
-    """Positions of keys count from elsewhere in what was compressed."""
+    """Positions of keys have another origin in compressed data."""
     records = [Record(10 + i, MS, b"key-%d" % i, b"value") for i in range(5)]
     data = wrapper(records, 1, "gzip") + message(15, 0, b"key-0", b"") + batch(records, base_offset=16, codec="lz4")
     data += marker(40, commit=True, timestamp=MS, producer_id=7, producer_epoch=1, coordinator_epoch=2)

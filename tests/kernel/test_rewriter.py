@@ -59,7 +59,7 @@ def without_notes(data: bytes) -> OffsetMap:
 
 
 def rewritten(data: bytes, table: OffsetMap) -> tuple[bytes, list[int], list[int]]:
-    """Return what stays of *data*, the counts, and how many bytes each call of a codec was about."""
+    """Return the remains of *data*, the counts, and the number of bytes in each call of a codec."""
     window, target, calls = scanned(data), Window(1 << 20, 1, 0), list[int]()
 
     def gunzip(content: memoryview, magic: int) -> bytes | bytearray:
@@ -114,7 +114,7 @@ def test_one_record_of_which_nothing_is_noted_has_its_batch_looked_at(odd: str) 
 
 @pytest.mark.parametrize("offsets", [(5, 4), (5, 5), (0, 9)], ids=["backwards", "twice", "outside"])
 def test_a_batch_whose_offsets_are_not_in_order_is_looked_at(offsets: tuple[int, int]) -> None:
-    """However many later records there are: what is broken is to be found."""
+    """For any number of later records: the broken one is found."""
     broken = batch(
         [Record(START + at, MS, b"%d" % i, b"v") for i, at in enumerate(offsets)],
         base_offset=START,

@@ -1,4 +1,4 @@
-"""From bytes to batch rows: where the walk stops and why, what holds, where it goes on."""
+"""From bytes to batch rows: the end of the walk and its reason, the checksums, the next position."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_nothing_is_a_whole_log() -> None:
 
 @pytest.mark.parametrize("left", range(1, 18))
 def test_a_rest_too_short_to_say_anything_waits_for_more(left: int) -> None:
-    """Kafka looks at no entry of which 17 bytes or less are there, whatever these say."""
+    """Kafka reads no entry with 17 bytes or less, whatever these contain."""
     window = loaded(BATCH + entry(0, 99)[:left])
     assert (window.scan(0), window.count, window.next_at) == (MORE, 1, len(BATCH))
 
@@ -97,7 +97,7 @@ def test_a_format_of_the_future_is_taken_only_by_kafkas_own_tools(magic: int, ca
 
 @pytest.mark.parametrize(("magic", "smallest"), [(1, 34), (2, 61)])
 def test_an_entry_smaller_than_its_own_header_is_none(magic: int, smallest: int) -> None:
-    """Reading its fields would read what follows it; Kafka's own tools do just that."""
+    """Reading its fields would read the bytes behind it; Kafka's own tools do just that."""
     data = entry(smallest - 12 - 1, magic, smallest - 17 - 1)
     assert loaded(data).scan(0) == SHORT_HEADER
     assert loaded(entry(smallest - 12, magic, smallest - 17)).scan(0) == DONE
@@ -143,7 +143,7 @@ def test_offsets_wrap_as_javas_do() -> None:
 
 @pytest.mark.parametrize("data", [BATCH, message(5, 0, b"k", b"v"), message(5, 1, b"k", b"v", timestamp=MS)])
 def test_every_flipped_byte_that_the_checksum_covers_is_noticed(data: bytes) -> None:
-    """Offset, size, epoch and format version stand outside it; a broker sets these without touching the rest."""
+    """Offset, size, epoch and format version are outside it; a broker sets these without touching the rest."""
     outside = range(17) if data[16] == 2 else range(12)
     for at in range(len(data)):
         if at in range(8, 12) or at == 16:
@@ -279,7 +279,7 @@ def test_large_entries_are_left_to_somebody_who_keeps_count() -> None:
 
 
 def test_an_entry_that_goes_on_beyond_the_window_may_be_one() -> None:
-    """Not if it goes on beyond the end of the log as well."""
+    """Not if it extends beyond the end of the log as well."""
     cut = b"x" * 10 + BATCH[:-1]
     assert loaded(cut).find(0, len(cut) + 1, 0, HIGHEST) == (MORE, 10)
     assert loaded(cut).find(0, len(cut), 0, HIGHEST)[0] == BAD_LENGTH
@@ -313,7 +313,7 @@ def test_a_hostile_stretch_is_searched_in_no_time() -> None:
 
 
 def test_checksums_on_the_way_are_those_computed_afterwards() -> None:
-    """One pass instead of two, for whoever wants all checksums: nothing else about it may differ."""
+    """One pass instead of two, for a caller that needs all checksums: nothing else about it may differ."""
     damaged = bytearray(BATCH)
     damaged[-1] ^= 0xFF
     data = BATCH + bytes(damaged) + BATCH

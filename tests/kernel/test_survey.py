@@ -1,4 +1,4 @@
-"""The survey of a segment: what it counts, whichever way it comes to its batches."""
+"""The survey of a segment: its counts, by either way to its batches."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def test_what_is_taken_together_is_what_one_after_another_would_be(mapping: bool
 
 
 def test_markers_that_go_by_age_are_left_to_the_caller() -> None:
-    """Releases up to 3.0 know no delete horizon: the segment's age decides, which the kernel does not know."""
+    """Releases up to 3.0 have no delete horizon: the segment's age decides, which the kernel does not know."""
     one = marker(3, commit=True, timestamp=1, producer_id=7, producer_epoch=0, coordinator_epoch=0)
     window, transactions = scanned(one), OpenTransactions({})
     assert transactions.take(window, 0, bytearray(1)) == 0

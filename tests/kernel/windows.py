@@ -1,4 +1,4 @@
-"""Windows over bytes at hand, and what a window says, in the words of the plain decoder."""
+"""Windows over bytes at hand, and their content, in the words of the plain decoder."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def test_memory_is_one_window_however_many_batches_there_are(tmp_path: Path, mon
 
 @pytest.mark.parametrize("size", [2**31 - 1, 2**31 - 13, 10**9, 5000])
 def test_a_size_beyond_the_log_ends_the_walk(tmp_path: Path, size: int) -> None:
-    """A damaged length is compared with what is left, and nothing is read or kept for it."""
+    """A damaged length is compared with the remaining bytes, and nothing is read or kept for it."""
     whole = log_of([30, 30])
     (tmp_path / "log").write_bytes(whole + struct.pack(">qiib", 2, size, 0, 2) + bytes(100))
     *found, damage = walked(tmp_path / "log")

@@ -83,11 +83,11 @@ def lines(done: Measured) -> list[str]:
 def test_a_small_file_that_claims_much(
     hostile: Callable[..., Measured], tmp_path: Path, name: str, output: tuple[str, ...]
 ) -> None:
-    """No number is believed before it is compared with what is there: no memory is set aside for a claim."""
+    """No number is believed before it is compared with the existing bytes: no memory is allocated for a claim."""
     put(tmp_path, bombs.claims()[name])
     done = hostile("dump", *output, "orders-3", memory=60_000_000, seconds=5)
     assert done.exit_code == DAMAGED
-    # Kafka's tool takes a batch that is cut short for the end of the log; what is left over it says on stdout.
+    # Kafka's tool treats a batch that is cut short as the end of the log; it prints the rest on stdout.
     silent = output == ("--print-data-log",) and b"invalid bytes at the end" in done.stdout
     assert len(lines(done)) == (0 if silent else 1), done.stderr
 
@@ -218,7 +218,7 @@ def test_a_symlink_to_itself_does_not_hide_the_rest(hostile: Callable[..., Measu
 
 
 def test_a_directory_that_contains_itself(hostile: Callable[..., Measured], tmp_path: Path) -> None:
-    """A log dir is two levels deep, whatever links say."""
+    """A log dir is two levels deep, for any links."""
     log_dir = tmp_path / "data"
     log_dir.mkdir()
     put(log_dir, encode.batch(shapes.some_records(0)))
@@ -263,14 +263,14 @@ def test_a_strange_name(hostile: Callable[..., Measured], tmp_path: Path, name: 
 
 
 def start(*arguments: str, cwd: Path) -> subprocess.Popen[bytes]:
-    """Start klog with pipes.  Not buffered, so that what has been read here is not lost to `finish`."""
+    """Start klog with pipes.  It is not buffered: no byte read here is lost to `finish`."""
     command = [*KLOG, *arguments]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, cwd=cwd, env=ENVIRONMENT, bufsize=0, stdout=pipe, stderr=pipe)
 
 
 def finish(process: subprocess.Popen[bytes]) -> tuple[bytes, str]:
-    """Read what *process* still says, and wait for it, but not for ever."""
+    """Read the rest of *process*'s output, and wait for it, but not for ever."""
     watchdog = threading.Timer(PATIENCE, process.kill)
     watchdog.start()
     stdout, stderr = process.communicate()
@@ -281,7 +281,7 @@ def finish(process: subprocess.Popen[bytes]) -> tuple[bytes, str]:
 
 @pytest.mark.parametrize("output", ["jsonl", "csv", "text"])
 def test_a_file_that_shrinks_while_it_is_read(tmp_path: Path, output: str) -> None:
-    """A broker truncates, a log rotates: what is gone is not read, and nothing dies of it."""
+    """A broker truncates, a log rotates: the deleted part is not read, and nothing dies of it."""
     path = put(tmp_path, bombs.healthy(40))
     process = start("dump", "--output", output, "--deep-iteration", "orders-3", cwd=tmp_path)
     assert process.stdout is not None
@@ -391,7 +391,7 @@ def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
 def test_verify_of_hostile_files(
     hostile: Callable[..., Measured], tmp_path: Path, name: str, deep: tuple[str, ...]
 ) -> None:
-    """Only with --deep is anything decompressed, within the limit; what follows is always reached."""
+    """Only with --deep is anything decompressed, within the limit; the later batches are always reached."""
     is_bomb = name in bombs.BOMBS
     data = bombs.bomb(name) + encode.batch(shapes.some_records(1)) if is_bomb else bombs.claims()[name]
     put(tmp_path, data)
@@ -409,7 +409,7 @@ def test_verify_among_false_headers_ends(hostile: Callable[..., Measured], tmp_p
 
 
 def test_verify_of_a_log_that_is_all_damage(hostile: Callable[..., Measured], tmp_path: Path) -> None:
-    """Every second batch is broken: the first thousand are told, the others counted, and memory does not grow."""
+    """Every second batch is broken: the first thousand are reported, the others counted, and memory does not grow."""
     good = encode.batch(shapes.some_records(0))
     bad = good[:-1] + bytes([good[-1] ^ 0xFF])
     pairs = ((3 * at).to_bytes(8, "big") + (good if at % 2 else bad)[8:] for at in range(100_000))

@@ -1,4 +1,4 @@
-"""Indexes only say where to start reading: a good one saves reading, a bad one costs some, none costs an answer."""
+"""Indexes only show where to start reading: a good one saves reading, a bad one costs some, none costs an answer."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ def test_a_missing_or_unreadable_index_only_costs_reading(log: Log, tmp_path: Pa
 
 
 def test_a_log_inside_a_message_is_not_where_reading_begins(tmp_path: Path) -> None:
-    """An index of another copy may point into a batch, and there may stand a batch that somebody has stored."""
+    """An index of another copy may point into a batch, to a batch that somebody has stored as a value."""
     inside = batch([Record(BASE + 2, MS, b"not", b"of this log")])
     first = batch([Record(BASE, MS, b"k", b"v"), Record(BASE + 1, MS, None, b"x" * 30 + inside)])
     data = first + batch([Record(BASE + 9, MS, b"k", b"v")])

@@ -119,7 +119,7 @@ def test_reports_stand_between_the_lines_they_belong_to(path: Path, jobs: int) -
 
 @pytest.mark.parametrize("jobs", WORKERS)
 def test_a_report_alone_waits_for_its_turn_too(path: Path, jobs: int) -> None:
-    """A stretch may have nothing but damage; its place among the others is half of what it says."""
+    """A stretch may have nothing but damage; its place among the others is half of the result."""
 
     def work(window: Window, piece: WindowResult, lane: OrderedOutput) -> bool:
         time.sleep((piece.number * 7 % 5) / 1000)
@@ -134,7 +134,7 @@ def test_a_report_alone_waits_for_its_turn_too(path: Path, jobs: int) -> None:
 @pytest.mark.parametrize("last", [0, 1, 7])
 @pytest.mark.parametrize("jobs", WORKERS)
 def test_nothing_follows_the_last_that_is_wanted(path: Path, jobs: int, last: int) -> None:
-    """A limit that is reached ends all workers, also those that are ahead; alone, none looks at what is not wanted."""
+    """A limit that is reached ends all workers, also those that are ahead; alone, none reads unneeded parts."""
     seen = []
 
     def work(window: Window, piece: WindowResult, lane: OrderedOutput) -> bool:
@@ -154,7 +154,7 @@ def test_nothing_follows_the_last_that_is_wanted(path: Path, jobs: int, last: in
 )
 @pytest.mark.parametrize("jobs", WORKERS)
 def test_what_a_worker_raises_ends_all_and_comes_out(path: Path, jobs: int, error: BaseException) -> None:
-    """In whichever thread it was; what came before it has been written, nothing after it."""
+    """In any thread; the earlier output has been written, nothing after it."""
 
     def work(window: Window, piece: WindowResult, lane: OrderedOutput) -> bool:
         lane.write(b"%d\n" % piece.number)
@@ -192,7 +192,7 @@ def test_a_closed_pipe_ends_all_and_comes_out(path: Path, jobs: int) -> None:
 
 @pytest.mark.parametrize("jobs", WORKERS)
 def test_a_worker_that_cannot_begin_ends_all(path: Path, jobs: int) -> None:
-    """Out of memory for its buffers, say."""
+    """Out of memory for its buffers, for example."""
 
     def make() -> Work:
         raise MemoryError
@@ -216,7 +216,7 @@ def test_of_several_errors_the_first_comes_out(path: Path) -> None:
 
 @pytest.mark.parametrize("jobs", WORKERS)
 def test_progress_is_told_in_turn(path: Path, jobs: int) -> None:
-    """A bar is no thing for several threads at once, and shows what is done, not what is ahead."""
+    """A bar is not for several threads at once, and shows the finished part, not the future one."""
     sink = Kept()
     ahead: list[int] = []
 
@@ -292,7 +292,7 @@ def test_an_interrupt_at_any_moment_ends_all(path: Path, jobs: int) -> None:
     def interrupted() -> None:
         start(partial(interrupt, chance.random() / 100))
         carry_out(path, work, Kept(), jobs)
-        time.sleep(60)  # done before the interrupt came: on a busy machine it may take long
+        time.sleep(60)  # done before the interrupt arrived: on a busy machine it may take long
 
     for _ in range(100):
         with pytest.raises(KeyboardInterrupt):

@@ -1,4 +1,4 @@
-"""The walk through a log: whole windows in order, for any number of threads, whatever stands there."""
+"""The walk through a log: whole windows in order, for any number of threads and any content."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Entry = tuple[int, int]
 
 
 def log_of(count: int, size: int = 100, start: int = 0) -> tuple[bytes, list[Entry]]:
-    """Return a log of *count* batches of about *size* bytes, each of other bytes, and where these stand."""
+    """Return a log of *count* batches of about *size* bytes, each of other bytes, and their positions."""
     data, entries = bytearray(), []
     for i in range(count):
         at = i * 7919 % (len(NOISE) - size)
@@ -40,7 +40,7 @@ def log_of(count: int, size: int = 100, start: int = 0) -> tuple[bytes, list[Ent
 def walk(
     path: Path, start: int = 0, end: int | None = None, *, like_kafka: bool = False, max_batch_bytes: int = 128 << 20
 ) -> tuple[list[Entry], list[Damage], list[WindowResult], list[int]]:
-    """Return the entries that a walk hands out, the damage between them, its pieces, and the windows' sizes."""
+    """Return the entries of a walk, the damage between them, its pieces, and the windows' sizes."""
     entries, damages, pieces, sizes = [], [], [], []
     with ReadOnlyFile(str(path)) as source:
         reader = LogReader(source, start, end, like_kafka=like_kafka, max_batch_bytes=max_batch_bytes)
@@ -72,7 +72,7 @@ def test_a_whole_log_has_no_damage(path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("like_kafka", [False, True])
 def test_windows_begin_small_and_hold_whole_batches_one_behind_the_other(path: Path, like_kafka: bool) -> None:
-    """A lookup wants a few records and not a mebibyte; a scan wants few calls."""
+    """A lookup needs a few records and not a mebibyte; a scan needs few calls."""
     data, expected = log_of(30_000, 120)
     path.write_bytes(data)
     entries, damages, pieces, sizes = walk(path, like_kafka=like_kafka)
@@ -168,7 +168,7 @@ def test_a_file_that_shrinks_meanwhile_ends_where_it_ends(path: Path, left: int)
 
 
 def test_many_threads_share_a_walk(path: Path) -> None:
-    """Each window goes to one of them, and its number tells the order."""
+    """Each window is given to one of them, and its number shows the order."""
     data, expected = log_of(30_000, 120)
     path.write_bytes(data)
     found: dict[int, list[Entry]] = {}
@@ -213,7 +213,7 @@ def test_a_walk_can_be_stopped(path: Path) -> None:
 )
 @pytest.mark.parametrize("count", [0, 3, 1000])
 def test_a_lenient_walk_stops_where_kafkas_tools_stop(path: Path, count: int, tail: bytes, status: int) -> None:
-    """And says why and where, once."""
+    """It reports the reason and the place, once."""
     data, expected = log_of(count)
     path.write_bytes(data + tail)
     entries, damages, pieces, _ = walk(path, like_kafka=True)
@@ -256,7 +256,7 @@ def test_a_lenient_walk_does_not_look_at_checksums(path: Path) -> None:
 def test_what_a_bad_sector_spares_is_read(
     path: Path, monkeypatch: pytest.MonkeyPatch, bad: list[range], partial: bool, size: int
 ) -> None:
-    """On a dying disk every batch counts: only those that touch an unreadable block are lost, and this is said."""
+    """On a dying disk every batch counts: only those that touch an unreadable block are lost, and this is reported."""
     data, expected = log_of(193_900 // size, size)
     path.write_bytes(data)
     spoil(monkeypatch, *bad, partial=partial)
@@ -326,7 +326,7 @@ def test_a_file_of_which_nothing_can_be_read_is_all_lost(path: Path, monkeypatch
 def test_a_lenient_walk_gives_what_comes_before_a_bad_sector_and_then_fails(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As Kafka's tool does: it has printed what it had."""
+    """The same as Kafka's tool: it has printed its part."""
     data, expected = log_of(2000, 100)
     path.write_bytes(data)
     spoil(monkeypatch, range(98_304, 102_400))
@@ -362,7 +362,7 @@ def test_a_reader_that_stops_hands_out_what_begins_before(tmp_path: Path, name: 
 
 
 def test_a_part_is_judged_as_the_whole_is(tmp_path: Path) -> None:
-    """A length that is damaged may reach beyond the part; what is wrong with it must not depend on that."""
+    """A damaged length may reach beyond the part; the description of its fault must not depend on that."""
     data, entries = log_of(40)
     spoiled = bytearray(data)
     struct.pack_into(">i", spoiled, entries[5][0] + 8, entries[30][0] - entries[5][0])

@@ -90,7 +90,7 @@ def test_the_records_since_a_time_cost_little(large: Path, monkeypatch: pytest.M
 
 
 def test_of_two_lower_ends_the_later_one_counts(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An offset and a time both say where reading may begin."""
+    """An offset and a time both show where reading may begin."""
     counted = bytes_read(monkeypatch)
     assert lines([large], from_offset=79_995, from_time=MS + 1000).offsets == list(range(79_995, 80_000))
     assert lines([large], from_offset=1, from_time=MS + 7_999_000).offsets == list(range(79_990, 80_000))
@@ -132,7 +132,7 @@ def test_reading_ends_behind_the_range(large: Path) -> None:
     assert kept.advanced < 100_000
 
 
-# exactly what is wanted
+# exactly the requested ones
 
 
 def expected(from_offset: int, to_offset: int, from_time: int, to_time: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""From a window's batches to its records: what is intact, what is not, each in its place."""
+"""From a window's batches to its records: intact ones and broken ones, each in its place."""
 
 from __future__ import annotations
 
@@ -93,7 +93,8 @@ def test_broken_batches_at_both_ends() -> None:
 
 
 def test_batches_that_a_damaged_length_has_swallowed_are_read() -> None:
-    """When it ends exactly where another begins, nothing else tells; the damage's size is up to the first of them."""
+    """If it ends exactly at the beginning of another, nothing else shows it; the damage's size is up to the first of
+    them."""
     assert flat(steps(A + lying(B, len(C)) + C + D)) == [0, 1, 2, ("bad CRC", len(A), len(B)), 6, 7, 8, 9, 10, 11]
     assert flat(steps(lying(A, len(B + C + D)) + B + C + D)) == [("bad CRC", 0, len(A)), *range(3, 12)]
     more = A + lying(B, len(C + flipped(D) + A)) + C + flipped(D) + batch(some_records(12))
@@ -113,14 +114,14 @@ def test_batches_that_a_damaged_length_has_swallowed_are_read() -> None:
 
 
 def test_a_large_batch_that_a_damaged_length_has_swallowed_is_read() -> None:
-    """Larger than what the kernel's search settles itself."""
+    """Larger than the batches that the kernel's search settles alone."""
     assert flat(steps(lying(A, len(LARGE + C)) + LARGE + C + D)) == [("bad CRC", 0, len(A)), 3, *range(6, 12)]
     assert flat(steps(lying(A, len(C + LARGE)) + LARGE + C + D)) == [("bad CRC", 0, len(A)), 3, *range(6, 12)]
     assert flat(steps(lying(A, len(LARGE)) + LARGE)) == [("bad CRC", 0, len(A)), 3]
 
 
 def test_swallowed_batches_lie_between_their_neighbours() -> None:
-    """Else a log inside a damaged batch's value would be taken for the log."""
+    """Otherwise a log inside a damaged batch's value would be taken for the log."""
     inside = batch(some_records(7))
     carrier = batch([Record(3, MS, None, b"x" * 50 + inside + b"y" * 50)])
     assert flat(steps(A + flipped(carrier) + C)) == [0, 1, 2, ("bad CRC", len(A), len(carrier)), 6, 7, 8]

@@ -1,4 +1,4 @@
-"""Damage: each kind in its place, with its size, and what comes behind it is found."""
+"""Damage: each kind in its place, with its size, and the next batch behind it is found."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def parts(path: Path, data: bytes, **options: int) -> list[Batch | Damage]:
 
 
 def shape(found: list[Batch | Damage]) -> list[Found]:
-    """Return what was found: `batch` or the kind of damage, where it begins, its bytes."""
+    """Return the findings: `batch` or the kind of damage, its beginning, its bytes."""
     return [
         (part.kind.value, part.place.position or 0, part.size or 0)
         if isinstance(part, Damage)
@@ -108,7 +108,7 @@ def test_damage_has_its_place_and_its_size_and_costs_nothing_else(path: Path, na
 @pytest.mark.parametrize("name", ["a flipped bit in a record", "a flipped checksum", "another known format version"])
 @pytest.mark.parametrize("behind", [b"", C], ids=["last", "followed"])
 def test_a_bad_checksum_says_what_is_stored_and_what_was_computed(path: Path, name: str, behind: bytes) -> None:
-    """An operator who flips one bit back can tell which."""
+    """An operator who flips one bit back can see which."""
     broken, _ = BROKEN[name]
     damage = only_damage(parts(path, A + broken + behind))
     plain = decode.entry_damage(A + broken, len(A))
@@ -137,7 +137,7 @@ def test_a_torn_large_batch_is_a_torn_tail_whatever_it_claims(path: Path) -> Non
 @pytest.mark.parametrize("count", [1, 17, 18, 61, 4096, 100_000, 3 << 20])
 @pytest.mark.parametrize("before", [b"", A], ids=["nothing else", "behind a batch"])
 def test_zeros_to_the_end_are_a_zeroed_tail(path: Path, before: bytes, count: int) -> None:
-    """A preallocated segment, or a crash after the file grew and before its data came: no batch was there."""
+    """A preallocated segment, or a crash after the file grew and before its data was written: no batch was there."""
     found = parts(path, before + bytes(count))
     assert shape(found)[bool(before) :] == [("zeroed tail", len(before), count)]
     assert only_damage(found).place.offset is None
@@ -191,7 +191,7 @@ def test_each_damage_is_said_for_itself(path: Path) -> None:
 
 
 def test_a_broken_record_is_said_in_its_batch(path: Path) -> None:
-    """The checksum holds; what was read before the break is kept."""
+    """The checksum matches; the part before the break is kept."""
     header = BatchHeader(base_offset=BASE + 3, last_offset_delta=2, base_timestamp=MS, count=3)
     good = record(offset_delta=0, value=b"v")
     bad = raw_batch(header, good + record(offset_delta=1, value=b"v", length=99))
@@ -226,7 +226,7 @@ def test_without_going_on_damage_is_the_end(path: Path) -> None:
 
 @pytest.mark.parametrize("far", [1, 2, 50, 500, 5000])
 def test_a_damaged_length_that_ends_between_two_batches_hides_none(path: Path, far: int) -> None:
-    """The worst length is one that looks right: the walk goes on behind it, and all in between would be lost."""
+    """The worst length is one that looks right: the walk continues behind it, and all in between would be lost."""
     small = [batch([Record(BASE + i, MS, None, b"v%d" % i)]) for i in range(far + 3)]
     hidden = sum(map(len, small[1 : far + 1]))
     lying = sized(small[0], len(small[0]) - 12 + hidden)
@@ -240,7 +240,7 @@ def test_a_damaged_length_that_ends_between_two_batches_hides_none(path: Path, f
 
 
 def test_a_damaged_length_far_beyond_a_window_hides_nothing(path: Path) -> None:
-    """It has the reader read megabytes as one batch before it can know."""
+    """It makes the reader read megabytes as one batch before the check."""
     content = Random(4).randbytes(9000)
     many = [batch([Record(BASE + i, MS, None, content)]) for i in range(500)]
     data = A + b"".join(many)
@@ -428,7 +428,7 @@ def test_the_search_goes_on_behind_bad_sectors(path: Path, monkeypatch: pytest.M
 
 
 def test_the_reader_s_place_is_behind_the_damage(path: Path) -> None:
-    """Nothing that was said to be damaged is read again."""
+    """No damaged part is read again."""
     path.write_bytes(A + sized(B, 5) + C)
     with ReadOnlyFile(str(path)) as source:
         reader, window = LogReader(source, min_offset=BASE), Window()

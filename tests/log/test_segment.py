@@ -63,7 +63,7 @@ def batches(path: Path, data: bytes) -> list[Batch]:
     ],
 )
 def test_a_segment_s_name_is_its_base_offset(name: str, base: int | None) -> None:
-    """Any other name tells nothing, and then any offset may be in it."""
+    """Any other name shows no base offset, and any offset may be in it."""
     segment = Segment(f"somewhere/{name}")
     assert segment.base_offset == base
     if base is None:
@@ -99,7 +99,7 @@ def test_records_are_what_an_independent_decoder_reads(path: Path, name: str) ->
 
 
 def test_batches_can_be_kept_and_read_in_turns(path: Path) -> None:
-    """Each holds what it needs; reading one does not disturb another, nor does the file's disappearance."""
+    """Each holds its own data; reading one does not disturb another, nor does the file's disappearance."""
     data = b"".join(batch(some_records(10 * i, 10), codec=codec) for i, codec in enumerate(("none", "lz4", "zstd")))
     kept = batches(path, data * 400)
     path.unlink()

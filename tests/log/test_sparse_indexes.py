@@ -1,4 +1,4 @@
-"""Indexes of a terabyte that are a hole: what a file of that kind can be is read, and verify has a finding."""
+"""Indexes of a terabyte that are a hole: as much is read as a file of that kind can have, and verify has a finding."""
 
 from __future__ import annotations
 

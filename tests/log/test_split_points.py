@@ -96,7 +96,7 @@ def forge_length(chance: Random, log: bytearray) -> None:
 
 
 def forge_header(chance: Random, log: bytearray) -> None:
-    """Overwritten but for its size, so that the walk goes on behind it."""
+    """Overwritten but for its size: the walk continues behind it."""
     places = starts(log)
     for at in chance.choices(places, k=chance.choice((1, 1, 5)) if places else 0):
         place = at + chance.choice((0, 4, 16, 17, 21, 23))
@@ -110,7 +110,7 @@ def break_first(chance: Random, log: bytearray) -> None:
 
 
 def break_all(chance: Random, log: bytearray) -> None:
-    """A stretch of batches, none of which holds: more of them than a window has."""
+    """A stretch of batches, none of which is intact: more of them than a window has."""
     places = starts(log)
     first, end = sorted(chance.choices(range(len(places) + 1), k=2))
     for at in places[first:end]:
@@ -143,7 +143,7 @@ WAYS: tuple[Callable[[Random, bytearray], None], ...] = (
 
 
 def wreck(seed: int, folder: Path) -> str:
-    """Make a wrecked partition of some segments of a real one, as *folder*; return what it was."""
+    """Make a wrecked partition of some segments of a real one, as *folder*; return its damage."""
     chance = Random(seed)
     origin = FIXTURES / chance.choice(TOPICS)
     folder.mkdir()
@@ -170,7 +170,7 @@ def table(folder: Path, split: int, isolation: Isolation) -> pa.Table:
 
 
 def differences(folder: Path) -> list[str]:
-    """Say which slices give something else than the whole does."""
+    """Yield the slices whose result differs from the whole's."""
     found = []
     isolations: tuple[Isolation, ...] = ("read_uncommitted", "read_committed")
     for isolation in isolations:
@@ -208,7 +208,7 @@ def test_wrecked_logs_read_the_same_in_slices_of_any_size(first: int, tmp_path: 
 def test_broken_batches_around_whole_ones_are_not_read_again_and_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each leads to another broken one, for megabytes: what is in reach from one is not read anew for the next."""
+    """Each leads to another broken one, for megabytes: the part in reach from one is not read anew for the next."""
     image = encode.batch([Record(7, MS, None, bytes(5))])
     one = bytearray(image[:61]) + image  # ends where the other does
     struct.pack_into(">i", one, 8, len(one) - 12)
@@ -233,7 +233,7 @@ def test_broken_batches_around_whole_ones_are_not_read_again_and_again(
 def test_transactions_that_come_again_are_hidden_in_slices_of_any_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A slice then has offsets of others, and what of them was aborted is told by none of its own."""
+    """A slice then has offsets of others, whose aborts none of its own markers shows."""
     monkeypatch.setattr("tests.log.test_split_points.TOPICS", ("modern/tx-0",))
     monkeypatch.setattr("tests.log.test_split_points.WAYS", (repeat,))
     for seed in range(8):

@@ -1,6 +1,6 @@
 """Runs tests against mutants, each in a process of its own that is forked from one that has imported pytest.
 
-A mutant lies in a copy of core/, which comes first on the path of the tests and of all klog processes that they start.
+A mutant is in a copy of core/, the first folder on the path of the tests and of all klog processes that they start.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class Judge:
 
 
 def first_failure(said: str) -> str:
-    """Return the line that says which test failed."""
+    """Return the line that names the failed test."""
     lines = [line for line in said.splitlines() if line.startswith(("FAILED", "ERROR"))]
     return lines[0] if lines else said.strip().rpartition("\n")[2]
 

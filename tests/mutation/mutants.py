@@ -1,4 +1,4 @@
-"""Small mistakes put into source text: what a programmer may get wrong without anyone noticing.
+"""Small mistakes put into source text: errors of a programmer that may stay unnoticed.
 
 Texts, annotations, decorators, docstrings and assertions stay as they are: they decide nothing.
 """
@@ -46,8 +46,8 @@ _Mistake = tuple[ast.expr | ast.stmt, str, str]
 class Mutant(NamedTuple):
     """A file with one mistake.
 
-    *file*: below the source root.  *line*, *last*: the lines of what it replaces; *column*: in bytes.
-    *was*, *now*: the replaced source and the new one.
+    *file*: below the source root.  *line*, *last*: the replaced lines; *column*: in bytes.  *was*, *now*: the replaced
+    source and the new one.
     """
 
     file: str
@@ -69,7 +69,7 @@ def mutants_of(file: str, source: str) -> Iterator[Mutant]:
 
 
 def place_of(source: str, mutant: Mutant) -> tuple[str, str, str]:
-    """Return what tells a mutant from all others, wherever its lines stand: its file, its lines, and those mutated."""
+    """Return the identity of a mutant, wherever its lines are: its file, its lines, and those mutated."""
     lines = "\n".join(source.splitlines()[mutant.line - 1 : mutant.last])
     first = mutant._replace(line=1, last=mutant.last - mutant.line + 1)
     return mutant.file, lines.strip(), mutated(lines, first).strip()
@@ -84,7 +84,7 @@ def mutated(source: str, mutant: Mutant) -> str:
 
 
 def _deciding(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of which something depends, in the order of the source."""
+    """Yield the nodes that affect something, in the order of the source."""
     if isinstance(node, ast.JoinedStr | ast.Assert):
         return
     yield node

@@ -71,7 +71,7 @@ LEFT_OUT = ("kafka", "spark", "corpora", "strace", "browser", "long", "release")
 
 
 def see(target: Path, packages: Sequence[str]) -> None:
-    """Run the packages' tests once as they are; write what they run."""
+    """Run the packages' tests once unchanged; write the lines that they run."""
     print("which tests run which lines", flush=True)
     target.parent.mkdir(parents=True, exist_ok=True)
     folders = ":".join(str(FOLDERS[package]) for package in packages)
@@ -130,7 +130,7 @@ def score(package: str, options: argparse.Namespace, seen: Seen) -> Counter[str]
 
 
 def _unchanged(cases: Sequence[Case]) -> Iterator[Case]:
-    """Yield a case that no test may kill: else all would be killed by what has nothing to do with them."""
+    """Yield a case that no test may kill: otherwise all would be killed by an unrelated failure."""
     for case in cases:
         if quick := {test: seconds for test, seconds in case.tests.items() if seconds < QUICK_SECONDS}:
             yield Case(case.mutant._replace(now=case.mutant.was), quick)

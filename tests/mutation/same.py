@@ -1,4 +1,4 @@
-"""Mutants that do what the original does, each with the reason: no test can kill them, and none is counted."""
+"""Mutants that are equivalent to the original, each with the reason: no test can kill them, and none is counted."""
 
 _FIRST = "the first segment has a group of its own, and the sizes are then those of that segment"
 _LZ4 = "frames of LZ4 are other ones in magic 0 only"

@@ -56,7 +56,7 @@ def test_a_mutant_is_the_source_with_one_change() -> None:
 
 
 def test_what_is_said_to_be_the_same_is_a_mutant() -> None:
-    """Else a reason outlives what it was about."""
+    """Otherwise a reason outlives its subject."""
     for file in {file for file, _, _ in SAME}:
         source = (CORE / file).read_text()
         places = {place_of(source, mutant) for mutant in mutants_of(file, source)}

@@ -97,7 +97,7 @@ def differences(left: Path, right: Path) -> list[str]:
 
 
 def _contents(folder: Path) -> dict[str, bytes]:
-    """Return what is compared of each file, by its path in *folder*; empty directories end in `/`."""
+    """Return the compared content of each file, by its path in *folder*; empty directories end in `/`."""
     found = {}
     for path in sorted(folder.rglob("*")):
         name = re.sub(r"\.[0-9a-f]{32}-stray(?=/|$)", ".<id>-stray", str(path.relative_to(folder)))
@@ -110,7 +110,7 @@ def _contents(folder: Path) -> dict[str, bytes]:
 
 
 def _in_order(path: Path) -> bytes:
-    """Return the content of a file, what may come in any order sorted."""
+    """Return the content of a file, with unordered parts sorted."""
     content = path.read_bytes()
     if path.suffix == ".snapshot":
         return _snapshot_in_order(content)
@@ -121,7 +121,7 @@ def _in_order(path: Path) -> bytes:
 
 
 def _snapshot_in_order(content: bytes) -> bytes:
-    """Return a producer snapshot with its entries sorted and a word for its CRC; what is not one, as it is."""
+    """Return a producer snapshot with its entries sorted and a word for its CRC; other files unchanged."""
     if len(content) < SNAPSHOT_HEADER.size:
         return content
     version, crc, count = SNAPSHOT_HEADER.unpack_from(content)

@@ -1,4 +1,4 @@
-"""Does `klog dump` say what Kafka's dump tool says?
+"""Compares the output of `klog dump` with that of Kafka's dump tool.
 
 If Kafka's tool lives: the same stdout and the same stderr, byte for byte.  If it dies of an exception: the same stdout
 up to there, and one line on stderr in place of the stack trace.  The exit code is 4 wherever something is wrong.
@@ -63,7 +63,7 @@ def difference(said: Dumped, ran: Ran) -> str:
 
 
 def first_difference(kafka: bytes, klog: bytes) -> str:
-    """Return the first line in which two outputs differ, with what comes after it."""
+    """Return the first line in which two outputs differ, with the rest."""
     ours, theirs = klog.splitlines(keepends=True), kafka.splitlines(keepends=True)
     same = 0
     while same < min(len(ours), len(theirs)) and ours[same] == theirs[same]:
@@ -120,7 +120,7 @@ def flag_sets(path: Path) -> Iterator[tuple[str, ...]]:
 
 
 class Comparison:
-    """Compares file after file and keeps count; what was compared already, name and content, is passed over."""
+    """Compares file after file and keeps count; repeated files, name and content, are skipped."""
 
     def __init__(self, tool: DumpTool, klog: Callable[..., Ran]) -> None:
         self.tool, self.klog = tool, klog
@@ -145,7 +145,8 @@ class Comparison:
                 self.once([path], flags)
 
     def once(self, files: list[Path], flags: tuple[str, ...]) -> None:
-        """Compare one call.  With several files a tool that dies leaves the later ones out; klog goes on with them."""
+        """Compare one call.  With several files a tool that dies leaves the later ones out; klog continues with
+        them."""
         said, ran = both(self.tool, self.klog, files, flags)
         self.runs += 1
         count("outputs of dump held against Kafka's tool")

@@ -21,7 +21,7 @@ class SlowSegment:
 
     @property
     def largest(self) -> int:
-        """The largest timestamp a broker knows of it: that of a batch, or else when the log was modified."""
+        """The largest timestamp of it in a broker: that of a batch, or else the log's modification time."""
         known = max((batch.max_timestamp for batch in self.batches), default=-1)
         return known if known >= 0 else self.modified_ms
 
@@ -76,7 +76,7 @@ class SlowPartition:
         return next((answer for answer in self._records if self._fits(answer.record, timestamp)), None)
 
     def as_late_by_the_rule(self, timestamp: int) -> Answer | None:
-        """Return what a broker answers: it looks into the first segment only whose largest timestamp is as late."""
+        """Return a broker's answer: it looks only into the first segment whose largest timestamp is as late."""
         chosen = next((segment for segment in self.segments if segment.largest >= timestamp), None)
         found = (answer for answer in self._records if chosen and answer.segment == chosen.base_offset)
         return next((answer for answer in found if self._fits(answer.record, timestamp)), None)

@@ -1,4 +1,4 @@
-"""Do snapshots and transaction indexes that a broker wrote say what a replay of its log gives?
+"""Compares snapshots and transaction indexes of a broker with the result of a replay of its log.
 
 A difference has a rule that explains it, or it is `unexplained`:
 
@@ -120,7 +120,7 @@ class Comparison:
 
 
 def _reason(theirs: Producer | None, ours: Producer | None, written_ms: int, cleaned: bool) -> str:
-    """Return the rule by which what the broker wrote and what replay gives may differ, empty if there is none."""
+    """Return the rule that allows the difference between the broker's file and the replay, empty if there is none."""
     if theirs is None and ours is not None:
         idle_ms = written_ms - ours.timestamp
         expired = ours.current_txn_first_offset == -1 and idle_ms >= PRODUCER_ID_EXPIRATION_MS

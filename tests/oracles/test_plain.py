@@ -274,7 +274,7 @@ LINES = "deep-iteration", "print-data-log"
 
 
 def dumped(tool: DumpTool, path: Path, data: bytes) -> tuple[Dumped, str]:
-    """Return what Kafka's dump tool says of *data*, and its text behind the head line."""
+    """Return the output of Kafka's dump tool for *data*, and its text behind the head line."""
     path.write_bytes(data)
     answer = tool.run("--files", str(path), *(f"--{flag}" for flag in LINES))
     return answer, answer.stdout.decode("utf-8", "surrogateescape").partition("Log starting offset: 0\n")[2]
@@ -341,7 +341,7 @@ def test_kafka_s_streams_end_where_ours_do() -> None:
     ) as jvm:
         for stream in [*streams.whole_streams(), *streams.broken_streams(Random(31), 6000)]:
             theirs, ours = _kafka_reads(jvm, stream), _we_read(stream)
-            # Java does not notice that a later frame is cut short if nothing has come out of it.
+            # Java does not notice that a later frame is cut short if it has yielded no output.
             if stream.codec != 4 or theirs is None or ours is not None:
                 assert ours == theirs, f"{stream.codec}, magic {stream.magic}: {stream.data[:60].hex()}"
         jvm.kill()

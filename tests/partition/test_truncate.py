@@ -100,7 +100,7 @@ def batches(folder: Path) -> list[Batch]:
 
 
 def entry(data: Path, checkpoint: str, directory: str) -> int | None:
-    """Return what a checkpoint of a log dir says of a partition."""
+    """Return a checkpoint's entry for a partition in a log dir."""
     path = data / checkpoint
     if not path.exists():
         return None
@@ -132,11 +132,11 @@ def loader() -> Iterator[Loader]:
         yield one
 
 
-# what has to hold of every cut
+# laws of every cut
 
 
 def check(data: Path, original: Path, directory: str, to_offset: int, done: Cut) -> None:
-    """See that *data* is *original* without what stands at *to_offset* and behind it."""
+    """Check that *data* is *original* without the part from *to_offset* on."""
     folder, before = data / directory, batches(original / directory)
     end, segments = done.said.log_end, sorted(int(path.stem) for path in (original / directory).glob("*.log"))
     kept = [one for one in before if one.last_offset < to_offset]
@@ -149,7 +149,7 @@ def check(data: Path, original: Path, directory: str, to_offset: int, done: Cut)
     for name, content in logs.items():
         size = max((one.end for one in kept if one.log == name), default=0)
         assert content == (original / directory / name).read_bytes()[:size], name
-    # The amounts that were said.
+    # The announced amounts.
     gone = [one for one in before if one.last_offset >= to_offset]
     assert sum(loss.records or 0 for loss in done.said.losses) == sum(one.records for one in gone)
     assert sum(loss.bytes for loss in done.said.losses) == sum(one.end - one.position for one in gone)
@@ -269,7 +269,7 @@ def test_where_offsets_are_missing_the_log_ends_where_its_last_segment_says(tmp_
 
 
 def test_a_cut_inside_of_a_batch_says_where_the_batch_begins(data: Callable[..., Path]) -> None:
-    """An operator who asked for 105 has to know that 100 to 104 went as well."""
+    """An operator who requested 105 has to know that 100 to 104 were deleted as well."""
     log_dir = data("idempotent-0")
     inside = next(one for one in batches(log_dir / "idempotent-0") if one.last_offset > one.base_offset)
     done = cut(log_dir, "idempotent-0", inside.last_offset)
@@ -316,7 +316,7 @@ def test_a_directory_without_a_segment_is_nothing_to_cut(data: Callable[..., Pat
         cut(log_dir, "plain-1", 0)
 
 
-# what it costs
+# the cost
 
 
 def test_a_cut_at_the_end_of_a_gibibyte_reads_less_than_a_mebibyte(
@@ -346,7 +346,7 @@ def test_a_cut_at_the_end_of_a_gibibyte_reads_less_than_a_mebibyte(
     assert again.stdout == b"nothing to do: the log ends at 1897\n"
 
 
-# what has to agree
+# facts that have to agree
 
 
 def test_a_clean_stop_stays_one(data: Callable[..., Path]) -> None:
@@ -370,7 +370,7 @@ def test_checkpoints_go_down_to_the_cut_and_never_up(data: Callable[..., Path]) 
 
 
 def test_leader_epochs_from_the_cut_on_go(data: Callable[..., Path]) -> None:
-    """A follower that asks where an epoch ended is told the end of what is there, not of what was."""
+    """A follower that requests the end of an epoch receives the present end, not the former one."""
     log_dir = data("idempotent-0")
     path = log_dir / "idempotent-0" / EPOCHS
     path.write_text("0\n4\n1 0\n2 100\n3 300\n4 700\n")
@@ -418,9 +418,9 @@ def test_producers_that_were_idle_for_long_are_forgotten_as_by_a_broker(data: Ca
 @pytest.mark.parametrize("to_offset", [12, 14, 17])
 @pytest.mark.parametrize("days", [0, 2])
 def test_who_was_forgotten_before_a_cut_is_no_finding_behind_it(tmp_path: Path, to_offset: int, days: int) -> None:
-    """The marker of a producer that goes on after a day is not in what a cut writes, as in what a broker writes.
+    """The marker of a producer that continues after a day is not in a cut's snapshot, as in a broker's.
 
-    Nor in what a repair writes.
+    Nor in a repair's.
     """
     ms, of = 1_700_000_000_000, {"transactional": True}
     data, partition = tmp_path / "data", tmp_path / "data" / "orders-0"
@@ -463,7 +463,7 @@ def test_indexes_follow_the_interval(data: Callable[..., Path]) -> None:
 
 @pytest.mark.parametrize("where", ["before", "at", "behind"])
 def test_damage_stops_a_cut_only_where_something_is_to_stay_behind_it(data: Callable[..., Path], where: str) -> None:
-    """A cut must not look like a repair; but cutting damage away is what a cut may be for."""
+    """A cut must not look like a repair; but cutting damage away is a purpose of a cut."""
     log_dir = data("idempotent-0")
     found = [one for one in batches(log_dir / "idempotent-0") if one.log == f"{375:020}.log"]
     spoilt = found[len(found) // 2]
@@ -505,7 +505,7 @@ def test_a_torn_tail_goes_with_what_stands_before_it(data: Callable[..., Path]) 
 
 @pytest.mark.parametrize("suffix", [".swap", ".cleaned", ".deleted"])
 def test_what_did_not_end_comes_first(data: Callable[..., Path], suffix: str) -> None:
-    """A `.swap` that a broker would finish at its next start would bring back what was cut."""
+    """A `.swap` that a broker would finish at its next start would restore the cut part."""
     log_dir = data("plain-1")
     (log_dir / "plain-1" / f"{0:020}.log{suffix}").touch()
     with pytest.raises(DamagedError, match="an operation did not end there; first: klog recover "):
@@ -555,7 +555,7 @@ def interval_of(directory: str) -> tuple[TruncateOptions, dict[str, str]]:
 
 
 def apart(ours: Path, theirs: Path) -> list[str]:
-    """Return in what files two partitions differ, but for what no reader can tell.
+    """Return the files in which two partitions differ, without differences that no reader can see.
 
     A start removes the snapshots that belong to no segment, but for the last: they only save it time.  A time index
     that a cut has emptied stays empty until the next append, while a start makes its last entry: ours has that.  If
@@ -629,7 +629,7 @@ def test_a_cut_survives_a_power_cut_at_any_call(tmp_path: Path, every: int) -> N
     )
 
 
-# whatever stands there
+# any content
 
 
 def harm(log_dir: Path, random: Random) -> None:

@@ -69,7 +69,7 @@ def _tell(outcome: Outcome) -> None:
 
 
 def summary(done: list[Outcome]) -> str:
-    """Return how many rounds held, what they ran, and which did not."""
+    """Return how many rounds held, their commands, and the failed ones."""
     fallen = [one for one in done if one.problems]
     ran = Counter(one.command.split(" ; ")[0].removeprefix("klog ").split(" ")[0] for one in done)
     kinds = Counter(problem.partition(":")[0] for one in fallen for problem in one.problems)

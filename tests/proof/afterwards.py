@@ -32,7 +32,8 @@ SILENCE.propagate = False
 
 @dataclass
 class Sequel:
-    """The acknowledged records: value and offset of each, by partition.  *failed*: what a producer cannot mend."""
+    """The acknowledged records: value and offset of each, by partition.  *failed*: errors that a producer cannot
+    correct."""
 
     acknowledged: dict[Named, dict[bytes, int]] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
@@ -122,7 +123,7 @@ def follow(klog: Klog, bootstrap: str, to: Path, earlier: Path | None) -> Run:
 
 
 def judge_copy(run: Run, copy: dict[Place, Found], ledger: Ledger, evidence: Evidence, verdict: Verdict) -> None:
-    """A copy that follow calls complete has what the cluster serves, and nothing that it does not."""
+    """A copy that follow calls complete has the records that the cluster serves, and no others."""
     served = evidence.served
     if run.code & ~1:
         return
@@ -133,7 +134,7 @@ def judge_copy(run: Run, copy: dict[Place, Found], ledger: Ledger, evidence: Evi
         place, found = by_name[name]
         start = min(found.records, default=0)
         lacking = {offset for offset, content in one.uncommitted.items() if found.records.get(offset) != content}
-        lacking -= {offset for offset in lacking if offset < start}  # a copy does not fetch what is below its start
+        lacking -= {offset for offset in lacking if offset < start}  # a copy does not fetch the part below its start
         more = {offset for offset in found.records if offset >= one.log_start} - one.uncommitted.keys()
         more -= {offset for offset in more if (it := ledger.sent[place].get(offset)) and it.fate is Fate.ABORTED}
         if ledger.topics[place[0]].is_compacted:

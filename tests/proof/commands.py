@@ -21,10 +21,10 @@ JSON = ("--output", "json")
 
 @dataclass
 class Scene:
-    """The input of a command.  *disks*: those that it is told of, maybe not all of them.
+    """The input of a command.  *disks*: those that it is given, maybe not all of them.
 
-    *restored*: what it puts under a broker: retention takes none of that without a word.  *alone*: the only node that
-    will start.  *problems*: what it did wrong already.
+    *restored*: the records that it puts under a broker: retention takes none of them without a report.  *alone*: the
+    only node that will start.  *problems*: its faults so far.
     """
 
     klog: Klog
@@ -76,7 +76,7 @@ def compact(scene: Scene) -> Words:
 
 
 def undo(scene: Scene) -> Words:
-    """Apply something and take it back: each file has to be what it was."""
+    """Apply a plan and undo it: each file has to be unchanged."""
     before = _files(scene.disks)
     words = scene.chance.choice((recover, truncate, compact))(scene)
     plan = words.runs[-1].result().get("id") if words.runs else None
@@ -119,7 +119,7 @@ def write(scene: Scene) -> Words:
 
 
 def adopt(scene: Scene) -> Words:
-    """Take in what was set aside, or an older copy of a partition."""
+    """Add a directory that was set aside, or an older copy of a partition."""
     into = [word for disk in scene.disks for word in ("--into", disk)]
     if scene.moment == "reborn":
         for disk in scene.disks:
@@ -145,7 +145,7 @@ def adopt(scene: Scene) -> Words:
 
 
 def advice(scene: Scene) -> Words:
-    """Do what doctor says comes next, as long as it is a command of klog."""
+    """Run doctor's next step, as long as it is a command of klog."""
     words = Words()
     for _ in range(4):
         steps = predict(scene.klog, scene.disks).run.result().get("next", ())

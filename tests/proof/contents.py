@@ -18,7 +18,7 @@ DIRECTORY = re.compile(r"(.+?)-(\d+)(?:\.[0-9a-f]{32}-(stray|delete|future))?(?:
 class Found:
     """A partition's records on a disk, all but markers, by offset; a fork has the last one.
 
-    *producers*: id and epoch of each record's.  *behind_damage*: what has damage before it in its segment.
+    *producers*: id and epoch of each record's.  *behind_damage*: records with damage before them in their segment.
     *is_damaged*: whether a log is.
     """
 
@@ -74,7 +74,7 @@ def directories(disk: Path, ledger: Ledger) -> list[tuple[Place, Path]]:
 
 
 def on_disk(disk: Path, ledger: Ledger) -> dict[Place, Found]:
-    """Return what a log dir has, by topic id and partition."""
+    """Return the content of a log dir, by topic id and partition."""
     result: dict[Place, Found] = defaultdict(Found)
     for place, path in directories(disk, ledger):
         for log in sorted(path.glob("*.log")):

@@ -1,4 +1,4 @@
-"""The history of a small cluster, lived once: disks at several moments, and the ledger of what was acknowledged.
+"""The history of a small cluster, lived once: disks at several moments, and the ledger of acknowledged records.
 
 Rounds work on copies of these disks.  The moments:
 
@@ -99,7 +99,7 @@ class _Writer:
             self.ledger.topics[identity] = Topic(name, identity, replicas[name], SETTINGS[name])
 
     def delete(self, name: str) -> None:
-        client = clients.admin(self.nodes.bootstrap)  # without a name it would be gone before the answer comes
+        client = clients.admin(self.nodes.bootstrap)  # without a name it would be deleted before the answer arrives
         for future in client.delete_topics([name]).values():
             future.result(clients.WAIT_S)
         self.ledger.named(name).is_deleted = True
@@ -136,7 +136,7 @@ class _Writer:
         age_ms: int = 0,
         partitions: tuple[int, ...] = (),
     ) -> list[Sent]:
-        """Send so many records to each partition, in small batches, and write down what is acknowledged."""
+        """Send so many records to each partition, in small batches, and record the acknowledged ones."""
         topic, found = self.ledger.named(name), list[Sent]()
 
         def delivered(error: object, message: Message) -> None:
@@ -245,7 +245,7 @@ class _Writer:
         self.open.clear()
         self.save("killed")
         self.start()
-        leaders(self.nodes.bootstrap, 20)  # a node that is told to stop before it is unfenced may take for ever
+        leaders(self.nodes.bootstrap, 20)  # a node that is stopped before it is unfenced may take for ever
         time.sleep(2)
         self.nodes.stop()
         self.save("clean")
@@ -255,7 +255,7 @@ class _Writer:
         return self.history
 
     def _shorten(self) -> None:
-        """Write what retention takes at its first pass, all or some of it, and what it leaves."""
+        """Write records that retention takes at its first pass, all or some of it, and others that it leaves."""
         plain = self.producer()
         self.send(plain, "short", 30, age_ms=HOUR_MS * 2, partitions=(0, 1))
         self.send(plain, "short", 20, partitions=(1, 2))
@@ -272,7 +272,7 @@ class _Writer:
             shutil.rmtree(disk / "__cluster_metadata-0", ignore_errors=True)
         self.start()
         ledger, before = self.ledger, dict(self.ledger.topics)
-        self.ledger = Ledger()  # what is created now is not of the history
+        self.ledger = Ledger()  # objects created from here on are not of the history
         names = {topic.name: topic for topic in before.values() if not topic.is_deleted}
         for name, topic in names.items():
             self.create(name, partitions=len(topic.replicas))

@@ -1,4 +1,4 @@
-"""The law: each acknowledged record that a disk had is served, unless the cluster's rules or klog say why not."""
+"""The law: each acknowledged record that a disk had is served, unless the cluster's rules or klog explain it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _some(offsets: set[int]) -> str:
 def lawful(topic: Topic, place: Place, contents: Found, ledger: Ledger) -> dict[int, str]:
     """Return the offsets that may be missing after two passes by the cluster's own rules, and the rule.
 
-    A cleaner looks at no checksum: a record in a damaged batch lets it remove older ones like any other.
+    A cleaner verifies no checksum: a record in a damaged batch lets it remove older ones like any other.
     """
     sent, records = ledger.sent[place], contents.records
     found = dict.fromkeys((one for one in records if one < ledger.trimmed.get(place, 0)), "DeleteRecords")
@@ -76,9 +76,9 @@ def judge_change(
 class Evidence:
     """The announcements before the start, and the records read after it.
 
-    *restored*: what the command put there.  *left*: what the disks have after the start.  *unindexed*: partitions whose
-    transaction indexes were harmed; below a clean-shutdown marker only `klog verify` reads logs, and a broker without
-    the entry of an aborted transaction takes it for a committed one.
+    *restored*: what the command put there.  *left*: the content of the disks after the start.  *unindexed*: partitions
+    whose transaction indexes were harmed; below a clean-shutdown marker only `klog verify` reads logs, and a broker
+    without the entry of an aborted transaction takes it for a committed one.
     """
 
     words: Words
@@ -90,11 +90,11 @@ class Evidence:
     unindexed: frozenset[Named] = frozenset()
 
     def mentions(self, word: str) -> bool:
-        """Return whether the command, or doctor, has said a word at all."""
+        """Return whether the command, or doctor, has reported anything."""
         return word in self.words.said or any(word in note for one in self.predictions.values() for note in one.notes)
 
     def warns_producers(self, name: Named) -> bool:
-        """Return whether klog has said that what new producers of a partition send may not be served."""
+        """Return whether klog has reported that records of new producers of a partition may not be served."""
         return self.mentions("producer id") or any(one.reasons.get(name) for one in self.predictions.values())
 
 
@@ -139,7 +139,7 @@ def _unread_as_before(place: Place, found: Found, served: Served, evidence: Evid
 
 
 def _is_content(sent: dict[int, Sent], offset: int, content: Content) -> bool:
-    """Return whether that is what was acknowledged there; what klog wrote itself is in no ledger."""
+    """Return whether that is the acknowledged record there; klog's own records are in no ledger."""
     return offset not in sent or (sent[offset].key, sent[offset].value) == content
 
 
@@ -165,7 +165,7 @@ def _judge_retention(name: Named, missing: set[int], evidence: Evidence, verdict
 def judge_transactions(
     ledger: Ledger, served: dict[Named, Served], ended: set[str], evidence: Evidence, verdict: Verdict
 ) -> None:
-    """An aborted record is never committed; what was committed at last is."""
+    """An aborted record is never committed; the last committed one is."""
     for topic, number, sent in ledger.places():
         found = served.get((topic.name, number))
         if found is None or found.leader < 0:

@@ -74,7 +74,7 @@ class Ledger:
         return next(topic for topic in self.topics.values() if topic.name == name and not topic.is_deleted)
 
     def places(self) -> Iterator[tuple[Topic, int, dict[int, Sent]]]:
-        """Yield the partitions of all topics that are not deleted, with what was sent there."""
+        """Yield the partitions of all topics that are not deleted, with their sent records."""
         for topic in self.topics.values():
             if not topic.is_deleted:
                 for number in range(len(topic.replicas)):
@@ -84,8 +84,8 @@ class Ledger:
 def superseded(records: dict[int, Content], sent: dict[int, Sent]) -> set[int]:
     """Return the offsets of those *records* of a compacted partition that a cleaner may remove.
 
-    A later record of the same key that is not aborted or undecided lets it; of a tombstone nothing has to be left once
-    its key is gone below it.
+    A later record of the same key that is not aborted or undecided allows it; nothing of a tombstone has to be left
+    once its key is gone below it.
     """
     latest: dict[bytes | None, int] = {}
     for offset in sorted(records):

@@ -20,7 +20,7 @@ NEVER_MS = 86_400_000
 
 
 class NoCleanStopError(RuntimeError):
-    """Nodes that were told to stop have not ended, or not well."""
+    """Nodes that were stopped have not ended, or not well."""
 
 
 class Host(kafka.Jvm):

@@ -137,7 +137,7 @@ def _batches(
 ) -> Iterator[Batch]:
     """Yield the batches of a partition in their order, data batches without markers where *pending* is None.
 
-    *pending* takes what a broker says of aborted transactions, as (first offset, producer id).
+    *pending* receives a broker's aborted transactions, as (first offset, producer id).
     """
     at = into.log_start
     while True:
@@ -165,7 +165,7 @@ def _batches(
 
 
 def end_transaction(port: int, nodes: tuple[int, ...], transaction: str, producer: int, epoch: int) -> bool:
-    """Commit a transaction as its producer would; return whether its coordinator said that it is committed."""
+    """Commit a transaction as its producer would; return whether its coordinator confirms the commit."""
     end = time.monotonic() + 8
     while time.monotonic() < end:
         with suppress(OSError, AssertionError), Connection(f"localhost:{port + nodes[0]}") as broker:

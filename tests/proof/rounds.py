@@ -31,7 +31,7 @@ BLOCKS = 4
 
 @dataclass
 class Outcome:
-    """A round, as its line tells it."""
+    """A round, for its line."""
 
     seed: int
     about: str
@@ -222,7 +222,7 @@ class _Round:
         return line.replace(f"{self.nodes.folder}/", "").replace(" --output json", "")[:300]
 
     def _settle(self, scene: commands.Scene, words: Words) -> None:
-        """Do what the page of a command says is left to the operator."""
+        """Do the operator's steps on the page of a command."""
         if scene.alone is not None:
             self.nodes.voters = (scene.alone,)
             self.nodes.more |= {

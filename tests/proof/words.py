@@ -78,8 +78,8 @@ class Klog:
 class Words:
     """The losses and doubts that a command named.
 
-    *ranges*: offsets by partition, first and last.  *doubted*: partitions that are said to be in trouble, however much
-    of them is lost.  *ended*: partitions where it aborts what was open.
+    *ranges*: offsets by partition, first and last.  *doubted*: partitions that are reported as in trouble, however much
+    of them is lost.  *ended*: partitions whose open transactions it aborts.
     """
 
     runs: list[Run] = field(default_factory=list)
@@ -108,7 +108,7 @@ class Words:
         return any(first <= offset <= last for first, last in self.ranges.get(place, ()))
 
     def add_losses(self, losses: Iterable[Mapping[str, Any]]) -> None:
-        """Take in what a plan lists."""
+        """Add the entries of a plan."""
         for loss in losses:
             place = str(loss["topic"]), int(loss["partition"])
             if loss["first_offset"] is None or loss["last_offset"] is None:
@@ -175,7 +175,7 @@ class Comparison:
     verdicts: dict[Named, str] = field(default_factory=dict)
 
     def names(self, place: Named, leader: int, offset: int) -> bool:
-        """Return whether it said that a record is lost if that node leads, or that it cannot tell."""
+        """Return whether it reported that a record is lost if that node leads, or that it is unknown."""
         verdict = self.verdicts.get(place)
         if verdict is None or verdict in ("incomparable", "missing"):
             return True

@@ -73,7 +73,7 @@ class Platform:
         self._install(platform, "3.13", "--no-deps", "--no-index")
 
     def _bring_glibc(self, platform: str) -> None:
-        """Debian's Python, and all that klog depends on from PyPI."""
+        """Debian's Python, and klog's dependencies from PyPI."""
         self.python = [PYTHON_OF_DEBIAN]
         unpack_debian(self.folder, DEBIAN[self.arch], "python3")
         version = (self.folder / PYTHON_OF_DEBIAN.lstrip("/")).readlink().name.removeprefix("python")
@@ -91,7 +91,7 @@ class Platform:
 
 
 def unpack_debian(root: Path, arch: str, package: str) -> None:
-    """Unpack a package of Debian's and all that it depends on; this machine's own apt only lends its sources."""
+    """Unpack a package of Debian's and its dependencies; this machine's own apt only lends its sources."""
     folder = root.parent / f"{root.name}-apt"
     for name in ("lists/partial", "cache/archives/partial"):
         (folder / name).mkdir(parents=True)

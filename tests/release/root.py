@@ -67,7 +67,7 @@ def run(command: Sequence[str], environment: Mapping[str, str] = WAY, cwd: Path 
 
 
 def lay_fixtures(folder: Path) -> None:
-    """Copy all that brokers wrote for the tests to *folder*."""
+    """Copy all test files of brokers to *folder*."""
     shutil.copytree(FIXTURES, folder)
     (folder / "insight").mkdir()
     unpack(folder / "insight")

@@ -1,4 +1,4 @@
-"""The file for aarch64, run by qemu in a root that holds nothing else, says what the package says."""
+"""The file for aarch64, run by qemu in a root that holds nothing else, prints the same as the package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bill of materials names all that is inside of the one file, and the sums name all files."""
+"""The bill of materials names all parts of the one file, and the sums name all files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WANTED = {
 
 @pytest.mark.parametrize("arch", ["x86_64", "aarch64"])
 def test_the_bill_names_what_is_inside(arch: str) -> None:
-    """Each with a version and a licence, and of what was fetched the digest."""
+    """Each with a version and a licence, and the digest of fetched ones."""
     file = one_file(arch)
     bill = json.loads((ROOT / "dist" / f"{file.name}.cdx.json").read_text())
     assert (bill["bomFormat"], bill["specVersion"], bill["version"]) == ("CycloneDX", "1.5", 1)

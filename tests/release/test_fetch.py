@@ -1,4 +1,5 @@
-"""Inputs come from the first place that has them, as they are pinned; a place that has other bytes is passed over."""
+"""Inputs are fetched from the first place that has them, as they are pinned; a place that has other bytes is
+skipped."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def pool(folder: Path, content: bytes | None) -> str:
 
 
 def fetch(clone: Path, *pools: str) -> tuple[int, str, bytes | None]:
-    """Return the exit code, what was said, and what is in the cache then."""
+    """Return the exit code, the output, and the content of the cache then."""
     cache = clone.parent / "cache"
     environment = os.environ | {"KLOG_RELEASE_CACHE": str(cache), "KLOG_DEBIAN": " ".join(pools)}
     done = subprocess.run(

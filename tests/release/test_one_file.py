@@ -1,4 +1,4 @@
-"""The one file, in a root that holds nothing but it, says and does what the package does."""
+"""The one file, alone in a root, prints and does the same as the package."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_help_is_that_of_the_package(root: Root, name: str) -> None:
 
 @pytest.fixture(scope="module")
 def data(root: Root, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The fixtures, at the same path in the root and outside of it: that is in what klog prints."""
+    """The fixtures, at the same path in the root and outside of it: that path is in klog's output."""
     folder = tmp_path_factory.mktemp("data") / "fixtures"
     lay_fixtures(folder)
     shutil.copytree(folder, root.folder / folder.relative_to("/"))
@@ -108,7 +108,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("client", READERS)
 def test_real_clients_are_served_what_the_package_serves(root: Root, data: Path, client: str) -> None:
-    """The clients are outside of the root: a port is all that they share with it."""
+    """The clients are outside of the root: they share only a port with it."""
     log_dir = data / "insight" / "data"
     start = f"import os, sys; os.execvp('chroot', {root.command()!r} + sys.argv[1:])"
     read = partial(READERS[client], topics=["clicks", "ledger", "state"], isolation="read_committed", group="readers")

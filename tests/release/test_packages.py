@@ -46,7 +46,7 @@ def manager(kind: str, root: Path, *, install: Path | None) -> None:
 
 
 def outside_the_database(root: Path) -> set[str]:
-    """Return what lies in *root*, less what the package manager itself remembers."""
+    """Return the files in *root*, without the package manager's own."""
     owners = {"var", "var/lib", "var/lib/dpkg", "var/lib/rpm", "var/cache"}
     inside = {path.relative_to(root).as_posix() for path in root.rglob("*")}
     return {name for name in inside - owners if not name.startswith(("var/lib/dpkg/", "var/lib/rpm/"))}
@@ -90,7 +90,7 @@ def test_lintian_finds_no_fault(arch: str) -> None:
 @pytest.mark.parametrize("arch", DEBS)
 @pytest.mark.parametrize("kind", ["deb", "rpm"])
 def test_it_holds_the_one_file(kind: str, arch: str, tmp_path: Path) -> None:
-    """Byte for byte: rpm's scripts strip what they find, if they are let."""
+    """Byte for byte: rpm's scripts strip files, if they may."""
     (one_file,) = (ROOT / "dist").glob(f"klog-*-linux-{arch}")
     digest = hashlib.sha256(one_file.read_bytes()).hexdigest()
     if kind == "deb":

@@ -22,7 +22,7 @@ def platform(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
 
 
 def test_it_finds_the_processors_own_checksum(platform: Platform) -> None:
-    """The kernel is loaded, or there would be no answer; it says what it computes with."""
+    """The kernel is loaded, or there would be no answer; it names its kind of arithmetic."""
     found = platform.run("--version")
     assert (found.exit_code, found.stderr) == (0, b"")
     assert found.stdout.strip().endswith(b"with hardware CRC-32C")

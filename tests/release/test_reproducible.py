@@ -26,7 +26,7 @@ PLACES = {os.fsencode(place) for place in (ROOT, CACHE, sys.base_prefix, f"{Path
 
 
 def contents(file: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the bytes of a file, and of all that it packs."""
+    """Yield the bytes of a file, and of all packed ones."""
     yield file.name, file.read_bytes()
     if file.name.endswith(".tar.gz"):
         with tarfile.open(file) as archive:
@@ -47,7 +47,7 @@ def contents(file: Path) -> Iterator[tuple[str, bytes]]:
 
 @pytest.mark.parametrize("kind", ["klog-*-linux-*64", "*.cdx.json", "*.tar.gz", "*.whl", "*.deb", "*.rpm"])
 def test_no_file_names_a_folder_of_the_machine_or_the_machine(kind: str) -> None:
-    """Packed ones are looked through as they come out: a path cannot be seen in what is compressed."""
+    """Packed ones are unpacked: a path cannot be seen in compressed data."""
     files = sorted((ROOT / "dist").glob(kind))
     assert len(files) >= 2
     name = socket.gethostname().encode()

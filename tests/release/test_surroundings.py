@@ -1,4 +1,4 @@
-"""Nothing around the one file changes what it does: variables, the directory it is started in, links, users, disks."""
+"""Nothing around the one file changes its behaviour: variables, the directory it is started in, links, users, disks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The wheels that `make release` builds: what they claim, what is in them, and that they work once installed."""
+"""The wheels that `make release` builds: their tags, their content, and that they work once installed."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def said(klog: Path, *words: str | Path) -> tuple[int, bytes, bytes]:
 
 
 def test_it_finds_the_processors_own_checksum(installed: Path) -> None:
-    """A compiler that does not know the instruction would build a kernel that is slower by ten times, and right."""
+    """A compiler without the instruction would build a kernel that is slower by ten times, and right."""
     code, stdout, _ = said(installed, "--version")
     assert code == 0
     assert stdout.strip().endswith(b"with hardware CRC-32C")

@@ -1,1 +1,1 @@
-"""On Spark: what a job does is told without it, in tests/jobs; here is whether it does so in Spark's tasks."""
+"""On Spark: tests/jobs test a job without it; here it runs in Spark's tasks."""

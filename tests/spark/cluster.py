@@ -29,7 +29,7 @@ appender.console.layout.pattern=%p %c{1}: %m%n
 class Cluster:
     """Starts with two workers of one core each; `stop` ends all of it.
 
-    `url` is the master's, `python` the path of an interpreter with all that is installed here but klog and its codecs.
+    `url` is the master's, `python` the path of an interpreter with all installed packages but klog and its codecs.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -107,7 +107,7 @@ class Cluster:
 
 
 def bare_python(folder: Path) -> Path:
-    """Make a virtual environment that has what is installed here, without klog and what klog brings."""
+    """Make a virtual environment with all installed packages, without klog and its own dependencies."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
     (site,) = folder.glob("lib/python*/site-packages")
     for path in HOME.parent.iterdir():

@@ -24,7 +24,7 @@ def doubled(unit: int, factor: int) -> Iterator[TaskResult]:
 
 
 def noted(unit: int, marks: str) -> Iterator[TaskResult]:
-    """The number of the unit; leaves a file that says that it was done."""
+    """The number of the unit; leaves a file that shows that it was done."""
     open(os.path.join(marks, str(unit)), "wb").close()
     yield json_result("number", unit)
 
@@ -48,14 +48,14 @@ def refused(unit: int, message: str) -> Iterator[TaskResult]:
 
 
 def slow(unit: float, marks: str) -> Iterator[TaskResult]:
-    """Takes *unit* seconds; leaves a file that says that it began."""
+    """Takes *unit* seconds; leaves a file that shows that it began."""
     open(os.path.join(marks, f"{os.getpid()}"), "wb").close()
     time.sleep(unit)
     yield from doubled(1, 1)
 
 
 def verified_slowly(unit: Sequence[VerifyTask], options: tuple[VerifyOptions, str]) -> Iterator[TaskResult]:
-    """Check partitions, and take a second for it; leaves a file that says where klog came from."""
+    """Check partitions, and take a second for it; leaves a file with the origin of klog."""
     how, marks = options
     with open(os.path.join(marks, unit[0].path.replace("/", "_")), "w") as mark:
         mark.write(klog.__file__)
@@ -66,7 +66,7 @@ def verified_slowly(unit: Sequence[VerifyTask], options: tuple[VerifyOptions, st
 def committed_slowly(
     job: Callable[[Any, Any], Iterator[TaskResult]], marks: str, unit: Any, options: Any
 ) -> Iterator[TaskResult]:
-    """Do a job that writes, a second late with each piece; leaves files that say where klog came from."""
+    """Do a job that writes, a second late with each piece; leaves files with the origin of klog."""
     commit = OutputAttempt.commit
 
     def late(attempt: OutputAttempt, written: Sequence[str], facts: Facts) -> None:

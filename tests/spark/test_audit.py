@@ -18,7 +18,7 @@ Klog = Callable[..., Ran]
 
 
 def same(klog: Klog, *arguments: object) -> Ran:
-    """Run both; return what they did, which is the same."""
+    """Run both; return their results, which are the same."""
     words = list(map(str, arguments))
     alone = klog("audit", "misrouted", *words)
     assert klog("spark", "audit", *words) == alone

@@ -121,7 +121,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def busy_worker(marks: Path, driver: subprocess.Popen[str]) -> int:
-    """Wait until a task says which worker's copy of klog it has, and return that worker."""
+    """Wait until a task reports its worker's copy of klog, and return that worker."""
     end = time.monotonic() + 180
     while time.monotonic() < end and driver.poll() is None:
         for mark in marks.iterdir():
@@ -208,7 +208,7 @@ def test_a_packed_environment_is_unpacked_where_tasks_run(
 def test_a_machine_that_is_lost_in_the_middle_costs_no_result(
     cluster: Cluster, klog: Callable[..., Ran], data: Path, tmp_path: Path
 ) -> None:
-    """Its tasks are done again elsewhere, what it had finished counts, and nothing counts twice."""
+    """Its tasks are done again elsewhere, its finished ones count, and nothing counts twice."""
     marks = tmp_path / "marks"
     marks.mkdir()
     command = [sys.executable, "-c", DRIVER, cluster.url, cluster.python, data, marks, *settings()]

@@ -116,7 +116,7 @@ def run(*words: str | Path) -> subprocess.CompletedProcess[bytes]:
 
 
 def test_the_commands_run_on_a_server_that_has_no_klog(bare: str, klog: Callable[..., Ran], tmp_path: Path) -> None:
-    """klog is sent along there as well; what comes back is what a run on this machine says."""
+    """klog is sent to the workers as well; the result is that of a run on this machine."""
     damageable = Damageable(tmp_path / "data", "idempotent-0", "zstd-0", "gzip-0", "tx-0")
     damageable.change("idempotent-0/00000000000000000375.log", flipped(100))
     data = tmp_path / "data"

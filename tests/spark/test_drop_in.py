@@ -90,17 +90,17 @@ def ask(spark: SparkSession, source: str, bootstrap: str, data: Path, query: dic
 
 
 def delete_before(bootstrap: str, topic: str, offset: int) -> None:
-    """Move a log's start, as an application does that has dealt with what is below."""
+    """Move a log's start, as an application does that has processed the lower records."""
     from confluent_kafka import TopicPartition
 
-    admin = clients.admin(bootstrap)  # without a name it would be gone before the answer comes
+    admin = clients.admin(bootstrap)  # without a name it would be deleted before the answer arrives
     for future in admin.delete_records([TopicPartition(topic, 0, offset)]).values():
         future.result(clients.WAIT_S)
 
 
 @contextlib.contextmanager
 def filled(bootstrap: str) -> Iterator[None]:
-    """Produce what the queries are about; until the end of the context one transaction is open."""
+    """Produce the subject of the queries; until the end of the context one transaction is open."""
     settings: dict[str, dict[str, str]] = {topic: {} for topic in TOPICS}
     settings["append-time"] = {"message.timestamp.type": "LogAppendTime", "compression.type": "gzip"}
     settings["tx"] = {"internal.segment.bytes": "60000"}

@@ -1,4 +1,4 @@
-"""`klog spark search`, `export`, `compact`: what is asked for in words is what is done, and how it ends."""
+"""`klog spark search`, `export`, `compact`: the words of a request decide its action, and its end."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_what_makes_no_sense_is_said_before_spark_starts(klog: Klog, arguments: 
 def test_a_directory_that_another_run_writes_is_left_to_it(
     spark: SparkSession, klog: Klog, tmp_path: Path, command: str
 ) -> None:
-    """Two operators, or a scheduler that starts a job twice: what comes out is of one of them."""
+    """Two operators, or a scheduler that starts a job twice: the result is one of theirs."""
     to = tmp_path / "out"
     with lock_target(str(to), Disk()):
         done = klog("spark", command, MODERN / "plain-1", "--output-path", to)

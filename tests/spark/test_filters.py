@@ -1,4 +1,4 @@
-"""Filters that Spark hands down: what they leave to be read, and what Spark has to look at all the same."""
+"""Filters that Spark passes down: the rows to read, and those that Spark has to filter all the same."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_what_contradicts_itself_leaves_nothing() -> None:
     ],
 )
 def test_offsets_bound_what_is_read(given: Filter, bounds: tuple[int, int]) -> None:
-    """And Spark looks again: rows about damage have no offset, and only Spark knows what then holds."""
+    """Spark filters again: rows about damage have no offset, and only Spark decides about them."""
     pushed, left = push([given])
     assert (pushed.from_offset, pushed.to_offset) == bounds
     assert left == [given]

@@ -47,7 +47,7 @@ def writing(bootstrap: str) -> Iterator[None]:
                 clients.with_librdkafka(bootstrap, "packed", "lz4", records(f"packed {number}", 40))
                 clients.with_librdkafka(bootstrap, "tx", "zstd", records(f"tx {number}", 30), transaction="tx")
                 enough.wait(0.5)  # a micro-batch takes as long, and all has to be read in the end
-        except BaseException as error:  # told where the test ends
+        except BaseException as error:  # reported at the test's end
             failed.append(error)
 
     writer = threading.Thread(target=write)

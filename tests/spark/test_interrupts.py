@@ -1,4 +1,4 @@
-"""^C, to a whole process: what it started is gone with it, wherever it stood."""
+"""^C, to a whole process: its children are gone with it, at any point."""
 
 from __future__ import annotations
 

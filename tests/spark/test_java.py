@@ -1,4 +1,4 @@
-"""Which Java is taken, and what is said where there is none that fits.  Needs no Java."""
+"""The choice of a Java, and the message if none fits.  Needs no Java."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_without_java_it_is_said_what_to_install(jre: Jre) -> None:
 
 
 def test_a_variable_that_leads_nowhere_is_named(jre: Jre, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """To go on with another Java than the one that was asked for would be a surprise."""
+    """To continue with another Java than the requested one would be a surprise."""
     monkeypatch.setenv("PATH", str(jre("path", "21") / "bin"))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
     with pytest.raises(UnsupportedError, match=f"JAVA_HOME={tmp_path}/gone: there is no bin/java in it"):
@@ -60,7 +60,8 @@ def test_a_variable_that_leads_nowhere_is_named(jre: Jre, monkeypatch: pytest.Mo
     ("version", "number"), [("17.0.15", 17), ("21", 21), ("1.8.0_292", 8), ("", None), ("x", None)]
 )
 def test_the_version_is_read_beside_it(jre: Jre, version: str, number: int | None) -> None:
-    """The JVM itself would take half a second to say it, and Spark's own words about an old one are a stack trace."""
+    """The JVM itself would take half a second for the message, and Spark's own words about an old one are a stack
+    trace."""
     java = jre("home", version) / "bin" / "java"
     assert java_version(str(java)) == number
 

@@ -39,7 +39,7 @@ def export(spark: SparkSession, found: Sequence[Partition], to: str, form: Forma
 
 
 def test_exported_tables_are_read_by_spark(spark: SparkSession, tmp_path: Path) -> None:
-    """Row for row what a dump has; topic and partition are columns again."""
+    """Row for row the same as a dump; topic and partition are columns again."""
     manifest = export(spark, partitions(MODERN), str(tmp_path / "out"))
     frame = spark.read.parquet(str(tmp_path / "out"))
     assert {"topic", "partition"} <= set(frame.columns)
@@ -99,7 +99,7 @@ def test_finds_come_in_the_order_of_the_logs(spark: SparkSession, limit: int | N
 def test_a_run_after_a_failed_one_does_the_rest(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A job that dies leaves what it has, hidden; the same call finishes it, and there is one file set."""
+    """A job that dies leaves its files, hidden; the same call finishes it, and there is one file set."""
     found = partitions(MODERN)
     to = tmp_path / "out"
     to.mkdir()

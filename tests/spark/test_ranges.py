@@ -1,4 +1,4 @@
-"""From bounds to offsets: the start of the log, what is gone, what has not come yet, and times."""
+"""From bounds to offsets: the start of the log, deleted and future records, and times."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.lookup_logs import MS, of_records, write_segment
 
 @pytest.fixture
 def partition(tmp_path: Path) -> Partition:
-    """Offsets 100 to 199 in two segments, a millisecond each; what is below 120 was deleted."""
+    """Offsets 100 to 199 in two segments, a millisecond each; those below 120 were deleted."""
     for base in (100, 150):
         groups = [[Record(base + 10 * i + j, MS + base + 10 * i + j, None, b"v") for j in range(10)] for i in range(5)]
         write_segment(tmp_path / "orders-0", base, of_records(groups), interval=100)
@@ -50,7 +50,7 @@ def test_offsets_are_taken_as_they_are(partition: Partition) -> None:
     ("option", "offset"), [("startingOffsets", 119), ("startingOffsets", 201), ("endingOffsets", 201)]
 )
 def test_an_offset_that_is_not_there_is_data_loss(partition: Partition, option: str, offset: int) -> None:
-    """A job that counts on these records must hear that they are gone, or have not come."""
+    """A job that counts on these records must be informed that they are deleted, or missing yet."""
     with pytest.raises(
         UsageError, match=rf"{option}: offset {offset} of orders-0 is not there: its log is from 120 to 200"
     ):

@@ -86,7 +86,7 @@ BATCHES, RECORDS = 4000, 5
 
 
 def lag(root: Path, missing: int) -> list[Path]:
-    """Write three copies with a clean stop, of which the last lacks some batches at the end."""
+    """Write three copies with a clean stop, the last of which lacks some batches at the end."""
     groups = [[Record(at + i, 1000, b"k", b"v" * 200) for i in range(RECORDS)] for at in range(0, BATCHES * 5, RECORDS)]
     some = [(group[-1].offset, 1000, batch(group)) for group in groups]
     for node in (1, 2, 3):

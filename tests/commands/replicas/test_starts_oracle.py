@@ -154,7 +154,7 @@ class Harmed:
 
 
 def lost(disks: Harmed, node: int, held: Records, loaded: dict[int, tuple[int, Records]]) -> Records:
-    """Return what is lost if *node* leads, by sets."""
+    """Return the losses if *node* leads, by sets."""
     start, kept = loaded[node]
     # A line beyond the end of its log is ignored: the end is lost, or the line was never right.
     lines = [line for other, line in disks.lines.items() if line <= end_on_disk(disks.place(other))]
@@ -234,7 +234,7 @@ def check_plan(seed: int, root: Path, klog: Run, loader: Loader) -> tuple[int, i
     [(0, 25), *(pytest.param(first, 200, marks=pytest.mark.long) for first in range(1000, 2000, 200))],
 )
 def test_a_plan_loses_nothing_that_it_does_not_name(first: int, count: int, tmp_path: Path, klog: Run) -> None:
-    """All copies are equal once Kafka has loaded them, and hold all that no loss names."""
+    """All copies are equal once Kafka has loaded them, and hold all records that no loss names."""
     with Loader() as loader:
         done = [check_plan(seed, tmp_path / str(seed), klog, loader) for seed in range(first, first + count)]
     assert sum(targets > 0 for _, targets in done) > count // 5

@@ -1,4 +1,4 @@
-"""A copy ends where the broker will have it after its next start, and what is lost by that can be rescued."""
+"""A copy ends at its broker's end after its next start, and records that are lost by that can be rescued."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_recovery_cuts_at_the_first_damage_behind_the_recovery_point(
 
 
 def test_after_a_clean_stop_nothing_is_cut(klog: Run, tmp_path: Path) -> None:
-    """A broker does not notice the batch; what it cannot serve is lost, and nothing else."""
+    """A broker does not notice the batch; the records that it cannot serve are lost, and nothing else."""
     disks = Disks(tmp_path)
     disks.flip(1, 25)
     found = disks.compared(klog)
@@ -205,7 +205,7 @@ def test_a_plan_gives_back_what_recovery_would_remove(keep: tuple[str, ...], klo
 
 
 def test_a_broker_that_runs_has_no_marker_and_is_about_to_cut_nothing(klog: Run, tmp_path: Path) -> None:
-    """It writes on while its disk is read: what is new is not what a start would remove."""
+    """It appends while its disk is read: new batches are not those that a start would remove."""
     disks = Disks(tmp_path)
     disks.stop(1, clean=False, recovery_point=0)
     process = other_process(disks.paths[1] / ".lock")

@@ -1,4 +1,4 @@
-"""Real controllers elect a leader again once `klog metadata plan --voters` has told them where they are.
+"""Real controllers elect a leader again once `klog metadata plan --voters` has given them their addresses.
 
 Three nodes, each broker and controller, with their voters in the metadata log, are killed one after another, so that
 their logs are of different lengths; then their controllers move to other ports.
@@ -34,7 +34,7 @@ NO_LEADER_S = 30
 
 
 class Killed(NamedTuple):
-    """The disks of a cluster that was killed, and what it had acknowledged."""
+    """The disks of a killed cluster, and its acknowledged records."""
 
     folder: Path
     written: dict[serving.Key, list[serving.Record]]
@@ -93,7 +93,7 @@ def is_one_history(cluster: Combined) -> bool:
 
 @pytest.mark.long
 def test_at_new_ports_no_leader_comes_by_itself(killed: Killed, tmp_path: Path) -> None:
-    """The addresses in the log are asked, whatever the configuration says: this is what the plan is for."""
+    """The addresses in the log are used, whatever the configuration contains: that is the purpose of the plan."""
     cluster = moved(killed, tmp_path)
     before = {node: read_metadata(LogDir(str(cluster.disk(node)))) for node in BROKERS}
     with cluster:

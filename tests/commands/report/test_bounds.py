@@ -1,4 +1,4 @@
-"""A page about a disk with millions of names, or names of thousands of letters: a bound, and what it left out."""
+"""A page about a disk with millions of names, or names of thousands of letters: a bound, and the omitted part."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page in a real browser: it asks for nothing, says nothing to the console, and works."""
+"""The page in a real browser: it loads nothing, prints nothing to the console, and works."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_pictures_grow(tab: Page, whole: Path) -> None:
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")])
 def test_it_reads_well_on_every_screen(tab: Page, whole: Path, width: int, scheme: str) -> None:
-    """Nothing sticks out, and the text stands out from the paper (WCAG AA: 4.5)."""
+    """Nothing overflows, and the text contrasts with the paper (WCAG AA: 4.5)."""
     tab.call("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=width < 600)
     tab.call("Emulation.setEmulatedMedia", media="screen", features=[{"name": "prefers-color-scheme", "value": scheme}])
     show(tab, whole)
@@ -121,7 +121,7 @@ def test_it_reads_well_on_every_screen(tab: Page, whole: Path, width: int, schem
 
 
 def contrast(tab: Page, selector: str) -> float:
-    """Return the contrast of the first *selector*'s text with what is behind it."""
+    """Return the contrast of the first *selector*'s text with its background."""
     text, paper = tab.evaluate(
         f"(() => {{ let one = document.querySelector({selector!r}); const style = getComputedStyle(one);"
         "const ink = one.tagName === 'text' ? style.fill : style.color; let behind = 'rgba(0, 0, 0, 0)';"

@@ -1,4 +1,4 @@
-"""`klog report`: the page is that of the other commands' answers, and of nothing that it must not tell."""
+"""`klog report`: the page contains the other commands' answers, and no secret."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_what_cannot_be_read_is_said_in_its_place(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("words", "says"), [((), "--to FILE.html says where"), (("--to", "/dev/full"), "No space")])
 def test_what_is_no_file_is_refused(words: tuple[str, ...], says: str) -> None:
-    """The error says what to do, or what the system said."""
+    """The error contains the next step, or the system's message."""
     done = run_klog("report", DISK, *words)
     assert done.exit_code in (8, 16)
     assert says in done.stderr.decode()

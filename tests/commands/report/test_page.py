@@ -163,7 +163,7 @@ def test_of_many_partitions_the_worst_are_drawn_and_all_are_listed() -> None:
 
 
 def test_every_shape_of_a_picture_has_a_title() -> None:
-    """Who cannot see colours, or anything, is told by titles."""
+    """Titles help readers who cannot see colours, or anything."""
     parsed = outline(made("orders"))
     assert parsed.elements["svg", ("class", "viewbox", "role", "aria-label")] == 2
     for span in ("no records 10 to 19", "damage at 60", "aborted transaction 1 to 4", "leader epoch 3", "log start 5"):

@@ -10,7 +10,7 @@ SECRET = "s3cret"
 
 
 def test_no_text_of_the_disk_is_left() -> None:
-    """Whatever member it is in: what is not known to be harmless is left out."""
+    """Whatever member it is in: a value that is not known to be harmless is left out."""
     row = {
         "id": "bad-crc",
         "topic": SECRET,

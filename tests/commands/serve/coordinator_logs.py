@@ -1,4 +1,4 @@
-"""The two coordinators' logs, written by hand: where transactions stand, and what groups had committed."""
+"""The two coordinators' logs, written by hand: the states of transactions, and the commits of groups."""
 
 from __future__ import annotations
 

@@ -23,8 +23,8 @@ SETTINGS = {
 class Corpus:
     """A log dir, and the version of the broker that serves it.
 
-    *listing*: a version of ListOffsets that this broker knows; *special*: the times that stand for something in it.
-    *counts*: records, those of them that are committed, partitions.
+    *listing*: a version of ListOffsets that this broker has; *special*: the special times in it.  *counts*: records,
+    those of them that are committed, partitions.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Corpus:
 
 
 def _alone(data: Path) -> None:
-    """Leave out what ties a log dir to a ZooKeeper that is gone: the data joins a cluster of its own."""
+    """Leave out the link between a log dir and a lost ZooKeeper: the data joins a cluster of its own."""
     (data / "meta.properties").unlink()
     for internal in data.glob("__*"):
         shutil.rmtree(internal)

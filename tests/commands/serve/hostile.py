@@ -80,7 +80,7 @@ def _requests(stream: bytes) -> Iterator[bytes]:
         position = end
 
 
-# ---------------------------------------------------------------- what is wrong
+# ---------------------------------------------------------------- the faults
 
 
 def spoilt(requests: Sequence[bytes], chance: random.Random) -> bytes:
@@ -94,7 +94,7 @@ def spoilt(requests: Sequence[bytes], chance: random.Random) -> bytes:
 
 def _flipped(data: bytearray, _: Sequence[bytes], chance: random.Random) -> bytearray:
     for _ in range(chance.choice((1, 1, 3, 8))):
-        if data:  # seldom in front, where the API stands and the version
+        if data:  # seldom in front, the place of the API and the version
             data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
     return data
 

@@ -18,11 +18,11 @@ Topics = str | Sequence[str]
 
 
 class Patience:
-    """When a client is at the end that does not get as far as the end it is told of: nothing more has come for long.
+    """The end of a client that does not reach its announced end: no more records for a long time.
 
-    It is then behind an open transaction, or behind damage.  How long is long: some seconds, or some times what the
-    first records took, on a busy machine.  Before the first it outlasts a client's unanswered request, which is sent
-    again after 40 s.
+    It is then behind an open transaction, or behind damage.  A long time is some seconds, or some times that of the
+    first records, on a busy machine.  Before the first it outlasts a client's unanswered request, which is sent again
+    after 40 s.
     """
 
     FIRST_S, MORE_S, TIMES = 120.0, 5.0, 5.0

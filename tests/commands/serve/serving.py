@@ -24,9 +24,9 @@ PATIENCE_S = 30.0
 
 
 class Serving:
-    """`klog serve PATHS OPTIONS` on a free port of this machine.  *said*: what it wrote to stderr so far.
+    """`klog serve PATHS OPTIONS` on a free port of this machine.  *said*: its stderr so far.
 
-    *start*: code that runs klog instead of `-m klog_cli.app`; *before*: what the new process does first.
+    *start*: code that runs klog instead of `-m klog_cli.app`; *before*: the first action of the new process.
     """
 
     def __init__(
@@ -118,7 +118,7 @@ class Wire:
         return struct.pack(">i", len(data)) + data
 
     def ask(self, name: str, version: int, body: Data) -> Data:
-        """Return what is answered.  Raises EOFError when the connection ends instead."""
+        """Return the answer.  Raises EOFError when the connection ends instead."""
         self.socket.sendall(self.request(name, version, body))
         return self.answer(name, version)
 

@@ -1,4 +1,4 @@
-"""Answers as functions of a disk and a question: what real brokers say there, and where this one differs."""
+"""Answers as functions of a disk and a question: those of real brokers, and the differences here."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def here() -> Iterator[ServerContext]:
 
 
 def filled(struct: Struct, given: Data) -> Data:
-    """Return *given* as it would have been read: what it does not name has its default, and nothing else is named."""
+    """Return *given* as after reading: omitted members have their defaults, and there are no others."""
     assert given.keys() <= {field.name for field in struct.fields}, given.keys()
     value = struct.default() | given
     for field in struct.fields:
@@ -41,7 +41,7 @@ def filled(struct: Struct, given: Data) -> Data:
 
 
 def ask(here: ServerContext, name: str, version: int, **body: object) -> Data:
-    """Return the answer, of which every member is one that the response has, and which can be written."""
+    """Return the answer, whose members are all those of the response, and which can be written."""
     request, response = load("wire", f"{name}Request"), load("wire", f"{name}Response")
     found = answer(here, name, RequestContext(filled(request.struct, body), version, "me", "127.0.0.1"))
     assert request.key is not None
@@ -155,7 +155,7 @@ def test_a_fetch_tells_where_the_records_are(here: ServerContext) -> None:
 
 
 def test_a_reader_with_another_history_is_told_where_it_parts(here: ServerContext) -> None:
-    """The epoch of its last batch decides: leaders were 0 up to 274, then 4.  Consumers tell none, and are not
+    """The epoch of its last batch decides: leaders were 0 up to 274, then 4.  Consumers send none, and are not
     asked."""
 
     def told(offset: int, last_epoch: int) -> tuple[int, int, Data]:

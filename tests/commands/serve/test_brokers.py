@@ -70,7 +70,7 @@ def disk(broker: Heard) -> Iterator[Serving]:
 
 
 def asked(port: int) -> dict[str, Data]:
-    """Return what is answered to requests whose answers do not depend on who answers."""
+    """Return the answers to requests that do not depend on the client."""
     found: dict[str, Data] = {}
     with Wire(port) as wire:
         topics = [{"name": name, "topicId": "A" * 22} for name in (*TOPICS, NOT_FOUND)]
@@ -111,7 +111,7 @@ def asked(port: int) -> dict[str, Data]:
         for version in (4, 6):
             found[f"DescribeGroups {version}"] = wire.ask("DescribeGroups", version, {"groups": [GROUP, NOT_FOUND]})
         groups = wire.ask("ListGroups", 5, {"statesFilter": ["Empty"]})["groups"]
-        # The console consumer's own group: it has no offsets, so there is nothing to go on from.
+        # The console consumer's own group: it has no offsets from which to continue.
         found["ListGroups"] = {"groups": [one for one in groups if not one["groupId"].startswith("console-consumer-")]}
         member = {"groupId": NOT_FOUND, "memberId": "x", "generationId": 3, "groupInstanceId": None}
         found["Heartbeat"] = wire.ask("Heartbeat", 4, member)
@@ -182,12 +182,12 @@ def tool(bootstrap: str, name: str, *arguments: str) -> list[str]:
 
 
 def group_of(bootstrap: str) -> str:
-    """Return a group's name: what one has read at the broker it would not read again from its disk."""
+    """Return a group's name: records that one has read at the broker it would not read again from its disk."""
     return f"java-{bootstrap.rpartition(':')[2]}"
 
 
 def tools(bootstrap: str) -> dict[str, list[str]]:
-    """Return what Java's tools say of a broker."""
+    """Return the output of Java's tools for a broker."""
     shown = ("print.offset", "print.partition", "print.timestamp", "print.key", "print.headers")
     properties = [word for name in shown for word in ("--formatter-property", f"{name}=true")]
     console = ("--from-beginning", "--timeout-ms", "6000", *properties)
@@ -210,7 +210,8 @@ def tools(bootstrap: str) -> dict[str, list[str]]:
 
 
 def _described(lines: list[str]) -> list[str]:
-    """Return lines without what only a live broker knows: who may be elected, and its own settings behind a topic's."""
+    """Return lines without parts that only a live broker has: eligible leaders, and its own settings behind a
+    topic's."""
     return sorted(re.split(r"\tElr: |\tConfigs: | synonyms=", line)[0] for line in lines if "__" not in line)
 
 

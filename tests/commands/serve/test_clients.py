@@ -1,4 +1,4 @@
-"""Real clients read from a disk what `klog dump` says is on it: assigned, in groups, by time; and none can write."""
+"""Real clients read from a disk the same as `klog dump`: assigned, in groups, by time; and none can write."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TEXT = "klog serve is read-only: this endpoint shows a dead broker's disk, nothi
 
 @pytest.fixture(scope="module")
 def modern() -> Iterator[Serving]:
-    """As a disk on which only some partitions are left; what a transaction was at is hidden, as a dump hides it."""
+    """The disk has only some partitions left; an open transaction is hidden, as a dump hides it."""
     with Serving(MODERN, "--open-transactions", "hide") as serving:
         yield serving
 
@@ -43,7 +43,7 @@ def legacy() -> Iterator[Serving]:
 
 
 def on_disk(folder: Path, topic: str, isolation: str = "read_uncommitted") -> list[Row]:
-    """Return what `klog dump` says of all partitions of a topic."""
+    """Return the output of `klog dump` for all partitions of a topic."""
     rows: list[Row] = []
     for partition in sorted(folder.glob(f"{topic}-[0-9]*")):
         ran = run_klog("dump", partition, "--output", "jsonl", "--no-control", "--isolation", isolation)
@@ -65,7 +65,7 @@ def test_a_client_is_handed_what_is_on_the_disk(modern: Serving, client: str, to
 
 @pytest.mark.parametrize(
     ("client", "topic"),
-    # The two others lack what the oldest frames of LZ4 take.
+    # The two others do not support the oldest frames of LZ4.
     [(one, topic) for one in READERS for topic in LEGACY_TOPICS if (one, topic) not in NOT_FOR_THEM],
 )
 def test_old_formats_go_out_as_they_are(legacy: Serving, client: str, topic: str) -> None:

@@ -27,7 +27,7 @@ WAYS = {
 }
 OLD_LZ4 = ("v0-lz4", "v0-lz4-broker")
 LACKING = {"kafka-python": OLD_LZ4, "aiokafka": OLD_LZ4}
-"""Topics that a client cannot read, wherever they come from."""
+"""Topics that a client cannot read, from any source."""
 MIXED = {"aiokafka": ("changing", "changing-compressed")}
 """Topics that a client cannot read from a broker: it sends two formats in one answer."""
 OPEN, OPENED_BY = "tx-open", "left-open"
@@ -38,7 +38,8 @@ Place = tuple[int, int, str, int]
 
 @dataclass(frozen=True)
 class Heard:
-    """The answers of a live broker.  *ended*: what the open transaction had hidden, once it was ended, by client."""
+    """The answers of a live broker.  *ended*: the records that the open transaction had hidden, once it was ended, by
+    client."""
 
     corpus: Corpus
     data: Path
@@ -53,7 +54,7 @@ class Heard:
         return list(dict.fromkeys(place[1] for place in self.offsets))
 
     def rows_for(self, client: str, way: str) -> list[Row]:
-        """Return what the broker handed a client, and another in its place where it had none of it."""
+        """Return the broker's records for a client, and another's in its place if it had none."""
         mixed = MIXED.get(client, ())
         return self.rows[client, way] + [row for row in self.rows["librdkafka", way] if row[0] in mixed]
 
@@ -77,7 +78,7 @@ def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def end_transaction(bootstrap: str) -> None:
-    """Come back as the producer that left it open: the broker aborts it before it answers."""
+    """Connect as the producer that left it open: the broker aborts it before it answers."""
     from confluent_kafka import Producer
 
     Producer({"bootstrap.servers": bootstrap, "transactional.id": OPENED_BY, **SILENT}).init_transactions(WAIT_S)
@@ -151,7 +152,7 @@ def fetched(port: int, offsets: dict[Place, Data]) -> dict[Place, Data]:
 
 
 def assert_same(found: Sequence[Any], expected: Sequence[Any]) -> None:
-    """Each as often as expected; said in few words, of thousands."""
+    """Each as often as expected; in few words, of thousands."""
     lacking, strange = Counter(expected) - Counter(found), Counter(found) - Counter(expected)
     told = [f"{len(rows)} {what}: {list(rows)[:3]}" for what, rows in (("lacking", lacking), ("more", strange))]
     assert not lacking + strange, "\n".join(told)[:4000]

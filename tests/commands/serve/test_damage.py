@@ -45,7 +45,7 @@ def intact(partition: Partition) -> list[Row]:
     ran = run_klog("dump", partition.path, "--output", "jsonl", "--no-control")
     for line in ran.stdout.decode().split("\n")[:-1]:
         if "headers" not in json.loads(line):
-            continue  # it tells of damage
+            continue  # it reports damage
         one = received(line)
         if one.offset >= (partition.log_start_offset or 0):
             assert json.loads(line)["partition"] == partition.number
@@ -65,7 +65,7 @@ def damages(partition: Partition) -> dict[Location, int]:
 
 
 def is_lost(finding: dict[str, Any]) -> bool:
-    """Whether a finding tells of bytes that no consumer is given."""
+    """Whether a finding concerns bytes that no consumer receives."""
     return finding["severity"] == "damage" and finding["id"] in (*IDS.values(), "garbage-tail")
 
 

@@ -1,4 +1,5 @@
-"""Disks that change or fail while clients read, and a process that may open little: said once, and others go on."""
+"""Disks that change or fail while clients read, and a process that may open little: reported once, and others
+continue."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ def log_dir(folder: Path, segments: int, batches: int = 1) -> Path:
 
 
 def read(port: int, until: int) -> list[int]:
-    """Return the base offsets of all batches of `long-0`; at each step the last one of what is answered is read."""
+    """Return the base offsets of all batches of `long-0`; at each step the last one of the answer is read."""
     found, offset = [], 0
     with Wire(port) as wire:
         while offset < until:
@@ -52,7 +53,7 @@ STORAGE = 56  # KAFKA_STORAGE_ERROR
 
 
 def _without_rights() -> None:
-    """Give up what lets root read everything: for what is started next."""
+    """Give up root's right to read everything: for the next process."""
     for capability in (1, 2):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH
         ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)  # PR_CAPBSET_DROP
 
@@ -120,7 +121,7 @@ def test_what_must_not_be_read_is_said_and_the_rest_is_served(tmp_path: Path) ->
 
 @pytest.mark.parametrize("damaged", ["skip", "stop", "serve"])
 def test_files_that_shrink_vanish_or_are_replaced(tmp_path: Path, damaged: str) -> None:
-    """Whole batches or nothing, never another file's bytes; and another topic's reader goes on."""
+    """Whole batches or nothing, never another file's bytes; and another topic's reader continues."""
     folder = log_dir(tmp_path / "data", 3, 20)
     writable_copy(MODERN / "gzip-0", folder / "gzip-0")
     logs = sorted((folder / "long-0").glob("*.log"))

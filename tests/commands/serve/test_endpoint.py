@@ -30,7 +30,7 @@ def serving() -> Iterator[Serving]:
 
 
 def fate(port: int, data: bytes) -> bytes:
-    """Return what comes back for *data*: nothing when the connection is closed."""
+    """Return the answer to *data*: nothing when the connection is closed."""
     with socket.create_connection(("127.0.0.1", port), 10) as connection:
         try:
             connection.sendall(data)
@@ -99,7 +99,7 @@ def test_random_and_slightly_wrong_requests_do_no_harm(serving: Serving) -> None
 
 
 def test_half_requests_and_readers_that_stop_hold_up_nobody(serving: Serving) -> None:
-    """Memory follows what has come, not what was announced; and who reads nothing waits alone."""
+    """Memory follows the received bytes, not the announced ones; and a client that reads nothing waits alone."""
     half = [socket.create_connection(("127.0.0.1", serving.port)) for _ in range(50)]
     for connection in half:
         connection.sendall(struct.pack(">i", 1 << 20) + b"\0\1")

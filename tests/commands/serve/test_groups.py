@@ -91,7 +91,7 @@ def error(answer: Data) -> int:
 
 
 def alone(groups: GroupCoordinator, **more: object) -> Data:
-    """Return what a member is told that is the only one, and has synced."""
+    """Return the answers for the only member of a group, which has synced."""
     joined = groups.join(joining(**more), 3, "c", "127.0.0.1")
     assert error(joined) == 0
     assert error(groups.sync(syncing(joined, (joined["memberId"], b"all")))) == 0
@@ -118,7 +118,7 @@ def test_a_new_member_is_told_its_id_first(groups: GroupCoordinator) -> None:
 
 
 def test_who_was_told_its_id_is_waited_for(groups: GroupCoordinator) -> None:
-    """It is on its way; else each new member would cost the group two rebalances."""
+    """It is being sent; otherwise each new member would cost the group two rebalances."""
     first = alone(groups)
     told = groups.join(joining(), 4, "b", "h")
     second = later(lambda: groups.join(joining(first["memberId"]), 3, "a", "h"))
@@ -227,7 +227,7 @@ def test_an_answer_that_was_lost_is_given_again_without_a_rebalance(groups: Grou
 
 
 def test_a_static_member_comes_back_in_its_place(groups: GroupCoordinator) -> None:
-    """A restart must not make all others stop (KIP-345); and whoever was there before it is told."""
+    """A restart must not make all others stop (KIP-345); and the earlier member is informed."""
     first = alone(groups, groupInstanceId="node-1")
     again = groups.join(joining(groupInstanceId="node-1"), 9, "c", "h")
     assert (error(again), again["generationId"], again["skipAssignment"]) == (0, first["generationId"], True)
@@ -286,7 +286,7 @@ def test_only_members_commit_for_a_group_that_has_some(groups: GroupCoordinator)
 
 
 def test_members_grow_no_more_than_fits(groups: GroupCoordinator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither by what they say when they join again, nor by what a leader assigns, nor by their names."""
+    """Neither by their content when they join again, nor by a leader's assignment, nor by their names."""
     monkeypatch.setattr(groups_module, "MOST_BYTES", 20_000)
     joined = alone(groups)
     again = joining(joined["memberId"], data=bytes(30_000))
@@ -329,7 +329,7 @@ def test_strangers_invent_no_more_than_fits(
     for number in range(5):
         assert error(groups.join(joining(group=f"g{number}"), 4, "c", "h")) == ErrorCode.MEMBER_ID_REQUIRED
     assert error(groups.join(joining(group="one more"), 4, "c", "h")) == ErrorCode.GROUP_MAX_SIZE_REACHED
-    clock.now += 11  # they never came back
+    clock.now += 11  # they never returned
     assert [error(groups.join(joining(), 4, "c", "h")) for _ in range(4)] == [ErrorCode.MEMBER_ID_REQUIRED] * 3 + [
         ErrorCode.GROUP_MAX_SIZE_REACHED
     ]

@@ -29,7 +29,7 @@ def log_dir(folder: Path, *names: str) -> Path:
 @pytest.mark.parametrize("number", [HIGHEST, 90_000_000])
 @pytest.mark.parametrize("missing", ["empty", "offline"])
 def test_a_topic_of_too_many_partitions_is_refused(tmp_path: Path, number: int, missing: Missing) -> None:
-    """Clients are told of all partitions; memory for two thousand million of them ended the process."""
+    """Clients receive all partitions; memory for two thousand million of them ended the process."""
     data = log_dir(tmp_path, f"t-{number}", "u-0")
     with pytest.raises(
         UnsupportedError, match=rf"^t: {number + 1} partitions, .*: look at {data}/t-{number}; "
@@ -53,7 +53,7 @@ def test_only_those_that_are_there_are_listed_when_asked_for(tmp_path: Path) -> 
 
 
 def test_hundreds_of_partitions_are_listed(tmp_path: Path) -> None:
-    """A topic of which a disk has the last partition alone is no rarity."""
+    """A disk with only the last partition of a topic is no rarity."""
     view = View.open([str(log_dir(tmp_path, "t-300"))])
     assert view.topics["t"].indexes == range(301)
     assert view.notes[1].startswith("300 partitions are not on this disk, and shown empty: t-0, t-1, ")

@@ -1,4 +1,4 @@
-"""Clients that send what no client sends: whoever is honest is served beside them, and nothing of theirs stays."""
+"""Clients with impossible requests: honest clients are served beside them, and nothing of theirs stays."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Answers]:
     """A broker of 2.8.2 on a copy: the last line that reads such data without a word."""
     cluster = kafka.Cluster(kafka.LEGACY, tmp_path_factory.mktemp("old"))
     writable_copy(LEGACY, cluster.data)
-    (cluster.data / "meta.properties").unlink()  # its ZooKeeper is gone: the data joins a cluster of its own
+    (cluster.data / "meta.properties").unlink()  # its ZooKeeper is lost: the data joins a cluster of its own
     with cluster:
         clients.create(cluster.bootstrap, {topic: {} for topic in TOPICS})
         return {version: ask(version, cluster.bootstrap, "broker") for version in CONSOLES}

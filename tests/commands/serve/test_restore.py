@@ -24,7 +24,7 @@ from tests.test_docs import blocks
 pytestmark = pytest.mark.kafka
 
 DISKS = {"fixtures": FIXTURES / "modern", "corpus": CORPORA / "modern" / "data", "copy": CORPORA / "modern" / "data"}
-"""A disk of which some partitions and topics are elsewhere, one that has all of them, and one that is copied first."""
+"""A disk that lacks some partitions and topics, one that has all of them, and one that is copied first."""
 AT_THE_END = {("classic", "plain", 1): 113, ("classic", "plain", 2): 87, ("sticky", "snappy", 1): 124}
 BEFORE_THE_END = {("loses-one", "plain", 1): 93, ("classic-static", "gzip", 0): 200}
 PATIENCE_S = 400
@@ -35,7 +35,7 @@ Offsets = dict[tuple[str, str, int], int]
 
 @dataclass(frozen=True)
 class Restored:
-    """The disk's endpoint and the cluster that was filled from it.  *mirrored*: what the groups had then."""
+    """The disk's endpoint and the cluster that was filled from it.  *mirrored*: the groups' offsets at that time."""
 
     folder: Path
     disk: Serving
@@ -142,7 +142,7 @@ def restored(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         with Serving(old) as source:
             old = folder / "copy"
             followed(source.bootstrap, old)
-    jars.install_mirror_maker(kafka.NEWEST)  # before the clocks of what follows run
+    jars.install_mirror_maker(kafka.NEWEST)  # before the clocks of the next steps run
     with Serving(old) as disk, kafka.Cluster(kafka.NEWEST, folder / "new") as new:
         wanted = {topic: len(expected(old, topic)) for topic in topics_in(old)}
         with mirror_maker(folder, disk.bootstrap, new.bootstrap) as log:
@@ -165,7 +165,7 @@ def test_what_was_committed_is_in_the_new_cluster(restored: Restored) -> None:
 
 
 def test_topics_have_their_partitions_and_settings(restored: Restored) -> None:
-    """Those as well of which this disk has nothing: keys go to the partitions where they went before."""
+    """Partitions without data on this disk as well: keys are sent to the same partitions as before."""
     from confluent_kafka.admin import ConfigResource, ConfigSource, ResourceType
 
     admin = clients.admin(restored.bootstrap)
@@ -174,7 +174,7 @@ def test_topics_have_their_partitions_and_settings(restored: Restored) -> None:
         "plain": 3, "snappy": 2, "tx": 2, "empty": 3, "zstd": 1,
     }  # fmt: skip
     came = (("lz4-broker", "compression.type", "lz4"), ("dense", "index.interval.bytes", "1"))
-    # These stay with the old cluster: the new broker would write its own times otherwise, or delete what is old.
+    # These stay with the old cluster: the new broker would write its own times otherwise, or delete old records.
     stayed = (("logappend", "message.timestamp.type", "CreateTime"), ("plain", "retention.ms", "-1"))
     for topic, name, value in (*came, *stayed):
         (told,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
@@ -184,7 +184,7 @@ def test_topics_have_their_partitions_and_settings(restored: Restored) -> None:
 
 
 def test_groups_skip_nothing_in_the_new_cluster(restored: Restored) -> None:
-    """MirrorMaker knows some of the offsets only: groups at the end stay there, others read some records again."""
+    """MirrorMaker has only some of the offsets: groups at the end stay there, others read some records again."""
     before = committed(restored.disk.bootstrap)
     assert AT_THE_END.items() | BEFORE_THE_END.items() <= before.items()
     assert AT_THE_END.items() <= restored.mirrored.items()

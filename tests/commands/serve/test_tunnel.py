@@ -16,7 +16,7 @@ MODERN = FIXTURES / "modern"
 
 
 class Tunnel:
-    """As `ssh -L` has it: whatever comes to *port* goes on to where it leads.  *carried*: bytes that came back."""
+    """As in `ssh -L`: connections to *port* are forwarded to its target.  *carried*: bytes of the answers."""
 
     def __init__(self, listener: socket.socket) -> None:
         self.port: int = listener.getsockname()[1]

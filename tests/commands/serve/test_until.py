@@ -1,4 +1,4 @@
-"""As it was then: `--until` shows nothing that came later, neither records nor what was noted about them."""
+"""The state at that time: `--until` shows nothing later, neither records nor notes about them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def groups(log_dir: Path, until: int | None) -> dict[str, int]:
 def test_the_largest_timestamp_is_that_of_what_was_there(
     log_dir: Path, until: int | None, end: int, largest: tuple[int, int, int]
 ) -> None:
-    """A consumer that looks for the newest record was told that there is none."""
+    """A consumer that looked for the newest record was answered that there is none."""
     seen = shown(log_dir, until).partition("t", 0)
     assert seen is not None
     assert (seen.high_watermark, seen.list_offset(MAX_TIMESTAMP)) == (end, largest)
@@ -67,7 +67,7 @@ def test_the_largest_timestamp_is_that_of_what_was_there(
 
 
 def test_the_largest_timestamp_is_below_the_checkpointed_end_too(log_dir: Path) -> None:
-    """Whatever cuts the end: what is behind it is not shown."""
+    """For any kind of end: later batches are not shown."""
     (log_dir / "replication-offset-checkpoint").write_text("0\n1\nt 0 30\n")
     for until in (None, 5000):
         seen = shown(log_dir, until, end="checkpoint").partition("t", 0)
@@ -113,7 +113,7 @@ def test_leaders_that_came_later_are_not_known_yet(log_dir: Path) -> None:
     ],
 )
 def test_groups_are_where_they_were(log_dir: Path, until: int | None, expected: dict[str, int]) -> None:
-    """Else they begin behind the end, and clients reset them to wherever they are told."""
+    """Otherwise they begin behind the end, and clients reset them to any configured position."""
     assert groups(log_dir, until) == expected
 
 

@@ -52,7 +52,7 @@ def asked(view: View, topic: Topic, index: int, chance: Random) -> list[int]:
 
 
 def answer(view: View, topic: str, index: int, offset: int, limit: int, committed: bool) -> Answer:
-    """Return what a broker would send, as this view has it."""
+    """Return a broker's answer, in the form of this view."""
     seen = view.partition(topic, index)
     assert seen is not None
     got = seen.fetch(offset, limit, isolation=COMMITTED if committed else "read_uncommitted", partial=True)
@@ -135,7 +135,7 @@ def _offsets_are_the_same(broker: Raw, view: View, topic: str, index: int, chanc
 
 @pytest.mark.kafka
 def test_an_open_transaction_comes_to_what_the_coordinator_makes_of_it(tmp_path: Path) -> None:
-    """A broker that starts on this disk aborts it once it is overdue: consumers then see what they see here at once."""
+    """A broker that starts on this disk aborts it once it is overdue: consumers then see the same as here at once."""
     writable_copy(MODERN, tmp_path / "data")
     view = View.open([str(MODERN)])
     ours = view.partition("tx-open", 0)
@@ -163,7 +163,7 @@ def log(folder: Path, base: int, *batches: bytes) -> None:
 
 
 def aborted(view: View, topic: str, offset: int = 0, limit: int = 1 << 20) -> tuple[int, list[tuple[int, int]]]:
-    """Return the bytes that a read_committed fetch brings, and what it is told to leave out."""
+    """Return the bytes of a read_committed fetch, and its list of aborted transactions."""
     seen = view.partition(topic, 0)
     assert seen is not None
     got = seen.fetch(offset, limit, isolation=COMMITTED)
@@ -175,10 +175,10 @@ def test_aborts_are_found_in_the_log_where_their_index_is_gone(tmp_path: Path) -
     first = [data(0, 5), data(5, 5, producer=7), abort(10, 7), data(11, 4, producer=8)]
     log(tmp_path / "t-0", 0, *first)
     log(tmp_path / "t-0", 15, data(15, 5), data(20, 5, producer=9), abort(25, 8), commit(26, 9))
-    (tmp_path / "t-0" / f"{27:020}.snapshot").write_bytes(encode.snapshot([]))  # whoever goes on from here knows none
+    (tmp_path / "t-0" / f"{27:020}.snapshot").write_bytes(encode.snapshot([]))  # a reader that starts here has none
     view = View.open([str(tmp_path / "t-0")])
     assert aborted(view, "t") == (sum(map(len, first)), [(7, 5), (8, 11)])
-    assert aborted(view, "t", 15)[1] == [(8, 11)]  # its marker is behind 15, so a broker's index would say so too
+    assert aborted(view, "t", 15)[1] == [(8, 11)]  # its marker is behind 15, and a broker's index would agree
     assert aborted(view, "t", 26)[1] == []
     assert aborted(View.open([str(tmp_path / "t-0")], ServeOptions(damaged="serve")), "t", limit=1)[1] == []
 
@@ -232,7 +232,7 @@ def test_what_the_coordinator_had_decided_holds(tmp_path: Path, status: int, nam
 
 
 def test_the_end_is_the_logs_or_the_checkpointed_one(tmp_path: Path) -> None:
-    """With one replica the log's end is the high watermark; with more the cautious stop at what was replicated."""
+    """With one replica the log's end is the high watermark; with more the cautious stop at the replicated end."""
     write_segment(tmp_path / "t-0", 0, batches_of([(0, 4, 300), (5, 9, 300), (10, 14, 300)]))
     (tmp_path / "replication-offset-checkpoint").write_text("0\n1\nt 0 7\n")
     view = View.open([str(tmp_path)])
@@ -265,7 +265,7 @@ def test_a_disk_can_be_shown_as_it_was(tmp_path: Path) -> None:
 
 
 def test_what_was_undecided_then_is_so_when_shown_as_it_was(tmp_path: Path) -> None:
-    """A commit that came later is no commit yet."""
+    """A later commit is no commit yet."""
     of = {"transactional": True, "producer": (7, 0, 0)}
     first = batch([Record(0, MS, None, b"a")], **of)  # type: ignore[arg-type]
     ended = encode.marker(1, commit=True, timestamp=MS + 9, producer_id=7, producer_epoch=0, coordinator_epoch=0)
@@ -275,7 +275,7 @@ def test_what_was_undecided_then_is_so_when_shown_as_it_was(tmp_path: Path) -> N
 
 
 def test_a_time_is_looked_for_in_later_segments_too(tmp_path: Path) -> None:
-    """A broker looks into the first that should have it, and says "none" when compaction took the record away."""
+    """A broker looks into the first that should have it, and answers "none" when compaction removed the record."""
     writable_copy(MODERN / "trimmed-0", tmp_path / "trimmed-0")
     (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\ntrimmed 0 137\n")
     seen = View.open([str(tmp_path)]).partition("trimmed", 0)
@@ -284,7 +284,7 @@ def test_a_time_is_looked_for_in_later_segments_too(tmp_path: Path) -> None:
     assert seen.list_offset(-5) == (-1, -1, -1)
 
 
-# what is there, and what is not
+# present and missing parts
 
 
 def test_names_ids_and_settings_come_from_the_disk() -> None:
@@ -326,7 +326,8 @@ def test_partitions_on_other_disks_are_empty_leaderless_or_left_out() -> None:
 
 
 def test_of_several_disks_the_best_copy_is_shown(tmp_path: Path) -> None:
-    """The newest leader's, and of those the longest: a longer log of a deposed leader has what the cluster dropped."""
+    """The newest leader's, and of those the longest: a longer log of a deposed leader has records that the cluster
+    dropped."""
     for name, batches, epoch in (("b1", 3, 4), ("b2", 5, 3), ("b3", 4, 4)):
         write_segment_in = tmp_path / name / "t-0"
         write_segment_in.parent.mkdir()
@@ -439,7 +440,7 @@ def offset_commit(offset: int, committed: int | None, *, producer: int = -1) -> 
 def test_commits_within_transactions_count_once_these_are_committed(
     tmp_path: Path, batches: list[bytes], expected: int | None
 ) -> None:
-    """As the group coordinator reads its log: else a stream processor would go on behind what it never did.
+    """The group coordinator reads its log in the same way: otherwise a stream processor would skip records.
 
     The later record of a plain commit and one of a transaction counts, whenever the marker follows.
     """
@@ -474,7 +475,7 @@ def test_what_is_left_out_is_told_once_and_summed_up() -> None:
 
 
 def test_many_threads_open_one_view() -> None:
-    """Two hundred clients start at once: each partition is opened once, and all are told the same."""
+    """Two hundred clients start at once: each partition is opened once, and all receive the same."""
     view = View.open([str(MODERN)])
     found: list[object] = []
 

@@ -44,7 +44,7 @@ OTHERS = (
 
 @st.composite
 def scenarios(draw: st.DrawFn, rule: str, crashes: st.SearchStrategy[Json], most: int = 40) -> Json:
-    """Draw a scenario that begins with empty logs, so that all that is in them has come about by the events."""
+    """Draw a scenario that begins with empty logs, whose content is entirely the result of the events."""
     replicas = list(range(1, draw(st.integers(2, 3)) + 1))
     events = draw(st.lists(FETCHES | FETCHES | FETCHES | APPENDS | crashes | OTHERS, max_size=most))
     now = 0
@@ -127,7 +127,7 @@ def nothing_is_broken(_: Simulation, __: StepRow, row: StepRow) -> bool:
 @given(data=st.data())
 @BRIEF
 def test_the_high_watermark_never_passes_the_least_log_end_of_the_isr(rule: str, data: st.DataObject) -> None:
-    """Consumers read up to it: what is below must be on every replica that may be elected."""
+    """Consumers read up to it: lower records must be on every replica that may be elected."""
     assert steps(data.draw(scenarios(rule, KEEPING | LOSING)), high_watermark_is_held_by_the_isr)
 
 
@@ -143,7 +143,7 @@ def test_with_epochs_followers_agree_with_their_leader(rule: str, data: st.DataO
 @given(data=st.data())
 @BRIEF
 def test_with_epochs_nothing_acknowledged_is_lost(rule: str, data: st.DataObject) -> None:
-    """As long as disks keep what they have, and leaders come from the ISR."""
+    """As long as disks keep their content, and leaders are from the ISR."""
     members = without_unclean_elections(data.draw(scenarios(rule, KEEPING)))
     assert steps(members, nothing_is_broken)
 
@@ -158,7 +158,7 @@ def of_two(crash: Json) -> st.SearchStrategy[Json]:
 
 
 def test_at_the_high_watermark_a_loss_is_found() -> None:
-    """The law above says something: by the rule of old it does not hold, and chance finds where."""
+    """The law above is not empty: by the rule of old it does not hold, and chance finds an example."""
     found = find(of_two({}), lambda members: not steps(members, nothing_is_broken), settings=SEARCH)
     assert without_unclean_elections(found) == found
 

@@ -18,7 +18,7 @@ RECORDED = ((0, 500), (300, 600), (1200, 400), (2600, 3000))
     [(0, 500), (300, 1100), (1200, 1250), (2500, 600), (2600, 1730.77), (4000, 1125), (9000, 500), (12_900, 291.26)],
 )
 def test_the_rate_at_each_moment(now: int, rate: float) -> None:
-    """At least a second counts, so that one large fetch is no burst; what is older than eleven does not count."""
+    """At least a second counts, so that one large fetch is no burst; bytes older than eleven do not count."""
     quota = ReplicationQuota(None)
     for at, size in RECORDED:
         if at <= now:
@@ -54,7 +54,7 @@ def test_windows_of_an_hour_ago_are_used_again() -> None:
 
 
 def test_the_first_window_begins_with_the_first_question() -> None:
-    """A broker asks before it has sent anything: what it sends a second later is spread over that second."""
+    """A broker asks before it has sent anything: bytes that it sends a second later are spread over that second."""
     quota = ReplicationQuota(None)
     assert quota.rate(0) == 0
     quota.record(3000, 900)

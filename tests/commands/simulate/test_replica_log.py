@@ -30,7 +30,7 @@ def build(acts: list[tuple[str, int]], first_epoch: int) -> tuple[ReplicaLog, di
 @settings(deadline=None, max_examples=80)
 @given(ACTS, st.integers(0, 40), st.integers(1, 200), st.integers(0, 40))
 def test_it_holds_what_the_list_holds(acts: list[tuple[str, int]], offset: int, room: int, mark: int) -> None:
-    """Reads, sizes, epochs and what is held, after any appends and truncations."""
+    """Reads, sizes, epochs and the content, after any appends and truncations."""
     log, epochs = build(acts, 0)
     log.set_high_watermark(mark)
     assert log.log_start <= log.high_watermark <= log.log_end

@@ -143,7 +143,7 @@ def play(content: bytes) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(SCENARIOS), st.data())
 def test_a_scenario_with_anything_in_any_place_is_played_or_refused(content: bytes, data: st.DataObject) -> None:
-    """Nothing but UsageError comes out; what is accepted is played to its end."""
+    """Only UsageError is raised; an accepted scenario is played to its end."""
     members = json.loads(content)
     for _ in range(data.draw(st.integers(1, 3))):
         holder, key = data.draw(st.sampled_from(places(members)))

@@ -17,7 +17,7 @@ Step = tuple[object, ...]
 
 
 def play(scenario: dict[str, object]) -> list[Row]:
-    """Return the rows of *scenario*, as they come out of JSON."""
+    """Return the rows of *scenario*, after a round through JSON."""
     rows = Simulation(read_scenario(json.dumps(scenario).encode())).rows()
     return [json.loads(json.dumps(row)) for row in rows]
 
@@ -72,7 +72,7 @@ def test_the_fixtures_are_those_of_the_corpora(corpora: Path) -> None:
     [("before", ("3/0", "5/0", "5/5"), ("3/0", "5/3", "5/5")), ("after", ("3/0", "5/3", "5/5"), ("3/0", "5/3", "5/5"))],
 )
 def test_three_rounds(shown: str, follower: tuple[str, ...], leader: tuple[str, ...]) -> None:
-    """A record is committed only by the fetch after the one that brought it; brokers say so a round later still."""
+    """A record is committed only by the fetch after the one that returned it; brokers report it a round later still."""
     rows = recorded(f"three-rounds-{shown}")
     assert tuple(ends([rows[step] for step in (2, 5, 8)], 2)) == tuple((one,) for one in follower)
     assert tuple(ends([rows[step] for step in (2, 5, 8)], 1)) == tuple((one,) for one in leader)
@@ -83,7 +83,7 @@ def test_three_rounds(shown: str, follower: tuple[str, ...], leader: tuple[str, 
 
 
 def test_truncation_at_the_high_watermark_loses_what_was_acknowledged() -> None:
-    """The follower restarts, forgets what it had beyond its late high watermark, and is elected."""
+    """The follower restarts, forgets its records beyond its late high watermark, and is elected."""
     rows = recorded("loss-high-watermark")
     assert ends(rows[4:6], 1) == [("2/1",), ("1/1",)]
     assert [row.get("broken") for row in rows[6:8]] == [None, [1]]
@@ -98,7 +98,7 @@ def test_truncation_by_epochs_loses_nothing(rule: str) -> None:
 
 
 def test_at_the_high_watermark_a_fork_stays() -> None:
-    """Both hold two records and a high watermark of 2; the second record is another, and no error tells."""
+    """Both hold two records and a high watermark of 2; the second record differs, and no error shows it."""
     scenario = json.loads((FIXTURES / "replicas/simulate/fork-high-watermark.json").read_bytes())
     simulation = Simulation(read_scenario(json.dumps(scenario).encode()))
     assert not any("error" in row.get("answer", {}) for row in simulation.rows())
@@ -113,14 +113,14 @@ def test_epochs_end_a_fork(rule: str) -> None:
 
 
 def test_a_replica_joins_only_with_the_new_leaders_epoch() -> None:
-    """Had epoch 5 begun at 103, what the replica holds at 100 could still be another leader's."""
+    """Had epoch 5 begun at 103, the replica's record at 100 could still be another leader's."""
     scenario = json.loads((FIXTURES / "replicas/simulate/isr-expand.json").read_bytes())
     assert [row["pending"] for row in play(scenario)] == [[]] * 3 + [["+3"]] * 6 + [[]]
     scenario["epoch_start"] = 103
     assert [row["pending"] for row in play(scenario)] == [[]] * 8 + [["+3"], []]
 
 
-# what the recorded scenarios do not show
+# cases beyond the recorded scenarios
 
 
 def test_a_replica_that_lags_leaves_and_stops_holding_the_others_back() -> None:
@@ -157,7 +157,7 @@ def test_one_outside_the_isr_that_is_nearly_there_holds_the_high_watermark_back(
 
 
 def test_what_a_crash_keeps() -> None:
-    """Whole batches below what the disk had, and the high watermark of its checkpoint."""
+    """Whole batches below the disk's end, and the high watermark of its checkpoint."""
     start = {"1": {"log": [[0, 2], [0, 3], [0, 2]], "high_watermark": 7}}
     steps = events((0, "crash", 1, ("keep", 6), ("high_watermark", 3)), (1, "restart", 1), (2, "elect", 1))
     rows = play({"replicas": [1, 2], "isr": [1], "start": start, "events": steps})

@@ -1,4 +1,4 @@
-"""A real broker deletes and cleans what klog says, keeps what klog says it keeps, and nothing before its date."""
+"""A real broker deletes and cleans the segments that klog predicts, keeps the others, and nothing before its date."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SETTINGS = {
     "from-the-future": {"retention.ms": str(HOUR)},
     "cut": {},
     "open": {"retention.ms": str(190 * HOUR)},
-    # Held back from the cleaner: a segment that it empties is as old as its file, and stops what is behind it.
+    # Held back from the cleaner: a segment that it empties is as old as its file, and stops the later ones.
     "both-policies": {
         "cleanup.policy": "compact,delete",
         "retention.ms": str(190 * HOUR),
@@ -59,7 +59,7 @@ COMPACTED = {"compacted": {"cleanup.policy": "compact"}, "compacted-open": {"cle
 
 
 class Shelf:
-    """A broker whose topics keep everything until they are told not to."""
+    """A broker whose topics keep everything until their settings change."""
 
     def __init__(self, cluster: kafka.Cluster) -> None:
         self.cluster, self.data = cluster, cluster.data

@@ -28,7 +28,7 @@ def reasons(segments: Sequence[SegmentAge], limits: RetentionLimits, log_start: 
 
 
 def test_by_time_segments_go_once_they_are_older_and_not_before() -> None:
-    """A broker deletes what is older than the limit; at the limit itself it stays."""
+    """A broker deletes segments older than the limit; at the limit itself one stays."""
     found = judge_segments(log(HOUR + 1, HOUR, 1, 0), TIME, 0, NOW)
     assert [fate and fate.reason for fate in found] == [
         *(Reason.RETENTION_DUE, Reason.RETENTION_TIME, Reason.RETENTION_TIME, Reason.ACTIVE)
@@ -48,7 +48,7 @@ def test_a_record_from_the_future_holds_what_is_behind_it() -> None:
 
 
 def test_a_date_that_another_segment_puts_off_says_so() -> None:
-    """The second segment is as young as it says, and still goes only after the first."""
+    """The second segment is as young as its timestamp, and is still deleted only after the first."""
     first, second, _ = judge_segments(log(1, 1000, 1000), TIME, 0, NOW)
     assert first == SegmentFate(Reason.RETENTION_TIME, NOW + HOUR - 1)
     assert second == SegmentFate(Reason.RETENTION_TIME, NOW + HOUR - 1000, "segment 0 goes later")
@@ -72,7 +72,7 @@ def test_time_counts_where_size_is_content_and_the_other_way_round() -> None:
 
 
 def test_deleted_records_go_whatever_their_age_and_their_policy() -> None:
-    """`kafka-delete-records` moves the log start: what is wholly below it goes, also of a compacted topic."""
+    """`kafka-delete-records` moves the log start: a segment wholly below it is deleted, also of a compacted topic."""
     for limits in (TIME, NONE, COMPACT):
         found = reasons(log(1, 1, 1, 1), limits, log_start=29)
         assert found[:2] == [Reason.BELOW_LOG_START, Reason.BELOW_LOG_START]
@@ -82,7 +82,7 @@ def test_deleted_records_go_whatever_their_age_and_their_policy() -> None:
 
 
 def test_no_retention_leaves_it_to_others() -> None:
-    """Whether a cleaner works there is not for retention to say."""
+    """Retention does not depend on a cleaner's work there."""
     assert reasons(log(1, 1), NONE) == [None, Reason.ACTIVE]
     assert reasons(log(9 * HOUR, 9 * HOUR), COMPACT) == [None, Reason.ACTIVE]
 
@@ -99,7 +99,7 @@ def test_the_active_segment_says_when_it_would_go() -> None:
 
 @pytest.mark.parametrize("limits", [TIME, SIZE, BOTH, NONE, COMPACT])
 def test_absurd_values_are_answered(limits: RetentionLimits) -> None:
-    """Timestamps come from producers, and sizes from directories."""
+    """Timestamps are written by producers, and sizes are those of directories."""
     top = 2**63 - 1
     segments = [SegmentAge(0, top, top), SegmentAge(1, 0, -(2**63)), SegmentAge(top, top, top)]
     found = judge_segments(segments, limits, top, NOW)

@@ -125,7 +125,7 @@ def first_pass(data: Path, topic: str, now_ms: int) -> list[int]:
 def test_the_first_pass_is_what_kafka_does(moments: tuple[Path, dict[int, dict[str, list[int]]]], topic: str) -> None:
     """The removals of a first pass according to write, adopt, replicas and doctor are Kafka's, at any time.
 
-    The oracle's clock only goes forward, so what it has removed before is removed here, too.
+    The oracle's clock only goes forward: its earlier removals are removed here, too.
     """
     data, found = moments
     for time, answer in found.items():

@@ -31,7 +31,7 @@ def document(*arguments: object) -> Any:
 
 
 def on_disk(root: Path) -> tuple[int, int]:
-    """Bytes of all files below *root*, and what they occupy, as the file system says."""
+    """Bytes of all files below *root*, and their size on the disk, according to the file system."""
     found = [Path(place) / name for place, folders, names in os.walk(root) for name in (*folders, *names)]
     facts = [path.lstat() for path in found if path.is_symlink() or not path.is_dir()]
     return sum(one.st_size for one in facts), sum(one.st_blocks * 512 for one in facts)
@@ -84,7 +84,7 @@ def test_segments_and_the_rest_are_all_there_is(data: Path) -> None:
 
 
 def test_a_second_name_of_a_segment_counts_once(data: Path) -> None:
-    """With more zeros than a broker writes it comes first in the directory; the broker's own name is the segment."""
+    """With more zeros than a broker writes it is the first in the directory; the broker's own name is the segment."""
     (data / "tx-0" / f"00000{LOG}").write_bytes(b"x" * 70)
     found = document(data / "tx-0")
     assert summed(found)[0] == on_disk(data / "tx-0")[0]
@@ -115,7 +115,7 @@ def test_sums_have_the_oldest_time_and_the_first_date() -> None:
 
 
 def test_a_sparse_index_still_tells_the_youngest_record(data: Path) -> None:
-    """Its last entry stands before ten megabytes of zeros."""
+    """Its last entry is in front of ten megabytes of zeros."""
     before = {one["base_offset"]: one["last_timestamp"] for one in document(data, "--topic", "tx")["segments"]}
     for path in (data / "tx-0").glob("*.timeindex"):
         sparse(path)
@@ -290,7 +290,7 @@ def test_damage_of_every_kind_leaves_the_sums_right(tmp_path: Path) -> None:
 
 
 def test_what_is_no_directory_of_kafka_s_is_refused(tmp_path: Path) -> None:
-    """With what was expected."""
+    """The expected result."""
     assert run_klog("space").exit_code == 16
     assert run_klog("space", tmp_path).exit_code == 16
     assert run_klog("space", FIXTURES / "modern" / "plain-1" / LOG).exit_code == 16

@@ -256,7 +256,7 @@ def _disk_bytes(data: Path) -> int:
 
 
 def test_options_that_cannot_be_are_refused(made: tuple[Path, Counter[str]]) -> None:
-    """With what was expected."""
+    """The expected result."""
     for words in (["--sample", "2"], ["--sample", "x"], ["--codecs", "brotli"], ["--free", "x"]):
         assert run_klog("space", made[0], *words).exit_code == 16, words
     assert run_klog("space", made[0], "--output", "csv", "--top-keys", "3").exit_code == 16

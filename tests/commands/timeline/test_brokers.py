@@ -54,7 +54,7 @@ class Story:
         self.deeds[name] = Deed(began, now())
 
     def of(self, *kinds: str, **about: object) -> list[TimelineEvent]:
-        """Return the events of *kinds* whose fields are as *about* says, text being a part of them."""
+        """Return the events of *kinds* whose fields match *about*, with its text as a part of theirs."""
         return [
             event
             for event in self.events
@@ -77,7 +77,7 @@ def told(data: Path) -> list[TimelineEvent]:
         return list(timeline.events())
 
 
-# what is done
+# the actions
 
 
 def _topics(story: Story, bootstrap: str, data: Path) -> None:
@@ -177,9 +177,9 @@ def _until(holds: Callable[[], object], seconds: float = 90) -> None:
 
 
 def _is_caught_inside(process: subprocess.Popen[bytes], data: Path) -> bool:
-    """Stop a client; let it go on unless it has committed twice, and is inside of a transaction."""
+    """Stop a client; let it continue unless it has committed twice, and is inside of a transaction."""
     process.send_signal(signal.SIGSTOP)
-    time.sleep(0.3)  # what it has sent is answered
+    time.sleep(0.3)  # its requests are answered
     kinds = [event.kind for event in told(data) if event.transactional_id == "tx-java"]
     is_inside = kinds.count("txn-commit") >= 2 and "txn-open" in kinds
     if not is_inside:
@@ -236,7 +236,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         yield story
 
 
-# what is told
+# the events
 
 
 LINGER_MS = 25
@@ -276,7 +276,8 @@ def test_what_was_done_is_told_when_it_was_done(
 
 
 def test_deleted_records_are_told_when_they_were(story: Story) -> None:
-    """To the second by the epochs that a broker cuts; once it has written more epochs, by then is all that is known."""
+    """To the second by the epochs that a broker cuts; once it has written more epochs, only the latest possible time is
+    known."""
     (event,) = [one for one in story.live if one.kind == "log-start"]
     assert (event.topic, event.partition, event.offset, event.clock) == ("orders", 0, 57, "file")
     assert inside(event, story.deeds["delete records"])
@@ -318,7 +319,7 @@ def test_transactions_are_told_once_with_their_ends(story: Story) -> None:
 
 
 def test_a_java_client_of_transactions_v2_is_no_other(story: Story) -> None:
-    """Each of its ends raises its epoch, so no epoch tells that its successor ended the one in which it died."""
+    """Each of its ends raises its epoch: no epoch shows that its successor ended the one in which it died."""
     commits, aborts = (story.of(kind, transactional_id="tx-java") for kind in ("txn-commit", "txn-abort"))
     assert story.of("txn-fenced", transactional_id="tx-java") == []
     assert len([event for event in commits if inside(event, story.deeds["java killed"])]) >= 2
@@ -352,7 +353,7 @@ def test_beside_the_running_broker_the_same_was_told(story: Story) -> None:
 
 
 def test_damage_that_is_planted_is_told_in_its_place(story: Story, tmp_path: Path) -> None:
-    """Between what was appended before it and after it, and everything else stays as it was."""
+    """Between earlier and later batches, and everything else is unchanged."""
     data = writable_copy(story.data, tmp_path / "data")
     log = data / "txns-0" / f"{0:020}.log"
     content = bytearray(log.read_bytes())

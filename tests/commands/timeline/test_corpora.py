@@ -1,4 +1,4 @@
-"""`klog timeline` on disks of real brokers, against what Kafka's tools and the clients said while they lived."""
+"""`klog timeline` on disks of real brokers, against the output of Kafka's tools and the clients while they lived."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_commits_are_those_that_the_tool_lists(events: Sequence[TimelineEvent], 
 
 
 def test_groups_come_and_go(events: Sequence[TimelineEvent], truth: dict[str, Any]) -> None:
-    """A deleted group is gone once, after its last rebalance; the member that was alive still is one."""
+    """A deleted group is deleted once, after its last rebalance; the member that was alive still is one."""
     (deleted,) = named(events, "group-deleted")
     assert deleted.group == "g-gone"
     assert truth["moments"][0]["at"] < deleted.time < truth["stopped"]
@@ -142,10 +142,10 @@ def test_the_cluster_is_told_from_its_start_to_its_stop(events: Sequence[Timelin
 
 
 def test_the_ends_of_logs_are_the_last_records(events: Sequence[TimelineEvent], truth: dict[str, Any]) -> None:
-    """An end that is not the broker's would be a lie about what is there."""
+    """An end that is not the broker's would be false."""
     last = {f"{event.topic}-{event.partition}": event.offset for event in named(events, "last-record")}
     for partition, (_, end) in truth["ends"].items():
-        open_end = {"ledger-0": 26}.get(partition, end)  # the tool said the last stable offset
+        open_end = {"ledger-0": 26}.get(partition, end)  # the tool printed the last stable offset
         assert last[partition] == open_end - 1
 
 
@@ -168,7 +168,7 @@ def test_three_replicas_are_told_once(image: Image, name: str) -> None:
 
 
 def test_planted_damage_is_told_in_its_place(image: Image, corpora: Path) -> None:
-    """After what was appended before it, before what came later; on the disk that has it alone."""
+    """After earlier batches, before later ones; on the disk that has it alone."""
     folder = image("replicas/damage.tar.xz")
     truth = json.loads(gzip.decompress((corpora / "replicas/damage.truth.json.gz").read_bytes()))
     planted = {key: value for key, value in truth["damage"].items() if isinstance(value, dict)}
@@ -190,7 +190,7 @@ def test_planted_damage_is_told_in_its_place(image: Image, corpora: Path) -> Non
 
 
 def test_between_two_moments_of_a_quorum_is_told_what_changed(image: Image, corpora: Path) -> None:
-    """Leaders, ISRs, topics made, grown, deleted and made anew, as clients were told before and after."""
+    """Leaders, ISRs, topics created, grown, deleted and created anew, in clients' answers before and after."""
     disks = sorted(image("replicas/quorum.tar.xz").glob("broker-[1-9]"))
     truth = json.loads(gzip.decompress((corpora / "replicas/quorum.truth.json.gz").read_bytes()))
     events = told(*disks, wanted=EventFilter(kinds=METADATA_KINDS))
@@ -223,7 +223,7 @@ def test_between_two_moments_of_a_quorum_is_told_what_changed(image: Image, corp
 
 
 def test_the_cleaners_checkpoint_says_how_far_it_has_been(image: Image) -> None:
-    """An event for each partition that it knows, at the time when the file was written."""
+    """An event for each partition in it, at the time when the file was written."""
     data = image("compaction/v4.3.1/after.tar.gz")
     data = next(path.parent for path in data.rglob("cleaner-offset-checkpoint"))
     checkpoint = data / "cleaner-offset-checkpoint"

@@ -90,7 +90,7 @@ def test_the_story_of_a_plain_log(log: Log) -> None:
 
 
 def test_a_log_that_begins_late_has_no_begin_of_its_epoch(log: Log) -> None:
-    """The epoch of its first batch began before, in records that are gone."""
+    """The epoch of its first batch began before, in deleted records."""
     log.end = 100
     log.log.unlink()
     log.roll()
@@ -101,7 +101,7 @@ def test_a_log_that_begins_late_has_no_begin_of_its_epoch(log: Log) -> None:
 
 
 def test_whose_clock_it_is(log: Log) -> None:
-    """A broker stamps markers and LogAppendTime; what has no time at all goes by the file's."""
+    """A broker stamps markers and LogAppendTime; an event without a time has the file's."""
     log.add(0, append_time_ms=MS + 5)
     assert {(event.time - MS, event.clock) for event in log.events("first-record", "last-record")} == {(5, "broker")}
     log.log.write_bytes(batch([Record(0, -1, None, b"v")]))
@@ -190,7 +190,7 @@ def test_times_out_of_order_make_no_silence(log: Log) -> None:
 
 
 def test_a_record_from_the_future_hides_no_silence(log: Log) -> None:
-    """Its clock was wrong: the file was written last before its time came."""
+    """Its clock was wrong: the file was last written before the event's time."""
     for time in range(0, 100_000, 1000):
         log.add(time)
     log.add(400 * 24 * 60 * MINUTE)
@@ -220,7 +220,7 @@ def test_the_usual_pause_is_a_median() -> None:
 
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_damage_is_told_where_it_is(log: Log, jobs: int) -> None:
-    """Behind what was written before it, also where it begins the log; with its place for whoever looks."""
+    """Behind earlier batches, also at the beginning of the log; with its place for a closer look."""
     positions = [log.add(time * 1000) for time in range(10)]
     log.flip(positions[4])
     (damage,) = log.events("damage", jobs=jobs)
@@ -257,7 +257,7 @@ def test_a_log_that_cannot_be_opened_is_told(log: Log, monkeypatch: pytest.Monke
 
 
 def test_bad_sectors_are_damage_in_their_place(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rest of the log is still told."""
+    """The rest of the log is still shown."""
     positions = [log.add(time * 1000) for time in range(2000)]
     spoil(monkeypatch, range(positions[700], positions[701]))
     (damage,) = log.events("damage")

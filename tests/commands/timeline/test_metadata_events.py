@@ -87,7 +87,7 @@ def test_a_topic_is_told_once_with_its_size(log: MetadataLog) -> None:
 
 
 def test_a_deleted_topic_keeps_its_name_and_id(log: MetadataLog) -> None:
-    """The record has only the id; and the name may come back with another."""
+    """The record has only the id; and the name may exist again with another."""
     log.add(topic("orders", 1), partition(0))
     log.add(value("RemoveTopic", topicId=uuid(1)))
     log.add(topic("orders", 2), partition(0, 2))
@@ -113,7 +113,7 @@ def test_a_deleted_topic_keeps_its_name_and_id(log: MetadataLog) -> None:
 def test_settings_say_whose_they_are(
     log: MetadataLog, record: bytes, message: str, about: tuple[str | None, int | None, str | None]
 ) -> None:
-    """And passwords are not told."""
+    """Passwords are not shown."""
     log.add(record)
     (event,) = told(log)
     assert (event.kind, event.message) == ("config-changed", message)
@@ -150,7 +150,7 @@ def test_a_log_that_begins_late_begins_with_its_snapshot(tmp_path: Path) -> None
 
 
 def test_a_log_without_its_begin_is_said(tmp_path: Path) -> None:
-    """No snapshot leads to it: nothing can be told, and that is told."""
+    """No snapshot leads to it: no state is known, and that is reported."""
     log = MetadataLog(tmp_path / "data", start=50)
     log.add(change(0, isr=[1]))
     problems = read_metadata_events(Partition(str(log.path)), "x", False, _never)

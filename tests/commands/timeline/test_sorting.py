@@ -1,4 +1,4 @@
-"""Events come out in their order, each once, whatever there is of them, in little memory."""
+"""Events are yielded in their order, each once, for any number of them, in little memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.measure import measured
 
 
 def event(time: int, kind: str = "roll", **more: object) -> TimelineEvent:
-    return TimelineEvent(time, "broker", kind, "said", **more)  # type: ignore[arg-type]  # as the test wants it
+    return TimelineEvent(time, "broker", kind, "said", **more)  # type: ignore[arg-type] # for the purpose of the test
 
 
 def out_of(events: Sequence[TimelineEvent], most: int | None = None, room: int = 4) -> list[TimelineEvent]:
@@ -49,7 +49,7 @@ def test_what_goes_to_temporary_files_comes_back_whole(room: int) -> None:
 
 @pytest.mark.parametrize("most", [0, 1, 5, 10_000])
 def test_a_limit_gives_the_first_events(most: int) -> None:
-    """Also where copies of an event stand before it, and more than fit into memory."""
+    """It also holds if copies of an event precede it, and more than fit into memory."""
     events = [event(number // 2, offset=number, log_dir=disk) for number in range(400) for disk in ("a", "b")]
     random.Random(3).shuffle(events)
     found = out_of(events, most, room=16)
@@ -79,7 +79,7 @@ def test_no_temporary_file_lies_in_a_log_dir(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_filter_takes_times_kinds_topics_and_groups() -> None:
-    """A time is included, the end is not; what has no topic is not of it."""
+    """A time is included, the end is not; an event without a topic is not one of the topic's."""
     wanted = EventFilter(5, 10, {"roll", "commit"}, ["or*"], ["g?"])
     assert wanted.wants(event(5, "commit", topic="orders", group="g1"))
     for no in (
@@ -96,7 +96,7 @@ def test_a_filter_takes_times_kinds_topics_and_groups() -> None:
 
 
 def test_many_events_take_little_memory(tmp_path: Path) -> None:
-    """Memory is bounded by what is open, not by how much has happened."""
+    """Memory is bounded by the number of open transactions, not by that of events."""
     script = tmp_path / "many.py"
     script.write_text(
         "import random\n"

@@ -42,7 +42,7 @@ def modern() -> list[dict[str, Any]]:
 
 
 def test_rows_have_the_fields_that_apply(modern: list[dict[str, Any]]) -> None:
-    """Scripts depend on names and on what is absent."""
+    """Scripts depend on names and on absent members."""
     assert {name for row in modern for name in row} == set(FIELDS)
     for row in modern:
         assert list(row) == [name for name in FIELDS if name in row]
@@ -62,7 +62,7 @@ def test_text_says_the_same_a_line_an_event(klog: Klog, modern: list[dict[str, A
 
 
 def test_options_narrow_it_and_nothing_else(modern: list[dict[str, Any]]) -> None:
-    """Each filter gives what is in the whole story, in its order."""
+    """Each filter gives its part of the whole story, in its order."""
     middle = modern[len(modern) // 2]["time"]
     assert rows(MODERN, "--from-time", middle) == [row for row in modern if row["time"] >= middle]
     assert rows(MODERN, "--to-time", middle) == [row for row in modern if row["time"] < middle]
@@ -92,7 +92,7 @@ def test_options_narrow_it_and_nothing_else(modern: list[dict[str, Any]]) -> Non
     ],
 )
 def test_what_makes_no_sense_is_refused(klog: Klog, arguments: list[str], said: str) -> None:
-    """In one line that says what to do, before anything is read."""
+    """In one line with the next step, before anything is read."""
     paths = [] if said in ("no disk", "/nowhere") else [str(MODERN)]
     done = klog("timeline", *paths, *arguments, *(["--around", "1"] if arguments[:1] == ["--window"] else []))
     assert (done.exit_code, done.stdout) == (16, b"")
@@ -101,7 +101,7 @@ def test_what_makes_no_sense_is_refused(klog: Klog, arguments: list[str], said: 
 
 
 def test_a_partition_that_is_named_is_told_alone(modern: list[dict[str, Any]]) -> None:
-    """With what the metadata log of its log dir has about it; the rest of the cluster is another question."""
+    """With the facts about it in its log dir's metadata log; the rest of the cluster is another question."""
     found = rows(MODERN / "trimmed-0")
     assert {row["topic"] for row in found} == {"trimmed"}
     assert {row.get("partition") for row in found} == {0, None}
@@ -111,7 +111,7 @@ def test_a_partition_that_is_named_is_told_alone(modern: list[dict[str, Any]]) -
 
 
 def test_many_events_of_a_log_take_little_memory(tmp_path: Path) -> None:
-    """Each batch here is of a new producer, so each is an event: what is kept is not what is told."""
+    """Each batch here is of a new producer, and each is an event: memory does not grow with them."""
     folder = tmp_path / "data" / "orders-0"
     folder.mkdir(parents=True)
     with open(folder / f"{0:020}.log", "wb") as log:
@@ -134,7 +134,7 @@ def test_nothing_found_is_said(klog: Klog) -> None:
 
 
 def test_reading_leaves_no_trace(tmp_path: Path) -> None:
-    """A story must not change what it tells of."""
+    """A story must not change its subject."""
     data = writable_copy(MODERN, tmp_path / "data")
     before = {
         path: (path.stat().st_mtime_ns, path.stat().st_atime_ns, hashlib.sha256(path.read_bytes()).hexdigest())
@@ -186,7 +186,7 @@ HOSTILE = [b"", b"\0", b"\0\1\x7f\xff", b"\xff\xff" * 9, b"\0\2\0\1g", b"\0\3\0\
 
 @pytest.mark.parametrize("topic", ["__consumer_offsets", "__transaction_state", "__cluster_metadata"])
 def test_records_that_are_none_are_passed_over(tmp_path: Path, topic: str) -> None:
-    """Any bytes in the place of keys and values: no exception, they are counted, and the rest of the log is told."""
+    """Any bytes in the place of keys and values: no exception, they are counted, and the rest of the log is shown."""
     data = tmp_path / "data"
     data.mkdir()
     (data / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=x\n")

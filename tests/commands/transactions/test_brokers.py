@@ -1,4 +1,4 @@
-"""Transactions of real clients, v1 and v2, and those that hang: what klog says, what the tools say, and the way out."""
+"""Transactions of real clients, v1 and v2, and hanging ones: klog's answers, those of the tools, and the remedy."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class LibrdkafkaProducer:
 
 
 def coordinator_of(group: str) -> int:
-    """Return the partition of `__consumer_offsets`, of which brokers of tests have two."""
+    """Return the partition of `__consumer_offsets`; test brokers have two."""
     return java_hash(group) % 2
 
 
@@ -112,7 +112,7 @@ def overlapping(bootstrap: str) -> list[Made]:
 
 
 def one_after_another(bootstrap: str) -> list[Made]:
-    """A transaction in one partition, the next in another: nothing in the data tells them from a single one."""
+    """A transaction in one partition, the next in another: the data does not distinguish them from a single one."""
     one, made = LibrdkafkaProducer(bootstrap, "v1-quick"), []
     for i in range(20):
         one.begin()
@@ -173,7 +173,7 @@ def with_java(bootstrap: str) -> list[Made]:
 
 
 def hang(bootstrap: str) -> None:
-    """Write what belongs to no transaction that a coordinator knows; it looks an hour old."""
+    """Write data outside of any coordinator's transaction; it looks an hour old."""
     old = now() - 3_600_000
     with Raw(bootstrap) as broker:
         for number in (1, 2):
@@ -223,12 +223,12 @@ def test_every_transaction_of_the_clients_is_there_once(disk: Disk) -> None:
         assert one.records == sum(told.parts.values())
         assert one.began is not None
         assert told.since <= one.began <= told.until, told
-        # The client may be told of the end before the marker has been written.
+        # The client may have the answer about the end before the marker has been written.
         assert one.ended is None or told.since <= one.ended <= told.until + 1000, told
 
 
 def test_parts_are_put_together_without_the_coordinator(disk: Disk) -> None:
-    """Epochs tell transactions v2 apart."""
+    """Epochs distinguish transactions v2."""
     logs = [str(path) for path in disk.data.iterdir() if path.name.startswith(("t-", "__consumer_offsets-"))]
     found = list(describe_transactions(logs, TransactionQuery(now())))
     known = {one.producer_id for one in described(disk.data) if (one.transactional_id or "").startswith("v2-")}

@@ -1,4 +1,4 @@
-"""Transactions of a log dir against what their clients did, and what Kafka's tools said."""
+"""Transactions of a log dir against their clients' actions, and the output of Kafka's tools."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_the_command_prints_all_forms(data: Path) -> None:
 
 
 def test_without_the_coordinator_nothing_is_said_to_hang(data: Path) -> None:
-    """A disk may have the data, another the coordinator: what is not known is said, not guessed."""
+    """A disk may have the data, another the coordinator: an unknown fact is reported, not guessed."""
     done = run_klog("transactions", data / "ledger-0", data / "ledger-1", "--output", "jsonl")
     assert b"no __transaction_state among the paths" in done.stderr
     found = [json.loads(line) for line in done.stdout.splitlines()]

@@ -1,4 +1,4 @@
-"""How parts are put together: clocks that differ, coordinators that say nothing, hostile records, bounded memory."""
+"""The combination of parts: clocks that differ, coordinators without records, hostile records, bounded memory."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_a_late_marker_is_not_that_of_the_next_transaction(tmp_path: Path) -> No
 
 
 def test_a_marker_far_from_its_coordinators_records_is_not_theirs(tmp_path: Path) -> None:
-    """The records of a transaction whose log is gone; minutes later the same producer commits another."""
+    """The records of a transaction whose log is lost; minutes later the same producer commits another."""
     disk = Disk(tmp_path)
     disk.states = [state(PREPARE_COMMIT, 1, 10, [("t", 0)]), state(COMPLETE_COMMIT, 1, 13)]
     disk.data(0, 60_000)
@@ -173,7 +173,7 @@ def test_a_transaction_that_is_being_ended_is_open(tmp_path: Path) -> None:
 
 
 def test_a_partition_that_the_coordinator_does_not_name_hangs(tmp_path: Path) -> None:
-    """The transaction that it has open is a later one: kafka-transactions find-hanging says so as well."""
+    """Its open transaction is a later one: kafka-transactions find-hanging agrees."""
     disk = Disk(tmp_path)
     disk.data(0, 0)
     disk.data(1, 5)

@@ -1,4 +1,4 @@
-"""The corpus of appended topics: what a 4.3.1 broker wrote, and with which settings."""
+"""The corpus of appended topics: the files of a 4.3.1 broker, and its settings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.conftest import CORPORA
 SOURCE = "append/append-source.tar.xz"
 TARGETS = {"4.3.1": "append/append-target431.tar.xz", "3.9.1": "append/append-target391.tar.xz"}
 EQUAL = ("bytes", "time", "full", "tx", "idem", "java", "crc", "fnv")
-"""Topics without compression, LogAppendTime and compaction: what is written of their records is what was there."""
+"""Topics without compression, LogAppendTime and compaction: their written records equal the originals."""
 
 
 class Topic(NamedTuple):

@@ -83,7 +83,7 @@ def test_a_bad_record_is_told_by_its_line_and_nothing_is_written(name: str, klog
     """The others are fine; with --skip-bad they are there."""
     bad, options, why = BAD[name]
     epoch = {"leader_epoch": 2} if "epoch" in name else {}
-    # After a gap, a marker may be all that a cleaner has left.
+    # After a gap, a cleaner may have left only a marker.
     first = json.dumps(GOOD | {"offset": 0 if "marker" in name else 2, "position": 0} | epoch)
     text = bad if isinstance(bad, str) else json.dumps(bad)
     last = json.dumps(GOOD | {"offset": 9, "position": 1} | epoch)
@@ -252,7 +252,7 @@ _FIELDS = st.tuples(
 
 
 def _rows(content: bytes) -> list[tuple[Any, ...]]:
-    """Return all that rows tell of the lines of *content*, which come at once."""
+    """Return the content of rows for the lines of *content*, which are read at once."""
     reader = RecordLines()
     buffer = reader.buffer()
     buffer[: len(content)] = content

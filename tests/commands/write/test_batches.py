@@ -163,7 +163,7 @@ def test_options_of_records_do_not_go_with_a_log(klog: Klog, tmp_path: Path) -> 
 
 
 def test_a_new_log_dir_is_there_whole_or_not_at_all(klog: Klog, tmp_path: Path) -> None:
-    """Killed in the middle: nothing under its name, and the next run clears what is left."""
+    """Killed in the middle: nothing under its name, and the next run clears the rest."""
     code = (
         "import os, signal, sys\n"
         "from klog.data_dir.disk.disk import Disk\n"
@@ -185,7 +185,7 @@ def test_a_new_log_dir_is_there_whole_or_not_at_all(klog: Klog, tmp_path: Path) 
     assert klog("verify", "--deep", tmp_path / "out").exit_code == 0
 
 
-# what is asked for
+# the request
 
 
 @pytest.mark.parametrize(
@@ -254,7 +254,7 @@ for _name in CALLS:
 
 @some_or_all
 def test_a_new_log_dir_is_whole_or_not_there_whenever_it_is_killed(every: int, klog: Klog, tmp_path: Path) -> None:
-    """At any call: the next run clears what is left and writes it, and it is the same to the last byte."""
+    """At any call: the next run clears the rest and writes it, and it is the same to the last byte."""
     file, out = tmp_path / "in.jsonl", tmp_path / "there" / "out"
     rows = [{"topic": "t", "key": f"k{i}", "value": "v" * 50, "partition": i % 2, "timestamp": i} for i in range(60)]
     file.write_text("".join(json.dumps(one) + "\n" for one in rows))
@@ -290,7 +290,7 @@ def test_a_new_log_dir_is_whole_or_not_there_whenever_it_is_killed(every: int, k
 
 @some_or_all
 def test_a_new_log_dir_is_whole_or_not_there_after_a_power_cut(every: int, tmp_path: Path) -> None:
-    """Before any call, under any model of a disk: a name that is there stands for all of it."""
+    """Before any call, under any model of a disk: an existing name means a complete log dir."""
     file, root = tmp_path / "in.jsonl", tmp_path / "cut"
     out = root / "there" / "out"
     rows = [{"topic": "t", "key": f"k{i}", "value": "v" * 50, "partition": i % 2, "timestamp": i} for i in range(60)]
@@ -324,6 +324,6 @@ def test_a_new_log_dir_is_whole_or_not_there_after_a_power_cut(every: int, tmp_p
 
 
 def logs(folder: Path) -> dict[str, bytes]:
-    """Return what is in the partitions, but for the ids of their topics."""
+    """Return the content of the partitions, without the ids of their topics."""
     found = (path for path in folder.glob("t-*/*") if path.name != "partition.metadata")
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(found)}

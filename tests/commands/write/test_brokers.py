@@ -1,4 +1,4 @@
-"""Real brokers start on what was written, serve it, change none of it, and take new producers."""
+"""Real brokers start on the written log dir, serve it, change none of it, and accept new producers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ONE = ("bytes", "time", "full", "tx", "gzip", "snappy", "lz4", "zstd", "stamp", 
 
 
 class Written(NamedTuple):
-    """A broker that has started on a log dir into which klog wrote; *logs*: what it wrote."""
+    """A broker that has started on a log dir into which klog wrote; *logs*: the written ones."""
 
     cluster: kafka.Cluster
     logs: dict[str, bytes]
@@ -48,7 +48,7 @@ def write_all(source: Path, folder: Path, *words: str) -> None:
     assert run_klog("dump", *paths, "--output", "jsonl", "--to", file).exit_code == 0
     done = run_klog("write", file, "--to", data, "--keep-offsets", "--apply", *words)
     assert done.exit_code == 0, done.stderr
-    # A ZooKeeper knows that a topic is compacted, and may have gaps; its log dir does not.
+    # Only a ZooKeeper shows that a topic is compacted, and may have gaps; its log dir does not.
     left_out = ["--topic", "order.[!c]*"] if words else []
     assert run_klog("verify", "--deep", data, *left_out).exit_code == 0
     file = folder / "unshifted.jsonl"
@@ -64,7 +64,7 @@ def write_all(source: Path, folder: Path, *words: str) -> None:
 def written(
     request: pytest.FixtureRequest, image: Callable[[str], Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Written]:
-    """A broker that starts on what was written; the one of 2.8.2 has a ZooKeeper, which alone knows its topics."""
+    """A broker that starts on the written log dir; the one of 2.8.2 has a ZooKeeper, which alone has its topics."""
     folder, source = tmp_path_factory.mktemp(f"broker-{request.param}"), image(SOURCE) / "data"
     # Its cleaner would remove a tombstone under a consumer that comes late.
     cluster = kafka.Cluster(request.param, folder, settings={"log.cleaner.enable": "false"})
@@ -184,7 +184,7 @@ def test_new_producers_are_taken_for_new(written: Written) -> None:
 
 
 def test_a_forced_recovery_changes_no_log(written: Written) -> None:
-    """Killed, and without the marker of a clean stop: all logs are recovered, and are what they were."""
+    """Killed, and without the marker of a clean stop: all logs are recovered, and are unchanged."""
     cluster = written.cluster
     cluster.stop()
     (cluster.data / ".kafka_cleanshutdown").unlink()
@@ -200,7 +200,7 @@ def test_a_forced_recovery_changes_no_log(written: Written) -> None:
 
 
 def test_open_transactions_are_ended_on_demand(klog: Klog, tmp_path: Path) -> None:
-    """Else readers of committed data would stop there for ever: no coordinator knows the producer."""
+    """Otherwise readers of committed data would stop there for ever: no coordinator has the producer."""
     record = {"topic": "t", "key": "k", "value": "v", "producer_id": 7, "producer_epoch": 0, "sequence": 0}
     file = tmp_path / "open.jsonl"
     file.write_text(json.dumps(record | {"transactional": True}))

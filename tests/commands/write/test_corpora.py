@@ -63,7 +63,7 @@ def dumped(
 
 
 def same(record: dict[str, Any], *without: str) -> dict[str, Any]:
-    """Return what must come back of a record: all but where its batch lies.  Message sets have no leader epoch."""
+    """Return the required content of a record: all but the place of its batch.  Message sets have no leader epoch."""
     return {"leader_epoch": 0} | {name: value for name, value in record.items() if name not in ("position", *without)}
 
 
@@ -77,7 +77,7 @@ def written(dumped: Dumped, to: Path, *words: str) -> dict[str, list[dict[str, A
 
 @pytest.mark.parametrize(("form", "codec"), [*SOME, *LONG])
 def test_every_topic_comes_back_with_its_offsets(form: str, codec: str, dumped: Dumped, tmp_path: Path) -> None:
-    """Old message formats come back as record batches, compacted logs with their gaps, transactions with their ends."""
+    """Old message formats become record batches, compacted logs keep their gaps, transactions their ends."""
     found = written(dumped, tmp_path / "out", str(dumped.file(form)), "--keep-offsets", "--codec", codec)
     assert found.keys() == dumped.records.keys()
     for name, rows in dumped.records.items():

@@ -37,7 +37,7 @@ def refused(klog: Klog, file: Path, why: str, *words: str) -> None:
 
 
 def parquet(folder: Path, columns: dict[str, Any], **how: Any) -> Path:
-    """Make a file of *columns*; key and value are texts unless they say otherwise."""
+    """Make a file of *columns*; key and value are texts unless declared otherwise."""
     table = pa.table({name: one for name, one in {"key": TEXTS, "value": TEXTS, **columns}.items() if one is not None})
     pq.write_table(table, folder / "in.parquet", **how)
     return folder / "in.parquet"
@@ -111,7 +111,7 @@ RIGHT: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("rows", [1, 7, 1000])
 @pytest.mark.parametrize("name", RIGHT)
 def test_what_others_write_is_read(name: str, rows: int, klog: Klog, tmp_path: Path) -> None:
-    """Any way to say the same in Parquet, in row groups of any size."""
+    """Any way to write the same in Parquet, in row groups of any size."""
     file = parquet(tmp_path, RIGHT[name], row_group_size=rows)
     done = klog("write", file, "--to", tmp_path / "out", "--topic", "t", "--now", "77")
     assert done.exit_code == 0, done.stderr
@@ -123,7 +123,7 @@ def test_what_others_write_is_read(name: str, rows: int, klog: Klog, tmp_path: P
 
 
 def test_damaged_parquet_ends_in_one_error(tmp_path: Path) -> None:
-    """Whatever bytes: nothing but our own errors; what no checksum protects may come through."""
+    """Any bytes: only our own errors; bytes that no checksum protects may be accepted."""
     columns = {"offset": list(range(N)), "headers": [[{"key": "a", "value": "b"}]] * N}
     content = parquet(tmp_path, columns, compression="zstd", row_group_size=20).read_bytes()
     chance, refusals = random.Random(1), 0

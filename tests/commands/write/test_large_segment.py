@@ -66,7 +66,7 @@ def end_of_batch(log: Path, position: int) -> int:
 
 
 def flip(log: Path, position: int) -> None:
-    """Flip a byte, and let the file be as old as before."""
+    """Flip a byte, and keep the file's time."""
     status = log.stat()
     with log.open("r+b") as file:
         file.seek(position)
@@ -184,7 +184,7 @@ def test_nothing_is_appended_behind_what_a_broker_would_cut(
 ) -> None:
     """Without the marker its start reads all from the segment of the recovery point on, also segments before the last.
 
-    Below the marker it checks nothing, and appends behind; neither does this check what the last stop has left.
+    It checks nothing below the marker, and appends behind; neither does this check the files of the last stop.
     """
     if place == "older":
         assert write(klog, target, tmp_path, 600, "--apply", config="segment.bytes=9000").exit_code == 0

@@ -59,7 +59,7 @@ def test_each_topic_has_as_many_partitions_as_it_had(klog: Run, tmp_path: Path) 
 
 
 def test_a_given_number_holds_for_all(klog: Run, tmp_path: Path) -> None:
-    """Who says a number means it."""
+    """A given number is meant."""
     source = copy(tmp_path / "source", SEVERAL)
     assert klog("write", source, "--to", tmp_path / "new", "--partitions", "5").exit_code == 0
     assert names(tmp_path / "new") == [f"{name}-{n}" for name in ("many", "one", "two") for n in range(5)]
@@ -82,7 +82,7 @@ def test_several_log_dirs_of_one_topic_add_up(klog: Run, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("topic_id", [NEW, OLD])
 def test_the_metadata_log_says_how_many_there_are(klog: Run, tmp_path: Path, topic_id: str) -> None:
-    """One log dir may have few of a topic's partitions; metadata about another topic of that name say nothing."""
+    """One log dir may have few of a topic's partitions; metadata about another topic of that name prove nothing."""
     log = MetadataLog(tmp_path / "source")
     log.add(topic("orders", 7), *(value("Partition", topicId=NEW, partitionId=n, replicas=[1]) for n in range(6)))
     partition(tmp_path / "source", "orders-1", topic_id, "orders")
@@ -164,7 +164,7 @@ def test_write_makes_no_topic_of_two(klog: Run, mixed: Path, tmp_path: Path, to:
 
 
 def test_commands_that_answer_for_each_directory_go_on(klog: Run, mixed: Path) -> None:
-    """They say which is which, and add nothing up."""
+    """They identify themselves, and add nothing up."""
     rows = json.loads(klog("stats", mixed, "--output", "json").stdout)
     assert {row["path"].rpartition("/")[2]: row["topic_id"] for row in rows} == MIXED
     assert klog("dump", mixed / "orders-1", "--output", "jsonl").exit_code == 0

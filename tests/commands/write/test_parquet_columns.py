@@ -125,7 +125,7 @@ def test_the_command_does_without_numpy(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", [700, ROWS])
 @pytest.mark.parametrize("often", ["once", "one more", "null", "all"])
 def test_what_statistics_tell_is_what_the_column_has(often: str, size: int, klog: Klog, tmp_path: Path) -> None:
-    """A column of one value is not read where statistics tell it; one other value, or a null, anywhere must count."""
+    """A column of one value is not read if statistics show it; one other value, or a null, anywhere must count."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 

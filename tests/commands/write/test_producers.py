@@ -1,4 +1,4 @@
-"""`--producers drop`: what a consumer of committed data gets, without a trace of its producers."""
+"""`--producers drop`: the records for a consumer of committed data, without a trace of their producers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,8 @@ def given(klog: Klog, sources: list[Path], form: str, folder: Path) -> list[Path
 def test_committed_data_alone_is_written(
     word: str, form: str, keep: bool, klog: Klog, image: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    """As the broker's consumers got it; aborted data and markers are gone, and so is every producer."""
+    """The records that the broker's consumers received; aborted data and markers are dropped, and so is every
+    producer."""
     found = topic(word)
     sources = found.directories(image(SOURCE) / "data")
     inputs = given(klog, sources, form, tmp_path)

@@ -1,4 +1,4 @@
-"""The recipes of docs/write.md, run as they stand; `orders` is a topic of the corpus, /var/lib/kafka a log dir."""
+"""The recipes of docs/write.md, run unchanged; `orders` is a topic of the corpus, /var/lib/kafka a log dir."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def follow(title: str) -> list[Ran]:
 
 
 def content(klog: Klog, folder: Path) -> list[dict[str, Any]]:
-    """Return the records of the topic, without what a broker's log dir says of them itself."""
+    """Return the records of the topic, without a broker's own facts about them."""
     own = ("position", "leader_epoch", "producer_id")
     found = lines(klog, [folder], "--topic", TOPIC)
     return [{name: value for name, value in one.items() if name not in own} for one in found]

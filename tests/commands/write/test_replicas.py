@@ -21,7 +21,7 @@ TOPICS = ("order.tx", "order.bytes")
 
 
 def files(disk: Path, topic: str) -> dict[str, bytes]:
-    """Return what was written of a topic's partition 0: its segments with their indexes, epochs and snapshots."""
+    """Return the written files of a topic's partition 0: its segments with their indexes, epochs and snapshots."""
     return {path.name: path.read_bytes() for path in sorted((disk / f"{topic}-0").iterdir())}
 
 
@@ -82,7 +82,7 @@ def test_the_cluster_starts_on_them_in_any_order(order: tuple[int, ...], brokers
     brokers.stop(*BROKERS)
     brokers.stop(CONTROLLER)
     for node in BROKERS:
-        # That a fetch request was not answered in time is about the load, not about what is on the disk.
+        # A fetch request without a timely answer shows the load, not the content of the disk.
         said = [line for line in logged[node].splitlines() if "order." in line]
         assert said
         assert not [line for line in said if re.search(r"ERROR|WARN(?!.*Error in response for fetch request)", line)]

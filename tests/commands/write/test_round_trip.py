@@ -102,7 +102,7 @@ def test_batches_of_a_log_are_taken_as_they_are(klog: Klog, image: Callable[[str
 
 @pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
 def test_neighbouring_segments_of_one_batch_come_back_as_two(form: str, klog: Klog, tmp_path: Path) -> None:
-    """All batches are at position 0; what tells them apart is their base offset, on request."""
+    """All batches are at position 0; their base offset distinguishes them, on request."""
     (tmp_path / "in.jsonl").write_text('{"topic":"t","key":"k","value":"v","timestamp":5}\n' * 3)
     small = ("--config", "segment.bytes=70")
     written(klog, tmp_path / "in.jsonl", "--to", tmp_path / "data", "--batch-size", "70", *small)
@@ -122,7 +122,7 @@ def test_neighbouring_segments_of_one_batch_come_back_as_two(form: str, klog: Kl
 def test_batches_of_a_compacted_log_keep_their_offsets(
     form: str, klog: Klog, image: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    """Their first record may be gone, and with it the base offset, unless that is dumped too."""
+    """Their first record may be deleted, and with it the base offset, unless that is dumped too."""
     source = image(SOURCE) / "data/order.compact-0"
     file = tmp_path / f"records.{form}"
     assert klog("dump", source, "--output", form, "--batch-offsets", "--to", file).exit_code == 0

@@ -90,7 +90,7 @@ def test_a_second_write_goes_on_where_the_first_ended(klog: Klog, source: Path, 
 
 
 def write_plainly(data: Path, disk: Disk, records: Path) -> None:
-    """Write as the command does, on a disk that may fail; what was written is not written twice."""
+    """Write as the command does, on a disk that may fail; written data is not written twice."""
     if any(state_of(kept.plan) is PlanStatus.APPLIED for kept in plans_of(str(data))):
         return
     with pytest.MonkeyPatch.context() as patch:
@@ -170,7 +170,7 @@ def test_a_kill_at_any_call_leaves_what_the_next_run_finishes(
     assert outcomes == {-9, 0}
 
 
-# what the metadata say
+# the facts of the metadata
 
 
 @pytest.mark.parametrize(
@@ -275,7 +275,7 @@ def test_a_topic_with_further_replicas_wants_the_same_on_each(klog: Klog, tmp_pa
 
 
 def test_a_plan_is_stale_once_its_partition_was_used(klog: Klog, target: Path, tmp_path: Path) -> None:
-    """A broker has rolled a segment in between: what was planned would come before its records."""
+    """A broker has rolled a segment in between: the planned batches would precede its records."""
     assert write_one(klog, target, tmp_path, "order.bytes", "--plan", str(tmp_path / "plan.json")).exit_code == 0
     (target / "order.bytes-0" / f"{9:020}.log").write_bytes(b"")
     before = tree(target)

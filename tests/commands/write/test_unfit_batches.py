@@ -155,7 +155,7 @@ def test_adopt_counts_them(klog: Run, tmp_path: Path) -> None:
 
 
 def test_adopt_is_silent_where_there_are_none(klog: Run, tmp_path: Path) -> None:
-    """Nothing to say: all have keys."""
+    """Nothing to report: all have keys."""
     data = target(tmp_path, COMPACT)
     given = source(tmp_path, [batch(records(0, [b"a", b"", b"c"]))])
     ran = klog("adopt", given, "--into", data, "--as", "orders-0")

@@ -33,7 +33,7 @@ def gzip_stream(data: bytes, *, level: int = 6, members: int = 1, tail: bytes = 
 def snappy_stream(data: bytes, *, framed: bool = True, chunk: int = 32 * 1024, headers: int = 1) -> bytes:
     """Return *data* as snappy: framed as Java's library does, or as one raw block (*framed* false).
 
-    More than one in *headers*: as if streams were concatenated, the magic stands again before each chunk.
+    More than one in *headers*: as if streams were concatenated, the magic is repeated before each chunk.
     """
     if not framed:
         return bytes(snappy.compress(data))

@@ -1,4 +1,4 @@
-"""Control records: what their keys and values say."""
+"""Control records: the content of their keys and values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads a log's bytes by Kafka's rules, one field after another, and looks everywhere for what is intact."""
+"""Reads a log's bytes by Kafka's rules, one field after another, and looks everywhere for intact entries."""
 
 from __future__ import annotations
 
@@ -125,7 +125,8 @@ def next_intact(data: bytes, position: int, offsets: range) -> int | None:
 def scan(data: bytes, *, offsets: range = range(2**63), limit: int = LIMIT) -> Iterator[Batch | Damage]:
     """Yield the entries of a log, and between them whatever is damaged.
 
-    After damage it goes on at the next entry that is intact and has one of *offsets*, those that the segment can hold.
+    After damage it continues at the next entry that is intact and has one of *offsets*, those that the segment can
+    hold.
     """
     position = 0
     while position < len(data):
@@ -366,7 +367,7 @@ def _inner(data: bytes) -> Iterator[bytes]:
 
 
 def _absolute_base(outer: _Message, last: int) -> int:
-    """Return what the inner messages' offsets count from; *last* is that of the last one."""
+    """Return the base of the inner messages' offsets; *last* is that of the last one."""
     if outer.magic == 0 or outer.offset == 0:
         return 0
     if outer.offset < last:

@@ -1,4 +1,4 @@
-"""The four codecs' streams read by the rules of Kafka's own readers, with a limit on what comes out."""
+"""The four codecs' streams read by the rules of Kafka's own readers, with a limit on the output."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class BadStreamError(Exception):
 
 
 class TooLargeError(Exception):
-    """More than the limit would come out."""
+    """The output would exceed the limit."""
 
 
 def _gzip_header(data: bytes) -> int:
@@ -44,7 +44,7 @@ def _gzip_header(data: bytes) -> int:
 
 
 def _ungzip(stream: bytes, magic: int, limit: int) -> bytes:
-    """Members one after another; what follows a whole member without a member's header is ignored."""
+    """Members one after another; bytes behind a whole member without a member's header are ignored."""
     output, rest = b"", stream
     start = _gzip_header(rest)
     if not start:
@@ -151,7 +151,7 @@ def _unlz4(stream: bytes, magic: int, limit: int) -> bytes:
 def _unzstd(stream: bytes, magic: int, limit: int) -> bytes:
     """Frames one after another, skippable ones too; nothing else may follow, nothing at all is nothing."""
     output, at = b"", 0
-    # A few bytes at a time: a handful of them can stand for megabytes.
+    # A few bytes at a time: a handful of them can unpack to megabytes.
     step = 64
     while at < len(stream):
         flow = zstandard.ZstdDecompressor(max_window_size=1 << 27).decompressobj()

@@ -17,7 +17,7 @@ _ENCODED_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
 def java_text(data: bytes) -> str:
-    """Return *data* as Java decodes UTF-8: as Python, but one mark stands for an encoded surrogate, cut or whole."""
+    """Return *data* as Java decodes UTF-8: as Python, but one mark replaces an encoded surrogate, cut or whole."""
     return _ENCODED_SURROGATE.sub("\ufffd".encode(), data).decode("utf-8", "replace")
 
 
@@ -74,7 +74,7 @@ def _control(record: Record) -> str:
 
 
 def lines(data: bytes) -> Iterator[str]:
-    """Yield all that comes after "Log starting offset"; raises ValueError at the first damage."""
+    """Yield the part after "Log starting offset"; raises ValueError at the first damage."""
     for batch in scan(data):
         if isinstance(batch, Damage) or batch.fault or batch.codec > 4:
             raise ValueError(f"not intact: {batch}")

@@ -63,7 +63,7 @@ def mutate(data: bytes, chance: Random, times: int = 1) -> bytes:
 
 
 def with_crc(entry: bytes) -> bytes:
-    """Return *entry* (a batch or message of at least 22 bytes) with size and CRC that fit what it is now."""
+    """Return *entry* (a batch or message of at least 22 bytes) with size and CRC that fit its present content."""
     size = struct.pack(">i", len(entry) - 12)
     if entry[16] == 2:
         return entry[:8] + size + entry[12:17] + struct.pack(">I", crc32c(entry[21:])) + entry[21:]
@@ -71,7 +71,7 @@ def with_crc(entry: bytes) -> bytes:
 
 
 def mutate_inside(entry: bytes, chance: Random, times: int = 1) -> bytes:
-    """Return *entry* changed behind its CRC, which is put right, so that what is broken reaches the decoder."""
+    """Return *entry* changed behind its CRC, which is repaired, so that the broken part reaches the decoder."""
     start = 21 if entry[16] == 2 else 17
     if chance.random() < 0.3:  # in the header, or not far from it
         end = min(len(entry), start + 60)

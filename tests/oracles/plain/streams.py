@@ -10,7 +10,7 @@ from tests.oracles.plain import compress, encode, mutate, shapes
 
 
 class Stream(NamedTuple):
-    """A compressed stream: the number of its codec, the magic of the batch it stands in, its bytes."""
+    """A compressed stream: the number of its codec, the magic of its batch, its bytes."""
 
     codec: int
     magic: int
@@ -28,7 +28,7 @@ def _framings(data: bytes) -> Iterator[Stream]:
     for members in (1, 3):
         yield Stream(1, 2, compress.gzip_stream(data, members=members))
         yield Stream(1, 2, compress.gzip_stream(data, members=members, tail=b"long enough for a member"))
-    if data:  # snappy-java knows no chunk of nothing
+    if data:  # snappy-java has no empty chunk
         yield Stream(2, 2, compress.snappy_stream(data, framed=False))
     yield Stream(2, 2, compress.snappy_stream(data))
     yield Stream(2, 2, compress.snappy_stream(data, chunk=1024, headers=2))
@@ -46,7 +46,7 @@ def _framings(data: bytes) -> Iterator[Stream]:
 
 
 def broken_streams(chance: Random, count: int) -> Iterator[Stream]:
-    """Yield *count* streams with mistakes, half of them in the first bytes, where the framing stands."""
+    """Yield *count* streams with mistakes, half of them in the first bytes, the place of the framing."""
     streams = whole_streams()
     for _ in range(count):
         stream = chance.choice(streams)

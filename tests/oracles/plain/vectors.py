@@ -1,4 +1,4 @@
-"""Worked examples: batches and messages whose every field is known, beyond what any encoder here says.
+"""Worked examples: batches and messages whose every field is known, independent of any encoder here.
 
 The unnumbered ones are from published test data that brokers wrote.
 """

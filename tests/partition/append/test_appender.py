@@ -89,7 +89,7 @@ def entries(times: bytes) -> list[bytes]:
 def test_a_log_is_continued_where_it_ends(
     word: str, cut: int, known: int, image: Callable[[str], Path], tmp_path: Path
 ) -> None:
-    """Closed after any batch and opened again, it becomes what it would have become in one go, however much is read.
+    """Closed after any batch and opened again, it has the same result as in one go, for any part that is read.
 
     But for an entry of the time index: each close writes one, a broker's as well.
     """

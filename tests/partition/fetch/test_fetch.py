@@ -116,7 +116,7 @@ def test_without_partial_only_whole_batches_come(five: Path, damaged: Damaged) -
 @pytest.mark.parametrize("partial", [True, False])
 @pytest.mark.parametrize("limit", [10, 0])
 def test_the_first_batch_comes_whole_however_small_the_limit(tmp_path: Path, limit: int, partial: bool) -> None:
-    """The other documented example: a consumer must get on, or it would stand at a large batch for ever."""
+    """The other documented example: a consumer must advance, or it would stop at a large batch for ever."""
     records = [Record(0, MS, None, b"a" * 1024), Record(1, MS, None, b"b" * 2048)]
     write_segment(tmp_path / "pair-0", 0, of_records([records]))
     fetches = Fetches(tmp_path / "pair-0")
@@ -125,7 +125,7 @@ def test_the_first_batch_comes_whole_however_small_the_limit(tmp_path: Path, lim
 
 
 def test_of_further_partitions_a_first_batch_above_the_limit_does_not_come(five: Path) -> None:
-    """From version 3 of the request on: only one batch of a response may exceed what was asked for."""
+    """From version 3 of the request on: only one batch of a response may exceed the requested size."""
     fetches = Fetches(five)
     assert fetches.get(0, 1093, at_least_one=False) == FetchResult(ErrorCode.NONE, 5, 5, 0, next_offset=0)
     assert fetches.get(0, 1094, at_least_one=False).size == 1094
@@ -189,7 +189,7 @@ def test_in_a_gap_the_next_batch_comes(tmp_path: Path) -> None:
 
 
 def test_a_response_ends_where_the_format_changes(tmp_path: Path) -> None:
-    """Some clients take the rest of a message set for damage when it goes on in another format."""
+    """Some clients treat the rest of a message set as damage when it continues in another format."""
     folder = tmp_path / "t-0"
     old = [(i, MS, message(i, 1, None, b"old", timestamp=MS)) for i in range(3)]
     new = [(i, MS, batch([Record(i, MS, None, b"new")])) for i in range(3, 6)]
@@ -244,7 +244,7 @@ def flip(path: Path, position: int) -> None:
 
 
 def test_a_response_ends_before_damage_and_the_next_begins_behind_it(five: Path) -> None:
-    """A flipped bit costs its batch, and is told once; no client is given it."""
+    """A flipped bit costs its batch, and is reported once; no client receives it."""
     flip(five / "00000000000000000000.log", 2 * 1094 + 500)
     fetches = Fetches(five, "skip")
     for _ in range(2):
@@ -254,7 +254,7 @@ def test_a_response_ends_before_damage_and_the_next_begins_behind_it(five: Path)
 
 
 def test_a_damaged_batch_can_be_where_reading_ends(five: Path) -> None:
-    """Who cannot do with a gap is told, at the very place."""
+    """A client that cannot accept a gap is informed, at the very place."""
     flip(five / "00000000000000000000.log", 2 * 1094 + 500)
     fetches = Fetches(five, "stop")
     assert fetches.offsets(fetches.get(0, 1 << 20)) == [(0, 0), (1, 1)]
@@ -307,7 +307,8 @@ def damaged_copy(folder: Path, chance: Random) -> None:
 
 @pytest.mark.parametrize("seed", range(24))
 def test_all_that_is_intact_comes_once_and_nothing_else(tmp_path: Path, seed: int) -> None:
-    """Whatever the limit, a consumer gets the batches that a walk over the log finds, and the same damage is told."""
+    """For any limit, a consumer receives the batches that a walk over the log finds, and the same damage is
+    reported."""
     chance = Random(seed)
     name = chance.choice(
         ("modern/idempotent-0", "modern/tx-0", "modern/gzip-0", "legacy/v1-none-0", "legacy/changing-0")
@@ -319,7 +320,7 @@ def test_all_that_is_intact_comes_once_and_nothing_else(tmp_path: Path, seed: in
         for found in Segment(str(log)).batches():
             if isinstance(found, Damage):
                 lost += found.size or 0
-            elif found.last_offset > highest:  # what was doubled stands before by its offsets: consumers pass over it
+            elif found.last_offset > highest:  # a doubled batch precedes by its offsets: consumers skip it
                 highest = found.last_offset
                 intact.append((found.file, found.position))
     for limit in (1, chance.randrange(100, 9000), 1 << 20):
@@ -333,7 +334,7 @@ def test_all_that_is_intact_comes_once_and_nothing_else(tmp_path: Path, seed: in
 
 @pytest.mark.corpora
 def test_what_is_left_out_is_what_verify_finds(image: Callable[[str], Path]) -> None:
-    """The sum that a server tells in the end and a check of the same disk have to agree."""
+    """The final sum of a server and a check of the same disk have to agree."""
     names = sorted(path.parent.name for path in (CORPORA / "crash").glob("*/before.tar.gz"))
     told = 0
     for name in names:
@@ -395,7 +396,7 @@ def test_many_threads_get_what_one_gets(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damaged", ["serve", "skip"])
 def test_a_file_that_shrinks_ends_the_answer_and_is_said(five: Path, damaged: Damaged) -> None:
-    """A broker that still runs, or a person, cut it: what is gone cannot be sent, and nothing may crash."""
+    """A broker that still runs, or a person, cut it: the missing part cannot be sent, and nothing may crash."""
     fetches = Fetches(five, damaged)
     assert fetches.get(0, 1 << 20).size == 5470
     os.truncate(five / "00000000000000000000.log", 2 * 1094 + 100)

@@ -36,7 +36,7 @@ def mixed(chance: Random, total: int) -> list[tuple[int, int, bytes]]:
 
 
 def check_fetches(folder: Path, rows: list[tuple[int, int, bytes]], chance: Random, formats: list[int]) -> None:
-    """In any order, with any limit: what comes is told by the sizes, and where one of *formats* ends."""
+    """In any order, with any limit: the sizes show the next batch, and the end of one of *formats*."""
     write_segment(folder, 0, rows)
     fetches = Fetches(folder, "skip")
     starts = [0]
@@ -76,7 +76,7 @@ def test_every_fetch_of_old_formats_brings_the_batches_that_fit(tmp_path: Path, 
 
 
 def test_old_formats_end_where_they_change_and_reach_over_slices(tmp_path: Path) -> None:
-    """A response of one format only: there are clients that cannot go on into another."""
+    """A response of one format only: some clients cannot continue into another."""
     rows = [(i, MS, message(i, 0, None, b"x" * 1000)) for i in range(400)]
     rows += [(i, MS, message(i, 1, None, b"x" * 1000, timestamp=MS)) for i in range(400, 800)]
     rows += batches_of((i, i, 1000) for i in range(800, 900))
@@ -145,7 +145,7 @@ def test_what_the_file_does_not_hold_any_more_is_in_no_slice(tmp_path: Path) -> 
         assert SliceCache(WindowPool()).at(source, 9000, 6000, source.size) is None
 
 
-# what the kernel tells of it
+# the kernel's result for it
 
 
 def test_edges_are_those_of_the_batches_up_to_a_change_of_format() -> None:

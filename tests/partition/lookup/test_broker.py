@@ -24,7 +24,7 @@ ASKED = 300
 
 @dataclass(frozen=True)
 class Asked:
-    """A stopped broker's log dir, and what it had answered: topic → timestamp (ms) → offset, None for none."""
+    """A stopped broker's log dir, and its answers: topic → timestamp (ms) → offset, None for none."""
 
     data: Path
     answers: dict[str, dict[int, int | None]]
@@ -76,7 +76,7 @@ def moments(bootstrap: str, topic: str) -> list[int]:
 
 
 def answered(cluster: kafka.Cluster, topics: list[str]) -> Asked:
-    """Ask the broker, then once more after a restart: then all it knows comes from the disk."""
+    """Ask the broker, then once more after a restart: all its facts are then from the disk."""
     wanted = {topic: moments(cluster.bootstrap, topic) for topic in topics}
     before = ask(cluster.bootstrap, wanted)
     cluster.stop()

@@ -1,4 +1,4 @@
-"""The examples that the project was given: each number in them has to come out."""
+"""The examples that the project was given: each number in them has to be the result."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def test_the_trail_names_every_step(folder: Path) -> None:
 
 
 def test_the_ends_of_the_log_are_said_in_words(folder: Path) -> None:
-    """At three in the morning `not found` is not enough: why, and what a broker would answer."""
+    """At three in the morning `not found` is not enough: the reason, and a broker's answer."""
     first, last, end, beyond, below = (look_up(folder, BASE + i) for i in (0, COUNT - 1, COUNT, COUNT + 1, -1))
     assert (first.outcome, said(first)) == (LookupOutcome.RECORD, f"the log start offset, {BASE}")
     assert last.outcome is LookupOutcome.RECORD
@@ -146,7 +146,7 @@ def test_a_record_beside_gaps_is_a_record(compacted: Path) -> None:
 
 
 def test_a_gap_at_the_end_has_no_next_record(compacted: Path) -> None:
-    """An empty last segment whose base offset is beyond what is left: the log end is its base offset."""
+    """An empty last segment whose base offset is beyond the rest: the log end is its base offset."""
     write_segment(compacted, 90, [])
     trail = look_up(compacted, 70)
     assert (trail.outcome, trail.found, trail.record) == (LookupOutcome.GAP, False, None)
@@ -196,7 +196,7 @@ def test_a_marker_may_be_in_a_later_segment(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", all_logs())
 def test_every_shape_of_batch_is_searched(name: str, tmp_path: Path) -> None:
-    """Compressed, message sets of magic 0 and 1, all in one log: what a slow scan finds."""
+    """Compressed, message sets of magic 0 and 1, all in one log: the result of a slow scan."""
     folder = tmp_path / "orders-3"
     folder.mkdir()
     (folder / f"{0:020}.log").write_bytes(all_logs()[name])
@@ -250,7 +250,7 @@ def test_an_entry_may_be_about_a_whole_append(tmp_path: Path) -> None:
 
 
 def wrong_indexes(good: bytes, chance: Random) -> dict[str, bytes]:
-    """Return indexes that are wrong for most offsets, by what is wrong with them."""
+    """Return indexes that are wrong for most offsets, by their faults."""
     entries = [struct.unpack_from(">ii", good, at) for at in range(0, len(good), 8)]
 
     def made(change: Callable[[int, int], tuple[int, int]]) -> bytes:
@@ -273,7 +273,7 @@ def wrong_indexes(good: bytes, chance: Random) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("name", wrong_indexes(bytes(80), Random(1)))
 def test_a_wrong_index_is_told_and_costs_no_answer(name: str, folder: Path) -> None:
-    """When index and log disagree, the log answers, and the trail says so."""
+    """When index and log disagree, the log answers, and the trail reports it."""
     path = folder / f"{STEM}.index"
     path.write_bytes(wrong_indexes(path.read_bytes(), Random(1))[name])
     with Lookup(Partition(str(folder))) as lookup:
@@ -338,7 +338,7 @@ def test_an_entry_about_a_damaged_batch_is_not_believed(folder: Path) -> None:
 
 
 def test_a_log_inside_a_message_is_not_taken_for_the_log(tmp_path: Path) -> None:
-    """An index of another copy may point into a batch, and there may stand a batch that somebody has stored."""
+    """An index of another copy may point into a batch, to a batch that somebody has stored as a value."""
     folder = tmp_path / "orders-3"
     inside = batch([Record(2, MS, b"not", b"of this log")])
     first = batch([Record(0, MS, b"k", b"v"), Record(1, MS, None, b"x" * 30 + inside)])
@@ -370,7 +370,7 @@ def test_an_offset_in_a_damaged_batch_is_damaged_not_missing(folder: Path) -> No
 
 @pytest.mark.parametrize("at", [8, 9, 10, 11, 16])
 def test_a_damaged_length_hides_nothing(at: int, folder: Path) -> None:
-    """The walk goes astray there; what follows is intact and has to be found."""
+    """The walk is misled there; the later part is intact and has to be found."""
     flip(folder / f"{STEM}.log", 105 * SIZE + at)
     with Lookup(Partition(str(folder))) as lookup:
         for i in range(COUNT):
@@ -381,7 +381,7 @@ def test_a_damaged_length_hides_nothing(at: int, folder: Path) -> None:
 
 
 def test_an_offset_out_of_order_hides_nothing(folder: Path) -> None:
-    """No checksum covers a batch's own offset: one that is too high is not the answer for all that follow."""
+    """No checksum covers a batch's own offset: one that is too high is not the answer for all later ones."""
     data = bytearray((folder / f"{STEM}.log").read_bytes())
     struct.pack_into(">q", data, 100 * SIZE, BASE + 300)
     (folder / f"{STEM}.log").write_bytes(data)
@@ -426,7 +426,7 @@ def test_a_log_that_vanished_is_an_error(folder: Path) -> None:
 
 
 def test_mutated_logs_and_indexes_never_lie(folder: Path) -> None:
-    """Any bytes at all: what is found is intact and in its place, and nothing that is intact goes missing."""
+    """Any bytes at all: a result is intact and in its place, and no intact batch is missing."""
     chance = Random(11)
     log, index = (folder / f"{STEM}.{kind}" for kind in ("log", "index"))
     good = {path: path.read_bytes() for path in (log, index)}
@@ -449,7 +449,7 @@ def test_mutated_logs_and_indexes_never_lie(folder: Path) -> None:
                     assert trail.outcome is not LookupOutcome.RECORD
 
 
-# what it costs
+# the cost
 
 
 def read_bytes(monkeypatch: pytest.MonkeyPatch) -> list[int]:

@@ -115,7 +115,7 @@ def v0_then_v1(folder: Path, *, modified_ms: int) -> None:
 
 
 def test_a_segment_without_timestamps_goes_by_its_modification(tmp_path: Path) -> None:
-    """A broker chooses it, finds nothing in it and looks nowhere else: so does klog, and says where there is one."""
+    """A broker chooses it, finds nothing in it and looks nowhere else: so does klog, and names one that has it."""
     folder = tmp_path / "orders-3"
     v0_then_v1(folder, modified_ms=MS + 55)
     trails = compare(folder, [MS, MS + 55, MS + 56, MS + 90, MS + 91], truth=False)
@@ -233,7 +233,7 @@ def test_a_damaged_batch_is_passed_over_and_told(folder: Path) -> None:
 
 
 def test_mutated_time_indexes_never_lie(folder: Path) -> None:
-    """Whatever a flipped bit says, the answer is the log's."""
+    """Whatever a flipped bit changes, the answer is the log's."""
     chance = Random(9)
     good = {path: path.read_bytes() for path in folder.glob("*index")}
     for _ in range(40):

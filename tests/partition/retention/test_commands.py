@@ -69,7 +69,7 @@ OF_TOPICS = [name for name, case in CASES.items() if not case.broker]
 
 
 def check(ran: Ran, case: Case, whose: str, notes: str | None = None) -> None:
-    """See that the JSON and the notes of a command name what is due, or nothing."""
+    """Check that the JSON and the notes of a command name the due records, or nothing."""
     assert ran.exit_code == 0, ran.stderr
     rows: list[dict[str, Any]] = json.loads(ran.stdout)["retention"]
     said = ran.stderr.decode() if notes is None else notes
@@ -86,14 +86,14 @@ def check(ran: Ran, case: Case, whose: str, notes: str | None = None) -> None:
 
 
 def check_applied(klog: Run, data: Path, due: int) -> None:
-    """See that doctor finds what the plan said."""
+    """Check that doctor finds the plan's figures."""
     rows = json.loads(klog("doctor", data, "--output", "json").stdout)["retention"]
     assert sum(row["records"] for row in rows) == due
 
 
 @each()
 def test_doctor_names_what_the_next_start_finds(klog: Run, tmp_path: Path, case: Case) -> None:
-    """A broker that was down for a week deletes what it kept all that time, half a minute after its start."""
+    """A broker that was down for a week deletes the records of all that time, half a minute after its start."""
     data = disk(tmp_path / "data", case.settings, case.broker)
     partition(data / "orders-0", case.ages)
     ran = klog("doctor", data, "--output", "json")
@@ -215,7 +215,7 @@ def test_replicas_plan_counts_what_a_copy_gets(
 
 @each(OF_TOPICS)
 def test_only_broker_names_what_it_copies_in_vain(klog: Run, tmp_path: Path, case: Case) -> None:
-    """One node gets everything, and keeps what the settings keep."""
+    """One node gets everything, and keeps the part that the settings keep."""
     data = disk(tmp_path / "data", case.settings, nodes=(1, 2))
     partition(data / "orders-0", case.ages)
     other = second_disk(tmp_path / "other")
@@ -239,7 +239,7 @@ def test_the_settings_of_the_broker_that_gets_a_copy_count(
 
 
 def test_settings_that_are_not_known_are_called_so(klog: Run, tmp_path: Path) -> None:
-    """Without a metadata log nothing tells the topic's settings: Kafka's defaults are an assumption."""
+    """Without a metadata log the topic's settings are unknown: Kafka's defaults are an assumption."""
     data = disk(tmp_path / "data", {})
     partition(data / "orders-0", (OLD,))
     for path in (data / "__cluster_metadata-0").iterdir():

@@ -56,7 +56,7 @@ OLD = 2 * HOUR
 def test_segments_go_from_the_front_by_start_size_and_time(
     segments: list[SegmentAge], by: RetentionLimits, log_start: int, expected: list[tuple[int, str]]
 ) -> None:
-    """Each rule stops at the first segment that it keeps, and counts only what the rules before it have left."""
+    """Each rule stops at the first segment that it keeps, and counts only the rest of the rules before it."""
     assert removed(segments, by, log_start) == expected
 
 

@@ -33,7 +33,7 @@ def settings(dice: random.Random) -> dict[str, str]:
 
 
 def source(dice: random.Random, log_dir: Path) -> Path:
-    """Write a partition with what a log dir says of it."""
+    """Write a partition with its log dir's facts about it."""
     path = partition(log_dir / "orders-0", ())
     end = write_segments(path, random_segments(dice, int(time.time() * 1000)))
     for name in ("recovery-point", "replication"):

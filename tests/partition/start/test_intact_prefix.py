@@ -1,4 +1,4 @@
-"""A start that is played from what a pass has shown is the start that reads every byte."""
+"""A start that is played from a pass's results is the start that reads every byte."""
 
 from __future__ import annotations
 

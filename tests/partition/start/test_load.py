@@ -29,7 +29,7 @@ def loader() -> Iterator[Loader]:
 
 
 def as_before_its_leader(after: Path, before: Path) -> None:
-    """Take back what a broker did to the log dir *after* once its logs were loaded.
+    """Undo the broker's changes to the log dir *after* once its logs were loaded.
 
     The replica manager writes high watermarks.  A new leader writes its epoch and the log end into the epoch checkpoint
     (4.x at once), and entries at or behind that offset go.  Partitions that are not in the image are in checkpoints.
@@ -87,7 +87,7 @@ def test_a_log_manager_alone_does_what_a_whole_broker_did(
 
 @pytest.mark.kafka
 def test_a_broker_of_our_own_leaves_what_the_log_manager_leaves(loader: Loader, tmp_path: Path) -> None:
-    """Internal topics, transactions, an open one: what the images of the corpora leave out."""
+    """Internal topics, transactions, an open one: cases that the images of the corpora lack."""
     settings = {"log.segment.bytes": "1048576", "log.index.interval.bytes": "512", "log.index.size.max.bytes": "65536"}
     with kafka.Cluster(kafka.NEWEST, tmp_path / "broker", settings=settings) as cluster:
         clients.create(cluster.bootstrap, {"moved": {"internal.segment.bytes": "100000"}, "open": {}})
@@ -111,7 +111,7 @@ def test_a_broker_of_our_own_leaves_what_the_log_manager_leaves(loader: Loader, 
 
 
 def test_differences_forgive_order_and_nothing_else(tmp_path: Path) -> None:
-    """A comparison that forgives too much would let a repair pass that a broker would not make."""
+    """A comparison that forgives too much would accept a repair that a broker would not make."""
     left = writable_copy(FIXTURES / "crash/flip-middle", tmp_path / "left")
     right = writable_copy(left, tmp_path / "right")
     (left / ".lock").touch()

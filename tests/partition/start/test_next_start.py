@@ -26,7 +26,7 @@ MISSING = re.compile(r"partition=([^],]+), dir=data\] Could not find offset inde
 @pytest.mark.corpora
 @pytest.mark.parametrize("image", CRASHES, ids=lambda path: path.name)
 def test_the_next_start_is_what_the_broker_then_did(image: Path, tmp_path: Path) -> None:
-    """The segments it read, where it cut, what it kept."""
+    """The segments that it read, its cuts, the kept part."""
     log_dir = LogDir(str(unpacked(image, tmp_path)))
     outcome = (image / "golden/outcome.txt").read_text().strip()
     if outcome.startswith("failed") and "data/torn-0" not in outcome and "saved" not in outcome:
@@ -66,7 +66,7 @@ def start_of(log_dir: Path, directory: str) -> StartOutcome:
 
 
 def test_a_segment_that_lost_its_index_is_cut_once_and_costs_no_other(tmp_path: Path) -> None:
-    """It is read while it is loaded, before recovery comes, which finds nothing wrong in it any more."""
+    """It is read while it is loaded, before recovery, which finds no fault in it any more."""
     damageable = Damageable(tmp_path, "idempotent-0", clean=False)
     (tmp_path / "recovery-point-offset-checkpoint").write_text("0\n0\n")
     damageable.change(f"idempotent-0/{375:020}.log", flipped(700))

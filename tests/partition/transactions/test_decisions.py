@@ -35,7 +35,7 @@ States = Sequence[tuple[bytes, bytes, int]]
 
 
 def counts(tmp_path: Path, states: States, *batches: bytes, first: int = 0) -> bool:
-    """Write the log and what the coordinator says; return whether what is open from offset *first* on is handed out."""
+    """Write the log and the coordinator's records; return whether open data from offset *first* on is returned."""
     write_batches(tmp_path / "tx-0", *batches)
     write_records(tmp_path / "__transaction_state-0", states)
     found = set()
@@ -123,7 +123,7 @@ def test_a_decision_counts_for_what_it_was_about(tmp_path: Path, why: str, expec
 
 
 def test_what_came_too_late_stays_hidden_whatever_time_it_has(tmp_path: Path) -> None:
-    """Records have the time when they were made: a batch that was on its way when the marker came has a good one."""
+    """Records have the time when they were made: a batch that was sent when the marker was written has a good one."""
     batches = (rows(0, 5, 0, pid=P), ending(5, 105), rows(6, 3, 50, pid=P, sequence=5))
     for states in (
         [state(COMPLETE_COMMIT, 0, 110)],
@@ -156,7 +156,7 @@ def test_all_that_is_open_has_to_be_of_the_transaction(tmp_path: Path) -> None:
 
 
 def test_records_are_made_shortly_before_their_transaction_begins(tmp_path: Path) -> None:
-    """A producer makes a record, then tells the coordinator of its partition; before, it had ended the one before."""
+    """A producer makes a record, then adds its partition at the coordinator; before, it had ended the one before."""
     data = rows(0, 5, 1000, pid=P)
     begins = state(PREPARE_COMMIT, 1020, 1100, HERE)
     assert not counts(tmp_path, [begins], data), "nobody knows what was before"
@@ -207,7 +207,7 @@ def test_a_decision_of_later_is_none_yet(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("named", [True, False])
 def test_clients_and_klog_fetch_agree_about_what_hangs(tmp_path: Path, named: bool) -> None:
-    """Behind a COMMIT marker a batch that came too late: a broker keeps it back, and so do both of these."""
+    """A late batch behind a COMMIT marker: a broker keeps it back, and so do both of these."""
     write_batches(tmp_path / "tx-0", *LATE)
     prepared = [state(PREPARE_COMMIT, 190, 210, HERE)] if named else []
     write_records(tmp_path / "__transaction_state-0", [state(COMPLETE_COMMIT, 0, 110), *prepared])

@@ -279,7 +279,7 @@ def test_the_snapshot_saves_reading_what_lies_below(folder: Path, monkeypatch: p
 
 @pytest.mark.parametrize("seed", range(8))
 def test_what_was_learnt_before_changes_nothing(folder: Path, seed: int) -> None:
-    """A log grows, rolls and is cut back; who has followed it sees what one sees who comes new."""
+    """A log grows, rolls and is cut back; a follower of it sees the same as a new reader."""
     chance = Random(seed)
     content = random_log(chance, 120)
     starts = [entry.position for entry in scan(content) if isinstance(entry, Batch)]

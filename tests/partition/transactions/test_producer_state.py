@@ -1,4 +1,4 @@
-"""The state of producers: what batches and markers make of it, and what they bring.  The rules are Kafka 4.3.1's."""
+"""The state of producers: the effects of batches and markers on it, and their events.  The rules are Kafka 4.3.1's."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ def test_an_index_entry_is_made_of_an_abort_only() -> None:
     ],
 )
 def test_a_batch_out_of_sequence_is_told_and_taken(batch: bytes, said: list[str]) -> None:
-    """A follower takes what the leader took: the state goes on from the odd batch."""
+    """A follower appends the leader's batches: the state continues from the odd batch."""
     state, _ = applied(data(0, 0, 10), data(10, 10, 10))
     assert kinds(batch, state=state) == said
     assert max(producer.last_offset for producer in state.snapshot()) == state.end - 1
@@ -198,7 +198,7 @@ def test_a_lower_epoch_is_taken_and_forgets_the_higher() -> None:
 
 
 def test_damaged_numbers_still_fit_a_snapshot() -> None:
-    """A batch whose checksum holds can say anything: nothing of it may raise, then or when it is written."""
+    """A batch whose checksum matches can contain anything: nothing of it may raise, then or when it is written."""
     rng = random.Random(1)
     extremes = (0, 1, -1, -2, 2**31 - 1, -(2**31))
     for _ in range(300):
@@ -277,7 +277,7 @@ def test_of_two_transactions_with_one_first_offset_the_second_cannot_end() -> No
 
 
 def test_open_transactions_keep_their_order() -> None:
-    """They come out of a snapshot in any order."""
+    """They are in any order in a snapshot."""
     ongoing = OngoingTxns()
     for first, producer_id in ((30, 3), (10, 1), (20, 2), (10, 4)):
         ongoing.begin(first, producer_id)
@@ -334,7 +334,7 @@ def test_a_control_batch_with_a_broken_record_is_an_invalid_marker(count: int, p
 
 @pytest.mark.parametrize(("codec", "said"), [("none", ["MARKER_WITHOUT_TXN"]), ("gzip", ["INVALID_MARKER"])])
 def test_of_an_uncompressed_control_batch_only_the_first_record_is_read(codec: str, said: list[str]) -> None:
-    """A compressed one is read whole, so that what is broken behind its marker counts."""
+    """A compressed one is read whole: a broken record behind its marker counts."""
     first = encode.record(key=struct.pack(">hh", 0, 1), value=struct.pack(">hi", 0, 7))
     number = encode.CODECS.index(codec)
     header = BatchHeader(count=2, control=True, codec=number, producer_id=1, producer_epoch=0)
@@ -543,4 +543,4 @@ def test_a_snapshot_in_between_changes_nothing(batches: list[bytes], cut: st.Dat
     assert ended == [event[:5] for event in events if isinstance(event, CompletedTxn)]
     assert reloaded.last_stable_offset == at_once.last_stable_offset
     told = [event.kind.name for event in events + before + after if isinstance(event, ProducerAnomaly)]
-    assert set(told) <= {"MARKER_WITHOUT_TXN"}  # healthy logs have nothing else to tell
+    assert set(told) <= {"MARKER_WITHOUT_TXN"}  # healthy logs have no other finding

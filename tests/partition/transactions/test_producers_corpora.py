@@ -22,7 +22,7 @@ ARCHIVES = sorted(
     if ".tar." in path.name
 )
 DAMAGED_BY_HAND = {
-    # file → why it cannot be what a replay gives, by the archive it is in
+    # file → why it differs from a replay, by the archive it is in
     "crash/v3.9.1-txnindex-garbage/before.tar.gz": {"00000000000000000090.txnindex": "34 times 0x7f"},
     "crash/v3.9.1-txnindex-garbage/after.tar.gz": {"00000000000000000090.txnindex": "34 times 0x7f"},
     "crash/v4.3.1-txnindex-garbage/before.tar.gz": {"00000000000000000090.txnindex": "34 times 0x7f"},

@@ -1,4 +1,4 @@
-"""The transactions of a log by its headers, against the replay that knows a broker's whole producer state."""
+"""The transactions of a log by its headers, against the replay with a broker's whole producer state."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_damage_is_said_and_the_rest_is_right(tmp_path: Path, seed: int) -> None
 
 
 def test_behind_what_was_listed_only_ends_count(tmp_path: Path) -> None:
-    """A running broker goes on: with what it appends since, its coordinator's records may not have been read."""
+    """A running broker continues: the coordinator's records of its later appends may not have been read."""
     log, later = tmp_path / f"{0:020}.log", tmp_path / f"{9:020}.log"
     log.write_bytes(data(0, 7) + data(1, 8) + data(2, 9))
     partition, said = Partition(str(tmp_path)), []

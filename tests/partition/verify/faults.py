@@ -266,7 +266,7 @@ ROOT: Final[dict[str, dict[str, Maker]]] = {
 }
 
 FAULTS: Final[dict[str, dict[str, Maker]]] = {**LOG, **INDEXES, **STATE, **NAMES, **ROOT}
-"""For each id makers of log dirs that show it, by what is special about them."""
+"""For each id makers of log dirs that show it, by their special features."""
 
 
 UNMADE: Final = {

@@ -1,4 +1,4 @@
-"""Log dirs that show a finding each, by its id: for tests of what is advised about it."""
+"""Log dirs that show a finding each, by its id: for tests of the advice about it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def made(path: Path, *, partition: str = "orders-0", compacted: bool = False, **
 
 
 def indexed(path: Path) -> None:
-    """Give the partitions of a log dir indexes of what stands in their logs, so that these are not found missing."""
+    """Give the partitions of a log dir indexes of their logs, so that these are not found missing."""
     from klog.base.progress import Silence
     from klog.data_dir.partition import Partition
     from klog.partition.verify.segment_pass import NO_NEXT, IndexSettings, SurveyOptions, survey_segment
@@ -171,7 +171,7 @@ def named(name: str) -> Maker:
 
 
 def aside(make: Maker, state: str) -> Maker:
-    """Return a maker of the same with every partition on its way out, in, or set aside."""
+    """Return a maker of the same with every partition being deleted, moved in, or set aside."""
 
     def maker(path: Path) -> None:
         make(path)
@@ -219,7 +219,7 @@ def swapped(path: Path) -> None:
 
 
 def lone(path: Path) -> None:
-    """A partition that stands in a directory that is no log dir."""
+    """A partition in a directory that is no log dir."""
     of("plain-1")(path)
     for file in [one for one in path.iterdir() if one.is_file()]:
         file.unlink()
@@ -305,12 +305,12 @@ def sparse(path: Path) -> None:
 
 
 def as_snapshot(folder: Path, offset: int, source: int) -> None:
-    """Have the producers of one offset told for another."""
+    """Report the producers of one offset for another."""
     shutil.copyfile(folder / f"{source:020}.snapshot", folder / f"{offset:020}.snapshot")
 
 
 def other_sequence(folder: Path) -> None:
-    """A snapshot of the end says, with a good checksum, that a producer was further back."""
+    """A snapshot of the end has, with a good checksum, an older state of a producer."""
     path = folder / f"{800:020}.snapshot"
     found = read_snapshot(path.read_bytes(), crc32c)
     producers = tuple(one._replace(last_sequence=one.last_sequence - 1) for one in found.producers)

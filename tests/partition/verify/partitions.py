@@ -1,4 +1,4 @@
-"""A log dir of real data that tests may damage, and what is found in it."""
+"""A log dir of real data that tests may damage, and its findings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches that cannot be as they are, and sound ones to stand between."""
+"""Impossible batches, and sound ones between them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def ends(offset: int, *, commit: bool = True) -> bytes:
 
 
 def not_compressed(base: int, codec: int) -> bytes:
-    """Return a batch that says it is compressed, and is not."""
+    """Return a batch whose header claims compression, but which has none."""
     header = encode.BatchHeader(
         base_offset=base, codec=codec, last_offset_delta=2, base_timestamp=MS, max_timestamp=MS, count=3
     )

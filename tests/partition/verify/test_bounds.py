@@ -20,7 +20,7 @@ HEADER = struct.Struct(">qiib")  # the first bytes of a batch: its offset, its s
 
 
 def ids(partition: Path, *, live: bool = False) -> list[str]:
-    """Return what is found in a partition, beside a running broker or not."""
+    """Return the findings of a partition, beside a running broker or not."""
     found = Partition(str(partition))
     around = facts_around(found)._replace(live=live)
     return [finding.id for finding in verify_partition(found, around, SurveyOptions(True)).findings]
@@ -90,7 +90,8 @@ def test_a_snapshot_knows_what_stands_before_its_offset(tmp_path: Path, offset: 
 
 
 def test_only_the_last_segment_is_being_written(tmp_path: Path) -> None:
-    """In another one a torn tail is one, with a broker beside it or not; the offsets behind it are not told twice."""
+    """In another one a torn tail is one, with a broker beside it or not; the offsets behind it are not reported
+    twice."""
     partition = Damageable(tmp_path / "data", "idempotent-0").path / "idempotent-0"
     for base, said in ((375, "torn-tail"), (750, "unfinished-append")):
         log = partition / f"{base:020}.log"
@@ -163,7 +164,7 @@ def entry(offset: int, position: int) -> bytes:
 def test_zeros_stand_where_batches_stood_when_anything_tells_of_them(
     orders: Path, witness: str | None, said: str
 ) -> None:
-    """Else they were never written: preallocated, or a file that grew before its blocks came."""
+    """Otherwise they were never written: preallocated, or a file that grew before its blocks were written."""
     end = (orders / f"{100:020}.log").stat().st_size
     marks, index = orders.parent / "replication-offset-checkpoint", orders / f"{100:020}.index"
     if witness is not None and witness.startswith("high"):
@@ -179,7 +180,7 @@ def test_zeros_stand_where_batches_stood_when_anything_tells_of_them(
     assert tail(orders, 100, bytes(100)) == [said]
 
 
-# what is missing, what is there twice, what moves
+# missing, doubled and moved batches
 
 
 @pytest.mark.parametrize(
@@ -226,18 +227,18 @@ def test_beside_a_running_broker_a_problem_counts_when_it_is_there_again(
     assert ids(plain / "plain-1", live=True) == ([] if is_healed else ["bad-crc"])
 
 
-# more than is told one by one
+# more than are reported one by one
 
 
 def ids_of_log(folder: Path, *batches: bytes) -> list[str]:
-    """Return what is found in a log of these batches, each kind once."""
+    """Return the findings of a log of these batches, each kind once."""
     folder.mkdir(parents=True)
     (folder / f"{0:020}.log").write_bytes(b"".join(batches))
     return sorted(set(ids(folder)) - {"index-missing", "time-index-missing", "epochs-missing"})
 
 
 def test_thousands_of_gaps_are_no_damage_and_hide_none(tmp_path: Path) -> None:
-    """Compaction leaves them: with none told of a batch that stands in the wrong place, salvage had nothing to do."""
+    """Compaction leaves them: without a finding about a batch in the wrong place, salvage had nothing to do."""
     gappy = [batch(some_records(3 * at, 1)) for at in range(2500)]
     assert ids_of_log(tmp_path / "one/orders-0", *gappy) == ["offset-gap"]
     assert ids_of_log(tmp_path / "two/orders-0", *gappy, batch(some_records(5, 1))) == [

@@ -12,7 +12,7 @@ from tests.support import bad_sectors
 
 
 def test_a_bad_sector_in_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The byte range is said, and everything behind it is checked."""
+    """The byte range is reported, and everything behind it is checked."""
     damageable = Damageable(tmp_path, "idempotent-0")
     bad_sectors.spoil(monkeypatch, range(8192, 12288))
     found = [finding for finding in damageable.findings() if finding.id == "unreadable"]

@@ -1,4 +1,4 @@
-"""Snapshots that know less of their producers than the log: forgotten for being idle, or wrong?"""
+"""Snapshots with an older state of their producers than the log: forgotten for being idle, or wrong?"""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def partition(tmp_path: Path) -> Path:
 
 
 def fill(partition: Path, ms: int) -> dict[int, Producer]:
-    """Write a log of three producers from *ms* on; return what is true of them at its end, 17."""
+    """Write a log of three producers from *ms* on; return the true state of them at its end, 17."""
     write(
         partition,
         0,
@@ -66,7 +66,7 @@ def test_what_the_log_gives_is_right(partition: Path) -> None:
 
 
 def test_who_was_idle_and_goes_on_is_new_to_whoever_writes_the_snapshot(partition: Path) -> None:
-    """A broker that starts a day later forgets it, reads its next batch, and knows nothing of its last marker."""
+    """A broker that starts a day later forgets it, reads its next batch, and lacks its last marker."""
     true = fill(partition, OLD)
     assert not disagrees(partition, true | {TXN: Producer(TXN, 0, 7, 11, 4, OLD + 30, -1, 7)})
     del true[PLAIN]

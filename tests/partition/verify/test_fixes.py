@@ -43,7 +43,7 @@ def sample(every: int = len(CASES)) -> Iterator[object]:
 
 
 def test_every_finding_is_made_here() -> None:
-    """Whoever adds a finding shows here that what it advises works."""
+    """A new finding needs an example here that proves its advice."""
     assert {kind for kind, makers in FAULTS.items() if makers} | UNMADE.keys() == KINDS.keys()
     assert not {kind for kind in UNMADE if FAULTS.get(kind)}
     assert all(not KINDS[kind].fix for kind in UNMADE), "what advises a command has to be made"
@@ -57,7 +57,7 @@ def found_in(path: Path) -> list[Found]:
 def problems(found: list[Found]) -> set[tuple[str, str]]:
     """Return what of it somebody has to do something about, by ids and files.
 
-    Not counted is what is left as it is by design, and for which no command is named.
+    Leftovers by design, for which no command is named, are not counted.
     """
     told = [one for one in found if one["severity"] != "note"]
     left = UNMENDABLE | INSIDE
@@ -87,7 +87,7 @@ def command(fix: str | None) -> list[str]:
 
 @pytest.mark.parametrize(("kind", "name"), list(sample(every=3)))
 def test_a_fix_fixes_or_says_that_it_does_not(kind: str, name: str, tmp_path: Path) -> None:
-    """And what it costs is said: by itself, or because no other mode keeps more."""
+    """The cost is reported: by itself, or because no other mode keeps more."""
     data = tmp_path / "data"
     FAULTS[kind][name](data)
     mine = [one for one in found_in(data) if one["id"] == kind]
@@ -107,7 +107,7 @@ def _costs_what_it_says(fix: str, words: list[str]) -> None:
     ran = run_klog(*words, NOW, "--output=json")
     planned = json.loads(ran.stdout)
     if not planned["lost"] or not fix.startswith("klog "):
-        return  # nothing is lost, or the words in front of the command say that something may be
+        return  # nothing is lost, or the words in front of the command announce a possible loss
     for mode in MODES.values():
         _, other = recovered(path, *mode)
         if mode != ("--like-broker",) or other["lost"]:
@@ -115,7 +115,7 @@ def _costs_what_it_says(fix: str, words: list[str]) -> None:
 
 
 def _fixes(words: list[str], files: set[str], kind: str) -> None:
-    """Run a fix, and hold what it says against what is found afterwards, in the partition or in the whole log dir."""
+    """Run a fix, and compare its promise with the findings afterwards, in the partition or in the whole log dir."""
     path = Path(words[1])
     is_log_dir = path.name == "data"
     ran = run_klog(*words, "--apply", NOW, "--output=json")
@@ -142,7 +142,7 @@ def test_nothing_is_advised_where_nothing_is_repaired(name: str, tmp_path: Path)
 def test_a_directory_that_is_set_aside_and_named_is_said_not_to_be_repaired(
     state: str, mode: str, tmp_path: Path
 ) -> None:
-    """Who names it wants it repaired: it must not look healthy.  In a log dir it is passed over."""
+    """A partition that is named is to be repaired: it must not look healthy.  In a log dir it is passed over."""
     data = tmp_path / "data"
     FAULTS["torn-tail"][state](data)
     (partition,) = (path for path in data.iterdir() if path.name.endswith(f"-{state}"))
@@ -157,7 +157,7 @@ def test_a_directory_that_is_set_aside_and_named_is_said_not_to_be_repaired(
 @pytest.mark.parametrize("mode", ["default", "salvage"])
 @pytest.mark.parametrize("fixture", ["crash/torn-in-batch", "crash/flip-middle", "modern", "legacy", "v39/data"])
 def test_what_is_left_is_what_is_found_afterwards(fixture: str, mode: str, tmp_path: Path) -> None:
-    """1 says that nothing is left to find, 4 that something is."""
+    """1 means that nothing is left to find, 4 that something is."""
     data = writable_copy(FIXTURES / fixture, tmp_path / "data")
     ran = run_klog("recover", data, *MODES[mode], "--apply", NOW, "--output=json")
     said = json.loads(ran.stdout)

@@ -22,7 +22,7 @@ SNAPSHOT = "tx-0/00000000000000000247.snapshot"
 
 
 def unnoticed(damageable: Damageable, file: str, every: int) -> list[int]:
-    """Flip each *every*-th bit of *file* in turn; return the numbers of those about which nothing is said."""
+    """Flip each *every*-th bit of *file* in turn; return the numbers of those without a finding."""
     path = damageable.path / file
     data = path.read_bytes()
     silent = []
@@ -97,7 +97,7 @@ def test_every_bit_of_a_snapshot_and_of_a_transaction_index(tmp_path: Path, file
 
 
 def test_every_length_of_a_transaction_index(tmp_path: Path) -> None:
-    """A missing entry shows a consumer what was aborted; a broker does not notice."""
+    """A missing entry shows a consumer aborted records; a broker does not notice."""
     damageable = Damageable(tmp_path, "tx-0")
     path = tmp_path / TXN_INDEX
     data = path.read_bytes()

@@ -80,7 +80,7 @@ def test_what_the_cleaner_leaves_is_clean(name: str, image: Callable[[str], Path
 @pytest.mark.corpora
 @pytest.mark.parametrize("name", REPLICAS)
 def test_every_broker_of_a_cluster_is_clean(name: str, image: Callable[[str], Path]) -> None:
-    """Followers append many batches at once, so their indexes are sparser and say other offsets."""
+    """Followers append many batches at once: their indexes are sparser and have other offsets."""
     for meta in sorted(image(f"replicas/{name}.tar.xz").glob("**/meta.properties")):
         assert not problems(findings_in(meta.parent)), meta
 

@@ -1,4 +1,4 @@
-"""Index entries that no broker writes are noted, though lookups come out right; those that brokers write are not."""
+"""Index entries that no broker writes are noted, though lookups are right; those that brokers write are not."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.kafka
 SECONDS = 8
 TURNS = 20
 PATIENCE_S = 240
-"""For as many turns, and all that has to be seen: other work may share the machine."""
+"""For as many turns, and everything that has to be seen: other work may share the machine."""
 # Small segments, and retention that deletes them while they are looked at.
 TOPICS = {
     "moving": {"internal.segment.bytes": "300000", "retention.bytes": "600000", "file.delete.delay.ms": "200"},

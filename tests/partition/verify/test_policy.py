@@ -65,7 +65,7 @@ def test_a_policy_that_all_brokers_were_given_counts(log: MetadataLog) -> None:
 
 
 def test_a_policy_that_nobody_has_set_is_not_known(log: MetadataLog) -> None:
-    """The broker's own file may say compact: a healthy log must not be called damaged."""
+    """The broker's own file may set compact: a healthy log must not be reported as damaged."""
     assert gaps(log) == ["offset-gap"]
     shutil.rmtree(log.path)
     assert gaps(log) == ["offset-gap"]
@@ -84,7 +84,7 @@ def test_another_topic_of_the_same_name_says_nothing(log: MetadataLog) -> None:
 
 
 def test_a_metadata_log_with_holes_accuses_nobody(log: MetadataLog) -> None:
-    """That the policy became compact may stand in the hole."""
+    """The change of the policy to compact may be in the hole."""
     log.add(policy("delete"))
     lost = log.log.stat().st_size
     log.add(policy("compact"))
@@ -105,7 +105,7 @@ def test_the_metadata_log_itself_is_not_compacted(log: MetadataLog) -> None:
 
 @pytest.mark.parametrize(("text", "is_said"), [("delete", True), ("compact", False)])
 def test_where_epochs_begin_is_not_asked_of_a_compacted_topic(log: MetadataLog, text: str, is_said: bool) -> None:
-    """The batches with which they began may be gone."""
+    """The batches with which they began may be deleted."""
     log.add(policy(text))
     (log.log_dir / "gappy-0" / "leader-epoch-checkpoint").write_text("0\n1\n3 1\n")
     found = verify_partition(LogDir(str(log.log_dir)).partition("gappy-0")).findings
@@ -115,7 +115,7 @@ def test_where_epochs_begin_is_not_asked_of_a_compacted_topic(log: MetadataLog, 
 def test_a_clean_log_dir_is_checked_without_reading_the_metadata_log(
     klog: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever finds nothing need not know what it would have meant."""
+    """Without a finding, its meaning is not needed."""
     monkeypatch.setattr(loader, "read_metadata", None)
     ran = klog("verify", FIXTURES / "modern", "--output", "jsonl")
     assert (ran.exit_code, ran.stderr) == (0, b"")

@@ -43,7 +43,7 @@ def loader() -> Iterator[Loader]:
 
 
 def as_of(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let `klog verify` believe that it is the time of *case*: producers that were idle for a day are forgotten."""
+    """Make `klog verify` use the time of *case*: producers that were idle for a day are forgotten."""
     monkeypatch.setattr(facts_module.time, "time", lambda: case.now_ms / 1000)
 
 
@@ -56,7 +56,7 @@ def sizes(partition: Path) -> dict[str, int]:
 def test_the_start_that_verify_predicts_is_the_one_that_is_played(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether it fails, what is left of each log and where the log ends; and each sentence says what became of it."""
+    """Whether it fails, the rest of each log and its end; and each sentence matches the result."""
     one, data = case(11, number, sources()), tmp_path / "data"
     one.make(data)
     as_of(one, monkeypatch)
@@ -89,7 +89,7 @@ def test_the_start_that_verify_predicts_is_the_one_that_is_played(
 
 
 def is_so(finding: dict[str, Any], fails: bool, left: dict[str, int]) -> bool:
-    """Whether what is said of a place in a log is what became of it; True of sentences about the kind in general."""
+    """Whether the sentence about a place in a log matches the result; True of sentences about the kind in general."""
     said, position = finding["broker"], finding["position"] or 0
     size = left.get(finding["file"].partition("/")[2])
     if said.startswith("fails: "):
@@ -200,7 +200,7 @@ def test_an_offset_that_its_segment_cannot_hold_may_stop_a_broker(
 
 
 def test_nothing_is_played_where_nothing_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is a second pass over what a broker would recover."""
+    """It is a second pass over the part that a broker would recover."""
     played: list[object] = []
     monkeypatch.setattr(next_start_module, "load", lambda *given: played.append(given))
     found = LogDir(str(FIXTURES / "modern"))
