@@ -37,7 +37,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def carry_out(path: Path, work: Work | Callable[[], Work], sink: Sink, jobs: int, *, made: bool = False) -> None:
-    """Run *work* over the log, and Ensure that no worker outlives it.
+    """Run *work* over the log, and ensure that no worker outlives it.
 
     Python lists a thread for a moment after its end, and an interrupt may keep it from being waited for.
     """
