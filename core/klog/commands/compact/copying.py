@@ -7,16 +7,15 @@ import stat
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from klog.base.directory import normalized
 from klog.base.errors import UsageError
 from klog.change.plan.draft import Draft
 from klog.change.plan.model import PUT, Action, FileState
 from klog.change.plan.staging import Staging
 from klog.commands.compact.compaction import CompactionRun, PartitionOutcome
-from klog.data_dir.disk.directory_tree import make_directories, naming, remove_tree
+from klog.data_dir.disk.directory_tree import remove_tree
 from klog.data_dir.disk.disk import Disk
-from klog.data_dir.disk.output_gate import check_directory
 from klog.data_dir.log_dir import LogDir
+from klog.data_dir.whole_directory import whole_directory
 from klog.formats.checkpoint import OffsetEntry, write_offsets
 from klog.formats.names import FileKind, Stage
 
@@ -28,23 +27,14 @@ def copy(to: str, make: Callable[[Sequence[Staging]], CompactionRun], log_dirs: 
 
     Raises UsageError, KlogError, OSError; nothing then remains of it.
     """
-    check_directory(to)
-    to = os.path.abspath(normalized(to))
-    if os.path.lexists(to) and (not os.path.isdir(to) or os.listdir(to)):
-        raise UsageError(f"--to {to}: exists, and is not an empty directory")
-    with naming(to, disk, "nothing is left of the copy; make room, or name another place with --to"):
-        return _copy(to, make, log_dirs, disk)
-
-
-def _copy(to: str, make: Callable[[Sequence[Staging]], CompactionRun], log_dirs: int, disk: Disk) -> CompactionRun:
-    made = make_directories(to, disk)
-    staged = os.path.join(to, _STAGED)
-    is_whole = False
-    try:
+    with whole_directory(
+        to, disk, "nothing is left of the copy; make room, or name another place with --to"
+    ) as building:
+        staged = os.path.join(building, _STAGED)
         cleaning = make([Staging(os.path.join(staged, str(number)), disk) for number in range(log_dirs)])
         _check_names(cleaning.outcomes)
         cleaning.run()
-        copier = Copier(to, staged, disk)
+        copier = Copier(building, staged, disk)
         copied = [one for one in cleaning.outcomes if one.sections is not None and one.failed is None]
         for outcome in copied:
             copier.partition(outcome, cleaning.draft_of(outcome))
@@ -52,10 +42,6 @@ def _copy(to: str, make: Callable[[Sequence[Staging]], CompactionRun], log_dirs:
         copier.identity(cleaning.log_dirs)
         remove_tree(staged, disk)
         copier.finish()
-        is_whole = True
-    finally:
-        if not is_whole:
-            _take_back(to, made, disk)
     return cleaning
 
 
@@ -65,15 +51,6 @@ def _check_names(outcomes: Sequence[PartitionOutcome]) -> None:
         partition = outcome.partition
         if outcome.sections is not None and seen.setdefault(partition.directory, partition.path) != partition.path:
             raise UsageError(f"{seen[partition.directory]}, {partition.path}: two copies of one partition; name one")
-
-
-def _take_back(to: str, made: Sequence[str], disk: Disk) -> None:
-    if made:
-        remove_tree(made[0], disk)
-        return
-    for name in os.listdir(to):
-        path = os.path.join(to, name)
-        remove_tree(path, disk) if os.path.isdir(path) else disk.unlink(path)
 
 
 CHECKPOINTS = (FileKind.RECOVERY_POINTS, FileKind.HIGH_WATERMARKS, FileKind.LOG_STARTS, FileKind.CLEANER_OFFSETS)

@@ -6,17 +6,14 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from klog.base.directory import normalized
-from klog.base.errors import KlogError, UsageError
+from klog.base.errors import KlogError
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.write.destination import OpenPartition, TopicPlace
 from klog.commands.write.log_sources import SourceTopics
 from klog.commands.write.write_options import WriteOptions
-from klog.data_dir.disk.directory_tree import make_directories, naming, remove_made, remove_tree
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.disk.growing_files import GrowingFiles
-from klog.data_dir.disk.output_gate import check_directory
-from klog.data_dir.locks import Locks
+from klog.data_dir.whole_directory import whole_directory
 from klog.formats.checkpoint import OffsetEntry, write_offsets, write_partition_metadata
 from klog.formats.java_text import uuid_text
 from klog.formats.names import FileKind, topic_is_legal
@@ -112,57 +109,15 @@ def _new_id() -> str:
             return text
 
 
-def is_new(path: str) -> bool:
-    """Whether a log dir would be made at *path*: there is nothing, or an empty directory."""
-    return not os.path.lexists(path) or (os.path.isdir(path) and not os.listdir(path))
-
-
 @contextmanager
 def new_log_dir(path: str, options: WriteOptions, sources: SourceTopics, disk: Disk) -> Iterator[NewLogDir]:
     """Yield a destination that appears at *path* when the block ends; nothing of it remains if the block raises.
 
-    Leftovers of a killed run beside *path* are removed.  Raises UsageError, LockedError if another klog writes there.
+    Raises UsageError, LockedError if another klog writes there.
     """
-    check_directory(path)
-    path = os.path.abspath(normalized(path))
-    if not is_new(path):
-        raise UsageError(f"--to {path}: exists, and is not an empty directory")
-    with naming(path, disk, "nothing was written; make room, or name another place with --to"):
-        yield from _built(path, options, sources, disk)
-
-
-def _built(path: str, options: WriteOptions, sources: SourceTopics, disk: Disk) -> Iterator[NewLogDir]:
-    made = make_directories(os.path.dirname(path), disk)
-    building = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.klog-write")
-    is_whole = False
-    try:
-        if not os.path.isdir(building):
-            disk.make_directory(building)
-        with Locks([building], disk):
-            _clear(building, disk)
-            found = NewLogDir(building, options, sources, disk)
-            try:
-                yield found
-                is_whole = True
-            finally:
-                found.abandon()
-                if not is_whole:
-                    _clear(building, disk)
-        if os.path.isdir(path):
-            disk.remove_directory(path)
-        disk.rename(building, path)
-        disk.sync([os.path.dirname(path), *map(os.path.dirname, reversed(made))])
-    finally:
-        if not is_whole and os.path.isdir(building) and not os.listdir(building):
-            disk.remove_directory(building)
-            remove_made(made, disk)
-
-
-def _clear(directory: str, disk: Disk) -> None:
-    """Remove all but the lock."""
-    for name in os.listdir(directory):
-        path = os.path.join(directory, name)
-        if os.path.isdir(path):
-            remove_tree(path, disk)
-        elif name != FileKind.LOCK.value:
-            disk.unlink(path)
+    with whole_directory(path, disk, "nothing was written; make room, or name another place with --to") as building:
+        found = NewLogDir(building, options, sources, disk)
+        try:
+            yield found
+        finally:
+            found.abandon()

@@ -17,13 +17,14 @@ from klog.cluster.metadata.topic_config import topic_configs
 from klog.commands.write.copied_batches import copy_batches, partitions_at, place_of, size_of
 from klog.commands.write.destination import Destination
 from klog.commands.write.log_sources import source_topics
-from klog.commands.write.new_log_dir import is_new, new_log_dir
+from klog.commands.write.new_log_dir import new_log_dir
 from klog.commands.write.partition_writer import PartitionWriter
 from klog.commands.write.record_inputs import DescriptorSource, csv_records, json_records
 from klog.commands.write.record_writer import RecordWriter
 from klog.commands.write.write_options import WriteOptions
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.selection import PartitionQuery
+from klog.data_dir.whole_directory import is_new
 from klog.kernel import InputRecords, TransactionEnds
 from klog.partition.start.metadata_behind import reuse_note
 
