@@ -93,7 +93,7 @@ lock:                ## requirements.lock: today's newest versions that fit pypr
 
 clean:               ## all that was built, .venv included
 	rm -rf .venv build dist site core/*.egg-info *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	rm -f core/klog/kernel/_kernel*.so core/klog/kernel/_kernel.c
+	rm -f core/klog/kernel/*.so core/klog/kernel/*.c
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/made:
@@ -113,11 +113,15 @@ clean:               ## all that was built, .venv included
 	@$(PIP) --requirement requirements.lock
 	@touch $@
 
-# What is compiled is removed first: setuptools does not know that the kernel includes its .pxi files.  The .pth file
-# names the two source roots: the import hook that setuptools puts there costs 15 ms at every start.
-.venv/built: .venv/needs requirements.lock pyproject.toml $(KERNEL)
-	@echo "building klog (a minute at most)"
-	@rm -f core/klog/kernel/_kernel*.so core/klog/kernel/_kernel.c
+# The .pth file names the two source roots: the import hook that setuptools puts there costs 15 ms at every start.
+.venv/installed: .venv/needs requirements.lock pyproject.toml setup.py
+	@echo "installing klog in .venv (half a minute)"
 	@$(PIP) --no-deps --no-build-isolation --editable .
 	@printf '%s\n' "$(CURDIR)/core" "$(CURDIR)/cli" | tee .venv/lib/python*/site-packages/__editable__.klog-*.pth >/dev/null
+	@touch $@
+
+# Only the parts of the kernel whose sources have changed are compiled.
+.venv/built: .venv/installed $(KERNEL)
+	@mkdir -p build
+	@$(BIN)/python setup.py --quiet build_ext --build-lib core --build-temp build/kernel >build/kernel.log 2>&1 || { cat build/kernel.log; exit 1; }
 	@touch $@

@@ -36,6 +36,14 @@ unpack_wheel() {
     if [[ $1 == ziglang ]]; then chmod +x "$2/ziglang/zig"; fi
 }
 
+# Translate the parts of the kernel to C, in a directory that holds klog/kernel; the words are a Python that has Cython.
+translate_kernel() {
+    local part
+    translate "$@" --generate-shared=klog/kernel/_memoryviews.c --module-name klog.kernel._memoryviews
+    for part in klog/kernel/_*.pyx; do translate "$@" --shared=klog.kernel._memoryviews "$part"; done
+}
+translate() { "$1" -m cython -3 "${@:2}" >cython.log 2>&1 || { cat cython.log >&2; exit 1; }; }
+
 # Write the compilers.  Their flags are in them, and not in CFLAGS, which Python and OpenSSL keep in what they build.  The
 # prefix maps take the paths of this machine out; -target without a processor is the oldest of its kind, as every host has.
 write_compilers() {

@@ -2,7 +2,10 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-PyMODINIT_FUNC PyInit__kernel(void);
+/* The parts of the kernel: KLOG_KERNEL(PART) is PART(name) for each; one_file.sh defines it. */
+#define DECLARED(name) PyMODINIT_FUNC PyInit_##name(void);
+#define LISTED(name) {"klog.kernel." #name, PyInit_##name},
+KLOG_KERNEL(DECLARED)
 PyMODINIT_FUNC PyInit__version(void);
 PyMODINIT_FUNC PyInit__block(void);
 PyMODINIT_FUNC PyInit__frame(void);
@@ -15,7 +18,7 @@ PyMODINIT_FUNC PyInit_snappy(void);
 extern const struct _frozen klog_modules[]; /* freeze.py */
 
 static struct _inittab compiled[] = {
-    {"klog.kernel._kernel", PyInit__kernel},
+    KLOG_KERNEL(LISTED)
     {"lz4._version", PyInit__version},
     {"lz4.block._block", PyInit__block},
     {"lz4.frame._frame", PyInit__frame},

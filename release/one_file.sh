@@ -34,9 +34,10 @@ cp -r "$build/lz4/lz4" "$build/zstandard/zstandard" "$build/site/"
 cp -r "$build/isal/src/isal" "$build/site/isal"
 
 cd "$build"
-cp -r "$clone/core/klog/kernel" kernel
-rm -f kernel/*.so kernel/_kernel.c
-(cd kernel && path=$build/cython run_python -m cython -3 --module-name klog.kernel._kernel _kernel.pyx -o _kernel.c) >cython.log 2>&1 || { cat cython.log >&2; exit 1; }
+mkdir klog
+cp -r "$clone/core/klog/kernel" "$clone/core/klog/__init__.py" klog
+rm -f klog/kernel/*.so klog/kernel/*.c
+path=$build/cython translate_kernel run_python
 
 compile() {
     local object=$1
@@ -55,7 +56,12 @@ if [[ $arch == x86_64 ]]; then
     kernel=(-mevex512) # else Zig takes the wide registers from the functions that ask for AVX-512 themselves
     compile memory -fno-builtin "$release/memory.c"
 fi
-compile kernel "${kernel[@]}" -Ikernel kernel/_kernel.c
+parts=()
+for name in klog/kernel/_*.c; do
+    name=$(basename "$name" .c)
+    compile "kernel$name" "${kernel[@]}" -Iklog/kernel "klog/kernel/$name.c"
+    parts+=("PART($name)")
+done
 compile zstd -Izstandard/zstd -Izstandard/c-ext -DZSTD_SINGLE_FILE -DZSTDLIB_VISIBLE= -DZDICTLIB_VISIBLE= \
     -DZSTDERRORLIB_VISIBLE= zstandard/c-ext/backend_c.c
 for name in lz4 lz4hc lz4frame xxhash; do compile "$name" -Ilz4/lz4libs "lz4/lz4libs/$name.c"; done
@@ -66,7 +72,7 @@ compile igzip_lib -I"$isal/include" isal/src/isal/igzip_libmodule.c
 compile isal_zlib -I"$isal/include" isal/src/isal/isal_zlibmodule.c
 compile isal_version -I"$isal/include" isal/src/isal/_isalmodule.c
 compile snappy -I"$snappy/include" "$release/snappy.c"
-compile klog "$release/klog.c"
+compile klog "-DKLOG_KERNEL(PART)=${parts[*]}" "$release/klog.c"
 finish
 
 say "freezing the modules"

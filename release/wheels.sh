@@ -14,7 +14,7 @@ rm -rf "$build"
 mkdir -p "$tree" "$clone/dist"
 git -C "$clone" ls-files -z | tar --create --directory "$clone" --null --files-from - | tar --extract --directory "$tree"
 
-setup() { (cd "$tree" && "$clone/.venv/bin/python" -c 'from setuptools import setup; setup()' --quiet "$@" 2>"$build/setup.log") || { cat "$build/setup.log" >&2; exit 1; }; }
+setup() { (cd "$tree" && "$clone/.venv/bin/python" setup.py --quiet "$@" 2>"$build/setup.log") || { cat "$build/setup.log" >&2; exit 1; }; }
 
 # setuptools says nothing of times and owners: the archive is packed again.
 build_sdist() {
@@ -33,24 +33,32 @@ zig_target() { echo "$2-linux-$([[ $1 == manylinux* ]] && echo gnu.2.17 || echo 
 # its own memcpy, which is slower than any library's.
 # -mevex512: without it Zig takes the wide registers from the functions that ask for AVX-512 themselves.
 build_kernel() {
-    local platform=$1 arch=$2 zig=$tools/ziglang/zig compile
+    local platform=$1 arch=$2 zig=$tools/ziglang/zig compile part
     compile=("$zig" cc -target "$(zig_target "$platform" "$arch")" -fPIC -O3 -DNDEBUG -g0 -fno-sanitize=undefined -fvisibility=hidden -w -include imports.h)
     [[ $arch != x86_64 ]] || compile+=(-mevex512)
-    cd "$build/kernel"
-    if [[ $platform == manylinux* ]]; then
-        "${compile[@]}" -shared -s -Wl,--build-id=none -DPy_LIMITED_API=0x030B0000 -I"$headers" -o _kernel.abi3.so _kernel.c
-    else
+    cd "$build/klog/kernel"
+    rm -f ./*.so
+    compile+=(-DPy_LIMITED_API=0x030B0000 -I"$headers")
+    if [[ $platform != manylinux* ]]; then
         "$zig" cc -target "$(zig_target "$platform" "$arch")" -shared -nostdlib -g0 -Wl,-soname,"libc.musl-$arch.so.1" -o libc.so -x c /dev/null
-        "${compile[@]}" -c -DPy_LIMITED_API=0x030B0000 -I"$headers" -o _kernel.o _kernel.c
-        "$zig" ld.lld -shared -s --gc-sections --build-id=none -o _kernel.abi3.so _kernel.o libc.so
     fi
+    for part in _*.c; do
+        part=${part%.c}
+        if [[ $platform == manylinux* ]]; then
+            "${compile[@]}" -shared -s -Wl,--build-id=none -o "$part.abi3.so" "$part.c"
+        else
+            "${compile[@]}" -c -o "$part.o" "$part.c"
+            "$zig" ld.lld -shared -s --gc-sections --build-id=none -o "$part.abi3.so" "$part.o" libc.so
+        fi
+    done
+    rm -f libc.so
 }
 
 build_wheel() {
     local platform=$1 arch=$2
     say "building the wheel for $platform on $arch"
     (build_kernel "$platform" "$arch")
-    cp "$build/kernel/_kernel.abi3.so" "$build/lib/klog/kernel/"
+    cp "$build"/klog/kernel/_*.abi3.so "$build/lib/klog/kernel/"
     DIST_EXTRA_CONFIG=$build/paths.cfg setup bdist_wheel --skip-build --dist-dir "$clone/dist" --bdist-dir "$build/$platform-$arch" \
         --py-limited-api cp311 --plat-name "${platform}_$arch"
 }
@@ -61,8 +69,9 @@ headers=$(library cpython)/include/python
 rm -f "$clone"/dist/klog-*.whl "$clone/dist/klog-$(sed -n 's/^version = "\(.*\)"/\1/p' "$clone/pyproject.toml").tar.gz"
 build_sdist
 
-cp -r "$tree/core/klog/kernel" "$build/kernel"
-(cd "$build/kernel" && "$clone/.venv/bin/python" -m cython -3 --module-name klog.kernel._kernel _kernel.pyx -o _kernel.c) >"$build/cython.log" 2>&1 || { cat "$build/cython.log" >&2; exit 1; }
+mkdir "$build/klog"
+cp -r "$tree/core/klog/kernel" "$tree/core/klog/__init__.py" "$build/klog"
+(cd "$build" && translate_kernel "$clone/.venv/bin/python")
 setup build_py --build-lib "$build/lib"
 printf '[build]\nbuild_lib = %s\n' "$build/lib" >"$build/paths.cfg"
 for arch in x86_64 aarch64; do

@@ -55,7 +55,7 @@ def test_planted_violations_are_found(tmp_path: Path) -> None:
     for file, text in (
         ("log/index.py", "class Entries: ...\nclass _Private: ...\n"),
         ("lookup/entries.py", "if True:\n    class Entries: ...\nclass _Private: ...\n"),
-        ("kernel/_kernel.pyi", "class Window: ...\n"),
+        ("kernel/_window.pyi", "class Window: ...\n"),
         ("fetch/windows.py", "class Window: ...\n"),
         ("log/utils.py", ""),
         ("helpers/__init__.py", ""),
@@ -65,7 +65,7 @@ def test_planted_violations_are_found(tmp_path: Path) -> None:
         (tmp_path / file).write_text(text, encoding="utf-8")
     assert violations(tmp_path) == [
         "helpers/__init__.py has a name that says nothing",
-        "Window is a class in fetch/windows.py and in kernel/_kernel.pyi",
+        "Window is a class in fetch/windows.py and in kernel/_window.pyi",
         "log/utils.py has a name that says nothing",
         "Entries is a class in log/index.py and in lookup/entries.py",
     ]

@@ -17,9 +17,7 @@ from tests.conftest import extract
 
 ROOT = Path(__file__).parent.parent
 # Left over from building here; in the copy they could stand in for something that the sdist lacks.
-BUILT = shutil.ignore_patterns(
-    ".*", "*.so", "_kernel.c", "*.egg-info", "__pycache__", "build", "dist", "data", "results"
-)
+BUILT = shutil.ignore_patterns(".*", "*.so", "_*.c", "*.egg-info", "__pycache__", "build", "dist", "data", "results")
 SHARED = ("man/man1/klog.1", "bash-completion/completions/klog.bash", "zsh/site-functions/_klog")
 
 
@@ -44,7 +42,7 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for file in ROOT.iterdir():
         if file.is_file():
             shutil.copy(file, folder / "tree")
-    settings = folder / "tree" / "pyproject.toml"
+    settings = folder / "tree" / "setup.py"
     written = settings.read_text(encoding="utf-8")
     assert written.count('"-O3"') == 1
     settings.write_text(written.replace('"-O3"', '"-O0"'), encoding="utf-8")
@@ -82,7 +80,7 @@ def test_each_folder_of_modules_is_a_package() -> None:
 
 def test_the_wheel_made_from_the_sdist_runs(wheel: Path, tmp_path: Path) -> None:
     """The kernel was compiled from the sdist's own files, and what runs is that one, not this checkout's."""
-    program = "import klog.kernel._kernel as k, klog_cli.app as app; print(k.__file__, flush=True); app.main()"
+    program = "import klog.kernel._window as k, klog_cli.app as app; print(k.__file__, flush=True); app.main()"
     environment = {**os.environ, "PYTHONPATH": str(wheel)}
     command = [sys.executable, "-c", program, "--version"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=False)

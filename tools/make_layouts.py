@@ -1,4 +1,4 @@
-"""Write core/klog/kernel/layouts.pxi: the byte offsets of the layouts in klog.formats, for the kernel.
+"""Write core/klog/kernel/layouts.pxd: the byte offsets of the layouts in klog.formats, for the kernel.
 
 python tools/make_layouts.py [--check]
 """
@@ -13,7 +13,7 @@ sys.path.insert(0, str(ROOT / "core"))
 
 from klog.formats import batch, index, legacy, transaction_state  # noqa: E402
 
-TARGET = ROOT / "core/klog/kernel/layouts.pxi"
+TARGET = ROOT / "core/klog/kernel/layouts.pxd"
 PREFIXES = {
     "BATCH": batch.BATCH,
     "MESSAGE_V0": legacy.MESSAGE_V0,

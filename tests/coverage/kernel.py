@@ -11,18 +11,16 @@ from __future__ import annotations
 import gzip
 import json
 import re
-import shlex
 import subprocess
-import sys
-import sysconfig
 from collections import defaultdict
 from collections.abc import Iterator
-from os import environ
 from pathlib import Path
+
+from tests.support import kernel_parts
+from tests.support.kernel_parts import KERNEL
 
 ROOT = Path(__file__).resolve().parents[2]
 CORE = ROOT / "core"
-KERNEL = CORE / "klog/kernel"
 _OWN = "what Cython puts in"
 _DIRECTIVE = re.compile(r'#line \d+ "')
 _CHECK = re.compile(r"likely\(|__PYX_ERR|__Pyx|Py[A-Z]\w*_|__pyx_(kwds|nargs|clineno|temp)|values\[|refnanny|PYREX")
@@ -31,34 +29,21 @@ _DUMP = """
 extern void __gcov_dump(void);
 __attribute__((visibility("default"))) void klog_counts_written(void) { __gcov_dump(); }
 """
-MODULE = "_kernel.abi3.so"
 
 
 def build(folder: Path) -> Path:
-    """Compile the kernel with counters into *folder*, if it is newer than the existing one; return the module's
-    path."""
-    folder.mkdir(parents=True, exist_ok=True)
-    sources = [*KERNEL.glob("*.p[yx]*"), *KERNEL.glob("*.h"), Path(__file__)]
-    module = folder / MODULE
-    if module.exists() and module.stat().st_mtime > max(source.stat().st_mtime for source in sources):
-        return module
-    for old in folder.glob("_kernel.*"):
-        old.unlink()
-    c_file = folder / "_kernel.c"
-    cython = [sys.executable, "-m", "cython", "-3", "--line-directives", "-I", str(KERNEL)]
-    subprocess.run(
-        [*cython, "--module-name", "klog.kernel._kernel", "-o", str(c_file), str(KERNEL / "_kernel.pyx")],
-        cwd=CORE,
-        check=True,
-        stderr=subprocess.DEVNULL,
-    )
-    c_file.write_text("\n".join(_named(c_file.read_text().splitlines())) + _DUMP)
-    include = [f"-I{sysconfig.get_paths()['include']}", f"-I{KERNEL}"]
-    compiler = [*shlex.split(environ.get("CC", "gcc")), "-O0", "-w", "-fPIC", "-DPy_LIMITED_API=0x030B0000"]
-    counting = ["--coverage", "-fprofile-update=prefer-atomic"]
-    subprocess.run([*compiler, *counting, *include, "-c", "_kernel.c", "-o", "_kernel.o"], cwd=folder, check=True)
-    subprocess.run([*compiler, *counting, "-shared", "_kernel.o", "-o", MODULE], cwd=folder, check=True)
-    return module
+    """Compile the kernel with counters into *folder*, unless it is newer than its sources; return its folder."""
+    sources = [*KERNEL.glob("*.p[yx]*"), *KERNEL.glob("*.h"), Path(__file__), Path(kernel_parts.__file__)]
+    made = folder / "klog" / "kernel"
+    newest = max(source.stat().st_mtime for source in sources)
+    if not made.exists() or min(module.stat().st_mtime for module in made.glob("*.so")) <= newest:
+        flags = ["-O0", "-DPy_LIMITED_API=0x030B0000", "--coverage", "-fprofile-update=prefer-atomic"]
+        kernel_parts.compiled(folder, flags, cython=["--line-directives"], edited=_counting)
+    return made
+
+
+def _counting(translated: str) -> str:
+    return "\n".join(_named(translated.splitlines())) + _DUMP
 
 
 def _named(lines: list[str]) -> Iterator[str]:
@@ -84,19 +69,17 @@ def _named(lines: list[str]) -> Iterator[str]:
 
 def branches(folder: Path) -> dict[str, tuple[int, int]]:
     """Return how many branches each file of the kernel has, and how many were taken."""
-    said = subprocess.run(
-        ["gcov", "--json-format", "--branch-probabilities", "--stdout", "_kernel.gcda"],
-        cwd=folder,
-        check=True,
-        capture_output=True,
-    ).stdout
-    content = gzip.decompress(said) if said[:2] == b"\x1f\x8b" else said
-    found: dict[str, tuple[int, int]] = {}
-    for file in json.loads(content)["files"]:
-        path = CORE / file["file"] if not Path(file["file"]).is_absolute() else Path(file["file"])
-        if path.parent == KERNEL and path.suffix in (".pyx", ".pxi", ".h"):
-            found[path.name] = _counted(path, file["lines"])
-    return found
+    made = folder / "klog" / "kernel"
+    lines: dict[str, list[dict[str, object]]] = defaultdict(list)
+    for notes in sorted(set(made.glob("*.gcno")) - {made / f"{kernel_parts.MEMORYVIEWS}.gcno"}):
+        command = ["gcov", "--json-format", "--branch-probabilities", "--stdout", str(notes)]
+        said = subprocess.run(command, cwd=folder, check=True, capture_output=True).stdout
+        content = gzip.decompress(said) if said[:2] == b"\x1f\x8b" else said
+        for file in json.loads(content)["files"]:
+            path = folder / file["file"]
+            if path.parent == made and path.suffix in (".pyx", ".pxi", ".pxd", ".h"):
+                lines[path.name] += file["lines"]
+    return {name: _counted(KERNEL / name, found) for name, found in sorted(lines.items())}
 
 
 def _counted(path: Path, lines: list[dict[str, object]]) -> tuple[int, int]:

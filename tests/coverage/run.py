@@ -35,9 +35,9 @@ _exit = os._exit
 
 
 def _leave(status):
-    module = sys.modules.get("klog.kernel._kernel")
-    if module is not None:
-        ctypes.CDLL(module.__file__).klog_counts_written()
+    for name, module in list(sys.modules.items()):
+        if name.startswith("klog.kernel._") and not name.endswith("._memoryviews"):
+            ctypes.CDLL(module.__file__).klog_counts_written()
     _exit(status)
 
 
@@ -45,8 +45,8 @@ os._exit = _leave
 '''
 
 
-def second_core(folder: Path, module: Path) -> Path:
-    """Make a core/ of links whose kernel is *module*; return it."""
+def second_core(folder: Path, kernel: Path) -> Path:
+    """Make a core/ of links whose kernel is that in *kernel*; return it."""
     shutil.rmtree(folder, ignore_errors=True)
     for path in sorted(CORE.rglob("*")):
         inside = folder / path.relative_to(CORE)
@@ -54,14 +54,15 @@ def second_core(folder: Path, module: Path) -> Path:
             inside.mkdir(parents=True)
         elif path.suffix not in (".pyc", ".so", ".c"):
             inside.symlink_to(path)
-    (folder / "klog/kernel" / module.name).symlink_to(module)
+    for part in kernel.glob("*.so"):
+        (folder / "klog/kernel" / part.name).symlink_to(part)
     return folder
 
 
 def forget() -> None:
     """Remove what earlier runs have counted."""
     shutil.rmtree(FOLDER / "data", ignore_errors=True)
-    for old in (FOLDER / "kernel").glob("*.gcda"):
+    for old in (FOLDER / "kernel/klog/kernel").glob("*.gcda"):
         old.unlink()
 
 
@@ -75,7 +76,7 @@ def run(arguments: Sequence[str]) -> int:
         f"[run]\nbranch = true\nparallel = true\ncore = ctrace\ndata_file = {FOLDER}/data/.coverage\n"
         "disable_warnings = no-data-collected\n"
         f"source = {CORE}/klog, {ROOT}/cli/klog_cli\npatch = subprocess, fork, _exit\n"
-        "[report]\nexclude_also =\n    if TYPE_CHECKING:\n    \\.\\.\\.$\n    @(typing\\.)?overload\n"
+        "[report]\nomit = *.pyx\nexclude_also =\n    if TYPE_CHECKING:\n    \\.\\.\\.$\n    @(typing\\.)?overload\n"
     )
     path = [FOLDER / "core", ROOT / "cli", FOLDER / "site"]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, path))}

@@ -30,6 +30,14 @@ def test_the_kernel_is_built_from_these_declarations() -> None:
     assert done.returncode == 0, "run tools/make_layouts.py and build again" + done.stderr
 
 
+def test_the_python_face_of_the_kernel_is_written_from_its_declarations() -> None:
+    """A stub that says something else than the kernel is worse than none."""
+    done = subprocess.run(
+        [sys.executable, ROOT / "tools/make_kernel_face.py", "--check"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, "run tools/make_kernel_face.py" + done.stderr
+
+
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
 def test_what_is_written_is_read_back(layout: Layout) -> None:
     """Every field with its lowest and highest value, so that none is read as unsigned or narrower."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import csv
 import ctypes
-import importlib.util
 import io
 import json
 import sys
@@ -27,7 +26,7 @@ from tests.fuzz.metadata import MetadataLogs
 from tests.oracles.plain import encode
 
 if TYPE_CHECKING:
-    from klog.kernel._kernel import Rewriter, Window
+    from klog.kernel import Rewriter, Window
 
 ENTRIES = 3000
 ORIGIN = b',"partition":3,"topic":"orders"'
@@ -42,14 +41,12 @@ TABLE = bytes(
 
 
 def load_kernel(path: str) -> None:
-    """Put the module at *path* in the place of klog's own."""
-    spec = importlib.util.spec_from_file_location("klog.kernel._kernel", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
+    """Have the parts of the kernel in the folder *path* loaded in place of klog's own."""
+    import klog.kernel
+
     assert hasattr(ctypes.CDLL(None), "__asan_init"), "no sanitizer is loaded: nothing would be found"
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
+    klog.kernel.__path__.insert(0, path)
+    assert sys.modules[klog.kernel.Window.__module__].__file__ == f"{path}/_window.abi3.so"
 
 
 def given_back(data: memoryview, magic: int) -> bytes:
@@ -71,7 +68,7 @@ class Fuzzer:
 
     def __init__(self, seed: int, folder: Path) -> None:
         from klog.formats.codec import Decompressor
-        from klog.kernel._kernel import KeyPlaces, KeyReader, KeySet, OffsetMap, Window
+        from klog.kernel import KeyPlaces, KeyReader, KeySet, OffsetMap, Window
 
         self.make_window, self.chance, self.done = Window, Random(seed), 0
         self.metadata_logs = MetadataLogs(Random(seed), folder)
@@ -348,7 +345,7 @@ class Fuzzer:
 
     def compact(self) -> None:
         """Both passes of a compaction over one window: a small map, and the remains of batches that may be broken."""
-        from klog.kernel._kernel import OffsetMap, OpenTransactions, Rewriter
+        from klog.kernel import OffsetMap, OpenTransactions, Rewriter
 
         real = self.chance.random() < 0.2
         data, starts = self.content(self.entries(150, real))
@@ -414,7 +411,7 @@ class Fuzzer:
 
     def strings(self) -> None:
         """Text as Java prints it, and the two ways to a checksum."""
-        from klog.kernel._kernel import (
+        from klog.kernel import (
             crc32,
             crc32_shift,
             crc32c,

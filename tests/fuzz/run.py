@@ -8,35 +8,24 @@ import shlex
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tempfile
 import time
 from pathlib import Path
 
+from tests.support.kernel_parts import KERNEL, compiled
+
 ROOT = Path(__file__).resolve().parents[2]
-KERNEL = ROOT / "core" / "klog" / "kernel"
 SANITIZERS = "-fsanitize=address,undefined"
 
 
 def build(folder: Path, source: Path = KERNEL) -> Path:
-    """Compile the kernel in *source* with sanitizers into *folder*; return the module's path.
+    """Compile the kernel in *source* with sanitizers into *folder*; return the folder of its parts.
 
     Without optimization: with the sanitizers' checks, that takes gcc ten times as long, for calls that spend most of
     their time in Python.  A report needs only the line numbers of -g's output.
     """
-    c_file = folder / "_kernel.c"
-    module = folder / f"_kernel{sysconfig.get_config_var('EXT_SUFFIX')}"
-    cython = [sys.executable, "-m", "cython", "-3", "-I", str(source), "--module-name", "klog.kernel._kernel"]
-    said = subprocess.run(
-        [*cython, "-o", str(c_file), str(source / "_kernel.pyx")], cwd=ROOT / "core", capture_output=True, text=True
-    )
-    if said.returncode:
-        raise SystemExit(said.stderr)
-    flags = ["-shared", "-fPIC", "-g1", "-O0", "-fno-omit-frame-pointer", SANITIZERS, "-w"]
-    include = [f"-I{sysconfig.get_paths()['include']}", f"-I{source}"]
-    compiler = shlex.split(os.environ.get("CC", "gcc"))
-    subprocess.run([*compiler, *flags, *include, str(c_file), "-o", str(module)], check=True)
-    return module
+    compiled(folder, ["-g1", "-O0", "-fno-omit-frame-pointer", SANITIZERS], source)
+    return folder / "klog" / "kernel"
 
 
 def _library(name: str) -> str:
@@ -46,7 +35,7 @@ def _library(name: str) -> str:
 
 
 def environment() -> dict[str, str]:
-    """Return the variables for a process that loads the module: the sanitizer first, Python's objects in memory it
+    """Return the variables for a process that loads the kernel: the sanitizer first, Python's objects in memory it
     watches."""
     return os.environ | {
         "LD_PRELOAD": _library("libasan.so"),
@@ -57,10 +46,10 @@ def environment() -> dict[str, str]:
     }
 
 
-def _driver(module: Path, options: argparse.Namespace, number: int) -> subprocess.Popen[bytes]:
+def _driver(kernel: Path, options: argparse.Namespace, number: int) -> subprocess.Popen[bytes]:
     share = -(-options.inputs // options.jobs) if options.inputs else 0
     limits = ["--seconds", str(options.seconds), "--inputs", str(share)]
-    command = [sys.executable, "-m", "tests.fuzz.driver", str(module), "--seed", str(options.seed + number), *limits]
+    command = [sys.executable, "-m", "tests.fuzz.driver", str(kernel), "--seed", str(options.seed + number), *limits]
     return subprocess.Popen(command, env=environment(), cwd=ROOT, stdout=subprocess.PIPE)
 
 
@@ -70,7 +59,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--inputs", type=int, default=0, help="stop after this many mutated batches and messages")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="repeat a run (default: the clock)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes (default: cores)")
-    parser.add_argument("--keep", type=Path, help="folder for the built module, used again when it is there")
+    parser.add_argument("--keep", type=Path, help="folder for the built kernel, used again when it is there")
     parser.add_argument("--source", type=Path, default=KERNEL, help="another kernel's sources, with a planted mistake")
     options = parser.parse_args(arguments)
     if not options.inputs and not options.seconds:
@@ -78,12 +67,11 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     return options
 
 
-def _module(options: argparse.Namespace, folder: Path) -> Path:
+def _kernel(options: argparse.Namespace, folder: Path) -> Path:
     if not options.keep:
         return build(folder, options.source)
-    options.keep.mkdir(parents=True, exist_ok=True)
-    built = list(options.keep.glob("_kernel*.so"))
-    return built[0] if built else build(options.keep, options.source)
+    built: Path = options.keep / "klog" / "kernel"
+    return built if built.is_dir() else build(options.keep, options.source)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -91,9 +79,9 @@ def main(arguments: list[str] | None = None) -> int:
     options = _options(arguments)
     folder = Path(tempfile.mkdtemp(prefix="klog-fuzz-"))
     try:
-        module = _module(options, folder)
+        kernel = _kernel(options, folder)
         began = time.monotonic()
-        drivers = [_driver(module, options, number) for number in range(options.jobs)]
+        drivers = [_driver(kernel, options, number) for number in range(options.jobs)]
         outputs = [driver.communicate()[0].decode() for driver in drivers]
         seconds = time.monotonic() - began
     finally:

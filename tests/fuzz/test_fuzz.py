@@ -15,6 +15,7 @@ import pytest
 from tests.brokers import jars
 from tests.conftest import ROOT
 from tests.fuzz import run
+from tests.support import kernel_parts
 from tests.support.counts import count
 
 
@@ -22,16 +23,19 @@ def built() -> Path:
     """Return a folder with the kernel: built once for its sources and what compiles them, because that takes long."""
     compiler = [*shlex.split(os.environ.get("CC", "gcc")), "--version"]
     versions = sys.version.encode(), Cython.__version__.encode(), subprocess.check_output(compiler)
-    sources = (path for path in sorted(run.KERNEL.iterdir()) if path.suffix in (".pyx", ".pxi", ".pxd", ".h"))
-    contents = (path.name.encode() + path.read_bytes() for path in (*sources, Path(run.__file__)))
+    suffixes = (".pyx", ".pxi", ".pxd", ".h")
+    sources = [path for path in sorted(kernel_parts.KERNEL.iterdir()) if path.suffix in suffixes]
+    contents = (
+        path.name.encode() + path.read_bytes() for path in (*sources, Path(run.__file__), Path(kernel_parts.__file__))
+    )
     digest = hashlib.sha256(b"".join((*versions, *contents))).hexdigest()[:16]
     return jars.filled(jars.CACHE / f"fuzz-{digest}", _build)
 
 
 def _build(folder: Path) -> None:
-    (folder / "libs").mkdir()
-    run.build(folder / "libs")
-    (folder / "libs" / "_kernel.c").unlink()
+    for made in run.build(folder / "libs").iterdir():
+        if made.suffix in (".c", ".o"):
+            made.unlink()
 
 
 @pytest.mark.slow

@@ -131,7 +131,7 @@ def test_the_archive_is_all_that_a_bare_python_needs_to_verify(tmp_path: Path) -
         "from klog.partition.verify.segment_pass import SurveyOptions\n"
         "from klog.partition.verify.verify import verify_partition\n"
         "from klog.data_dir.partition import Partition\n"
-        "import klog.kernel._kernel as kernel\n"
+        "import klog.kernel._window as kernel\n"
         "assert kernel.__file__.startswith(sys.argv[1])\n"
         "for path in sys.argv[2:]:\n"
         "    checked = verify_partition(Partition(path), request=SurveyOptions(deep=True))\n"

@@ -1,7 +1,7 @@
 """A fixed binary structure, declared once: names, widths, meanings.
 
 All of Kafka's fixed structures are big-endian and unpadded.  The compiled kernel takes its byte offsets from these
-declarations too (`tools/make_layouts.py` writes them into `kernel/layouts.pxi`).
+declarations too (`tools/make_layouts.py` writes them into `kernel/layouts.pxd`).
 """
 
 from __future__ import annotations

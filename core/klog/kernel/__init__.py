@@ -1,167 +1,38 @@
-"""The one compiled module: scan, checksum, decode, format.  Its source: `_kernel.pyx` and the `.pxi` files."""
+"""The compiled parts of klog: everything that happens once a batch or once a record.
 
-from klog.kernel._kernel import (
-    COLUMNS,
-    RECORD_ERRORS,
-    RECORD_FAULTS,
-    ActiveSegment,
-    BatchBuilder,
-    BatchRouter,
-    EntryList,
-    HeaderPass,
-    IndexBuilder,
-    InputRecords,
-    KeyExamples,
-    KeyLines,
-    KeyPlaces,
-    KeyReader,
-    KeySet,
-    LatestRecords,
-    LogLandmarks,
-    OffsetMap,
-    OpenTransactions,
-    PartitionTable,
-    Profile,
-    RecordColumns,
-    RecordLines,
-    Rewriter,
-    SegmentSurvey,
-    TopicRoute,
-    TransactionEnds,
-    TransactionSpans,
-    Window,
-    ascending_run,
-    batch_identities,
-    begin_sync,
-    crc32,
-    crc32_shift,
-    crc32c,
-    crc32c_portable,
-    crc32c_shift,
-    drop_producers,
-    flipped_bit,
-    give_memory_back,
-    hardware_crc,
-    is_utf8,
-    java_string,
-    json_text,
-    key_partitions,
-    last_batch_end,
-    offset_index_used,
-    read_key,
-    record_signs,
-    set_aside,
-    skip_partitions,
-    stamp,
-    sync_file_system,
-    time_index_used,
-    transaction_states,
-)
+Each part is loaded when a name of it is first used.  Written by tools/make_kernel_face.py.
+"""
 
-DONE, MORE, BAD_LENGTH, BAD_MAGIC, SHORT_HEADER, BAD_RECORD, BAD_COUNT = range(7)
-"""Why a scan or a decode stopped (`rows.pxi`)."""
+from __future__ import annotations
 
-OUTPUT_FULL, TO_COMPRESS, TO_CONVERT = 16, 17, 18
-"""Why a Rewriter stopped, besides DONE and what is broken (`rewrite.pxi`)."""
+_PARTS = {
+    "_compact": "OUTPUT_FULL OffsetMap Rewriter TO_CONVERT",
+    "_index": "IndexBuilder offset_index_used time_index_used",
+    "_keys": "KEY_FORMS KeyExamples KeyLines KeyPlaces KeyReader PlaceTable key_partitions read_key",
+    "_metadata": "PartitionTable skip_partitions",
+    "_producers": "ENTRY_ERROR ENTRY_FULL ENTRY_ODD EntryList HeaderPass ProducerRuns record_signs",
+    "_profile": "Profile",
+    "_survey": "LogLandmarks SegmentSurvey ascending_run batch_identities flipped_bit last_batch_end",
+    "_transactions": "LatestRecords OpenTransactions TransactionSpans transaction_states",
+    "_window": (
+        "BAD_COUNT BAD_LENGTH BAD_MAGIC BAD_RECORD BATCH_OFFSETS COLUMNS DONE KeySet MORE RETAIN_EMPTY "
+        "SHORT_HEADER TEXT_BARE TEXT_CONTENT TEXT_LAZY TEXT_RECORDS TO_COMPRESS VALUES WITHOUT_DATA Window "
+        "begin_sync crc32 crc32_shift crc32c crc32c_portable crc32c_shift give_memory_back hardware_crc "
+        "is_utf8 java_string json_text set_aside sync_file_system"
+    ),
+    "_write": (
+        "ASK BatchBuilder BatchRouter FIRST_FAULT FLUSH InputRecords OPEN_PARTITION RECORD_ERRORS "
+        "RECORD_FAULTS RecordColumns RecordLines TopicRoute TransactionEnds drop_producers stamp"
+    ),
+}
+_HOMES = {name: part for part, names in _PARTS.items() for name in names.split()}
+__all__ = sorted(_HOMES)
 
-RETAIN_EMPTY, WITHOUT_DATA = 1, 2
-"""What a Rewriter is told about batches, added up (`rewrite.pxi`)."""
 
-TEXT_RECORDS, TEXT_CONTENT, TEXT_BARE, TEXT_LAZY = 1, 2, 4, 8
-"""What `Window.text_lines` writes (`text.pxi`)."""
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'klog.kernel' has no attribute {name!r}")
+    from importlib import import_module
 
-FLUSH, ASK, FIRST_FAULT, OPEN_PARTITION = 32, 33, 34, 64
-"""Why a BatchRouter stopped; with FIRST_FAULT begin those of RECORD_FAULTS (`batch_builder.pxi`)."""
-
-VALUES, BATCH_OFFSETS = ("text", "base64", "hex", "redacted", "none"), 8
-"""How `json_lines` and `csv_lines` show values: the place in this list is the option's number (`json.pxi`)."""
-
-ENTRY_FULL, ENTRY_ODD, ENTRY_ERROR = 7, 8, 9
-"""Why `HeaderPass.read` stopped, besides DONE and what no batch begins with (`header_pass.pxi`)."""
-
-KEY_FORMS = ("text", "hex", "base64", "int32", "int64")
-"""How keys are given as text: the place in this list is the form's number (`partitions.h`)."""
-
-__all__ = [
-    "ASK",
-    "BAD_COUNT",
-    "BAD_LENGTH",
-    "BAD_MAGIC",
-    "BAD_RECORD",
-    "BATCH_OFFSETS",
-    "COLUMNS",
-    "DONE",
-    "ENTRY_ERROR",
-    "ENTRY_FULL",
-    "ENTRY_ODD",
-    "FIRST_FAULT",
-    "FLUSH",
-    "KEY_FORMS",
-    "MORE",
-    "OPEN_PARTITION",
-    "OUTPUT_FULL",
-    "RECORD_ERRORS",
-    "RECORD_FAULTS",
-    "RETAIN_EMPTY",
-    "SHORT_HEADER",
-    "TEXT_BARE",
-    "TEXT_CONTENT",
-    "TEXT_LAZY",
-    "TEXT_RECORDS",
-    "TO_COMPRESS",
-    "TO_CONVERT",
-    "VALUES",
-    "WITHOUT_DATA",
-    "ActiveSegment",
-    "BatchBuilder",
-    "BatchRouter",
-    "EntryList",
-    "HeaderPass",
-    "IndexBuilder",
-    "InputRecords",
-    "KeyExamples",
-    "KeyLines",
-    "KeyPlaces",
-    "KeyReader",
-    "KeySet",
-    "LatestRecords",
-    "LogLandmarks",
-    "OffsetMap",
-    "OpenTransactions",
-    "PartitionTable",
-    "Profile",
-    "RecordColumns",
-    "RecordLines",
-    "Rewriter",
-    "SegmentSurvey",
-    "TopicRoute",
-    "TransactionEnds",
-    "TransactionSpans",
-    "Window",
-    "ascending_run",
-    "batch_identities",
-    "begin_sync",
-    "crc32",
-    "crc32_shift",
-    "crc32c",
-    "crc32c_portable",
-    "crc32c_shift",
-    "drop_producers",
-    "flipped_bit",
-    "give_memory_back",
-    "hardware_crc",
-    "is_utf8",
-    "java_string",
-    "json_text",
-    "key_partitions",
-    "last_batch_end",
-    "offset_index_used",
-    "read_key",
-    "record_signs",
-    "set_aside",
-    "skip_partitions",
-    "stamp",
-    "sync_file_system",
-    "time_index_used",
-    "transaction_states",
-]
+    value = globals()[name] = getattr(import_module(f"klog.kernel.{_HOMES[name]}"), name)
+    return value

@@ -118,7 +118,7 @@ static uint8_t klog_escape_letter[256];
 static uint8_t klog_spread[256][16];
 static int klog_has_ssse3;
 
-static void klog_chars_init(void) {
+static __attribute__((constructor)) void klog_chars_init(void) {
     static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
     for (int c = 0; c < 32; c++) klog_escape_kind[c] = 2;
     for (int i = 0; from[i]; i++) {

@@ -213,3 +213,9 @@ cdef Py_ssize_t fill_headers(const View *v, int *lists, uint8_t *keys, int *key_
         if present != NULL:
             set_bit(present, first + i, row.headers_count > 0)
     return nulls
+
+
+cdef int fits(Py_ssize_t room, long long used, long long more) except -1:
+    if used < 0 or more > room - used or not room or used + more > 0x7FFFFFFF:
+        raise ValueError("a buffer is too small")
+    return 0

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "cpu.h"
+#include "words.h"
 
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 #define KLOG_X86 1
@@ -47,24 +48,6 @@ static void klog_slices(uint32_t table[8][256], uint32_t polynomial) {
     }
     for (int i = 0; i < 256; i++)
         for (int k = 1; k < 8; k++) table[k][i] = (table[k - 1][i] >> 8) ^ table[0][table[k - 1][i] & 255];
-}
-
-static uint64_t klog_le64(const uint8_t *p) {
-    uint64_t word;
-    memcpy(&word, p, 8);
-#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    word = __builtin_bswap64(word);
-#endif
-    return word;
-}
-
-static uint32_t klog_le32(const uint8_t *p) {
-    uint32_t word;
-    memcpy(&word, p, 4);
-#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    word = __builtin_bswap32(word);
-#endif
-    return word;
 }
 
 static uint32_t klog_sliced(uint32_t table[8][256], uint32_t crc, const uint8_t *p, size_t n) {
@@ -178,7 +161,8 @@ static int klog_find_hardware(void) {
 #endif
 }
 
-static void klog_crc_init(void) {
+/* Of each extension that includes this: its tables are its own. */
+static __attribute__((constructor)) void klog_crc_init(void) {
     klog_slices(klog_castagnoli, KLOG_CASTAGNOLI);
     klog_slices(klog_zlib, KLOG_ZLIB);
     klog_shift_table(klog_long, KLOG_LONG);

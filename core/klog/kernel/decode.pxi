@@ -65,6 +65,11 @@ cdef inline const uint8_t *decode_record(const uint8_t *p, const uint8_t *end, c
     return p if p == record_end else NULL
 
 
+cdef const uint8_t *read_record(const uint8_t *p, const uint8_t *end, const uint8_t *base, const BatchRow *batch, RecordRow *row) noexcept nogil:
+    """Decode a record for another extension; here each loop has `decode_record` in itself."""
+    return decode_record(p, end, base, batch, row)
+
+
 cdef int decode_batch(View *v) noexcept nogil:
     """Decode the batch at hand from its next record on, until it ends, or the rows are full or have MOST_HEADERS headers."""
     cdef const BatchRow *batch = v.batches + v.batch
@@ -259,3 +264,56 @@ cdef int decode_some(View *v) noexcept nogil:
         v.record = 0
         v.cursor = 0
     return DONE
+
+
+cdef const uint8_t *compressed_part(const View *v, const BatchRow *b, Py_ssize_t *length) except NULL:
+    """Where the compressed bytes of a batch are: behind its header, or in a wrapper's value."""
+    cdef const uint8_t *p = v.data + b.at
+    cdef const uint8_t *end = p + b.size
+    cdef int size
+    if b.size < smallest_entry(b.magic):
+        raise CodecError("too small for its header")
+    if b.magic >= 2:
+        length[0] = b.size - BATCH_BYTES
+        return p + BATCH_BYTES
+    if b.attributes & ATTRIBUTE_CODEC == 4:
+        raise CodecError("zstd in a message set, where it is not allowed")
+    p += MESSAGE_V1_KEY_LENGTH if b.magic else MESSAGE_V0_KEY_LENGTH
+    size = be32(p)
+    p += 4
+    if size > end - p - 4:
+        raise CodecError(f"the wrapper's key claims {size} bytes")
+    p += max(size, 0)
+    size = be32(p)
+    p += 4
+    if size < 0 or size > end - p:
+        raise CodecError("the wrapper has no value" if size < 0 else f"the wrapper's value claims {size} bytes")
+    length[0] = size
+    return p
+
+
+cdef Py_ssize_t message_end(const View *v, const RecordRow *r) noexcept:
+    """Where a message ends, counted from its batch's base."""
+    cdef const uint8_t *base = v.bases[r.batch]
+    cdef int start = r.key_at - 4 - MESSAGE_V1_KEY_LENGTH
+    if not v.batches[r.batch].attributes & ATTRIBUTE_CODEC:
+        return v.lengths[r.batch]
+    if start < 0 or base[start + MESSAGE_V0_MAGIC] == 0 or be32(base + start + ENTRY_SIZE) < MIN_SIZE:
+        start = r.key_at - 4 - MESSAGE_V0_KEY_LENGTH
+    return start + OVERHEAD + be32(base + start + ENTRY_SIZE)
+
+
+cdef tuple record_headers(const View *v, const RecordRow *row):
+    cdef const uint8_t *base = v.bases[row.batch]
+    cdef const uint8_t *p = base + row.headers_at
+    cdef int i, length = 0
+    cdef list found = []
+    if row.headers_count > MOST_HEADERS:
+        return None
+    for i in range(row.headers_count):
+        p = varint(p, p + 5, &length)
+        key = (<const char *>p)[:length]
+        p = varint(p + length, p + length + 5, &length)
+        found.append((key, None if length < 0 else (<const char *>p)[:length]))
+        p += max(length, 0)
+    return tuple(found)

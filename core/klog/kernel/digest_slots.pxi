@@ -1,6 +1,7 @@
 # Keys by their digests: what an offset map keeps of one, and where it looks for it.
 
 cdef enum:
+    AHEAD = 64                   # rows that are hashed and asked for before the first of them is looked up
     LAST_WINDOW = 12             # of a digest's bytes, the first of the last four
 
 cdef struct MapEntry:

@@ -90,10 +90,10 @@ cdef class EntryList:
     def __dealloc__(self):
         free(self.rows)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self.count
 
-    def add(self, const unsigned char[::1] entries not None, Py_ssize_t start=0):
+    def add(self, const unsigned char[::1] entries not None, Py_ssize_t start=0) -> int:
         """Append *entries* from byte *start* on, as many as there is room for; return the first byte not taken."""
         cdef Py_ssize_t taken = min(entry_count(entries, start), self.most - self.count)
         if not taken:
@@ -119,7 +119,7 @@ cdef class EntryList:
             raise IndexError(f"entries {first} to {end} of {self.count}")
         return 0
 
-    def arrange(self, int shift):
+    def arrange(self, int shift) -> list[int]:
         """Order the entries by eight bits of their digests, from bit *shift* on; return the end of each of 256 buckets."""
         cdef Py_ssize_t ends[BUCKETS]
         cdef Py_ssize_t i
@@ -127,12 +127,12 @@ cdef class EntryList:
             put_in_buckets(self.rows, self.count, shift, ends)
         return [ends[i] for i in range(BUCKETS)]
 
-    def content(self, Py_ssize_t first, Py_ssize_t end):
+    def content(self, Py_ssize_t first, Py_ssize_t end) -> memoryview:
         """Return the bytes of entries *first* to *end*; they are valid until the next change."""
         self._check(first, end)
         return PyMemoryView_FromMemory(<char *>(self.rows + first), (end - first) * sizeof(BatchEntry), 0x100)
 
-    def repeated(self, Py_ssize_t first, Py_ssize_t end, int shift):
+    def repeated(self, Py_ssize_t first, Py_ssize_t end, int shift) -> bytes:
         """Sort entries *first* to *end* by digest, log and position; return those whose digest another of them has.
 
         *shift*: the bits of their digests from *shift* + 8 on are equal.
@@ -158,7 +158,7 @@ cdef class EntryList:
                 count += 1
         return count
 
-    def thin(self, Py_ssize_t most):
+    def thin(self, Py_ssize_t most) -> list[tuple[int, int, int]]:
         """Keep *most* entries of each digest and log; return (digest, log, how many were removed) where there were more."""
         cdef Py_ssize_t i, kept = 0, same = 0
         cdef BatchEntry entry

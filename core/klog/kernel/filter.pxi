@@ -8,7 +8,7 @@ cdef class KeySet:
     cdef const uint8_t **starts
     cdef Py_ssize_t *lengths
 
-    def __cinit__(self, keys):
+    def __cinit__(self, keys: Iterable[bytes]):
         cdef Py_ssize_t i, slot
         cdef bytes key
         self.keys = list(set(keys))
@@ -50,10 +50,6 @@ cdef inline uint64_t fnv(const uint8_t *p, Py_ssize_t n) noexcept nogil:
     for i in range(n):
         h = (h ^ p[i]) * <uint64_t>0x100000001B3
     return h
-
-
-cdef inline bint is_control(const View *v, const RecordRow *row) noexcept nogil:
-    return v.batches[row.batch].magic >= 2 and (v.batches[row.batch].attributes & ATTRIBUTE_CONTROL) != 0
 
 
 cdef Py_ssize_t keep_rows(View *v, long long from_offset, long long to_offset, long long from_time, long long to_time,
@@ -111,3 +107,58 @@ cdef Py_ssize_t keep_with_header(View *v, const uint8_t *name, Py_ssize_t name_l
             n += 1
     v.records_count = n
     return n
+
+
+cdef bint skip_outside(View *v, long long from_offset, long long to_offset, long long from_time) noexcept nogil:
+    """See `Window.skip_outside`."""
+    cdef Py_ssize_t i
+    cdef BatchRow *b
+    cdef bint beyond = False
+    for i in range(v.batches_count):
+        b = v.batches + i
+        if b.state & (CHECKED | HOLDS) == CHECKED:
+            continue
+        if b.last_offset < from_offset or b.max_timestamp < from_time:
+            b.state |= SKIPPED
+        # a wrapper's first offset is not in its header
+        elif b.base_offset >= to_offset and to_offset != HIGHEST and (b.magic >= 2 or not b.attributes & ATTRIBUTE_CODEC):
+            b.state |= SKIPPED
+            beyond = True
+    return beyond
+
+
+cdef list batches_with_producer(const View *v, Py_ssize_t first, Py_ssize_t end, bint checked, Py_ssize_t most):
+    """See `Window.produced`."""
+    cdef Py_ssize_t i, run = 0
+    cdef const BatchRow *b
+    cdef const BatchRow *before = NULL
+    cdef list found = []
+    if not v.has_producers:
+        return found
+    for i in range(first, end):
+        b = v.batches + i
+        if b.producer_id >= 0 and (b.state & (HOLDS | SKIPPED) == HOLDS or not checked):
+            found.append(i)
+            run = run + 1 if before != NULL and alike(before, b) else 1
+            if most and run > most + 1:
+                del found[len(found) - 1 - most]
+            before = b
+    return found
+
+
+cdef inline bint alike(const BatchRow *one, const BatchRow *other) noexcept nogil:
+    """Whether both are data batches of the same producer in the same epoch, with the same attributes."""
+    return (one.producer_id == other.producer_id and one.producer_epoch == other.producer_epoch
+            and one.attributes == other.attributes and not one.attributes & ATTRIBUTE_CONTROL)
+
+
+cdef bytes row_gaps(const View *v):
+    cdef Py_ssize_t i
+    cdef bytearray pairs = bytearray()
+    cdef long long pair[2]
+    for i in range(1, v.records_count):
+        pair[0] = v.records[i - 1].offset
+        pair[1] = v.records[i].offset
+        if pair[1] != add(pair[0], 1):
+            pairs += (<const char *>pair)[:16]
+    return bytes(pairs)

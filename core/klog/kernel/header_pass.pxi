@@ -13,10 +13,12 @@ cdef packed struct BatchEntry:   # a batch in the table of digests
     uint32_t crc                 # of a CreateTime batch without its largest timestamp
     uint32_t tag                 # its number among the data batches of the log, and its codec
 
-cdef enum:
-    ENTRY_FULL = 7               # why a pass stops, besides what `unfit` says
+cpdef enum:                      # why a pass stops, besides what `unfit` says
+    ENTRY_FULL = 7
     ENTRY_ODD = 8                # a header that makes no sense, or not there
     ENTRY_ERROR = 9              # the system cannot read
+
+cdef enum:
     CODEC_BITS = 3
     ENTRIES = 1 << 12            # 96 KiB: they stay in the nearest caches until they are in the table
     PASS_BYTES = 128 << 10
@@ -90,7 +92,7 @@ cdef class HeaderPass(ProducerRuns):
         self.latest, self.retention, self.largest = latest, retention, largest
         self.next_offset, self.before, self.waits, self.waiting = 0, -1, False, self.rows
 
-    def read(self, int descriptor, long long position, long long end):
+    def read(self, int descriptor, long long position, long long end) -> tuple[int, int]:
         """Pass over the headers of an open file from byte *position* up to *end*, where the log ends.
 
         Returns why it stopped, and where to go on: DONE, at the end; ENTRY_FULL; ENTRY_ERROR; else what is there is no
@@ -163,7 +165,7 @@ cdef class HeaderPass(ProducerRuns):
                 and 0 <= row.records_count <= <long long>row.last_offset_delta + 1
                 and row.producer_id >= -1 and row.producer_epoch >= -1 and row.base_sequence >= -1)
 
-    def take(self, Window window not None, Py_ssize_t first, Py_ssize_t end):
+    def take(self, Window window not None, Py_ssize_t first, Py_ssize_t end) -> int:
         """Take rows of a window, batches that are intact; return the first that is not taken, *end* for none."""
         cdef Py_ssize_t i = first
         window._range(first, end)
@@ -252,13 +254,13 @@ cdef class HeaderPass(ProducerRuns):
             crc ^= klog_crc32c_share(<uint64_t>positive_bit(row.attributes), row.size - BATCH_ATTRIBUTES - 2)
         return crc
 
-    def entries(self):
+    def entries(self) -> bytes:
         """Return the entries since the last call, 24 bytes each (see BatchEntry), in the machine's byte order."""
         cdef Py_ssize_t count = self.batches_count
         self.batches_count = 0
         return PyBytes_FromStringAndSize(<const char *>self.batches, count * sizeof(BatchEntry))
 
-    def facts_found(self):
+    def facts_found(self) -> tuple[object, ...]:
         """Return what was counted of the log: the numbers of HeaderFacts, codecs and sightings as tuples."""
         cdef const HeaderFacts *f = &self.facts
         return (

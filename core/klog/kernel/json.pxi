@@ -1,36 +1,7 @@
 # JSON lines and CSV lines: one a record, one a batch.
 
 cdef enum:
-    VALUES_TEXT = 0              # as UTF-8 text, as base64 where it is none
-    VALUES_BASE64 = 1
-    VALUES_HEX = 2
-    VALUES_REDACTED = 3          # only how long it is
-    VALUES_NONE = 4
-    BATCH_OFFSETS = 8            # is added where each line also has its batch's base offset
-
-cdef enum:
     LINE_ROOM = 1024             # everything in a line but topic, key, value and headers
-    TAIL_ROOM = 96               # `,"leader_epoch":-2147483648,"producer_id":-9223372036854775808,"producer_epoch":-32768`
-
-cdef struct LineStyle:
-    const uint8_t *origin        # `,"partition":3,"topic":"orders"` (JSON) or `3,"orders"` (CSV), as the caller made it
-    Py_ssize_t origin_length
-    int values                   # VALUES_…
-    bint batch_offsets
-    uint8_t *key_at              # where the line being written has its key, value and headers
-    uint8_t *value_at
-    uint8_t *headers_at
-    int batch                    # the batch whose part of a JSON line is kept here, -1: none
-    int tail_length
-    uint8_t tail[TAIL_ROOM]      # its fields between origin and sequence
-    int end_length
-    uint8_t end[TAIL_ROOM]       # its fields after the sequence
-
-
-cdef inline uint8_t *put_bytes(uint8_t *w, const uint8_t *p, Py_ssize_t n) noexcept nogil:
-    memcpy(w, p, n)
-    return w + n
-
 
 cdef uint8_t *put_named(uint8_t *w, const uint8_t *p, int length, int values) noexcept nogil:
     """What follows the name of a key or value: `":…`, or a suffix that tells the encoding and then that."""
@@ -332,3 +303,24 @@ cdef uint8_t *put_csv_batch(uint8_t *w, const BatchRow *row, const LineStyle *st
         w = decimal(w, row.base_timestamp)
     w = put(w, b",")
     return put(put_bytes(w, style.origin, style.origin_length), b"\n")
+
+
+cdef enum:
+    HUGE = 16 << 20              # a line that takes more than this is made in pieces
+    HUGE_KEY = 1
+    HUGE_VALUE = 2
+    HUGE_HEADERS = 4
+
+
+cdef int huge_parts(const RecordRow *row, const uint8_t *base, const LineStyle *style) noexcept nogil:
+    """Which parts of a record are too large to be made in one piece with the others."""
+    cdef int parts = HUGE_KEY if row.key_length >= HUGE // 6 else 0
+    if row.value_length >= HUGE // 6 and style.values <= VALUES_HEX:
+        parts |= HUGE_VALUE
+    if row.headers_count and headers_room(row, base) > HUGE:
+        parts |= HUGE_HEADERS
+    return parts
+
+
+cdef inline void set_values(LineStyle *style, int values, bint batch_offsets) noexcept:
+    style.values, style.batch_offsets, style.batch = values, batch_offsets, -1

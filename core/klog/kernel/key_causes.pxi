@@ -41,7 +41,7 @@ cdef class KeyPlaces(PlaceTable):
                 raise ValueError(f"{earlier[i]} partitions before {self.partitions}")
         return 0
 
-    def earlier_counts(self, int rule, tuple earlier not None, long long most):
+    def earlier_counts(self, int rule, tuple earlier not None: tuple[int, ...], long long most) -> list[int]:
         """Count the places that *rule* gives for each smaller number of partitions, of those that it does not give now.
 
         Places that it gives for a number in *earlier* are left out, and after *most* places it ends.
@@ -86,7 +86,7 @@ cdef class KeyPlaces(PlaceTable):
                 return GROWN + i
         return IN_PLACE
 
-    def explained(self, int rule, tuple earlier not None):
+    def explained(self, int rule, tuple earlier not None: tuple[int, ...]) -> int:
         """Return how many of the places that *rule* does not give now it gave for a number of partitions in *earlier*."""
         cdef long long count = 0
         cdef PlaceWalk walk = PlaceWalk(0, 0)
@@ -100,7 +100,7 @@ cdef class KeyPlaces(PlaceTable):
                 place = self.next(&walk)
         return count
 
-    def judge(self, int rule, tuple earlier not None, tuple others not None):
+    def judge(self, int rule, tuple earlier not None: tuple[int, ...], tuple others not None: tuple[int, ...]) -> list[int]:
         """Find out why keys lie where *rule* does not put them; return how many keys there are of each cause.
 
         *earlier*: numbers of partitions before the topic grew.  *others*: the numbers of the other rules, as they are tried.
@@ -161,7 +161,7 @@ cdef class KeyPlaces(PlaceTable):
                 counts[cause_of(place)] += 1
             place = self.next(&walk)
 
-    def listed(self, int most):
+    def listed(self, int most) -> list[tuple[int, int, int, int]]:
         """Return *most* of the places that the rule does not give, after `judge`: those of the last causes first.
 
         Each is its cause, its partition, the one that the rule gives, and the digest for `KeyExamples`.  Whatever the

@@ -24,7 +24,7 @@ cdef class KeyExamples:
     cdef KeyExample *slots
     cdef list keys
 
-    def __cinit__(self, PlaceTable table not None, list places not None):
+    def __cinit__(self, PlaceTable table not None: KeyPlaces, list places not None: list[tuple[int, int]]):
         cdef int i, number
         cdef KeyExample *slot
         if len(places) > MOST_LISTED:
@@ -69,7 +69,7 @@ cdef class KeyExamples:
             i += 1
 
     @property
-    def found(self):
+    def found(self) -> list[tuple[int, int, int, int, int, bytes]]:
         """Of each place its number, its records, the first and the last offset, the key's length and its first bytes."""
         cdef int i
         cdef KeyExample *one

@@ -125,12 +125,12 @@ cdef class PlaceTable:
                 PyThread_free_lock(self.locks[i])
 
     @property
-    def places_by_rules(self):
+    def places_by_rules(self) -> list[int]:
         """How many places there are by the rules that put their keys there: the index has a bit for each rule."""
         return [self.places_by[i] for i in range(RULE_SETS)]
 
     @property
-    def records_by_rules(self):
+    def records_by_rules(self) -> list[int]:
         """The same, of records."""
         return [self.records_by[i] for i in range(RULE_SETS)]
 

@@ -30,7 +30,7 @@ cdef class KeyReader:
     cdef long long places_by[RULE_SETS]
     cdef long long records_by[RULE_SETS]
 
-    def __cinit__(self, PlaceTable table not None, bint shared=False):
+    def __cinit__(self, PlaceTable table not None: KeyPlaces, bint shared=False):
         self.table, self.shared, self.whole = table, shared, True
         self.rows = <KeyRow *>malloc(MOST_ROWS * sizeof(KeyRow))
         if self.rows == NULL:
@@ -57,7 +57,7 @@ cdef class KeyReader:
         self._check_memory()
 
     def take(self, Window window not None, Py_ssize_t first, Py_ssize_t end, int partition, long long from_offset,
-             long long to_offset):
+             long long to_offset) -> int:
         """Take the records from *from_offset* up to *to_offset* of batches from *first* on; return the first not taken.
 
         That is *end*, or a batch of which nothing is taken: a broken one, a very large one, messages (v0, v1).
@@ -97,7 +97,7 @@ cdef class KeyReader:
         if batch.magic < 2 or batch.size < BATCH_BYTES or not 0 <= batch.records_count <= MOST_ROWS:
             return False
         for i in range(batch.records_count):
-            p = decode_record(p, end, base, batch, &row)
+            p = read_record(p, end, base, batch, &row)
             if p == NULL:
                 break
             if from_offset <= row.offset < to_offset and not batch.attributes & ATTRIBUTE_CONTROL:
@@ -120,7 +120,7 @@ cdef class KeyReader:
             self.places_by[i] = self.records_by[i] = 0
         self.keys = self.several = 0
 
-    def take_counts(self):
+    def take_counts(self) -> tuple[int, int, int, int, int]:
         """Return how many data records there were since the last call, how many of them with null keys and with empty
         ones, and the first and last offset of those (-1)."""
         cdef KeyCounts c = self.counts

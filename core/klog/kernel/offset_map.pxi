@@ -1,29 +1,72 @@
 # Which offset a key was last seen at, in memory of a fixed size.
 
 cdef extern from *:
-    """
-    #include <sys/mman.h>
-    /* A map is read at random, and with pages of 4 KiB most of what a look costs is to find out where a page is. */
-    static void klog_huge_pages(void *start, size_t size) {
-    #ifdef MADV_HUGEPAGE
-        uintptr_t page = 2 << 20, from = ((uintptr_t)start + page - 1) & ~(page - 1);
-        uintptr_t to = ((uintptr_t)start + size) & ~(page - 1);
-        if (from < to) madvise((void *)from, to - from, MADV_HUGEPAGE);
-    #else
-        (void)start, (void)size;
-    #endif
-    }
-    """
-    void huge_pages "klog_huge_pages"(void *start, size_t size) noexcept nogil
-
-cdef extern from "<stdlib.h>" nogil:
-    int posix_memalign(void **found, size_t alignment, size_t size)
+    int popcount "__builtin_popcountll"(unsigned long long word) noexcept nogil
 
 cdef enum:
-    CACHE_LINE = 64              # bytes of the processor's cache
-    HUGE_PAGE = 2 << 20          # bytes; where memory is visited at random, small pages cost time
+    MOST_NOTES = 1 << 27         # offsets from the start on that are noted, two bits each: 32 MiB, as they are touched
+    NOTES_A_WORD = 32
+
+cdef enum:                       # a note about an offset
+    WAS_PUT = 1
+    WAS_SUPERSEDED = 2           # by a later record of the same key
+
+cdef uint64_t EACH_NOTE = 0x5555555555555555
+
+cdef struct Notes:
+    uint64_t *words
+    long long start              # the offset of the first note
+    Py_ssize_t used              # so many offsets from there on, at most, have a note
+    bint counts                  # false once an offset did not ascend: then no note counts
+
+
+cdef inline void clear_notes(Notes *notes, long long start) noexcept nogil:
+    memset(notes.words, 0, (notes.used + NOTES_A_WORD - 1) // NOTES_A_WORD * sizeof(uint64_t))
+    notes.start, notes.used, notes.counts = start, 0, True
+
+
+cdef inline void add_note(Notes *notes, long long offset, uint64_t what) noexcept nogil:
+    cdef long long at
+    if offset < notes.start:
+        return
+    at = offset - notes.start
+    if at < MOST_NOTES:
+        notes.words[at // NOTES_A_WORD] |= what << 2 * (at % NOTES_A_WORD)
+        notes.used = max(notes.used, at + 1)
+
+
+cdef inline int note_of(const Notes *notes, long long offset) noexcept nogil:
+    """Return what is noted of an offset; 0: nothing is known."""
+    cdef long long at
+    if not notes.counts or offset < notes.start:
+        return 0
+    at = offset - notes.start
+    if at >= notes.used:
+        return 0
+    return <int>(notes.words[at // NOTES_A_WORD] >> 2 * (at % NOTES_A_WORD) & 3)
+
+
+cdef inline bint all_superseded(const Notes *notes, long long first, long long last, long long count) noexcept nogil:
+    """Whether *count* records from *first* to *last* were put, and every one of them has been superseded."""
+    cdef long long at, end
+    cdef uint64_t word, wanted
+    if not notes.counts or not notes.start <= first <= last or last - first >= NOTES_A_WORD * (count + 1):
+        return False  # not even the spread of so few records is looked through
+    at, end = first - notes.start, last - notes.start + 1
+    if end > notes.used:
+        return False
+    while at < end:
+        wanted = EACH_NOTE << 2 * (at % NOTES_A_WORD)
+        if end - at < NOTES_A_WORD - at % NOTES_A_WORD:
+            wanted &= EACH_NOTE >> 2 * (NOTES_A_WORD - end % NOTES_A_WORD)
+        word = notes.words[at // NOTES_A_WORD]
+        count -= popcount(word & word >> 1 & wanted)
+        at += NOTES_A_WORD - at % NOTES_A_WORD
+    return count == 0
+
+
+cdef enum:
     ENTRY_OF_MAP_BYTES = 24
-    AHEAD = 64                   # rows that are hashed and asked for before the first of them is looked up
     FEWEST_SLOTS = 1024          # that a map begins with, if it has them
     GROWTH_BITS = 2              # it becomes 4 times as large each time
     TRACED = 64                  # one slot in so many is remembered, for emptying a broker's map that holds little
@@ -157,13 +200,13 @@ cdef class OffsetMap:
         pending.slot, pending.offset = self._slot(&pending.digest, 0), offset
         self._put(&pending, 1)
 
-    def get(self, const unsigned char[::1] key not None):
+    def get(self, const unsigned char[::1] key not None) -> int:
         """Return the offset last put for *key*, -1 if there is none."""
         cdef Digest digest
         self.digest(start_of(key), key.shape[0], &digest)
         return self.find(&digest)
 
-    def fill(self, Window window not None, Py_ssize_t first, long long start):
+    def fill(self, Window window not None, Py_ssize_t first, long long start) -> int:
         """Put the record rows of *window* from row *first* on; return the first that found the map full, or `records`.
 
         Left out are records without a key, those below offset *start*, and those of control batches.  A full map is
@@ -179,7 +222,7 @@ cdef class OffsetMap:
                 return i
             self._grow()
 
-    def keep_latest(self, Window window not None, bint tombstones):
+    def keep_latest(self, Window window not None, bint tombstones) -> int:
         """Leave of the record rows of *window* those that are the last of their key; return how many.
 
         The map has to be filled from the same log to its end.  Each row is met once.  Without *tombstones* those go too.
@@ -190,18 +233,18 @@ cdef class OffsetMap:
         return n
 
     @property
-    def utilization(self):
+    def utilization(self) -> float:
         """The part of all slots that is taken, 0 to 1."""
         return self.entries / <double>self.slots
 
-    def digest_of(self, const unsigned char[::1] key not None):
+    def digest_of(self, const unsigned char[::1] key not None) -> bytes:
         """Return the 16 bytes that stand for *key*."""
         cdef Digest digest
         self.digest(start_of(key), key.shape[0], &digest)
         order = "big" if self.md5 else "little"
         return int(digest.high).to_bytes(8, order) + int(digest.low).to_bytes(8, order)
 
-    def slots_of(self, const unsigned char[::1] key not None, Py_ssize_t attempts):
+    def slots_of(self, const unsigned char[::1] key not None, Py_ssize_t attempts) -> list[int]:
         """Return the slots where *key* is looked for, the first *attempts* of them."""
         cdef Digest digest
         cdef Py_ssize_t i

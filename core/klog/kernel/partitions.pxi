@@ -26,7 +26,11 @@ cdef enum:
     KEY_LINE_ROOM = 64           # bytes of a line's braces and of the name of its key
 
 
-def key_partitions(const unsigned char[::1] key not None, unsigned int partitions):
+KEY_FORMS = ("text", "hex", "base64", "int32", "int64")
+"""How keys are given as text: the place in this list is the form's number (`partitions.h`)."""
+
+
+def key_partitions(const unsigned char[::1] key not None, unsigned int partitions) -> tuple[int, ...]:
     """Return the partition of *key* by each rule, in the order of klog.cluster.partitioners.RULES."""
     cdef KeyHashes hashes
     cdef int rule
@@ -37,7 +41,7 @@ def key_partitions(const unsigned char[::1] key not None, unsigned int partition
     return tuple([dividend(rule, &hashes) % partitions for rule in range(RULES)])
 
 
-def read_key(const unsigned char[::1] text not None, int form):
+def read_key(const unsigned char[::1] text not None, int form) -> bytes | None:
     """Return the key that *text* means; None if it means none.  *form*: a place in KEY_FORMS."""
     cdef bytearray key = bytearray(text.shape[0] + 8)
     cdef const uint8_t *p = &text[0] if text.shape[0] else <const uint8_t *>b""
@@ -77,7 +81,7 @@ cdef class KeyLines:
     cdef readonly long long lines            # how many have been made
     cdef readonly bint bad                   # the next line is no key in this form
 
-    def __cinit__(self, unsigned int partitions, list members not None, int form, Py_ssize_t room=1 << 20):
+    def __cinit__(self, unsigned int partitions, list members not None: list[tuple[bytes, int, int | None]], int form, Py_ssize_t room=1 << 20):
         if not 0 < partitions <= 0x7FFFFFFF or len(members) > MOST_MEMBERS or not KEY_TEXT <= form <= KEY_INT64:
             raise ValueError("no such partitions, partitioners or form of keys")
         self.partitions, self.reciprocal = partitions, reciprocal_of(partitions)
@@ -92,7 +96,7 @@ cdef class KeyLines:
             self.members[i].of_empty = -1 if of_empty is None else of_empty
         self._reserve(room, 4096)
 
-    def output(self):
+    def output(self) -> memoryview:
         """Return the lines that wait; `flushed` makes room again."""
         return memoryview(self.out)[: self.used]
 
@@ -100,7 +104,7 @@ cdef class KeyLines:
         """Mark the output as taken."""
         self.used = 0
 
-    def take(self, const unsigned char[::1] data not None, Py_ssize_t start, bint last):
+    def take(self, const unsigned char[::1] data not None, Py_ssize_t start, bint last) -> int:
         """Make lines of *data* from *start* on; return where that stopped: at a line that is not whole, is `bad`, or
         has no room any more.  *last*: nothing follows, so that the last line ends with the data.
         """

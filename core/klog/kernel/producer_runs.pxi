@@ -107,7 +107,7 @@ cdef class ProducerRuns:
                 self.gaps += 1
         run.last_sequence = increment_sequence(row.base_sequence, row.last_offset_delta)
 
-    def runs_found(self):
+    def runs_found(self) -> list[tuple[int, int, int, int, int, int]]:
         """Return (producer id, epoch, first sequence, its offset and position, last sequence) of each, by first batches."""
         cdef Py_ssize_t i
         cdef const ProducerRun *run
@@ -117,13 +117,13 @@ cdef class ProducerRuns:
             found.append((run.producer_id, run.epoch, run.first_sequence, run.first_offset, run.first_position, run.last_sequence))
         return found
 
-    def gaps_found(self):
+    def gaps_found(self) -> tuple[int, tuple[int, int, int, int, int, int] | None]:
         """Return how many gaps there are, and of the first (position, offset, producer id, epoch, expected, found) or None."""
         cdef const SequenceGap *gap = &self.first_gap
         first = (gap.position, gap.offset, gap.producer_id, gap.epoch, gap.expected, gap.found) if self.gaps else None
         return self.gaps, first
 
     @property
-    def has_more_runs(self):
+    def has_more_runs(self) -> bool:
         """Whether there were producers that were not followed."""
         return self.runs_overflow

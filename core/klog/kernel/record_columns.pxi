@@ -87,24 +87,24 @@ cdef class RecordColumns(InputRecords):
             raise ValueError("offsets are not in order")
         return 0
 
-    def numbers(self, bytes name not None, const unsigned char[::1] values not None, int width, const unsigned char[::1] validity,
+    def numbers(self, bytes name not None, const unsigned char[::1] values not None, int width, const unsigned char[::1] validity: Buffer | None,
                 Py_ssize_t first=0):
         """Take a column of whole numbers of *width* bytes; below zero: they have no sign.  A timestamp that is null is -1."""
         if not width:
             raise ValueError("numbers have bytes")
         self._column(name, OF_TIMES if name == b"timestamp" else OF_NUMBERS, width, values, validity, first)
 
-    def flags(self, bytes name not None, const unsigned char[::1] bits not None, const unsigned char[::1] validity, Py_ssize_t first=0):
+    def flags(self, bytes name not None, const unsigned char[::1] bits not None, const unsigned char[::1] validity: Buffer | None, Py_ssize_t first=0):
         """Take `transactional`, a bit a row."""
         self._column(name, OF_FLAGS, 0, bits, validity, first)
 
-    def texts(self, bytes name not None, tuple texts not None):
+    def texts(self, bytes name not None, tuple texts not None: ArrowTexts):
         """Take a column of binary, by its data, offsets, validity and first; a null key or value is one."""
         cdef InColumn *column = self._column(name, OF_TEXTS, 0, None, texts[2], texts[3])
         self._texts(&column.texts, texts, self.total)
 
-    def coded(self, bytes name not None, tuple texts not None, Py_ssize_t count, const unsigned char[::1] codes not None, int width,
-              const unsigned char[::1] validity, Py_ssize_t first):
+    def coded(self, bytes name not None, tuple texts not None: ArrowTexts, Py_ssize_t count, const unsigned char[::1] codes not None, int width,
+              const unsigned char[::1] validity: Buffer | None, Py_ssize_t first):
         """Take a column of binary with a dictionary, the *count* *texts*; *codes*: numbers of *width* bytes."""
         cdef Py_ssize_t i
         cdef InColumn *column = self._column(name, OF_TEXTS, width, codes, validity, first)
@@ -113,8 +113,8 @@ cdef class RecordColumns(InputRecords):
             if is_set(column.validity, i) and not 0 <= number_at(column.numbers, width, i) < count:
                 raise ValueError("a code is out of range")
 
-    def headers(self, const int[::1] lists not None, const unsigned char[::1] validity, Py_ssize_t first,
-                tuple found not None, tuple keys not None, tuple values not None):
+    def headers(self, const int[::1] lists not None: memoryview, const unsigned char[::1] validity: Buffer | None, Py_ssize_t first,
+                tuple found not None: tuple[Buffer | None, int, int], tuple keys not None: ArrowTexts, tuple values not None: ArrowTexts):
         """Take headers.
 
         *lists*: where in the pairs those of a row begin.  *found*: of the pairs validity and first, and how many there are.
@@ -134,7 +134,7 @@ cdef class RecordColumns(InputRecords):
         self.pairs.pairs_validity, self.pairs.pairs_first, self.pairs.pairs = address(pairs_validity), pairs_first, pairs
         self.kept.append((lists, validity, pairs_validity))
 
-    def next(self):
+    def next(self) -> bool:
         """Make rows of the next records, as many as there is room for; False when there is none."""
         cdef int i
         cdef Py_ssize_t k
@@ -165,7 +165,7 @@ cdef class RecordColumns(InputRecords):
             used += size
         return 0
 
-    def place(self, Py_ssize_t i):
+    def place(self, Py_ssize_t i) -> tuple[str, int]:
         """Return the column in which record *i* has its error, empty where it has none, and 0."""
         return field_name(self._row(i).field).decode(), 0
 

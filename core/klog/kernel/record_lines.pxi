@@ -75,30 +75,30 @@ cdef class InputRecords:
             self.rows, self.room = larger, count
         return 0
 
-    def line(self, Py_ssize_t i):
+    def line(self, Py_ssize_t i) -> int:
         """Return the number of the line, or of the row, from 1 on, that record *i* came from."""
         return self._row(i).line
 
-    def topic(self, Py_ssize_t i):
+    def topic(self, Py_ssize_t i) -> bytes | None:
         """Return the topic that record *i* names, in bytes; None when it names none."""
         cdef InRecord *row = self._row(i)
         return None if row.topic_length < 0 else (<const char *>row.topic)[:row.topic_length]
 
-    def error(self, Py_ssize_t i):
+    def error(self, Py_ssize_t i) -> str:
         """Return what is wrong with the text of record *i*, one of RECORD_ERRORS; empty when nothing is."""
         return RECORD_ERRORS[self._row(i).error]
 
-    def place(self, Py_ssize_t i):
+    def place(self, Py_ssize_t i) -> tuple[str, int]:
         """Return the field in which record *i* has its error, and where in its line, from 1 on: empty and 0 where that is not known."""
         cdef InRecord *row = self._row(i)
         return field_name(row.field).decode(), row.position if row.error else 0
 
-    def partition(self, Py_ssize_t i):
+    def partition(self, Py_ssize_t i) -> int | None:
         """Return the partition that record *i* names; None when it names none."""
         cdef int partition = self._row(i).partition
         return None if partition < 0 else partition
 
-    def producer(self, Py_ssize_t i):
+    def producer(self, Py_ssize_t i) -> tuple[int, int, bool, int | None]:
         """Return producer id and epoch of record *i*, whether it belongs to a transaction, and of a marker its type, else None."""
         cdef InRecord *row = self._row(i)
         control = None if row.control == KLOG_NO_CONTROL else row.control
@@ -124,7 +124,7 @@ cdef class RecordLines(InputRecords):
     cdef int8_t fields[MOST_COLUMNS]         # the fields that columns are
     cdef Gap gaps[KLOG_GAPS]                 # what stood before the values of the line before, in JSON
 
-    def __init__(self, columns=None, Py_ssize_t capacity=1 << 18, long long lines=0):
+    def __init__(self, columns: Sequence[bytes] | None=None, Py_ssize_t capacity=1 << 18, long long lines=0):
         cdef Py_ssize_t i
         self.data, self.lines = bytearray(capacity + INPUT_SLACK), lines
         self._reserve_rows(INPUT_ROWS)
@@ -137,7 +137,7 @@ cdef class RecordLines(InputRecords):
         for i, name in enumerate(columns):
             self.fields[i] = field_number(name, len(name)) if name else -1
 
-    def buffer(self):
+    def buffer(self) -> memoryview:
         """Return where the next bytes go; the records of the bytes before are gone.  It grows while a line is not whole."""
         cdef Py_ssize_t left = self.used - self.at
         cdef uint8_t *start = <uint8_t *>PyByteArray_AsString(self.data)
@@ -150,7 +150,7 @@ cdef class RecordLines(InputRecords):
         return memoryview(self.data)[left : len(self.data) - INPUT_SLACK]
 
     @property
-    def unfinished(self):
+    def unfinished(self) -> int:
         """Bytes of a line whose end has not been read."""
         return self.used - self.at
 
@@ -168,7 +168,7 @@ cdef class RecordLines(InputRecords):
         # Of a letter that goes on beyond the bytes that are there, nothing is said here: then each line is looked at.
         self.is_utf8 = utf8_valid(start + self.at, start + self.used)
 
-    def parse(self):
+    def parse(self) -> bool:
         """Make rows of the lines that are whole, as many as there is room for; False when there is no such line."""
         cdef uint8_t *start = <uint8_t *>PyByteArray_AsString(self.data)
         with nogil:

@@ -4,8 +4,12 @@ cdef enum:
     SCHEMA_BYTES = 5             # a zero and the id of a schema
 
 
+cdef extern from "partitions.h" nogil:
+    uint32_t murmur2_of "klog_murmur2"(const uint8_t *p, size_t n)
+
+
 def record_signs(Window window not None, Py_ssize_t first, Py_ssize_t end, int partition, unsigned int partitions,
-                 bytes usual=None):
+                 bytes usual=None) -> list[tuple[int, int, int, int, int, int]]:
     """Return (batch, keys, keys of this partition, schema id, values with that id, values) of data batches *first* to *end*.
 
     The batches have been checked and decompressed; those of v0 and v1, and broken ones, are left out.  A key's partition
@@ -53,7 +57,7 @@ cdef bint signs_of(const View *v, Py_ssize_t at, int partition, uint32_t partiti
     if batch.state & SKIPPED or batch.magic < 2 or batch.size < BATCH_BYTES or batch.attributes & ATTRIBUTE_CONTROL:
         return False
     for i in range(batch.records_count):
-        p = decode_record(p, end, base, batch, &row)
+        p = read_record(p, end, base, batch, &row)
         if p == NULL:
             return False
         if partitions and row.key_length >= 0:

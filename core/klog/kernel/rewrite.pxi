@@ -1,19 +1,14 @@
 # The batches that compaction makes of the records that stay.
 
-cdef enum:                       # what is known about a batch before its records are looked at; SKIPPED: none of them stays
-    RETAIN_EMPTY = 1             # it stays even when none of its records does
-    WITHOUT_DATA = 2             # a marker of a transaction none of whose data is left
-
-cdef enum:                       # why `run` stopped, besides DONE and the ways in which a batch is broken
+cpdef enum:                      # why `run` stopped, besides DONE and the ways in which a batch is broken
     OUTPUT_FULL = 16             # take the output, then go on
-    TO_COMPRESS = 17             # the records of the batch at hand wait in `plain`
     TO_CONVERT = 18              # the batch at hand is of an old format, and cannot be taken or left as it is
 
 cdef enum:
     HEADER_ROOM = 14             # bytes that a record can grow by when its timestamp counts from somewhere else
 
 
-cdef class Rewriter(RecordRetention):
+cdef class Rewriter:
     """Writes what stays of the batches of one window after another into the buffer of a second one, *target*.
 
     *offsets*: the last offset of each key.  *latest*: offsets above it are not covered by that.  *now*: ms since the
@@ -23,6 +18,13 @@ cdef class Rewriter(RecordRetention):
     Kafka: Cleaner.cleanInto, MemoryRecords.filterTo.
     """
 
+    cdef OffsetMap offsets
+    cdef long long latest, now               # offsets above *latest* are not covered by the map; ms since the epoch
+    cdef bint by_age                         # tombstones of all formats go by the age of their segment
+    cdef readonly bint retain_legacy         # tombstones that go by age stay
+    cdef uint8_t *keep
+    cdef Py_ssize_t keep_room
+    cdef readonly long long records_in, superseded, keyless, tombstones, expired
     cdef Window window
     cdef readonly Window target
     cdef bytearray decisions
@@ -51,6 +53,7 @@ cdef class Rewriter(RecordRetention):
 
     def __dealloc__(self):
         free(self.plain)
+        free(self.keep)
 
     def skip_superseded(self, Window window not None):
         """Skip the batches none of whose records stays, as is known without a look at them: they need not be decompressed."""
@@ -77,7 +80,7 @@ cdef class Rewriter(RecordRetention):
         self.is_open = self.is_waiting = False
         window.begin(first, end)
 
-    def run(self):
+    def run(self) -> int:
         """Go on; return DONE, or what has to be done first, or how batch `at` is broken."""
         cdef int status
         cdef const uint8_t *decisions = <const uint8_t *>PyByteArray_AsString(self.decisions)
@@ -101,7 +104,7 @@ cdef class Rewriter(RecordRetention):
         self.out = <uint8_t *>PyByteArray_AsString(self.target.data)
         self.out_room = len(self.target.data)
 
-    def plain_records(self):
+    def plain_records(self) -> memoryview:
         """Return the bytes that TO_COMPRESS is about."""
         return memoryview(self.target.data)[self.compressed_at : self.compressed_at + self.plain_used]
 
@@ -116,13 +119,13 @@ cdef class Rewriter(RecordRetention):
         self._end_batch(&self.window.view, data.shape[0])
         self.at += 1
 
-    def judged(self):
+    def judged(self) -> bytes:
         """Judge the record rows of the batch at hand, which the window holds alone; return a byte for each: whether it stays."""
         if self.window.view.records_count:
             self._judge(&self.window.view)
         return (<const char *>self.keep)[:self.window.view.records_count]
 
-    def append(self, const unsigned char[::1] data not None, Py_ssize_t records):
+    def append(self, const unsigned char[::1] data not None, Py_ssize_t records) -> bool:
         """Write a batch that was made elsewhere; False where there is no room until the output is taken."""
         self._look_at_target()
         if not self._has_room(data.shape[0]):
@@ -132,6 +135,73 @@ cdef class Rewriter(RecordRetention):
         self.batches_out += 1
         self.records_out += records
         return True
+
+    # ---- which records stay
+
+    cdef int _reserve_decisions(self, Py_ssize_t rows) except -1:
+        """Make room for a decision about each of so many rows."""
+        cdef uint8_t *larger
+        if self.keep_room < rows:
+            larger = <uint8_t *>realloc(self.keep, rows)
+            if larger == NULL:
+                raise MemoryError()
+            self.keep, self.keep_room = larger, rows
+        return 0
+
+    cdef void _judge(self, const View *v) noexcept nogil:
+        """Decide about all rows."""
+        cdef Pending pending[AHEAD]
+        cdef long long last[AHEAD]
+        cdef Py_ssize_t start = 0, i, k, end, count
+        cdef int note
+        cdef const RecordRow *row
+        while start < v.records_count:
+            end = min(start + AHEAD, v.records_count)
+            count = 0
+            for i in range(start, end):
+                row = v.records + i
+                last[i - start] = -1
+                if not self._is_looked_up(v, row):
+                    continue
+                note = note_of(&self.offsets.notes, row.offset)
+                if note:
+                    last[i - start] = row.offset + (note != WAS_PUT)
+                else:
+                    pending[count].key, pending[count].key_length = v.bases[row.batch] + row.key_at, row.key_length
+                    pending[count].row = i
+                    count += 1
+            count = self.offsets.ask(pending, count)
+            for k in range(count):
+                last[pending[k].row - start] = self.offsets.find(&pending[k].digest)
+            for i in range(start, end):
+                self.keep[i] = self._stays(v, v.records + i, last[i - start])
+            start = end
+
+    cdef inline bint _is_looked_up(self, const View *v, const RecordRow *row) noexcept nogil:
+        return row.key_length >= 0 and row.offset <= self.latest and not is_control(v, row)
+
+    cdef bint _stays(self, const View *v, const RecordRow *row, long long last) noexcept nogil:
+        """Whether a record stays; *last*: the last offset of its key, if that was looked up.  Kafka: Cleaner.shouldRetainRecord."""
+        cdef const BatchRow *batch = v.batches + row.batch
+        self.records_in += 1
+        if is_control(v, row) or row.offset > self.latest:
+            return True
+        if row.key_length < 0:
+            self.keyless += 1
+            return False
+        if row.offset < last:
+            self.superseded += 1
+            return False
+        if row.value_length >= 0:
+            return True
+        self.tombstones += 1
+        if batch.magic < 2 or self.by_age:
+            if self.retain_legacy:
+                return True
+        elif not batch.attributes & ATTRIBUTE_DELETE_HORIZON or self.now < batch.base_timestamp:
+            return True
+        self.expired += 1
+        return False
 
     # ---- batch by batch
 
@@ -327,3 +397,25 @@ cdef class Rewriter(RecordRetention):
         put32(w + BATCH_RECORDS_COUNT, 0)
         put32(w + BATCH_CRC, klog_crc32c(0, w + BATCH_CRC_START, BATCH_BYTES - BATCH_CRC_START))
         self.used += BATCH_BYTES
+
+
+cdef Py_ssize_t moved_records(uint8_t *w, const uint8_t *p, Py_ssize_t size, long long times, long long shift) noexcept nogil:
+    """Write whole records, *size* bytes, with other timestamp deltas: *times* what they were, and *shift*; return the bytes."""
+    cdef const uint8_t *end = p + size
+    cdef const uint8_t *record_end
+    cdef const uint8_t *rest
+    cdef uint8_t *start = w
+    cdef int length = 0
+    cdef long long delta = 0
+    while p < end:
+        p = varint(p, end, &length)
+        record_end = p + length
+        rest = varlong(p + 1, record_end, &delta)
+        delta = add(times * delta, shift)
+        w = put_varint(w, <uint32_t>(1 + varlong_bytes(delta) + (record_end - rest)))
+        w[0] = 0
+        w = put_varlong(w + 1, delta)
+        memcpy(w, rest, record_end - rest)
+        w += record_end - rest
+        p = record_end
+    return w - start

@@ -4,7 +4,7 @@ cdef enum:
     BATCH_LINE_ROOM = 1024
     RECORD_LINE_ROOM = 320       # without header keys, key and payload
 
-cdef enum TextFlags:
+cpdef enum:
     TEXT_RECORDS = 1             # record lines, not only batch lines
     TEXT_CONTENT = 2             # keys and payloads
     TEXT_BARE = 4                # record lines without metadata (--skip-record-metadata)
@@ -83,10 +83,6 @@ cdef uint8_t *put_batch_line(uint8_t *w, const BatchRow *row) noexcept nogil:
     return put(w, b"\n")
 
 
-cdef inline int last_sequence(const BatchRow *row) noexcept nogil:
-    return -1 if row.base_sequence == -1 else increment_sequence(row.base_sequence, row.last_offset_delta)
-
-
 cdef inline int record_sequence(const BatchRow *batch, const RecordRow *row) noexcept nogil:
     if batch.base_sequence < 0:
         return -1
@@ -141,12 +137,6 @@ cdef uint8_t *put_end_marker(uint8_t *w, const RecordRow *row, const uint8_t *ba
     return decimal(w, be32(base + row.value_at + 2))
 
 
-cdef inline bint is_end_marker(const RecordRow *row, const uint8_t *base) noexcept nogil:
-    """Whether a control record is a plain COMMIT or ABORT marker (key: version, type; value: version, epoch)."""
-    return (row.key_length >= 4 and be16(base + row.key_at) >= 0 and 0 <= be16(base + row.key_at + 2) <= 1
-            and row.value_length >= 6 and be16(base + row.value_at) >= 0)
-
-
 cdef uint8_t *put_record_metadata(uint8_t *w, const BatchRow *batch, const RecordRow *row, const uint8_t *base) noexcept nogil:
     w = put(w, b"| offset: ")
     w = decimal(w, row.offset)
@@ -196,3 +186,16 @@ cdef uint8_t *put_text_record(uint8_t *w, const View *v, const RecordRow *row, i
     if flags & TEXT_CONTENT and not control:
         w = put_record_content(w, row, base, flags & TEXT_BARE)
     return w
+
+
+cdef int line_contents(list contents, Py_ssize_t count, const uint8_t **starts, Py_ssize_t *lengths) except -1:
+    cdef Py_ssize_t i
+    if starts == NULL or lengths == NULL:
+        raise MemoryError()
+    if len(contents) != count:
+        raise ValueError(f"{len(contents)} contents for {count} rows")
+    for i in range(count):
+        if contents[i] is not None:
+            starts[i] = <const uint8_t *>PyBytes_AsString(<bytes?>contents[i])
+            lengths[i] = PyBytes_Size(contents[i])
+    return 0

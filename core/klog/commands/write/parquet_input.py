@@ -17,7 +17,7 @@ from klog.log.arrow import import_pyarrow
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from klog.kernel._kernel import ArrowTexts
+    from klog.kernel._write import ArrowTexts
 
 _MOST_ROWS: Final = 8 << 10
 _BATCH_BYTES: Final = 1 << 20

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from klog.cluster.epoch_cache import EpochCache
 from klog.cluster.metadata.topic_config import TopicConfig
-from klog.kernel import ActiveSegment
+from klog.kernel import IndexBuilder
 from klog.log.txn_index import AbortedTxn
 from klog.partition.transactions.producer_state import ProducerState
 
@@ -38,10 +38,11 @@ class AppendSettings(NamedTuple):
         interval, index_bytes = number("index.interval.bytes"), number("segment.index.bytes")
         return cls(number("segment.bytes"), segment_ms, interval, index_bytes)
 
-    def segment(self, base: int, latest_epoch: int) -> ActiveSegment:
+    def segment(self, base: int, latest_epoch: int) -> IndexBuilder:
         """Return an empty segment from offset *base* on."""
-        roll = {"segment_bytes": self.segment_bytes, "segment_ms": self.segment_ms}
-        return ActiveSegment(base, self.index_interval, self.index_bytes, latest_epoch, **roll)
+        return IndexBuilder(
+            base, self.index_interval, self.index_bytes, latest_epoch, self.segment_bytes, self.segment_ms
+        )
 
 
 @dataclass
@@ -53,7 +54,7 @@ class LogState:
     """
 
     settings: AppendSettings
-    segment: ActiveSegment
+    segment: IndexBuilder
     start: int
     end: int
     producers: ProducerState

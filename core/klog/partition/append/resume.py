@@ -24,7 +24,7 @@ from klog.data_dir.partition import Partition, SegmentFiles
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
 from klog.formats.names import FileKind, Stage, file_name
-from klog.kernel import ActiveSegment, Window
+from klog.kernel import IndexBuilder, Window
 from klog.log.header_walk import header_at, walk_headers
 from klog.log.index import IndexEntries, offset_entries, time_entries
 from klog.log.records import intact_runs
@@ -151,7 +151,7 @@ def _was_closed(partition: Partition, files: SegmentFiles, sizes: Mapping[str, i
 
 
 def _index_rest(
-    partition: Partition, files: SegmentFiles, start: _Start, segment: ActiveSegment
+    partition: Partition, files: SegmentFiles, start: _Start, segment: IndexBuilder
 ) -> tuple[dict[str, int], dict[str, bytes]]:
     """Return the number of valid bytes in the indexes, and the missing entries about the batches that were read.
 
@@ -176,7 +176,7 @@ def _resume_segment(
     epochs: EpochCache,
     window: Window,
     known: int,
-) -> tuple[ActiveSegment, _Start, Damage | None]:
+) -> tuple[IndexBuilder, _Start, Damage | None]:
     """Return the active segment, the start of the reading, and the damage at which its log ends."""
     path = partition.file(files.log)
     with ReadOnlyFile(path) as log:
@@ -190,7 +190,7 @@ def _resume_segment(
         return segment, start, _walk(path, log, start.position, segment, window)
 
 
-def _walk(path: str, log: ReadableLog, position: int, segment: ActiveSegment, window: Window) -> Damage | None:
+def _walk(path: str, log: ReadableLog, position: int, segment: IndexBuilder, window: Window) -> Damage | None:
     """Let *segment* read its log from *position* on; return the first bytes that are not a batch continuing it."""
     described = Segment(path)
     reader = described.reader(log, position)
