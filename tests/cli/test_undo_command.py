@@ -418,9 +418,9 @@ def test_an_empty_directory_that_was_there_stays(klog: Klog, data: Path, tmp_pat
 def test_what_a_killed_planner_has_left_is_listed_and_removed(klog: Klog, dirty: Path) -> None:
     """Until then it took room, and nothing showed that it existed."""
     code = (
-        "import os, signal; from klog.commands.compact import partition; from klog_cli import app\n"
-        "partition.PartitionCompaction.plan = (lambda real: lambda *words: (real(*words), os.kill(os.getpid(), 9)))"
-        "(partition.PartitionCompaction.plan)\napp.main()"
+        "import os, signal; from klog.commands.compact import log_cleaner; from klog_cli import app\n"
+        "log_cleaner.PartitionCompaction.plan = (lambda real: lambda *words: (real(*words), os.kill(os.getpid(), 9)))"
+        "(log_cleaner.PartitionCompaction.plan)\napp.main()"
     )
     command = [sys.executable, "-c", code, *COMPACT, dirty / "keys-none-0", "--apply"]
     path = os.pathsep.join(filter(None, sys.path))

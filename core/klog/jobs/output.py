@@ -24,7 +24,7 @@ from typing import Any
 
 from klog.base.directory import normalized
 from klog.base.errors import KlogError, UsageError
-from klog.data_dir.disk.directory_tree import make_directories, remove_tree
+from klog.data_dir.disk.directory_tree import make_directories, remove_tree, write_file
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.disk.fenced_disk import FencedDisk
 from klog.data_dir.disk.output_gate import check_directory
@@ -102,7 +102,7 @@ class OutputAttempt:
     def commit(self, written: Sequence[str], facts: Facts) -> None:
         """Let the piece be what *written*, files and directories, and *facts* say; nothing if it is there already."""
         result = os.path.join(self.path, _RESULT)
-        _write(result, json.dumps(facts).encode(), self.disk)
+        write_file(result, [json.dumps(facts).encode()], self.disk)
         self.disk.sync([*written, result, self.path])
         try:
             self.disk.rename(self.path, self._piece)
@@ -129,7 +129,7 @@ class JobOutput:
         self._made = self._begin(to, text)
         if not os.path.isdir(self.run):
             self._made += make_directories(self.run, disk)
-            _write(os.path.join(self.run, _JOB), text, disk)
+            write_file(os.path.join(self.run, _JOB), [text], disk)
 
     def _begin(self, to: str, job: bytes) -> list[str]:
         """See to it that the hidden directory is this job's, or not there; return the directories that were made."""
@@ -177,7 +177,7 @@ class JobOutput:
         disk, directories = self._disk, {self.to}
         finishing = os.path.join(self.run, _FINISHING)
         if not os.path.exists(finishing):
-            _write(finishing, b"", disk)
+            write_file(finishing, [b""], disk)
         disk.sync([finishing, self.run])
         for source, name in moves:
             target = os.path.join(self.to, name)
@@ -197,7 +197,7 @@ class JobOutput:
         waiting = os.path.join(self.run, f"last-{name}")
         if os.path.exists(waiting):
             self._disk.unlink(waiting)
-        _write(waiting, content, self._disk)
+        write_file(waiting, [content], self._disk)
         self._disk.sync([waiting])
         self._disk.rename(waiting, os.path.join(self.to, name))
 
@@ -213,14 +213,6 @@ class JobOutput:
         for path in reversed(self._made):
             if os.path.isdir(path) and not os.listdir(path):
                 self._disk.remove_directory(path)
-
-
-def _write(path: str, content: bytes, disk: Disk) -> None:
-    file = disk.create(path)
-    try:
-        disk.write(file, content)
-    finally:
-        disk.close(file)
 
 
 def _read(path: str) -> bytes | None:

@@ -181,11 +181,11 @@ def test_what_was_prepared_and_is_there_already_is_no_action(draft: Draft, data:
 def test_a_file_may_come_and_go(draft: Draft) -> None:
     """Other files that are put and removed are left out; these must have both actions."""
     new = draft.prepare(LOG, [b"short"])
-    draft.put_passing(CLEANED)
-    draft.put_passing(SWAP, new)
-    draft.remove_passing(CLEANED)
+    draft.put_transient(CLEANED)
+    draft.put_transient(SWAP, new)
+    draft.remove_transient(CLEANED)
     draft.put_prepared(new)
-    draft.remove_passing(SWAP)
+    draft.remove_transient(SWAP)
     said = [(action.do, action.file, action.before and action.before.size) for action in draft.actions]
     assert said == [(PUT, CLEANED, None), (PUT, SWAP, None), (REMOVE, CLEANED, 0), (PUT, LOG, 26), (REMOVE, SWAP, 5)]
     assert draft.actions[1].after == draft.actions[3].after
@@ -194,7 +194,7 @@ def test_a_file_may_come_and_go(draft: Draft) -> None:
 
 def test_a_file_that_comes_and_goes_is_a_second_name(draft: Draft) -> None:
     """A segment has a gigabyte: it is neither written nor read twice."""
-    draft.put_passing(SWAP, draft.prepare(LOG, [b"short"]))
+    draft.put_transient(SWAP, draft.prepare(LOG, [b"short"]))
     folder = Path(str(draft.staging.directory))
     assert (folder / SWAP).stat().st_ino == (folder / LOG).stat().st_ino
 
@@ -205,7 +205,7 @@ def test_a_file_that_comes_and_goes_is_a_copy_where_there_are_no_links(data: Pat
             raise OSError(errno.EPERM, os.strerror(errno.EPERM), source)
 
     draft = Draft(str(data), 0, Staging(str(tmp_path / "staged"), NoLinks()))
-    draft.put_passing(SWAP, draft.prepare(LOG, [b"short"]))
+    draft.put_transient(SWAP, draft.prepare(LOG, [b"short"]))
     assert staged(draft) == {LOG: b"short", SWAP: b"short"}
 
 
@@ -213,7 +213,7 @@ def test_a_file_that_comes_and_goes_must_not_be_there(draft: Draft, data: Path) 
     """A broker has left it there, and its start will do something with it."""
     (data / SWAP).touch()
     with pytest.raises(StaleError, match=r"log\.swap: exists, left by an unfinished operation.*klog recover"):
-        draft.put_passing(SWAP, draft.prepare(LOG, [b"short"]))
+        draft.put_transient(SWAP, draft.prepare(LOG, [b"short"]))
 
 
 def test_a_truncation_knows_the_digest_of_what_is_left(draft: Draft, data: Path) -> None:

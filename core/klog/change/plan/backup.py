@@ -60,19 +60,19 @@ def tail_place(plan: Plan, log_dir: int, file: str) -> str:
     return os.path.join(plan.backups[log_dir], TAILS, file)
 
 
-def keeps_tail(plan: Plan, chain: FileHistory) -> bool:
+def keeps_tail(plan: Plan, history: FileHistory) -> bool:
     """Whether all that is done to a file is to cut it: then only its end is kept."""
-    return len(chain.actions) == 1 and plan.actions[chain.actions[0]].do == TRUNCATE
+    return len(history.actions) == 1 and plan.actions[history.actions[0]].do == TRUNCATE
 
 
-def needs_copy(plan: Plan, chain: FileHistory) -> bool:
+def needs_copy(plan: Plan, history: FileHistory) -> bool:
     """Whether anything of a file is kept: not of one that is only appended to."""
-    return any(plan.actions[place].do != APPEND for place in chain.actions)
+    return any(plan.actions[place].do != APPEND for place in history.actions)
 
 
-def may_be_linked(plan: Plan, chain: FileHistory) -> bool:
+def may_be_linked(plan: Plan, history: FileHistory) -> bool:
     """Whether a file's original can be kept by a second name: not when it is cut in place before that."""
-    return plan.actions[chain.actions[0]].do != TRUNCATE
+    return plan.actions[history.actions[0]].do != TRUNCATE
 
 
 class BackupWriter:
@@ -130,31 +130,31 @@ class BackupWriter:
 
     def keep(self, found: list[FileHistory]) -> None:
         """Keep the originals of all files that are untouched, and make sure that those of the others are there."""
-        for chain in found:
-            if chain.before is not None and needs_copy(self._plan, chain):
-                self._keep(chain, chain.before)
+        for history in found:
+            if history.before is not None and needs_copy(self._plan, history):
+                self._keep(history, history.before)
         # Unreadable parts have no copy; the plan has their positions, and the original is kept.
         untouched = {
-            (chain.log_dir, chain.file)
-            for chain in found
-            if chain.is_untouched and not (chain.before and chain.before.is_unreadable)
+            (history.log_dir, history.file)
+            for history in found
+            if history.is_untouched and not (history.before and history.before.is_unreadable)
         }
         for cut in self._plan.cuts:
             if (cut.log_dir, cut.file) in untouched:
                 self._cut_out(cut)
 
-    def _keep(self, chain: FileHistory, before: FileState) -> None:
-        tail = keeps_tail(self._plan, chain)
-        place = (tail_place if tail else original_place)(self._plan, chain.log_dir, chain.file)
-        if not chain.is_untouched:
+    def _keep(self, history: FileHistory, before: FileState) -> None:
+        tail = keeps_tail(self._plan, history)
+        place = (tail_place if tail else original_place)(self._plan, history.log_dir, history.file)
+        if not history.is_untouched:
             if status_of(place) is None:
-                raise StaleError(f"{place}: gone, and {chain.path} is changed already: it could not be taken back")
+                raise StaleError(f"{place}: gone, and {history.path} is changed already: it could not be taken back")
             return
-        after = self._plan.actions[chain.actions[0]].after
+        after = self._plan.actions[history.actions[0]].after
         if tail and after is not None:
-            self._copy(chain.path, after.size, before.size, place, before)
-        elif not (may_be_linked(self._plan, chain) and self._link(chain.path, place)):
-            self._copy(chain.path, 0, before.size, place, before)
+            self._copy(history.path, after.size, before.size, place, before)
+        elif not (may_be_linked(self._plan, history) and self._link(history.path, place)):
+            self._copy(history.path, 0, before.size, place, before)
 
     def _cut_out(self, cut: CutOut) -> None:
         status = status_of(self._plan.path(cut.log_dir, cut.file))
@@ -179,8 +179,8 @@ class BackupWriter:
 
     def stage(self, found: list[FileHistory]) -> None:
         """Make ready the new content of all puts that are to do.  Raises StaleError when it is missing or another."""
-        for chain in found:
-            for place in chain.to_do:
+        for history in found:
+            for place in history.to_do:
                 action = self._plan.actions[place]
                 if action.source is not None and action.staged is not None:
                     self._stage(action, action.source, action.staged)

@@ -186,8 +186,8 @@ class Draft:
         self.add(Action(REMOVE, file, before, None, None, self.number))
         return True
 
-    def put_passing(self, file: str, new: StagedContent | None = None) -> None:
-        """Create *file* until `remove_passing`: with the content of *new*, or empty.
+    def put_transient(self, file: str, new: StagedContent | None = None) -> None:
+        """Create *file* until `remove_transient`: with the content of *new*, or empty.
 
         *file* is one of the transient files of `klog.change.plan.replace_segments`, and does not exist.  It is a second
         name of the prepared content, and needs no further space.  Raises StaleError when it exists, OSError.
@@ -201,8 +201,8 @@ class Draft:
             self.staging.link(new.source, file)
         self.add(Action(PUT, file, None, after, file, self.number))
 
-    def remove_passing(self, file: str) -> None:
-        """Remove the temporary file that `put_passing` created."""
+    def remove_transient(self, file: str) -> None:
+        """Remove the temporary file that `put_transient` created."""
         self.add(Action(REMOVE, file, self.state(file), None, None, self.number))
 
     def add(self, action: Action) -> None:

@@ -45,7 +45,7 @@ from klog.change.plan.model import (
     StaleError,
 )
 from klog.change.plan.plan_rules import check_plan
-from klog.change.plan.preflight import copies, disk_refused, lack_of_space, twins
+from klog.change.plan.preflight import copies, disk_refused, lack_of_space, transient_copies
 from klog.data_dir.disk.directory_tree import link, remove_made
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.disk.output_gate import check_places
@@ -103,7 +103,7 @@ class _Run:
         self._progress = progress
         self._done_before = self._done = 0
         self._is_acting = False
-        self._twins: dict[tuple[int, str], str] = {}
+        self._transient_copies: dict[tuple[int, str], str] = {}
 
     def standing(self) -> str:
         """Return the number of changes made, and the next step."""
@@ -139,7 +139,7 @@ class _Run:
             if not self._is_acting and is_new and not self._done_before:
                 keeper.clean()
                 drop_staged(self._plan, self._disk)
-        to_do = {place for chain in found for place in chain.to_do}
+        to_do = {place for history in found for place in history.to_do}
         for places in _rounds(self._plan.actions, to_do):
             self._act(places)
         self._end(locks)
@@ -158,8 +158,8 @@ class _Run:
             )
         )
         found = locate_histories(self._plan, self._progress.advance)
-        self._twins = twins(self._plan, found)
-        self._done_before = len(self._plan.actions) - sum(len(chain.to_do) for chain in found)
+        self._transient_copies = transient_copies(self._plan, found)
+        self._done_before = len(self._plan.actions) - sum(len(history.to_do) for history in found)
         strange = next((one for one in found if one.at is None or (is_new and not one.is_untouched)), None)
         if strange is not None:
             raise StaleError(f"{strange.path}: {self._staleness(strange, is_new)}")
@@ -246,11 +246,12 @@ class _Run:
 
     def _put_from_afar(self, action: Action, staged: str, path: str) -> None:
         """Copy a file from another file system, first under a temporary name."""
-        after, temporary, twin = action.after, f"{path}{TEMPORARY}", self._twins.get((action.log_dir, action.file))
+        after, temporary = action.after, f"{path}{TEMPORARY}"
+        transient = self._transient_copies.get((action.log_dir, action.file))
         assert after is not None
         if os.path.lexists(temporary):
             self._disk.unlink(temporary)
-        if twin is not None and link(twin, temporary, self._disk):
+        if transient is not None and link(transient, temporary, self._disk):
             self._disk.rename(temporary, path)
             return
         self._bring_copy(staged, after, path)

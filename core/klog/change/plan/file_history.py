@@ -15,7 +15,7 @@ from typing import NamedTuple
 from klog.base.errors import UnreadableError
 from klog.change.plan.file_state import file_state, states_around, status_of
 from klog.change.plan.model import APPEND, TEMPORARY, TRUNCATE, Action, FileState, Guard, Plan, StaleError, same_content
-from klog.change.plan.replace_segments import comes_back, is_transient, stage_of, witness_of
+from klog.change.plan.replace_segments import comes_back, is_transient, stage_of, telling_file
 from klog.formats.names import ROOT_KINDS, SEGMENT_KINDS, FileKind, Stage, parse_file
 
 _ROOT = sorted(kind.value for kind in ROOT_KINDS - {FileKind.LOCK})
@@ -100,22 +100,25 @@ def locate_histories(
     """
     directories: set[str] = set()
     found = list(file_histories(plan).values())
-    for chain in found:
-        directory = os.path.dirname(chain.path)
+    for history in found:
+        directory = os.path.dirname(history.path)
         if directory not in directories:
-            is_new = (chain.log_dir, os.path.dirname(chain.file)) in plan.new_directories
+            is_new = (history.log_dir, os.path.dirname(history.file)) in plan.new_directories
             if not (is_new and not os.path.lexists(directory)):
                 _check_directory(directory)
             directories.add(directory)
-        if not (quick and _locate_quickly(chain)):
-            start, is_bad = chain.before.digest_start if chain.before else 0, any(map(_is_unreadable, chain.states))
-            chain.current = file_state(chain.path, advance, start, or_unreadable=is_bad)
-            same = [at for at, state in enumerate(chain.states) if same_content(state, chain.current)]
-            chain.at = same[0] if same else None
-            if chain.at is None:
-                _look_for_part(plan, chain)
-            _doubt(plan, chain)
-    _settle_passing(found)
+        if not (quick and _locate_quickly(history)):
+            start, is_bad = (
+                history.before.digest_start if history.before else 0,
+                any(map(_is_unreadable, history.states)),
+            )
+            history.current = file_state(history.path, advance, start, or_unreadable=is_bad)
+            same = [at for at, state in enumerate(history.states) if same_content(state, history.current)]
+            history.at = same[0] if same else None
+            if history.at is None:
+                _look_for_part(plan, history)
+            _doubt(plan, history)
+    _settle_transient(found)
     _settle_markers(found)
     return found
 
@@ -124,36 +127,36 @@ def _is_unreadable(state: FileState | None) -> bool:
     return state is not None and state.is_unreadable
 
 
-def _settle_passing(found: list[FileHistory]) -> None:
+def _settle_transient(found: list[FileHistory]) -> None:
     """Distinguish deleted transient files from future ones, by the actions done while they exist."""
-    file_histories = {(chain.log_dir, chain.file): chain for chain in found}
-    gone = [chain for chain in found if chain.at == 0 and is_transient(chain.states)]
-    # The witness of a `.cleaned` is a `.swap`, whose own state must be known first.
-    for chain in sorted(gone, key=lambda chain: stage_of(chain.file) is Stage.CLEANED):
-        telling = file_histories.get((chain.log_dir, witness_of(chain.file)))
+    file_histories = {(history.log_dir, history.file): history for history in found}
+    gone = [history for history in found if history.at == 0 and is_transient(history.states)]
+    # The telling file of a `.cleaned` is a `.swap`, whose own state must be known first.
+    for history in sorted(gone, key=lambda history: stage_of(history.file) is Stage.CLEANED):
+        telling = file_histories.get((history.log_dir, telling_file(history.file)))
         if telling is not None and telling.at is not None:
-            came, went = chain.actions
+            came, went = history.actions
             done = telling.actions[: telling.at]
-            chain.at = 2 if any(came < place < went for place in done) else 0
+            history.at = 2 if any(came < place < went for place in done) else 0
 
 
 def _settle_markers(found: list[FileHistory]) -> None:
     """Distinguish markers that still exist from restored ones: these are written after everything else."""
-    for chain in found:
-        if comes_back(chain.file, chain.states) and chain.at is not None and chain.current != chain.states[1]:
-            others = [other for other in found if other.log_dir == chain.log_dir and other is not chain]
-            chain.at = 2 if others and not any(other.at is None or other.to_do for other in others) else 0
+    for history in found:
+        if comes_back(history.file, history.states) and history.at is not None and history.current != history.states[1]:
+            others = [other for other in found if other.log_dir == history.log_dir and other is not history]
+            history.at = 2 if others and not any(other.at is None or other.to_do for other in others) else 0
 
 
-def _look_for_part(plan: Plan, chain: FileHistory) -> None:
+def _look_for_part(plan: Plan, history: FileHistory) -> None:
     """Find out whether a file, which is in none of its states, is on the way from one to the next: half appended to."""
-    for at, place in enumerate(chain.actions):
-        before, after, current = chain.states[at], chain.states[at + 1], chain.current
+    for at, place in enumerate(history.actions):
+        before, after, current = history.states[at], history.states[at + 1], history.current
         if plan.actions[place].do != APPEND or before is None or after is None or current is None:
             continue
         is_within = before.size < current.size <= after.size
-        if is_within and same_content(states_around(chain.path, before.size, before.digest_start)[1], before):
-            chain.at, chain.is_between, chain.is_partial = at, True, True
+        if is_within and same_content(states_around(history.path, before.size, before.digest_start)[1], before):
+            history.at, history.is_between, history.is_partial = at, True, True
 
 
 def _check_directory(path: str) -> None:
@@ -166,33 +169,33 @@ def _check_directory(path: str) -> None:
         raise StaleError(f"{path}: not a directory")
 
 
-def _locate_quickly(chain: FileHistory) -> bool:
+def _locate_quickly(history: FileHistory) -> bool:
     """Find the state of a file by its size and time; False if they do not decide."""
-    status = status_of(chain.path)
+    status = status_of(history.path)
     if status is None:
-        chain.at = chain.states.index(None) if None in chain.states else None
+        history.at = history.states.index(None) if None in history.states else None
         return True
-    sizes = [state.size for state in chain.states if state is not None]
+    sizes = [state.size for state in history.states if state is not None]
     if status.st_size not in sizes:
         return not min(sizes, default=0) < status.st_size < max(sizes, default=0)
     facts = status.st_size, status.st_mtime_ns
-    same = [at for at, state in enumerate(chain.states) if state and (state.size, state.modified_ns) == facts]
+    same = [at for at, state in enumerate(history.states) if state and (state.size, state.modified_ns) == facts]
     if len(same) == 1:
-        chain.at = same[0]
+        history.at = same[0]
         return True
     return False
 
 
-def _doubt(plan: Plan, chain: FileHistory) -> None:
+def _doubt(plan: Plan, history: FileHistory) -> None:
     """Treat a cut or an append as not done if the file's owner, mode and time are not restored.
 
     The power failed in between.
     """
-    if not chain.at or plan.actions[chain.actions[chain.at - 1]].do not in (TRUNCATE, APPEND):
+    if not history.at or plan.actions[history.actions[history.at - 1]].do not in (TRUNCATE, APPEND):
         return
-    if chain.current != chain.states[chain.at]:
-        chain.at -= 1
-        chain.is_between = True
+    if history.current != history.states[history.at]:
+        history.at -= 1
+        history.is_between = True
 
 
 def check_leftovers(found: list[FileHistory]) -> None:
@@ -200,8 +203,8 @@ def check_leftovers(found: list[FileHistory]) -> None:
 
     Raises OSError too.
     """
-    names = {chain.path for chain in found}
-    for directory in {os.path.dirname(chain.path) for chain in found if is_transient(chain.states)}:
+    names = {history.path for history in found}
+    for directory in {os.path.dirname(history.path) for history in found if is_transient(history.states)}:
         for name in os.listdir(directory):
             path = os.path.join(directory, name)
             if name.endswith((Stage.SWAP.value, Stage.CLEANED.value)) and path not in names:

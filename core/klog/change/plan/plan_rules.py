@@ -37,12 +37,12 @@ def check_plan(plan: Plan) -> None:
     sources: set[tuple[int, str]] = set()
     for action in plan.actions:
         _check_action(action, count)
-        chain = states.setdefault((action.log_dir, action.file), [action.before])
-        is_new = not any(same_content(state, action.after) for state in chain)
-        is_known = is_transient([*chain, action.after]) or comes_back(action.file, [*chain, action.after])
-        if chain[-1] != action.before or not (is_new or is_known):
+        history = states.setdefault((action.log_dir, action.file), [action.before])
+        is_new = not any(same_content(state, action.after) for state in history)
+        is_known = is_transient([*history, action.after]) or comes_back(action.file, [*history, action.after])
+        if history[-1] != action.before or not (is_new or is_known):
             refuse(f"the states of {shown(action.file)} do not follow from one another")
-        chain.append(action.after)
+        history.append(action.after)
         if action.source is not None and (action.log_dir, action.source) in sources:
             refuse(f"{shown(action.source)} is put twice")
         sources.add((action.log_dir, action.source or ""))

@@ -15,7 +15,14 @@ from klog.change.plan.find_plans import StoredPlan, kept_plan, plans_of, remove_
 from klog.change.plan.model import BACKUPS, PLAN, PUT, REMOVE, STAGED, UNFINISHED, FileState, Plan, StaleError
 from klog.change.plan.plan_document import plan_pieces
 from klog.change.plan.staging import ROUNDS
-from klog.data_dir.disk.directory_tree import make_directories, nearest_directory, remove_made, remove_tree
+from klog.data_dir.disk.directory_tree import (
+    in_pieces,
+    make_directories,
+    nearest_directory,
+    remove_made,
+    remove_tree,
+    write_file,
+)
 from klog.data_dir.disk.disk import Disk
 from klog.formats.names import ROOT_CHECKPOINTS, parse_file
 
@@ -54,13 +61,8 @@ class Announcement:
             self._is_made = True
             for backup in self._plan.backups:
                 self._made += make_directories(backup, self._disk)
-                file = self._disk.create(os.path.join(backup, PLAN))
-                self._files.append((file.path, inode_of(os.lstat(file.path))))
-                try:
-                    for piece in plan_pieces(self._plan):
-                        self._disk.write(file, piece)
-                finally:
-                    self._disk.close(file)
+                path = write_file(os.path.join(backup, PLAN), in_pieces(plan_pieces(self._plan)), self._disk)
+                self._files.append((path, inode_of(os.lstat(path))))
             write_pointers(self._plan, self._disk)
 
     def narrow(self, backups: Collection[str]) -> None:
@@ -128,12 +130,12 @@ def state_of(plan: Plan) -> PlanStatus:
 
 def _state(plan: Plan, found: list[FileHistory]) -> PlanStatus:
     is_unfinished = has_begun(plan)
-    for chain in found:
-        if is_unfinished and may_stay(chain):
-            chain.at = 0
-    if any(chain.at is None for chain in found):
+    for history in found:
+        if is_unfinished and may_stay(history):
+            history.at = 0
+    if any(history.at is None for history in found):
         return PlanStatus.USED_SINCE
-    if all(not chain.to_do for chain in found):
+    if all(not history.to_do for history in found):
         # A file in the state of another plan was not made by a plan whose files are still staged.
         is_used = _waits(plan) if is_unfinished else used_since(plan, found) is not None
         return PlanStatus.USED_SINCE if is_used else PlanStatus.APPLIED
@@ -141,18 +143,18 @@ def _state(plan: Plan, found: list[FileHistory]) -> PlanStatus:
     put = {(action.log_dir, os.path.dirname(action.file)) for action in plan.actions if action.do == PUT}
     made = put.intersection(plan.new_directories)
     has_made = is_unfinished and plan.undoes is None and any(os.path.isdir(plan.path(*one)) for one in made)
-    if all(chain.at == 0 and not chain.is_between for chain in found) and not has_made:
+    if all(history.at == 0 and not history.is_between for history in found) and not has_made:
         is_kept = any(os.path.lexists(os.path.join(backup, PLAN)) for backup in plan.backups)
         return PlanStatus.TAKEN_BACK if is_kept and not is_unfinished else PlanStatus.NOT_BEGUN
     return PlanStatus.HALF_DONE if is_unfinished else PlanStatus.USED_SINCE
 
 
-def may_stay(chain: FileHistory) -> bool:
+def may_stay(history: FileHistory) -> bool:
     """Whether a file that is in no state of a plan is a log dir's checkpoint.
 
     It continues to change for other partitions while the plan is half done, and its lines for the plan's own may stay.
     """
-    return chain.at is None and "/" not in chain.file
+    return history.at is None and "/" not in history.file
 
 
 def obstacle(plan: Plan) -> str | None:
@@ -161,9 +163,9 @@ def obstacle(plan: Plan) -> str | None:
     Raises StaleError, UnreadableError.
     """
     found = locate_histories(plan, quick=True)
-    if all(chain.at is not None and not chain.to_do for chain in found):
+    if all(history.at is not None and not history.to_do for history in found):
         return None
-    strange = (chain.path for chain in found if chain.at is None)
+    strange = (history.path for history in found if history.at is None)
     used = (plan.path(other.log_dir, other.file) for other in differences(plan))
     return next(itertools.chain(used, strange), None)
 
@@ -179,9 +181,9 @@ def used_since(plan: Plan, found: Iterable[FileHistory]) -> str | None:
     *found*: its files, located.  Changes of a log dir's checkpoints by other plans, for other partitions, do not count.
     Raises StaleError, UnreadableError.
     """
-    for chain in found:
-        if chain.is_used():
-            return chain.path
+    for history in found:
+        if history.is_used():
+            return history.path
     for other in differences(plan):
         is_read = other.log_dir >= len(plan.log_dirs)  # a file that a plan only read may be used once the plan is done
         if not is_read and not _is_explained(plan, other):

@@ -37,8 +37,8 @@ def refusals(plan: Plan, disk: Disk) -> list[str]:
     }
     found = {lack_of_rights(plan.path(one.log_dir, one.file), one): None for one in telling.values()}
     untouched = list(file_histories(plan).values())
-    for chain in untouched:
-        chain.at, chain.current = 0, chain.before
+    for history in untouched:
+        history.at, history.current = 0, history.before
     found[lack_of_space(plan.backups, copies(plan, untouched), disk)] = None
     try:
         check_closed(plan.partitions())
@@ -47,61 +47,61 @@ def refusals(plan: Plan, disk: Disk) -> list[str]:
     return [why for why in found if why is not None]
 
 
-def twins(plan: Plan, found: Iterable[FileHistory]) -> dict[tuple[int, str], str]:
+def transient_copies(plan: Plan, found: Iterable[FileHistory]) -> dict[tuple[int, str], str]:
     """Return, for files that *plan* puts, the path of the transient file that has the same content."""
-    passing = {(chain.log_dir, chain.file): chain for chain in found if is_transient(chain.states)}
-    standing = {}
+    transient = {(history.log_dir, history.file): history for history in found if is_transient(history.states)}
+    linked = {}
     for action in plan.actions:
-        chain = passing.get((action.log_dir, f"{action.file}{Stage.SWAP.value}"))
-        if chain is not None and chain.states[1] == action.after:
-            standing[action.log_dir, action.file] = chain.path
-    return standing
+        history = transient.get((action.log_dir, f"{action.file}{Stage.SWAP.value}"))
+        if history is not None and history.states[1] == action.after:
+            linked[action.log_dir, action.file] = history.path
+    return linked
 
 
 def copies(plan: Plan, found: Sequence[FileHistory]) -> Iterator[tuple[str, int]]:
     """Yield where files are going to be written when *plan* is carried out, or the rest of it, and how large."""
     brought: set[tuple[int, int]] = set()
-    standing = twins(plan, found)
+    linked = transient_copies(plan, found)
     # A partition may be a link to a directory on another file system than its log dir.
     device = functools.cache(device_of)
-    for chain in found:
-        backup, staged = plan.backups[chain.log_dir], plan.staged(chain.log_dir)
+    for history in found:
+        backup, staged = plan.backups[history.log_dir], plan.staged(history.log_dir)
         is_near = staged and device(staged) == device(backup)
-        is_far = device(backup) != device(os.path.dirname(chain.path))
-        yield from _kept(plan, chain, backup, is_far)
-        for place in chain.to_do:
+        is_far = device(backup) != device(os.path.dirname(history.path))
+        yield from _kept(plan, history, backup, is_far)
+        for place in history.to_do:
             action = plan.actions[place]
             if action.added is not None and action.after is not None:
                 if not is_near:
                     yield backup, action.added.size
-                is_shared = os.path.exists(chain.path) and os.stat(chain.path).st_nlink > 1
-                yield chain.path, action.after.size if is_shared else action.added.size
+                is_shared = os.path.exists(history.path) and os.stat(history.path).st_nlink > 1
+                yield history.path, action.after.size if is_shared else action.added.size
             if action.do == PUT and action.source is not None and action.after is not None:
-                is_twin = (action.log_dir, action.file) in standing
+                is_linked = (action.log_dir, action.file) in linked
                 # A plan that was only shown has no staged files: only its states show two names of one file.
                 if not staged:
-                    is_brought = not is_twin
+                    is_brought = not is_linked
                 else:
                     is_brought = not is_near and _is_first_name(os.path.join(staged, action.source), brought)
                 if is_brought:
                     yield backup, action.after.size
-                if is_far and not is_twin:
-                    yield chain.path, action.after.size
+                if is_far and not is_linked:
+                    yield history.path, action.after.size
     for cut in plan.cuts:
         yield plan.backups[cut.log_dir], cut.end - cut.start
 
 
-def _kept(plan: Plan, chain: FileHistory, backup: str, is_far: bool) -> Iterator[tuple[str, int]]:
+def _kept(plan: Plan, history: FileHistory, backup: str, is_far: bool) -> Iterator[tuple[str, int]]:
     """Yield the space for keeping a file's original."""
-    if chain.before is None or not chain.is_untouched or not needs_copy(plan, chain):
+    if history.before is None or not history.is_untouched or not needs_copy(plan, history):
         return
-    after = plan.actions[chain.actions[0]].after
-    if keeps_tail(plan, chain) and after is not None:
-        yield backup, chain.before.size - after.size
-        if os.stat(chain.path).st_nlink > 1:
-            yield chain.path, after.size
-    elif is_far or not may_be_linked(plan, chain):
-        yield backup, chain.before.size
+    after = plan.actions[history.actions[0]].after
+    if keeps_tail(plan, history) and after is not None:
+        yield backup, history.before.size - after.size
+        if os.stat(history.path).st_nlink > 1:
+            yield history.path, after.size
+    elif is_far or not may_be_linked(plan, history):
+        yield backup, history.before.size
 
 
 def _is_first_name(path: str, known: set[tuple[int, int]]) -> bool:

@@ -77,7 +77,7 @@ def log_of(file: str) -> str:
     return final_name(file).rpartition(".")[0] + _LOG
 
 
-def witness_of(file: str) -> str:
+def telling_file(file: str) -> str:
     """Return the file whose state shows whether *file*, which does not exist, is a future or a deleted one.
 
     For a `.swap` it is the log, which changes while the `.swap` exists; for the `.cleaned` the log's `.swap`, which is
@@ -115,7 +115,7 @@ def replace_segments(
         else:
             draft.remove(names[kind])
     for swap in swaps:
-        draft.remove_passing(swap)
+        draft.remove_transient(swap)
     for base in bases[1:]:
         draft.remove(f"{directory}/{file_name(base, FileKind.SNAPSHOT)}")
 
@@ -125,15 +125,15 @@ def _stand_in(
 ) -> Iterator[str]:
     """Put the new files beside the old ones; yield their names, in the order in which they are removed again."""
     shield = f"{names[FileKind.LOG]}{Stage.CLEANED.value}"
-    draft.put_passing(shield)
+    draft.put_transient(shield)
     for kind in SEGMENT_KINDS:
         content = log if kind is FileKind.LOG else new.get(kind)
         # A deleted index has to be written over if the new log is empty: a start then deletes nothing.
         if content is not None or draft.state(names[kind]) is not None:
             swap = f"{names[kind]}{Stage.SWAP.value}"
-            draft.put_passing(swap, content)
+            draft.put_transient(swap, content)
             yield swap
-    draft.remove_passing(shield)
+    draft.remove_transient(shield)
 
 
 # the rules that a saved plan must keep
@@ -141,7 +141,7 @@ def _stand_in(
 
 def check_transient(plan: Plan, states: States) -> None:
     """Refuse transient files that break the rules of `swap_files`: their progress could not be derived."""
-    coming = {key for key, chain in states.items() if is_transient(chain)}
+    coming = {key for key, history in states.items() if is_transient(history)}
     if not coming:
         return
     directories = {(log_dir, os.path.dirname(file)) for log_dir, file in coming}
@@ -156,10 +156,10 @@ def check_transient(plan: Plan, states: States) -> None:
 
 
 def _passes(plan: Plan, log_dir: int, file: str, states: States, places: Mapping[tuple[int, str], list[int]]) -> bool:
-    """Whether a transient file is allowed, and an action while it exists is its witness."""
+    """Whether a transient file is allowed, and an action while it exists is its telling file."""
     came, went = places[log_dir, file]
     stage, content = stage_of(file), states[log_dir, file][1]
-    telling = [place for place in places.get((log_dir, witness_of(file)), []) if came < place < went]
+    telling = [place for place in places.get((log_dir, telling_file(file)), []) if came < place < went]
     if stage is None or content is None or len(telling) != 1:
         return False
     if stage is Stage.CLEANED:

@@ -280,9 +280,9 @@ def _finish(kept: StoredPlan, now_ms: int, disk: Disk, locks: Locks | None, repo
 
     path = obstacle(kept.plan)
     if path is not None:
-        from klog.change.plan.undo import way_out
+        from klog.change.plan.undo import exit_hint
 
-        why = way_out(kept.plan, path, now_ms)
+        why = exit_hint(kept.plan, path, now_ms)
         if why is None:
             reporter.note(
                 f"{kept.plan.id} was half done when its directories were used: what it kept is in {kept.backup}"

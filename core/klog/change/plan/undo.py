@@ -79,7 +79,7 @@ def end_begun(plan: Plan, disk: Disk) -> None:
     end_plan(plan, disk)
 
 
-def way_out(plan: Plan, path: str, now_ms: int) -> str | None:
+def exit_hint(plan: Plan, path: str, now_ms: int) -> str | None:
     """Return one line that tells the user how to leave a half-done plan that *path* blocks.
 
     None if it cannot be undone either.  Raises UnreadableError.
@@ -97,13 +97,13 @@ def way_out(plan: Plan, path: str, now_ms: int) -> str | None:
 
 def _located(plan: Plan) -> dict[tuple[int, str], FileHistory]:
     """Return the states of the files of *plan*.  Raises StaleError if one is in none of them."""
-    found = {(chain.log_dir, chain.file): chain for chain in locate_histories(plan)}
+    found = {(history.log_dir, history.file): history for history in locate_histories(plan)}
     is_unfinished = has_begun(plan)
-    for chain in found.values():
-        if chain.is_partial and is_unfinished:
-            chain.at = (chain.at or 0) + 1  # a part of the appended bytes is there, and is deleted too
+    for history in found.values():
+        if history.is_partial and is_unfinished:
+            history.at = (history.at or 0) + 1  # a part of the appended bytes is there, and is deleted too
         else:
-            chain.at = 0 if is_unfinished and may_stay(chain) else _reached(plan, chain)
+            history.at = 0 if is_unfinished and may_stay(history) else _reached(plan, history)
     return found
 
 
@@ -170,30 +170,30 @@ def _copies(plan: Plan, back: Plan, found: Mapping[tuple[int, str], FileHistory]
     kept = set()
     for action in back.actions:
         key = action.log_dir, action.file
-        chain, backup, wanted = found[key], back.backups[action.log_dir], action.after
-        is_far = device_of(backup) != device_of(os.path.dirname(chain.path))
-        if is_far and key not in kept and chain.current is not None:
-            yield backup, chain.current.size
+        history, backup, wanted = found[key], back.backups[action.log_dir], action.after
+        is_far = device_of(backup) != device_of(os.path.dirname(history.path))
+        if is_far and key not in kept and history.current is not None:
+            yield backup, history.current.size
         kept.add(key)
         if action.do == TRUNCATE and action.before is not None and wanted is not None and not is_far:
             yield backup, action.before.size - wanted.size
         if wanted is None or action.do == TRUNCATE:
             continue
         if is_far:
-            yield chain.path, wanted.size
-        if keeps_tail(plan, chain) or device_of(_origin(plan, found, chain, wanted)) != device_of(backup):
+            yield history.path, wanted.size
+        if keeps_tail(plan, history) or device_of(_origin(plan, found, history, wanted)) != device_of(backup):
             yield backup, wanted.size
 
 
-def _reached(plan: Plan, chain: FileHistory) -> int:
+def _reached(plan: Plan, history: FileHistory) -> int:
     """Return which of its states a file is in, by its content alone where that is enough."""
-    passes = is_transient(chain.states) or comes_back(chain.file, chain.states)
-    if passes and chain.at is not None:
-        return chain.at
-    for at, state in enumerate(chain.states):
-        if same_content(state, chain.current):
+    passes = is_transient(history.states) or comes_back(history.file, history.states)
+    if passes and history.at is not None:
+        return history.at
+    for at, state in enumerate(history.states):
+        if same_content(state, history.current):
             return at
-    raise StaleError(_used(plan, chain.path))
+    raise StaleError(_used(plan, history.path))
 
 
 def _reversed(plan: Plan, found: dict[tuple[int, str], FileHistory]) -> Iterator[Action]:
@@ -202,17 +202,17 @@ def _reversed(plan: Plan, found: dict[tuple[int, str], FileHistory]) -> Iterator
     Content that a file only had between two actions is not kept; such a step is left out, unless it was no content, or
     another file has it, of which it was a second name.
     """
-    now: dict[tuple[int, str], FileState | None] = {key: chain.current for key, chain in found.items()}
+    now: dict[tuple[int, str], FileState | None] = {key: history.current for key, history in found.items()}
     turns: dict[tuple[int, str], int] = {}
     for place in reversed(range(len(plan.actions))):
         key = plan.actions[place].log_dir, plan.actions[place].file
-        chain = found[key]
-        at = chain.actions.index(place)
-        before, current = chain.states[at], now[key]
-        if at >= (chain.at or 0):
+        history = found[key]
+        at = history.actions.index(place)
+        before, current = history.states[at], now[key]
+        if at >= (history.at or 0):
             continue
-        if is_transient(chain.states) and before is not None:
-            before = _stood_in(plan, found, chain, before)
+        if is_transient(history.states) and before is not None:
+            before = _stood_in(plan, found, history, before)
         elif at and before is not None and before.size:
             continue
         if same_content(before, current) and at:
@@ -232,41 +232,41 @@ def _reversed(plan: Plan, found: dict[tuple[int, str], FileHistory]) -> Iterator
 
 
 def _stood_in(
-    plan: Plan, found: dict[tuple[int, str], FileHistory], chain: FileHistory, content: FileState
+    plan: Plan, found: dict[tuple[int, str], FileHistory], history: FileHistory, content: FileState
 ) -> FileState:
     """Return the state of a transient file when it is created again: another name of its original."""
-    file = final_name(chain.file)
-    whole = found.get((chain.log_dir, file))
-    states = (whole.current, whole.before) if whole else (file_state(plan.path(chain.log_dir, file)),)
+    file = final_name(history.file)
+    whole = found.get((history.log_dir, file))
+    states = (whole.current, whole.before) if whole else (file_state(plan.path(history.log_dir, file)),)
     for state in states:
         if state is not None and same_content(state, content):
             return state
     if content.size:
-        raise StaleError(f"{chain.path}: nothing has what it had any more; the plan can no longer be taken back")
+        raise StaleError(f"{history.path}: nothing has what it had any more; the plan can no longer be taken back")
     return content
 
 
-def _origin(plan: Plan, found: Mapping[tuple[int, str], FileHistory], chain: FileHistory, wanted: FileState) -> str:
-    """Return the file that is brought back under a chain's name, or whose second name that becomes."""
-    if not is_transient(chain.states):
-        return (tail_place if keeps_tail(plan, chain) else original_place)(plan, chain.log_dir, chain.file)
-    file = final_name(chain.file)
-    whole = found.get((chain.log_dir, file))
+def _origin(plan: Plan, found: Mapping[tuple[int, str], FileHistory], history: FileHistory, wanted: FileState) -> str:
+    """Return the file that is brought back under a file's name, or whose second name that becomes."""
+    if not is_transient(history.states):
+        return (tail_place if keeps_tail(plan, history) else original_place)(plan, history.log_dir, history.file)
+    file = final_name(history.file)
+    whole = found.get((history.log_dir, file))
     is_kept = whole is not None and wanted == whole.before
-    return original_place(plan, chain.log_dir, file) if is_kept else plan.path(chain.log_dir, file)
+    return original_place(plan, history.log_dir, file) if is_kept else plan.path(history.log_dir, file)
 
 
 def _check_originals(plan: Plan, found: dict[tuple[int, str], FileHistory], actions: tuple[Action, ...]) -> None:
     for action in actions:
-        chain = found[action.log_dir, action.file]
+        history = found[action.log_dir, action.file]
         wanted = action.after
         if wanted is None or action.do == TRUNCATE:
             continue
-        if not (wanted == chain.before or (is_transient(chain.states) and wanted.size)):
+        if not (wanted == history.before or (is_transient(history.states) and wanted.size)):
             continue
-        place = _origin(plan, found, chain, wanted)
+        place = _origin(plan, found, history, wanted)
         if status_of(place) is None:
-            raise StaleError(f"{place}: gone, {chain.path} cannot be brought back")
+            raise StaleError(f"{place}: gone, {history.path} cannot be brought back")
 
 
 def stage_undo(plan: Plan, back: Plan, disk: Disk, announce: Callable[[], None] = lambda: None) -> Plan:
@@ -296,28 +296,28 @@ def stage_undo(plan: Plan, back: Plan, disk: Disk, announce: Callable[[], None] 
 def _stage(
     plan: Plan,
     found: Mapping[tuple[int, str], FileHistory],
-    chain: FileHistory,
+    history: FileHistory,
     wanted: FileState,
     target: str,
     disk: Disk,
 ) -> None:
-    if wanted != chain.before and not (is_transient(chain.states) and wanted.size):
+    if wanted != history.before and not (is_transient(history.states) and wanted.size):
         disk.close(disk.create(target))  # it was empty for a while
         return
-    if not keeps_tail(plan, chain):
-        link_or_copy(_origin(plan, found, chain, wanted), target, disk)
+    if not keeps_tail(plan, history):
+        link_or_copy(_origin(plan, found, history, wanted), target, disk)
         return
-    tail = tail_place(plan, chain.log_dir, chain.file)
-    after = plan.actions[chain.actions[0]].after
+    tail = tail_place(plan, history.log_dir, history.file)
+    after = plan.actions[history.actions[0]].after
     assert after is not None, "a truncation leaves a file"
     file = disk.create(target)
     try:
-        disk.copy(chain.path, 0, after.size, file)
+        disk.copy(history.path, 0, after.size, file)
         disk.copy(tail, 0, wanted.size - after.size, file)
-        disk.copy_attributes(chain.path, file)
+        disk.copy_attributes(history.path, file)
         disk.set_metadata(file, wanted.mode, wanted.uid, wanted.gid, wanted.modified_ns)
     finally:
         disk.close(file)
     state = file_state(target, start=wanted.digest_start)
     if state is None or state.content != wanted.content:
-        raise StaleError(f"{tail}: not what was cut from {chain.path}; it cannot be brought back")
+        raise StaleError(f"{tail}: not what was cut from {history.path}; it cannot be brought back")

@@ -12,7 +12,7 @@ from klog.change.plan.draft import Draft
 from klog.change.plan.model import PUT, Action, FileState
 from klog.change.plan.staging import Staging
 from klog.commands.compact.compaction import CompactionRun, PartitionOutcome
-from klog.data_dir.disk.directory_tree import remove_tree
+from klog.data_dir.disk.directory_tree import remove_tree, write_file
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.whole_directory import whole_directory
@@ -126,12 +126,7 @@ class Copier:
             ]
             if entries:
                 path = os.path.join(self._to, kind.value)
-                file = self._disk.create(path)
-                try:
-                    self._disk.write(file, write_offsets(entries))
-                finally:
-                    self._disk.close(file)
-                self.written.append(path)
+                self.written.append(write_file(path, [write_offsets(entries)], self._disk))
 
     def identity(self, log_dirs: Sequence[LogDir]) -> None:
         """Copy the files that identify the log dir; none if there are several log dirs."""

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from klog.base.directory import names_if_there
 from klog.change.plan.model import TEMPORARY
+from klog.data_dir.disk.directory_tree import write_file
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.disk.growing_files import GrowingFiles
 from klog.formats.names import FileKind, parse_file
@@ -23,12 +24,7 @@ def write_temporary(path: str, content: bytes, disk: Disk) -> str:
     temporary = f"{path}{TEMPORARY}"
     if os.path.lexists(temporary):
         disk.unlink(temporary)
-    file = disk.create(temporary)
-    try:
-        disk.write(file, content)
-    finally:
-        disk.close(file)
-    return temporary
+    return write_file(temporary, [content], disk)
 
 
 def replace_file(path: str, content: bytes, disk: Disk) -> None:

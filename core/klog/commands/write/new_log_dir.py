@@ -11,6 +11,7 @@ from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.write.destination import OpenPartition, TopicPlace
 from klog.commands.write.log_sources import SourceTopics
 from klog.commands.write.write_options import WriteOptions
+from klog.data_dir.disk.directory_tree import write_file
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.disk.growing_files import GrowingFiles
 from klog.data_dir.whole_directory import whole_directory
@@ -88,12 +89,7 @@ class NewLogDir:
         }
         written = [path for target in self._open.values() for path in target.written]
         for kind, data in content.items():
-            file = self._disk.create(os.path.join(self._path, kind.value))
-            try:
-                self._disk.write(file, data)
-            finally:
-                self._disk.close(file)
-            written.append(file.path)
+            written.append(write_file(os.path.join(self._path, kind.value), [data], self._disk))
         self._disk.sync([*written, self._path])
 
     def abandon(self) -> None:

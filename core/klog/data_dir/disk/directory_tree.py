@@ -1,4 +1,4 @@
-"""Makes and removes directories, gives files second names, and names the place of a full file system."""
+"""Makes and removes directories, writes files, gives them second names, and names the place of a full file system."""
 
 from __future__ import annotations
 
@@ -71,6 +71,21 @@ def remove_made(directories: Sequence[str], disk: Disk) -> None:
     for directory in sorted(directories, key=len, reverse=True):
         if os.path.isdir(directory) and not os.listdir(directory):
             disk.remove_directory(directory)
+
+
+def write_file(path: str, content: Iterable[bytes | bytearray | memoryview], disk: Disk) -> str:
+    """Make a new file with *content*; return its path.  Raises OSError; the file is then removed."""
+    file = disk.create(path)
+    is_whole = False
+    try:
+        for piece in content:
+            disk.write(file, piece)
+        is_whole = True
+    finally:
+        disk.close(file)
+        if not is_whole:
+            disk.unlink(path)
+    return path
 
 
 def link(source: str, target: str, disk: Disk) -> bool:

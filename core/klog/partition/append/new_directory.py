@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from klog.data_dir.disk.directory_tree import write_file
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.disk.growing_files import GrowingFiles
 
@@ -33,13 +34,7 @@ class NewDirectory:
 
     def put(self, name: str, content: bytes) -> None:
         """Make a small file."""
-        path = os.path.join(self._path, name)
-        file = self._disk.create(path)
-        try:
-            self._disk.write(file, content)
-        finally:
-            self._disk.close(file)
-        self.written.append(path)
+        self.written.append(write_file(os.path.join(self._path, name), [content], self._disk))
 
     def remove(self, name: str) -> None:
         """Delete a file: an appender to a new directory never does."""
