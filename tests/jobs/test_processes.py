@@ -17,7 +17,7 @@ import pytest
 from klog.base.progress import Silence
 from klog.base.unusable import UNUSABLE
 from klog.jobs.results import TaskResult, pickled_result
-from klog.jobs.runner import FEWEST, Processes
+from klog.jobs.runner import FEWEST, Job, Processes
 
 from tests.conftest import FIXTURES, run_klog_process
 
@@ -134,14 +134,14 @@ SLOW = """
 import os, signal, sys, time
 from klog.base.progress import Silence
 from klog.jobs.results import pickled_result
-from klog.jobs.runner import Processes
+from klog.jobs.runner import Job, Processes
 
 def work(number, options):
     os.kill(os.getpid(), signal.SIGINT)
     time.sleep(60 if number >= 32 else 0)
     yield pickled_result("number", number)
 
-Processes(2).run(work, range(64), None, [0] * 64, Silence(), lambda result: print(result.value, flush=True))
+Processes(2).run(Job(work, range(64), None, [0] * 64), Silence(), lambda result: print(result.value, flush=True))
 """
 
 
@@ -164,7 +164,7 @@ def test_processes_hand_back_what_they_could_not_use() -> None:
         yield pickled_result("number", number)
 
     found: list[int] = []
-    Processes(2).run(work, range(40), None, [0] * 40, Silence(), lambda result: found.append(result.value))
+    Processes(2).run(Job(work, range(40), None, [0] * 40), Silence(), lambda result: found.append(result.value))
     assert found == list(range(40))
     assert sorted(one.path for one in UNUSABLE.named()) == ["a/13", "a/23", "a/3", "a/33"]
     UNUSABLE.clear()

@@ -33,7 +33,7 @@ from klog.partition.verify.verify import log_dir_facts
 from klog.jobs.verify import VerifyOptions, VerifyTask, collect_results
 from klog.data_dir.log_dir import LogDir
 from klog.base.progress import Silence
-from klog.jobs.runner import collect
+from klog.jobs.runner import Job, collect
 from klog.jobs.stats import count_records
 from klog.log.reader import MAX_BATCH_BYTES
 from klog.spark.run import SparkRunner
@@ -48,7 +48,7 @@ units = [[VerifyTask(i, partition.path, data)] for i, partition in enumerate(par
 conf = {"spark.pyspark.python": python, **dict(setting.split("=", 1) for setting in settings)}
 with session(master, conf, brief=True) as ours:
     runner, options = SparkRunner(ours.spark), (VerifyOptions(), marks)
-    results = collect(runner, tasks.verified_slowly, units, options, [1] * len(units), Silence())
+    results = collect(runner, Job(tasks.verified_slowly, units, options, [1] * len(units)), Silence())
     counted = count_records(partitions, MAX_BATCH_BYTES, runner, Silence(), split_bytes=4096)
 print(sum(one.records + one.markers for one in counted))
 for checked in collect_results(results, partitions):

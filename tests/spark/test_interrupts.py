@@ -21,7 +21,7 @@ pytestmark = pytest.mark.spark
 DRIVER = """
 import sys, time
 from klog.base.progress import Silence
-from klog.jobs.runner import collect
+from klog.jobs.runner import Job, collect
 from klog.spark import run
 from klog.spark.session import session
 from tests.spark import tasks
@@ -29,7 +29,7 @@ from tests.spark import tasks
 classic = run._classic
 run._classic = lambda *given: classic(*given)._replace(cancel=lambda: time.sleep(60))
 with session("local[2]", {"spark.driver.memory": "512m"}, brief=True) as ours:
-    collect(run.SparkRunner(ours.spark), tasks.slow, [60.0] * 2, sys.argv[1], [1] * 2, Silence())
+    collect(run.SparkRunner(ours.spark), Job(tasks.slow, [60.0] * 2, sys.argv[1], [1] * 2), Silence())
 """
 
 

@@ -16,7 +16,7 @@ from klog.base.errors import DamagedError, SparkError
 from klog.base.progress import Silence
 from klog.base.unusable import UNUSABLE
 from klog.jobs.results import TaskResult
-from klog.jobs.runner import collect
+from klog.jobs.runner import Job, collect
 from klog.spark.run import SparkRunner, arrow_frame, is_connect
 from pyspark.sql import SparkSession
 
@@ -46,7 +46,8 @@ def run(
     sizes: Sequence[int],
     sink: Silence | None = None,
 ) -> list[Any]:
-    return [result.facts for result in collect(SparkRunner(spark), job, units, options, sizes, sink or Silence())]
+    results = collect(SparkRunner(spark), Job(job, units, options, sizes), sink or Silence())
+    return [result.facts for result in results]
 
 
 def test_results_come_in_the_order_of_the_units(spark: SparkSession) -> None:
@@ -81,7 +82,7 @@ def test_waves_change_nothing_and_nothing_is_done_after_the_last_that_is_wanted(
     every, some = tmp_path / "every", tmp_path / "some"
     every.mkdir()
     some.mkdir()
-    SparkRunner(spark).run(tasks.noted, units, str(every), [10] * 40, Silence(), found.append, 20)
+    SparkRunner(spark).run(Job(tasks.noted, units, str(every), [10] * 40), Silence(), found.append, 20)
     assert [result.facts for result in found] == units
     assert len(list(every.iterdir())) == 40
     found.clear()
@@ -90,7 +91,7 @@ def test_waves_change_nothing_and_nothing_is_done_after_the_last_that_is_wanted(
         found.append(result)
         return len(found) == 3
 
-    SparkRunner(spark).run(tasks.noted, units, str(some), [10] * 40, Silence(), take, 20)
+    SparkRunner(spark).run(Job(tasks.noted, units, str(some), [10] * 40), Silence(), take, 20)
     assert [result.facts for result in found] == [0, 1, 2]
     assert len(list(some.iterdir())) == 2 + 16
 

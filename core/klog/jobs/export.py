@@ -19,7 +19,7 @@ from klog.formats.damage import Damage
 from klog.jobs.output import Facts, JobOutput, OutputAttempt, lock_target
 from klog.jobs.output_files import FILE_BYTES, Format, OutputFiles
 from klog.jobs.results import TaskResult
-from klog.jobs.runner import Runner, collect
+from klog.jobs.runner import Job, Runner, collect
 from klog.jobs.slice_scan import SliceScan
 from klog.jobs.slices import OPENING_BYTES, SPLIT_BYTES, TASK_BYTES, LogSlice, slice_partition
 from klog.log.reader import MAX_BATCH_BYTES
@@ -169,7 +169,7 @@ def write_all(
         output = begin(to, name, pieces, options, disk)
         left = [piece for piece in pieces if piece.number not in output.done]
         sizes = [piece.bytes for piece in left]
-        collect(runner, job, [[piece] for piece in left], options._replace(run=output.run), sizes, sink)
+        collect(runner, Job(job, [[piece] for piece in left], options._replace(run=output.run), sizes), sink)
         return finish(output, len(pieces))
 
 

@@ -12,7 +12,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import BinaryIO, Final, NamedTuple, Protocol, TypeVar
+from typing import BinaryIO, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from klog.base.errors import KlogError
 from klog.base.progress import Sink
@@ -32,6 +32,19 @@ _HELD_BYTES: Final = 16 << 20
 """The bytes of results that a thread keeps in memory while earlier units are not done; then it waits."""
 
 
+Take = Callable[[TaskResult], object]
+"""Takes a result; returns True when nothing more is wanted."""
+
+
+class Job(NamedTuple, Generic[U, O]):
+    """A *function* from a unit of work and options to results, and its *units*, with the bytes of each in *sizes*."""
+
+    function: Callable[[U, O], Iterable[TaskResult]]
+    units: Sequence[U]
+    options: O
+    sizes: Sequence[int]
+
+
 class Runner(Protocol):
     """Does a job for many units of work."""
 
@@ -39,36 +52,19 @@ class Runner(Protocol):
     def workers(self) -> int:
         """How many units are done at a time."""
 
-    def run(
-        self,
-        job: Callable[[U, O], Iterable[TaskResult]],
-        units: Sequence[U],
-        options: O,
-        sizes: Sequence[int],
-        sink: Sink,
-        take: Callable[[TaskResult], object],
-        first_bytes: int | None = None,
-    ) -> None:
-        """Do *job* for each of *units*; hand each result to *take*, in the order of the units.
+    def run(self, job: Job[U, O], sink: Sink, take: Take, first_bytes: int | None = None) -> None:
+        """Do *job*; hand each result to *take*, in the order of the units.
 
-        *take* returns True when nothing more is wanted.  *sizes*: bytes of each unit, which *sink* gets when it is
-        done.  *first_bytes*: a runner that hands over the results of many units at once begins with units of about so
-        many bytes together, and with all units where that is None.
-        Raises what a job, *take* or the handler of a signal raises.
+        *sink* gets the bytes of each unit when it is done.  *first_bytes*: a runner that hands over the results of many
+        units at once begins with units of about so many bytes together, and with all units where that is None.
+        Raises the exceptions of a job, of *take* and of a signal's handler.
         """
 
 
-def collect(
-    runner: Runner,
-    job: Callable[[U, O], Iterable[TaskResult]],
-    units: Sequence[U],
-    options: O,
-    sizes: Sequence[int],
-    sink: Sink,
-) -> list[TaskResult]:
-    """Do *job* for each of *units*, and return all results."""
+def collect(runner: Runner, job: Job[U, O], sink: Sink) -> list[TaskResult]:
+    """Do *job*, and return all results."""
     results: list[TaskResult] = []
-    runner.run(job, units, options, sizes, sink, results.append)
+    runner.run(job, sink, results.append)
     return results
 
 
@@ -83,24 +79,15 @@ class Threads(NamedTuple):
     stop: Callable[[], object] = int
     patience_s: float = PATIENCE_S
 
-    def run(
-        self,
-        job: Callable[[U, O], Iterable[TaskResult]],
-        units: Sequence[U],
-        options: O,
-        sizes: Sequence[int],
-        sink: Sink,
-        take: Callable[[TaskResult], object],
-        first_bytes: int | None = None,
-    ) -> None:
+    def run(self, job: Job[U, O], sink: Sink, take: Take, first_bytes: int | None = None) -> None:
         """Do the job on threads; a single one is the caller's own."""
-        sink.expect(sum(sizes))
-        turns, left, lock = Turns(), enumerate(zip(units, sizes, strict=True)), threading.Lock()
+        sink.expect(sum(job.sizes))
+        turns, left, lock = Turns(), enumerate(zip(job.units, job.sizes, strict=True)), threading.Lock()
 
         def do(number: int, unit: U) -> bool:
             waiting: list[TaskResult] = []
             held = 0
-            for result in job(unit, options):
+            for result in job.function(unit, job.options):
                 waiting.append(result)
                 held += len(result.content)
                 if held >= _HELD_BYTES:
@@ -128,10 +115,10 @@ class Threads(NamedTuple):
             self.stop()
             turns.stop()
 
-        workers = min(self.workers, len(units))
+        workers = min(self.workers, len(job.units))
         if workers == 1:
             work()
-        elif units:
+        elif workers:
             run_all([work] * workers, stop, self.patience_s)
 
 
@@ -148,23 +135,14 @@ class Processes(NamedTuple):
 
     workers: int
 
-    def run(
-        self,
-        job: Callable[[U, O], Iterable[TaskResult]],
-        units: Sequence[U],
-        options: O,
-        sizes: Sequence[int],
-        sink: Sink,
-        take: Callable[[TaskResult], object],
-        first_bytes: int | None = None,
-    ) -> None:
+    def run(self, job: Job[U, O], sink: Sink, take: Take, first_bytes: int | None = None) -> None:
         """Do the job in processes, each one of the units in turn; raises KlogError when one of them was killed."""
-        sink.expect(sum(sizes))
-        count = min(self.workers, len(units))
+        sink.expect(sum(job.sizes))
+        count = min(self.workers, len(job.units))
         started: list[tuple[int, BinaryIO]] = []
         try:
-            started.extend(_start(job, units[first::count], options) for first in range(count))
-            for number, size in enumerate(sizes):
+            started.extend(_start(job, first, count) for first in range(count))
+            for number, size in enumerate(job.sizes):
                 if any(take(result) for result in _results(started[number % count][1])):
                     return
                 sink.advance(size)
@@ -190,8 +168,8 @@ def _results(pipe: BinaryIO) -> list[TaskResult]:
     return results
 
 
-def _start(job: Callable[[U, O], Iterable[TaskResult]], units: Sequence[U], options: O) -> tuple[int, BinaryIO]:
-    """Start a process that does *units*; return its id and the pipe that its results arrive in."""
+def _start(job: Job[U, O], first: int, step: int) -> tuple[int, BinaryIO]:
+    """Start a process that does every unit in *step* from *first* on; return its id and the pipe of its results."""
     read_end, write_end = os.pipe()
     process = os.fork()
     if process == 0:
@@ -199,18 +177,18 @@ def _start(job: Callable[[U, O], Iterable[TaskResult]], units: Sequence[U], opti
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process hears of it, and ends this one
             os.close(read_end)
             with os.fdopen(write_end, "wb") as pipe:
-                _work(job, units, options, pipe)
+                _work(job, first, step, pipe)
         finally:
             os._exit(0)
     os.close(write_end)
     return process, os.fdopen(read_end, "rb")
 
 
-def _work(job: Callable[[U, O], Iterable[TaskResult]], units: Sequence[U], options: O, pipe: BinaryIO) -> None:
+def _work(job: Job[U, O], first: int, step: int, pipe: BinaryIO) -> None:
     """Do the units of one process; write for each a list of results, or the exception that was raised."""
     try:
-        for unit in units:
-            pickle.dump((list(job(unit, options)), UNUSABLE.named()), pipe, pickle.HIGHEST_PROTOCOL)
+        for unit in job.units[first::step]:
+            pickle.dump((list(job.function(unit, job.options)), UNUSABLE.named()), pipe, pickle.HIGHEST_PROTOCOL)
             pipe.flush()
     except (KlogError, OSError, MemoryError) as error:  # the first process raises it, as if it had done the work itself
         pickle.dump((error, UNUSABLE.named()), pipe)

@@ -12,7 +12,7 @@ from klog.data_dir.partition import Partition
 from klog.formats.damage import Damage
 from klog.jobs.export import ExportTask, damage_facts, plan_tasks
 from klog.jobs.results import TaskResult, json_result
-from klog.jobs.runner import Runner
+from klog.jobs.runner import Job, Runner
 from klog.jobs.slice_scan import SliceScan
 from klog.jobs.slices import TASK_BYTES
 from klog.kernel import Window
@@ -66,8 +66,8 @@ def search_partitions(
         return limit.left == 0
 
     made = plan_tasks(partitions, query.wanted, isolation, piece_bytes=0)
-    first_bytes = runner.workers * TASK_BYTES
-    runner.run(search, [[one] for one in made], query, [one.bytes for one in made], sink, cut, first_bytes)
+    job = Job(search, [[one] for one in made], query, [one.bytes for one in made])
+    runner.run(job, sink, cut, first_bytes=runner.workers * TASK_BYTES)
 
 
 def search(unit: Sequence[ExportTask], query: SearchQuery) -> Iterator[TaskResult]:

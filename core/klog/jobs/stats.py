@@ -18,7 +18,7 @@ from klog.base.progress import Sink
 from klog.data_dir.partition import Partition
 from klog.formats.damage import Damage
 from klog.jobs.results import TaskResult, json_result
-from klog.jobs.runner import Runner
+from klog.jobs.runner import Job, Runner
 from klog.jobs.slice_scan import SliceScan
 from klog.jobs.slices import SPLIT_BYTES, LogSlice, pack_tasks, slice_partition
 from klog.kernel import Profile
@@ -117,7 +117,7 @@ def count_records(
     units, sizes = share_out(partitions, runner.workers, split_bytes)
     options = StatsOptions.of(partitions, max_batch_bytes)
     merger = StatsMerger(partitions)
-    runner.run(stats, units, options, sizes, sink, merger.take)
+    runner.run(Job(stats, units, options, sizes), sink, merger.take)
     return merger.merged()
 
 

@@ -12,7 +12,7 @@ from klog.base.progress import Silence, Sink
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.jobs.results import TaskResult, pickled_result
-from klog.jobs.runner import CHUNK, FEWEST, Processes, Runner, collect, may_fork
+from klog.jobs.runner import CHUNK, FEWEST, Job, Processes, Runner, collect, may_fork
 from klog.jobs.slices import pack_tasks
 from klog.partition.verify.facts import LogDirFacts
 from klog.partition.verify.findings import KINDS, Finding
@@ -80,7 +80,8 @@ def verify_partitions(
         take(PartitionResult(wanted[result.number][0], findings, totals, summary))
 
     units = [range(first, min(first + CHUNK, len(wanted))) for first in range(0, len(wanted), CHUNK)]
-    Processes(request.jobs).run(job, units, request._replace(jobs=1), [0] * len(units), Silence(), took)
+    alone = Job(job, units, request._replace(jobs=1), [0] * len(units))
+    Processes(request.jobs).run(alone, Silence(), took)
 
 
 def _are_small(wanted: Wanted) -> bool:
@@ -107,7 +108,7 @@ def verify_in_tasks(
     packs = pack_tasks(sizes, least=runner.workers)
     units = [[VerifyTask(i, wanted[i][0].path, wanted[i][1].path) for i in pack] for pack in packs]
     loads = [sum(sizes[i] for i in pack) for pack in packs]
-    results = collect(runner, verify, units, VerifyOptions(request, chosen), loads, sink)
+    results = collect(runner, Job(verify, units, VerifyOptions(request, chosen), loads), sink)
     for checked in collect_results(results, [partition for partition, _ in wanted]):
         take(checked)
 

@@ -7,7 +7,7 @@ import pickle
 import re
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from operator import itemgetter
@@ -19,6 +19,7 @@ from klog.base.errors import ExitCode, KlogError, SparkError
 from klog.base.progress import Sink
 from klog.base.unusable import UNUSABLE
 from klog.jobs.results import TaskResult
+from klog.jobs.runner import Job, Take
 from klog.jobs.slices import pack_tasks
 from klog.spark import remote_call
 from klog.spark.packaging import SITE
@@ -66,17 +67,8 @@ class SparkRunner:
         """How many tasks there should be at least, if there is enough for them to do."""
         return _UNKNOWN_CORES if is_connect(self._spark) else max(1, self._spark.sparkContext.defaultParallelism)
 
-    def run(
-        self,
-        job: Callable[[U, O], Iterable[TaskResult]],
-        units: Sequence[U],
-        options: O,
-        sizes: Sequence[int],
-        sink: Sink,
-        take: Callable[[TaskResult], object],
-        first_bytes: int | None = None,
-    ) -> None:
-        """Do *job* for each of *units*, in waves of tasks; the first wave reads about *first_bytes*, None: all.
+    def run(self, job: Job[U, O], sink: Sink, take: Take, first_bytes: int | None = None) -> None:
+        """Do *job* in waves of tasks; the first wave reads about *first_bytes*, None: all.
 
         In the main thread a ^C cancels the job and raises KeyboardInterrupt, a second one ends the process.  Notes
         the paths that tasks could not use.  Raises the exception that klog raised in a task, SparkError for any other
@@ -85,7 +77,8 @@ class SparkRunner:
         from pyspark import cloudpickle
 
         cloudpickle.register_pickle_by_value(remote_call)  # type: ignore[no-untyped-call]  # it has no types
-        pickled: bytes = cloudpickle.dumps((job, options))  # type: ignore[no-untyped-call]  # as above
+        pickled: bytes = cloudpickle.dumps((job.function, job.options))  # type: ignore[no-untyped-call]  # as above
+        units, sizes = job.units, job.sizes
         sink.expect(sum(sizes))
         first, most = 0, sum(sizes) if first_bytes is None else first_bytes
         while first < len(units):
@@ -97,20 +90,19 @@ class SparkRunner:
             else:
                 end = len(units)
             held = 0
-            for _, result in self._wave(pickled, range(first, end), units, sizes, sink):
+            for _, result in self._wave(pickled, range(first, end), job, sink):
                 held += len(result.content)
                 if take(result):
                     return
             first, most = end, max(first_bytes or 0, min(_GROWTH * load, _WAVE_RESULTS * load // max(held, 1)))
 
-    def _wave(
-        self, job: bytes, numbers: range, units: Sequence[U], sizes: Sequence[int], sink: Sink
-    ) -> list[tuple[int, TaskResult]]:
-        """Do the job for the units of these *numbers*; return the results of each unit, in their order."""
+    def _wave(self, pickled: bytes, numbers: range, job: Job[U, O], sink: Sink) -> list[tuple[int, TaskResult]]:
+        """Do the units of these *numbers*; return the results of each unit, in their order."""
+        units, sizes = job.units, job.sizes
         packs = pack_tasks([sizes[i] for i in numbers], least=self.workers)
         tasks = [pickle.dumps([(numbers[at], units[numbers[at]]) for at in pack]) for pack in packs]
         loads = [sum(sizes[numbers[at]] for at in pack) for pack in packs]
-        streams = _watch(self._way(self._spark, job, tasks, loads, self._name), sum(loads), sink)
+        streams = _watch(self._way(self._spark, pickled, tasks, loads, self._name), sum(loads), sink)
         found: list[tuple[int, TaskResult]] = []
         for results, unusable in map(pickle.loads, streams):
             found += results

@@ -15,7 +15,7 @@ from klog.commands.audit.digest_table import DigestTable
 from klog.commands.audit.headers import HeaderOptions, LogReport, ProducerRun, log_report, read_headers
 from klog.commands.audit.twins import PartitionNames
 from klog.jobs.results import TaskResult
-from klog.jobs.runner import Runner, Threads, collect
+from klog.jobs.runner import Job, Runner, Threads, collect
 from klog.jobs.slices import pack_tasks
 
 U = TypeVar("U")
@@ -40,7 +40,7 @@ class AuditWorkers(NamedTuple):
         self, job: Callable[[U, O], Iterator[TaskResult]], units: Sequence[U], options: O, sizes: Sequence[int]
     ) -> list[TaskResult]:
         """Do *job* for each of *units*; a single one is done here: that takes less than to start a task."""
-        return collect(self.runner if len(units) > 1 else Threads(1), job, units, options, sizes, self.sink)
+        return collect(self.runner if len(units) > 1 else Threads(1), Job(job, units, options, sizes), self.sink)
 
     def headers(self, logs: Sequence[AuditLog], options: HeaderOptions) -> tuple[list[LogReport], DigestTable]:
         """Pass over the headers of *logs*; return a report of each, and the table of their entries."""
@@ -56,7 +56,7 @@ class AuditWorkers(NamedTuple):
                 reports.append(log_report(result))
 
         try:
-            self.runner.run(read_headers, units, options, sizes, self.sink, take, _FIRST_BYTES)
+            self.runner.run(Job(read_headers, units, options, sizes), self.sink, take, _FIRST_BYTES)
         except BaseException:
             table.close()
             raise

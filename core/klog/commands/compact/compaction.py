@@ -30,7 +30,7 @@ from klog.data_dir.partition import Partition
 from klog.data_dir.selection import Selection
 from klog.formats.names import FileKind
 from klog.jobs.results import TaskResult
-from klog.jobs.runner import Threads
+from klog.jobs.runner import Job, Threads
 
 _LARGE_BYTES = 1 << 20
 
@@ -180,7 +180,7 @@ class CompactionRun:
         # Without patience for a running thread its output could not be removed.
         threads = Threads(jobs, self._stop.set, math.inf)
         units = parts if jobs > 1 else [outcomes]
-        threads.run(job, units, None, [0] * len(units), Silence(), lambda _result: False)
+        threads.run(Job(job, units, None, [0] * len(units)), Silence(), lambda _result: False)
 
     def _advance(self, size: int) -> None:
         if self._stop.is_set():

@@ -28,7 +28,7 @@ from klog.data_dir.selection import Selection
 from klog.formats.names import PartitionState
 from klog.jobs.output import Facts, JobOutput, OutputAttempt, lock_target
 from klog.jobs.results import TaskResult
-from klog.jobs.runner import Runner, collect
+from klog.jobs.runner import Job, Runner, collect
 from klog.jobs.slices import pack_tasks
 
 _STAGED, _ROOT = "staged", "root"
@@ -77,7 +77,7 @@ def compact_partitions(
         packs = pack_tasks([piece.size for piece in left], least=runner.workers)
         units = [[left[i] for i in numbers] for numbers in packs]
         sizes = [sum(piece.size for piece in unit) for unit in units]
-        collect(runner, compact, units, options._replace(run=output.run), sizes, sink)
+        collect(runner, Job(compact, units, options._replace(run=output.run), sizes), sink)
         facts = finish(output, pieces, [target.log_dir for target in targets], Disk())
     return facts, collect_failures(facts, pieces)
 

@@ -18,7 +18,7 @@ from klog.cluster.keyed_topics import KeyTopic
 from klog.commands.keys.judgement import LEAST_SHARE, MURMUR2, KeyJudgement, judge, leading_hash, rule_counts
 from klog.formats.damage import Damage
 from klog.jobs.results import TaskResult, json_result
-from klog.jobs.runner import Threads
+from klog.jobs.runner import Job, Threads
 from klog.jobs.slice_scan import SliceScan
 from klog.jobs.slices import LogSlice, slice_partition
 from klog.kernel import KeyExamples, KeyPlaces, KeyReader, key_partitions
@@ -197,7 +197,7 @@ def _run(
 ) -> None:
     sizes = [part.bytes for part in slices]
     threads = Threads(workers if sum(sizes) > _ALONE_BYTES else 1)
-    threads.run(job, [[part] for part in slices], task, sizes, sink, take)
+    threads.run(Job(job, [[part] for part in slices], task, sizes), sink, take)
 
 
 def _read_keys(filling: _ThreadReader, unit: Sequence[LogSlice], task: _Task) -> Iterator[TaskResult]:

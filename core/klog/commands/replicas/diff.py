@@ -18,7 +18,7 @@ from klog.commands.replicas.copy_state import CopyState, compared_copy, copy_sta
 from klog.commands.replicas.disks import BrokerCopies, BrokerDisk, MetadataLog, broker_disks
 from klog.commands.replicas.expected_start import StartedCopy, expected_starts
 from klog.jobs.results import TaskResult, pickled_result
-from klog.jobs.runner import CHUNK, FEWEST, Processes, may_fork
+from klog.jobs.runner import CHUNK, FEWEST, Job, Processes, may_fork
 from klog.partition.retention.policy import topic_retention
 from klog.partition.start.kept_log import NextStarts
 
@@ -324,7 +324,7 @@ def diff_all(
 
     step = CHUNK if is_many else 1
     units = [range(first, min(first + step, len(wanted))) for first in range(0, len(wanted), step)]
-    Processes(jobs).run(job, units, None, [0] * len(units), Silence(), took)
+    Processes(jobs).run(Job(job, units, None, [0] * len(units)), Silence(), took)
 
 
 def _other_topic(found: BrokerCopies) -> str | None:

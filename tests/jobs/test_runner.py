@@ -1,4 +1,4 @@
-"""search, stats and export without Spark: on threads, in the order of the log, and ended by ^C."""
+"""Threads run search, stats and export: results keep the order of the log, and ^C ends them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from klog.base.errors import KlogError
 from klog.base.progress import Silence
 from klog.jobs import runner
 from klog.jobs.results import TaskResult
-from klog.jobs.runner import Threads
+from klog.jobs.runner import Job, Threads
 
 from tests.commands.dump.sinks import Kept
 from tests.conftest import FIXTURES, Ran
@@ -130,7 +130,7 @@ def test_answers_come_in_the_order_of_the_units(workers: int, monkeypatch: pytes
                 is_ahead.set()
             yield answer
 
-    Threads(workers).run(uneven, range(12), 8, [5] * 12, sink, lambda answer: found.append(answer.number))
+    Threads(workers).run(Job(uneven, range(12), 8, [5] * 12), sink, lambda answer: found.append(answer.number))
     assert found == list(range(96))
     assert (sink.expected, sink.advanced) == (60, 60)
 
@@ -143,7 +143,7 @@ def test_nothing_follows_the_last_that_is_wanted(workers: int) -> None:
         found.append(answer.number)
         return answer.number == 9
 
-    Threads(workers).run(counted, range(12), 4, [1] * 12, Silence(), take)
+    Threads(workers).run(Job(counted, range(12), 4, [1] * 12), Silence(), take)
     assert found == list(range(10))
 
 
@@ -156,7 +156,7 @@ def failing(unit: int, options: None) -> Iterator[TaskResult]:
 @pytest.mark.parametrize("workers", [1, 3])
 def test_what_a_unit_raises_ends_the_run(workers: int) -> None:
     with pytest.raises(KlogError, match="three"):
-        Threads(workers).run(failing, range(9), None, [1] * 9, Silence(), lambda answer: False)
+        Threads(workers).run(Job(failing, range(9), None, [1] * 9), Silence(), lambda answer: False)
 
 
 def test_who_has_no_answers_need_not_wait_for_those_before() -> None:
@@ -171,7 +171,7 @@ def test_who_has_no_answers_need_not_wait_for_those_before() -> None:
             others.release()
         return iter(())
 
-    Threads(2).run(job, range(12), None, [1] * 12, Silence(), lambda answer: False)
+    Threads(2).run(Job(job, range(12), None, [1] * 12), Silence(), lambda answer: False)
 
 
 def test_an_interrupt_ends_a_search_with_32(tmp_path: Path) -> None:
