@@ -179,7 +179,7 @@ METADATA_PLAN: Declared = planned(
     copies=COPIES,
     metadata={
         **{"base": {"node": INT_OR_NULL, **POINT}, "appended": [{"offset": INT, "epoch": INT, "records": [TEXT]}]},
-        **{"extended": {"*": INT}, "cut": {"*": INT}, "lost": [WHERE], "next": [TEXT]},
+        **{"extended": {"*": INT}, "cut": {"*": INT}, "lost": [WHERE], "unknown": [WHERE], "next": [TEXT]},
         "mended": (
             "null",
             {

@@ -128,7 +128,9 @@ class Words:
         self.ended |= {(row["topic"], row["partition"]) for row in result.get("adopted", ()) if row["ended"]}
         metadata = result.get("metadata")
         if isinstance(metadata, Mapping):
-            self.doubted |= {(row["topic"], row["partition"]) for row in metadata.get("lost", ())}
+            self.doubted |= {
+                (row["topic"], row["partition"]) for row in (*metadata.get("lost", ()), *metadata.get("unknown", ()))
+            }
         return self
 
 

@@ -242,6 +242,26 @@ def test_a_partition_that_no_disk_has_is_lost(klog: Run, tmp_path: Path) -> None
     assert state(made.root, 1).partitions[uuid(7)][1].replicas == (2,)
 
 
+@pytest.mark.parametrize("directory", ["new-0", "t-2", "t-1"])
+def test_a_partition_that_the_metadata_log_lacks_is_named(klog: Run, tmp_path: Path, directory: str) -> None:
+    """Its topic was created after the end of a metadata log that was cut: no disk gets a copy."""
+    made = Disks(tmp_path / "disks", 30)
+    path = made.root / "broker-2" / directory
+    path.mkdir(exist_ok=True)
+    (path / f"{0:020d}.log").write_bytes(encoded([Record(0, 1, b"k", b"v")]))
+    (path / "partition.metadata").write_text(f"version: 0\ntopic_id: {uuid(7 if directory == 't-2' else 8)}")
+    topic, number = directory.split("-")
+    plan = own(klog, made.root, 1, code=5 if directory == "t-1" else 0)
+    assert plan["metadata"]["unknown"] == [{"topic": topic, "partition": int(number)}]
+    assert any(f"the metadata log does not have {directory}: " in line for line in plan["metadata"]["next"])
+
+
+def test_a_partition_that_the_metadata_log_has_is_not_named(klog: Run, tmp_path: Path) -> None:
+    made = Disks(tmp_path / "disks", 30)
+    (made.root / "broker-2" / "t-1" / "partition.metadata").unlink()
+    assert own(klog, made.root, 1)["metadata"]["unknown"] == []
+
+
 def test_the_log_dir_of_the_assignment_gets_the_copy(klog: Run, tmp_path: Path) -> None:
     """A broker with two log dirs: the directory's id is that of the one that has the partition."""
     made = Disks(tmp_path / "disks", 30)

@@ -121,6 +121,7 @@ def _json(planner: QuorumPlanner, result: PlanResult) -> dict[str, object]:
     members = plan_json(result.plan) if result.plan is not None else {"id": None, "actions": []}
     base = planner.base
     lost = planner.gathering.lost if planner.gathering is not None else []
+    unknown = planner.gathering.unknown if planner.gathering is not None else []
     return {
         **members,
         "applied": result.is_applied,
@@ -135,6 +136,7 @@ def _json(planner: QuorumPlanner, result: PlanResult) -> dict[str, object]:
             "cut": {str(one.change.node): one.cut for one in planner.logs.changes if one.cut},
             "mended": _mended(planner),
             "lost": [{"topic": topic, "partition": number} for topic, number in lost],
+            "unknown": [{"topic": topic, "partition": number} for topic, number in unknown],
             "next": [*next_steps(planner), *warnings(planner)],
         },
     }

@@ -23,13 +23,14 @@ class Gathering:
     """The partitions that *node* is to own; *copies* plans them, and changes only that node's log dirs.
 
     *directories*: for each that a disk has, the id of the log dir of *node* that has it, or will have it.  *lost*:
-    those that no disk has, topic and number.
+    those that no disk has, topic and number.  *unknown*: those on a disk that the metadata log does not have.
     """
 
     def __init__(self, node: int, disks: Sequence[BrokerDisk], copies: CopyPlan) -> None:
         self.node, self._disks, self.copies = node, disks, copies
         self.directories: dict[PartitionKey, str] = {}
         self.lost: list[tuple[str, int]] = []
+        self.unknown: list[tuple[str, int]] = []
 
     def collect(self, state: ClusterMetadata) -> None:
         """Plan every partition of the cluster.
@@ -45,6 +46,7 @@ class Gathering:
                 else:
                     self._check_name(topic, number, copies, found[topic, number])
                     self.directories[topic_id, number] = self._add(copies)
+        self.unknown = [place for place, one in sorted(found.items()) if not _is_known(one, state)]
         self._check_left()
 
     def _check_name(self, topic: str, number: int, copies: BrokerCopies, all_found: BrokerCopies) -> None:
@@ -75,6 +77,13 @@ class Gathering:
             more = len(self.copies.left) - len(lines)
             told = "; ".join([*lines, *([f"and {more} more"] if more else [])])
             raise KlogError(told) if any(one.is_unreadable for one in self.copies.left) else UsageError(told)
+
+
+def _is_known(found: BrokerCopies, state: ClusterMetadata) -> bool:
+    """Whether the metadata log has the partition of each copy."""
+    topic_id = state.topic_ids.get(found.topic, "")
+    ids = {copy.partition.topic_id or topic_id for copy in found.copies.values()}
+    return ids == {topic_id} and found.number in state.partitions.get(topic_id, {})
 
 
 def _said(one: LeftPartition) -> str:

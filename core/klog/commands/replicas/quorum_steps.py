@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from klog.cluster.metadata.loader import ClusterMetadata
 from klog.commands.replicas.voters import VoterAddress
 
 if TYPE_CHECKING:
     from klog.commands.replicas.quorum_plan import QuorumPlanner
+
+_MOST_NAMES: Final = 10
 
 
 def next_steps(planner: QuorumPlanner) -> list[str]:
@@ -76,6 +78,17 @@ def _of_min_insync(state: ClusterMetadata) -> Iterator[str]:
             yield f"once it is up: kafka-configs --alter {entity} --add-config min.insync.replicas=1 (it is {least})"
 
 
+def _of_unknown(unknown: Sequence[tuple[str, int]]) -> Iterator[str]:
+    """Yield a warning about the partitions on the disks that the metadata log does not have."""
+    if unknown:
+        names = [f"{topic}-{number}" for topic, number in unknown]
+        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+        yield (
+            f"the metadata log does not have {', '.join(names[:_MOST_NAMES])}{more}: deleted, or created after its end;"
+            " copies on other disks stay there, and a start sets those on this node aside as -stray"
+        )
+
+
 def _of_lost(state: ClusterMetadata, lost: Sequence[tuple[str, int]]) -> Iterator[str]:
     for topic, count in sorted(Counter(topic for topic, _ in lost).items()):
         partitions = len(state.partitions[state.topic_ids[topic]])
@@ -106,6 +119,7 @@ def warnings(planner: QuorumPlanner) -> list[str]:
         _left_out(planner),
         f"what was not yet committed below offset {base.log_end} of the base is committed from now on",
         "once a controller has started on these logs there is no undo",
+        *_of_unknown(planner.gathering.unknown if planner.gathering is not None else ()),
         *(
             f"what follows the last whole batch of node {copy.node}'s log is cut"
             f"{f': {copy.gone} offsets, which its own start would cut as well' if copy.gone else ''}"
