@@ -16,6 +16,7 @@ from pathlib import Path
 from tests.conftest import ROOT
 
 FOLDERS = ("core", "cli", "tests", "tools", "bench")
+SUFFIXES = (".py", ".pyx", ".pxi", ".pxd", ".h")
 PAGES = ("CONTRIBUTING.md", "docs/decisions")
 STILL_TO_DO: tuple[str, ...] = (
     "core/klog/change/", "core/klog/commands/recover/",
@@ -59,6 +60,13 @@ def comments(text: str) -> Iterator[tuple[int, str]]:
     yield first, words
 
 
+def kernel_notes(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the line and the text of each docstring and each comment of Cython or C."""
+    for match in re.finditer(r'"""(.*?)"""|/\*(.*?)\*/|((?:^ *# [^\n]*\n)+)|  # ([^\n]*)', text, re.DOTALL | re.MULTILINE):
+        note = next(filter(None, match.groups()), "").partition("\n\n\n")[0]
+        yield text.count("\n", 0, match.start()) + 1, re.sub(r"^ *[#*] ?", "", note, flags=re.MULTILINE)
+
+
 def paragraphs(text: str) -> Iterator[tuple[int, str]]:
     """Yield the line and the text of each heading, paragraph, list item and table cell of a page, without its code."""
     fenced, first, words = False, 0, ""
@@ -89,7 +97,7 @@ def refused(text: str) -> list[str]:
 def violations(root: Path, still_to_do: tuple[str, ...] = ()) -> list[str]:
     """Return `file:line: sentence` for each sentence below *root* that breaks a rule."""
     found = []
-    files = [path for folder in FOLDERS for path in (root / folder).rglob("*.py")]
+    files = [path for folder in FOLDERS for path in (root / folder).rglob("*") if path.suffix in SUFFIXES]
     files += [path for page in PAGES for path in (root / page, *(root / page).rglob("*.md")) if path.is_file()]
     for path in sorted(files):
         name = path.relative_to(root).as_posix()
@@ -99,7 +107,7 @@ def violations(root: Path, still_to_do: tuple[str, ...] = ()) -> list[str]:
         if path.suffix == ".py":
             pieces = [*docstrings(text, has_help=name.startswith(HELP)), *comments(text)]
         else:
-            pieces = [*paragraphs(text)]
+            pieces = [*(paragraphs(text) if path.suffix == ".md" else kernel_notes(text))]
         found += [f"{name}:{line}: {sentence}" for line, piece in pieces for sentence in refused(piece)]
     return found
 
