@@ -30,7 +30,7 @@ cdef enum:
     NO_LEADER_CHANGE = -2
     NO_RECOVERY_CHANGE = -1
 
-# What PartitionRecord and PartitionChangeRecord say.  Kafka's names: PARTITION_RECORD, PARTITION_CHANGE_RECORD.
+# The content of PartitionRecord and PartitionChangeRecord.  Kafka's names: PARTITION_RECORD, PARTITION_CHANGE_RECORD.
 cdef enum:
     PARTITION_TYPE = 3
     PARTITION_CHANGE_TYPE = 5
@@ -168,7 +168,7 @@ cdef inline bint is_no_op(const uint8_t *p, int size) noexcept nogil:
 def skip_partitions(Window rows not None, Py_ssize_t first, long long expected, long long until, bytes keys: bytes | None) -> int:
     """Return the first row from *first* on that is not about a partition, or about one of *keys*, 20 bytes each; None: of all.
 
-    *expected* and *until*: see `PartitionTable.take`.  Of records that are passed over only the beginning is looked at.
+    *expected* and *until*: see `PartitionTable.take`.  Only the beginning of a skipped record is read.
     """
     cdef const RecordRow *row
     cdef const uint8_t *p
@@ -349,7 +349,7 @@ cdef class PartitionTable:
         return x * self.factor
 
     cdef Py_ssize_t _place(self, const uint8_t *key, uint64_t hashed) noexcept nogil:
-        """Where in the table a key is, or would be."""
+        """Return the place of a key in the table, or its future one."""
         cdef Py_ssize_t at = <Py_ssize_t>(hashed >> self.table_shift)
         while self.table[at] and memcmp(self.slots[self.table[at] - 1].key, key, PARTITION_KEY) != 0:
             at = (at + 1) & (self.table_size - 1)
@@ -364,7 +364,7 @@ cdef class PartitionTable:
         return slot if slot >= 0 and self.slots[slot].topic >= 0 else -1
 
     cdef int _slot(self, const uint8_t *key, int topic) except -1:
-        """The slot of a partition, a new one if there is none.  What it was of a topic that is gone is forgotten."""
+        """The slot of a partition, a new one if there is none.  The partition of a deleted topic is forgotten."""
         cdef Py_ssize_t at
         cdef int slot
         cdef PartitionSlot *one
@@ -621,7 +621,7 @@ cdef class PartitionTable:
         return -1 if found is None else found
 
     cdef bint _fits(self, const PartitionSlot *slot, PartitionFacts *facts) noexcept nogil:
-        """Whether each replica has a log dir, or none has; ids that say that nobody has reported any are left out."""
+        """Whether each replica has a log dir, or none has; ids that mean that no broker has reported any are left out."""
         cdef MemberList *given = &facts.lists[LIST_DIRECTORIES]
         cdef int replicas = facts.lists[LIST_REPLICAS].count
         cdef int directories

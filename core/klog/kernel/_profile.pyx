@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False, binding=False, annotation_typing=False
-"""What the records of a partition are like, counted in memory of a fixed size."""
+"""The profile of a partition's records, counted in memory of a fixed size."""
 
 cimport cython
 from libc.stdint cimport uint8_t, uint32_t, uint64_t

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False, binding=False, annotation_typing=False
-"""Surveys of segments: what their batches say of each other, and their indexes of them; one pass, batch by batch."""
+"""Surveys of segments: their batches compared with each other, and their indexes with them; one pass, batch by batch."""
 
 from libc.stdint cimport int16_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc, realloc
@@ -38,7 +38,7 @@ cdef struct Epoch:
     long long position           # … and where that is
 
 
-# What a survey finds odd: events, in the order in which they are met.
+# The oddities that a survey finds: events, in their order.
 cdef enum:
     ODD_OFFSET = 1               # a base offset that fits neither neighbour, while they fit each other: (found, expected)
     BACKWARDS = 2                # offsets that a batch before it has, or lower ones: (base offset, last offset before)
@@ -54,11 +54,11 @@ cdef enum:
     TIME_UNREACHED = 12          # … above all timestamps up to its offset: (slot, the largest of them)
     INDEX_INEXACT = 13           # an offset index entry about an offset that no batch ends with: (slot, its offset)
     TIME_INEXACT = 14            # a time index entry about an offset that no broker would give: (slot, its offset)
-    TIME_INSIDE = 15             # … about an offset inside a batch, whose records tell whether it is right: (slot, its offset)
+    TIME_INSIDE = 15             # … about an offset inside a batch, whose records decide whether it is right: (slot, its offset)
 
 cdef enum:
     MOST_INEXACT = 64            # events kept of each of the last three kinds
-    MOST_EVENTS = 1000           # kept of what batches say, and of gaps and indexes; more of the former are counted
+    MOST_EVENTS = 1000           # kept about batches, and about gaps and indexes; more of the former are counted
 
 _SURVEY_KINDS = (None, "odd offset", "backwards", "overflow", "beyond next", "odd epoch", "gap", "bad counts", "unknown codec",
                 "index no batch", "index skips", "time misses", "time unreached", "index inexact", "time inexact", "time inside")
@@ -77,7 +77,7 @@ cdef inline Neighbour neighbour(const BatchRow *row) noexcept nogil:
 
 
 cdef class SegmentSurvey:
-    """What all intact batches of a segment say, given to `walk` in their order, with `damaged` between and `finish` behind.
+    """The facts of all intact batches of a segment, given to `walk` in their order, with `damaged` between and `finish` behind.
 
     *base*: the segment's base offset.  *next_base*: that of the next segment, 2^63 - 1 if there is none.
     *offset_entries*, *time_entries*: the used part of the indexes, keys ascending.  An entry that leads into a damaged
@@ -176,8 +176,8 @@ cdef class SegmentSurvey:
     cdef Py_ssize_t _continuing(self, const BatchRow *rows, Py_ssize_t first, Py_ssize_t end) noexcept nogil:
         """Take batches that merely continue the log, as `_batch` would; return the first that may need a closer look.
 
-        Of such a batch nothing is said: its offsets follow at once, its epoch is that of the one before, its header makes
-        sense, and no index entry leads to it.  In most logs these are all but one in thirty, so nothing is written for each.
+        Such a batch needs no event: its offsets follow at once, its epoch is that of the one before, its header
+        makes sense, and no index entry points at it.  In most logs these are all but one in thirty, so nothing is written for each.
         """
         cdef const BatchRow *row = rows + first
         cdef const BatchRow *stop = rows + end
@@ -247,7 +247,7 @@ cdef class SegmentSurvey:
         self.last_offset = row.last_offset
 
     cdef void _header(self, const BatchRow *row) noexcept nogil:
-        """Count the batch, and judge what its own header says."""
+        """Count the batch, and judge its own header."""
         cdef int codec = row.attributes & ATTRIBUTE_CODEC
         if not self.batches:
             self.first_offset = row.base_offset
@@ -439,7 +439,7 @@ cdef class SegmentSurvey:
 
     @property
     def events(self) -> list[tuple[str, int, int, int]]:
-        """What is odd: (kind, position, first number, second number), in the order in which it was met."""
+        """The oddities: (kind, position, first number, second number), in their order."""
         cdef Py_ssize_t i
         cdef Event *event
         found = []
@@ -532,7 +532,7 @@ def last_batch_end(const unsigned char[::1] data not None) -> tuple[int, int]:
     return end, epoch
 
 
-# What tells a batch from another one: 32 bytes a batch, for comparing replicas without decoding a record.
+# The identity of a batch: 32 bytes a batch, for comparing replicas without decoding a record.
 
 cdef packed struct BatchIdentity:
     long long base_offset
@@ -580,7 +580,7 @@ cdef struct KnownProducer:
 
 
 cdef inline long long begin_of(const BatchRow *row) noexcept nogil:
-    """The time of a batch's first record (ms), as far as its header tells: -1, none."""
+    """The time of a batch's first record (ms), as far as its header has it: -1, none."""
     if row.magic < 2 or row.attributes & (ATTRIBUTE_DELETE_HORIZON | ATTRIBUTE_LOG_APPEND_TIME) or row.base_timestamp < 0:
         return row.max_timestamp
     return min(row.base_timestamp, row.max_timestamp)
@@ -758,8 +758,8 @@ def flipped_bit(unsigned int difference, long long size, bint zlib=False) -> int
     plus the bit, 0 being the lowest.  From -32 to -1 it is one of the stored checksum itself: four bytes, big-endian, in
     front of those it covers.  None: more than one bit is wrong, or none.  *zlib*: of a CRC-32, not a CRC-32C.
 
-    Two wrong bits under a CRC-32C are never taken for one (its polynomial is divisible by x + 1).  Of other damage,
-    one in 2^32 is for each bit that there is: what comes out is a guess, and `klog.log.bit_flips` says what it is worth.
+    Two wrong bits under a CRC-32C are never taken for one (its polynomial is divisible by x + 1).  For other damage
+    each bit matches once in 2^32: the result is a guess, and `klog.log.bit_flips` computes its odds.
     """
     cdef Powers *powers = &zlib_powers if zlib else &castagnoli_powers
     cdef long long e, byte

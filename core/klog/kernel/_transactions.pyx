@@ -93,7 +93,7 @@ cdef bint is_plain_marker(const uint8_t *p, const BatchRow *batch, RecordRow *re
     return is_end_marker(record, p)
 
 
-# Transactions as the headers of a log's batches tell them, and what their coordinator wrote of them.
+# Transactions in the headers of a log's batches, and their coordinator's records.
 
 cdef struct Span:
     long long producer_id
@@ -185,7 +185,7 @@ cdef class TransactionSpans:
 
     @property
     def open(self) -> list[tuple[int, ...]]:
-        """Of each: producer id, epoch, first offset, last offset, records, time of its first and of its latest batch."""
+        """The facts of each: producer id, epoch, first offset, last offset, records, time of its first and of its latest batch."""
         cdef Py_ssize_t i
         return [self._facts(i) for i in range(self.count)]
 

@@ -6,7 +6,7 @@ from libc.stdint cimport uint8_t, uint32_t
 from klog.kernel.layouts cimport *
 from klog.kernel.numbers cimport add, be16, be32, be64, increment_sequence
 
-# What the kernel makes of a window: one row a batch, one row a record.  Positions in a record row count from the start
+# The kernel's result for a window: one row a batch, one row a record.  Positions in a record row count from the start
 # of its batch (plain) or of its batch's decompressed records, so a row serves both.
 
 cdef struct BatchRow:

@@ -142,7 +142,7 @@ cdef class BatchBuilder:
         v.good_count = v.batches_count
 
     def flushed(self):
-        """Mark the output as taken; the open batch comes to the front."""
+        """Mark the output as taken; the open batch is moved to the front."""
         if self.records and not self.codec:
             memmove(self.out, self.out + self.used, BATCH_BYTES + self.plain_used)
         self.used = 0
@@ -289,7 +289,7 @@ cdef class BatchBuilder:
         if self.used:
             return FLUSH
         if size > self.out_room:
-            # Of ten thousand partitions, each has room for a batch, but not for two.
+            # Ten thousand partitions have room for a batch each, but not for two.
             if size <= self.batch_size + RECORD_ROOM:
                 room = min(room, self.batch_size + RECORD_ROOM)
             elif size <= self.most + RECORD_ROOM:
@@ -306,7 +306,7 @@ cdef class BatchBuilder:
         return 0
 
     cdef inline uint8_t *_open_records(self) noexcept nogil:
-        """Where the records of the open batch are."""
+        """The places of the open batch's records."""
         return self.plain if self.codec else self.out + self.used + BATCH_BYTES
 
     cdef void _write(self, const InRecord *r, const OutRecord *o, Py_ssize_t length) noexcept nogil:
@@ -390,7 +390,7 @@ cdef inline uint8_t *put_bytes_or_null(uint8_t *w, const uint8_t *p, Py_ssize_t 
     return w
 
 
-# Which partition a record goes to, and the builder of its batches.
+# The partition of a record, and the builder of its batches.
 
 cdef extern from "partitions.h" nogil:
     uint32_t murmur2_of "klog_murmur2"(const uint8_t *p, size_t n)

@@ -1,4 +1,4 @@
-/* What the processor can do, asked of itself: the compiler's own question needs a library that not every linker has. */
+/* The features of the processor, asked of itself: the compiler's own question needs a library that not every linker has. */
 #ifndef KLOG_CPU_H
 #define KLOG_CPU_H
 

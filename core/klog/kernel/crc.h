@@ -161,7 +161,7 @@ static int klog_find_hardware(void) {
 #endif
 }
 
-/* Of each extension that includes this: its tables are its own. */
+/* Each extension that includes this has tables of its own. */
 static __attribute__((constructor)) void klog_crc_init(void) {
     klog_slices(klog_castagnoli, KLOG_CASTAGNOLI);
     klog_slices(klog_zlib, KLOG_ZLIB);
@@ -241,7 +241,7 @@ __attribute__((target(KLOG_SSE42 ",pclmul"))) static uint32_t klog_move_fast(uin
 }
 #endif
 
-/* What eight bytes of a text contribute to its CRC, if n bytes follow them: CRCs are linear.  word: as a big-endian
+/* The contribution of eight bytes of a text to its CRC, if n bytes follow them: CRCs are linear.  word: as a big-endian
  * number. */
 #ifdef KLOG_X86
 __attribute__((target(KLOG_SSE42 ",pclmul"))) static uint32_t klog_share_fast(uint64_t word, uint32_t n) {

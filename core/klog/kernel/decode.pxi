@@ -267,7 +267,7 @@ cdef int decode_some(View *v) noexcept nogil:
 
 
 cdef const uint8_t *compressed_part(const View *v, const BatchRow *b, Py_ssize_t *length) except NULL:
-    """Where the compressed bytes of a batch are: behind its header, or in a wrapper's value."""
+    """The place of a batch's compressed bytes: behind its header, or in a wrapper's value."""
     cdef const uint8_t *p = v.data + b.at
     cdef const uint8_t *end = p + b.size
     cdef int size
@@ -293,7 +293,7 @@ cdef const uint8_t *compressed_part(const View *v, const BatchRow *b, Py_ssize_t
 
 
 cdef Py_ssize_t message_end(const View *v, const RecordRow *r) noexcept:
-    """Where a message ends, counted from its batch's base."""
+    """The end of a message, counted from its batch's base."""
     cdef const uint8_t *base = v.bases[r.batch]
     cdef int start = r.key_at - 4 - MESSAGE_V1_KEY_LENGTH
     if not v.batches[r.batch].attributes & ATTRIBUTE_CODEC:

@@ -37,7 +37,7 @@ typedef struct {
         a ^= w;             \
     } while (0)
 
-/* What is left of a key behind its last whole word, and the key's length. */
+/* The rest of a key behind its last whole word, and the key's length. */
 static inline uint64_t klog_sip_last(const uint8_t *rest, size_t n) {
     uint64_t last = (uint64_t)n << 56;
     for (size_t left = n % 8; left--;) last |= (uint64_t)rest[left] << 8 * left;
@@ -69,7 +69,7 @@ static inline void klog_siphash(const uint8_t secret[16], const uint8_t *p, size
 
 /* Eight bytes for n whole words: the upper half of a sum of products with secret factors of 128 bits, n + 1 of them.
  * Whatever two rows of words are, over all factors they have one digest in one case of 2^64 (multilinear hashing: Lemire
- * and Kaser, "Strongly universal string hashing is fast", 2014).  For digests that nobody sees. */
+ * and Kaser, "Strongly universal string hashing is fast", 2014).  For digests that are never shown. */
 typedef unsigned __int128 klog_wide_factor;
 
 static inline uint64_t klog_sum_words(const klog_wide_factor *factors, const uint64_t *words, size_t n) {
@@ -144,8 +144,8 @@ static void klog_siphash_eight(
 
 #define KLOG_MD5_START 0x67452301u, 0xefcdab89u, 0x98badcfeu, 0x10325476u
 #define KLOG_ROTL32(x, by) ((x) << (by) | (x) >> (32 - (by)))
-/* Where RFC 1321 joins two masked words by "or", no bit is set in both: a sum is the same, and its terms that are known
- * early are added early. */
+/* RFC 1321 joins two masked words by "or", and no bit is set in both: a sum is the same, and its terms that are
+ * known early are added early. */
 #define KLOG_MD5_CHOOSE(x, y, z) (z ^ (x & (y ^ z)))
 #define KLOG_MD5_SELECT(x, y, z) (y & ~z) + (x & z)
 #define KLOG_MD5_PARITY(x, y, z) (x ^ (y ^ z))
@@ -230,7 +230,7 @@ static inline void klog_md5_block(uint32_t state[4], const uint8_t *p) {
     state[3] += d;
 }
 
-/* What stands behind the last whole block of a message of n bytes: the rest of it, one bit, zeros, and the length. */
+/* The bytes behind the last whole block of a message of n bytes: the rest of it, one bit, zeros, and the length. */
 static inline size_t klog_md5_tail(const uint8_t *rest, size_t n, uint8_t tail[128]) {
     size_t left = n % 64, size = left < 56 ? 64 : 128;
     memset(tail, 0, size);

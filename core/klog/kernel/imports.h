@@ -1,5 +1,5 @@
-/* What Cython asks the module `inspect` for when the kernel is loaded, under the limited API: flags of code objects, which
- * have been constants for as long as there are any.  To import `inspect` takes longer than the kernel's own start, so the
+/* The flags of code objects for which Cython imports the module `inspect` when the kernel is loaded, under the
+ * limited API: they have been constants for as long as there are any.  To import `inspect` takes longer than the kernel's own start, so the
  * flags are given here, and the module that is looked at for none of them is one that is there already. */
 #ifndef KLOG_IMPORTS_H
 #define KLOG_IMPORTS_H

@@ -4,7 +4,7 @@ cdef enum:
     LINE_ROOM = 1024             # everything in a line but topic, key, value and headers
 
 cdef uint8_t *put_named(uint8_t *w, const uint8_t *p, int length, int values) noexcept nogil:
-    """What follows the name of a key or value: `":…`, or a suffix that tells the encoding and then that."""
+    """The text behind the name of a key or value: `":…`, or a suffix that tells the encoding and then that."""
     cdef uint8_t *end
     if length < 0:
         return put(w, b'":null')

@@ -1,4 +1,15 @@
-# Which offset a key was last seen at, in memory of a fixed size.
+# The offset map: the offset at which each key was last seen, in memory of a fixed size.
+#
+# Filling (`fill`, `_fill`):
+#   1. Take up to 64 rows with a key, from the first offset that counts on; markers are left out.
+#   2. Compute their digests, eight at a time, drop keys of other parts, and prefetch the first slot of each (`ask`).
+#   3. Search the slots of a digest to the one that has it, or to a free one (`_place`): ours one after the other, a
+#      broker's by its own probing.
+#   4. Store the digest and the offset, noting the offset as put and the replaced one as superseded (`_put`).
+#   5. At the limit spread the entries over four times as many slots (`_grow`); the map is full when `usable` are taken.
+# Reading (`keep_latest`):
+#   6. A row with a note about its offset is kept if the offset was put and not superseded.
+#   7. For any other row the key's entry decides; it is then marked as taken, since a damaged log can repeat an offset.
 
 cdef extern from *:
     int popcount "__builtin_popcountll"(unsigned long long word) noexcept nogil
@@ -80,8 +91,8 @@ cdef long long MOST_SLOTS = 0xFFFFFFFF         # 32 bits of a digest say where i
 cdef class OffsetMap:
     """The latest offset of each key, by the key's digest: 24 bytes an entry, no key is kept, none can be taken out.
 
-    *memory*: bytes for entries, used as they are touched.  *key*: 16 bytes for SipHash-2-4-128, by default random: then
-    nobody can write keys that share a digest or crowd into one place.  *md5*: digests and probing as a broker's cleaner
+    *memory*: bytes for entries, used as they are touched.  *key*: 16 bytes for SipHash-2-4-128, by default random:
+    no input can then have keys that share a digest or a place.  *md5*: digests and probing as a broker's cleaner
     has them, and not more than 2^31 - 1 bytes of *memory*.  *load_factor*: the part of the slots that may be taken.
 
     A broker's map is spread over all of its memory.  Ours begins small and spreads as it fills, so that a few keys are
@@ -143,7 +154,7 @@ cdef class OffsetMap:
     def clear(self, long long start=0, long long part=0, long long parts=1):
         """Forget all keys and counts; the next offsets are *start* and above, the next keys those of *part*.
 
-        What that costs depends on how much there was, not on the memory.
+        The cost depends on the number of entries, not on the memory.
         """
         cdef Py_ssize_t i
         if not 0 <= part < parts:

@@ -57,7 +57,7 @@ static inline void klog_hash_key(const uint8_t *p, size_t n, klog_key_hashes *ou
     out->fnv1a = klog_fnv1a(p, n);
 }
 
-/* What a remainder of a division by n is computed with: two multiplications instead of a division.
+/* The constants for the remainder of a division by n: two multiplications instead of a division.
  * Lemire, Kaser, Kurz, "Faster remainder by direct computation" (2019). */
 static inline uint64_t klog_reciprocal(uint32_t n) { return UINT64_MAX / n + 1; }
 

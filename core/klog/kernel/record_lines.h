@@ -48,7 +48,7 @@ static inline const char *klog_field_name(int field) {
     return field < KLOG_FIELD_NUMBER ? klog_names[field] : klog_numbers[field - KLOG_FIELD_NUMBER].name;
 }
 
-/* What a field that is a number says; 0 where it cannot be this one. */
+/* The value of a numeric field; 0 if it cannot be this one. */
 static inline int klog_take_value(klog_record *r, int field, int64_t value) {
     const klog_number *one = klog_numbers + (field - KLOG_FIELD_NUMBER);
     if (field < KLOG_FIELD_NUMBER || value < one->lowest || value > one->highest) return 0;
@@ -65,7 +65,7 @@ static inline uint8_t *klog_take_number(klog_record *r, uint8_t *p, int field) {
 
 static inline int klog_is_content(int field) { return field == KLOG_FIELD_KEY || field == KLOG_FIELD_VALUE; }
 
-/* What a field of text says, once it is decoded: *p, n bytes. */
+/* The content of a text field, once it is decoded: *p, n bytes. */
 static inline int klog_take_text(klog_record *r, int field, uint8_t *p, int32_t n) {
     switch (field) {
     case KLOG_FIELD_KEY: case KLOG_FIELD_KEY_BASE64: r->key = p, r->key_length = n; return 1;
@@ -86,7 +86,7 @@ static inline int klog_is_base64(int field) { return field == KLOG_FIELD_KEY_BAS
 static inline uint8_t *klog_json_value(klog_record *r, int field, uint8_t *p, const uint8_t *end) {
     int32_t n;
     p = klog_blank(p);
-    /* What nearly all fields are: a number, or text as it stands. */
+    /* The usual field: a number, or unescaped text. */
     if (field >= KLOG_FIELD_NUMBER && *p <= '9') return klog_take_number(r, p, field);
     if (*p == '"' && (klog_is_content(field) || field == KLOG_FIELD_TOPIC)) {
         uint8_t *text = p + 1;
@@ -117,13 +117,13 @@ static inline uint8_t *klog_json_value(klog_record *r, int field, uint8_t *p, co
 
 enum { KLOG_GAPS = 32, KLOG_GAP_WORDS = 3, KLOG_GAP_BYTES = 8 * KLOG_GAP_WORDS };
 
-/* What stood before a value in the line before, `,"offset":`, for lines are alike; length 0: nothing that is kept. */
+/* The text before a value in the line before, `,"offset":`, for lines are alike; length 0: nothing is kept. */
 typedef struct {
     uint64_t bytes[KLOG_GAP_WORDS], mask[KLOG_GAP_WORDS];
     int32_t length, field;
 } klog_gap;
 
-/* Where eight bytes of a gap, from byte 8 i on, are others at p. */
+/* The bits at which eight bytes of a gap, from byte 8 i on, differ from those at p. */
 static inline uint64_t klog_other_bits(const uint8_t *p, const klog_gap *gap, int i) {
     uint64_t bytes;
     memcpy(&bytes, p + 8 * i, 8);
@@ -223,7 +223,7 @@ static int klog_csv_field_value(klog_record *r, int field, uint8_t *p, int32_t n
     return klog_take_text(r, field, p, n) || klog_stop(r, p, KLOG_WRONG_TYPE);
 }
 
-/* Where the CSV line at p ends, its newline; NULL where it goes on beyond end.  A quoted field may have newlines. */
+/* The end of the CSV line at p, its newline; NULL if it continues beyond end.  A quoted field may have newlines. */
 static uint8_t *klog_csv_line_end(uint8_t *p, const uint8_t *end) {
     int quoted = 0;
     for (; p < end; p++) {

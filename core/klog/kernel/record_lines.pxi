@@ -113,7 +113,7 @@ cdef class InputRecords:
 cdef class RecordLines(InputRecords):
     """Reads records from lines: read into `buffer()`, say how much with `loaded`, then `parse` until it returns False.
 
-    *columns*: of CSV, by their names; None: JSON lines.  What is left of an unfinished line goes before the next bytes.
+    *columns*: of CSV, by their names; None: JSON lines.  The rest of an unfinished line is put before the next bytes.
     """
 
     cdef bytearray data
@@ -165,7 +165,7 @@ cdef class RecordLines(InputRecords):
             start[self.used] = 10
             self.used += 1
         memset(start + self.used, 0, INPUT_SLACK if size else INPUT_SLACK - 1)
-        # Of a letter that goes on beyond the bytes that are there, nothing is said here: then each line is looked at.
+        # A letter that continues beyond the present bytes is undecided here: each line is then checked.
         self.is_utf8 = utf8_valid(start + self.at, start + self.used)
 
     def parse(self) -> bool:

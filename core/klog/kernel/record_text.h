@@ -92,7 +92,7 @@ static inline uint8_t *klog_put_utf8(uint8_t *w, uint32_t c) {
     return w;
 }
 
-/* Where a quote, a backslash or a control character follows. */
+/* The place of the next quote, backslash or control character. */
 static inline uint8_t *klog_plain_end(uint8_t *p, const uint8_t *end) {
 #if defined(__SSE2__)
     const __m128i quote16 = _mm_set1_epi8('"'), slash16 = _mm_set1_epi8('\\'), last16 = _mm_set1_epi8(0x1F);
@@ -191,7 +191,7 @@ static inline uint8_t *klog_whole(klog_record *r, uint8_t *p, int64_t *value) {
         count = klog_take_digits(p, &number);
         p += count;
     } while (count == 8);
-    /* Of nineteen digits no number is so large that it begins at 0 again. */
+    /* No number of nineteen digits is so large that it wraps. */
     if (p - start > 19 + negative) return klog_stop(r, start, KLOG_WRONG_TYPE);
     if (p == start + negative || *p == '.' || (*p | 0x20) == 'e') return klog_stop(r, start, KLOG_WRONG_TYPE);
     if (number > (uint64_t)INT64_MAX) return klog_stop(r, start, KLOG_WRONG_TYPE);
@@ -285,7 +285,7 @@ static uint8_t *klog_headers(klog_record *r, uint8_t *p, const uint8_t *end) {
             p = klog_text_or_base64(r, p, end, &start, &length);
             if (!p) return NULL;
             if (!part && length < 0) return klog_stop(r, start, KLOG_WRONG_TYPE);
-            /* What was read took its quotes and a comma too; only lengths of a megabyte come this close. */
+            /* The input had its quotes and a comma too; only lengths of a megabyte are this close. */
             if (w + klog_length_bytes(length) + (length > 0 ? length : 0) > p) return klog_stop(r, start, KLOG_WRONG_TYPE);
             if (length > 0) memmove(w + klog_length_bytes(length), start, (size_t)length);
             w = klog_put_length(w, length) + (length > 0 ? length : 0);

@@ -398,7 +398,7 @@ cdef class Window:
     def first_unsound(self, Py_ssize_t first, Py_ssize_t end) -> int:
         """Return the first batch from *first* to *end* whose records have to be decoded to say what is wrong, else *end*.
 
-        Of a batch before it every record is whole, and its offset is the batch's and above the one before.  Skipped batches
+        Every record of a batch before it is whole, and its offset is the batch's and above the one before.  Skipped batches
         are passed over, those of messages (v0, v1) never.  Compressed ones have been decompressed.  Fills no rows.
         """
         cdef Py_ssize_t i
