@@ -85,7 +85,7 @@ def recover(
     from klog.data_dir.selection import PartitionQuery
 
     from klog_cli.command_line import check_exclusive, plan_options
-    from klog_cli.views.recover.recover import recover as run
+    from klog_cli.views.recover import recover as run
 
     output.Quiet.on = quiet
     options.known_form(form, options.PLAN_OUTPUTS)

@@ -33,6 +33,15 @@ _ADVICE = (
     "if another replica of a damaged partition is in sync, drop this copy, or truncate it on a follower, rather than"
     " repair it: klog cannot know"
 )
+_NOTHING_CLAIMED = (
+    "the marker claims nothing about lost records: in elections this broker counts as one that has recovered its logs"
+    " itself, so a controller of 4.1 or later takes it out of the in-sync replicas until it has caught up"
+)
+_ALL_CLAIMED = (
+    "the marker claims, on your word, that no record was lost since this broker ran: elections count it as cleanly"
+    " stopped; after a power cut, or with a volume that moved, that would cost committed records"
+)
+_OF_ZOOKEEPER = "the marker is empty, as brokers with ZooKeeper write it; elections ignore it"
 
 
 def recover(
@@ -151,9 +160,7 @@ class _RecoveryReport:
     def _marked_json(self) -> dict[str, object]:
         if self._marking is None:
             return {}
-        from klog_cli.views.recover import mark_clean
-
-        return mark_clean.json(self._marking)
+        return _marking_json(self._marking)
 
     def _all_left(self) -> Iterator[Finding]:
         yield from self._recovery.left
@@ -206,9 +213,7 @@ class _RecoveryReport:
         if plan is not None:
             yield from action_lines(plan, [action for action in plan.actions if "/" not in action.file])
         if self._marking is not None:
-            from klog_cli.views.recover import mark_clean
-
-            yield from mark_clean.lines(self._marking, is_applied=self._is_applied)
+            yield from _marked_lines(self._marking, is_applied=self._is_applied)
         yield from self._sum()
 
     def _of_partition(self, result: RecoverResult) -> Iterator[str]:
@@ -264,9 +269,7 @@ class _RecoveryReport:
         if any(result.losses or result.choices for result in results):
             yield _ADVICE
         if self._marking is not None:
-            from klog_cli.views.recover import mark_clean
-
-            yield from mark_clean.notes(self._marking, from_recovery_point=self._settings.from_recovery_point)
+            yield from _marker_notes(self._marking, from_recovery_point=self._settings.from_recovery_point)
         if plan is not None:
             yield next_step(PlanResult(plan, self._is_applied), options)
 
@@ -303,3 +306,46 @@ def _total(losses: Sequence[Loss]) -> str:
     known = is_one and ends and len(ends) == len(bounded)
     offsets = f", offsets {min(first for first, _ in bounded)} to {max(ends)}" if known else ""
     return f"{_records(losses)}, {sum(loss.bytes for loss in losses)} bytes{offsets}"
+
+
+# --mark-clean
+
+
+def _marked_lines(marking: MarkCleanResult, *, is_applied: bool) -> Iterator[str]:
+    """Yield a line for each log dir."""
+    for path in marking.marked:
+        yield f"{path}: {'is' if is_applied else 'will be'} marked as cleanly stopped"
+    for path in marking.marked_before:
+        yield f"{path}: is marked as cleanly stopped already, and is not looked at ('klog verify' does)"
+    for refusal in marking.refusals:
+        yield f"{refusal.log_dir}: nothing is changed, and it is not marked: {refusal.why}"
+
+
+def _marker_notes(marking: MarkCleanResult, *, from_recovery_point: bool) -> Iterator[str]:
+    """Yield the meaning of the markers, and the next step for log dirs without one."""
+    from klog.commands.recover.mark_clean import NOBODYS_EPOCH
+
+    kraft = [one.is_kraft for one in marking.log_dirs if one.path in marking.marked]
+    if any(kraft):
+        yield _NOTHING_CLAIMED if marking.epoch == NOBODYS_EPOCH else _ALL_CLAIMED
+    if not all(kraft):
+        yield _OF_ZOOKEEPER
+    if marking.marked and from_recovery_point:
+        yield "what lies below the recovery points was not looked at, as a broker would not"
+    for first in dict.fromkeys(refusal.first for refusal in marking.refusals):
+        if first is not None:
+            yield f"first: {first}"
+
+
+def _marking_json(marking: MarkCleanResult) -> dict[str, object]:
+    """Return the members about markers."""
+    return {
+        "marked": marking.marked,
+        "marked_before": marking.marked_before,
+        "broker_epoch": marking.epoch if marking.marked else None,
+        "refused": [_refusal_json(refusal) for refusal in marking.refusals],
+    }
+
+
+def _refusal_json(refusal: MarkCleanRefusal) -> dict[str, object]:
+    return {"log_dir": refusal.log_dir, "reason": refusal.why, "first": refusal.first}
