@@ -134,6 +134,14 @@ def test_contributing_shows_the_floors_and_what_is_on_them() -> None:
         assert set(packages) <= set(said), name
 
 
+def test_the_modules_on_the_walks_exist() -> None:
+    """A page that names modules which were renamed leads a newcomer astray."""
+    named = set(re.findall(r"`(klog(?:_cli)?(?:\.\w+)+)`", (ROOT / "docs/walks.md").read_text(encoding="utf-8")))
+    assert len(named) > 30
+    places = [ROOT / ("cli" if name.startswith("klog_cli") else "core") / name.replace(".", "/") for name in named]
+    assert [str(place) for place in places if not place.is_dir() and not place.with_suffix(".py").exists()] == []
+
+
 @pytest.fixture
 def path_with_klog(tmp_path: Path) -> str:
     """A PATH on which `klog` is this checkout's and `python` is the one that runs the tests."""
