@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 from xml.etree.ElementTree import Element
 
-from klog.commands.report.markup import element, html
+from klog.commands.report.html_elements import element, html
 from rich.console import Console
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from klog.commands.dump.lines import CSV_BATCH_COLUMNS, CSV_COLUMNS
+from klog.commands.dump.log_lines import CSV_BATCH_COLUMNS, CSV_COLUMNS
 
 from tests.conftest import Ran
 from tests.oracles.plain import encode

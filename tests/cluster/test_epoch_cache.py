@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from klog.cluster.epoch_cache import EpochCache
+from klog.cluster.leader_epoch_cache import LeaderEpochCache
 from klog.formats.checkpoint import EpochEntry
 
 
-def cache(entries: dict[int, int]) -> EpochCache:
-    return EpochCache(EpochEntry(epoch, start) for epoch, start in entries.items())
+def cache(entries: dict[int, int]) -> LeaderEpochCache:
+    return LeaderEpochCache(EpochEntry(epoch, start) for epoch, start in entries.items())
 
 
-def as_dict(epochs: EpochCache) -> dict[int, int]:
+def as_dict(epochs: LeaderEpochCache) -> dict[int, int]:
     return {entry.epoch: entry.start_offset for entry in epochs.entries}
 
 
@@ -72,7 +72,7 @@ ENTRIES = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 50)), max_size=9)
 
 @given(ENTRIES, st.integers(-1, 12), st.integers(0, 60))
 def test_an_epoch_never_ends_before_it_starts(entries: list[tuple[int, int]], epoch: int, beyond: int) -> None:
-    epochs = EpochCache()
+    epochs = LeaderEpochCache()
     for each, start in entries:
         epochs.assign(each, start)
     starts = [entry.start_offset for entry in epochs.entries]

@@ -76,7 +76,7 @@ class MetadataLogs:
 
     def read_both_ways(self, path: Path) -> None:
         """Replay a file as it is, and record by record."""
-        from klog.cluster.metadata.image import MetadataImage
+        from klog.cluster.metadata.metadata_image import MetadataImage
         from klog.cluster.metadata.metadata_replay import Problems, Replay
 
         class OneByOne(Replay):

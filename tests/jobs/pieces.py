@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from klog.commands.dump.request import JSON_LINES, DumpRequest
+from klog.commands.dump.dump_request import JSON_LINES, DumpRequest
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.formats.names import PartitionState

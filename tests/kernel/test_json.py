@@ -11,7 +11,7 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
-from klog.commands.dump.lines import CSV_BATCH_COLUMNS, CSV_COLUMNS
+from klog.commands.dump.log_lines import CSV_BATCH_COLUMNS, CSV_COLUMNS
 from klog.kernel import MORE, VALUES, Window, is_utf8, json_text
 
 from tests.kernel.windows import begun, loaded, plain_batches, scanned

@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from klog.commands.dump.request import JSON_LINES, TEXT, DumpRequest, LogStyle
+from klog.commands.dump.dump_request import JSON_LINES, TEXT, DumpRequest, LogStyle
 from klog.data_dir.partition import SegmentFiles, segments_between
 from klog.formats.java_integers import LONG_MAX, LONG_MIN
 from klog.kernel import KeySet, Window

@@ -74,7 +74,7 @@ def adopt(
     read. Nothing changes without --apply. Exit code 4: some sources were refused; 8: all were.
     """
     from klog.commands.adopt.adopt import AdoptRequest
-    from klog.commands.adopt.content import AdoptOptions
+    from klog.commands.adopt.adopted_content import AdoptOptions
 
     from klog_cli.command_line import check_exclusive, plan_options
     from klog_cli.views.adopt import adopt as run

@@ -16,7 +16,7 @@ from klog_cli.input_lines import input_lines
 from klog_cli.units import parse_key, parse_size, parse_time
 
 if TYPE_CHECKING:
-    from klog.commands.dump.request import Decoder, DumpRequest, LogStyle
+    from klog.commands.dump.dump_request import Decoder, DumpRequest, LogStyle
     from klog.kernel import KeySet
     from klog.log.record_filter import RecordFilter
 
@@ -118,7 +118,7 @@ def dump(
     The files of a directory are printed in order. Ranges are found through the indexes, so ten records from the middle
     of a large segment cost a few KiB of reading. Damage is reported where it is and does not end the dump.
     """
-    from klog.commands.dump.request import ALL_BYTES, DumpRequest, IndexStyle
+    from klog.commands.dump.dump_request import ALL_BYTES, DumpRequest, IndexStyle
     from klog.kernel import VALUES
     from klog.log.json_lines import LineStyle
 
@@ -146,7 +146,7 @@ def _dump(
     to: str | None,
 ) -> int:
     from klog.commands.dump.dump_files import dump_lines, dump_text
-    from klog.commands.dump.request import CSV, PARQUET, TEXT, expand
+    from klog.commands.dump.dump_request import CSV, PARQUET, TEXT, expand
 
     if not paths:
         raise UsageError("nothing to dump: name files, partition directories or log dirs")
@@ -169,7 +169,7 @@ def _dump(
 
             return dump_parquet(targets, request, results, results.descriptor)
         if request.output == CSV:
-            from klog.commands.dump.lines import CSV_BATCH_COLUMNS, CSV_COLUMNS
+            from klog.commands.dump.log_lines import CSV_BATCH_COLUMNS, CSV_COLUMNS
 
             results.write(
                 (
@@ -254,7 +254,7 @@ def _check_choices(
 
 
 def _log_style(records: bool, content: bool, bare: bool, batches: bool, decoder: Decoder | None) -> LogStyle:
-    from klog.commands.dump.request import LogStyle
+    from klog.commands.dump.dump_request import LogStyle
 
     content = content or decoder is not None
     return LogStyle((records or content) and not batches, content, bare, decoder)

@@ -52,7 +52,7 @@ def check(
     For each misplaced key it says what may have put it there: an earlier number of partitions, another client, a key
     hashed without its schema id, or nothing known. Exit code 4: keys are misplaced, or data is damaged.
     """
-    from klog.commands.keys.check import KeyCheckOptions
+    from klog.commands.keys.key_check import KeyCheckOptions
 
     from klog_cli.views.keys import KeyCheckRequest
     from klog_cli.views.keys import check as run

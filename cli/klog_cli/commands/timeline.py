@@ -12,7 +12,7 @@ from klog_cli import options, output
 from klog_cli.units import parse_duration, parse_time
 
 if TYPE_CHECKING:
-    from klog.commands.timeline.event import EventFilter
+    from klog.commands.timeline.timeline_event import EventFilter
 
 FORMS = ("text", "jsonl")
 
@@ -63,7 +63,7 @@ def _wanted(
     around: str | None, window: str, from_time: str | None, to_time: str | None, kind: str | None
 ) -> EventFilter:
     """Raises UsageError."""
-    from klog.commands.timeline.event import KINDS, EventFilter
+    from klog.commands.timeline.timeline_event import KINDS, EventFilter
 
     wanted = EventFilter()
     if around is not None:

@@ -10,7 +10,7 @@ from klog.change.plan.plan_document import plan_json
 from klog.change.plan.session import PlanOptions
 from klog.commands.adopt.adopt import AdoptedPartition, AdoptRequest, AdoptResult
 from klog.commands.adopt.adopt import adopt as run
-from klog.commands.adopt.content import AdoptOptions
+from klog.commands.adopt.adopted_content import AdoptOptions
 from klog.commands.adopt.transaction_ends import ABORTED
 
 from klog_cli import output

@@ -20,7 +20,7 @@ def follow(bootstrap: str, to: str, options: FollowOptions, security_config: str
     """Follow the cluster until that is done or a signal ends it; return the exit code.  Raises KlogError, OSError."""
     from klog.base.threads import run_all
     from klog.commands.follow.client.cluster import parse_bootstrap
-    from klog.commands.follow.client.security import Security, read_security
+    from klog.commands.follow.client.security_properties import Security, read_security
     from klog.commands.follow.copy_dir import CopyDir
     from klog.commands.follow.follow import FollowRun
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from klog.base.errors import ExitCode
 from klog.cluster.keyed_topics import NO_PARTITIONER, KeyTopic, key_topics
 from klog.cluster.partitioners import NAME_OF_RULE
-from klog.commands.keys.check import CheckedTopic, KeyCheckOptions, MisplacedKey, check_keys
+from klog.commands.keys.key_check import CheckedTopic, KeyCheckOptions, MisplacedKey, check_keys
 from klog.data_dir.identity import IdentityChoice
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.replicas import find_partitions

@@ -14,15 +14,15 @@ from typing import NamedTuple
 from klog import __version__
 from klog.base.errors import ExitCode, KlogError, UsageError
 from klog.commands.groups.group_details import GroupQuery, describe_groups
-from klog.commands.report.page import MOST_ROWS, Report, page
+from klog.commands.report.partition_strips import PartitionStrip, strip_of
 from klog.commands.report.redaction import Redaction
-from klog.commands.report.strips import PartitionStrip, strip_of
-from klog.commands.report.tables import Row
+from klog.commands.report.report_page import MOST_ROWS, Report, page
+from klog.commands.report.report_tables import Row
 from klog.commands.space.disk_usage import DiskUsage, SpaceSettings
 from klog.commands.space.totals import add_up
-from klog.commands.timeline.event import EventFilter, TimelineEvent
 from klog.commands.timeline.log_events import LogEvents
 from klog.commands.timeline.timeline import Timeline, pass_events
+from klog.commands.timeline.timeline_event import EventFilter, TimelineEvent
 from klog.commands.transactions.transaction_details import TransactionQuery, describe_transactions
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.log_dir import LogDir

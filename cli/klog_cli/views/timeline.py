@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from klog.base.errors import ExitCode, KlogError, counted
-from klog.commands.timeline.event import METADATA_KINDS, EventFilter, TimelineEvent
 from klog.commands.timeline.timeline import Timeline
+from klog.commands.timeline.timeline_event import METADATA_KINDS, EventFilter, TimelineEvent
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.selection import PartitionQuery
 

@@ -12,7 +12,7 @@ from klog.data_dir.replicas import last_leader_epoch, log_end
 from klog.formats.names import CLUSTER_METADATA, INTERNAL, PartitionState
 
 if TYPE_CHECKING:
-    from klog.cluster.metadata.loader import ClusterMetadata
+    from klog.cluster.metadata.metadata_loader import ClusterMetadata
 
 NO_PARTITIONER: Final = frozenset((CLUSTER_METADATA, *INTERNAL))
 """Topics whose records no producer's partitioner places: brokers write them."""
@@ -84,7 +84,7 @@ def newest_metadata(log_dirs: Sequence[LogDir]) -> ClusterMetadata | None:
     if not ranked:
         return None
     # It takes longer to import than it takes to check a small topic.
-    from klog.cluster.metadata.loader import read_metadata
+    from klog.cluster.metadata.metadata_loader import read_metadata
 
     return read_metadata(max(ranked, key=lambda one: one[0])[1])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypedDict
 
-from klog.cluster.epoch_cache import UNDEFINED, EpochCache
+from klog.cluster.leader_epoch_cache import UNDEFINED, LeaderEpochCache
 from klog.formats.checkpoint import EpochEntry
 
 
@@ -46,7 +46,7 @@ class TruncationRound:
         return row
 
 
-def answer_round(local: EpochCache, log_end: int, answer: tuple[int, int], otherwise: int) -> TruncationRound:
+def answer_round(local: LeaderEpochCache, log_end: int, answer: tuple[int, int], otherwise: int) -> TruncationRound:
     """Return the truncation of a follower whose leader answered *answer* for its latest epoch: (epoch, end offset).
 
     *otherwise*: the offset if the leader knows nothing, the follower's high watermark. Kafka:
@@ -68,7 +68,7 @@ def answer_round(local: EpochCache, log_end: int, answer: tuple[int, int], other
 
 
 def epoch_rounds(
-    local: EpochCache, log_end: int, leader: EpochCache, leader_end: int, high_watermark: int
+    local: LeaderEpochCache, log_end: int, leader: LeaderEpochCache, leader_end: int, high_watermark: int
 ) -> list[TruncationRound]:
     """Return the rounds in which a follower requests the ends of epochs from its leader; the last one is complete.
 
@@ -76,7 +76,7 @@ def epoch_rounds(
     """
     if local.latest == UNDEFINED:
         return [TruncationRound(min(high_watermark, log_end))]
-    epochs = EpochCache(EpochEntry(*entry) for entry in local.entries)
+    epochs = LeaderEpochCache(EpochEntry(*entry) for entry in local.entries)
     rounds: list[TruncationRound] = []
     while not rounds or not rounds[-1].complete:
         asks = epochs.latest

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from klog.cluster.coordinator.consumer_groups import group_images
-from klog.cluster.coordinator.entries import latest_records
+from klog.cluster.coordinator.coordinator_records import latest_records
 from klog.cluster.coordinator.transactional_ids import transaction_images
 from klog.data_dir.partition import Partition
 from klog.formats.codec import CodecError

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from klog.cluster.coordinator.consumer_groups import GroupImage, group_images
-from klog.cluster.coordinator.entries import entries
+from klog.cluster.coordinator.coordinator_records import entries
 from klog.data_dir.partition import Partition
 
 from tests.commands.serve.coordinator_logs import T, commit_of, write_batches

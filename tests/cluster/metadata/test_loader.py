@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from klog.cluster.election import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
-from klog.cluster.metadata import loader
+from klog.cluster.metadata import metadata_loader as loader
 from klog.cluster.metadata.cluster_image import BrokerRegistration, ListenerEndpoint
-from klog.cluster.metadata.image import MetadataImage
-from klog.cluster.metadata.loader import ClusterMetadata, read_metadata
+from klog.cluster.metadata.metadata_image import MetadataImage
+from klog.cluster.metadata.metadata_loader import ClusterMetadata, read_metadata
 from klog.cluster.metadata.settings_image import BROKER_RESOURCE, TOPIC_RESOURCE
 from klog.cluster.metadata.topics_image import PartitionRegistration
 from klog.data_dir.lock_state import Lock

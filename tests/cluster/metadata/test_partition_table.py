@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from klog.cluster.metadata.image import MetadataImage
+from klog.cluster.metadata.metadata_image import MetadataImage
 from klog.cluster.metadata.metadata_replay import Problems, Replay
 from klog.cluster.metadata.topics_image import PartitionRegistration, merged, partition_of
 from klog.formats.internal_topics import MetadataRecord, metadata_record

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from klog.cluster.coordinator.entries import records_until
+from klog.cluster.coordinator.coordinator_records import records_until
 from klog.data_dir.partition import Partition
 from klog.formats.transaction_state import VALUE_HEAD, TransactionStatus
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from klog.change.plan.session import PlanOptions
 from klog.commands.adopt.adopt import AdoptRequest, adopt
-from klog.commands.adopt.content import AdoptOptions
+from klog.commands.adopt.adopted_content import AdoptOptions
 from klog.data_dir.disk.disk import Disk
 
 from tests.commands.adopt.disks import NOW, fates, foreign, home, records, set_epochs

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from klog.commands.dump.dump_files import dump_lines, dump_text
-from klog.commands.dump.request import CSV, JSON_LINES, TEXT, DumpRequest, DumpTarget, expand
+from klog.commands.dump.dump_request import CSV, JSON_LINES, TEXT, DumpRequest, DumpTarget, expand
 
 Object = dict[str, object]
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from klog.commands.dump.dump_files import dump_parquet
-from klog.commands.dump.request import PARQUET, DumpRequest, DumpTarget, expand
+from klog.commands.dump.dump_request import PARQUET, DumpRequest, DumpTarget, expand
 from klog.kernel import KeySet
 from klog.log.arrow import RowGroup, Sizes, schema
 from klog.log.record_filter import RecordFilter

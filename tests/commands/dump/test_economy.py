@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from klog.base.read_only import ReadOnlyFile
 from klog.commands.dump.dump_files import dump_lines, dump_parquet, dump_text
-from klog.commands.dump.request import CSV, JSON_LINES, PARQUET, TEXT, DumpRequest, LineStyle, LogStyle, expand
+from klog.commands.dump.dump_request import CSV, JSON_LINES, PARQUET, TEXT, DumpRequest, LineStyle, LogStyle, expand
 from klog.log.record_filter import RecordFilter
 
 from tests.commands.dump.sinks import Kept, bytes_read

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from klog.base.read_only import ReadOnlyFile
 from klog.commands.dump.dump_files import dump_parquet
-from klog.commands.dump.request import CSV, JSON_LINES, PARQUET, TEXT, DumpRequest, DumpTarget, LogStyle, expand
+from klog.commands.dump.dump_request import CSV, JSON_LINES, PARQUET, TEXT, DumpRequest, DumpTarget, LogStyle, expand
 from klog.data_dir.partition import Partition
 from klog.kernel import Window
 from klog.log.json_lines import LineStyle

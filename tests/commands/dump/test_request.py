@@ -9,7 +9,7 @@ import pytest
 from klog.base.errors import KlogError, UsageError
 from klog.base.read_only import ReadOnlyFile
 from klog.commands.dump.dump_files import kind_of
-from klog.commands.dump.request import DumpRequest, DumpTarget, LogStyle, expand, with_surroundings
+from klog.commands.dump.dump_request import DumpRequest, DumpTarget, LogStyle, expand, with_surroundings
 from klog.kernel import TEXT_BARE, TEXT_CONTENT, TEXT_RECORDS
 from klog.log.record_filter import RecordFilter
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from klog.commands.dump.dump_files import dump_lines, dump_parquet, dump_text
-from klog.commands.dump.request import JSON_LINES, PARQUET, TEXT, DumpRequest, DumpTarget, expand
+from klog.commands.dump.dump_request import JSON_LINES, PARQUET, TEXT, DumpRequest, DumpTarget, expand
 from klog.log.record_filter import RecordFilter
 
 from tests.commands.dump.sinks import Kept

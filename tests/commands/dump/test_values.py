@@ -6,7 +6,7 @@ import struct
 from pathlib import Path
 
 import pytest
-from klog.commands.dump.request import CSV, JSON_LINES, DumpRequest
+from klog.commands.dump.dump_request import CSV, JSON_LINES, DumpRequest
 
 from tests.commands.dump.sinks import Kept, Object, dump_file
 from tests.conftest import FIXTURES

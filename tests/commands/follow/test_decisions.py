@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from klog.base.errors import ExitCode
-from klog.cluster.epoch_cache import EpochCache
+from klog.cluster.leader_epoch_cache import LeaderEpochCache
 from klog.commands.follow.reactions import (
     Cut,
     Decision,
@@ -35,7 +35,7 @@ class Leader:
     """A leader with these epochs, whose log starts and ends there; it counts the requests."""
 
     def __init__(self, history: list[EpochEntry], start: int, end: int, high_watermark: int | None = None) -> None:
-        self.epochs, self.start, self.end = EpochCache(history), start, end
+        self.epochs, self.start, self.end = LeaderEpochCache(history), start, end
         self.high_watermark = end if high_watermark is None else high_watermark
         self.asked: list[int] = []
 
@@ -68,7 +68,12 @@ def test_histories_part_where_the_shorter_one_ends(diverging: EpochEnd, to: int)
 
 def test_a_divergence_may_need_several_rounds() -> None:
     """Leader {0:0, 1:10, 4:15} to 20, copy {0:0, 2:12, 3:14} to 16: they share 0 to 9."""
-    leader, copy, log_end, rounds = EpochCache(epochs(e0=0, e1=10, e4=15)), epochs(e0=0, e2=12, e3=14), 16, list[int]()
+    leader, copy, log_end, rounds = (
+        LeaderEpochCache(epochs(e0=0, e1=10, e4=15)),
+        epochs(e0=0, e2=12, e3=14),
+        16,
+        list[int](),
+    )
     while (told := leader.end_offset_for(copy[-1].epoch, 20)) != (copy[-1].epoch, 20) and told[1] < log_end:
         found = judge(answered(diverging=told), copy, log_end)
         assert isinstance(found, Cut)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from klog.commands.follow.client.requests import REQUESTS
+from klog.commands.follow.client.client_requests import REQUESTS
 from klog.formats.wire_messages import api
 
 from tests.brokers import clients, kafka

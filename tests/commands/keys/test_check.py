@@ -300,7 +300,7 @@ def test_the_answer_does_not_depend_on_threads_or_the_order_of_paths(tmp_path: P
 
 def test_slices_of_one_log_are_put_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With threads a large log is read in pieces."""
-    from klog.commands.keys import check as module
+    from klog.commands.keys import key_check as module
 
     monkeypatch.setattr(module, "_SPLIT_BYTES", 2000)
     monkeypatch.setattr(module, "_ALONE_BYTES", 0)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from klog.base.errors import UnreadableError
 from klog.commands.dump.dump_files import dump_lines
-from klog.commands.dump.request import JSON_LINES, DumpRequest, DumpTarget
+from klog.commands.dump.dump_request import JSON_LINES, DumpRequest, DumpTarget
 from klog.commands.recover.dropped import SalvageOptions
 from klog.commands.recover.rescued_records import RescueCount, rescue
 from klog.commands.recover.segment_ranges import salvage_ranges

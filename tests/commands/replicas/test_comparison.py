@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from klog.cluster.epoch_cache import EpochCache
+from klog.cluster.leader_epoch_cache import LeaderEpochCache
 from klog.cluster.truncation import epoch_rounds
 from klog.commands.replicas.compacted import CompactedComparison
 from klog.commands.replicas.comparison import ComparedCopy, Comparison
@@ -141,12 +141,12 @@ def test_where_epochs_cut_is_where_batches_part(seed: int, nodes: int, elections
     logs = histories(seed, nodes, elections)
     caches = {}
     for node, log in logs.items():
-        caches[node] = EpochCache()
+        caches[node] = LeaderEpochCache()
         for one in log:
             caches[node].assign(one.epoch, one.first)
     for (one, other), difference in slow(logs)["differences"].items():
         for follower, leader in ((one, other), (other, one)):
-            elected = EpochCache([*caches[leader].entries, EpochEntry(elections, end(logs[leader]))])
+            elected = LeaderEpochCache([*caches[leader].entries, EpochEntry(elections, end(logs[leader]))])
             rounds = epoch_rounds(caches[follower], end(logs[follower]), elected, end(logs[leader]), 0)
             if logs[follower]:
                 assert rounds[-1].to == difference

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from klog.change.plan.session import PlanOptions, PlanSession
-from klog.cluster.epoch_cache import EpochCache
+from klog.cluster.leader_epoch_cache import LeaderEpochCache
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.replicas.changed_log_dirs import of_copies
 from klog.commands.replicas.copy_choice import CopyChoice
@@ -34,7 +34,7 @@ def disks_of(root: Path, logs: dict[int, list[Made]], random: Random) -> list[st
         data = root / str(node) / "data"
         partition = written(data / "t-0", log, random)
         Path(partition.file("partition.metadata")).write_text(f"version: 0\ntopic_id: {TOPIC_ID}")
-        cache = EpochCache()
+        cache = LeaderEpochCache()
         for one in log:
             if one.epoch > cache.latest:
                 cache.assign(one.epoch, one.first)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from klog.cluster.metadata.loader import ClusterMetadata, read_metadata
+from klog.cluster.metadata.metadata_loader import ClusterMetadata, read_metadata
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.formats.batch import BATCH, CRC_START, OVERHEAD

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from klog.cluster.metadata.loader import ClusterMetadata, read_metadata
+from klog.cluster.metadata.metadata_loader import ClusterMetadata, read_metadata
 from klog.commands.replicas import new_batches
 from klog.data_dir.log_dir import LogDir
 from klog.formats.control import kraft_control

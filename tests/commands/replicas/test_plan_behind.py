@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from klog.cluster.metadata.loader import ClusterMetadata, read_metadata
+from klog.cluster.metadata.metadata_loader import ClusterMetadata, read_metadata
 from klog.data_dir.log_dir import LogDir
 
 from tests.commands.replicas.test_metadata_plan import ADDRESSES, disks, quorum

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from klog.cluster.metadata.loader import read_metadata
+from klog.cluster.metadata.metadata_loader import read_metadata
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.replicas import log_end
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from klog.commands.report.page import page
+from klog.commands.report.report_page import page
 
 from tests.commands.report.test_page import HOSTILE, made
 from tests.conftest import FIXTURES, run_klog

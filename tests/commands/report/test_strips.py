@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 
+from klog.commands.report.partition_strips import MOST_SEGMENTS, PartitionStrip, StripSegment, strip_of
 from klog.commands.report.strip_picture import draw
-from klog.commands.report.strips import MOST_SEGMENTS, PartitionStrip, StripSegment, strip_of
 from klog.data_dir.partition import Partition
 from klog.partition.verify.facts import LogDirFacts
 from klog.partition.verify.verify import examine
@@ -65,7 +65,7 @@ def test_damage_stands_at_its_offset(tmp_path: Path) -> None:
 
 def test_of_thousands_of_segments_neighbours_share_a_box() -> None:
     """A picture has room for some hundred, and its bytes are still all of them."""
-    from klog.commands.report.strips import _boxes
+    from klog.commands.report.partition_strips import _boxes
 
     boxes = list(_boxes([StripSegment(at * 10, at * 10 + 10, 7, ("lz4",) if at % 2 else ()) for at in range(5001)]))
     assert len(boxes) <= MOST_SEGMENTS

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 from klog.commands.simulate.replica_log import first_difference
-from klog.commands.simulate.rows import StepRow
 from klog.commands.simulate.scenario import Scenario, read_scenario
 from klog.commands.simulate.simulation import Simulation
+from klog.commands.simulate.simulation_rows import StepRow
 
 from tests.conftest import FIXTURES
 

@@ -6,7 +6,7 @@ import random
 import subprocess
 
 import pytest
-from klog.commands.simulate.quota import ReplicationQuota
+from klog.commands.simulate.replication_quota import ReplicationQuota
 
 from tests.brokers import kafka
 

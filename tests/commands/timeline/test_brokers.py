@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from klog.commands.timeline.event import EventFilter, TimelineEvent
 from klog.commands.timeline.timeline import Timeline
+from klog.commands.timeline.timeline_event import EventFilter, TimelineEvent
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.selection import PartitionQuery
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-from klog.commands.timeline.event import EventFilter, TimelineEvent
 from klog.commands.timeline.timeline import Timeline
+from klog.commands.timeline.timeline_event import EventFilter, TimelineEvent
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.selection import PartitionQuery
 

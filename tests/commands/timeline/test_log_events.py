@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from klog.base import read_only
 from klog.commands.timeline import log_events
-from klog.commands.timeline.event import EventFilter, TimelineEvent
 from klog.commands.timeline.log_events import duration, usual_pause
 from klog.commands.timeline.timeline import Timeline
+from klog.commands.timeline.timeline_event import EventFilter, TimelineEvent
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.selection import PartitionQuery
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from klog.commands.timeline.event import TimelineEvent
 from klog.commands.timeline.metadata_events import read_metadata_events
+from klog.commands.timeline.timeline_event import TimelineEvent
 from klog.data_dir.partition import Partition
 
 from tests.support.metadata_logs import MetadataLog, config, topic, uuid, value

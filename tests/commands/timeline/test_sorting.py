@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from klog.base.errors import UsageError
-from klog.commands.timeline.event import KINDS, EventFilter, TimelineEvent
-from klog.commands.timeline.sorting import EventSort
+from klog.commands.timeline.event_sort import EventSort
+from klog.commands.timeline.timeline_event import KINDS, EventFilter, TimelineEvent
 from klog.data_dir.disk.disk import Disk
 
 from tests.support.measure import measured
@@ -101,8 +101,8 @@ def test_many_events_take_little_memory(tmp_path: Path) -> None:
     script.write_text(
         "import random\n"
         "from klog.data_dir.disk.disk import Disk\n"
-        "from klog.commands.timeline.event import TimelineEvent\n"
-        "from klog.commands.timeline.sorting import EventSort\n"
+        "from klog.commands.timeline.timeline_event import TimelineEvent\n"
+        "from klog.commands.timeline.event_sort import EventSort\n"
         "sort, chance = EventSort(Disk()), random.Random(1)\n"
         "for number in range(150_000):\n"
         "    sort.add(TimelineEvent(chance.getrandbits(40), 'broker', 'roll', 'segment %d' % number, offset=number))\n"

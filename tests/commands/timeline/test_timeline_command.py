@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from klog.commands.timeline.event import KINDS
+from klog.commands.timeline.timeline_event import KINDS
 from klog.formats.batch import BatchHead, write_batch
 from klog.kernel import crc32c
 

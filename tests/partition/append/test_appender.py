@@ -16,9 +16,9 @@ from klog.data_dir.partition import Partition
 from klog.kernel import Window
 from klog.log.segment import Segment
 from klog.partition.append.appender import Appender
+from klog.partition.append.log_resumption import load_producers, resume
 from klog.partition.append.log_state import AppendSettings, LogState, empty_log
 from klog.partition.append.new_directory import NewDirectory
-from klog.partition.append.resume import load_producers, resume
 
 from tests.commands.write.sources import EQUAL, SOURCE, differences, topic
 

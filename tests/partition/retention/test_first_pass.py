@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from klog.commands.space.kept_reasons import Reason, judge_segments
 from klog.partition.retention.first_pass import BY_BYTES, BY_MS, BY_START, SegmentAge, due_segments
-from klog.partition.retention.policy import RetentionLimits
+from klog.partition.retention.topic_retention import RetentionLimits
 
 HOUR = 3_600_000
 NOW = 1_763_000_000_000

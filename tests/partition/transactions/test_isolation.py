@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 from klog.base.read_only import ReadOnlyFile
-from klog.commands.dump.request import DumpRequest
+from klog.commands.dump.dump_request import DumpRequest
 from klog.data_dir.partition import Partition
 from klog.jobs.slices import LogSlice, slice_partition
 from klog.jobs.spark_rows import RowQuery, read

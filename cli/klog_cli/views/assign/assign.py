@@ -16,8 +16,8 @@ from klog.formats.java_integers import INT_MAX, LONG_MAX, LONG_MIN
 from klog_cli import output
 
 if TYPE_CHECKING:
-    from klog.cluster.metadata.loader import ClusterMetadata
     from klog.cluster.metadata.metadata_directory import MetadataDirectory
+    from klog.cluster.metadata.metadata_loader import ClusterMetadata
 
 _SEED_BYTES = 4
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from klog.base.errors import ExitCode, UsageError, counted
-from klog.cluster.metadata.loader import ClusterMetadata
 from klog.cluster.metadata.metadata_directory import MetadataDirectory, match_topics
+from klog.cluster.metadata.metadata_loader import ClusterMetadata
 from klog.cluster.metadata.topics_image import PartitionRegistration
 from klog.cluster.placement.assignment import AssignmentFacts, assess
 from klog.cluster.placement.brokers import UsableBroker

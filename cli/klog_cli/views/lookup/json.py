@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from klog.partition.lookup.trail import IndexTrail, SegmentTrail, TimeIndexTrail, Trail
+    from klog.partition.lookup.lookup_trail import IndexTrail, SegmentTrail, TimeIndexTrail, Trail
 
 
 class Lines:

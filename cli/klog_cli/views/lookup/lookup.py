@@ -11,7 +11,7 @@ from klog.data_dir.partition import Partition, SegmentFiles
 from klog.formats.java_integers import LONG_MAX, LONG_MIN
 from klog.formats.record import Record
 from klog.partition.lookup import Lookup, Trail, TrailDetail
-from klog.partition.lookup.trail import IndexTrail, LookupOutcome, TimeIndexTrail
+from klog.partition.lookup.lookup_trail import IndexTrail, LookupOutcome, TimeIndexTrail
 
 from klog_cli import output
 from klog_cli.input_lines import input_lines

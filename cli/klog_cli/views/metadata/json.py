@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 
-from klog.cluster.metadata.image import MetadataImage
-from klog.cluster.metadata.loader import ClusterMetadata, LogPoint
 from klog.cluster.metadata.metadata_directory import MetadataDirectory
+from klog.cluster.metadata.metadata_image import MetadataImage
+from klog.cluster.metadata.metadata_loader import ClusterMetadata, LogPoint
 from klog.cluster.metadata.settings_image import (
     BROKER_RESOURCE,
     CLIENT_METRICS_RESOURCE,

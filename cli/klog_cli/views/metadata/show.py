@@ -7,8 +7,8 @@ from textwrap import wrap
 
 from klog.base.errors import ExitCode, counted
 from klog.cluster.metadata.cluster_image import QuorumImage
-from klog.cluster.metadata.loader import ClusterMetadata, LogPoint
 from klog.cluster.metadata.metadata_directory import MetadataDirectory, match_topics, open_metadata
+from klog.cluster.metadata.metadata_loader import ClusterMetadata, LogPoint
 from klog.cluster.metadata.topics_image import PartitionRegistration
 from klog.formats.properties import QuorumState
 

@@ -8,9 +8,9 @@ from textwrap import wrap
 from typing import NamedTuple
 
 from klog.base.errors import ExitCode, UsageError
-from klog.commands.simulate.rows import StepRow
 from klog.commands.simulate.scenario import MAX_BYTES, Scenario, read_scenario
 from klog.commands.simulate.simulation import Simulation
+from klog.commands.simulate.simulation_rows import StepRow
 
 from klog_cli import output
 from klog_cli.views.replicas.simulate_words import Ending, sentences

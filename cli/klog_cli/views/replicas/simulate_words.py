@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from klog.base.errors import counted
 from klog.cluster.truncation import TruncationRow
-from klog.commands.simulate.rows import AnswerRow, StepRow
 from klog.commands.simulate.scenario import Scenario, SimulationEvent
 from klog.commands.simulate.simulation import STILL_WAITS, Simulation
+from klog.commands.simulate.simulation_rows import AnswerRow, StepRow
 
 
 def listed(values: Sequence[int]) -> str:

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from klog.cluster.coordinator.entries import Note, ignore, latest_records
+from klog.cluster.coordinator.coordinator_records import Note, ignore, latest_records
 from klog.data_dir.partition import Partition
 from klog.formats.internal_topics import CONSUMER_OFFSETS, CoordinatorRecord, coordinator_record
 from klog.formats.structs.json import EmbeddedStruct

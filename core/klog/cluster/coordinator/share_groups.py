@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from klog.cluster.coordinator.entries import Note, ignore, records_until
+from klog.cluster.coordinator.coordinator_records import Note, ignore, records_until
 from klog.data_dir.partition import Partition
 from klog.formats.internal_topics import SHARE_GROUP_STATE, CoordinatorRecord, coordinator_record
 from klog.formats.structs.schema import Data

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from klog.base.unusable import UNUSABLE, Unusable
 from klog.cluster.coordinator.consumer_groups import AssignedPartition
-from klog.cluster.coordinator.entries import Note, ignore, latest_records, record_windows
+from klog.cluster.coordinator.coordinator_records import Note, ignore, latest_records, record_windows
 from klog.data_dir.partition import Partition
 from klog.formats.internal_topics import TRANSACTION_STATE, CoordinatorRecord, coordinator_record
 from klog.formats.transaction_state import VALUE_HEAD, VALUE_TAIL, TransactionStatus

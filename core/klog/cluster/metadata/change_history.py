@@ -14,8 +14,14 @@ from typing import Final, NamedTuple, Protocol
 from klog.base.errors import KlogError
 from klog.cluster.metadata.change_reasons import BatchEvents, broker_reason, partition_reason, quorum_reason
 from klog.cluster.metadata.cluster_image import BrokerRegistration, Voter
-from klog.cluster.metadata.image import MetadataImage
-from klog.cluster.metadata.loader import LogPoint, begins_at_zero, read_snapshot, replay_segments, snapshot_files
+from klog.cluster.metadata.metadata_image import MetadataImage
+from klog.cluster.metadata.metadata_loader import (
+    LogPoint,
+    begins_at_zero,
+    read_snapshot,
+    replay_segments,
+    snapshot_files,
+)
 from klog.cluster.metadata.metadata_replay import LoggedRecord, Problems, Replay
 from klog.cluster.metadata.topics_image import PartitionRegistration, partition_key
 from klog.data_dir.partition import Partition

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
 from klog.base.errors import KlogError, UsageError, near_misses
-from klog.cluster.metadata.loader import ClusterMetadata, LogPoint, read_log, read_metadata, snapshot_files
+from klog.cluster.metadata.metadata_loader import ClusterMetadata, LogPoint, read_log, read_metadata, snapshot_files
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.open_path import KafkaFile, open_path
 from klog.data_dir.partition import Partition

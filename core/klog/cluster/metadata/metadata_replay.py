@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from klog.base.location import Location
-from klog.cluster.metadata.image import MetadataImage
+from klog.cluster.metadata.metadata_image import MetadataImage
 from klog.formats.batch import CONTROL_BIT
 from klog.formats.control import Control, control_record
 from klog.formats.damage import Damage, DamageKind

@@ -26,7 +26,7 @@ from klog.formats.java_integers import LONG_MAX
 from klog.formats.names import CLUSTER_METADATA
 
 if TYPE_CHECKING:
-    from klog.cluster.metadata.loader import ClusterMetadata
+    from klog.cluster.metadata.metadata_loader import ClusterMetadata
 
 Value: TypeAlias = "int | float | bool | str | tuple[str, ...]"
 
@@ -229,7 +229,7 @@ class TopicConfig:
             return self._cluster
         if self._metadata_dir is None or self._metadata_dir.metadata_log is None:
             return None
-        from klog.cluster.metadata.loader import read_metadata
+        from klog.cluster.metadata.metadata_loader import read_metadata
 
         return read_metadata(self._metadata_dir)
 

@@ -19,9 +19,9 @@ from klog.change.plan.draft import Draft
 from klog.change.plan.model import Amount, Loss
 from klog.change.plan.session import PlanOptions, PlanResult, PlanSession, Reporter
 from klog.change.plan.staging import Staging
-from klog.commands.adopt.content import ABORT, DROP, KEEP, REWRITE, AdoptedLog, AdoptOptions
+from klog.commands.adopt.adopted_content import ABORT, DROP, KEEP, REWRITE, AdoptedLog, AdoptOptions
+from klog.commands.adopt.adopted_sources import AdoptSource, Key, open_sources
 from klog.commands.adopt.removed_later import adopted_due, null_key_notes
-from klog.commands.adopt.sources import AdoptSource, Key, open_sources
 from klog.commands.adopt.target_files import TargetDrafts, TargetFiles
 from klog.commands.adopt.target_log_dirs import (
     AdoptRefusal,

@@ -10,8 +10,8 @@ from shlex import join
 from typing import Final, NamedTuple
 
 from klog.base.errors import counted
-from klog.cluster.metadata.loader import ClusterMetadata
-from klog.commands.adopt.sources import AdoptSource
+from klog.cluster.metadata.metadata_loader import ClusterMetadata
+from klog.commands.adopt.adopted_sources import AdoptSource
 from klog.formats.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from klog.formats.names import INTERNAL
 

@@ -9,8 +9,8 @@ from klog.base.errors import counted
 from klog.change.partition_plan.contents import tail
 from klog.change.partition_plan.null_keys import count_null_keys
 from klog.cluster.metadata.topic_config import TopicConfig
-from klog.commands.adopt.content import AdoptedLog
-from klog.commands.adopt.sources import AdoptSource
+from klog.commands.adopt.adopted_content import AdoptedLog
+from klog.commands.adopt.adopted_sources import AdoptSource
 from klog.commands.adopt.target_log_dirs import AdoptTarget
 from klog.formats.index import TIME_ENTRY
 from klog.formats.names import FileKind, file_name, parse_file

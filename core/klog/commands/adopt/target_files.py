@@ -14,8 +14,8 @@ from klog.base.read_only import ReadOnlyFile
 from klog.change.partition_plan.contents import Content
 from klog.change.plan.draft import Draft, StagedContent
 from klog.change.plan.model import same_content
-from klog.commands.adopt.content import AdoptedLog
-from klog.commands.adopt.sources import AdoptSource
+from klog.commands.adopt.adopted_content import AdoptedLog
+from klog.commands.adopt.adopted_sources import AdoptSource
 from klog.commands.adopt.target_log_dirs import AdoptTarget
 from klog.formats.checkpoint import write_partition_metadata
 from klog.formats.names import SEGMENT_KINDS, FileKind, Stage, belongs, parse_file

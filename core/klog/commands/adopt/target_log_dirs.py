@@ -11,12 +11,12 @@ from klog.base.errors import KlogError, UsageError, counted
 from klog.cluster.assigned_log_dir import assigned_log_dir
 from klog.cluster.coordinator.transactional_ids import transaction_images
 from klog.cluster.metadata.change_history import MetadataChange, PartitionSubject, read_history
-from klog.cluster.metadata.loader import ClusterMetadata, read_metadata
+from klog.cluster.metadata.metadata_loader import ClusterMetadata, read_metadata
 from klog.cluster.metadata.metadata_replay import Problems
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.cluster.metadata.topics_image import PartitionRegistration
+from klog.commands.adopt.adopted_sources import AdoptSource, Key
 from klog.commands.adopt.former_topic import FormerTopic, former_topic
-from klog.commands.adopt.sources import AdoptSource, Key
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.formats.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE

@@ -19,8 +19,8 @@ from klog.cluster.coordinator.transactional_ids import (
     TransactionImage,
     transaction_images,
 )
-from klog.cluster.metadata.loader import ClusterMetadata
-from klog.commands.adopt.sources import AdoptSource, Key
+from klog.cluster.metadata.metadata_loader import ClusterMetadata
+from klog.commands.adopt.adopted_sources import AdoptSource, Key
 from klog.commands.adopt.target_log_dirs import AdoptTarget
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition, segments_between

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from klog.cluster.metadata.topic_config import TopicConfig, topic_configs
+from klog.commands.audit.audit_coverage import Coverage, cluster_topics, coverage_of
 from klog.commands.audit.audited_partitions import AuditPartition, AuditQuery, audit_partitions
-from klog.commands.audit.coverage import Coverage, cluster_topics, coverage_of
 from klog.commands.audit.deep import RecordSearch
 from klog.commands.audit.header_findings import (
     CHECKS,
@@ -22,8 +22,8 @@ from klog.commands.audit.header_survey import AuditWorkers, HeaderSurvey
 from klog.commands.audit.headers import HeaderOptions, LogReport, TopicLimits
 from klog.commands.audit.misrouted import MisroutedBatch, TwinSearch, in_order
 from klog.commands.audit.repeats import repeated_batches
+from klog.commands.audit.twin_verdict import POSSIBLE, is_at_least
 from klog.commands.audit.twins import LegalTwins
-from klog.commands.audit.verdict import POSSIBLE, is_at_least
 from klog.data_dir.log_dir import LogDir
 from klog.log.reader import MAX_BATCH_BYTES
 from klog.partition.verify.facts import LogDirFacts, PartitionFacts

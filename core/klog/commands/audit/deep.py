@@ -11,9 +11,9 @@ from klog.commands.audit.audited_partitions import AuditLog
 from klog.commands.audit.batches import BatchContent
 from klog.commands.audit.header_survey import HeaderSurvey
 from klog.commands.audit.misrouted import MisroutedBatch, TopicKey, TwinSearch, row_of
-from klog.commands.audit.profiles import TopicProfile, run_signs
+from klog.commands.audit.topic_profiles import TopicProfile, run_signs
+from klog.commands.audit.twin_verdict import POSSIBLE, SIGNS_WITHOUT_TWIN, Evidence, begins_at_zero, signs_at
 from klog.commands.audit.twins import TwinPlace
-from klog.commands.audit.verdict import POSSIBLE, SIGNS_WITHOUT_TWIN, Evidence, begins_at_zero, signs_at
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage
 from klog.jobs.results import TaskResult, json_result

@@ -15,7 +15,7 @@ from klog.commands.audit.header_survey import HeaderSurvey
 from klog.commands.audit.headers import FOR_EVER, LogReport, Sighting, TopicLimits
 from klog.commands.audit.misrouted import MisroutedBatch
 from klog.commands.audit.repeats import RepeatedBatches
-from klog.commands.audit.verdict import CONFIRMED, begins_at_zero
+from klog.commands.audit.twin_verdict import CONFIRMED, begins_at_zero
 from klog.formats.batch import BATCH, CODEC_NAMES, increment_sequence
 from klog.partition.verify.findings import KINDS as OF_VERIFY
 from klog.partition.verify.findings import Finding, FindingKind, Severity

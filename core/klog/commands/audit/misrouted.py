@@ -1,7 +1,7 @@
 """Finds batches that a producer's fault put into the wrong partition (KAFKA-19012), by their twins at home.
 
 Unexplained twins are read again and compared.  Identical batches in two places are judged by their profile: see
-`klog.commands.audit.verdict`.
+`klog.commands.audit.twin_verdict`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from klog.commands.audit.batches import BatchContent, BatchTask, batch_content, read_batches
 from klog.commands.audit.digest_table import MOST_PLACES
 from klog.commands.audit.header_survey import HeaderSurvey
-from klog.commands.audit.profiles import (
+from klog.commands.audit.topic_profiles import (
     LEAST_SAMPLE,
     SAMPLE_BATCHES,
     SampleTask,
@@ -22,6 +22,7 @@ from klog.commands.audit.profiles import (
     sample_partitions,
     topic_profile,
 )
+from klog.commands.audit.twin_verdict import Evidence, TwinVerdict, begins_at_zero, judge, signs_at
 from klog.commands.audit.twins import (
     Group,
     LegalTwins,
@@ -34,7 +35,6 @@ from klog.commands.audit.twins import (
     topic_pair,
     topic_pairs,
 )
-from klog.commands.audit.verdict import Evidence, TwinVerdict, begins_at_zero, judge, signs_at
 from klog.log.reader import MAX_BATCH_BYTES
 
 _UNIT_BATCHES: Final = 256

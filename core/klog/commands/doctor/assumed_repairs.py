@@ -9,8 +9,8 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from klog.commands.doctor.loading import LoadedPartition
 from klog.commands.doctor.log_dir_format import FormattedDir
+from klog.commands.doctor.partition_loader import LoadedPartition
 from klog.formats.java_integers import LONG_MAX
 from klog.formats.names import PartitionName
 from klog.formats.properties import MetaProperties

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from klog.base.errors import KlogError, UsageError, counted
 from klog.base.progress import Sink
-from klog.cluster.metadata.loader import ClusterMetadata
+from klog.cluster.metadata.metadata_loader import ClusterMetadata
 from klog.commands.doctor.aborted_records import not_compared_notes
 from klog.commands.doctor.assumed_repairs import AssumedRepairs
 from klog.commands.doctor.broker_config import DELETE_DELAY_MS
@@ -31,7 +31,6 @@ from klog.commands.doctor.diagnosis import (
     RecoveryWork,
     StartStep,
 )
-from klog.commands.doctor.loading import LoadedPartition, PartitionLoader
 from klog.commands.doctor.log_dir_format import (
     FormattedDir,
     check_kraft_format,
@@ -42,6 +41,7 @@ from klog.commands.doctor.log_dir_format import (
 )
 from klog.commands.doctor.metadata_facts import lag_notes
 from klog.commands.doctor.partition_fates import BrokerIdentity, PartitionFates, as_unreached
+from klog.commands.doctor.partition_loader import LoadedPartition, PartitionLoader
 from klog.commands.doctor.recovery_time import recovery_work
 from klog.commands.doctor.retention_notes import FirstPass, with_retention
 from klog.data_dir.log_dir import LogDir

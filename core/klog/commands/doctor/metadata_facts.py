@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
-from klog.cluster.metadata.loader import ClusterMetadata
+from klog.cluster.metadata.metadata_loader import ClusterMetadata
 from klog.commands.doctor.diagnosis import SERVED, PartitionFate
-from klog.commands.doctor.loading import LoadedPartition
+from klog.commands.doctor.partition_loader import LoadedPartition
 from klog.partition.start.metadata_behind import metadata_lag
 from klog.partition.start.metadata_log import DIRECTORY
 from klog.partition.start.start_reasons import StartNote

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from klog.base.errors import counted
-from klog.cluster.metadata.loader import ClusterMetadata
+from klog.cluster.metadata.metadata_loader import ClusterMetadata
 from klog.commands.doctor.assumed_repairs import AssumedRepairs
 from klog.commands.doctor.diagnosis import Diagnosis, Fate, LogDirFate, LogDirState, NextStep, PartitionFate
 from klog.commands.doctor.log_dir_format import foreign_names

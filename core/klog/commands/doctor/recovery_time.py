@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from klog.commands.doctor.diagnosis import RecoveryWork
-from klog.commands.doctor.loading import LoadedPartition
+from klog.commands.doctor.partition_loader import LoadedPartition
 
 _BEST_RATE: Final = 1.6e9
 _WORST_RATE: Final = 50e6

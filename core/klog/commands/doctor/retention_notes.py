@@ -6,10 +6,10 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from klog.cluster.metadata.loader import ClusterMetadata
+from klog.cluster.metadata.metadata_loader import ClusterMetadata
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.doctor.diagnosis import Diagnosis, Fate, PartitionFate
-from klog.commands.doctor.loading import LoadedPartition
+from klog.commands.doctor.partition_loader import LoadedPartition
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.formats.java_integers import LONG_MAX

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from klog.base.directory import is_missing
 from klog.base.errors import ExitCode, KlogError, UnsupportedError, UsageError
 from klog.base.progress import Sink
+from klog.commands.dump.dump_request import ALL_BYTES, DumpRequest, DumpTarget
 from klog.commands.dump.dumped_logs import LogInputs
 from klog.commands.dump.reports import DumpReports, absolute
-from klog.commands.dump.request import ALL_BYTES, DumpRequest, DumpTarget
 from klog.formats.batch import BATCH
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage
@@ -200,7 +200,7 @@ def dump_lines(targets: Iterable[DumpTarget], request: DumpRequest, sink: Sink) 
             if kind in ("log", "checkpoint"):
                 code |= _log_lines(target, inputs, sink, count)
             else:
-                from klog.commands.dump.values import value_lines
+                from klog.commands.dump.file_values import value_lines
 
                 code |= value_lines(target, kind, request, sink)
         except KlogError as error:
@@ -209,7 +209,7 @@ def dump_lines(targets: Iterable[DumpTarget], request: DumpRequest, sink: Sink) 
 
 
 def _log_lines(target: DumpTarget, inputs: LogInputs, sink: Sink, count: RecordLimit) -> int:
-    from klog.commands.dump.lines import LineDump
+    from klog.commands.dump.log_lines import LineDump
 
     with inputs.open(target) as log:
         dump = LineDump(log, inputs.request.line_style, count)

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from klog.base.read_only import ReadOnlyFile
-from klog.commands.dump.request import ALL_BYTES, DumpRequest, DumpTarget, with_surroundings
+from klog.commands.dump.dump_request import ALL_BYTES, DumpRequest, DumpTarget, with_surroundings
 from klog.data_dir.partition import Partition
 from klog.formats.damage import Damage
 from klog.formats.java_integers import LONG_MAX, LONG_MIN

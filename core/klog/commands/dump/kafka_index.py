@@ -12,8 +12,8 @@ from types import TracebackType
 
 from klog.base.errors import ExitCode, KlogError
 from klog.base.read_only import ReadOnlyFile
+from klog.commands.dump.dump_request import IndexStyle
 from klog.commands.dump.reports import DumpReports, absolute
-from klog.commands.dump.request import IndexStyle
 from klog.formats.batch import BATCH, ENTRY, MIN_SIZE, OVERHEAD
 from klog.formats.codec import MAX_OUTPUT, Decompressor
 from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY

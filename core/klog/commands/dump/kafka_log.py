@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from klog.base.errors import KlogError
 from klog.base.location import Location
+from klog.commands.dump.dump_request import Decoder, LogStyle
 from klog.commands.dump.dumped_logs import LogInput
 from klog.commands.dump.reports import OffsetGaps
-from klog.commands.dump.request import Decoder, LogStyle
 from klog.formats.batch import ENTRY, OVERHEAD, Attributes
 from klog.formats.codec import Decompressor
 from klog.formats.java_integers import LONG_MAX, LONG_MIN

@@ -26,8 +26,8 @@ from klog.formats.names import FileKind, file_name
 from klog.kernel import DONE, MORE, Window
 from klog.log.log_end import find_log_end
 from klog.partition.append.appender import Appender
+from klog.partition.append.log_resumption import CutShortError, load_producers, resume
 from klog.partition.append.log_state import AppendSettings
-from klog.partition.append.resume import CutShortError, load_producers, resume
 
 
 class CrcMismatchError(DamagedError):

@@ -13,21 +13,21 @@ from threading import Event, Lock
 from typing import Final, NamedTuple
 
 from klog.base.errors import DamagedError, ExitCode, KlogError
-from klog.commands.follow.client import failures
+from klog.commands.follow.client import client_failures as failures
 from klog.commands.follow.client.broker_connection import BrokerConnection
+from klog.commands.follow.client.client_requests import REQUESTS
 from klog.commands.follow.client.cluster import EARLIEST, Cluster, ClusterTopics, LeaderOfPartition
-from klog.commands.follow.client.requests import REQUESTS
-from klog.commands.follow.client.security import Security
-from klog.commands.follow.copies import Copies
+from klog.commands.follow.client.security_properties import Security
 from klog.commands.follow.copy_dir import CopyDir
+from klog.commands.follow.copy_repairs import carry_out, replace
 from klog.commands.follow.fetch_session import FollowedPlace
 from klog.commands.follow.fetchers import Fetchers
 from klog.commands.follow.follow_options import FollowOptions
 from klog.commands.follow.followed_partition import FollowedPartition, FollowReporter, Outage
 from klog.commands.follow.followed_topics import changes, unmatched_globs, wanted_partitions
 from klog.commands.follow.leader_fetcher import BY_ID, Released
+from klog.commands.follow.opened_copies import Copies
 from klog.commands.follow.reactions import Decision, Leave, Wait, refusal
-from klog.commands.follow.repairs import carry_out, replace
 from klog.commands.follow.side_file import SideFile
 from klog.formats.java_text import ZERO_UUID
 

@@ -8,7 +8,7 @@ from threading import Lock
 from typing import Final, Protocol
 
 from klog.base.errors import DamagedError, ExitCode, UnreadableError
-from klog.commands.follow.cleaning import ANEW, CleaningWatch
+from klog.commands.follow.cleaning_watch import ANEW, CleaningWatch
 from klog.commands.follow.copied_history import Standing, compare, first_batch
 from klog.commands.follow.copied_partition import CopiedBatch, CopiedPartition, CrcMismatchError
 from klog.commands.follow.fetch_session import FetchPosition, FollowedPlace
@@ -17,8 +17,8 @@ from klog.commands.follow.partition_plans import needed_from
 from klog.commands.follow.reactions import FetchAnswer, Look, Part, Take
 from klog.data_dir.partition import Partition
 from klog.partition.retention.first_pass import due_segments
-from klog.partition.retention.policy import RetentionLimits
 from klog.partition.retention.stored_segments import StoredSegment
+from klog.partition.retention.topic_retention import RetentionLimits
 
 
 def retention_explains(copy: CopiedPartition, limits: RetentionLimits | None) -> bool:

@@ -18,9 +18,9 @@ from threading import Event, Lock
 from typing import Final, NamedTuple
 
 from klog.base.errors import DamagedError, ExitCode, KlogError
-from klog.commands.follow.cleaning import LeaderClock
+from klog.commands.follow.cleaning_watch import LeaderClock
 from klog.commands.follow.client.broker_connection import BrokerConnection
-from klog.commands.follow.client.failures import (
+from klog.commands.follow.client.client_failures import (
     ForeignAnswerError,
     LargeAnswerError,
     LostConnectionError,

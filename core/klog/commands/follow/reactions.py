@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from klog.base.errors import ExitCode
-from klog.cluster.epoch_cache import UNDEFINED, EpochCache
+from klog.cluster.leader_epoch_cache import UNDEFINED, LeaderEpochCache
 from klog.cluster.truncation import answer_round
 from klog.formats.checkpoint import EpochEntry
 from klog.formats.error_codes import ErrorCode, error_code
@@ -110,7 +110,7 @@ def refusal(code: int) -> Wait | Leave:
 
 
 def _cut(epochs: Sequence[EpochEntry], log_end: int, leader: EpochEnd) -> Cut | Wait:
-    to = answer_round(EpochCache(epochs), log_end, leader, log_end).to
+    to = answer_round(LeaderEpochCache(epochs), log_end, leader, log_end).to
     return (
         Cut(to, *leader) if 0 <= to < log_end else Wait(f"leader epoch {leader[0]} ends at {leader[1]} there, and here")
     )

@@ -11,15 +11,15 @@ from typing import Final
 
 from klog.base.errors import UsageError, counted
 from klog.cluster.metadata.topic_config import TopicConfig
-from klog.commands.follow.cleaning import DELETE_RETENTION_MS, CleaningWatch
-from klog.commands.follow.client.cluster import Cluster, ClusterTopics
-from klog.commands.follow.client.committed_offsets import committed_offsets
-from klog.commands.follow.client.failures import (
+from klog.commands.follow.cleaning_watch import DELETE_RETENTION_MS, CleaningWatch
+from klog.commands.follow.client.client_failures import (
     ForeignAnswerError,
     LostConnectionError,
     RefusedRequestError,
     StoppedError,
 )
+from klog.commands.follow.client.cluster import Cluster, ClusterTopics
+from klog.commands.follow.client.committed_offsets import committed_offsets
 from klog.commands.follow.copy_dir import CopyDir
 from klog.commands.follow.fetch_session import FollowedPlace
 from klog.commands.follow.follow_options import FollowOptions
@@ -27,7 +27,7 @@ from klog.commands.follow.followed_partition import FollowedPartition, FollowRep
 from klog.formats.follow_file import FollowFile, FollowTopic, GroupOffset, is_committed, is_setting
 from klog.formats.java_text import ZERO_UUID
 from klog.partition.append.log_state import AppendSettings
-from klog.partition.retention.policy import RetentionLimits
+from klog.partition.retention.topic_retention import RetentionLimits
 
 _PASSING: Final = (LostConnectionError, ForeignAnswerError, RefusedRequestError)
 _EACH_S: Final = 60.0

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from klog.base.errors import KlogError
 from klog.cluster.coordinator.consumer_groups import AssignedPartition, GroupImage, OffsetImage, group_images
-from klog.cluster.coordinator.entries import Note, ignore
+from klog.cluster.coordinator.coordinator_records import Note, ignore
 from klog.cluster.coordinator.share_groups import ShareImage, StateBatch, share_images
 from klog.data_dir.identity import IdentityChoice, choose_with_internal
 from klog.data_dir.log_dir import LogDir
@@ -127,7 +127,7 @@ class TopicNames:
 
     @cached_property
     def _known(self) -> dict[str, str]:
-        from klog.cluster.metadata.loader import read_metadata
+        from klog.cluster.metadata.metadata_loader import read_metadata
 
         known: dict[str, str] = {}
         for path in dict.fromkeys(one.log_dir for one in self._partitions):

@@ -17,7 +17,7 @@ from klog.change.partition_plan import checkpoints
 from klog.change.partition_plan.contents import StoredContent
 from klog.change.plan.draft import Draft
 from klog.change.plan.staging import Staging
-from klog.cluster.metadata.loader import ClusterMetadata, read_metadata
+from klog.cluster.metadata.metadata_loader import ClusterMetadata, read_metadata
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.recover import like_broker
 from klog.commands.recover.partition_survey import PartitionSurvey

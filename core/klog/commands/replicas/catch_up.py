@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from klog.change.plan.draft import Draft
 from klog.change.plan.model import Loss
-from klog.cluster.epoch_cache import EpochCache
+from klog.cluster.leader_epoch_cache import LeaderEpochCache
 from klog.commands.replicas import source_log
 from klog.commands.replicas.comparison import ComparedCopy, Comparison
 from klog.commands.replicas.copy_state import CopyState
@@ -344,6 +344,6 @@ def _compared(state: CopyState | None, node: int, shared_end: int) -> ComparedCo
 
 def _epochs_from(copy: CopyState, log_start: int) -> list[EpochEntry]:
     """Return the epochs of a copy as if its log started where both have begun."""
-    cache = EpochCache(copy.epochs.entries)
+    cache = LeaderEpochCache(copy.epochs.entries)
     cache.truncate_start(max(copy.log_start, log_start))
     return cache.entries

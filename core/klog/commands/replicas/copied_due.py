@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from klog.cluster.metadata.loader import ClusterMetadata
+from klog.cluster.metadata.metadata_loader import ClusterMetadata
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.replicas.catch_up import CatchUp, CatchUpSource, CatchUpTarget
 from klog.data_dir.log_dir import LogDir

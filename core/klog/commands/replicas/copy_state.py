@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from klog.cluster.election import ReplicaSet
-from klog.cluster.epoch_cache import EpochCache
+from klog.cluster.leader_epoch_cache import LeaderEpochCache
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.cluster.truncation import epoch_rounds
 from klog.commands.replicas.comparison import ComparedCopy, Comparison, CopyFacts
@@ -29,7 +29,7 @@ class CopyState(NamedTuple):
     disk_copy: BrokerCopy
     kept: KeptLog
     facts: CopyFacts | None
-    epochs: EpochCache
+    epochs: LeaderEpochCache
     open_transactions: int
     directory_known: bool | None
     first_difference: Mapping[int, int]
@@ -143,7 +143,7 @@ def _open_transactions(copy: ComparedCopy, comparison: Comparison | None) -> int
     return len(open_at(copy.partition, copy.log_end))
 
 
-def _epoch_cache(copy: ComparedCopy, comparison: Comparison | None) -> EpochCache:
+def _epoch_cache(copy: ComparedCopy, comparison: Comparison | None) -> LeaderEpochCache:
     """Return the epochs of a broker that has loaded the log; from batches if the file has none."""
     file = copy.partition.epochs if copy.partition is not None else None
     entries = file.entries if file is not None and not file.malformed else ()
@@ -153,17 +153,22 @@ def _epoch_cache(copy: ComparedCopy, comparison: Comparison | None) -> EpochCach
         entries = tuple(
             EpochEntry(run.epoch, run.first) for run in comparison.facts[copy.node].epochs if run.epoch >= 0
         )
-    cache = EpochCache(entries)
+    cache = LeaderEpochCache(entries)
     cache.truncate_end(copy.log_end)
     cache.truncate_start(copy.log_start)
     return cache
 
 
 def _cut(
-    follower: EpochCache, log_end: int, leader: EpochCache, leader_end: int, newest: int, high_watermark: int
+    follower: LeaderEpochCache,
+    log_end: int,
+    leader: LeaderEpochCache,
+    leader_end: int,
+    newest: int,
+    high_watermark: int,
 ) -> int:
     """Return the cut of a follower once the other one has been elected, with a new epoch."""
-    elected = EpochCache(leader.entries)
+    elected = LeaderEpochCache(leader.entries)
     elected.assign(max(newest, leader.latest) + 1, leader_end)
     return epoch_rounds(follower, log_end, elected, leader_end, high_watermark)[-1].to
 

@@ -19,7 +19,7 @@ from klog.commands.replicas.disks import BrokerCopies, BrokerDisk, MetadataLog, 
 from klog.commands.replicas.expected_start import StartedCopy, expected_starts
 from klog.jobs.results import TaskResult, pickled_result
 from klog.jobs.runner import CHUNK, FEWEST, Job, Processes, may_fork
-from klog.partition.retention.policy import topic_retention
+from klog.partition.retention.topic_retention import topic_retention
 from klog.partition.start.kept_log import NextStarts
 
 ELR_VERSION: Final = "eligible.leader.replicas.version"

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from klog.base.errors import KlogError, UsageError
 from klog.cluster.election import BrokerDisks
-from klog.cluster.metadata.loader import ClusterMetadata, read_metadata
+from klog.cluster.metadata.metadata_loader import ClusterMetadata, read_metadata
 from klog.data_dir.identity import IdentityChoice, are_all_copies, choose_identity, identity_of
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.open_path import open_path

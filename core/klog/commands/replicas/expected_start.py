@@ -16,8 +16,8 @@ from klog.data_dir.partition import Partition
 from klog.formats.damage import Damage
 from klog.log.header_walk import walk_headers
 from klog.partition.retention.first_pass import due_segments
-from klog.partition.retention.policy import TopicRetention
 from klog.partition.retention.stored_segments import StoredSegment, stored_segments
+from klog.partition.retention.topic_retention import TopicRetention
 
 
 class StartedCopy(NamedTuple):

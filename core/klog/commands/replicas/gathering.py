@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from klog.base.errors import KlogError, UsageError
 from klog.cluster.election import UNASSIGNED_DIRECTORY
-from klog.cluster.metadata.loader import ClusterMetadata
-from klog.commands.replicas.changes import PartitionKey
+from klog.cluster.metadata.metadata_loader import ClusterMetadata
 from klog.commands.replicas.copy_choice import LeftPartition
 from klog.commands.replicas.copy_plan import CopyPlan
 from klog.commands.replicas.disks import BrokerCopies, BrokerDisk, copies_on
+from klog.commands.replicas.metadata_changes import PartitionKey
 from klog.data_dir.identity import IdentityChoice
 from klog.data_dir.log_dir import LogDir
 from klog.formats.checkpoint import Malformed

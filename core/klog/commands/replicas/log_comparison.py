@@ -10,8 +10,8 @@ from itertools import combinations
 from typing import Final, NamedTuple
 
 from klog.base.errors import KlogError, UsageError
-from klog.cluster.metadata.loader import ClusterMetadata, LogPoint
 from klog.cluster.metadata.metadata_directory import MetadataDirectory, open_metadata
+from klog.cluster.metadata.metadata_loader import ClusterMetadata, LogPoint
 from klog.commands.replicas.comparison import ComparedCopy, Comparison
 from klog.data_dir.identity import IdentityChoice, are_all_copies, choose_identity, identity_of
 from klog.data_dir.partition import Partition

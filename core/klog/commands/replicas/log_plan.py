@@ -14,7 +14,7 @@ from typing import NamedTuple
 from klog.base.errors import KlogError, UsageError
 from klog.change.plan.draft import Draft
 from klog.change.plan.staging import Staging
-from klog.cluster.epoch_cache import EpochCache
+from klog.cluster.leader_epoch_cache import LeaderEpochCache
 from klog.commands.replicas.catch_up import CatchUp, CatchUpPlan, CatchUpSource, CatchUpTarget
 from klog.commands.replicas.copy_state import CopyState
 from klog.commands.replicas.disks import BrokerCopy, BrokerDisk
@@ -158,7 +158,7 @@ def _put_snapshots(draft: Draft, log: Partition, log_start: int) -> None:
 
 def _state(disk: BrokerDisk, partition: Partition) -> CopyState:
     bounds = metadata_bounds(partition)
-    cache = EpochCache(partition.epochs.entries if partition.epochs is not None else ())
+    cache = LeaderEpochCache(partition.epochs.entries if partition.epochs is not None else ())
     cache.truncate_end(bounds.log_end)
     cache.truncate_start(bounds.log_start)
     return CopyState(

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from klog.base.errors import KlogError, UsageError
 from klog.change.partition_plan.epochs import rebuilt
-from klog.cluster.metadata.loader import snapshot_files
 from klog.cluster.metadata.metadata_directory import MetadataDirectory
+from klog.cluster.metadata.metadata_loader import snapshot_files
 from klog.commands.replicas.disks import BrokerDisk
 from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import EpochEntry, Malformed

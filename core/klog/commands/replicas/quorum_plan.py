@@ -16,9 +16,14 @@ from klog.change.plan.draft import Draft
 from klog.change.plan.model import Loss
 from klog.change.plan.staging import Staging
 from klog.cluster.metadata.cluster_image import Voter
-from klog.cluster.metadata.loader import ClusterMetadata, read_log
+from klog.cluster.metadata.metadata_loader import ClusterMetadata, read_log
 from klog.cluster.metadata.topic_config import TopicConfig
-from klog.commands.replicas.changes import (
+from klog.commands.replicas.copy_plan import CopyPlan, CopyPlanSettings
+from klog.commands.replicas.diff import DiffOptions, ReplicaDiffer
+from klog.commands.replicas.disks import BrokerDisk, MetadataLog
+from klog.commands.replicas.gathering import Gathering
+from klog.commands.replicas.log_plan import LogPlan, future_log
+from klog.commands.replicas.metadata_changes import (
     PartitionUpdate,
     directory_updates,
     end_of_open_transaction,
@@ -27,11 +32,6 @@ from klog.commands.replicas.changes import (
     unused_producer_ids,
     with_unused_epochs,
 )
-from klog.commands.replicas.copy_plan import CopyPlan, CopyPlanSettings
-from klog.commands.replicas.diff import DiffOptions, ReplicaDiffer
-from klog.commands.replicas.disks import BrokerDisk, MetadataLog
-from klog.commands.replicas.gathering import Gathering
-from klog.commands.replicas.log_plan import LogPlan, future_log
 from klog.commands.replicas.metadata_copies import (
     MetadataCopy,
     choose_base,

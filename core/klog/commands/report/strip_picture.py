@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from xml.etree.ElementTree import Element
 
-from klog.commands.report.markup import element
-from klog.commands.report.strips import PartitionStrip, StripSegment, StripSpan
+from klog.commands.report.html_elements import element
+from klog.commands.report.partition_strips import PartitionStrip, StripSegment, StripSpan
 
 WIDTH = 1000
 _TOP, _HEIGHT = 22, 30

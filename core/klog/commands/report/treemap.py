@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
-from klog.commands.report.markup import element, visible
+from klog.commands.report.html_elements import element, visible
 
 WIDTH, HEIGHT = 1000.0, 420.0
 MOST_TILES = 200

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klog.base.errors import KlogError
-from klog.cluster.epoch_cache import EpochCache
+from klog.cluster.leader_epoch_cache import LeaderEpochCache
 from klog.commands.serve.serve_options import OnceReporter, ServeOptions
 from klog.data_dir.partition import Partition
 from klog.data_dir.preallocation import is_preallocated_tail
@@ -283,7 +283,7 @@ class PartitionView:
         return self._largest_ms
 
     def _epoch_of(self, offset: int) -> int:
-        return EpochCache(self._epochs()).epoch_at(offset)
+        return LeaderEpochCache(self._epochs()).epoch_at(offset)
 
     def _epochs(self) -> list[EpochEntry]:
         """Return the epochs of leaders; of a moment of the past those that had written by then."""
@@ -300,7 +300,7 @@ class PartitionView:
         Kafka: LeaderEpochFileCache.endOffsetFor.
         """
         end = self._bounds().high_watermark
-        known, offset = EpochCache(self._epochs()).end_offset_for(epoch, end)
+        known, offset = LeaderEpochCache(self._epochs()).end_offset_for(epoch, end)
         return known, min(offset, end)
 
     def divergence(self, epoch: int, offset: int) -> tuple[int, int] | None:
@@ -314,5 +314,5 @@ class PartitionView:
         entries = self._epochs()
         if not entries:
             return None
-        known, end = EpochCache(entries).end_offset_for(epoch, self._bounds().log_end_offset)
+        known, end = LeaderEpochCache(entries).end_offset_for(epoch, self._bounds().log_end_offset)
         return (known, end) if known < epoch or end < offset else None

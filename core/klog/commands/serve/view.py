@@ -35,7 +35,7 @@ from klog.partition.fetch.read_slices import SliceCache, WindowPool
 from klog.partition.start.replica_choice import best_replica
 
 if TYPE_CHECKING:
-    from klog.cluster.metadata.loader import ClusterMetadata
+    from klog.cluster.metadata.metadata_loader import ClusterMetadata
     from klog.commands.serve.group_coordinator import Offsets
     from klog.partition.transactions.coordinator_decisions import TransactionDecision
 
@@ -190,7 +190,7 @@ class View:
 
     @cached_property
     def _known(self) -> ClusterMetadata | None:
-        from klog.cluster.metadata.loader import read_metadata
+        from klog.cluster.metadata.metadata_loader import read_metadata
 
         found = (read_metadata(one) for one in self._dirs)
         return max((one for one in found if one is not None), key=lambda one: one.end_offset, default=None)

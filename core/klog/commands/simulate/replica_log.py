@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import NamedTuple
 
-from klog.cluster.epoch_cache import EpochCache
+from klog.cluster.leader_epoch_cache import LeaderEpochCache
 
 
 class EpochBatch(NamedTuple):
@@ -41,7 +41,7 @@ class ReplicaLog:
     def __init__(self, log_start: int = 0) -> None:
         self.log_start = log_start
         self.high_watermark = log_start
-        self.epochs = EpochCache()
+        self.epochs = LeaderEpochCache()
         self._batches: list[EpochBatch] = []
         self._sizes: list[int] = []  # of all batches up to each, that a look at a long log costs no walk
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from klog.cluster.truncation import TruncationRound, answer_round, epoch_rounds
-from klog.commands.simulate.quota import ReplicationQuota
 from klog.commands.simulate.replica_log import ReplicaLog
+from klog.commands.simulate.replication_quota import ReplicationQuota
 from klog.commands.simulate.simulated_leader import ReplicaFetch, ReplicaFetchAnswer
 
 

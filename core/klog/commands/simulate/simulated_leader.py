@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from klog.cluster.epoch_cache import UNDEFINED
-from klog.commands.simulate.quota import ReplicationQuota
+from klog.cluster.leader_epoch_cache import UNDEFINED
 from klog.commands.simulate.replica_log import EpochBatch, ReplicaLog
+from klog.commands.simulate.replication_quota import ReplicationQuota
 from klog.commands.simulate.scenario import ReplicationSettings
 
 UNKNOWN: Final = -1

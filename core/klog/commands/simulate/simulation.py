@@ -8,9 +8,8 @@ from itertools import combinations
 from typing import Final
 
 from klog.cluster.truncation import TruncationRound
-from klog.commands.simulate.quota import ReplicationQuota
 from klog.commands.simulate.replica_log import EpochBatch, ReplicaLog, first_difference
-from klog.commands.simulate.rows import StepRow, remote_rows, replica_row, show_answer
+from klog.commands.simulate.replication_quota import ReplicationQuota
 from klog.commands.simulate.scenario import RECORD_SIZE, ReplicaStart, Scenario, SimulationEvent
 from klog.commands.simulate.simulated_follower import PartitionFollower
 from klog.commands.simulate.simulated_leader import (
@@ -20,6 +19,7 @@ from klog.commands.simulate.simulated_leader import (
     ReplicaFetch,
     ReplicaFetchAnswer,
 )
+from klog.commands.simulate.simulation_rows import StepRow, remote_rows, replica_row, show_answer
 
 NOT_ENOUGH: Final = "NOT_ENOUGH_REPLICAS"
 STILL_WAITS: Final = "still waits"

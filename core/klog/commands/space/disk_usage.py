@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klog.base.errors import KlogError
 from klog.cluster.metadata.topic_config import TopicConfig, topic_configs
+from klog.commands.space.file_sizes import DirectorySizes, SegmentSizes, file_sizes, read_sizes, tree_size
 from klog.commands.space.kept_reasons import Reason, SegmentFate, judge_segments
-from klog.commands.space.sizes import DirectorySizes, SegmentSizes, file_sizes, read_sizes, tree_size
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.data_dir.selection import PartitionQuery, Selection
 from klog.formats.names import CLUSTER_METADATA, FileKind, PartitionState, Stage, parse_file
 from klog.log.index import largest_timestamp, largest_timestamp_ahead
 from klog.partition.retention.first_pass import SegmentAge
-from klog.partition.retention.policy import TopicRetention, topic_retention
+from klog.partition.retention.topic_retention import TopicRetention, topic_retention
 
 if TYPE_CHECKING:
     from klog.commands.compact.log_to_clean import LogSections

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from klog.formats.java_integers import LONG_MAX
 from klog.partition.retention.first_pass import BY_BYTES, BY_MS, BY_START, DueSegment, SegmentAge, due_segments
-from klog.partition.retention.policy import RetentionLimits
+from klog.partition.retention.topic_retention import RetentionLimits
 
 
 class Reason(StrEnum):

@@ -7,8 +7,8 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from klog.base.errors import counted
-from klog.cluster.coordinator.entries import CoordinatorEntry, Note, entries
-from klog.commands.timeline.event import BROKER_CLOCK, EventFilter, TimelineEvent
+from klog.cluster.coordinator.coordinator_records import CoordinatorEntry, Note, entries
+from klog.commands.timeline.timeline_event import BROKER_CLOCK, EventFilter, TimelineEvent
 from klog.data_dir.partition import Partition
 from klog.formats.internal_topics import CONSUMER_OFFSETS, CoordinatorRecord, coordinator_record
 

@@ -8,7 +8,7 @@ from heapq import heappush, heappushpop
 from typing import Final, NamedTuple
 
 from klog.base.read_only import ReadOnlyFile
-from klog.commands.timeline.event import BROKER_CLOCK, FILE_CLOCK, PRODUCER_CLOCK, TimelineEvent
+from klog.commands.timeline.timeline_event import BROKER_CLOCK, FILE_CLOCK, PRODUCER_CLOCK, TimelineEvent
 from klog.data_dir.partition import Partition
 from klog.formats.batch import DELETE_HORIZON_BIT, LOG_APPEND_TIME_BIT, BatchFacts
 from klog.formats.damage import Damage

@@ -6,7 +6,7 @@
             print(event.time, event.kind, event.message)
 
 Each log is read once, by the pass of `klog verify`.  Only its open transactions and its producers stay in memory;
-events beyond some ten thousand are written to temporary files (`klog.commands.timeline.sorting`).
+events beyond some ten thousand are written to temporary files (`klog.commands.timeline.event_sort`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from types import TracebackType
 from typing import Final
 
 from klog.base.progress import Silence, Sink
-from klog.commands.timeline.event import (
+from klog.commands.timeline.event_sort import RUN_EVENTS, EventSort
+from klog.commands.timeline.log_events import LogEvents, modified_ms
+from klog.commands.timeline.timeline_event import (
     DATA_KINDS,
     FILE_CLOCK,
     GROUP_KINDS,
@@ -26,8 +28,6 @@ from klog.commands.timeline.event import (
     EventFilter,
     TimelineEvent,
 )
-from klog.commands.timeline.log_events import LogEvents, modified_ms
-from klog.commands.timeline.sorting import RUN_EVENTS, EventSort
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from klog.base.errors import counted
-from klog.cluster.coordinator.entries import Note, entries
+from klog.cluster.coordinator.coordinator_records import Note, entries
 from klog.cluster.coordinator.transactional_ids import (
     COMPLETED,
     EPOCH_BUMPS,
@@ -14,8 +14,8 @@ from klog.cluster.coordinator.transactional_ids import (
     TransactionImage,
     transaction_image,
 )
-from klog.commands.timeline.event import BROKER_CLOCK, EventFilter, TimelineEvent
 from klog.commands.timeline.log_events import duration
+from klog.commands.timeline.timeline_event import BROKER_CLOCK, EventFilter, TimelineEvent
 from klog.data_dir.partition import Partition
 from klog.formats.internal_topics import TRANSACTION_STATE, CoordinatorRecord, coordinator_record
 from klog.formats.transaction_state import TransactionStatus

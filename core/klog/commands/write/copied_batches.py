@@ -9,9 +9,9 @@ from klog.base.errors import KlogError, UsageError
 from klog.base.progress import Sink
 from klog.base.read_only import ReadOnlyFile
 from klog.change.partition_plan.strict_reader import StrictReader
-from klog.commands.write.destination import Destination, TopicPlace
 from klog.commands.write.partition_writer import PartitionWriter
 from klog.commands.write.unfit_batches import UnfitBatches
+from klog.commands.write.write_destination import Destination, TopicPlace
 from klog.commands.write.write_options import WriteOptions
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.open_path import open_path

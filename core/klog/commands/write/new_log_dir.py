@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 from klog.base.errors import KlogError
 from klog.cluster.metadata.topic_config import TopicConfig
-from klog.commands.write.destination import OpenPartition, TopicPlace
 from klog.commands.write.log_sources import SourceTopics
+from klog.commands.write.write_destination import OpenPartition, TopicPlace
 from klog.commands.write.write_options import WriteOptions
 from klog.data_dir.disk.directory_tree import write_file
 from klog.data_dir.disk.disk import Disk

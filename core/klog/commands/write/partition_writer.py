@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from klog.commands.write.destination import OpenPartition, TopicPlace
+from klog.commands.write.write_destination import OpenPartition, TopicPlace
 from klog.commands.write.write_options import WriteOptions
 from klog.kernel import FLUSH, TO_COMPRESS, BatchBuilder, InputRecords, Window
 from klog.partition.append.appender import Appender

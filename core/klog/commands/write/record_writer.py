@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from klog.base.errors import counted
-from klog.commands.write.destination import Destination, TopicPlace
 from klog.commands.write.partition_writer import PartitionWriter
+from klog.commands.write.write_destination import Destination, TopicPlace
 from klog.commands.write.write_options import PARTITIONER_NAMES, BadRecordError, WriteOptions
 from klog.formats.codec import Compressor
 from klog.kernel import (

@@ -16,7 +16,7 @@ from klog.change.plan.staging import Staging
 from klog.cluster.election import UNASSIGNED_DIRECTORY
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.cluster.metadata.topics_image import PartitionRegistration
-from klog.commands.write.destination import OpenPartition, TopicPlace
+from klog.commands.write.write_destination import OpenPartition, TopicPlace
 from klog.commands.write.write_options import WriteOptions
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.disk.growing_files import GrowingFiles
@@ -27,8 +27,8 @@ from klog.formats.names import CLUSTER_METADATA, FileKind, PartitionState, topic
 from klog.formats.properties import NO_NODE
 from klog.kernel import Window
 from klog.partition.append.appender import Appender
+from klog.partition.append.log_resumption import open_log
 from klog.partition.append.planned_partition import PlannedPartition, delete_until_end
-from klog.partition.append.resume import open_log
 from klog.partition.retention.due_records import DueRecords, RetainedPartition, due_records
 from klog.partition.retention.stored_segments import stored_segments
 from klog.partition.start.record_tally import OffsetSpan

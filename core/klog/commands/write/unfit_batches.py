@@ -12,7 +12,7 @@ from typing import Final
 
 from klog.base.errors import counted
 from klog.change.partition_plan.null_keys import null_keys
-from klog.commands.write.destination import TopicPlace
+from klog.commands.write.write_destination import TopicPlace
 from klog.commands.write.write_options import BadRecordError
 from klog.formats.batch import BATCH, CODEC_BITS, BatchHead, write_batch
 from klog.formats.codec import Compressor, Decompressor

@@ -12,15 +12,15 @@ from klog.base.errors import DamagedError, KlogError, UsageError
 from klog.base.progress import Sink
 from klog.base.read_only import ReadOnlyFile
 from klog.base.unusable import UNUSABLE
-from klog.cluster.metadata.loader import ClusterMetadata
+from klog.cluster.metadata.metadata_loader import ClusterMetadata
 from klog.cluster.metadata.topic_config import topic_configs
 from klog.commands.write.copied_batches import copy_batches, partitions_at, place_of, size_of
-from klog.commands.write.destination import Destination
 from klog.commands.write.log_sources import source_topics
 from klog.commands.write.new_log_dir import new_log_dir
 from klog.commands.write.partition_writer import PartitionWriter
 from klog.commands.write.record_inputs import DescriptorSource, csv_records, json_records
 from klog.commands.write.record_writer import RecordWriter
+from klog.commands.write.write_destination import Destination
 from klog.commands.write.write_options import WriteOptions
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.selection import PartitionQuery

@@ -2,7 +2,7 @@
 
     log = empty_log(settings, base=0)
 
-For an existing one: `klog.partition.append.resume`.
+For an existing one: `klog.partition.append.log_resumption`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from klog.cluster.epoch_cache import EpochCache
+from klog.cluster.leader_epoch_cache import LeaderEpochCache
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.kernel import IndexBuilder
 from klog.log.txn_index import AbortedTxn
@@ -58,7 +58,7 @@ class LogState:
     start: int
     end: int
     producers: ProducerState
-    epochs: EpochCache = field(default_factory=EpochCache)
+    epochs: LeaderEpochCache = field(default_factory=LeaderEpochCache)
     aborted: list[AbortedTxn] = field(default_factory=list)
     is_there: bool = False
 

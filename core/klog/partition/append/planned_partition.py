@@ -15,7 +15,7 @@ from klog.change.plan.model import APPEND, PUT, REMOVE, Action, FileState
 from klog.data_dir.disk.growing_files import GrowingFiles
 from klog.data_dir.partition import Partition
 from klog.formats.names import SEGMENT_KINDS, FileKind, parse_file
-from klog.partition.append.resume import Resumption
+from klog.partition.append.log_resumption import Resumption
 
 
 class _StagedLog:

@@ -7,7 +7,8 @@
 Results are ranges of files, never bytes: the code that answers a client passes them to the operating system.
 """
 
-from klog.partition.fetch.answer import (
+from klog.partition.fetch.fetch import fetch, list_batches
+from klog.partition.fetch.fetch_answer import (
     AbortedTransaction,
     BatchExtent,
     FetchListing,
@@ -17,7 +18,6 @@ from klog.partition.fetch.answer import (
     OffsetBounds,
     PartialBatch,
 )
-from klog.partition.fetch.fetch import fetch, list_batches
 from klog.partition.fetch.fetched_log import Damaged, FetchLog
 from klog.partition.fetch.open_logs import OpenFiles
 from klog.partition.fetch.verified_ranges import UnservedRange

@@ -18,7 +18,7 @@ from klog.kernel import Window
 from klog.log.header_walk import header_at, walk_headers
 from klog.log.index import IndexEntries
 from klog.log.windows import read_window
-from klog.partition.fetch.answer import (
+from klog.partition.fetch.fetch_answer import (
     AbortedTransaction,
     BatchExtent,
     FetchListing,

@@ -5,6 +5,6 @@ decides: if an index is missing or wrong, the trail reports that, and the answer
 """
 
 from klog.partition.lookup.lookup import Lookup
-from klog.partition.lookup.trail import LookupOutcome, Trail, TrailDetail
+from klog.partition.lookup.lookup_trail import LookupOutcome, Trail, TrailDetail
 
 __all__ = ["Lookup", "LookupOutcome", "Trail", "TrailDetail"]

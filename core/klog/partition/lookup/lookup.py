@@ -7,9 +7,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from klog.data_dir.partition import Partition, SegmentFiles
+from klog.partition.lookup.lookup_trail import Trail, TrailDetail
 from klog.partition.lookup.offset_search import OffsetSearch
 from klog.partition.lookup.segment_search import SegmentChoice
-from klog.partition.lookup.trail import Trail, TrailDetail
 
 if TYPE_CHECKING:
     from klog.partition.lookup.time_search import TimeSearch

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from klog.formats.damage import Damage
 from klog.log.header_walk import header_at
-from klog.partition.lookup.body import Body
-from klog.partition.lookup.notes import about_record
+from klog.partition.lookup.batch_body import Body
+from klog.partition.lookup.lookup_notes import about_record
+from klog.partition.lookup.lookup_trail import BatchTrail, LookupOutcome, Trail, TrailDetail
 from klog.partition.lookup.segment_search import SearchResult, SegmentChoice
-from klog.partition.lookup.trail import BatchTrail, LookupOutcome, Trail, TrailDetail
 
 
 class LocatedSegment(NamedTuple):

@@ -27,7 +27,7 @@ def as_late(partition: Partition, timestamp: int) -> Trail | None:
     Raises KlogError.
     """
     from klog.partition.lookup import Lookup
-    from klog.partition.lookup.trail import TrailDetail
+    from klog.partition.lookup.lookup_trail import TrailDetail
 
     segments: tuple[SegmentFiles, ...] | None = None
     while partition.segments and segments != ():
@@ -44,8 +44,8 @@ def as_late(partition: Partition, timestamp: int) -> Trail | None:
 def largest_below(partition: Partition, end: int) -> int:
     """Return the largest timestamp (ms) of the batches that end below offset *end*, -1 for none.  Raises KlogError."""
     from klog.partition.lookup import Lookup
+    from klog.partition.lookup.lookup_trail import TrailDetail
     from klog.partition.lookup.time_search import TimeSearch
-    from klog.partition.lookup.trail import TrailDetail
 
     largest, segments = -1, partition.segments
     with Lookup(partition) as lookup, closing(TimeSearch(lookup.segments, TrailDetail())) as times:

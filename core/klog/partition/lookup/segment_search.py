@@ -28,8 +28,8 @@ from klog.formats.names import FileKind
 from klog.kernel import Window
 from klog.log.header_walk import HeaderWalk, header_at
 from klog.log.index import IndexEntries, offset_entries
-from klog.partition.lookup.body import Bodies, Body
-from klog.partition.lookup.trail import IndexTrail, ScanTrail, SegmentTrail
+from klog.partition.lookup.batch_body import Bodies, Body
+from klog.partition.lookup.lookup_trail import IndexTrail, ScanTrail, SegmentTrail
 
 if TYPE_CHECKING:
     from klog.log.records import Codecs

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from klog.kernel import Window
 from klog.log.index import IndexEntries, IndexSlot, time_entries
-from klog.partition.lookup.body import Body
-from klog.partition.lookup.notes import about_record
+from klog.partition.lookup.batch_body import Body
+from klog.partition.lookup.lookup_notes import about_record
+from klog.partition.lookup.lookup_trail import LookupOutcome, TimeIndexTrail, Trail, TrailDetail
 from klog.partition.lookup.segment_search import SearchResult, SegmentChoice, SegmentSearch
-from klog.partition.lookup.trail import LookupOutcome, TimeIndexTrail, Trail, TrailDetail
 
 _TRIES = 8
 

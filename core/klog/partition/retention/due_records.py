@@ -18,7 +18,7 @@ from klog.formats.batch import CONTROL_BIT, BatchFacts
 from klog.formats.damage import Damage
 from klog.log.header_walk import walk_windows
 from klog.partition.retention.first_pass import BY_BYTES, BY_MS, BY_START, AgedSegment, due_segments
-from klog.partition.retention.policy import TopicRetention, topic_retention
+from klog.partition.retention.topic_retention import TopicRetention, topic_retention
 from klog.partition.start.record_tally import EVERYTHING, OffsetSpan, tally_records
 
 _ORIGINS: Final = {

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple, Protocol
 
-from klog.partition.retention.policy import RetentionLimits
+from klog.partition.retention.topic_retention import RetentionLimits
 
 BY_START, BY_BYTES, BY_MS = "log start", "retention.bytes", "retention.ms"
 

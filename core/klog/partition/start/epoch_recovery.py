@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from klog.cluster.epoch_cache import EpochCache
+from klog.cluster.leader_epoch_cache import LeaderEpochCache
 from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import EpochEntry, write_epochs
 from klog.partition.start.start_files import FailsError
@@ -18,7 +18,7 @@ class Epochs:
         if found is not None and found.malformed is not None:
             problem = found.malformed
             raise FailsError(f"leader-epoch-checkpoint, {problem}", "epochs-malformed", not problem.is_unchecked)
-        self._cache = EpochCache(found.entries if found else ())
+        self._cache = LeaderEpochCache(found.entries if found else ())
         self._is_missing = found is None
         self._is_changed = False
 
@@ -41,7 +41,7 @@ class Epochs:
     def clear(self) -> None:
         """Remove all."""
         self._is_changed = True
-        self._cache = EpochCache()
+        self._cache = LeaderEpochCache()
 
     def cut_end(self, log_end: int) -> None:
         """Remove epochs that begin at *log_end* or beyond."""

@@ -25,7 +25,7 @@ from klog.partition.start.epoch_recovery import Epochs
 from klog.partition.start.intact_prefix import IntactPrefix
 from klog.partition.start.producer_recovery import BrokerClock, ProducerLoader
 from klog.partition.start.segment_recovery import PartitionReader, SegmentRecovery
-from klog.partition.start.split import split
+from klog.partition.start.segment_split import split
 from klog.partition.start.start_files import FailsError, ReadSettings, StartSegment
 from klog.partition.start.start_log import StartLog
 from klog.partition.start.start_outcome import NOTHING, StartOutcome, StartState

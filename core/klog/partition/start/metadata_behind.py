@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from klog.base.errors import counted
 from klog.cluster.coordinator.transactional_ids import COMPLETED, transaction_images
-from klog.cluster.metadata.loader import ClusterMetadata
+from klog.cluster.metadata.metadata_loader import ClusterMetadata
 from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import epoch_at, log_end
 from klog.formats.checkpoint import epochs_in_force

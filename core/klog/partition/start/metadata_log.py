@@ -10,7 +10,7 @@ import os
 from typing import NamedTuple
 
 from klog.base.errors import KlogError
-from klog.cluster.metadata.loader import (
+from klog.cluster.metadata.metadata_loader import (
     ClusterMetadata,
     LogPoint,
     MetadataOffsetError,

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from klog.base.errors import UnreadableError
-from klog.cluster.coordinator.entries import records_until
+from klog.cluster.coordinator.coordinator_records import records_until
 from klog.cluster.coordinator.transactional_ids import EPOCH_BUMPS
 from klog.data_dir.partition import Partition
 from klog.formats.batch import Attributes, BatchFacts

@@ -13,9 +13,9 @@ from klog.formats.index import OFFSET_ENTRY
 from klog.log.header_walk import header_at
 from klog.log.reader import MAX_BATCH_BYTES
 from klog.log.segment import MAX_SEGMENT_BYTES
+from klog.partition.verify.broker_reaction import reaction_to_batch, reaction_to_damage
 from klog.partition.verify.facts import Findings, PartitionFacts
 from klog.partition.verify.findings import CUTS_OUT, KINDS, SALVAGE
-from klog.partition.verify.reaction import reaction_to_batch, reaction_to_damage
 from klog.partition.verify.segment_pass import NO_NEXT, ByteRange, SegmentFacts
 
 IDS = {

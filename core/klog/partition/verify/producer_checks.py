@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from klog.base.errors import KlogError
 from klog.formats.index import ABORTED_TXN
 from klog.log.txn_index import AbortedTxn, read_txn_index
+from klog.partition.verify.broker_reaction import reaction_to_batch
 from klog.partition.verify.facts import Findings, PartitionFacts
 from klog.partition.verify.findings import SALVAGE
-from klog.partition.verify.reaction import reaction_to_batch
 from klog.partition.verify.segment_pass import SegmentFacts
 
 if TYPE_CHECKING:

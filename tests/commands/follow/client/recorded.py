@@ -79,7 +79,7 @@ class Playback:
         self._left = memoryview(self._change(struct.pack(">i", len(answer)) + answer))
 
     def read_into(self, view: memoryview, _until: float) -> None:
-        from klog.commands.follow.client.failures import LostConnectionError
+        from klog.commands.follow.client.client_failures import LostConnectionError
 
         if len(view) > len(self._left):
             self.close()

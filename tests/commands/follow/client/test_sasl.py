@@ -8,7 +8,7 @@ from base64 import b64decode, b64encode
 
 import pytest
 from klog.commands.follow.client import sasl
-from klog.commands.follow.client.failures import AuthenticationError
+from klog.commands.follow.client.client_failures import AuthenticationError
 from klog.commands.follow.client.sasl import PlainConversation, ScramConversation, conversation
 
 NONCE, SERVER_NONCE = "rOprNGfwEbeRWgbNEkqO", "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"

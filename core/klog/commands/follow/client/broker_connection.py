@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Final
 
 from klog import __version__
 from klog.base.errors import UnsupportedError
-from klog.commands.follow.client.failures import (
+from klog.commands.follow.client.client_failures import (
     AuthenticationError,
     ForeignAnswerError,
     LargeAnswerError,
     LostConnectionError,
     RefusedRequestError,
 )
-from klog.commands.follow.client.requests import REQUESTS, RequestVersions
-from klog.commands.follow.client.security import Credentials, Security
+from klog.commands.follow.client.client_requests import REQUESTS, RequestVersions
+from klog.commands.follow.client.security_properties import Credentials, Security
 from klog.commands.follow.client.tcp_stream import Stream
 from klog.formats.error_codes import ErrorCode, error_code
 from klog.formats.structs.schema import Data
@@ -52,8 +52,8 @@ _FIRST_BYTES: Final = {
 class BrokerConnection:
     """A connection that the first request opens, and that the next one opens again after a loss.
 
-    *versions*: the requests that may be sent, see `klog.commands.follow.client.requests`.  *timeout_s*: the longest
-    wait for the begin of an answer, and for the end of one of 64 KiB; each 64 KiB received adds a second.
+    *versions*: the requests that may be sent, see `klog.commands.follow.client.client_requests`.  *timeout_s*: the
+    longest wait for the begin of an answer, and for the end of one of 64 KiB; each 64 KiB received adds a second.
     *connections*: the number of connections so far.
 
     Methods raise LostConnectionError, ForeignAnswerError, AuthenticationError, UnsupportedError for a request without a

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from klog.commands.follow.client.broker_connection import refused
+from klog.commands.follow.client.client_failures import RefusedRequestError
 from klog.commands.follow.client.cluster import Cluster
-from klog.commands.follow.client.failures import RefusedRequestError
 from klog.formats.error_codes import ErrorCode
 from klog.formats.structs.schema import Data
 

@@ -12,7 +12,7 @@ import hmac
 import secrets
 from typing import Final, Protocol
 
-from klog.commands.follow.client.failures import AuthenticationError
+from klog.commands.follow.client.client_failures import AuthenticationError
 
 SCRAM_HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MECHANISMS: Final = ("PLAIN", *SCRAM_HASHES)

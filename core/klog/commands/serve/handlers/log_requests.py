@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from klog.cluster.epoch_cache import UNDEFINED
+from klog.cluster.leader_epoch_cache import UNDEFINED
 from klog.commands.serve.handlers.context import ZERO_ID, Answer, RequestContext, ServerContext
 from klog.commands.serve.view import PartitionView
 from klog.formats.error_codes import ErrorCode

@@ -14,7 +14,7 @@ from klog.change.partition_plan.contents import Content, FileRange, txn_entries
 from klog.change.partition_plan.spliced import SplicedLog
 from klog.change.plan.model import Loss
 from klog.cluster.metadata.topic_config import TopicConfig
-from klog.commands.adopt.sources import AdoptSource
+from klog.commands.adopt.adopted_sources import AdoptSource
 from klog.commands.adopt.target_log_dirs import AdoptTarget, KnownProducers, refuse
 from klog.commands.adopt.transaction_ends import (
     ABORTED,

@@ -5,17 +5,17 @@ from __future__ import annotations
 from threading import Lock
 
 from klog.base.errors import DamagedError, ExitCode, UnreadableError
+from klog.commands.follow.client.client_failures import ForeignAnswerError, LostConnectionError, RefusedRequestError
 from klog.commands.follow.client.cluster import EARLIEST, Cluster, ClusterTopics
-from klog.commands.follow.client.failures import ForeignAnswerError, LostConnectionError, RefusedRequestError
 from klog.commands.follow.copied_partition import CopiedPartition
 from klog.commands.follow.copy_dir import CopyDir
+from klog.commands.follow.copy_repairs import begin_anew, replace
 from klog.commands.follow.fetch_session import FollowedPlace
 from klog.commands.follow.follow_options import FollowOptions
 from klog.commands.follow.followed_partition import CLEANED, FollowedPartition, FollowReporter
-from klog.commands.follow.repairs import begin_anew, replace
 from klog.commands.follow.side_file import SideFile
 from klog.formats.java_text import ZERO_UUID
-from klog.partition.append.resume import CutShortError
+from klog.partition.append.log_resumption import CutShortError
 
 
 class Copies:

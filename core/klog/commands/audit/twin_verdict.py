@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from klog.commands.audit.audited_partitions import AuditPartition
 from klog.commands.audit.batches import BatchContent
-from klog.commands.audit.profiles import COMMON_SHARE, RARE_SHARE, TopicProfile
+from klog.commands.audit.topic_profiles import COMMON_SHARE, RARE_SHARE, TopicProfile
 from klog.commands.audit.twins import TwinPlace
 
 CONFIRMED, LIKELY, POSSIBLE = "confirmed", "likely", "possible"

@@ -10,7 +10,7 @@ UNDEFINED = -1
 """The epoch and the offset that mean "not known".  Kafka: UNDEFINED_EPOCH, UNDEFINED_EPOCH_OFFSET."""
 
 
-class EpochCache:
+class LeaderEpochCache:
     """Epochs with their start offsets, ascending strictly in both; the start of the next one ends an epoch.
 
     *entries*: as a `leader-epoch-checkpoint` lists them; only those that a broker would use are kept.

@@ -12,7 +12,7 @@ from klog.formats.java_integers import LONG_MAX, LONG_MIN
 from klog.formats.record import Record
 from klog.kernel import MORE, Window
 from klog.log.windows import window_of
-from klog.partition.lookup.trail import BatchTrail
+from klog.partition.lookup.lookup_trail import BatchTrail
 
 if TYPE_CHECKING:
     from klog.log.records import Codecs

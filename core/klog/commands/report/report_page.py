@@ -14,9 +14,9 @@ from xml.etree.ElementTree import Element
 
 from klog.base.errors import counted
 from klog.commands.report import strip_picture, treemap
-from klog.commands.report.markup import element, embedded_json, html, raw
-from klog.commands.report.strips import PartitionStrip
-from klog.commands.report.tables import Row, legend, size, table, time
+from klog.commands.report.html_elements import element, embedded_json, html, raw
+from klog.commands.report.partition_strips import PartitionStrip
+from klog.commands.report.report_tables import Row, legend, size, table, time
 
 MOST_PICTURES = 40
 """Partitions that are drawn: the worst, then the largest."""

@@ -19,7 +19,7 @@ from klog.base.location import Location
 from klog.base.read_only import ReadableLog, ReadOnlyFile
 from klog.change.partition_plan.strict_reader import StrictReader
 from klog.change.plan.model import TEMPORARY
-from klog.cluster.epoch_cache import EpochCache
+from klog.cluster.leader_epoch_cache import LeaderEpochCache
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
@@ -116,7 +116,7 @@ def load_producers(partition: Partition, log: LogState, known: int) -> None:
     log.aborted = [entry for entry in entries if entry.last_offset >= log.segment.base]
 
 
-def _known_epochs(partition: Partition) -> EpochCache:
+def _known_epochs(partition: Partition) -> LeaderEpochCache:
     """Return the leader epochs of a log that can be continued.  Raises DamagedError if it must be recovered."""
     recover = f"first: klog recover {quote(partition.path)}"
     # Files that a broker is about to delete do not belong to the log.
@@ -124,10 +124,10 @@ def _known_epochs(partition: Partition) -> EpochCache:
         raise DamagedError(f"{partition.path}: an operation did not end there; {recover}")
     if partition.epochs is not None and partition.epochs.malformed is not None:
         raise DamagedError(f"{partition.path}: leader-epoch-checkpoint, {partition.epochs.malformed}; {recover}")
-    return EpochCache(partition.epochs.entries if partition.epochs is not None else ())
+    return LeaderEpochCache(partition.epochs.entries if partition.epochs is not None else ())
 
 
-def _add_epochs(partition: Partition, known: int, epochs: EpochCache) -> None:
+def _add_epochs(partition: Partition, known: int, epochs: LeaderEpochCache) -> None:
     """Add the leader epochs of segments that ended after the last flush, which alone writes them."""
     for files, after in pairwise(partition.segments):
         if after.base_offset > known:
@@ -173,7 +173,7 @@ def _resume_segment(
     partition: Partition,
     files: SegmentFiles,
     settings: AppendSettings,
-    epochs: EpochCache,
+    epochs: LeaderEpochCache,
     window: Window,
     known: int,
 ) -> tuple[IndexBuilder, _Start, Damage | None]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from klog.base.errors import KlogError
 from klog.base.progress import Sink
 from klog.change.partition_plan.contents import FileRange
-from klog.cluster.metadata.loader import ClusterMetadata
+from klog.cluster.metadata.metadata_loader import ClusterMetadata
 from klog.commands.doctor.aborted_records import CheckedIndex, TxnIndexCheck
 from klog.data_dir.partition import Partition
 from klog.data_dir.root_files import RootFiles

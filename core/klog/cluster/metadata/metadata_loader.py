@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 from klog.base.errors import ExitCode, KlogError
 from klog.cluster.metadata.cluster_image import BrokerRegistration, QuorumImage
-from klog.cluster.metadata.image import MetadataImage
+from klog.cluster.metadata.metadata_image import MetadataImage
 from klog.cluster.metadata.metadata_replay import LoggedRecord, Problems, Replay, read_records
 from klog.cluster.metadata.settings_image import BROKER_RESOURCE, TOPIC_RESOURCE
 from klog.cluster.metadata.topics_image import PartitionRegistration

@@ -12,7 +12,7 @@ from heapq import merge
 from operator import itemgetter
 from typing import BinaryIO, Final, TypeAlias
 
-from klog.commands.timeline.event import EventOrder, TimelineEvent
+from klog.commands.timeline.timeline_event import EventOrder, TimelineEvent
 from klog.data_dir.disk.disk import Disk
 
 RUN_EVENTS: Final = 1 << 15

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from functools import partial
 
 from klog.base.errors import DamagedError, ExitCode
-from klog.cluster.epoch_cache import UNDEFINED
-from klog.commands.follow.cleaning import ANEW
+from klog.cluster.leader_epoch_cache import UNDEFINED
+from klog.commands.follow.cleaning_watch import ANEW
+from klog.commands.follow.client.client_failures import ForeignAnswerError, LostConnectionError, RefusedRequestError
 from klog.commands.follow.client.cluster import EARLIEST, LATEST, Cluster
-from klog.commands.follow.client.failures import ForeignAnswerError, LostConnectionError, RefusedRequestError
 from klog.commands.follow.copied_history import LeaderLog, find_parting
 from klog.commands.follow.fetch_session import FollowedPlace
 from klog.commands.follow.follow_options import FollowOptions

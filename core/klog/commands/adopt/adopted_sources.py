@@ -9,7 +9,7 @@ from functools import cached_property
 
 from klog.base.directory import normalized
 from klog.base.errors import KlogError, UnreadableError, UsageError
-from klog.cluster.metadata.loader import ClusterMetadata
+from klog.cluster.metadata.metadata_loader import ClusterMetadata
 from klog.data_dir.identity import check_one_topic
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.open_path import KafkaFile, open_path

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from klog.base.read_only import ReadOnlyFile
 from klog.formats.batch import CONTROL_BIT, BatchFacts
 from klog.log.header_walk import HeaderWalk
-from klog.partition.lookup.body import Bodies, Body
+from klog.partition.lookup.batch_body import Bodies, Body
 from klog.partition.lookup.segment_search import SegmentChoice
 
 MOST_BYTES: Final = 256 << 20

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from klog.cluster.election import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
-from klog.cluster.metadata.loader import ClusterMetadata
+from klog.cluster.metadata.metadata_loader import ClusterMetadata
 from klog.cluster.metadata.topics_image import PartitionRegistration
 from klog.commands.replicas.disks import BrokerDisk
 from klog.data_dir.log_dir import LogDir

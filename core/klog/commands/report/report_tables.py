@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from xml.etree.ElementTree import Element
 
-from klog.commands.report.markup import Child, element
+from klog.commands.report.html_elements import Child, element
 
 Row = Mapping[str, object]
 _HEADINGS = {
