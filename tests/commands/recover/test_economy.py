@@ -163,10 +163,10 @@ ONCE = 1.08
 
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("kind", ["plain", "idempotent", "transactional"])
-def test_a_log_with_damage_in_the_middle_is_read_once(
+def test_a_log_with_damage_in_the_middle_is_read_again_for_the_choice_of_salvage(
     tmp_path: Path, klog: Callable[..., Ran], monkeypatch: pytest.MonkeyPatch, kind: str, damage: str
 ) -> None:
-    """The results of salvage and of a broker are known from the same pass as the damage itself."""
+    """The broker's result is known from the pass that finds the damage; salvage reads the damaged segment again."""
     logs = damaged_log_dir(tmp_path, klog, kind, damage)
     with monkeypatch.context() as patches:
         for name in ("FIRST_WINDOW_BYTES", "WINDOW_BYTES", "REACH_BYTES"):
@@ -178,13 +178,13 @@ def test_a_log_with_damage_in_the_middle_is_read_once(
     for log in logs[:2] + logs[3:]:
         opens, size = reads.of(log)
         assert (opens, size <= ONCE * log.stat().st_size) == (1, True), log
-    assert reads.of(logs[2])[1] <= logs[2].stat().st_size + AROUND
+    assert reads.of(logs[2])[1] <= 2 * logs[2].stat().st_size + 2 * AROUND
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("kind", ["plain", "idempotent", "transactional"])
 @pytest.mark.parametrize("options", [(), ("--apply",), ("--repair-bits",)], ids=["plan", "apply", "repair-bits"])
-def test_salvage_reads_what_it_rewrites_twice_and_all_else_once(
+def test_salvage_reads_damaged_segments_again_and_others_only_for_their_producers(
     tmp_path: Path,
     klog: Callable[..., Ran],
     monkeypatch: pytest.MonkeyPatch,
@@ -192,7 +192,10 @@ def test_salvage_reads_what_it_rewrites_twice_and_all_else_once(
     damage: str,
     options: tuple[str, ...],
 ) -> None:
-    """Indexes, transactions and producers are built by the survey; the kept part of a damaged log is copied."""
+    """A damaged segment is read by the survey, for the choice, for its indexes, and to be copied.
+
+    Of the others those with transactions are read again, and of producers those behind the last snapshot.
+    """
     logs = damaged_log_dir(tmp_path, klog, kind, damage)
     size = logs[2].stat().st_size
     with monkeypatch.context() as patches:
@@ -201,11 +204,13 @@ def test_salvage_reads_what_it_rewrites_twice_and_all_else_once(
         reads = count_reads(patches)
         done = klog("recover", logs[0].parent, "--salvage", "--output=json", *options)
     assert done.exit_code == (1 if "--apply" in options else 4)
+    has_snapshot = (logs[-1].parent / f"{1200:020}.snapshot").exists()
     for log in logs[:2] + logs[3:]:
         opens, read = reads.of(log)
-        assert (opens, read <= ONCE * log.stat().st_size) == (1, True), log
+        is_followed = kind == "transactional" or (kind == "idempotent" and (log == logs[-1] or not has_snapshot))
+        assert (opens, read <= opens * ONCE * log.stat().st_size) == (1 + is_followed, True), log
     # An application compares the replaced files with the plan first.
-    assert reads.of(logs[2])[1] <= (3 if "--apply" in options else 2) * size + AROUND
+    assert reads.of(logs[2])[1] <= (5 if "--apply" in options else 4) * size + 2 * AROUND
 
 
 def test_a_plan_for_an_intact_log_loads_nothing_that_changes_or_salvages(data: Path, klog: Callable[..., Ran]) -> None:

@@ -11,14 +11,12 @@ from klog.base.errors import UnreadableError
 from klog.base.read_only import ReadOnlyFile
 from klog.change.partition_plan.spliced import PatchedLog
 from klog.formats.batch import Attributes, BatchFacts
-from klog.formats.java_integers import LONG_MAX, LONG_MIN
+from klog.formats.java_integers import LONG_MAX
 from klog.log.bit_flips import Patch
 from klog.log.segment import MAX_RELATIVE_OFFSET
 from klog.log.windows import window_of
 from klog.partition.start.segment_recovery import first_offset
 from klog.partition.start.start_files import FailsError
-
-_MOST_ASKED = 1000
 
 
 class SegmentPart(NamedTuple):
@@ -55,61 +53,17 @@ class FreeOffsets:
 
     def limit(self, offset: int) -> int:
         """Return the first offset above *offset*, which is free, that is taken; LONG_MAX if there is none."""
-        return self._first_above(offset)
-
-    def _first_above(self, offset: int) -> int:
         at = bisect_right(self._firsts, offset)
         return self._firsts[at] if at < len(self._firsts) else LONG_MAX
 
     def holds(self, facts: BatchFacts) -> bool:
         """Whether a batch's offsets are free, and no later leader wrote what is before them."""
         at = bisect_right(self._firsts, facts.base_offset) - 1
-        if facts.last_offset >= self._first_above(facts.base_offset):
+        if facts.last_offset >= self.limit(facts.base_offset):
             return False
         if at < 0:
             return True
         return self._lasts[at] < facts.base_offset and not 0 <= facts.leader_epoch < self._epochs[at]
-
-
-class AssumedOffsets(FreeOffsets):
-    """The offsets that later segments probably leave, before anybody has looked at these: none from *next_base* to
-    *last_offset*; LONG_MAX as *next_base*: there are no later segments.
-
-    Notes what it is asked beyond *next_base*, so that the answers can be compared with the right ones.
-    """
-
-    def __init__(self, next_base: int, last_offset: int) -> None:
-        super().__init__()
-        self._next_base = next_base
-        if next_base < LONG_MAX:
-            self.take(next_base, last_offset, -1)
-        self._limits: dict[int, int] = {}
-        self._held: list[tuple[BatchFacts, bool]] = []
-        self._is_full = False
-
-    def limit(self, offset: int) -> int:
-        """Return what the base class does, as far as one knows."""
-        found = super().limit(offset)
-        if offset >= self._next_base and not self._is_full:
-            self._limits[offset] = found
-            self._is_full = len(self._limits) >= _MOST_ASKED
-        return found
-
-    def holds(self, facts: BatchFacts) -> bool:
-        """Return what the base class does, as far as one knows."""
-        found = super().holds(facts)
-        if max(facts.base_offset, facts.last_offset) >= self._next_base and not self._is_full:
-            self._held.append((facts, found))
-            self._is_full = len(self._held) >= _MOST_ASKED
-        return found
-
-    def agrees(self, free: FreeOffsets) -> bool:
-        """Whether *free* gives all the answers that this has given."""
-        if self._is_full or free.limit(LONG_MIN) != self._next_base:
-            return False
-        return all(free.limit(offset) == found for offset, found in self._limits.items()) and all(
-            free.holds(facts) == found for facts, found in self._held
-        )
 
 
 def base_of(source: ReadOnlyFile, patches: Iterable[Patch], facts: BatchFacts, last_offset: int) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
 
 from klog.base.read_only import ReadOnlyFile
 from klog.change.partition_plan.spliced import PatchedLog
@@ -16,9 +15,8 @@ from klog.commands.recover.dropped import (
     records_in,
 )
 from klog.commands.recover.free_offsets import FreeOffsets, SegmentPart, base_of
-from klog.commands.recover.kept_content import KeptContent
 from klog.commands.recover.kept_ranges import KeptRanges, batches
-from klog.commands.recover.leading_batches import LeadingBatches
+from klog.commands.recover.ordered_logs import OrderedLog
 from klog.formats.batch import BatchFacts
 from klog.kernel import Window
 from klog.log.bit_flips import Patch
@@ -34,45 +32,30 @@ class KeptBatches:
     """Batches that are kept, each with offsets above those of the one before, all of them free.
 
     *parts*: the segments that they go into, the log's own first, which may get none; each later one begins with a batch
-    whose offsets the one before cannot hold, or that belongs behind another log.  *leading*: the batches at the start
-    of the log that are kept already.  *content*: takes what is kept.  *patches*: by position, which ascends.
-    *unsure*: those that are not made, for chance would say the same too often.
+    whose offsets the one before cannot hold, or that belongs behind another log.  *patches*: by
+    position, which ascends.  *unsure*: those that are not made, for chance would say the same too often.
     """
 
-    def __init__(
-        self,
-        base_offset: int,
-        free: FreeOffsets,
-        source: ReadOnlyFile,
-        leading: LeadingBatches | None = None,
-        content: KeptContent | None = None,
-    ) -> None:
+    def __init__(self, base_offset: int, free: FreeOffsets, source: ReadOnlyFile | None) -> None:
         self.kept, self.dropped = KeptRanges(), DroppedBatches()
         self.batches = self.records = 0
         self.patches: dict[int, Patch] = {}
         self.unsure: list[Patch] = []
         self.left: list[DroppedRange] = []
-        self._tail: deque[BatchFacts] = deque(maxlen=NEIGHBOURS)
-        self._leading: LeadingBatches | None = None
+        self.tail: deque[BatchFacts] = deque(maxlen=NEIGHBOURS)
         self.parts = [SegmentPart(0, base_offset)]
-        self._base, self._free, self._source, self._size = base_offset, free, source, source.size
-        self._walks = _WALKS
-        self._content = content
-        if content is not None:
-            content.kept = self.kept
-        if leading is not None and leading.batches:
-            self._leading = leading
-            self.batches, self.records = leading.batches, leading.records
-            self.kept.add(0, leading.end, leading.first_offset, leading.last_offset)
+        self._base, self._free, self._source = base_offset, free, source
+        self._end = source.size if source is not None else 0
+        self._walks, self._epoch = _WALKS, -1
 
-    @property
-    def tail(self) -> deque[BatchFacts]:
-        """The last batches that are kept; those of *leading* are read for that."""
-        leading, self._leading = self._leading, None
-        if leading is not None and len(self._tail) < NEIGHBOURS:
-            found = [one for start, end, _ in leading.recent for one in _facts(self._source, start, end)]
-            self._tail = deque([*found, *self._tail], maxlen=NEIGHBOURS)
-        return self._tail
+    @classmethod
+    def whole(cls, base_offset: int, log: OrderedLog) -> KeptBatches:
+        """Return all batches of an ordered log, which is complete: nothing can be kept behind them."""
+        found = cls(base_offset, FreeOffsets(), None)
+        if log.batches:
+            found.kept.add(0, log.size, log.first_offset, log.last_offset)
+        found.batches, found.records, found._epoch = log.batches, log.records, log.epoch
+        return found
 
     @property
     def last_offset(self) -> int:
@@ -82,9 +65,7 @@ class KeptBatches:
     @property
     def epoch(self) -> int:
         """The leader epoch of the last batch that is kept; -1: none, or not known."""
-        if self._tail:
-            return self._tail[-1].leader_epoch
-        return self._leading.epoch if self._leading is not None else -1
+        return self.tail[-1].leader_epoch if self.tail else self._epoch
 
     @property
     def ceiling(self) -> int:
@@ -112,9 +93,7 @@ class KeptBatches:
         self.kept.add(start.position, last.position + last.size, start.base_offset, last.last_offset)
         self.batches += end - first
         self.records += records
-        self._tail.extend(window.batch(i) for i in range(max(first, end - NEIGHBOURS), end))
-        if self._content is not None:
-            self._content.take(window, first, end)
+        self.tail.extend(window.batch(i) for i in range(max(first, end - NEIGHBOURS), end))
 
     def keep(self, facts: BatchFacts, patch: Patch | None = None) -> None:
         """Keep a batch that has its place behind all that is kept, once *patch* is made."""
@@ -124,6 +103,7 @@ class KeptBatches:
         if patch is not None:
             self.patches[patch.position] = patch
         if is_apart:
+            assert self._source is not None
             base = base_of(self._source, self.patches.values(), facts, self.last_offset)
             self.parts.append(SegmentPart(facts.position, base, self.epoch))
         self.kept.add(
@@ -131,18 +111,15 @@ class KeptBatches:
         )  # fmt: skip
         self.batches += 1
         self.records += records_in(facts)
-        self._tail.append(facts)
-        if self._content is not None:
-            self._content.take_one(self._source, facts, () if patch is None else (patch,))
-            self._content.is_exact &= not is_apart
+        self.tail.append(facts)
 
     def _is_full(self, start: int, is_apart: bool = False) -> bool:
         if len(self.parts) >= MOST_PARTS and is_apart:
-            self.leave(start, self._size, "more-damage", f"behind offsets for {MOST_PARTS} segments")
+            self.leave(start, self._end, "more-damage", f"behind offsets for {MOST_PARTS} segments")
             return True
         if len(self.kept) < MOST_STRETCHES or (self.kept.continues(start) and not is_apart):
             return False
-        self.leave(start, self._size, "more-damage", f"behind {MOST_STRETCHES} damaged places")
+        self.leave(start, self._end, "more-damage", f"behind {MOST_STRETCHES} damaged places")
         return True
 
     def unkeep(self) -> BatchFacts:
@@ -156,8 +133,6 @@ class KeptBatches:
 
     def _forget(self, position: int) -> None:
         """Take back the repairs from byte *position* on, and the segments that began there."""
-        if self._content is not None:
-            self._content.is_exact = False
         while self.is_patched_from(position):
             self.patches.popitem()
         while len(self.parts) > 1 and self.parts[-1].position >= position:
@@ -238,10 +213,3 @@ class KeptBatches:
     def is_searched_out(self) -> bool:
         """Whether `beginning_at` has been asked too often to have answers."""
         return self._walks <= 0
-
-
-def _facts(source: ReadOnlyFile, start: int, end: int) -> Iterator[BatchFacts]:
-    """Yield the batches from byte *start* to byte *end*."""
-    for window in batches(source, start, end):
-        window.check(0, window.count)
-        yield from map(window.batch, range(window.count))

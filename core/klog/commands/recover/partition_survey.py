@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from klog.base.progress import Sink
 from klog.change.partition_plan.contents import Content
-from klog.commands.recover.dropped import SalvageOptions
+from klog.commands.recover.ordered_logs import OrderedLogs
 from klog.commands.recover.recover_outcome import RecoverMode, RecoverOptions
-from klog.commands.recover.survey_walks import SurveyWalks
 from klog.commands.recover.surveyed_logs import SurveyedLogs
 from klog.data_dir.partition import Partition
 from klog.formats.names import FileKind, Stage, parse_file
@@ -19,16 +17,12 @@ from klog.partition.start.producer_recovery import BrokerClock
 from klog.partition.start.start_files import FailsError
 from klog.partition.start.start_outcome import StartOutcome
 from klog.partition.start.unfinished import settle
-from klog.partition.transactions.snapshot_files import snapshots_of
 from klog.partition.verify.facts import LogDirFacts, PartitionFacts
 from klog.partition.verify.findings import Finding
 from klog.partition.verify.index_checks import offset_index_of, time_index_of
 from klog.partition.verify.name_checks import names
 from klog.partition.verify.segment_pass import IndexSettings, SegmentFacts, SurveyOptions
 from klog.partition.verify.verify import Chosen, examine
-
-if TYPE_CHECKING:
-    from klog.commands.recover.kept_content import PartitionContent
 
 _NEVER_FULL = 2**31 - 1
 _NAMES = frozenset({"orphan-index", "leftover", "duplicate-segment", "foreign-log-name", "odd-name"})
@@ -39,12 +33,13 @@ class PartitionSurvey:
 
     *original*: as it is listed; `partition`, `facts`: as it is once what was interrupted has been finished or taken
     back.  `fails`: why nothing can be said of it, and then all else is missing.  `logs`: what the pass showed of the
-    logs.  `walks`: which of their batches salvage keeps.  *start*: the broker's next start, where it was played.
+    logs.  `ordered`: those in which each batch follows the one before.  *start*: the broker's next start, where it was
+    played.
     """
 
     facts: PartitionFacts
     findings: list[Finding]
-    walks: SurveyWalks
+    ordered: OrderedLogs
 
     def __init__(
         self, partition: Partition, settings: RecoverOptions, clean: bool, start: StartOutcome | None = None
@@ -90,21 +85,14 @@ class PartitionSurvey:
         build, follow = IndexSettings(settings.interval, _NEVER_FULL), settings.mode is RecoverMode.SALVAGE
         request = SurveyOptions(jobs=settings.jobs, build=build, producers=follow)
         chosen = _from_recovery_point(self.partition) if settings.from_recovery_point else None
-        content = self._content() if follow else None
-        self.walks = SurveyWalks(self.partition.segments, SalvageOptions(settings.repair_bits), content)
+        self.ordered = OrderedLogs(self.partition.segments)
         self.facts, self.findings = examine(
-            self.partition, around, request, sink, chosen, self._after, self.next_start, self.walks
+            self.partition, around, request, sink, chosen, self._after, self.next_start, self.ordered
         )
         if self.partition is not self.original:
             by_name = names(PartitionFacts(self.original, around))
             self.findings = [finding for finding in self.findings if finding.id not in _NAMES]
             self.findings += [finding for finding in by_name if finding.id in _NAMES]
-
-    def _content(self) -> PartitionContent:
-        from klog.commands.recover.kept_content import PartitionContent
-
-        sound = {offset: one for _, offset, one in snapshots_of(self.partition) if one.problem is None}
-        return PartitionContent(self.partition.log_start_offset or 0, sound, self._settings.interval)
 
     @cached_property
     def files(self) -> dict[str, Content]:

@@ -233,7 +233,7 @@ def _compare(result: RecoverResult, survey: PartitionSurvey, settings: RecoverOp
         from klog.commands.recover.dropped import SalvageOptions
         from klog.commands.recover.segment_ranges import salvage_ranges
 
-        found = salvage_ranges(survey.partition, SalvageOptions(settings.repair_bits), survey=survey.walks)
+        found = salvage_ranges(survey.partition, SalvageOptions(settings.repair_bits), ordered=survey.ordered)
         lost = [loss for segment in found.segments for loss in salvage.losses(survey, segment)]
         result.choices = {**choices, RecoverMode.SALVAGE: OtherMode(lost, salvage.kept(found))}
 

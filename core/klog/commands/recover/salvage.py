@@ -22,7 +22,7 @@ from klog.change.plan.draft import Draft
 from klog.change.plan.model import Amount, Loss
 from klog.commands.recover import rebuild
 from klog.commands.recover.dropped import SalvageOptions
-from klog.commands.recover.kept_content import KeptContent, PartitionContent
+from klog.commands.recover.kept_content import KeptContent
 from klog.commands.recover.partition_survey import PartitionSurvey
 from klog.commands.recover.rebuild import ENDS, MENDED, OF_INDEXES, OFFSET_KINDS, problems
 from klog.commands.recover.recover_outcome import RecoverMode, RecoverOptions, RecoverResult
@@ -33,10 +33,10 @@ from klog.commands.recover.segment_ranges import (
     SegmentRanges,
     salvage_ranges,
 )
-from klog.commands.recover.survey_walks import SurveyWalks
 from klog.formats.batch import BATCH
 from klog.formats.checkpoint import write_epochs
 from klog.formats.damage import Damage
+from klog.formats.java_integers import LONG_MIN
 from klog.formats.names import SEGMENT_KINDS, FileKind, file_name, parse_file
 from klog.formats.snapshot import write_snapshot
 from klog.kernel import IndexBuilder, Window, crc32c
@@ -48,6 +48,7 @@ from klog.log.segment import MAX_SEGMENT_BYTES, Segment
 from klog.log.txn_index import AbortedTxn, txn_index_content
 from klog.partition.transactions.producer_state import ProducerState
 from klog.partition.verify.findings import Finding
+from klog.partition.verify.segment_pass import SegmentFacts
 
 _MOST_SPLITS = 10
 
@@ -59,7 +60,7 @@ def plan(survey: PartitionSurvey, settings: RecoverOptions, draft: Draft, sink: 
     """
     if survey.fails is not None:
         return rebuild.plan(survey, settings, draft)
-    found = salvage_ranges(survey.partition, SalvageOptions(settings.repair_bits), sink, survey.walks)
+    found = salvage_ranges(survey.partition, SalvageOptions(settings.repair_bits), sink, survey.ordered)
     if settings.mode is RecoverMode.DEFAULT and not _costs_nothing(found):
         return _unsure_told(rebuild.plan(survey, settings, draft), found)
     if all(segment.is_whole for segment in found.segments) and not found.in_the_way:
@@ -156,10 +157,9 @@ class _Salvage:
             for name, offset, found in survey.facts.snapshots
             if found.problem is None and name not in wrong
         }
-        # A wrong snapshot must not decide what the producers behind it are.
-        self._known = None if wrong else _known_content(survey.walks, found)
-        if self._known is not None:
-            self._state = self._known.state
+        # A sound snapshot decides, whatever the producers of the segments before it were.
+        read = (part.base for part, segment in self._parts if segment.unreadable is None)
+        self._restart = max((base for base in read if base in self._snapshots), default=LONG_MIN)
         self._epochs: list[tuple[int, int]] = []
         self._files: dict[str, Content] = {}
         self._logs: dict[str, tuple[FileRange, ...]] = {}
@@ -222,13 +222,23 @@ class _Salvage:
         return any(self._survey.has_wrong_index(one) for one in segments if one.files.base_offset == base)
 
     def _content(self, log: str, pieces: tuple[FileRange, ...], base: int, segment: SegmentRanges) -> KeptContent:
-        """Return what is kept of a segment gives; it is read only where the survey has not followed it."""
-        if self._known is not None:
-            return self._known.segments[segment.files.log]
+        """Return the content that follows from what is kept of a segment, which is read if the survey is not enough."""
         if base in self._snapshots:
             # Taken by the broker: it knows of the producers whose batches are lost.
             self._state = ProducerState.load(self._snapshots[base], base)
-        return self._read(log, pieces, KeptContent(log, base, self._settings.interval, self._state))
+        content = KeptContent(log, base, self._settings.interval, self._state)
+        facts = next((one for one in self._survey.facts.segments if one.files.log == segment.files.log), None)
+        if facts is not None and segment.is_whole and not self._needs_producers(base, facts):
+            content.set_known([(epoch, offset) for epoch, offset, _ in facts.survey.epochs], facts.end_offset)
+            return content
+        return self._read(log, pieces, content)
+
+    def _needs_producers(self, base: int, facts: SegmentFacts) -> bool:
+        """Whether the producers or the transactions of a segment that stays whole have to be followed."""
+        ordered = self._survey.ordered.logs.get(facts.files.log)
+        if ordered is None or ordered.is_transactional:
+            return True
+        return base >= self._restart and facts.survey.producer_batches > 0
 
     def _builder(
         self, log: str, pieces: tuple[FileRange, ...], base: int, segment: SegmentRanges
@@ -306,12 +316,6 @@ class _Salvage:
         if all(segment.unreadable is None for segment in self._segments):
             changed[FileKind.RECOVERY_POINTS] = self._end
         return changed
-
-
-def _known_content(walks: SurveyWalks, found: PartitionRanges) -> PartitionContent | None:
-    """Return what is kept gives, if the survey has followed just that; None where it has to be read."""
-    followed = (walks.has_content(one.files.log, one.kept, one.is_whole) and not one.is_split for one in found.segments)
-    return walks.content if all(followed) and not found.in_the_way else None
 
 
 def _built(content: KeptContent) -> IndexBuilder:

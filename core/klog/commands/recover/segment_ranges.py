@@ -24,10 +24,10 @@ from klog.commands.recover.dropped import MOST_LEFT, DroppedRange, SalvageOption
 from klog.commands.recover.free_offsets import FreeOffsets, SegmentPart
 from klog.commands.recover.kept_batches import KeptBatches
 from klog.commands.recover.kept_ranges import KeptGap, KeptRanges, batches
+from klog.commands.recover.ordered_logs import OrderedLogs
 from klog.commands.recover.sequencer import BatchSequencer
-from klog.commands.recover.survey_walks import SurveyWalks
 from klog.data_dir.partition import Partition, SegmentFiles
-from klog.formats.java_integers import LONG_MAX
+from klog.formats.java_integers import LONG_MAX, LONG_MIN
 from klog.kernel import Window
 from klog.log.bit_flips import Patch
 from klog.log.records import intact_runs
@@ -138,18 +138,18 @@ class _SegmentWalk(NamedTuple):
 
 
 def salvage_ranges(
-    partition: Partition, request: SalvageOptions, sink: Sink | None = None, survey: SurveyWalks | None = None
+    partition: Partition, request: SalvageOptions, sink: Sink | None = None, ordered: OrderedLogs | None = None
 ) -> PartitionRanges:
     """Return what salvage keeps of *partition*.  Content never raises, nor does a log that cannot be opened.
 
-    *sink* receives progress.  *survey*: the walks that a survey has made with the same *request*; only logs that these
-    do not decide are read.  Kafka has no such thing: a broker cuts at the first damage, and drops all later segments.
+    *sink* receives progress.  *ordered*: the logs that a survey found in order; only the others are read.
+    Kafka has no such thing: a broker cuts at the first damage, and drops all later segments.
     """
     walked: list[_SegmentWalk] = []
     free, window = FreeOffsets(), Window()
     for files in reversed(partition.segments):
         walk = _Walk(partition.path, files, free, not walked, request, window)
-        known = walk.known(survey) if survey is not None else None
+        known = walk.known(ordered) if ordered is not None else None
         walked.insert(0, walk.best(sink or Silence()) if known is None else known)
         _take(free, walked[0])
     for number, segment in enumerate(walked):
@@ -189,14 +189,12 @@ class _Walk(NamedTuple):
         other = self.walk(Silence(), splits=False)
         return other if other.log is not None and other.log.batches > walked.log.batches else walked
 
-    def known(self, survey: SurveyWalks) -> _SegmentWalk | None:
-        """Return what `best` would, if a survey has found that out already."""
-        known = survey.walk(self.files.log)
-        if known is None or not known.agrees(self.free):
+    def known(self, ordered: OrderedLogs) -> _SegmentWalk | None:
+        """Return the walk over a log that is ordered, and ends below the offsets that later segments keep."""
+        log, base = ordered.logs.get(self.files.log), self.files.base_offset
+        if log is None or self.free.limit(LONG_MIN) <= log.last_offset:
             return None
-        log = known.log
-        is_best = len(log.parts) == 1 or not log.dropped.offsets
-        return _SegmentWalk(self.files, known.size, self.free.limit(log.last_offset), log) if is_best else None
+        return _SegmentWalk(self.files, log.size, self.free.limit(log.last_offset), KeptBatches.whole(base, log))
 
     def walk(self, sink: Sink, *, splits: bool = True) -> _SegmentWalk:
         """Return what a walk finds."""

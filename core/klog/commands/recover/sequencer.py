@@ -19,8 +19,6 @@ from klog.commands.recover.header_repairs import (
     with_offset,
 )
 from klog.commands.recover.kept_batches import KeptBatches
-from klog.commands.recover.kept_content import KeptContent
-from klog.commands.recover.leading_batches import LeadingBatches
 from klog.formats.batch import BatchFacts
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.java_integers import LONG_MAX
@@ -33,8 +31,7 @@ class BatchSequencer:
     """Takes what a walk over a segment brings, in its order; `finish` ends it.
 
     *free*: the offsets that no later segment has.  *splits*: whether batches that the segment cannot hold are kept, in
-    segments of their own.  *leading*: the batches that have come before, all of which are kept.  *content*:
-    takes what is kept.
+    segments of their own.
     """
 
     def __init__(
@@ -44,12 +41,10 @@ class BatchSequencer:
         free: FreeOffsets,
         request: SalvageOptions,
         splits: bool = True,
-        leading: LeadingBatches | None = None,
-        content: KeptContent | None = None,
     ) -> None:
         self._source, self._request, self._splits = source, request, splits
         self._base, self._free = base_offset, free
-        self.log = KeptBatches(base_offset, free, source, leading, content)
+        self.log = KeptBatches(base_offset, free, source)
         self._odd: BatchFacts | None = None
         self._shadow, self._behind = ClaimedExtent(0, 0), 0
         self._broken = DamagedBatches(source, request)

@@ -83,11 +83,9 @@ def described(found: PartitionRanges) -> list[object]:
     ]
 
 
-def target(survey: PartitionSurvey, settings: RecoverOptions, *, reads: bool = False) -> DesiredFiles:
-    """Return the result of salvage for the partition; with *reads* it reads the kept part for that."""
-    if reads:
-        survey.walks.content = None
-    found = salvage_ranges(survey.partition, SalvageOptions(settings.repair_bits), survey=survey.walks)
+def target(survey: PartitionSurvey, settings: RecoverOptions) -> DesiredFiles:
+    """Return the desired files of salvage."""
+    found = salvage_ranges(survey.partition, SalvageOptions(settings.repair_bits), ordered=survey.ordered)
     return salvage._Salvage(survey, settings, found).target()
 
 
@@ -102,7 +100,7 @@ def test_what_a_survey_follows_is_what_salvage_reads(
     source = FIXTURES / "modern"
     if not (source / directory).is_dir():
         source = FIXTURES / "compaction" / "before"
-    request, known, walks = SalvageOptions(repair_bits), 0, 0
+    request, ordered = SalvageOptions(repair_bits), 0
     for number in range(DAMAGES):
         random = Random(f"{directory} {number}")
         data = tmp_path / f"{number}"
@@ -114,14 +112,14 @@ def test_what_a_survey_follows_is_what_salvage_reads(
         settings = SETTINGS._replace(repair_bits=repair_bits)
         survey = PartitionSurvey.read(partition, log_dir_facts(log_dir), settings, Silence())
         read = salvage_ranges(partition, request)
-        followed = salvage_ranges(partition, request, survey=survey.walks)
-        assert described(followed) == described(read), number
-        assert target(survey, settings) == target(survey, settings, reads=True), number
-        logs = [files.log for files in partition.segments]
-        walks += len(logs)
-        known += sum(survey.walks.walk(log) is not None for log in logs)
+        known = salvage_ranges(partition, request, ordered=survey.ordered)
+        assert described(known) == described(read), number
+        ordered += len(survey.ordered.logs)
+        wanted = target(survey, settings)
+        survey.ordered.logs.clear()
+        assert wanted == target(survey, settings), number
         shutil.rmtree(data)
-    assert known == walks
+    assert ordered
 
 
 def test_what_later_segments_turn_out_to_leave_is_taken_into_account(tmp_path: Path) -> None:
@@ -136,6 +134,6 @@ def test_what_later_segments_turn_out_to_leave_is_taken_into_account(tmp_path: P
     (folder.parent / "meta.properties").touch()
     partition = LogDir(str(folder.parent)).partition("orders-0")
     survey = PartitionSurvey.read(partition, log_dir_facts(LogDir(str(folder.parent))), SETTINGS, Silence())
-    found = salvage_ranges(partition, SalvageOptions(), survey=survey.walks)
+    found = salvage_ranges(partition, SalvageOptions(), ordered=survey.ordered)
     assert described(found) == described(salvage_ranges(partition, SalvageOptions()))
     assert found.segments[0].last_offset == 11
