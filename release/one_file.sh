@@ -34,10 +34,10 @@ cp -r "$build/lz4/lz4" "$build/zstandard/zstandard" "$build/site/"
 cp -r "$build/isal/src/isal" "$build/site/isal"
 
 cd "$build"
-mkdir klog
-cp -r "$clone/core/klog/kernel" "$clone/core/klog/__init__.py" klog
-rm -f klog/kernel/*.so klog/kernel/*.c
-path=$build/cython translate_kernel run_python
+mkdir -p core/klog
+cp -r "$clone/core/klog/kernel" "$clone/core/klog/__init__.py" core/klog
+rm -f core/klog/kernel/*.so core/klog/kernel/*.c
+(cd core && path=$build/cython translate_kernel run_python)
 
 compile() {
     local object=$1
@@ -57,9 +57,9 @@ if [[ $arch == x86_64 ]]; then
     compile memory -fno-builtin "$release/memory.c"
 fi
 parts=()
-for name in klog/kernel/_*.c; do
+for name in core/klog/kernel/_*.c; do
     name=$(basename "$name" .c)
-    compile "kernel$name" "${kernel[@]}" -Iklog/kernel "klog/kernel/$name.c"
+    compile "kernel$name" "${kernel[@]}" -Icore/klog/kernel "core/klog/kernel/$name.c"
     parts+=("PART($name)")
 done
 compile zstd -Izstandard/zstd -Izstandard/c-ext -DZSTD_SINGLE_FILE -DZSTDLIB_VISIBLE= -DZDICTLIB_VISIBLE= \

@@ -110,7 +110,7 @@ _TOP = re.compile(
     rf"^{_DEF}"
     r"|^cdef class (?P<class>\w+)(?:\((?P<base>\w+)\))?:\n(?P<body>(?:    .*\n|\n)+)"
     r"|^cpdef enum:.*\n(?P<members>(?:    .*\n)+)"
-    r"|^(?P<constant>[A-Z]\w*) = \(",
+    r"|^(?P<constant>[A-Z]\w*) = \((?P<first>.)",
     re.M,
 )
 
@@ -144,7 +144,8 @@ def declared(text: str) -> tuple[dict[str, str], dict[str, list[str]]]:
             names = re.findall(r"^    ([A-Z]\w*)", found["members"], re.M)
             simple |= {name: f"{name}: int" for name in names}
         elif found["constant"]:
-            simple[found["constant"]] = f"{found['constant']}: tuple[str, ...]"
+            kind = "int" if found["first"].isdigit() else "str"
+            simple[found["constant"]] = f"{found['constant']}: tuple[{kind}, ...]"
         else:
             simple[found["name"]] = function(found, found["name"], "")
     return simple, classes

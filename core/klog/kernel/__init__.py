@@ -8,9 +8,12 @@ from __future__ import annotations
 _PARTS = {
     "_compact": "OUTPUT_FULL OffsetMap Rewriter TO_CONVERT",
     "_index": "IndexBuilder offset_index_used time_index_used",
-    "_keys": "KEY_FORMS KeyExamples KeyLines KeyPlaces KeyReader PlaceTable key_partitions read_key",
+    "_keys": (
+        "ANOTHER_RULE GROWN HASH_OF_RULE KEY_FORMS KeyExamples KeyLines KeyPlaces KeyReader NO_CAUSE UNFRAMED "
+        "key_partitions read_key"
+    ),
     "_metadata": "PartitionTable skip_partitions",
-    "_producers": "ENTRY_ERROR ENTRY_FULL ENTRY_ODD EntryList HeaderPass ProducerRuns record_signs",
+    "_producers": "ENTRY_ERROR ENTRY_FULL ENTRY_ODD EntryList HeaderPass record_signs",
     "_profile": "Profile",
     "_survey": "LogLandmarks SegmentSurvey ascending_run batch_identities flipped_bit last_batch_end",
     "_transactions": "LatestRecords OpenTransactions TransactionSpans transaction_states",

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
 from klog.cluster.partitioners import NAME_OF_RULE, PARTITIONERS, RULES, partitioner
-from klog.kernel import KeyPlaces
+from klog.kernel import ANOTHER_RULE, GROWN, HASH_OF_RULE, NO_CAUSE, UNFRAMED, KeyPlaces
 
 LEAST_SHARE: Final = 0.5
 FEWEST_GROWN: Final = 20
@@ -22,10 +22,6 @@ _MOST_EARLIER: Final = 3
 _SAMPLE: Final = 20_000
 _LOOKS: Final = 200_000_000
 MURMUR2: Final = 0
-_HASH_OF_RULE: Final = (MURMUR2, 1, 2, 2, 2, MURMUR2, MURMUR2)
-"""murmur2, CRC-32, FNV-1a, as the kernel numbers them (`key_places.pxi`)."""
-# How the kernel numbers causes (`key_causes.pxi`); of a key at several wrong places the last one counts.
-_GROWN, _ANOTHER_RULE, _UNFRAMED, _NONE = 1, 4, 11, 12
 
 
 class ListedKey(NamedTuple):
@@ -55,7 +51,7 @@ class KeyJudgement(NamedTuple):
     counts: tuple[int, ...]
     misplaced: int = 0
     misplaced_records: int = 0
-    causes: tuple[int, ...] = (0,) * (_NONE + 1)
+    causes: tuple[int, ...] = (0,) * (NO_CAUSE + 1)
     earlier: tuple[int, ...] = ()
     empty: Mapping[int, int] = {}  # never changed
     lacks_hash: bool = False
@@ -68,31 +64,31 @@ class KeyJudgement(NamedTuple):
     @property
     def grown_from(self) -> dict[str, int]:
         """Misplaced keys by the number of partitions that explains their place."""
-        return {str(count): self.causes[_GROWN + i] for i, count in enumerate(self.earlier) if self.causes[_GROWN + i]}
+        return {str(count): self.causes[GROWN + i] for i, count in enumerate(self.earlier) if self.causes[GROWN + i]}
 
     @property
     def another_rule(self) -> dict[str, int]:
         """Misplaced keys by the name of another rule that explains their place."""
-        found = {NAME_OF_RULE[rule]: self.causes[_ANOTHER_RULE + rule] for rule in range(len(RULES))}
+        found = {NAME_OF_RULE[rule]: self.causes[ANOTHER_RULE + rule] for rule in range(len(RULES))}
         return {name: keys for name, keys in found.items() if keys}
 
     @property
     def unframed(self) -> int:
         """Misplaced keys whose place the rule explains without the five bytes of a schema's id."""
-        return self.causes[_UNFRAMED]
+        return self.causes[UNFRAMED]
 
     @property
     def unexplained(self) -> int:
         """Misplaced keys with none of these causes."""
-        return self.causes[_NONE]
+        return self.causes[NO_CAUSE]
 
     def cause_name(self, cause: int) -> str:
         """Return the words for a cause."""
-        if cause < _ANOTHER_RULE:
-            return f"grown_from {self.earlier[cause - _GROWN]}"
-        if cause < _UNFRAMED:
-            return f"another_rule {NAME_OF_RULE[cause - _ANOTHER_RULE]}"
-        return "unframed" if cause == _UNFRAMED else "none"
+        if cause < ANOTHER_RULE:
+            return f"grown_from {self.earlier[cause - GROWN]}"
+        if cause < UNFRAMED:
+            return f"another_rule {NAME_OF_RULE[cause - ANOTHER_RULE]}"
+        return "unframed" if cause == UNFRAMED else "none"
 
     def listed(self, table: KeyPlaces, most: int) -> list[ListedKey]:
         """Return up to *most* misplaced keys of the judged *table*, those without a cause first, the same each time."""
@@ -113,7 +109,7 @@ def rule_counts(table: KeyPlaces) -> tuple[int, ...]:
 def leading_hash(table: KeyPlaces) -> int:
     """Return the hash of the rule that explains most keys, in the form for `KeyPlaces`."""
     counts = rule_counts(table)
-    return _HASH_OF_RULE[max(range(len(RULES)), key=lambda rule: (counts[rule], -rule))]
+    return HASH_OF_RULE[max(range(len(RULES)), key=lambda rule: (counts[rule], -rule))]
 
 
 def judge(table: KeyPlaces, empty: Mapping[int, int], min_keys: int) -> KeyJudgement:
@@ -130,7 +126,7 @@ def judge(table: KeyPlaces, empty: Mapping[int, int], min_keys: int) -> KeyJudge
     found = found._replace(rule=best)
     wrong = sum(count for rules, count in enumerate(table.places_by_rules) if not rules >> best & 1)
     if wrong:
-        if _HASH_OF_RULE[best] != table.hashed_by:
+        if HASH_OF_RULE[best] != table.hashed_by:
             return found._replace(lacks_hash=True)
         earlier = _earlier_counts(table, best, wrong)
         causes = table.judge(best, earlier, _others(table, best))
@@ -197,6 +193,6 @@ def _empty_cause(number: int, partitions: int, earlier: Iterable[int], rule: int
     usual = partitioner(NAME_OF_RULE[rule])
     for i, count in enumerate(earlier):
         if usual.partition(b"", count) == number:
-            return _GROWN + i
+            return GROWN + i
     others = (one.rule for one in PARTITIONERS if one.rule != rule and one.partition(b"", partitions) == number)
-    return next((_ANOTHER_RULE + other for other in others), _NONE)
+    return next((ANOTHER_RULE + other for other in others), NO_CAUSE)
