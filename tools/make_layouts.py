@@ -11,7 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "core"))
 
-from klog.formats import batch, index, legacy, transaction_state  # noqa: E402
+from klog.formats import batch, control, index, legacy, transaction_state  # noqa: E402
 
 TARGET = ROOT / "core/klog/kernel/layouts.pxd"
 PREFIXES = {
@@ -22,6 +22,8 @@ PREFIXES = {
     "OFFSET_ENTRY": index.OFFSET_ENTRY,
     "TIME_ENTRY": index.TIME_ENTRY,
     "STATE": transaction_state.VALUE_HEAD,
+    "CONTROL_KEY": control.KEY,
+    "END_MARKER": control.END_TXN_MARKER,
 }
 
 
@@ -34,6 +36,7 @@ def text() -> str:
         lines += [f"    {prefix}_{name.upper()} = {offset}" for name, offset in layout.offsets.items()]
         lines.append(f"    {prefix}_BYTES = {layout.size}")
     lines += [f"    ATTRIBUTE_{name} = {int(flag)}" for name, flag in batch.Attributes.__members__.items()]
+    lines += [f"    CONTROL_{name} = {number}" for number, name in control.TYPES.items()]
     lines += [
         f"    OVERHEAD = {batch.OVERHEAD}",
         f"    MIN_SIZE = {batch.MIN_SIZE}",

@@ -8,7 +8,7 @@ from libc.string cimport memcpy
 from klog.kernel._window cimport BatchRow, RecordRow, SKIPPED, View, WITHOUT_DATA, Window, is_control, is_end_marker, read_record
 from klog.kernel.layouts cimport (
     ATTRIBUTE_CODEC, ATTRIBUTE_CONTROL, ATTRIBUTE_DELETE_HORIZON, ATTRIBUTE_TRANSACTIONAL, BATCH_BYTES,
-    STATE_STATUS,
+    CONTROL_COMMIT, CONTROL_KEY_TYPE, END_MARKER_COORDINATOR_EPOCH, STATE_STATUS,
 )
 from klog.kernel.numbers cimport add, be16, be32, be64, put64
 from klog.kernel.python cimport PyBytes_AsString, PyBytes_FromStringAndSize
@@ -81,7 +81,7 @@ cdef class OpenTransactions:
 cdef bint commits(const uint8_t *p, const BatchRow *batch) noexcept nogil:
     """Whether a control batch is a plain COMMIT in every respect."""
     cdef RecordRow record
-    return is_plain_marker(p, batch, &record) and be16(p + record.key_at + 2) == 1
+    return is_plain_marker(p, batch, &record) and be16(p + record.key_at + CONTROL_KEY_TYPE) == CONTROL_COMMIT
 
 
 cdef bint is_plain_marker(const uint8_t *p, const BatchRow *batch, RecordRow *record) noexcept nogil:
@@ -139,8 +139,8 @@ cdef class TransactionSpans:
                 p = window.view.data + row.at
                 if row.size > window.view.size - row.at or not is_plain_marker(p, row, &marker):
                     return i
-                self.end(row.producer_id, be16(p + marker.key_at + 2), row.base_offset, marker.timestamp, row.producer_epoch,
-                         be32(p + marker.value_at + 2))
+                self.end(row.producer_id, be16(p + marker.key_at + CONTROL_KEY_TYPE), row.base_offset, marker.timestamp, row.producer_epoch,
+                         be32(p + marker.value_at + END_MARKER_COORDINATOR_EPOCH))
                 span = NULL
                 continue
             if not row.attributes & ATTRIBUTE_TRANSACTIONAL:
@@ -319,7 +319,7 @@ cdef class LatestRecords:
             base = v.bases[row.batch]
             if is_control(v, row):
                 if is_end_marker(row, base) and row.timestamp < self.until:
-                    self._marker(batch.producer_id, be16(base + row.key_at + 2) == 1)
+                    self._marker(batch.producer_id, be16(base + row.key_at + CONTROL_KEY_TYPE) == CONTROL_COMMIT)
             elif row.key_length >= 0:
                 self._record(batch, row, base)
 

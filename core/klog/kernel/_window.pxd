@@ -179,8 +179,9 @@ cdef inline int last_sequence(const BatchRow *row) noexcept nogil:
 
 cdef inline bint is_end_marker(const RecordRow *row, const uint8_t *base) noexcept nogil:
     """Whether a control record is a plain COMMIT or ABORT marker (key: version, type; value: version, epoch)."""
-    return (row.key_length >= 4 and be16(base + row.key_at) >= 0 and 0 <= be16(base + row.key_at + 2) <= 1
-            and row.value_length >= 6 and be16(base + row.value_at) >= 0)
+    return (row.key_length >= CONTROL_KEY_BYTES and be16(base + row.key_at + CONTROL_KEY_VERSION) >= 0
+            and CONTROL_ABORT <= be16(base + row.key_at + CONTROL_KEY_TYPE) <= CONTROL_COMMIT
+            and row.value_length >= END_MARKER_BYTES and be16(base + row.value_at + END_MARKER_VERSION) >= 0)
 
 
 cdef const uint8_t *read_record(const uint8_t *p, const uint8_t *end, const uint8_t *base, const BatchRow *batch, RecordRow *row) noexcept nogil

@@ -13,7 +13,8 @@ from klog.kernel.layouts cimport (
     ATTRIBUTE_CONTROL, ATTRIBUTE_LOG_APPEND_TIME, ATTRIBUTE_TRANSACTIONAL, BATCH_ATTRIBUTES, BATCH_BASE_OFFSET,
     BATCH_BASE_SEQUENCE, BATCH_BASE_TIMESTAMP, BATCH_BYTES, BATCH_CRC, BATCH_CRC_START, BATCH_LAST_OFFSET_DELTA,
     BATCH_LEADER_EPOCH, BATCH_MAGIC, BATCH_MAX_TIMESTAMP, BATCH_PRODUCER_EPOCH, BATCH_PRODUCER_ID,
-    BATCH_RECORDS_COUNT, BATCH_SIZE, OVERHEAD,
+    BATCH_RECORDS_COUNT, BATCH_SIZE, CONTROL_KEY_BYTES, CONTROL_KEY_TYPE, CONTROL_KEY_VERSION, END_MARKER_BYTES,
+    END_MARKER_COORDINATOR_EPOCH, END_MARKER_VERSION, OVERHEAD,
 )
 from klog.kernel.numbers cimport add, increment_sequence, put16, put32, put64, put_varlong, subtract, varlong_bytes
 from klog.kernel.python cimport (
@@ -52,7 +53,6 @@ RECORD_FAULTS = ("text", "topic", "partition", "key", "value", "null-key", "time
 
 cdef enum:
     RECORD_ROOM = 64             # bytes of a record's numbers, at most
-    MARKER_BYTES = 4 + 6
     FIRST_ROOM = 4096            # bytes of output, at least
 
 cdef struct OutRecord:           # a record as it is going to be written
@@ -374,13 +374,13 @@ cdef inline Py_ssize_t with_length(Py_ssize_t length) noexcept nogil:
 
 cdef uint8_t *put_marker(uint8_t *w, const InRecord *r) noexcept nogil:
     """Write the rest of the record that ends a transaction.  Kafka: EndTransactionMarker."""
-    w = put_length(w, 4)
-    put16(w, 0)
-    put16(w + 2, r.control)
-    w = put_length(w + 4, 6)
-    put16(w, 0)
-    put32(w + 2, <uint32_t>r.coordinator_epoch)
-    return put_length(w + 6, 0)
+    w = put_length(w, CONTROL_KEY_BYTES)
+    put16(w + CONTROL_KEY_VERSION, 0)
+    put16(w + CONTROL_KEY_TYPE, r.control)
+    w = put_length(w + CONTROL_KEY_BYTES, END_MARKER_BYTES)
+    put16(w + END_MARKER_VERSION, 0)
+    put32(w + END_MARKER_COORDINATOR_EPOCH, <uint32_t>r.coordinator_epoch)
+    return put_length(w + END_MARKER_BYTES, 0)
 
 
 cdef inline uint8_t *put_bytes_or_null(uint8_t *w, const uint8_t *p, Py_ssize_t n) noexcept nogil:

@@ -52,7 +52,7 @@ cdef inline long long row_number(const View *v, const RecordRow *row, int column
     if not is_control(v, row):
         return NO_NUMBER
     if column == COLUMN_COORDINATOR_EPOCH:
-        return be32(v.bases[row.batch] + row.value_at + 2) if is_end_marker(row, v.bases[row.batch]) else NO_NUMBER
+        return be32(v.bases[row.batch] + row.value_at + END_MARKER_COORDINATOR_EPOCH) if is_end_marker(row, v.bases[row.batch]) else NO_NUMBER
     cdef int type = control_type(row, v.bases[row.batch])
     return type if 0 <= type < CONTROL_UNKNOWN else CONTROL_UNKNOWN
 

@@ -112,7 +112,7 @@ cdef uint8_t *put_control_name(uint8_t *w, int control) noexcept nogil:
 
 
 cdef inline int control_type(const RecordRow *row, const uint8_t *base) noexcept nogil:
-    return be16(base + row.key_at + 2) if row.key_length >= 4 else -1
+    return be16(base + row.key_at + CONTROL_KEY_TYPE) if row.key_length >= CONTROL_KEY_BYTES else -1
 
 
 cdef void keep_tail(LineStyle *style, const BatchRow *batch, int index) noexcept nogil:
@@ -146,7 +146,7 @@ cdef uint8_t *put_json_record(uint8_t *w, const View *v, const RecordRow *row, L
     if batch.attributes & ATTRIBUTE_CONTROL and batch.magic >= 2:
         w = put(put_control_name(put(w, b',"control":"'), control_type(row, base)), b'"')
         if is_end_marker(row, base):
-            w = decimal(put(w, b',"coordinator_epoch":'), be32(base + row.value_at + 2))
+            w = decimal(put(w, b',"coordinator_epoch":'), be32(base + row.value_at + END_MARKER_COORDINATOR_EPOCH))
     else:
         style.key_at = w
         w = put_named(put(w, b',"key'), base + row.key_at, row.key_length, VALUES_TEXT)
@@ -229,7 +229,7 @@ cdef uint8_t *put_csv_record(uint8_t *w, const View *v, const RecordRow *row, Li
     if control:
         w = put(put_control_name(w, control_type(row, base)), b",")
         if is_end_marker(row, base):
-            w = decimal(w, be32(base + row.value_at + 2))
+            w = decimal(w, be32(base + row.value_at + END_MARKER_COORDINATOR_EPOCH))
         w = put(w, b",")
     else:
         w = put(w, b",,")

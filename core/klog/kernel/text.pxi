@@ -134,7 +134,7 @@ cdef uint8_t *put_header_keys(uint8_t *w, const RecordRow *row, const uint8_t *b
 
 cdef uint8_t *put_end_marker(uint8_t *w, const RecordRow *row, const uint8_t *base) noexcept nogil:
     w = put(w, b" endTxnMarker: ABORT coordinatorEpoch: ") if base[row.key_at + 3] == 0 else put(w, b" endTxnMarker: COMMIT coordinatorEpoch: ")
-    return decimal(w, be32(base + row.value_at + 2))
+    return decimal(w, be32(base + row.value_at + END_MARKER_COORDINATOR_EPOCH))
 
 
 cdef uint8_t *put_record_metadata(uint8_t *w, const BatchRow *batch, const RecordRow *row, const uint8_t *base) noexcept nogil:
