@@ -708,7 +708,8 @@ def test_what_stands_behind_a_link_and_dots_is_where_the_system_says(klog: Klog,
     with lock_target(f"{own}/data/hop/../job", HastyDisk()):
         assert JobOutput(f"{own}/data/hop/../job", {}, HastyDisk()).to == str(own / "far/job")
     assert klog("truncate", keys, "--to-offset", "5", "--apply", "--backup", f"{own}/data/hop/../kept").exit_code == 0
-    assert set(os.listdir(own / "data")) - names <= {"cleaner-offset-checkpoint"}
+    more = {name for name in os.listdir(own / "data") if not name.endswith(".klog-backup")}
+    assert more - names <= {"cleaner-offset-checkpoint"}
     expected = {"away", "copied", "dumped", "job", "kept", "plan.json", "plan.json.staged"}
     assert set(os.listdir(own / "far")) == expected
     assert klog("undo", own / "far/kept", "--apply").exit_code == 0

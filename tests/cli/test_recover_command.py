@@ -396,7 +396,8 @@ def test_a_plan_of_nothing_can_be_carried_out(klog: Klog, tmp_path: Path) -> Non
 def test_originals_go_where_they_are_told_to(klog: Klog, torn: Path, tmp_path: Path) -> None:
     done = repaired(klog, torn, "--apply", "--backup", tmp_path / "originals")
     assert done["backup"] == str(tmp_path / "originals")
-    assert backups(torn) == [f"{done['id']}.path"]
+    assert backups(torn) == []
+    assert (torn / f"{done['id']}.klog-backup").is_file()
     assert klog("undo", tmp_path / "originals", "--apply").exit_code == 0
 
 

@@ -141,7 +141,7 @@ def test_transactions_are_looked_for_only_where_some_can_be(tmp_path: Path, monk
     needed = counted.of(plain)[1]
     run_klog("report", disk, "--jobs", "1", "--now", str(now), "--to", tmp_path / "r.html")
     assert read(tmp_path / "r.html")[1]["transactions"] == found
-    assert counted.of(plain)[1] < 2.1 * needed
+    assert counted.of(plain)[1] < 3.1 * needed, "verify, twice, and space for its newest record: it has no time index"
 
 
 def test_it_changes_nothing(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from klog.data_dir.selection import PartitionQuery
 
 from tests.conftest import FIXTURES
 
-GOLDEN = FIXTURES / "golden" / "space-rows.gz"
+GOLDEN = Path(__file__).with_name("segment_rows.gz")
 WRITTEN_MS = 1_750_000_000_000
 SETTINGS: list[dict[str, str]] = [
     {},
