@@ -130,8 +130,8 @@ cdef class KeyPlaces:
     """The places of a topic's keys: which key lies in which partition.
 
     A key is its digest: one of the clients' hashes (*hashed_by*: 0 murmur2, 1 CRC-32, 2 FNV-1a), which tells its partition by
-    the rules of that hash, and another, keyed by a secret, that tells apart what it does not.  They are mixed by a secret,
-    so that nobody can make keys that fall into one slot.  Two keys of one digest count as one.
+    the rules of that hash, and another, keyed by a secret, that tells apart what it does not.  They are mixed by a
+    secret, so that no input can have keys for one slot only.  Two keys of one digest count as one.
 
     Once the table is filled, `judge` finds the places that a rule does not give, and the reasons; before it `earlier_counts` tells
     how many partitions the topic may have had.
@@ -297,8 +297,8 @@ cdef class KeyPlaces:
         """Find out why keys lie where *rule* does not put them; return how many keys there are of each cause.
 
         *earlier*: numbers of partitions before the topic grew.  *others*: the numbers of the other rules, as they are tried.
-        The causes: in place, earlier numbers (three), another rule (seven), without a frame, none.  Of a key with several
-        such places the last of their causes counts.
+        The causes: in place, earlier numbers (three), another rule (seven), without a frame, none.  If a key has
+        several such places, the last of their causes counts.
         """
         cdef long long counts[CAUSES]
         cdef int i
@@ -688,7 +688,7 @@ cdef class KeyExamples:
 
     @property
     def found(self) -> list[tuple[int, int, int, int, int, bytes]]:
-        """Of each place its number, its records, the first and the last offset, the key's length and its first bytes."""
+        """The facts of each place: its number, its records, the first and the last offset, the key's length and its first bytes."""
         cdef int i
         cdef KeyExample *one
         result = []

@@ -77,13 +77,13 @@ cdef struct SequenceGap:
 
 @cython.final
 cdef class HeaderPass:
-    """Passes over the headers of logs; fills entries of the table of digests and counts what headers tell.
+    """Passes over the headers of logs; fills entries of the table of digests and counts the facts of headers.
 
     *secret*: 16 bytes for the digests; entries that are compared have the same.  `begin` a log, then `read` its file or
     `take` rows of windows, in the order of the log, and `finish`; where they stop with ENTRY_FULL, `entries` have to be
     fetched before it goes on.  One thread at a time.
 
-    Of each producer and epoch of a log the first and the last sequence are kept, in the order of their first batches; and
+    The first and the last sequence of each producer and epoch of a log are kept, in the order of their first batches; and
     how many batches do not begin behind the last sequence of theirs.
     """
 
@@ -105,7 +105,7 @@ cdef class HeaderPass:
     cdef long long gaps
     cdef SequenceGap first_gap
     cdef bint runs_overflow                  # there were more than MOST_RUNS, or no memory for them
-    cdef uint64_t spread                     # odd and secret: nobody can make producers that fall into one slot
+    cdef uint64_t spread                     # odd and secret: no input can have producers for one slot only
 
     def __cinit__(self, bytes secret not None):
         if len(secret) != 16:
@@ -113,7 +113,7 @@ cdef class HeaderPass:
         sum_factors(<const uint8_t *>PyBytes_AsString(secret), self.factors, KEY_WORDS)
         self.spread = int.from_bytes(secret[:8], "little") | 1
         self.buffer = <uint8_t *>malloc(PASS_BYTES)
-        self.batches = <BatchEntry *>malloc((ENTRIES + 2) * sizeof(BatchEntry))  # the last batches of a log come without asking
+        self.batches = <BatchEntry *>malloc((ENTRIES + 2) * sizeof(BatchEntry))  # the last batches of a log need no further call
         if self.buffer == NULL or self.batches == NULL:
             raise MemoryError("no memory for a pass")
         klog_moves_init()  # before several threads ask for it at once
@@ -615,7 +615,7 @@ cdef class EntryList:
         self.count = 0
 
 
-# What records say about the topic and the partition that a batch was meant for.
+# The evidence of records about the topic and the partition for which a batch was meant.
 
 cdef enum:
     SCHEMA_BYTES = 5             # a zero and the id of a schema

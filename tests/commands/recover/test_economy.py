@@ -194,7 +194,7 @@ def test_salvage_reads_damaged_segments_again_and_others_only_for_their_producer
 ) -> None:
     """A damaged segment is read by the survey, for the choice, for its indexes, and to be copied.
 
-    Of the others those with transactions are read again, and of producers those behind the last snapshot.
+    Those of the others with transactions are read again, and the producers behind the last snapshot.
     """
     logs = damaged_log_dir(tmp_path, klog, kind, damage)
     size = logs[2].stat().st_size

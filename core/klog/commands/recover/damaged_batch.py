@@ -1,4 +1,4 @@
-"""A damaged batch: what its header still shows, and whether a flipped bit or a wrong format version explains it."""
+"""A damaged batch: its header's facts, and whether a flipped bit or a wrong format version explains it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from klog.log.windows import window_of
 
 
 class ClaimedExtent(NamedTuple):
-    """What a damaged batch says of itself: where it ends, in bytes, and its last offset."""
+    """The extent that a damaged batch claims: its end, in bytes, and its last offset."""
 
     end: int
     last_offset: int
@@ -39,7 +39,7 @@ class DamagedBatches:
         return found
 
     def claim(self, start: int) -> ClaimedExtent | None:
-        """Return what the header of the damaged batch at byte *start* says; None if it says nothing that can be."""
+        """Return the claim in the header of the damaged batch at byte *start*; None if it is impossible."""
         try:
             head = self._source.read(start, BATCH.size)
         except UnreadableError:

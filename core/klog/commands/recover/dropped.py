@@ -15,14 +15,14 @@ MOST_STRETCHES = 1 << 20
 """A log with more damaged places than this is kept up to there: more would be too much to look through."""
 MOST_PATCHES = 10_000
 NEIGHBOURS = 64
-"""So many of the last batches are remembered: more than a block of a disk, written to the wrong place, can hold."""
+"""The number of last batches that are remembered: more than a block of a disk, written to the wrong place, can hold."""
 MOST_LEFT = 1000
 """How many are reported one by one for a segment."""
 _MOST_COPIES = 1 << 20
 
 
 class SalvageOptions(NamedTuple):
-    """What salvage may do: *repair_bits*, put single flipped bits right.  No larger batch than *max_batch_bytes* is."""
+    """The options of salvage: *repair_bits*, repair single flipped bits.  No larger batch than *max_batch_bytes* is."""
 
     repair_bits: bool = False
     max_batch_bytes: int = MAX_BATCH_BYTES
@@ -53,7 +53,7 @@ class DroppedBatches:
         self.offsets, self.keys, self.records, self.left = array("q"), array("Q"), array("q"), array("q")
 
     def add(self, facts: BatchFacts, left: int) -> None:
-        """Take a batch that is part of what is left number *left*."""
+        """Add a batch of the remaining part number *left*."""
         if len(self.offsets) < _MOST_COPIES:
             self.offsets.append(facts.base_offset)
             self.keys.append(key(facts))
@@ -62,7 +62,7 @@ class DroppedBatches:
 
 
 def key(facts: BatchFacts) -> int:
-    """Return what two copies of a batch have in common, besides their offset: checksum and size."""
+    """Return the facts that copies of a batch share, besides their offset: checksum and size."""
     return facts.crc << 32 | facts.size
 
 

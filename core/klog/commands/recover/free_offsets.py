@@ -1,4 +1,4 @@
-"""Which offsets the segments of a log leave free, and the base offset of a segment for misplaced batches."""
+"""The offsets that the segments of a log leave free, and the base offset of a segment for misplaced batches."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from klog.partition.start.start_files import FailsError
 
 
 class SegmentPart(NamedTuple):
-    """A segment that what is kept of a log goes into from byte *position* on: its base offset.
+    """A segment for the kept part of a log from byte *position* on: its base offset.
 
-    *epoch*: the leader epoch of what is kept before it; -1: none, or not known.
+    *epoch*: the leader epoch of the kept part before it; -1: none, or unknown.
     """
 
     position: int
@@ -31,7 +31,7 @@ class SegmentPart(NamedTuple):
 
 
 class FreeOffsets:
-    """The offsets that are not taken; what is taken does not overlap."""
+    """The free offsets; taken ranges do not overlap."""
 
     def __init__(self) -> None:
         self._firsts: list[int] = []
@@ -39,13 +39,13 @@ class FreeOffsets:
         self._epochs: list[int] = []
 
     def take(self, first: int, last: int, epoch: int) -> None:
-        """Let a segment have the offsets from *first* to *last*, which are free, of which the last has *epoch*."""
+        """Assign the offsets from *first* to *last*, which are free, to a segment; the last one has *epoch*."""
         at = bisect_right(self._firsts, first)
         for numbers, value in ((self._firsts, first), (self._lasts, last), (self._epochs, epoch)):
             numbers.insert(at, value)
 
     def take_parts(self, parts: list[SegmentPart], lasts: list[int], epoch: int) -> None:
-        """Let all segments that a log becomes have theirs; *lasts*: what each ends with, *epoch*: of the very last."""
+        """Assign the offsets of a log's new segments; *lasts*: the last offset of each, *epoch*: of the very last."""
         epochs = [*(after.epoch for _, after in pairwise(parts)), epoch]
         for part, last, one in zip(parts, lasts, epochs, strict=True):
             if last >= part.base:
@@ -57,7 +57,7 @@ class FreeOffsets:
         return self._firsts[at] if at < len(self._firsts) else LONG_MAX
 
     def holds(self, facts: BatchFacts) -> bool:
-        """Whether a batch's offsets are free, and no later leader wrote what is before them."""
+        """Whether a batch's offsets are free, and no later leader wrote the batches before them."""
         at = bisect_right(self._firsts, facts.base_offset) - 1
         if facts.last_offset >= self.limit(facts.base_offset):
             return False

@@ -16,10 +16,11 @@ _MAGIC_AT = BATCH.offsets["magic"]
 
 
 def proven_offset(stored: int, delta: int, before: int, after: int) -> int | None:
-    """Return the base offset of a batch between offsets *before* and *after*, which others have; None if unproven.
+    """Return the base offset of a batch between offsets *before* and *after*, which other batches have; None if
+    unproven.
 
-    *delta*: its last offset is so far above its base.  Proven is what fills the room exactly, or the only one of the
-    values that one flipped bit could have turned into *stored* that has room there.
+    *delta*: the difference between its last offset and its base.  An offset is proven if the batch fills the gap
+    exactly, or if it is the only one of the values one flipped bit away from *stored* that fits.
     """
     room = after - before - 1
     if room <= delta + 1:
@@ -31,7 +32,8 @@ def proven_offset(stored: int, delta: int, before: int, after: int) -> int | Non
 def proven_epoch(stored: int, before: int, after: int) -> int | None:
     """Return the leader epoch of a batch between those of its neighbours; None if unproven.
 
-    Proven is what both of them have, or the only one of the values one flipped bit away from *stored* between them.
+    An epoch is proven if both of them have it, or if it is the only one of the values one flipped bit away from
+    *stored* between them.
     """
     if before == after:
         return before

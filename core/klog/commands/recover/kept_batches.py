@@ -31,9 +31,9 @@ _WALKS = 64
 class KeptBatches:
     """Batches that are kept, each with offsets above those of the one before, all of them free.
 
-    *parts*: the segments that they go into, the log's own first, which may get none; each later one begins with a batch
-    whose offsets the one before cannot hold, or that belongs behind another log.  *patches*: by
-    position, which ascends.  *unsure*: those that are not made, for chance would say the same too often.
+    *parts*: the segments for them, the log's own first, which may be empty; each later one begins with a batch whose
+    offsets the one before cannot hold, or that belongs behind another log.  *patches*: by position, which ascends.
+    *unsure*: those that are not made, because chance would produce them too often.
     """
 
     def __init__(self, base_offset: int, free: FreeOffsets, source: ReadOnlyFile | None) -> None:
@@ -139,10 +139,10 @@ class KeptBatches:
             self.parts.pop()
 
     def is_patched_from(self, position: int) -> bool:
-        """Whether there are patches from byte *position* on; they come in the order of their positions."""
+        """Whether there are patches from byte *position* on; they are sorted by position."""
         return bool(self.patches) and next(reversed(self.patches)) >= position
 
-    # what is not
+    # the dropped part
 
     def leave(self, start: int, end: int, reason: str, detail: str, batch: BatchFacts | None = None) -> None:
         """Drop bytes; *batch*: the batch that they are, if its checksum matches."""
@@ -196,7 +196,7 @@ class KeptBatches:
         return True
 
     def beginning_at(self, source: ReadOnlyFile, offset: int) -> BatchFacts | None:
-        """Return the kept batch with base offset *offset*; None: there is none, or that was asked too often."""
+        """Return the kept batch with base offset *offset*; None: there is none, or the limit of searches is reached."""
         self._walks -= 1
         stretch = self.kept.stretch_of(offset)
         if stretch < 0 or self._walks < 0:
@@ -211,5 +211,5 @@ class KeptBatches:
 
     @property
     def is_searched_out(self) -> bool:
-        """Whether `beginning_at` has been asked too often to have answers."""
+        """Whether `beginning_at` has reached its limit of searches."""
         return self._walks <= 0

@@ -1,4 +1,4 @@
-"""Which ranges of a log are kept, and a walk over their batches."""
+"""The kept ranges of a log, and a walk over their batches."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class KeptRanges:
         return zip(self.starts, self.ends, strict=True)
 
     def gaps(self, size: int) -> Iterator[KeptGap]:
-        """Yield what is not kept of a log of *size* bytes."""
+        """Yield the dropped ranges of a log of *size* bytes."""
         position, before = 0, None
         for start, end, first, last in zip(*self._all, strict=True):
             if start > position:
@@ -96,7 +96,7 @@ class KeptRanges:
 def batches(source: ReadableLog, start: int, end: int) -> Iterator[Window]:
     """Yield windows of the batches from byte *start* to byte *end*, all of which are kept.
 
-    Always the same window.  What cannot be read (any more) ends it.
+    It is always the same window.  An unreadable part ends the walk.
     """
     reader, window = LogReader(source, start, end, like_kafka=True), Window(1, 1, 1)
     with suppress(OSError):

@@ -1,4 +1,4 @@
-"""The repair that does what a broker of 4.x would do with a partition at its next start."""
+"""The repair that changes a partition as a broker of 4.x would at its next start."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from klog.partition.verify.facts import LogDirFacts
 from klog.partition.verify.findings import Finding
 
 _RIGHTED = frozenset({"recovery-point-beyond-end", "high-watermark-beyond-end", "log-start-beyond-end"})
-"""What every start puts right."""
+"""The findings that every start corrects."""
 
 
 def play(
@@ -50,9 +50,9 @@ def play(
 def plan(
     partition: Partition, around: LogDirFacts, settings: RecoverOptions, draft: Draft, sink: Sink | None = None
 ) -> RecoverResult:
-    """Add to *draft* what a broker would change.  Raises UnreadableError, OSError (staging).
+    """Add to *draft* a broker's changes.  Raises UnreadableError, OSError (staging).
 
-    Findings are only looked for where a broker fails, or something is lost: it takes a second pass.
+    Findings are only looked for if a broker fails, or something is lost: this takes a second pass.
     """
     result, logs = RecoverResult(partition), SurveyedLogs(partition)
     outcome = play(partition, around.clean, settings, sink)
@@ -125,10 +125,10 @@ def follow(outcome: StartOutcome, result: RecoverResult, draft: Draft, logs: Sur
 
 
 def losses(partition: Partition, outcome: StartOutcome, findings: Sequence[Finding], logs: SurveyedLogs) -> list[Loss]:
-    """Return what goes: ends of segments, and segments.
+    """Return the losses: ends of segments, and segments.
 
-    The reason is the one of *findings* that the start stumbles over; for segments the one before them.
-    Raises UnreadableError.
+    The reason is the one of *findings* at which the start ends; for segments the one before them.  Raises
+    UnreadableError.
     """
     found, reason = [], "log-start-beyond-end"
     for cut in outcome.cuts:
@@ -139,7 +139,7 @@ def losses(partition: Partition, outcome: StartOutcome, findings: Sequence[Findi
 
 
 def _reason(cut: SegmentCut, findings: Sequence[Finding]) -> str:
-    """Return the id of what is found where a log is cut, or next behind that; without any "cut"."""
+    """Return the id of the finding at the cut of a log, or of the next one behind it; without any "cut"."""
     ids = [
         (one.position, one.id)
         for one in findings
@@ -166,7 +166,7 @@ def kept(outcome: StartOutcome, logs: SurveyedLogs) -> Amount:
 
 
 def offsets(partition: Partition, outcome: StartOutcome) -> dict[FileKind, int | None]:
-    """Return what changes in the log dir's checkpoints, but for what a broker keeps house with."""
+    """Return the changes of the log dir's checkpoints, except a broker's own bookkeeping."""
     changed: dict[FileKind, int | None] = {}
     for kind, said in (
         (FileKind.RECOVERY_POINTS, partition.recovery_point),

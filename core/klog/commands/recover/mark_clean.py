@@ -1,7 +1,7 @@
 """Does the broker's recovery in advance, and writes the clean-shutdown marker with which the broker skips its own.
 
-With the marker a broker checks nothing.  So each partition is left as the broker's own unclean start and clean stop
-would leave it, and a log dir with anything in doubt is neither marked nor changed.
+With the marker a broker checks nothing.  Each partition is therefore left as the broker's own unclean start and clean
+stop would leave it, and a log dir with anything in doubt is neither marked nor changed.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ from klog.partition.verify.findings import Finding, quoted
 from klog.partition.verify.log_dir_checks import root
 
 NOBODYS_EPOCH = -1
-"""In a marker it claims nothing: controllers take the broker for one that has recovered its logs itself.
+"""A marker with it claims nothing: controllers treat the broker as one that has recovered its logs itself.
 
 A broker writes it as well, when it stops without an epoch.  Kafka: LogManager.shutdown.
 """
 
 _FIXED_BY_START = frozenset({"recovery-point-beyond-end", "high-watermark-beyond-end", "snapshots-missing"})
-"""What every unclean start corrects."""
+"""The findings that every unclean start corrects."""
 
 _GONE = frozenset({"recovery-point-beyond-end", "high-watermark-beyond-end"})
 """Signs that records were lost."""
 
 
 class MarkCleanRefusal(NamedTuple):
-    """Why a log dir stays as it is.
+    """The reason why a log dir is not changed.
 
-    *first*: the command to begin with instead; None where there is none.  *could_not*: its data are not what is wrong.
+    *first*: the command to begin with instead; None without one.  *could_not*: the reason is not its data.
     """
 
     log_dir: str
@@ -96,7 +96,8 @@ class _UncleanStart:
         self._sink = sink
 
     def skips(self, partition: Partition) -> bool:
-        # A broker loads what it has set aside, too; what is being deleted it never recovers.  Kafka: LogLoader.load.
+        # A broker loads directories that it has set aside, too; it never recovers those that it deletes. Kafka:
+        # LogLoader.load.
         return partition.topic == CLUSTER_METADATA or partition.state is PartitionState.DELETE
 
     def plan(self, partition: Partition, around: LogDirFacts, options: RecoverOptions, draft: Draft) -> RecoverResult:
@@ -171,7 +172,7 @@ class _MarkClean:
         return None
 
     def _discard(self, number: int) -> None:
-        """Discard what was drafted for a log dir."""
+        """Discard the draft of a log dir."""
         path = os.path.abspath(self.log_dirs[number].path)
         self.recovery.drafts = [draft for draft in self.recovery.drafts if draft.number != number]
         for result in self.recovery.results:
@@ -191,12 +192,13 @@ class _MarkClean:
             else:
                 claimed = epoch
         brokers = {_broker(one) for one in self.log_dirs if one.path in self.marked}
-        # Those that are there go first, for a broker with different epochs in its markers may believe one of them.
+        # Existing markers are deleted first, because a broker with different epochs in its markers may believe one of
+        # them.
         before = [n for n, one in enumerate(self.log_dirs) if one.path in self.marked_before]
         new = [n for n, one in enumerate(self.log_dirs) if one.path in self.marked]
         for number in (*(n for n in before if _broker(self.log_dirs[n]) in brokers), *new):
             log_dir = self.log_dirs[number]
-            # A ZooKeeper broker knows no epoch of its own, and writes an empty file.
+            # A ZooKeeper broker has no epoch of its own, and writes an empty file.
             content = write_clean_shutdown(claimed) if log_dir.is_kraft else b""
             draft = Draft(log_dir.path, number, self._staging[number])
             time_ns = self._options.now_ms * 1_000_000
@@ -239,7 +241,7 @@ class _MarkClean:
 
 
 def _doubt(log_dir: LogDir, results: Sequence[RecoverResult]) -> MarkCleanRefusal | None:
-    """Return what speaks against the marker; None when nothing does."""
+    """Return the reason against the marker; None without one."""
     first = f"klog recover {quoted(log_dir.path)}"
     for result in results:
         if result.fails is not None:
@@ -271,7 +273,7 @@ def _twice(log_dirs: Sequence[LogDir]) -> set[_Key]:
 
 
 def _metadata(log_dirs: Sequence[LogDir]) -> dict[tuple[str | None, int | None], ClusterMetadata]:
-    """Return what the metadata logs in the log dirs say, for the nodes whose they are."""
+    """Return the metadata in the log dirs' metadata logs, by their nodes."""
     found: dict[tuple[str | None, int | None], ClusterMetadata] = {}
     for log_dir in log_dirs:
         metadata = read_metadata(log_dir) if log_dir.metadata_log is not None else None
@@ -296,10 +298,10 @@ def _is_tiered(log_dir: LogDir, metadata: ClusterMetadata | None) -> bool:
 def plan_unclean_start(
     partition: Partition, around: LogDirFacts, settings: RecoverOptions, draft: Draft, sink: Sink
 ) -> RecoverResult:
-    """Add to *draft* what a broker's unclean start and clean stop change, if they leave nothing wrong.
+    """Add to *draft* the changes of a broker's unclean start and clean stop, if they leave no fault.
 
-    All of the partition's files have to be on the disk afterwards, because a broker that starts cleanly never syncs
-    what is below its log end.  Raises UnreadableError, OSError (staging).
+    All of the partition's files have to be synced afterwards, because a broker that starts cleanly never syncs the part
+    below its log end.  Raises UnreadableError, OSError (staging).
     """
     survey = PartitionSurvey.read(partition, around, settings, sink)
     result = RecoverResult(partition, survey.findings)
@@ -324,7 +326,7 @@ def plan_unclean_start(
 
 
 def _changed_offsets(partition: Partition, outcome: StartOutcome, result: RecoverResult) -> dict[FileKind, int | None]:
-    """Return what changes in the checkpoints, which are about partitions that are in use or will be."""
+    """Return the changes of the checkpoints, for partitions that are in use or will be."""
     if partition.state is PartitionState.STRAY:
         return {}
     changed = dict(result.offsets)
@@ -350,7 +352,7 @@ def _is_fixed(finding: Finding, survey: PartitionSurvey, outcome: StartOutcome) 
 
 
 def _cuts_otherwise(survey: PartitionSurvey, judged: RebuildOutcome, outcome: StartOutcome) -> str | None:
-    """Return where the broker would truncate more or less than what is damaged, in words; None if nowhere."""
+    """Return, in words, where the broker would truncate more or less than the damage; None if nowhere."""
     theirs = {cut.base: cut.size for cut in outcome.cuts}
     odd = {base for base in judged.cuts.keys() | theirs.keys() if judged.cuts.get(base) != theirs.get(base)}
     whole = {one.files.base_offset for one in survey.facts.segments if one.survey.batches}

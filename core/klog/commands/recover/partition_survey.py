@@ -31,10 +31,10 @@ _NAMES = frozenset({"orphan-index", "leftover", "duplicate-segment", "foreign-lo
 class PartitionSurvey:
     """A partition after the pass.
 
-    *original*: as it is listed; `partition`, `facts`: as it is once what was interrupted has been finished or taken
-    back.  `fails`: why nothing can be said of it, and then all else is missing.  `logs`: what the pass showed of the
-    logs.  `ordered`: those in which each batch follows the one before.  *start*: the broker's next start, where it was
-    played.
+    *original*: its listing; `partition`, `facts`: its state after interrupted operations have been finished or
+    reverted.  `fails`: the reason why the survey is impossible; all other fields are then missing.  `logs`: the results
+    of the pass for the logs.  `ordered`: those in which each batch follows the one before.  *start*: the broker's next
+    start, if it was played.
     """
 
     facts: PartitionFacts
@@ -96,11 +96,11 @@ class PartitionSurvey:
 
     @cached_property
     def files(self) -> dict[str, Content]:
-        """What the log consists of once what was interrupted has been finished or taken back, by name."""
+        """The content of the log after interrupted operations have been finished or reverted, by name."""
         return settle(self.original, self._settings.reading)
 
     def next_start(self) -> StartOutcome:
-        """Return what a broker's next start makes of the partition.  It is played once.  Raises UnreadableError."""
+        """Return the result of a broker's next start for the partition.  It is played once.  Raises UnreadableError."""
         if self._start is None:
             reading, prefixes = self._settings.reading, self.logs.prefixes
             clock = BrokerClock(self._settings.now_ms, self._settings.expiration_ms)

@@ -33,7 +33,7 @@ ENDS = frozenset(
         "unreadable",
     ]
 )
-"""What is wrong with the bytes of a log: gone where the log is cut in front of it."""
+"""Faults of the bytes of a log that disappear if the log is cut in front of them."""
 
 _OFFSETS = frozenset({"overflow", "backwards", "odd offset", "beyond next"})
 """Events of a survey after which the right content of an index is unknown."""
@@ -42,7 +42,7 @@ OFFSET_KINDS = frozenset({"odd-offset", "offsets-backwards", "offset-overflow", 
 """The findings that these become."""
 
 _NOBODYS = frozenset({"offset-gap", "offsets-missing", "sequence-gap"})
-"""What is missing, and nowhere to be had: no repair brings it back."""
+"""Missing data that no repair restores."""
 
 _BY_NAME = frozenset({"orphan-index", "leftover"})
 OF_INDEXES = ("index-", "time-index-", "txn-index-")
@@ -90,7 +90,7 @@ class RebuildOutcome(NamedTuple):
 
 
 class RepairedContent(NamedTuple):
-    """A partition as a repair would leave it: *files*; what it loses, what is *left*, and the log end offset."""
+    """A partition after a repair: *files*; its losses, the findings *left*, and the log end offset."""
 
     files: DesiredFiles
     left: list[Finding]
@@ -99,7 +99,7 @@ class RepairedContent(NamedTuple):
 
 
 def repaired_content(survey: PartitionSurvey, settings: RecoverOptions) -> RepairedContent:
-    """Return what a partition, which could be surveyed, is once it is repaired, for a copy.  Raises UnreadableError."""
+    """Return the content of a surveyed partition after its repair, for a copy.  Raises UnreadableError."""
     repair = _Repair(survey, settings)
     return RepairedContent(repair.target(), repair.left(), repair.losses(), repair.end)
 
@@ -145,7 +145,7 @@ class _Repair:
         self._zeros = {base for base, cut in self._cuts.items() if self._reason(base, cut) == "zero-tail"}
 
     def _judge(self, segment: SegmentFacts) -> None:
-        """Decide whether a segment is cut, or left alone with what is wrong in it."""
+        """Decide whether a segment is cut, or left alone with its faults."""
         base, breaks = segment.files.base_offset, [part for part in segment.damages if part.expected is not None]
         is_disordered = any(event[0] in _OFFSETS for event in segment.survey.events)
         self._is_disordered |= is_disordered
@@ -173,7 +173,7 @@ class _Repair:
         return problems([finding for finding in self._survey.findings if not self.mends(finding)])
 
     def mends(self, finding: Finding) -> bool:
-        """Whether what was found will be gone."""
+        """Whether the repair removes a finding."""
         base = base_of(finding)
         if is_of_index(finding):
             return base not in self._left
@@ -188,7 +188,7 @@ class _Repair:
     # the desired content of the directory
 
     def target(self) -> DesiredFiles:
-        """Return what is to be there."""
+        """Return the desired files."""
         logs: dict[str, tuple[FileRange, ...]] = {}
         files: dict[str, Content] = {}
         for name, content in self._survey.files.items():
@@ -268,13 +268,13 @@ class _Repair:
         seen = [(epoch, offset) for segment in self.facts.segments for epoch, offset, _ in segment.survey.epochs]
         return write_epochs(rebuilt(found, seen, self.end))
 
-    # what that means
+    # the meaning of that
 
     def _reason(self, base: int, cut: ByteRange) -> str:
         return self._reasons.get((base, cut.damage.place.position), "damage")
 
     def losses(self) -> list[Loss]:
-        """Return what goes.  Raises UnreadableError."""
+        """Return the losses.  Raises UnreadableError."""
         if not self._loses:
             return []
         from klog.change.partition_plan.losses import cut_loss
@@ -301,12 +301,12 @@ class _Repair:
         return Amount(records, sum(sizes))
 
     def offsets(self) -> dict[FileKind, int | None]:
-        """Return what has to change in the log dir's checkpoints."""
+        """Return the changes of the log dir's checkpoints."""
         return contradicted(self._survey, self.end)
 
 
 def contradicted(survey: PartitionSurvey, end: int) -> dict[FileKind, int | None]:
-    """Return what changes in the log dir's checkpoints because the log, which will have this *end*, contradicts it."""
+    """Return the changes of the log dir's checkpoints that the log, with its future *end*, contradicts."""
     partition, ids = survey.partition, {finding.id for finding in survey.findings}
     changed: dict[FileKind, int | None] = {}
     if (partition.recovery_point or 0) > end:

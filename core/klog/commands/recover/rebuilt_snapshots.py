@@ -15,10 +15,10 @@ from klog.partition.verify.segment_pass import SegmentFacts
 
 
 def txn_index(facts: PartitionFacts, segment: SegmentFacts, end: int | None) -> bytes:
-    """Return the transaction index of a segment, as its markers below offset *end* (None: all) give it.
+    """Return the transaction index of a segment from its markers below offset *end* (None: all).
 
-    Where damage, or cleaning, has taken markers out of the log, an old entry is the only witness that their data was
-    aborted: it is kept, unless the log says otherwise.
+    If damage, or cleaning, has removed markers from the log, an old entry is the only evidence that their data was
+    aborted: it is kept, unless the log contradicts it.
     """
     from klog.partition.transactions.markers import CompletedTxn
 
@@ -34,7 +34,7 @@ def txn_index(facts: PartitionFacts, segment: SegmentFacts, end: int | None) -> 
 
 
 def _witnesses(facts: PartitionFacts, segment: SegmentFacts) -> list[AbortedTxn]:
-    """Return the entries of the old index that may show what the log no longer does."""
+    """Return the entries of the old index that may be such evidence."""
     may_lack = facts.is_compacted or facts.replay is None or facts.replay.is_guess
     if segment.files.txn_index is None:
         return []
@@ -77,7 +77,7 @@ class RebuiltSnapshots:
         return found
 
     def _segments_with_producers(self) -> list[SegmentFiles]:
-        """Return the segments that say something about producers; the pass has shown of the others that they do not."""
+        """Return the segments with producers, as far as the pass has shown them."""
         silent = {
             segment.files.base_offset
             for segment in self._facts.segments

@@ -16,12 +16,12 @@ from klog.partition.verify.findings import Finding
 
 
 class RecoverMode(StrEnum):
-    """What is kept where a log is damaged."""
+    """The rule about damage of a log: which part is kept."""
 
     DEFAULT = "default"
     """Everything: where that would cost an intact batch nothing is changed."""
     LIKE_BROKER = "like-broker"
-    """What a broker of 4.x keeps at its next start."""
+    """Keep the part that a broker of 4.x keeps at its next start."""
     SALVAGE = "salvage"
     """Every intact batch, on either side of damage."""
 
@@ -29,10 +29,10 @@ class RecoverMode(StrEnum):
 class RecoverOptions(NamedTuple):
     """The options of a repair.
 
-    *now_ms*, *expiration_ms*: producers idle for so long are forgotten, as a broker does.  *interval*, *index_bytes*:
-    index.interval.bytes and segment.index.bytes.  *from_recovery_point*: what is below it
-    is not looked at.  *indexes_only*: logs stay as they are.  *repair_bits*: put single flipped bits right.  *jobs*:
-    threads.  *mark_clean*: log dirs get the clean-shutdown marker; *registered*: with the broker's own epoch in it.
+    *now_ms*, *expiration_ms*: producers idle for so long are forgotten, as in a broker.  *interval*, *index_bytes*:
+    index.interval.bytes and segment.index.bytes.  *from_recovery_point*: the part below it is not read.
+    *indexes_only*: logs are not changed.  *repair_bits*: repair single flipped bits.  *jobs*: threads.  *mark_clean*:
+    write the clean-shutdown marker into log dirs; *registered*: with the broker's own epoch in it.
     """
 
     mode: RecoverMode
@@ -49,7 +49,7 @@ class RecoverOptions(NamedTuple):
 
     @property
     def reading(self) -> ReadSettings:
-        """What of them decides how a broker's start is played."""
+        """The settings for playing a broker's start."""
         return ReadSettings(self.interval, self.index_bytes, self.jobs)
 
 
@@ -61,13 +61,13 @@ class OtherMode(NamedTuple):
 
 
 class RecoverResult:
-    """What came of a partition.
+    """The result for a partition.
 
-    *findings*: all of them; *left*: those that will still be there, and need action.  *losses*: what is lost.
-    *kept*, *broker_would_keep*: of its logs; the latter None where a broker would not start.  *fails*: why this way of
-    repair does nothing here; *could_not*: the system refused something.  *offsets*: new values in the log dir's
-    checkpoints; None takes a line out.  *choices*: where damage is left, what the other ways would cost.  *settings*:
-    those of the topic that decide the content of an index.
+    *findings*: all of them; *left*: those that remain after the repair, and need action.  *losses*: the lost parts.
+    *kept*, *broker_would_keep*: of its logs; the latter None if a broker would not start.  *fails*: the reason why
+    this way of repair changes nothing here; *could_not*: the system refused something.  *offsets*: new values in the
+    log dir's checkpoints; None removes a line.  *choices*: if damage is left, the costs of the other ways.  *settings*:
+    the topic's settings that affect the content of an index.
     """
 
     def __init__(

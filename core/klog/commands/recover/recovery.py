@@ -1,4 +1,4 @@
-"""From log dirs to a plan: every partition on its own, then the files of the log dirs.
+"""From log dirs to a plan: every partition separately, then the files of the log dirs.
 
 recovery = recover_log_dirs([Selection(log_dir, log_dir.partitions)], options, [staging], {})
 recovery.results            # what came of each partition
@@ -40,10 +40,10 @@ _INTERVAL, _INDEX_BYTES = "index.interval.bytes", "segment.index.bytes"
 
 @dataclass
 class Recovery:
-    """What a repair of log dirs found, and what it would change.
+    """The findings of a repair of log dirs, and its changes.
 
-    *findings*: about the log dirs' own files; *left*: those of them that will still be there.  *skipped*: partitions
-    that no repair touches.
+    *findings*: about the log dirs' own files; *left*: those of them that remain.  *skipped*: partitions that no repair
+    touches.
     """
 
     results: list[RecoverResult] = field(default_factory=list)
@@ -53,7 +53,7 @@ class Recovery:
     skipped: list[Partition] = field(default_factory=list)
 
     def extend(self, other: Recovery) -> None:
-        """Add what was found in another log dir."""
+        """Add the results of another log dir."""
         self.results += other.results
         self.drafts += other.drafts
         self.findings += other.findings
@@ -63,7 +63,7 @@ class Recovery:
     def rescue(self, sink: Sink) -> int:
         """Write the records of damaged batches that decode all the same to *sink*, as lines; return how many.
 
-        Only before the plan is carried out.  Raises UnreadableError.
+        Call it before the plan is applied.  Raises UnreadableError.
         """
         from klog.commands.recover.rescued_records import rescue_partition
 
@@ -75,7 +75,7 @@ class Recovery:
 
     @property
     def losses(self) -> list[Loss]:
-        """Everything that will be gone."""
+        """The losses of all partitions."""
         return [loss for result in self.results for loss in result.losses]
 
     @property
@@ -85,26 +85,26 @@ class Recovery:
 
     @property
     def broker_would_keep(self) -> Amount | None:
-        """What a broker would keep of them; None where it would not start."""
+        """The amount that a broker would keep; None if it would not start."""
         amounts = [result.broker_would_keep for result in self.results]
         return None if None in amounts else _sum(amount for amount in amounts if amount is not None)
 
 
 class RecoverPolicy(Protocol):
-    """Which partitions of a log dir are repaired, and how."""
+    """The partitions of a log dir that are repaired, and the way."""
 
     def skips(self, partition: Partition) -> bool:
         """Whether a partition is not looked at."""
 
     def plan(self, partition: Partition, around: LogDirFacts, options: RecoverOptions, draft: Draft) -> RecoverResult:
-        """Add the repair of a partition to *draft*; what cannot be done is in the result.  Raises OSError (staging)."""
+        """Add the repair of a partition to *draft*; impossible parts are in the result.  Raises OSError (staging)."""
 
     def plan_own_files(
         self, log_dir: LogDir, whole: bool, changes: Mapping[FileKind, checkpoints.Changes], draft: Draft
     ) -> tuple[list[Finding], list[Finding]]:
-        """Add to *draft* what changes in the log dir's own files; return what was found there, and what will be left.
+        """Add the changes of the log dir's own files to *draft*; return the findings there, and those that will remain.
 
-        *whole*: all of its partitions were looked at.  Raises OSError (staging).
+        *whole*: all of its partitions were surveyed.  Raises OSError (staging).
         """
 
 
@@ -115,9 +115,9 @@ def recover_log_dirs(
     topic_options: Mapping[str, str],
     sink: Sink | None = None,
 ) -> Recovery:
-    """Look at partitions of log dirs, and draft their repair.
+    """Survey partitions of log dirs, and draft their repair.
 
-    *staging*: for each log dir, where new content waits.  *topic_options*: settings of all topics, by their names.
+    *staging*: for each log dir, the place of new content.  *topic_options*: settings of all topics, by their names.
     Raises OSError (staging).
     """
     topics, policy, found = topic_config(selections, topic_options), _Repair(options, sink or Silence()), Recovery()
@@ -127,7 +127,7 @@ def recover_log_dirs(
 
 
 def topic_config(selections: Sequence[Selection], topic_options: Mapping[str, str]) -> TopicConfig:
-    """Return the settings of topics: of the log dirs of a broker one has the metadata log, which knows them for all."""
+    """Return the settings of topics: one of a broker's log dirs has the metadata log, which has them for all."""
     log_dirs = [selection.log_dir for selection in selections]
     return TopicConfig(next((one for one in log_dirs if one.metadata_log), log_dirs[0]), topic_options)
 
@@ -208,7 +208,7 @@ class _Repair:
 
 
 def _compare(result: RecoverResult, survey: PartitionSurvey, settings: RecoverOptions) -> None:
-    """Compute what a broker would keep, and where damage is left, what the other modes would lose."""
+    """Compute the part that a broker would keep, and, if damage is left, the losses of the other modes."""
     # Only these can make a recovery cut, or fail; playing it is a second pass over the log.
     may_cut = bool(result.losses) or any(one.id in ENDS | OFFSET_KINDS | _STOPS for one in survey.findings)
     if not may_cut or survey.fails is not None:
@@ -219,7 +219,7 @@ def _compare(result: RecoverResult, survey: PartitionSurvey, settings: RecoverOp
     try:
         outcome = survey.next_start()
         fails = outcome.fails
-    except UnreadableError as error:  # the repair went around that
+    except UnreadableError as error:  # the repair avoided that
         fails = str(error)
     choices: dict[RecoverMode, OtherMode] = {}
     if fails is not None:

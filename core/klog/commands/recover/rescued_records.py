@@ -1,6 +1,6 @@
 """Rescues records of batches that decode although their checksum does not match: as lines, never back into a log.
 
-What the damage changed in them is unknown: a letter of a value, or a timestamp.  So people must look at them.
+The effect of the damage on them is unknown: a letter of a value, or a timestamp.  People must therefore check them.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def rescue_partition(partition: Partition, sink: Sink, max_batch_bytes: int = MA
 def rescue(folder: str, segment: SegmentRanges, origin: RecordOrigin, sink: Sink, max_batch_bytes: int) -> RescueCount:
     """Write the records of damaged batches that decode wholly to *sink*: JSON lines as `klog dump` writes them.
 
-    Each has two members more: `"rescued":true`, and in `"why"` what is wrong with its batch.  Offsets that cannot stand
-    there, between what is kept, tell that more than the checksum is wrong: such batches give nothing.  *folder*: the
+    Each has two members more: `"rescued":true`, and in `"why"` the fault of its batch.  Offsets that are impossible
+    between the kept batches prove that more than the checksum is wrong: such batches yield no records.  *folder*: the
     partition's directory.  Raises UnreadableError when the log cannot be opened.
     """
     batches = records = 0

@@ -1,8 +1,9 @@
 """The repair of a last replica: keeps every intact batch, before and after damage.
 
-What is cut out is saved beside the originals.  Batches whose offsets do not fit their segment go into segments of
-their own.  The indexes, the transactions and the producers are made of what is left; of the old ones counts what only
-they can know: that data was aborted whose marker is lost, and the state of the producers behind a hole.
+The cut parts are saved beside the originals.  Batches whose offsets do not fit their segment are moved into segments of
+their own.  The indexes, the transactions and the producers are built from the remaining batches; from the old files two
+facts are kept that only they contain: that data was aborted whose marker is lost, and the state of the producers behind
+a hole.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _MOST_SPLITS = 10
 
 
 def plan(survey: PartitionSurvey, settings: RecoverOptions, draft: Draft, sink: Sink) -> RecoverResult:
-    """Add to *draft* what is kept; in the default mode only if repairing bits is all that is needed.
+    """Add the kept part to *draft*; in the default mode only if repairing bits is enough.
 
     Raises UnreadableError, OSError (staging).
     """
@@ -86,7 +87,7 @@ def _unsure_told(result: RecoverResult, found: PartitionRanges) -> RecoverResult
 
 
 def _splits(segment: SegmentRanges) -> Iterator[str]:
-    """Say into which segments one is split."""
+    """Yield the segments into which one is split, in words."""
     bases = [part.base for part in segment.parts[1:]]
     for base in bases[:_MOST_SPLITS]:
         yield f"{segment.files.log} is split: what it has from offset {base} on becomes a segment of its own"
@@ -95,7 +96,7 @@ def _splits(segment: SegmentRanges) -> Iterator[str]:
 
 
 def _costs_nothing(found: PartitionRanges) -> bool:
-    """Whether something is repaired, nothing intact follows what is cut out, and no segment is split."""
+    """Whether something is repaired, no intact batch follows a cut, and no segment is split."""
     is_behind = False
     for segment in reversed(found.segments):
         if segment.is_split or any(cut.batches or cut.after is not None or is_behind for cut in segment.cuts):
@@ -105,7 +106,7 @@ def _costs_nothing(found: PartitionRanges) -> bool:
 
 
 def _save(draft: Draft, survey: PartitionSurvey, segment: SegmentRanges) -> None:
-    """Have what is cut out of a segment saved."""
+    """Record the cut parts of a segment to be saved."""
     file = f"{survey.original.directory}/{segment.files.log}"
     for cut in segment.cuts:
         facts = {"detail": cut.detail, "last_offset_before": cut.before, "first_offset_after": cut.after}
@@ -113,7 +114,7 @@ def _save(draft: Draft, survey: PartitionSurvey, segment: SegmentRanges) -> None
 
 
 def losses(survey: PartitionSurvey, segment: SegmentRanges) -> list[Loss]:
-    """Return what is lost with the cuts of a segment; copies of what is kept are no loss."""
+    """Return the losses by the cuts of a segment; copies of kept batches are no loss."""
     name = survey.original
     found = []
     for cut in segment.cuts:
@@ -184,7 +185,7 @@ class _Salvage:
         return self._survey.partition.log_start_offset or 0
 
     def _segment(self, part: PartRanges, segment: SegmentRanges, limit: int | None, there: dict[str, Content]) -> None:
-        """Make a segment: *part* of what is now *segment*; the next one begins at *limit*."""
+        """Make a segment: *part* of the present *segment*; the next one begins at *limit*."""
         log, index, time_index, txns = (file_name(part.base, kind) for kind in SEGMENT_KINDS)
         pieces = tuple(FileRange(segment.files.log, start, end) for start, end in part.kept.pairs())
         if segment.unreadable is not None:
@@ -222,9 +223,9 @@ class _Salvage:
         return any(self._survey.has_wrong_index(one) for one in segments if one.files.base_offset == base)
 
     def _content(self, log: str, pieces: tuple[FileRange, ...], base: int, segment: SegmentRanges) -> KeptContent:
-        """Return the content that follows from what is kept of a segment, which is read if the survey is not enough."""
+        """Return the content for the kept part of a segment, which is read if the survey is not enough."""
         if base in self._snapshots:
-            # Taken by the broker: it knows of the producers whose batches are lost.
+            # A broker took it: it contains the producers whose batches are lost.
             self._state = ProducerState.load(self._snapshots[base], base)
         content = KeptContent(log, base, self._settings.interval, self._state)
         facts = next((one for one in self._survey.facts.segments if one.files.log == segment.files.log), None)
@@ -251,7 +252,7 @@ class _Salvage:
         return self._read(log, pieces, apart).builder
 
     def _read(self, log: str, pieces: tuple[FileRange, ...], content: KeptContent) -> KeptContent:
-        """Have *content* take what is kept of a segment."""
+        """Pass the kept part of a segment to *content*."""
         window = Window(output=0)
         with SplicedLog(self._folder, log, pieces, self._patches) as source:
             reader = LogReader(source)
@@ -273,7 +274,7 @@ class _Salvage:
                 entries.setdefault(entry.last_offset, entry)
         return [entries[offset] for offset in sorted(entries)]
 
-    # what that means
+    # the meaning of that
 
     def left(self) -> list[Finding]:
         """Return the problems that will still be there."""
@@ -291,9 +292,9 @@ class _Salvage:
         )
 
     def _is_right(self, finding: Finding) -> bool:
-        """Whether an odd leader epoch has been put right, or went with its batch; else it is kept as it is.
+        """Whether an odd leader epoch has been repaired, or was removed with its batch; otherwise it is kept.
 
-        Of two that contradict each other it may be the later one that is put right.
+        The later one of two that contradict each other may be the repaired one.
         """
         name, first = os.path.basename(finding.file), finding.position
         if finding.id != "odd-epoch" or first is None:
@@ -308,9 +309,10 @@ class _Salvage:
         return is_patched or any(cut.start <= first < cut.end for cut in cuts)
 
     def offsets(self) -> dict[FileKind, int | None]:
-        """Return what has to change in the log dir's checkpoints.
+        """Return the changes of the log dir's checkpoints.
 
-        A broker that reads the log once more would forget what only the old files knew: so it need not.
+        A broker that read the log once more would forget the facts that only the old files contained: the checkpoints
+        make this unnecessary.
         """
         changed = rebuild.contradicted(self._survey, self._end)
         if all(segment.unreadable is None for segment in self._segments):
@@ -324,7 +326,7 @@ def _built(content: KeptContent) -> IndexBuilder:
 
 
 def _expect_intact(damage: Damage | None) -> None:
-    """See to it that what is kept is still what was found intact a moment ago: an index of less would be wrong."""
+    """Check that the kept part is still intact, as it was a moment ago: an index of less would be wrong."""
     if damage is not None:
         raise UnreadableError(f"{damage.place}: it has changed while it was read; run this again")
 

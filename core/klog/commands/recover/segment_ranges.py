@@ -1,11 +1,11 @@
-"""What salvage keeps of a partition: every intact batch, before and after damage, once and in order.
+"""The part of a partition that salvage keeps: every intact batch, before and after damage, once and in order.
 
     for segment in salvage_ranges(Partition("data/orders-3"), Request()).segments:
         print(segment.files.log, list(segment.kept.pairs()), segment.cuts)
 
-The last segment comes first, so that each one knows which offsets the later ones have that have anything to keep.
-Batches whose offsets their segment cannot hold go into segments of their own, as a broker splits it.  Batches whose
-checksum matches but whose records do not decode are intact to a broker, and are kept.  Nothing is changed.
+The last segment is the first, so that each one has the offsets of the later ones that keep any batch.  Batches whose
+offsets their segment cannot hold are moved into segments of their own, as a broker splits it.  Batches whose checksum
+matches but whose records do not decode are intact to a broker, and are kept.  Nothing is changed.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from klog.log.segment import Segment
 
 
 class DroppedBytes(NamedTuple):
-    """Bytes of a log that are not kept: *bytes* from *start* to *end*; fewer only in the last of too many to tell.
+    """Dropped bytes of a log: *bytes* from *start* to *end*; fewer only in the last one of too many.
 
-    *reason*: the id of a finding; *detail*: in words.  *before*, *after*: the last offset that is kept before it and
-    the first behind it in this log, None where there is none.  *offsets_lost*: at most so many, None where nothing
-    bounds them, or the log is split there.  *batches*, *records*: those whose checksums match; *copies* of
-    these batches, with *copied_records*, are kept elsewhere, so they are not lost.
+    *reason*: the id of a finding; *detail*: in words.  *before*, *after*: the last kept offset before it and the first
+    behind it in this log, None without one.  *offsets_lost*: at most so many, None without a bound, or if the log is
+    split there.  *batches*, *records*: those whose checksums match; *copies* of these batches, with *copied_records*,
+    are kept elsewhere and are not lost.
     """
 
     start: int
@@ -63,19 +63,19 @@ class DroppedBytes(NamedTuple):
 
 
 class PartRanges(NamedTuple):
-    """A segment that stretches of a log go into: its base offset, and what is kept in it."""
+    """A segment for stretches of a log: its base offset, and the kept ranges in it."""
 
     base: int
     kept: KeptRanges
 
 
 class SegmentRanges(NamedTuple):
-    """What is kept of a segment: the stretches of *kept* with *patches* made, one behind the other.
+    """The kept part of a segment: the stretches of *kept* with *patches* made, one behind the other.
 
-    *parts*: the segments that these go into, their base offsets ascending; the first is the segment itself, whatever it
-    keeps.  *size*: bytes of the log.  *batches*, *records*: those that are kept; a message set counts as one record.
-    *unreadable*: why the log cannot be opened; then nothing is known of it, and it is to be left alone.  *unsure*: bits
-    that could be all that is wrong, but are not repaired.
+    *parts*: the segments for them, their base offsets ascending; the first is the segment itself, whatever it keeps.
+    *size*: bytes of the log.  *batches*, *records*: the kept ones; a message set counts as one record.  *unreadable*:
+    the reason why the log cannot be opened; it is then unknown, and must be left alone.  *unsure*: bits that could be
+    the only fault, but are not repaired.
     """
 
     files: SegmentFiles
@@ -106,16 +106,16 @@ class SegmentRanges(NamedTuple):
 
 
 class PartitionRanges(NamedTuple):
-    """What is kept of a partition, by segments, base offsets ascending."""
+    """The kept part of a partition, by segments, base offsets ascending."""
 
     segments: tuple[SegmentRanges, ...]
 
     @property
     def in_the_way(self) -> tuple[SegmentRanges, ...]:
-        """Segments that keep nothing themselves, though another begins before and has offsets from their base on, or
-        begins where they do: these must go.
+        """Segments that keep no batch themselves, though another one begins before and has offsets from their base on,
+        or begins at the same offset: these must be deleted.
 
-        Else a broker would look for those offsets in them, and in vain.
+        Otherwise a broker would look for those offsets in them, without success.
         """
         by_base = {segment.files.base_offset: segment for segment in self.segments}
         parts = [(part.base, not part.kept, part.kept) for segment in self.segments for part in segment.parts]
@@ -128,7 +128,7 @@ class PartitionRanges(NamedTuple):
 
 
 class _SegmentWalk(NamedTuple):
-    """A segment after the walk.  *limit*: the first offset behind what it keeps that another one has."""
+    """A segment after the walk.  *limit*: the first offset behind its kept part that another one has."""
 
     files: SegmentFiles
     size: int
@@ -140,7 +140,8 @@ class _SegmentWalk(NamedTuple):
 def salvage_ranges(
     partition: Partition, request: SalvageOptions, sink: Sink | None = None, ordered: OrderedLogs | None = None
 ) -> PartitionRanges:
-    """Return what salvage keeps of *partition*.  Content never raises, nor does a log that cannot be opened.
+    """Return the part of *partition* that salvage keeps.  Neither content nor a log that cannot be opened raises an
+    error.
 
     *sink* receives progress.  *ordered*: the logs that a survey found in order; only the others are read.
     Kafka has no such thing: a broker cuts at the first damage, and drops all later segments.
@@ -159,7 +160,7 @@ def salvage_ranges(
 
 
 def _take(free: FreeOffsets, walked: _SegmentWalk) -> None:
-    """Let a segment have its offsets; nothing is known of one that cannot be opened, so it has all up to the next."""
+    """Assign its offsets to a segment; one that cannot be opened has all up to the next."""
     base, log = walked.files.base_offset, walked.log
     if log is None:
         free.take(base, walked.limit - 1, -1)
@@ -168,7 +169,7 @@ def _take(free: FreeOffsets, walked: _SegmentWalk) -> None:
 
 
 class _Walk(NamedTuple):
-    """A walk over a segment that is to come.  *free*: the offsets that no later segment has."""
+    """A walk over one segment.  *free*: the offsets that no later segment has."""
 
     folder: str
     files: SegmentFiles
@@ -178,9 +179,9 @@ class _Walk(NamedTuple):
     window: Window
 
     def best(self, sink: Sink) -> _SegmentWalk:
-        """Return what keeps more: splitting the segment, or not.
+        """Return the walk that keeps more: with a split of the segment, or without.
 
-        A block of another log, written into this one, may have offsets so high that all behind it would seem to go
+        A block of another log, written into this one, may have offsets so high that all later batches would seem to go
         backwards.
         """
         walked = self.walk(sink)
@@ -197,7 +198,7 @@ class _Walk(NamedTuple):
         return _SegmentWalk(self.files, log.size, self.free.limit(log.last_offset), KeptBatches.whole(base, log))
 
     def walk(self, sink: Sink, *, splits: bool = True) -> _SegmentWalk:
-        """Return what a walk finds."""
+        """Return the result of a walk."""
         path, base, largest = (
             os.path.join(self.folder, self.files.log),
             self.files.base_offset,
@@ -225,7 +226,7 @@ class _Walk(NamedTuple):
 
 
 def _parts(walked: _SegmentWalk) -> tuple[PartRanges, ...]:
-    """Return the segments that what is kept of one goes into."""
+    """Return the segments for the kept part of one."""
     log = walked.log
     if log is None or len(log.parts) == 1:
         return (PartRanges(walked.files.base_offset, log.kept if log is not None else KeptRanges()),)
@@ -235,7 +236,7 @@ def _parts(walked: _SegmentWalk) -> tuple[PartRanges, ...]:
     )
 
 
-# copies of what is dropped
+# copies of dropped batches
 
 
 def _count_copies(folder: str, walked: list[_SegmentWalk], number: int) -> None:
@@ -281,7 +282,7 @@ def _kept_ones(source: ReadOnlyFile, keeper: KeptBatches, dropper: KeptBatches, 
         if wanted is None:
             return
         if offsets[wanted] > last:
-            continue  # not worth reading
+            continue  # not worth a read
         for window in batches(log, start, end):
             at = 0
             while wanted is not None and (at := window.first_reaching(offsets[wanted], at)) < window.count:

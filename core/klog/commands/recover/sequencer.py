@@ -1,7 +1,15 @@
 """Puts a segment's batches in order: keeps those that continue the log, repairs or drops the others.
 
-Most batches continue where the one before ends; the kernel finds those (`ascending_run`).  One that does not is held
-until the next batch is read: only with both neighbours known can we decide which of the three is wrong.
+1. The kernel finds the run of batches that continue the last kept one (`ascending_run`); they are kept.
+2. A batch that does not continue is held until the next one is read: only with both neighbours known can `_settle`
+   decide which of the three is wrong.
+3. The batch before it is repaired, or no longer kept, if its offset or its epoch is the wrong one (`_settle_previous`).
+4. Otherwise the held batch is kept in a segment of its own (`_goes_apart`), repaired if its neighbours prove its
+   offset or epoch (`_put_right`), kept in place of older ones if a later leader wrote it (`_is_newer`), kept if only
+   its epoch is odd, or dropped with the reason.
+5. Damage is repaired where a flipped bit or a wrong header explains it, and left out otherwise; batches inside the
+   proven extent of a damaged one do not belong to the log (`_cast_shadow`).
+6. `finish` decides about the last held batch.
 """
 
 from __future__ import annotations
@@ -28,7 +36,7 @@ from klog.log.segment import MAX_RELATIVE_OFFSET
 
 
 class BatchSequencer:
-    """Takes what a walk over a segment brings, in its order; `finish` ends it.
+    """Receives the results of a walk over a segment, in order; `finish` ends it.
 
     *free*: the offsets that no later segment has.  *splits*: whether batches that the segment cannot hold are kept, in
     segments of their own.
@@ -49,7 +57,7 @@ class BatchSequencer:
         self._shadow, self._behind = ClaimedExtent(0, 0), 0
         self._broken = DamagedBatches(source, request)
 
-    # what comes
+    # the results of the walk
 
     def rows(self, window: Window, first: int, end: int) -> None:
         """Take batches *first* to *end* of a window, whose checksums match."""
@@ -74,11 +82,11 @@ class BatchSequencer:
             self._odd = facts
 
     def damage(self, damage: Damage, reason: str) -> None:
-        """Take damage; what can be repaired of it is kept."""
+        """Take damage; the part that can be repaired is kept."""
         start = damage.place.position or 0
         end = start + (damage.size or 0)
         if start < self._shadow.end:
-            return  # inside of what is damaged anyway
+            return  # inside of damage anyway
         if damage.kind is DamageKind.UNREADABLE:
             self.log.leave(start, end, reason, damage.detail)
             return
@@ -112,11 +120,10 @@ class BatchSequencer:
         return True
 
     def _cast_shadow(self, start: int, end: int) -> int:
-        """Return where the damage at *start* ends: at *end*, or where its header has it if that is proven.
+        """Return the end of the damage at *start*: *end*, or the end in its header if that is proven.
 
-        A record may contain a whole batch, as in backups of logs.  When an intact batch, or the end of
-        the log, is where the damaged one claims to end, nothing in between is of this log, unless its offsets come
-        behind.
+        A record may contain a whole batch, as in backups of logs.  If an intact batch, or the end of the log, is at the
+        claimed end of the damaged one, no batch in between belongs to this log, unless its offsets follow.
         """
         claimed = self._broken.claim(start)
         if claimed is None or not end < claimed.end <= self._source.size:
@@ -142,7 +149,7 @@ class BatchSequencer:
     # the odd one of three
 
     def _settle(self, following: BatchFacts | None) -> None:
-        """Decide about the batch that waits; *following*: the intact one behind it, None at the end."""
+        """Decide about the pending batch; *following*: the intact one behind it, None at the end."""
         odd, self._odd = self._odd, None
         assert odd is not None
         if self._settle_previous(odd, following) and self.log.fits(odd):
@@ -167,7 +174,7 @@ class BatchSequencer:
 
     @property
     def _limit(self) -> int:
-        """The offset up to which nothing behind what is kept is taken."""
+        """The offset up to which no batch behind the kept ones is accepted."""
         return self._free.limit(self.log.last_offset)
 
     def _goes_apart(self, odd: BatchFacts, following: BatchFacts | None) -> bool:
@@ -193,7 +200,7 @@ class BatchSequencer:
         return following.leader_epoch == odd.leader_epoch
 
     def _has_room(self, odd: BatchFacts) -> bool:
-        """Whether a batch that belongs in front of what is kept has offsets that no later segment has."""
+        """Whether a batch that belongs in front of the kept ones has offsets that no later segment has."""
         return odd.base_offset <= odd.last_offset and self._free.holds(odd)
 
     def _why(self, odd: BatchFacts, following: BatchFacts | None) -> tuple[str, str]:
@@ -273,7 +280,7 @@ class BatchSequencer:
             return False
         if following is not None and following.leader_epoch >= previous.leader_epoch:
             return False
-        if len(self.log.tail) < 2:  # nothing before it says that it is the odd one, unless the two behind it agree
+        if len(self.log.tail) < 2:  # no batch before it shows that it is the odd one, unless the two behind it agree
             if following is None or following.leader_epoch != odd.leader_epoch:
                 return False
             if not is_one_bit_off(previous.leader_epoch, odd.leader_epoch):
@@ -299,8 +306,8 @@ class BatchSequencer:
         repaired = self._with_offset(odd, self.log.last_offset, after) if after < LONG_MAX else None
         if repaired is None:
             return None
-        # A copy of another batch can happen to have the size of the gap that it stands in; and with more than one bit
-        # wrong, an offset that another batch begins at is hardly chance.
+        # A copy of another batch can happen to have the size of its gap; and with more than one wrong bit, an offset at
+        # which another batch begins is hardly chance.
         is_one_bit = is_one_bit_off(odd.base_offset, repaired.facts.base_offset)
         if self.log.is_searched_out:
             return repaired if is_one_bit else None
@@ -328,12 +335,11 @@ class BatchSequencer:
     # the same offsets twice
 
     def _is_newer(self, odd: BatchFacts, following: BatchFacts | None) -> bool:
-        """Whether *odd* begins what a later leader wrote over the end of what is kept.
+        """Whether *odd* begins a later leader's batches over the end of the kept ones.
 
-        A new leader's log counts from its first offset on, and followers cut what they have there that is older.  Two
-        batches have to say so: one flipped bit must not cost the end of a log.
-        Without a newer epoch what came first stays: it is what readers that scan from below have been handed.
-        Kafka: LeaderEpochFileCache.assign, Partition.makeFollower.
+        A new leader's log counts from its first offset on, and followers cut their older batches there.  Two batches
+        have to agree: one flipped bit must not cost the end of a log.  Without a newer epoch the first batch is kept:
+        readers that scan from below have received it.  Kafka: LeaderEpochFileCache.assign, Partition.makeFollower.
         """
         if following is None or not 0 <= self.log.epoch < odd.leader_epoch <= following.leader_epoch:
             return False

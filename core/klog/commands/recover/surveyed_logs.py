@@ -1,4 +1,4 @@
-"""What the pass over a partition's logs has read, so that no later step reads them again."""
+"""The results of the pass over a partition's logs, so that no later step reads them again."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class SurveyedLogs:
         self._open: tuple[tuple[int, int], ...] | None = None
 
     def add(self, facts: PartitionFacts, segment: SegmentFacts) -> None:
-        """Take what the pass over *segment* showed, before its index builder is dropped."""
+        """Take the results of the pass over *segment*, before its index builder is dropped."""
         replay, builder = facts.replay, segment.builder
         before = self._open if self._is_begun else replay.opened if replay is not None else None
         self._is_begun = True
