@@ -99,9 +99,9 @@ class Faults:
         return [self._run / name for name in self._change.log_dirs]
 
     def _plans(self) -> list[str]:
-        """Return the ids of the plans for the log dirs, the oldest first."""
-        found = [kept.plan.id for log_dir in self._log_dirs() for kept in plans_of(str(log_dir)) if kept.plan.actions]
-        return list(dict.fromkeys(found))
+        """Return a backup of each plan for the log dirs, the oldest first."""
+        found = [kept for log_dir in self._log_dirs() for kept in plans_of(str(log_dir)) if kept.plan.actions]
+        return list({kept.plan.id: kept.plan.backups[0] for kept in found}.values())
 
     def _trees(self) -> list[Tree]:
         # The undo of an undo has no record of the time when the directories had changed.
