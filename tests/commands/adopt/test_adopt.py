@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -104,7 +103,7 @@ def test_the_old_copy_of_a_recreated_topic_is_adopted_in_place(tmp_path: Path, k
     files = [f"plain-1/{93:020}.snapshot", *rolled, "plain-1/partition.metadata"]
     assert [action["file"] for action in done["actions"]] == files
     assert fates(data)["plain-1"] == "serves"
-    assert klog("undo", done["id"], "--apply").exit_code == 0
+    assert klog("undo", data.parent / "klog-backup" / done["id"], "--apply").exit_code == 0
     assert {**tree(data), ".lock": 0} == {**before, ".lock": 0}
 
 
@@ -314,7 +313,7 @@ def test_it_is_planned_saved_applied_and_taken_back(tmp_path: Path, klog: Klog) 
     assert klog("apply", plan).exit_code == 0
     assert records(data / "tx-0") == records(source / "tx-0")
     shutil.rmtree(source)  # its source may be deleted by now
-    assert klog("undo", json.loads(plan.read_text())["id"], "--apply").exit_code == 0
+    assert klog("undo", plan, "--apply").exit_code == 0
     assert {**tree(data), ".lock": 0} == {**before, ".lock": 0}
 
 
@@ -327,7 +326,7 @@ def test_replace_keeps_what_was_there_in_the_backup(tmp_path: Path, klog: Klog) 
     assert done["adopted"][0]["replaces"]["records"] == 113
     assert [loss["records"] for loss in done["losses"]] == [113]
     assert records(data / "plain-1") == records(source / "plain-2")
-    assert klog("undo", done["id"], "--apply").exit_code == 0
+    assert klog("undo", data.parent / "klog-backup" / done["id"], "--apply").exit_code == 0
     assert {**tree(data), ".lock": 0} == {**before, ".lock": 0}
 
 
