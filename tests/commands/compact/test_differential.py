@@ -106,6 +106,8 @@ def hold(oracle: CleanerOracle, number: int, folder: Path) -> None:
     for folder_of in (ours, theirs):
         for name in failed:
             shutil.rmtree(folder_of / name)
+    for pointer in ours.glob("*.klog-backup"):  # klog's own, which brokers ignore
+        pointer.unlink()
     found = [line for line in differences(ours, theirs) if not is_codecs(line, ours, theirs)]
     if failed:
         found = [line for line in found if not line.startswith("cleaner-offset-checkpoint")]

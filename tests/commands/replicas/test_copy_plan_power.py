@@ -234,7 +234,14 @@ def cut_everywhere(memory: Path, original: Path, work: Work, every: int, is_far:
     leave_locks(original)
     root = memory / "cut"
     backup = root / "kept" if is_far else None
-    before = state(fresh(original, root))
+    # A process that dies just after it made a pointer to a backup elsewhere has changed the time of the log dir.
+    aside = "." if is_far else ""
+
+    def restored() -> dict[str, Tree]:
+        return {broker: {name: files[name] for name in files if name != aside} for broker, files in state(root).items()}
+
+    fresh(original, root)
+    before = restored()
     disk = QuietDisk(root)
     work(root, disk, backup)
     after = state(root, times=False)
@@ -248,7 +255,7 @@ def cut_everywhere(memory: Path, original: Path, work: Work, every: int, is_far:
             finish(root, work, backup)
             assert not changed(state(root, times=False), after), f"{model}, call {at}"
             take_back(the_plan(root), QuietDisk(root))
-            assert not changed(state(root), before), f"{model}, call {at}"
+            assert not changed(restored(), before), f"{model}, call {at}"
             cuts += 1
         at = 0
         while True:
@@ -257,7 +264,7 @@ def cut_everywhere(memory: Path, original: Path, work: Work, every: int, is_far:
             if not stopped(lambda disk, plan=plan: take_back(plan, disk), root, at, model):
                 break
             finish_undo(root, plan)
-            assert not changed(state(root), before), f"undo, {model}, call {at}"
+            assert not changed(restored(), before), f"undo, {model}, call {at}"
             at += every
             cuts += 1
     return cuts

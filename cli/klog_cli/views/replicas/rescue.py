@@ -13,6 +13,7 @@ from klog.commands.replicas.disks import copies_on, find_metadata, open_disks
 from klog.commands.replicas.lost_records import PartitionRescue
 from klog.data_dir.identity import IdentityChoice
 from klog.data_dir.log_dir import LogDir
+from klog.data_dir.replicas import log_end
 
 from klog_cli import output
 from klog_cli.views.replicas.choice import chosen
@@ -83,12 +84,15 @@ def rescue(request: RescueRequest) -> int:
 
 
 def _name_unread(diff: PartitionDiff, leader: int) -> int:
-    """Name the batches of other copies that cannot be read, whose records may be lost; return the exit code."""
+    """Name the batches of other copies that cannot be read and that no copy has intact; return the exit code."""
     code = ExitCode.CLEAN
-    for node, copy in diff.copies.items():
-        for offset in copy.facts.bad_batches if node != leader and copy.facts is not None else ():
-            output.error(f"{diff.topic}-{diff.number}: node {node}: the batch at offset {offset} cannot be read")
-            code |= ExitCode.PROBLEMS_LEFT
+    ends = {node: log_end(copy.partition) for node, copy in diff.copies.items()}
+    bad = {node: copy.facts.bad_batches if copy.facts is not None else [] for node, copy in diff.copies.items()}
+    for node in diff.copies.keys() - {leader}:
+        for offset in bad[node]:
+            if not any(offset < ends[other] and offset not in bad[other] for other in ends.keys() - {node}):
+                output.error(f"{diff.topic}-{diff.number}: node {node}: the batch at offset {offset} cannot be read")
+                code |= ExitCode.PROBLEMS_LEFT
     return code
 
 
