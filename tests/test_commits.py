@@ -14,6 +14,7 @@ BODY = "\n\nA crash in the middle of an append was reported as corruption.\n"
     [
         "dump: tell a torn tail from a bad length",
         "tests/cli, docs: name the directory",
+        "metadata plan: name the partitions",
         ".ci: run on two cores",
         f"kernel: {'x' * 64}",
     ],
@@ -28,7 +29,7 @@ def test_a_message_with_an_area_and_a_body_passes(subject: str) -> None:
         (f"kernel: {'x' * 65}{BODY}", "the subject has 73 characters"),
         (f"Fix the dump{BODY}", "does not begin with its area"),
         (f"dump:{BODY}", "does not begin with its area"),
-        (f"some words: and more{BODY}", "does not begin with its area"),
+        (f"some more words: and more{BODY}", "does not begin with its area"),
         ("dump: tell a torn tail from a bad length\n", "there is no body"),
         ("dump: tell a torn tail\nfrom a bad length\n\nA crash was corruption.\n", "no blank line"),
     ],

@@ -16,7 +16,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 SUBJECT_CHARACTERS = 72
-_SUBJECT = re.compile(r"[\w/.-]+(, [\w/.-]+)*: \S")
+_AREA = r"[\w/.-]+( [\w-]+)?"  # a folder, or a command and its verb
+_SUBJECT = re.compile(rf"{_AREA}(, {_AREA})*: \S")
 
 
 def violations(message: str) -> Iterator[str]:
