@@ -158,6 +158,21 @@ def test_a_torn_tail_is_cut_and_takes_the_later_segments_with_it(
     }
 
 
+@pytest.mark.parametrize("lack", ["head", "gap", "end"])
+def test_a_damaged_batch_that_the_leader_lacks_is_named(lack: str, klog: Run, tmp_path: Path) -> None:
+    """The end of the leader's log alone does not show that it has the records."""
+    disks = Disks(tmp_path)
+    offset = {"head": 5, "gap": 25, "end": 45}[lack]
+    disks.flip(1, offset)
+    segment = disks.segment(2, offset)
+    for file in segment.parent.glob(f"{segment.stem}.*"):
+        file.unlink()
+    words = ("--if-leads", "2", "--to", "-")
+    done = klog("replicas", "rescue", *disks.paths.values(), *words)
+    assert done.exit_code == 4
+    assert f"t-0: node 1: the batch at offset {offset} cannot be read" in done.stderr.decode()
+
+
 def test_two_copies_that_are_damaged_in_different_places_save_each_other(klog: Run, tmp_path: Path) -> None:
     """Either of them, if it leads, loses what its own start removes."""
     disks = Disks(tmp_path)

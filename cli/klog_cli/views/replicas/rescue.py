@@ -13,7 +13,8 @@ from klog.commands.replicas.disks import copies_on, find_metadata, open_disks
 from klog.commands.replicas.lost_records import PartitionRescue
 from klog.data_dir.identity import IdentityChoice
 from klog.data_dir.log_dir import LogDir
-from klog.data_dir.replicas import log_end
+from klog.data_dir.partition import Partition
+from klog.partition.lookup import Lookup
 
 from klog_cli import output
 from klog_cli.views.replicas.choice import chosen
@@ -86,14 +87,24 @@ def rescue(request: RescueRequest) -> int:
 def _name_unread(diff: PartitionDiff, leader: int) -> int:
     """Name the batches of other copies that cannot be read and that no copy has intact; return the exit code."""
     code = ExitCode.CLEAN
-    ends = {node: log_end(copy.partition) for node, copy in diff.copies.items()}
+    logs = {node: copy.partition for node, copy in diff.copies.items()}
     bad = {node: copy.facts.bad_batches if copy.facts is not None else [] for node, copy in diff.copies.items()}
     for node in diff.copies.keys() - {leader}:
         for offset in bad[node]:
-            if not any(offset < ends[other] and offset not in bad[other] for other in ends.keys() - {node}):
+            others = (log for other, log in logs.items() if other != node and offset not in bad[other])
+            if not any(_has_intact(log, offset) for log in others):
                 output.error(f"{diff.topic}-{diff.number}: node {node}: the batch at offset {offset} cannot be read")
                 code |= ExitCode.PROBLEMS_LEFT
     return code
+
+
+def _has_intact(partition: Partition, offset: int) -> bool:
+    """Whether the log on disk has a batch with *offset* whose checksum matches."""
+    if not partition.segments:
+        return False
+    with Lookup(partition) as lookup:
+        batch = lookup.offset(offset).batch
+    return batch is not None and batch.crc_holds and batch.base_offset <= offset <= batch.last_offset
 
 
 def _planned(path: str | None) -> Mapping[tuple[str, int], int]:
