@@ -62,6 +62,8 @@ ENTRIES = [(5, 0, 2, 3), (6, 3, 7, 5), (5, 5, 8, 9)]
         (aborted_entries([(9, 0, 2, 3), *ENTRIES[1:]]), "producer 5 aborted offsets 0 to 2"),
         (aborted_entries([(5, 1, 2, 3), *ENTRIES[1:]]), f"the entry in {TXNS} begins at 1"),
         (aborted_entries([(5, 0, 2, 77), *ENTRIES[1:]]), "has the last stable offset 77"),
+        (aborted_entries([*ENTRIES[:2], (5, 5, 8, 10)]), "has the last stable offset 10"),
+        (aborted_entries([(5, 0, 2, 5), *ENTRIES[1:]]), "has the last stable offset 5"),
     ],
 )
 def test_an_abort_that_the_index_does_not_have(index: bytes | None, said: str, klog: Klog, tmp_path: Path) -> None:
@@ -92,6 +94,10 @@ def test_an_entry_that_hides_what_was_committed(klog: Klog, tmp_path: Path) -> N
         ([empty_batch(0, 1, max_timestamp=NOW_MS, producer=(5, 0, 0), transactional=True), end(2)], None),  # compacted
         ([data(3), end(5)], aborted_entries([(5, 0, 5, 6)])),  # compaction has removed its first record
         ([data(0)], None),  # open
+        # A follower has appended all of it at once.
+        ([data(0), end(2), data(3, 6), end(5, 6)], aborted_entries([(5, 0, 2, 3), (6, 3, 5, 6)])),
+        ([data(0), end(2), data(3), data(5, 6), end(7, commit=True)], aborted_entries([(5, 0, 2, 5)])),
+        ([data(0), end(2), data(3, 6, transactional=False), data(5, 6)], aborted_entries([(5, 0, 2, 5)])),
     ],
 )
 def test_an_index_with_nothing_amiss(batches: list[bytes], index: bytes | None, klog: Klog, tmp_path: Path) -> None:

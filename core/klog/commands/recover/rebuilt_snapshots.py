@@ -20,16 +20,15 @@ def txn_index(facts: PartitionFacts, segment: SegmentFacts, end: int | None) -> 
     If damage, or cleaning, has removed markers from the log, an old entry is the only evidence that their data was
     aborted: it is kept, unless the log contradicts it.
     """
-    from klog.partition.transactions.markers import CompletedTxn
-
-    events = facts.replay.events.get(segment.files.log, []) if facts.replay is not None else []
-    ended = [event for event in events if isinstance(event, CompletedTxn)]
-    entries = {txn.last_offset: txn.index_entry for txn in ended if txn.index_entry is not None}
-    seen = {txn.last_offset for txn in ended}
     limit = segment.survey.next_base if end is None else end
+    entries: dict[int, AbortedTxn] = {}
     for entry in _witnesses(facts, segment):
-        if entry.last_offset not in seen and segment.files.base_offset <= entry.last_offset < limit:
+        if segment.files.base_offset <= entry.last_offset < limit:
             entries.setdefault(entry.last_offset, entry)
+    for txn in facts.replay.ended.of(segment.files.log) if facts.replay is not None else ():
+        entries.pop(txn.last_offset, None)
+        if txn.index_entry is not None:
+            entries[txn.last_offset] = txn.index_entry
     return txn_index_content(entries[offset] for offset in sorted(entries))
 
 

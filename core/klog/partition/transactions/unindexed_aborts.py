@@ -41,13 +41,15 @@ class _Walk:
     """The transactions along a log.
 
     *_open*: the first offset of data of each producer since its last marker.  *_commits*: the offset of the last COMMIT
-    of each producer.
+    of each producer.  *_ends*: where a broker's search ends at an entry: its last stable offset, by the entry in words.
+    A follower, which appends many batches at once, writes that of the next transaction, which ends no search too early.
     """
 
     def __init__(self, partition: Partition, start: int, end: int) -> None:
         self._partition, self._start, self._end = partition, start, end
         self._open: dict[int, int] = {}
         self._commits: dict[int, int] = {}
+        self._ends: dict[str, int] = {}
         self._window = Window()
 
     def compare(self, segment: SegmentFiles) -> str | None:
@@ -73,9 +75,17 @@ class _Walk:
             return f"{aborted}, and {place}"
         if entry.first_offset > first:
             return f"{aborted}, and the entry in {name} begins at {entry.first_offset}"
+        # A broker looks for no more entries behind it.  Kafka: TransactionIndex.collectAbortedTxns.
+        hiding = next((found for found, end in self._ends.items() if first < end), None)
+        if hiding is not None:
+            return hiding
         if entry.last_stable_offset > marker + 1:
-            # A broker looks for no more entries behind it.  Kafka: TransactionIndex.collectAbortedTxns.
-            return f"{aborted}, and the entry in {name} has the last stable offset {entry.last_stable_offset}"
+            found = f"{aborted}, and the entry in {name} has the last stable offset {entry.last_stable_offset}"
+            if entry.last_stable_offset > self._end:
+                return found
+            self._ends = {one: end for one, end in self._ends.items() if end > marker} | {
+                found: entry.last_stable_offset
+            }
         if entry.first_offset <= self._commits.get(producer, -1):
             return self._hides(name, entry)
         return None

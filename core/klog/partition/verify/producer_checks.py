@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from klog.base.errors import KlogError
@@ -15,6 +16,7 @@ from klog.partition.verify.segment_pass import SegmentFacts
 if TYPE_CHECKING:
     from klog.partition.transactions.anomalies import ProducerAnomaly
     from klog.partition.transactions.markers import CompletedTxn
+    from klog.partition.transactions.producer_replay import OpenTxns
 
 MAX_TXN_MS = 15 * 60 * 1000
 """A coordinator ends a transaction after at most so long.  Kafka: transaction.max.timeout.ms."""
@@ -31,15 +33,9 @@ _CONFLICTS = {
 }
 
 
-def _events(facts: PartitionFacts, segment: SegmentFacts) -> tuple[list[CompletedTxn], list[ProducerAnomaly]]:
-    """Return the events of the producers' batches in a segment."""
-    events = facts.replay.events.get(segment.files.log, []) if facts.replay else []
-    if not events:
-        return [], []
-    from klog.partition.transactions.markers import CompletedTxn
-
-    ended = [event for event in events if isinstance(event, CompletedTxn)]
-    return ended, [event for event in events if not isinstance(event, CompletedTxn)]
+def _anomalies(facts: PartitionFacts, segment: SegmentFacts) -> list[ProducerAnomaly]:
+    """Return the anomalies of the producers' batches in a segment."""
+    return facts.replay.anomalies.get(segment.files.log, []) if facts.replay else []
 
 
 def transactions(facts: PartitionFacts) -> Findings:
@@ -47,9 +43,8 @@ def transactions(facts: PartitionFacts) -> Findings:
     if facts.replay is None:
         return
     for segment in facts.segments:
-        ended, irregular = _events(facts, segment)
-        yield from _aborted(facts, segment, ended)
-        for event in irregular:
+        yield from _aborted(facts, segment, facts.replay.ended.of(segment.files.log))
+        for event in _anomalies(facts, segment):
             kind = _CONFLICTS.get(event.kind.name)
             if kind is not None:
                 detail = f": {event.detail}" if event.detail else ""
@@ -59,7 +54,7 @@ def transactions(facts: PartitionFacts) -> Findings:
     yield from _open(facts)
 
 
-def _aborted(facts: PartitionFacts, segment: SegmentFacts, completed: list[CompletedTxn]) -> Findings:
+def _aborted(facts: PartitionFacts, segment: SegmentFacts, completed: Iterable[CompletedTxn]) -> Findings:
     name = segment.files.txn_index
     try:
         entries, size = read_txn_index(facts.partition.path, name) if name else ([], 0)
@@ -92,7 +87,7 @@ def _shown(entry: AbortedTxn) -> str:
 
 def _explained(facts: PartitionFacts, entry: AbortedTxn, txn: CompletedTxn | None) -> bool:
     """Whether an entry is right, or its transaction may have been removed from the log since."""
-    if txn is not None and txn.index_entry == entry:
+    if txn is not None and (txn.index_entry == entry or _is_followers(facts, entry, txn)):
         return True
     assert facts.replay is not None
     if facts.replay.is_guess or facts.is_compacted:
@@ -103,12 +98,38 @@ def _explained(facts: PartitionFacts, entry: AbortedTxn, txn: CompletedTxn | Non
     return entry.first_offset < (facts.segments[0].files.base_offset if facts.segments else 0)
 
 
+def _is_followers(facts: PartitionFacts, entry: AbortedTxn, txn: CompletedTxn) -> bool:
+    """Whether a follower, which appends many batches at once, writes *entry* for *txn*.
+
+    It takes in the beginnings of all transactions before it ends the first one: the last stable offset is that of the
+    next transaction of another producer.  It is wrong all the same if the same producer aborts one before that, which a
+    broker then does not look for.  Kafka: UnifiedLog.append, TransactionIndex.collectAbortedTxns.
+    """
+    assert facts.replay is not None
+    if txn.index_entry != entry._replace(last_stable_offset=txn.last_offset + 1):
+        return False
+    open_still = [first for first, producer_id in _open_txns(facts) if producer_id != txn.producer_id]
+    following = min((first for first in open_still if first > txn.last_offset), default=None)
+    for first, producer_id, is_aborted in facts.replay.ended.begun_after(txn.last_offset):
+        if producer_id != txn.producer_id:
+            following = first if following is None else min(first, following)
+            break
+        if is_aborted and first < entry.last_stable_offset:
+            return False
+    return entry.last_stable_offset == following
+
+
+def _open_txns(facts: PartitionFacts) -> OpenTxns:
+    """Return the transactions that are open at the end of the log."""
+    return () if facts.replay is None or facts.replay.state is None else facts.replay.state.ongoing.all()
+
+
 def _open(facts: PartitionFacts) -> Findings:
     """Transactions that are open at the end: hanging, if no producer leaves one open for so long."""
     if facts.replay is None or facts.replay.state is None:
         return
     newest = max((segment.survey.max_timestamp for segment in facts.segments), default=-1)
-    for first_offset, producer_id in facts.replay.state.ongoing.all():
+    for first_offset, producer_id in _open_txns(facts):
         idle_ms = newest - facts.replay.state.producers[producer_id].last_timestamp
         if idle_ms > MAX_TXN_MS and facts.is_current:
             message = (
@@ -146,7 +167,7 @@ def sequences(facts: PartitionFacts) -> Findings:
     if facts.replay is None or facts.replay.is_guess:
         return
     for segment in facts.segments:
-        for event in _events(facts, segment)[1]:
+        for event in _anomalies(facts, segment):
             if event.kind.name == "SEQUENCE_GAP" and not facts.is_compacted:
                 message = f"producer {event.producer_id} goes on with {event.found}, expected {event.expected}"
                 _, position, offset = event.place

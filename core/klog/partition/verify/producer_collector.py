@@ -2,17 +2,60 @@
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from klog.base.location import Location
 from klog.formats.batch import CONTROL_BIT, TRANSACTIONAL_BIT
+from klog.formats.java_integers import LONG_MAX
 from klog.formats.snapshot import Producer, Snapshot
 from klog.kernel import Window
 
 if TYPE_CHECKING:
+    from klog.partition.transactions.anomalies import ProducerAnomaly
+    from klog.partition.transactions.markers import CompletedTxn
     from klog.partition.transactions.producer_replay import OpenTxns
     from klog.partition.transactions.producer_state import Event, ProducerState
 
-_MOST_EVENTS = 100_000
+_MOST_ANOMALIES = 100_000
+_TXN_FIELDS = 5
+
+
+class EndedTxns:
+    """The transactions of a partition that have ended: 40 bytes of memory each, for a log may have millions."""
+
+    def __init__(self) -> None:
+        self._rows = array("q")
+        self._spans: dict[str, tuple[int, int]] = {}
+        self._begun: list[tuple[int, int, int]] = []
+
+    def add(self, log: str, ended: Iterable[CompletedTxn]) -> None:
+        """Add transactions whose markers are in *log*; the logs follow each other."""
+        begin, _ = self._spans.get(log, (len(self._rows), 0))
+        for txn in ended:
+            self._rows.extend((txn.producer_id, txn.first_offset, txn.last_offset, txn.aborted, txn.last_stable_offset))
+        self._spans[log] = begin, len(self._rows)
+
+    def of(self, log: str) -> Iterator[CompletedTxn]:
+        """Yield the transactions whose markers are in *log*."""
+        if log not in self._spans:
+            return
+        from klog.partition.transactions.markers import CompletedTxn
+
+        for at in range(*self._spans[log], _TXN_FIELDS):
+            producer_id, first, last, aborted, stable = self._rows[at : at + _TXN_FIELDS]
+            yield CompletedTxn(producer_id, first, last, bool(aborted), stable, Location(log, None, last))
+
+    def begun_after(self, offset: int) -> Iterator[tuple[int, int, bool]]:
+        """Yield the transactions that began after *offset*, in order: first offset, producer, whether aborted."""
+        if not self._begun:
+            firsts, producers, aborted = (self._rows[at::_TXN_FIELDS] for at in (1, 0, 3))
+            self._begun = sorted(zip(firsts, producers, aborted, strict=True))
+        for at in range(bisect_right(self._begun, (offset, LONG_MAX, 1)), len(self._begun)):
+            first, producer_id, is_aborted = self._begun[at]
+            yield first, producer_id, bool(is_aborted)
 
 
 class ProducerReplay:
@@ -32,7 +75,8 @@ class ProducerReplay:
         self.start = self.end = start
         self.loaded: tuple[Producer, ...] = () if loaded is None else loaded.producers
         self.state: ProducerState | None = None
-        self.events: dict[str, list[Event]] = {}
+        self.ended = EndedTxns()
+        self.anomalies: dict[str, list[ProducerAnomaly]] = {}
         self.states: dict[int, tuple[tuple[Producer, ...], bool]] = {}
         self.stops: set[str] = set()
         self._pending = sorted(offset for offset, _ in good if offset > start) if deep else []
@@ -96,17 +140,20 @@ class ProducerReplay:
             self.state = ProducerState(self.end)
         self.end = window.batch(end - 1).last_offset + 1
         found = self._events(self.state, log, window, first, end) if self.state is not None else []
-        self._note_stop(log, found)
-        if found and self._count < _MOST_EVENTS:
-            self._count += len(found)
-            self.events.setdefault(log, []).extend(found)
-
-    def _note_stop(self, log: str, found: list[Event]) -> None:
         if found:
-            from klog.partition.transactions.anomalies import STOPS_BROKER, ProducerAnomaly
+            self._note(log, found)
 
-            if any(isinstance(event, ProducerAnomaly) and event.kind in STOPS_BROKER for event in found):
-                self.stops.add(log)
+    def _note(self, log: str, found: list[Event]) -> None:
+        from klog.partition.transactions.anomalies import STOPS_BROKER
+        from klog.partition.transactions.markers import CompletedTxn
+
+        self.ended.add(log, (event for event in found if isinstance(event, CompletedTxn)))
+        anomalies = [event for event in found if not isinstance(event, CompletedTxn)]
+        if any(event.kind in STOPS_BROKER for event in anomalies):
+            self.stops.add(log)
+        if anomalies and self._count < _MOST_ANOMALIES:
+            self._count += len(anomalies)
+            self.anomalies.setdefault(log, []).extend(anomalies)
 
     def _events(self, state: ProducerState, log: str, window: Window, first: int, end: int) -> list[Event]:
         from klog.partition.transactions.markers import read_marker
