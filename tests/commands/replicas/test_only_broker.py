@@ -296,3 +296,22 @@ def test_who_was_no_voter_needs_an_address(klog: Run, tmp_path: Path) -> None:
     (voter_now,) = state(made.root, 2).quorum.voters or ()
     assert (voter_now.id, voter_now.directory_id, voter_now.kraft_versions) == (2, uuid(102), (0, 1))
     assert [str(one) for one in voter_now.endpoints] == ["QUORUM://[::1]:19093"]
+
+
+@pytest.mark.parametrize("is_longer", [False, True])
+@pytest.mark.parametrize("harm", ["flipped", "zeros"])
+def test_a_repaired_copy_lacks_only_what_is_behind_it(is_longer: bool, harm: str, klog: Run, tmp_path: Path) -> None:
+    """Its bad batch comes from the other copy; a batch that follows there is left out, and named."""
+    made = Disks(tmp_path / "disks", 30)
+    first, second, third = (encoded([Record(at, 1, b"k", b"v" * 40)]) for at in range(3))
+    bad = second[:-9] + b"w" + second[-8:] if harm == "flipped" else second[:70] + bytes(39)
+    folders = [made.root / f"broker-{node}/t-0" for node in (1, 2)]
+    (folders[0] / f"{0:020d}.log").write_bytes(first + bad)
+    (folders[1] / f"{0:020d}.log").write_bytes(first + second + third * is_longer)
+    words = ("--voter", "localhost:9093", "--choose", "t-0=1", "--repair")
+    shown = klog("metadata", "plan", *disks(made.root), "--only-broker", "1", *words).stdout.decode()
+    assert ("    t-0: 1 record lost, offsets 2 to 2 (only in copies that are left out)" in shown) == is_longer
+    plan = own(klog, made.root, 1, *words)
+    assert b"".join(path.read_bytes() for path in sorted(folders[0].glob("*.log"))) == first + second
+    named = [(one["topic"], one["partition"], one["first_offset"], one["records"]) for one in plan["losses"]]
+    assert named == [("t", 0, 2, 1)] * is_longer

@@ -200,5 +200,11 @@ def _lines(planner: QuorumPlanner) -> Iterator[str]:
     )
     copied = [f"    {one.diff.topic}-{one.diff.number} from node {one.kept}" for one in gathered.equal]
     yield from first_lines(copied, "partitions")
+    losses = [
+        f"    {one.topic}-{one.partition}: {counted(one.records or 0, 'record')} lost, offsets {one.first_offset} to"
+        f" {one.last_offset} ({one.reason})"
+        for one in gathered.losses
+    ]
+    yield from first_lines(losses, "losses")
     lost = [f"    {topic}-{number}: no disk has it; it stays as it is" for topic, number in planner.gathering.lost]
     yield from first_lines(lost, "partitions that no disk has")

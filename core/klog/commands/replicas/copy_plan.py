@@ -140,20 +140,22 @@ class CopyPlan:
             self.left.append(kept)
             return
         try:
-            self._equalise(diff, kept)
+            repaired = self._equalise(diff, kept)
             if only is not None:
-                self._leave_behind(diff, kept)
+                self._leave_behind(diff, kept, repaired)
         except KlogError as error:
             self.left.append(LeftPartition(diff, str(error), isinstance(error, UnreadableError)))
 
-    def _leave_behind(self, diff: PartitionDiff, kept: int) -> None:
-        """Name the records that the kept copy lacks as a loss, if the other copies are unchanged and given up."""
-        copy = diff.copies.get(kept)
-        if copy is not None and copy.facts is not None and copy.facts.bad_batches:
-            return  # they have been replaced by intact ones
+    def _leave_behind(self, diff: PartitionDiff, kept: int, repaired: KeptLog | None) -> None:
+        """Name the records that the kept copy lacks as a loss, if the other copies are unchanged and given up.
+
+        *repaired*: the log with intact batches in place of bad ones, which lacks only records around it.
+        """
         changed = [one for one in self.equal[-1:] if one.diff is diff]
         named = sum(target.records_lost for one in changed for target in one.targets)
         lost = diff.lost_if_leads.get(kept, LostRecords())
+        if repaired is not None:
+            lost = lost.outside(repaired.log_start, repaired.log_end)
         if lost.records > named:
             first, last = lost.ranges[0][0], lost.ranges[-1][1]
             loss = Loss(
@@ -177,8 +179,11 @@ class CopyPlan:
             f" (--without {option} if it will not come back)"
         )
 
-    def _equalise(self, diff: PartitionDiff, kept: int) -> None:
-        """Draft all targets of a partition, or raise KlogError and leave all unchanged."""
+    def _equalise(self, diff: PartitionDiff, kept: int) -> KeptLog | None:
+        """Draft all targets of a partition, or raise KlogError and leave all unchanged.
+
+        Returns the log of the kept copy if its bad batches are replaced by intact ones, else None.
+        """
         for copy in diff.copies.values():
             copy.partition.checkpoints.check_read()
         state = diff.copies.get(kept)
@@ -191,15 +196,15 @@ class CopyPlan:
                     f" intact batches; first: klog recover {quote(state.partition.path)} --salvage"
                 )
             self._draft(diff, kept, CatchUpSource(diff.topic, diff.number, state), targets, read)
-            return
+            return None
         others = [copy.partition for node, copy in diff.copies.items() if node != kept]
         if self._settings.only in (None, kept):
             targets.append(CatchUpTarget(kept, state.partition, state))
-        with merged_copy(state.partition, others, self._disk) as merged:
-            end = merged.log_end
-            kept_log = KeptLog(state.log_start, end.offset if end is not None else state.log_end)
+        with merged_copy(state.partition, others, self._disk) as (merged, end):
+            kept_log = KeptLog(state.log_start, end)
             whole = state._replace(disk_copy=state.disk_copy._replace(partition=merged), kept=kept_log)
             self._draft(diff, kept, CatchUpSource(diff.topic, diff.number, whole), targets, [*read, *others])
+            return kept_log
 
     def _draft(
         self,

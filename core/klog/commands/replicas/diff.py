@@ -49,6 +49,16 @@ class LostRecords(NamedTuple):
     ranges: tuple[tuple[int, int], ...] = ()
     committed_below: int = 0
 
+    def outside(self, start: int, end: int) -> LostRecords:
+        """Return those with offsets below *start* or from *end* on.
+
+        How many of a range they are is known only at most: a compacted log lacks offsets.
+        """
+        ranges = [(first, min(last, start - 1)) for first, last in self.ranges if first < start]
+        ranges += [(max(first, end), last) for first, last in self.ranges if last >= end]
+        records = min(self.records, sum(last - first + 1 for first, last in ranges))
+        return LostRecords(records, tuple(ranges), min(self.committed_below, records))
+
 
 class Outcome(NamedTuple):
     """The outcome of an election: the leader, None without one; the cuts of the others; the losses."""

@@ -33,20 +33,24 @@ class Replacement(NamedTuple):
 
 
 @contextmanager
-def merged_copy(partition: Partition, others: Sequence[Partition], disk: Disk) -> Iterator[Partition]:
-    """Yield a copy of *partition* without bad batches, which is deleted afterwards.
+def merged_copy(partition: Partition, others: Sequence[Partition], disk: Disk) -> Iterator[tuple[Partition, int]]:
+    """Yield a copy of *partition* without bad batches, which is deleted afterwards, and the offset where it ends.
 
-    Raises DamagedError for a bad batch that no other copy has intact, UnreadableError, OSError.
+    A batch that the log ends inside of is completed, too, if another copy has it.  Raises DamagedError for a bad batch
+    that no other copy has intact, UnreadableError, OSError.
     """
-    place = disk.private_directory()
+    place, end = disk.private_directory(), partition.log_start_offset or 0
     try:
         folder = os.path.join(place, partition.directory)
         disk.make_directory(folder)
         for name in partition.files:
             if name.stage is Stage.IN_USE:
-                found = _replacements(partition, name.name, others) if name.kind is FileKind.LOG else []
+                found: list[Replacement] = []
+                if name.kind is FileKind.LOG:
+                    found, end_here = _replacements(partition, name.name, others)
+                    end = max(end, end_here)
                 _write(disk, partition.file(name.name), os.path.join(folder, name.name), found)
-        yield Partition(folder, partition.checkpoints, partition.name)
+        yield Partition(folder, partition.checkpoints, partition.name), end
     finally:
         remove_tree(place, disk)
 
@@ -59,20 +63,21 @@ def _write(disk: Disk, source: str, target: str, found: Sequence[Replacement]) -
             disk.copy(source, at, one.position, file)
             disk.copy(one.path, one.start, one.start + one.size, file)
             at = one.position + one.size
-        disk.copy(source, at, os.path.getsize(source), file)
+        disk.copy(source, at, max(at, os.path.getsize(source)), file)
         modified_ns = os.stat(source).st_mtime_ns
         disk.set_metadata(file, 0o600, os.geteuid(), os.getegid(), modified_ns)
     finally:
         disk.close(file)
 
 
-def _replacements(partition: Partition, name: str, others: Sequence[Partition]) -> list[Replacement]:
-    """Return the replacements of the bad batches in one log."""
+def _replacements(partition: Partition, name: str, others: Sequence[Partition]) -> tuple[list[Replacement], int]:
+    """Return the replacements of the bad batches in one log, and the offset behind its last batch."""
     path = partition.file(name)
     is_last = name == partition.segments[-1].log
-    found = []
+    found, end = [], 0
     for run in Segment(path, bounded=False).runs():
-        if not isinstance(run, Damage) or (is_last and run.is_unfinished):
+        if not isinstance(run, Damage):
+            end = run.window.batch(run.end - 1).last_offset + 1
             continue
         position = run.place.position or 0
         with ReadOnlyFile(path) as file:
@@ -80,9 +85,12 @@ def _replacements(partition: Partition, name: str, others: Sequence[Partition]) 
         bad = read_header(data, 0, position, 2**31 - 1) if len(data) == HEADER_BYTES else None
         twin = _twin(bad, others) if isinstance(bad, BatchFacts) else None
         if twin is None or not isinstance(bad, BatchFacts):
+            if is_last and run.is_unfinished:
+                continue
             raise DamagedError(f"{run.place}: no other copy has this batch intact")
         found.append(Replacement(position, bad.size, *twin))
-    return found
+        end = bad.last_offset + 1
+    return found, end
 
 
 def _twin(bad: BatchFacts, others: Sequence[Partition]) -> tuple[str, int] | None:
