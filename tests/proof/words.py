@@ -18,7 +18,7 @@ Named = tuple[str, int]
 REFUSED = 8 | 16 | 32
 LEFT = 4
 PATIENCE_S = 40
-CODES = frozenset({0, 1, 4, 5, 8, 9, 12, 13, 16})
+CODES = frozenset({0, 1, 4, 5, 8, 9, 12, 13, 16, 20, 24, 28})
 UNHARMED = frozenset({"serves", "creates", "promotes", "replaced", "moves"})
 
 
