@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from klog.cluster.key_lines import MOST_KEY_BYTES
-from klog.cluster.partitioners import NAMES, PARTITIONERS
+from klog.cluster.partitioners import MOST_KEY_BYTES, NAMES, PARTITIONERS
 from klog.kernel import KEY_FORMS, KeyLines
 
 from tests.conftest import Ran, run_klog

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from klog.cluster.truncation import TruncationRound, answer_round, epoch_rounds
+from klog.cluster.leader_epoch_cache import TruncationRound, answer_round, epoch_rounds
 
 from tests.cluster.test_epoch_cache import as_dict, cache
 

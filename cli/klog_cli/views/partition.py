@@ -10,8 +10,7 @@ from io import BufferedReader
 from itertools import chain
 from typing import NamedTuple
 
-from klog.cluster.key_lines import json_lines_of, key_of, keys_in, write_json_lines
-from klog.cluster.partitioners import Partitioner, partitioner
+from klog.cluster.partitioners import Partitioner, json_lines_of, key_of, keys_in, partitioner, write_json_lines
 
 from klog_cli import output
 

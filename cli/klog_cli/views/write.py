@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from klog.base.errors import ExitCode, UsageError, counted
 from klog.change.plan.session import PlanOptions
-from klog.commands.write.partition_writer import PartitionWriter
+from klog.commands.write.record_writer import PartitionWriter
 from klog.commands.write.write import WriteInput, WriteResult, is_log_dir, write_new, write_stopped
 from klog.commands.write.write_options import WriteOptions
 from klog.data_dir.disk.disk import Disk

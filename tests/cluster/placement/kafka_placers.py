@@ -6,7 +6,7 @@ import random
 import subprocess
 from collections.abc import Iterable, Sequence
 
-from klog.cluster.placement.brokers import Assignment, UsableBroker
+from klog.cluster.placement.assignment import Assignment, UsableBroker
 
 from tests.brokers import kafka
 

@@ -12,7 +12,7 @@ from klog.commands.follow.copied_partition import CrcMismatchError
 from klog.commands.follow.copy_dir import CopyDir
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
-from klog.partition.append.log_state import AppendSettings
+from klog.partition.append.appender import AppendSettings
 
 from tests.commands.follow.feeding import CLUSTER, TOPIC_ID, open_copy
 from tests.conftest import Ran

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from klog.commands.follow.cleaning_watch import CleaningWatch, LeaderClock
+from klog.commands.follow.copied_history import CleaningWatch, LeaderClock
 
 from tests.commands.follow.following import batches
 from tests.commands.follow.scripted import ScriptedCluster

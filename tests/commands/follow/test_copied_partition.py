@@ -10,7 +10,7 @@ import pytest
 from klog.cluster.metadata.topic_config import TopicConfig, parse_settings
 from klog.commands.write.write_options import WRITE_SETTINGS
 from klog.data_dir.partition import Partition
-from klog.partition.append.log_state import AppendSettings
+from klog.partition.append.appender import AppendSettings
 from klog.partition.verify.verify import verify_partition
 
 from tests.commands.follow.feeding import answers, copy_of, logs_of, open_copy, whole_bytes

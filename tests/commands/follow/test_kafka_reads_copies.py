@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from klog.partition.append.log_state import AppendSettings
+from klog.partition.append.appender import AppendSettings
 
 from tests.brokers import kafka
 from tests.commands.follow.feeding import copy_of, logs_of

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from klog.partition.append.log_state import AppendSettings
+from klog.partition.append.appender import AppendSettings
 
 from tests.commands.follow.feeding import open_copy
 from tests.commands.follow.test_changes import content, made

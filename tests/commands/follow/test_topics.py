@@ -10,11 +10,10 @@ from typing import Any, cast
 import pytest
 from klog.base.errors import UsageError
 from klog.cluster.metadata.topic_config import parse_settings
-from klog.commands.follow.client.client_failures import RefusedRequestError
+from klog.commands.follow.client.client_requests import RefusedRequestError
 from klog.commands.follow.client.cluster import ClusterTopics, LeaderOfPartition, TopicOfCluster, TopicSettings
-from klog.commands.follow.fetch_session import FollowedPlace
+from klog.commands.follow.fetch_session import FollowedPlace, TopicChanges, changes, unmatched_globs, wanted_partitions
 from klog.commands.follow.follow_options import COPY_SETTINGS, FollowOptions
-from klog.commands.follow.followed_topics import TopicChanges, changes, unmatched_globs, wanted_partitions
 from klog.commands.follow.leader_fetcher import RateLimit
 from klog.commands.follow.side_file import SideFile
 from klog.formats.error_codes import ErrorCode

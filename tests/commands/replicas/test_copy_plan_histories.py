@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from klog.change.plan.session import PlanOptions, PlanSession
 from klog.cluster.leader_epoch_cache import LeaderEpochCache
 from klog.cluster.metadata.topic_config import TopicConfig
-from klog.commands.replicas.changed_log_dirs import of_copies
 from klog.commands.replicas.copy_choice import CopyChoice
-from klog.commands.replicas.copy_plan import CopyPlan, CopyPlanSettings
+from klog.commands.replicas.copy_plan import CopyPlan, CopyPlanSettings, of_copies
 from klog.commands.replicas.diff import DiffOptions, ReplicaDiffer, Verdict
 from klog.commands.replicas.disks import copies_on, open_disks
 from klog.data_dir.identity import IdentityChoice

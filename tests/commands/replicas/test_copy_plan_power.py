@@ -23,9 +23,8 @@ from klog.change.plan.model import Plan
 from klog.change.plan.plan_status import PlanStatus, is_unfinished, state_of
 from klog.change.plan.session import PlanOptions, PlanSession
 from klog.cluster.metadata.topic_config import TopicConfig
-from klog.commands.replicas.changed_log_dirs import of_copies
 from klog.commands.replicas.copy_choice import CopyChoice
-from klog.commands.replicas.copy_plan import CopyPlan, CopyPlanSettings
+from klog.commands.replicas.copy_plan import CopyPlan, CopyPlanSettings, of_copies
 from klog.commands.replicas.diff import DiffOptions, ReplicaDiffer
 from klog.commands.replicas.disks import copies_on, find_metadata, open_disks
 from klog.data_dir.disk.disk import Disk

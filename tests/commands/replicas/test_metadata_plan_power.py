@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from klog.change.plan.session import PlanOptions, PlanSession
 from klog.cluster.metadata.topic_config import TopicConfig
-from klog.commands.replicas.changed_log_dirs import of_copies
 from klog.commands.replicas.copy_choice import CopyChoice
-from klog.commands.replicas.copy_plan import CopyPlanSettings
+from klog.commands.replicas.copy_plan import CopyPlanSettings, of_copies
 from klog.commands.replicas.disks import open_disks
 from klog.commands.replicas.quorum_plan import QuorumPlanner, QuorumSettings
 from klog.commands.replicas.voters import parse_voters

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from klog.cluster.metadata.metadata_loader import ClusterMetadata, read_metadata
-from klog.commands.replicas import new_batches
+from klog.commands.replicas import metadata_changes as new_batches
 from klog.data_dir.log_dir import LogDir
 from klog.formats.control import kraft_control
 from klog.formats.internal_topics import MetadataRecord, metadata_record

@@ -6,7 +6,7 @@ import random
 import subprocess
 
 import pytest
-from klog.commands.simulate.replication_quota import ReplicationQuota
+from klog.commands.simulate.simulated_replicas import ReplicationQuota
 
 from tests.brokers import kafka
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from klog.base.errors import KlogError
-from klog.commands.write.parquet_input import parquet_records
+from klog.commands.write.record_inputs import parquet_records
 
 from tests.commands.write.sources import lines
 from tests.conftest import Ran

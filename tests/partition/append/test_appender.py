@@ -9,16 +9,15 @@ import pytest
 from klog.base.errors import DamagedError
 from klog.base.read_only import ReadOnlyFile
 from klog.cluster.metadata.topic_config import TopicConfig, parse_settings
+from klog.commands.write.new_log_dir import NewDirectory
 from klog.commands.write.write_options import WRITE_SETTINGS
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.disk.growing_files import GrowingFiles
 from klog.data_dir.partition import Partition
 from klog.kernel import Window
 from klog.log.segment import Segment
-from klog.partition.append.appender import Appender
+from klog.partition.append.appender import Appender, AppendSettings, LogState, empty_log
 from klog.partition.append.log_resumption import load_producers, resume
-from klog.partition.append.log_state import AppendSettings, LogState, empty_log
-from klog.partition.append.new_directory import NewDirectory
 
 from tests.commands.write.sources import EQUAL, SOURCE, differences, topic
 

@@ -10,8 +10,7 @@ from typing import NamedTuple
 from klog.base.errors import ExitCode, KlogError, UsageError, counted
 from klog.change.plan.plan_document import plan_json
 from klog.change.plan.session import PlanOptions, PlanResult, PlanSession
-from klog.commands.replicas.changed_log_dirs import of_copies
-from klog.commands.replicas.copy_plan import CopyPlanSettings
+from klog.commands.replicas.copy_plan import CopyPlanSettings, of_copies
 from klog.commands.replicas.disks import BrokerDisk, open_disks
 from klog.commands.replicas.quorum_plan import QuorumPlanner, QuorumSettings
 from klog.commands.replicas.quorum_steps import next_steps, warnings

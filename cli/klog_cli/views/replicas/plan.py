@@ -12,9 +12,8 @@ from klog.change.plan.plan_document import plan_json
 from klog.change.plan.session import PlanOptions, PlanResult, PlanSession
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.replicas.catch_up import CatchUp
-from klog.commands.replicas.changed_log_dirs import of_copies
 from klog.commands.replicas.copy_choice import LeftPartition
-from klog.commands.replicas.copy_plan import CopyPlan, EqualCopies
+from klog.commands.replicas.copy_plan import CopyPlan, EqualCopies, of_copies
 from klog.commands.replicas.diff import DiffOptions, PartitionDiff, ReplicaDiffer, Verdict
 from klog.commands.replicas.disks import BrokerDisk, copies_on, find_metadata, open_disks
 from klog.data_dir.identity import IdentityChoice

@@ -1,13 +1,13 @@
-"""`klog adopt` from its sources to a plan.
+"""`klog adopt` from its sources to a plan, and the adopted records that the broker removes later.
 
 result = adopt(AdoptRequest(["copy/orders-3"], ["data"]), AdoptOptions(now_ms), PlanOptions("adopt", apply=True))
-result.adopted, result.refused, result.plan
+result.adopted, result.refused, result.plan, result.due
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from shlex import quote
 from typing import Final, NamedTuple
 
@@ -15,13 +15,15 @@ from klog.base.errors import KlogError, UsageError, counted
 from klog.base.progress import Silence, Sink
 from klog.base.unusable import UNUSABLE
 from klog.change.partition_plan import checkpoints
+from klog.change.partition_plan.contents import tail
+from klog.change.partition_plan.null_keys import count_null_keys
 from klog.change.plan.draft import Draft
 from klog.change.plan.model import Amount, Loss
 from klog.change.plan.session import PlanOptions, PlanResult, PlanSession, Reporter
 from klog.change.plan.staging import Staging
+from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.adopt.adopted_content import ABORT, DROP, KEEP, REWRITE, AdoptedLog, AdoptOptions
 from klog.commands.adopt.adopted_sources import AdoptSource, Key, open_sources
-from klog.commands.adopt.removed_later import adopted_due, null_key_notes
 from klog.commands.adopt.target_files import TargetDrafts, TargetFiles
 from klog.commands.adopt.target_log_dirs import (
     AdoptRefusal,
@@ -36,12 +38,58 @@ from klog.data_dir.disk.disk import Disk
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.open_path import open_path
 from klog.data_dir.selection import PartitionQuery
+from klog.formats.index import TIME_ENTRY
 from klog.formats.internal_topics import TRANSACTION_STATE
 from klog.formats.java_integers import LONG_MAX
-from klog.formats.names import FileKind
-from klog.partition.retention.due_records import DueRecords, due_notes
+from klog.formats.names import FileKind, file_name, parse_file
+from klog.partition.retention.due_records import DueRecords, RetainedPartition, due_notes, due_records
+from klog.partition.retention.first_pass import SegmentAge
 from klog.partition.start.metadata_behind import reuse_note
-from klog.partition.start.record_tally import EVERYTHING, tally_records
+from klog.partition.start.record_tally import EVERYTHING, OffsetSpan, tally_records
+
+
+def adopted_due(
+    source: AdoptSource, target: AdoptTarget, log: AdoptedLog, config: TopicConfig, now_ms: int
+) -> DueRecords | None:
+    """Return the removals of the first pass at *now_ms*; *config*: the settings in the target's log dir.
+
+    Raises UnreadableError.
+    """
+    pieces = {name: content.pieces for name, content in log.logs.items()}
+
+    def count(due: OffsetSpan) -> int:
+        if due.end >= log.log_end:
+            return log.records
+        return tally_records(source.partition, due, EVERYTHING, pieces).records
+
+    offsets = OffsetSpan(log.log_start, log.log_end)
+    found = RetainedPartition(*target.key, target.partition.path, list(_segments(source, log)), offsets)
+    return due_records(found, config, now_ms, count)
+
+
+def null_key_notes(source: AdoptSource, target: AdoptTarget, log: AdoptedLog, config: TopicConfig) -> list[str]:
+    """Return a sentence about records without a key for a compacted topic.  Raises UnreadableError."""
+    if "compact" not in config.value(target.key[0], "cleanup.policy").words:
+        return []
+    count = count_null_keys(source.partition, log.log_start, log.log_end)
+    if not count:
+        return []
+    return [
+        f"{target.name}: {counted(count, 'record')} without a key, which the cleaner of the compacted topic removes"
+    ]
+
+
+def _segments(source: AdoptSource, log: AdoptedLog) -> Iterator[SegmentAge]:
+    """Yield the future segments: timestamps are those of the time indexes, else of the files, which keep theirs."""
+    for name in sorted(log.logs):
+        base, pieces = parse_file(name).offset or 0, log.logs[name].pieces
+        entry = tail(source.partition.path, log.files.get(file_name(base, FileKind.TIME_INDEX)), TIME_ENTRY.size)
+        largest = TIME_ENTRY.read(entry)[0] if entry else -1
+        if largest < 0:
+            time_ns = os.stat(source.partition.file(pieces[0].name)).st_mtime_ns if pieces else log.now_ns
+            largest = time_ns // 1_000_000
+        yield SegmentAge(base, log.size(name), largest)
+
 
 _AS_ASKED: Final = {KEEP: KnownProducers(LONG_MAX, True), DROP: KnownProducers(0, False)}
 

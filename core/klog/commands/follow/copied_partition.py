@@ -16,8 +16,7 @@ from klog.base.directory import names_if_there
 from klog.base.errors import DamagedError
 from klog.base.read_only import ReadOnlyFile
 from klog.base.unusable import UNUSABLE
-from klog.commands.follow.copy_disk import CopyDisk
-from klog.commands.follow.live_directory import LiveDirectory, remove_temporaries
+from klog.commands.follow.live_directory import CopyDisk, LiveDirectory, remove_temporaries
 from klog.commands.follow.partition_plans import cut_log, empty, names_below, needed_from, put_aside
 from klog.data_dir.partition import Partition
 from klog.formats.batch import BatchFacts
@@ -25,9 +24,8 @@ from klog.formats.checkpoint import EpochEntry, Malformed, write_epochs, write_p
 from klog.formats.names import FileKind, file_name
 from klog.kernel import DONE, MORE, Window
 from klog.log.log_end import find_log_end
-from klog.partition.append.appender import Appender
+from klog.partition.append.appender import Appender, AppendSettings
 from klog.partition.append.log_resumption import CutShortError, load_producers, resume
-from klog.partition.append.log_state import AppendSettings
 
 
 class CrcMismatchError(DamagedError):

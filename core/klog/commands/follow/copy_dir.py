@@ -26,8 +26,7 @@ from klog.change.plan.draft import iso_seconds
 from klog.change.plan.model import TEMPORARY
 from klog.change.plan.session import Reporter, SilentReporter, finish_interrupted
 from klog.commands.follow.copied_partition import CopiedPartition
-from klog.commands.follow.copy_disk import CopyDisk
-from klog.commands.follow.live_directory import remove_temporaries, replace_file
+from klog.commands.follow.live_directory import CopyDisk, remove_temporaries, replace_file
 from klog.commands.follow.partition_plans import remove
 from klog.data_dir.disk.directory_tree import make_directories, remove_made
 from klog.data_dir.disk.disk import Disk
@@ -39,7 +38,7 @@ from klog.formats.checkpoint import Malformed
 from klog.formats.follow_file import FOLLOW_FILE, FollowFile, write_follow_file
 from klog.formats.names import FileKind, PartitionState, cluster_id_is_legal, topic_is_legal
 from klog.formats.properties import write_meta_properties
-from klog.partition.append.log_state import AppendSettings
+from klog.partition.append.appender import AppendSettings
 
 
 class CopyDir:

@@ -13,25 +13,21 @@ from threading import Event, Lock
 from typing import Final, NamedTuple
 
 from klog.base.errors import DamagedError, ExitCode, KlogError
-from klog.commands.follow.client import client_failures as failures
 from klog.commands.follow.client.broker_connection import BrokerConnection
-from klog.commands.follow.client.client_requests import REQUESTS
+from klog.commands.follow.client.client_requests import PASSING, REQUESTS, LostConnectionError, StoppedError
+from klog.commands.follow.client.client_security import Security
 from klog.commands.follow.client.cluster import EARLIEST, Cluster, ClusterTopics, LeaderOfPartition
-from klog.commands.follow.client.security_properties import Security
 from klog.commands.follow.copy_dir import CopyDir
-from klog.commands.follow.copy_repairs import carry_out, replace
-from klog.commands.follow.fetch_session import FollowedPlace
+from klog.commands.follow.copy_repairs import Copies, carry_out, replace
+from klog.commands.follow.fetch_session import FollowedPlace, changes, unmatched_globs, wanted_partitions
 from klog.commands.follow.fetchers import Fetchers
 from klog.commands.follow.follow_options import FollowOptions
 from klog.commands.follow.followed_partition import FollowedPartition, FollowReporter, Outage
-from klog.commands.follow.followed_topics import changes, unmatched_globs, wanted_partitions
 from klog.commands.follow.leader_fetcher import BY_ID, Released
-from klog.commands.follow.opened_copies import Copies
 from klog.commands.follow.reactions import Decision, Leave, Wait, refusal
 from klog.commands.follow.side_file import SideFile
 from klog.formats.java_text import ZERO_UUID
 
-_PASSING: Final = (failures.LostConnectionError, failures.ForeignAnswerError, failures.RefusedRequestError)
 _SHORTEST_PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 5.0
 _TURN_S: Final = 0.2
@@ -112,7 +108,7 @@ class FollowRun:
             self._begin()
             while self._options.continuous or self._unreached:
                 self._turn()
-        except failures.StoppedError:
+        except StoppedError:
             pass
         finally:
             was_stopped = self._stop.is_set()
@@ -138,7 +134,7 @@ class FollowRun:
             try:
                 found = self._ask()
                 break
-            except _PASSING as error:
+            except PASSING as error:
                 if not self._options.continuous and time.monotonic() - since > self._options.timeout_ms / 1000:
                     raise
                 self._tell_once(f"{error}; asking again")
@@ -157,20 +153,20 @@ class FollowRun:
 
     def _pause(self, seconds: float) -> None:
         if self._stop.wait(seconds):
-            raise failures.StoppedError("stopped")
+            raise StoppedError("stopped")
 
     def _turn(self) -> None:
         """Do the pending work, or wait a moment."""
         self._take_released(_TURN_S)
         if self._stop.is_set():
-            raise failures.StoppedError("stopped")
+            raise StoppedError("stopped")
         now = time.monotonic()
         is_due = any(due <= now for due in self._due.values())
         if now >= self._ask_again_at and (is_due or now - self._asked_at >= _METADATA_S):
             try:
                 self._apply(self._ask())
                 self._tries = 0
-            except _PASSING as error:
+            except PASSING as error:
                 self._tries += 1
                 self._ask_again_at = time.monotonic() + _pause(self._tries)
                 if self._tries == _TOLD_AFTER_TRIES:
@@ -204,7 +200,7 @@ class FollowRun:
         """Request all topics.  Raises KlogError for another cluster than that of the copy."""
         found = self._cluster.topics()
         if not found.brokers:
-            raise failures.LostConnectionError(f"{self._bootstrap}: the broker knows no brokers yet")
+            raise LostConnectionError(f"{self._bootstrap}: the broker knows no brokers yet")
         if not self._asked_at or found.cluster_id != self._copy_dir.cluster_id:
             with self._lock:
                 self._copy_dir.claim(found.cluster_id, self._bootstrap)
@@ -321,7 +317,7 @@ class FollowRun:
             partition.look_again()
             try:
                 self._fetchers.assign(partition)
-            except failures.LostConnectionError as error:
+            except LostConnectionError as error:
                 self._wait(partition, Wait(str(error)), now)
             else:
                 del self._due[partition]
@@ -334,7 +330,7 @@ class FollowRun:
         now = time.monotonic()
         try:
             answers = self._cluster.offsets(by_key, EARLIEST)
-        except _PASSING as error:
+        except PASSING as error:
             for partition in partitions:
                 self._wait(partition, Wait(str(error)), now)
             return

@@ -8,8 +8,7 @@ from threading import Lock
 from typing import Final, Protocol
 
 from klog.base.errors import DamagedError, ExitCode, UnreadableError
-from klog.commands.follow.cleaning_watch import ANEW, CleaningWatch
-from klog.commands.follow.copied_history import Standing, compare, first_batch
+from klog.commands.follow.copied_history import ANEW, CleaningWatch, Standing, compare, first_batch
 from klog.commands.follow.copied_partition import CopiedBatch, CopiedPartition, CrcMismatchError
 from klog.commands.follow.fetch_session import FetchPosition, FollowedPlace
 from klog.commands.follow.follow_options import FollowOptions

@@ -18,15 +18,9 @@ from threading import Event, Lock
 from typing import Final, NamedTuple
 
 from klog.base.errors import DamagedError, ExitCode, KlogError
-from klog.commands.follow.cleaning_watch import LeaderClock
 from klog.commands.follow.client.broker_connection import BrokerConnection
-from klog.commands.follow.client.client_failures import (
-    ForeignAnswerError,
-    LargeAnswerError,
-    LostConnectionError,
-    RefusedRequestError,
-    StoppedError,
-)
+from klog.commands.follow.client.client_requests import PASSING, LargeAnswerError, RefusedRequestError, StoppedError
+from klog.commands.follow.copied_history import LeaderClock
 from klog.commands.follow.fetch_session import FetchPosition, FetchSession, FollowedPlace, LeaderMarks, SessionRequest
 from klog.commands.follow.follow_options import FollowOptions
 from klog.commands.follow.followed_partition import FollowedPartition, FollowReporter
@@ -134,7 +128,7 @@ class LeaderFetcher:
         """Fetch until `stop` is set or the connection is lost.  Raises OSError if a copy cannot be written."""
         try:
             self._follow()
-        except (LostConnectionError, ForeignAnswerError, RefusedRequestError) as error:
+        except PASSING as error:
             self._end(Wait(str(error)))
         except KlogError as error:
             self._end(Leave(str(error), ExitCode.OPERATIONAL_ERROR))

@@ -13,7 +13,7 @@ from klog.change.partition_plan.losses import whole_losses
 from klog.change.plan.draft import Draft
 from klog.change.plan.model import NOTHING, Amount, Loss
 from klog.change.plan.session import PlanOptions, PlanSession
-from klog.commands.follow.copy_disk import CopyDisk
+from klog.commands.follow.live_directory import CopyDisk
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.data_dir.selection import PartitionQuery

@@ -2,29 +2,37 @@
 
 At every moment the copy is a prefix of its old log or of the new one.  The order is: checkpoints with lower offsets,
 the cut, from the last segment back, the new segments upwards, checkpoints with higher offsets.  Kafka: the changes that
-AbstractFetcherThread makes to a follower, without a leader.
+AbstractFetcherThread makes to a follower, without a leader.  `copied_due` returns the new records that the broker's
+first retention pass removes.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from klog.change.plan.draft import Draft
 from klog.change.plan.model import Loss
 from klog.cluster.leader_epoch_cache import LeaderEpochCache
+from klog.cluster.metadata.metadata_loader import ClusterMetadata
+from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.replicas import source_log
 from klog.commands.replicas.comparison import ComparedCopy, Comparison
 from klog.commands.replicas.copy_state import CopyState
 from klog.commands.replicas.source_log import SegmentCopy, SourceProducers
+from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import EpochEntry, write_epochs
+from klog.formats.index import TIME_ENTRY
 from klog.formats.names import SEGMENT_KINDS, FileKind, file_name
 from klog.formats.snapshot import write_snapshot
 from klog.kernel import crc32c
 from klog.log.txn_index import txn_index_content
 from klog.partition import truncate
+from klog.partition.retention.due_records import DueRecords, RetainedPartition, count_in, due_records
+from klog.partition.retention.first_pass import AgedSegment, SegmentAge
+from klog.partition.retention.stored_segments import stored_segments
 from klog.partition.start.record_tally import EVERYTHING, OffsetSpan, tally_records
 
 Offsets = dict[FileKind, int | None]
@@ -347,3 +355,44 @@ def _epochs_from(copy: CopyState, log_start: int) -> list[EpochEntry]:
     cache = LeaderEpochCache(copy.epochs.entries)
     cache.truncate_start(max(copy.log_start, log_start))
     return cache.entries
+
+
+def copied_due(
+    source: CatchUpSource, target: CatchUpTarget, change: CatchUp, cluster: ClusterMetadata | None, now_ms: int
+) -> DueRecords | None:
+    """Return the records that *change* adds to a copy, otherwise unchanged, and that the first pass removes.
+
+    *cluster*: the metadata that apply; None without any.  Raises UnreadableError.
+    """
+    if source.partition is None or not change.segments:
+        return None
+    original, log_dir = source.partition, LogDir(target.partition.log_dir)
+    start = change.final.get(FileKind.LOG_STARTS) or target.partition.log_start_offset or 0
+    offsets = OffsetSpan(source.log_start if change.is_replaced else start, source.log_end)
+    segments = list(_segments(source, target, change))
+    found = RetainedPartition(source.topic, source.number, target.partition.path, segments, offsets)
+
+    def count(due: OffsetSpan) -> int:
+        if due.end >= source.log_end:
+            return change.records_added
+        if due.start <= change.cut_to and due.end >= source.log_end:
+            return change.records_added
+        return count_in(original)(OffsetSpan(max(due.start, change.cut_to), due.end))
+
+    return due_records(found, TopicConfig(log_dir, cluster=cluster), now_ms, count)
+
+
+def _segments(source: CatchUpSource, target: CatchUpTarget, change: CatchUp) -> Iterator[AgedSegment]:
+    """Yield the segments of the copy when all is done: those that stay, and those that are added."""
+    assert source.partition is not None
+    first = change.segments[0].base_offset
+    is_clean = target.state is not None and target.state.is_clean
+    for one in () if change.is_replaced else stored_segments(target.partition, is_clean):
+        if one.base_offset < min(first, change.cut_to):
+            yield one
+    for added in change.segments:
+        entry = added.time_index[-TIME_ENTRY.size :]
+        largest = TIME_ENTRY.read(entry)[0] if entry else -1
+        if largest < 0:
+            largest = os.stat(source.partition.file(added.file)).st_mtime_ns // 1_000_000
+        yield SegmentAge(added.base_offset, added.end - added.start, largest)

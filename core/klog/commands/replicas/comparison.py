@@ -11,10 +11,26 @@ from itertools import combinations
 from typing import NamedTuple
 
 from klog.commands.replicas.copy_reader import IDENTITY, IDENTITY_BYTES, BatchIdentity, CopyReader, DataRecord
-from klog.commands.replicas.offset_ranges import OffsetRanges
 from klog.data_dir.partition import Partition
 from klog.formats.batch import TRANSACTIONAL_BIT
 from klog.partition.start.kept_log import KeptLog
+
+
+class OffsetRanges:
+    """Ascending offsets; *ranges* are [first, last], inclusive, and *count* is how many records were added."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.ranges: list[tuple[int, int]] = []
+
+    def add(self, first: int, last: int, records: int) -> None:
+        """Add *records* from offset *first* to *last*; *first* is not below the range added last."""
+        self.count += records
+        if self.ranges and first <= self.ranges[-1][1] + 1:
+            begins, ends = self.ranges[-1]
+            self.ranges[-1] = begins, max(ends, last)
+        else:
+            self.ranges.append((first, last))
 
 
 class ComparedCopy(NamedTuple):

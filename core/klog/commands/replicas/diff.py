@@ -14,9 +14,8 @@ from klog.cluster.election import ElectionReason, ElectionRules, ReplicaSet, ele
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.replicas.compacted import CompactedComparison
 from klog.commands.replicas.comparison import ComparedCopy, Comparison, CopyFacts, LostRecordSink
-from klog.commands.replicas.copy_state import CopyState, compared_copy, copy_states
+from klog.commands.replicas.copy_state import CopyState, StartedCopy, compared_copy, copy_states, expected_starts
 from klog.commands.replicas.disks import BrokerCopies, BrokerDisk, MetadataLog, broker_disks
-from klog.commands.replicas.expected_start import StartedCopy, expected_starts
 from klog.jobs.results import TaskResult, pickled_result
 from klog.jobs.runner import CHUNK, FEWEST, Job, Processes, may_fork
 from klog.partition.retention.topic_retention import topic_retention

@@ -22,8 +22,8 @@ from klog.commands.replicas.copy_plan import CopyPlan, CopyPlanSettings
 from klog.commands.replicas.diff import DiffOptions, ReplicaDiffer
 from klog.commands.replicas.disks import BrokerDisk, MetadataLog
 from klog.commands.replicas.gathering import Gathering
-from klog.commands.replicas.log_plan import LogPlan, future_log
 from klog.commands.replicas.metadata_changes import (
+    NewBatches,
     PartitionUpdate,
     directory_updates,
     end_of_open_transaction,
@@ -32,14 +32,15 @@ from klog.commands.replicas.metadata_changes import (
     unused_producer_ids,
     with_unused_epochs,
 )
-from klog.commands.replicas.metadata_copies import (
+from klog.commands.replicas.metadata_log_plan import (
+    LogPlan,
     MetadataCopy,
     choose_base,
+    future_log,
     intact_log,
     metadata_copies,
     unused_epoch,
 )
-from klog.commands.replicas.new_batches import NewBatches
 from klog.commands.replicas.voters import KRAFT_VOTERS, VoterAddress, check_named, moved, voters_data
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.log_dir import LogDir

@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Final
 
-from klog.cluster.truncation import TruncationRound
+from klog.cluster.leader_epoch_cache import TruncationRound
 from klog.commands.simulate.replica_log import EpochBatch, ReplicaLog, first_difference
-from klog.commands.simulate.replication_quota import ReplicationQuota
 from klog.commands.simulate.scenario import RECORD_SIZE, ReplicaStart, Scenario, SimulationEvent
-from klog.commands.simulate.simulated_follower import PartitionFollower
-from klog.commands.simulate.simulated_leader import (
+from klog.commands.simulate.simulated_replicas import (
     IsrState,
+    PartitionFollower,
     PartitionLeader,
     RemoteReplica,
     ReplicaFetch,
     ReplicaFetchAnswer,
+    ReplicationQuota,
 )
 from klog.commands.simulate.simulation_rows import StepRow, remote_rows, replica_row, show_answer
 

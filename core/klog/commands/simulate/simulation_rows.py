@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from klog.cluster.truncation import TruncationRow
+from klog.cluster.leader_epoch_cache import TruncationRow
 from klog.commands.simulate.replica_log import ReplicaLog
-from klog.commands.simulate.simulated_leader import PartitionLeader, ReplicaFetchAnswer
+from klog.commands.simulate.simulated_replicas import PartitionLeader, ReplicaFetchAnswer
 
 
 class ReplicaRow(TypedDict):

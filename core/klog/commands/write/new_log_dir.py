@@ -1,27 +1,108 @@
-"""A new log dir: it is built beside its final path, under a name that no broker reads, and then renamed."""
+"""A new log dir: it is built beside its final path, under a name that no broker reads, and then renamed.
+
+A topic of another log has the settings and the number of partitions that the log dir of that log shows.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
+from typing import NamedTuple
 
 from klog.base.errors import KlogError
-from klog.cluster.metadata.topic_config import TopicConfig
-from klog.commands.write.log_sources import SourceTopics
+from klog.cluster.metadata.topic_config import TopicConfig, topic_configs
 from klog.commands.write.write_destination import OpenPartition, TopicPlace
 from klog.commands.write.write_options import WriteOptions
 from klog.data_dir.disk.directory_tree import write_file
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.disk.growing_files import GrowingFiles
+from klog.data_dir.identity import check_one_topic
+from klog.data_dir.partition import Partition
+from klog.data_dir.selection import PartitionQuery, Selection
 from klog.data_dir.whole_directory import whole_directory
 from klog.formats.checkpoint import OffsetEntry, write_offsets, write_partition_metadata
+from klog.formats.follow_file import FollowFile
 from klog.formats.java_text import uuid_text
-from klog.formats.names import FileKind, topic_is_legal
+from klog.formats.names import CLUSTER_METADATA, FileKind, PartitionState, topic_is_legal
 from klog.formats.properties import write_meta_properties
-from klog.partition.append.appender import Appender
-from klog.partition.append.log_state import empty_log
-from klog.partition.append.new_directory import NewDirectory
+from klog.partition.append.appender import Appender, empty_log
+
+
+class NewDirectory:
+    """An `AppendTarget`: the directory at *path*, which it makes.
+
+    *files* has the logs of all directories that are written side by side.  *written*: the paths to sync in the end.
+    """
+
+    def __init__(self, path: str, files: GrowingFiles, disk: Disk) -> None:
+        self._path, self._files, self._disk = path, files, disk
+        self._log = ""
+        disk.make_directory(path)
+        self.written = [path]
+
+    def write(self, name: str, data: bytes | memoryview) -> None:
+        """Append to a log; another name than before ends the log before."""
+        path = os.path.join(self._path, name)
+        if path != self._log:
+            self._files.close(self._log)
+            self._files.create(path)
+            self._log = path
+            self.written.append(path)
+        if len(data):
+            self._files.write(path, data)
+
+    def put(self, name: str, content: bytes) -> None:
+        """Make a small file."""
+        self.written.append(write_file(os.path.join(self._path, name), [content], self._disk))
+
+    def remove(self, name: str) -> None:
+        """Delete a file: an appender to a new directory never does."""
+        raise AssertionError(f"{name}: a new directory has no empty segment")
+
+
+class SourceTopics(NamedTuple):
+    """The settings of topics in their log dirs, and their numbers of partitions, by name."""
+
+    configs: Mapping[str, TopicConfig]
+    counts: Mapping[str, int]
+
+
+def source_topics(paths: Sequence[str], config: Mapping[str, str]) -> SourceTopics:
+    """Return the facts about the topics of *paths*: log dirs and partition directories; of settings the first counts.
+
+    *config*: settings of the command line.  Raises IdentityError if directories of one name are of different topics,
+    UsageError, DamagedError, UnreadableError.
+    """
+    selections = PartitionQuery(paths).selections()
+    read = [[part for part in one.partitions if _is_read(part, one)] for one in selections]
+    check_one_topic(chain.from_iterable(read), "name the partition directories of one of them")
+    configs: dict[str, TopicConfig] = {}
+    counts: dict[str, int] = {}
+    for partitions, topics in zip(read, topic_configs([one.log_dir for one in selections], config), strict=True):
+        for partition in partitions:
+            topic = partition.topic or ""
+            configs.setdefault(topic, topics)
+            counts[topic] = max(counts.get(topic, 0), *_counts(partition, topics))
+    return SourceTopics(configs, counts)
+
+
+def _is_read(partition: Partition, selection: Selection) -> bool:
+    is_current = partition.state is PartitionState.CURRENT
+    return partition.topic != CLUSTER_METADATA and (is_current or partition.directory in selection.named)
+
+
+def _counts(partition: Partition, topics: TopicConfig) -> Iterator[int]:
+    """Yield lower bounds of a topic's partition count: from directory, metadata log and copy."""
+    yield (partition.number or 0) + 1
+    known, topic = topics.metadata, partition.topic or ""
+    if known is not None and partition.topic_id is not None and known.topic_ids.get(topic) == partition.topic_id:
+        yield len(known.partitions[partition.topic_id])
+    followed = partition.checkpoints.follow_file
+    if isinstance(followed, FollowFile) and topic in followed.topics:
+        yield followed.topics[topic].partitions
+
 
 _MOST_PARTITIONS = 100_000
 """Each is a directory; the name of one alone, or one digit too many, must not make a billion of them."""

@@ -15,11 +15,9 @@ from klog.base.unusable import UNUSABLE
 from klog.cluster.metadata.metadata_loader import ClusterMetadata
 from klog.cluster.metadata.topic_config import topic_configs
 from klog.commands.write.copied_batches import copy_batches, partitions_at, place_of, size_of
-from klog.commands.write.log_sources import source_topics
-from klog.commands.write.new_log_dir import new_log_dir
-from klog.commands.write.partition_writer import PartitionWriter
+from klog.commands.write.new_log_dir import new_log_dir, source_topics
 from klog.commands.write.record_inputs import DescriptorSource, csv_records, json_records
-from klog.commands.write.record_writer import RecordWriter
+from klog.commands.write.record_writer import PartitionWriter, RecordWriter
 from klog.commands.write.write_destination import Destination
 from klog.commands.write.write_options import WriteOptions
 from klog.data_dir.disk.disk import Disk
@@ -191,7 +189,7 @@ class _Write:
     def _records(self, one: WriteInput) -> Iterator[InputRecords]:
         """Yield the records of an input, some at a time."""
         if one.format == "parquet":
-            from klog.commands.write.parquet_input import parquet_records
+            from klog.commands.write.record_inputs import parquet_records
 
             keeps = self._options.keep_batches or self._options.keep_offsets
             without = [] if keeps else ["position", "batch"]

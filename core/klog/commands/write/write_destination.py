@@ -11,8 +11,7 @@ from klog.cluster.metadata.topic_config import SettingOrigin, TopicConfig
 from klog.commands.write.write_options import SHIFT, WriteOptions
 from klog.formats.batch import CODEC_NAMES
 from klog.kernel import BatchBuilder, Window
-from klog.partition.append.appender import AppendTarget
-from klog.partition.append.log_state import AppendSettings, LogState
+from klog.partition.append.appender import AppendSettings, AppendTarget, LogState
 
 _OUTPUT_BYTES = 1 << 20
 _MANY = 64

@@ -30,7 +30,7 @@ from klog.log.index import IndexEntries, offset_entries, time_entries
 from klog.log.records import intact_runs
 from klog.log.segment import Segment
 from klog.log.txn_index import AbortedTxn, read_txn_index
-from klog.partition.append.log_state import AppendSettings, LogState, empty_log
+from klog.partition.append.appender import AppendSettings, LogState, empty_log
 from klog.partition.transactions.markers import CompletedTxn
 from klog.partition.transactions.producer_replay import nearest_state, replay
 from klog.partition.transactions.producer_state import ProducerState

@@ -16,7 +16,7 @@ from typing import Any
 
 from klog.commands.follow.client.broker_connection import BrokerConnection
 from klog.commands.follow.client.cluster import EARLIEST, LATEST, Cluster
-from klog.commands.follow.client.committed_offsets import committed_offsets
+from klog.commands.follow.side_file import committed_offsets
 from klog.formats.structs.schema import Data
 from klog.formats.wire_messages import api_named
 
@@ -79,7 +79,7 @@ class Playback:
         self._left = memoryview(self._change(struct.pack(">i", len(answer)) + answer))
 
     def read_into(self, view: memoryview, _until: float) -> None:
-        from klog.commands.follow.client.client_failures import LostConnectionError
+        from klog.commands.follow.client.client_requests import LostConnectionError
 
         if len(view) > len(self._left):
             self.close()

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 from klog.commands.follow.client.broker_connection import BrokerConnection
-from klog.commands.follow.client.client_failures import LostConnectionError
-from klog.commands.follow.client.client_requests import REQUESTS
+from klog.commands.follow.client.client_requests import REQUESTS, LostConnectionError
 from klog.commands.follow.client.cluster import EARLIEST, LATEST, Cluster, EpochAnswer, LeaderOfPartition, OffsetAnswer
-from klog.commands.follow.client.committed_offsets import CommittedOffset, committed_offsets
+from klog.commands.follow.side_file import CommittedOffset, committed_offsets
 from klog.formats.error_codes import ErrorCode
 from klog.formats.java_text import ZERO_UUID
 from klog.formats.structs.schema import Data

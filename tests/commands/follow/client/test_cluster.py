@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 from klog.base.errors import UsageError
 from klog.commands.follow.client.broker_connection import BrokerConnection
-from klog.commands.follow.client.client_failures import LostConnectionError, RefusedRequestError
-from klog.commands.follow.client.client_requests import REQUESTS
+from klog.commands.follow.client.client_requests import REQUESTS, LostConnectionError, RefusedRequestError
 from klog.commands.follow.client.cluster import EARLIEST, Cluster, EpochAnswer, OffsetAnswer, parse_bootstrap
-from klog.commands.follow.client.committed_offsets import CommittedOffset, committed_offsets
+from klog.commands.follow.side_file import CommittedOffset, committed_offsets
 from klog.formats.error_codes import ErrorCode, error_code
 from klog.formats.structs.schema import Data
 from klog.formats.wire_messages import api_named

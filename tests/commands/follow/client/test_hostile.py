@@ -12,13 +12,13 @@ from threading import Event
 import pytest
 from klog.base.errors import KlogError, UnsupportedError
 from klog.commands.follow.client.broker_connection import BrokerConnection
-from klog.commands.follow.client.client_failures import (
+from klog.commands.follow.client.client_requests import (
     AuthenticationError,
     ForeignAnswerError,
     LostConnectionError,
     StoppedError,
 )
-from klog.commands.follow.client.security_properties import Credentials, Security, read_security
+from klog.commands.follow.client.client_security import Credentials, Security, read_security
 from klog.formats.structs.schema import Data
 
 from tests.commands.follow.client.fake_broker import CERTIFICATES, FakeBroker, Peer, answer_bytes, only

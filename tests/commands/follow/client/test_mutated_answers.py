@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 from klog.base.errors import KlogError
 from klog.commands.follow.client.cluster import EpochAnswer, OffsetAnswer
-from klog.commands.follow.client.committed_offsets import CommittedOffset
+from klog.commands.follow.side_file import CommittedOffset
 from klog.formats.error_codes import ErrorCode
 
 from tests.commands.follow.client.recorded import TOPIC, VERSIONS, answers, everything, played

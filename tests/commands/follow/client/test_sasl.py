@@ -7,9 +7,9 @@ import hmac
 from base64 import b64decode, b64encode
 
 import pytest
-from klog.commands.follow.client import sasl
-from klog.commands.follow.client.client_failures import AuthenticationError
-from klog.commands.follow.client.sasl import PlainConversation, ScramConversation, conversation
+from klog.commands.follow.client import client_security as sasl
+from klog.commands.follow.client.client_requests import AuthenticationError
+from klog.commands.follow.client.client_security import PlainConversation, ScramConversation, conversation
 
 NONCE, SERVER_NONCE = "rOprNGfwEbeRWgbNEkqO", "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"
 FIRST = f"r={NONCE}{SERVER_NONCE},s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096".encode()

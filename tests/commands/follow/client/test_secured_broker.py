@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from klog.base.errors import KlogError
-from klog.commands.follow.client.client_failures import AuthenticationError, LostConnectionError, RefusedRequestError
+from klog.commands.follow.client.client_requests import AuthenticationError, LostConnectionError, RefusedRequestError
+from klog.commands.follow.client.client_security import read_security
 from klog.commands.follow.client.cluster import LATEST, Cluster
-from klog.commands.follow.client.committed_offsets import committed_offsets
-from klog.commands.follow.client.security_properties import read_security
+from klog.commands.follow.side_file import committed_offsets
 from klog.formats.error_codes import ErrorCode
 
 from tests.brokers import kafka

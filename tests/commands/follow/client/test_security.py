@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from klog.base.errors import NotKafkaError, UnreadableError, UsageError
-from klog.commands.follow.client.security_properties import Credentials, Security, read_security
+from klog.commands.follow.client.client_security import Credentials, Security, read_security
 
 from tests.commands.follow.client.fake_broker import CERTIFICATES
 

@@ -13,22 +13,23 @@ from typing import TYPE_CHECKING, Final
 
 from klog import __version__
 from klog.base.errors import UnsupportedError
-from klog.commands.follow.client.client_failures import (
+from klog.commands.follow.client.client_requests import (
+    REQUESTS,
     AuthenticationError,
     ForeignAnswerError,
     LargeAnswerError,
     LostConnectionError,
     RefusedRequestError,
+    RequestVersions,
 )
-from klog.commands.follow.client.client_requests import REQUESTS, RequestVersions
-from klog.commands.follow.client.security_properties import Credentials, Security
+from klog.commands.follow.client.client_security import Credentials, Security
 from klog.commands.follow.client.tcp_stream import Stream
 from klog.formats.error_codes import ErrorCode, error_code
 from klog.formats.structs.schema import Data
 from klog.formats.wire_messages import SIZE_BYTES, WireError, api_named, body_size, read_response, write_request
 
 if TYPE_CHECKING:
-    from klog.commands.follow.client.sasl import SaslConversation
+    from klog.commands.follow.client.client_security import SaslConversation
 
 MOST_BYTES: Final = 16 << 20
 MOST_ELEMENTS: Final = 1_000_000
@@ -238,7 +239,7 @@ class BrokerConnection:
 
     def _authenticate(self, credentials: Credentials) -> None:
         """Authenticate, or do so again on the same connection (KIP-368).  Kafka: SaslClientAuthenticator."""
-        from klog.commands.follow.client.sasl import conversation
+        from klog.commands.follow.client.client_security import conversation
 
         began = time.monotonic()
         self._send("SaslHandshake", {"mechanism": credentials.mechanism})

@@ -1,4 +1,4 @@
-"""The requests that klog sends to a cluster: all of them, each with its versions and its reason.
+"""The requests that klog sends to a cluster: all of them, each with its versions and its reason; and their failures.
 
 None of them changes anything: no Produce, no commit, no JoinGroup, no creation of a topic by a request for its
 metadata.
@@ -7,6 +7,46 @@ metadata.
 from __future__ import annotations
 
 from typing import Final, NamedTuple
+
+from klog.base.errors import ExitCode, KlogError
+
+
+class LostConnectionError(KlogError):
+    """A broker that cannot be reached, does not answer in time, or closed the connection: another try may help."""
+
+
+class ForeignAnswerError(KlogError):
+    """The answer is none that a Kafka broker sends, or is larger than accepted."""
+
+
+class LargeAnswerError(ForeignAnswerError):
+    """An answer of *size* bytes is announced, more than was to be received; its content may well be Kafka's."""
+
+    def __init__(self, message: str, size: int) -> None:
+        super().__init__(message)
+        self.size = size
+
+
+class AuthenticationError(KlogError):
+    """The broker refused who we are, or could not prove who it is."""
+
+
+class RefusedRequestError(KlogError):
+    """The broker answered a request with an error; *code* is its number."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+PASSING: Final = (LostConnectionError, ForeignAnswerError, RefusedRequestError)
+"""The failures after which another try may help."""
+
+
+class StoppedError(KlogError):
+    """The caller's request to stop ended a wait."""
+
+    exit_code = ExitCode.CANCELLED
 
 
 class RequestVersions(NamedTuple):

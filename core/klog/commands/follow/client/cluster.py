@@ -10,8 +10,8 @@ from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from klog.base.errors import UsageError
 from klog.commands.follow.client.broker_connection import BrokerConnection, refused
-from klog.commands.follow.client.client_failures import LostConnectionError
-from klog.commands.follow.client.security_properties import Security
+from klog.commands.follow.client.client_requests import LostConnectionError
+from klog.commands.follow.client.client_security import Security
 from klog.commands.follow.client.tcp_stream import PORTS
 from klog.formats.error_codes import ErrorCode, error_code
 from klog.formats.java_text import ZERO_UUID

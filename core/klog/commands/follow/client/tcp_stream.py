@@ -19,7 +19,7 @@ from threading import Event
 from typing import Any, Final, NoReturn, TypeVar
 
 from klog.base.threads import start
-from klog.commands.follow.client.client_failures import AuthenticationError, LostConnectionError, StoppedError
+from klog.commands.follow.client.client_requests import AuthenticationError, LostConnectionError, StoppedError
 
 _SLICE_S: Final = 0.2
 PORTS: Final = range(1, 65536)

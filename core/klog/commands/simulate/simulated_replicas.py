@@ -1,14 +1,72 @@
-"""The leader of a partition: its state about the other replicas, the ISR, the high watermark, fetches."""
+"""The leader and the followers of a partition in a simulation: ISR, high watermark, fetches, truncation, quotas."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from klog.cluster.leader_epoch_cache import UNDEFINED
+from klog.cluster.leader_epoch_cache import UNDEFINED, TruncationRound, answer_round, epoch_rounds
 from klog.commands.simulate.replica_log import EpochBatch, ReplicaLog
-from klog.commands.simulate.replication_quota import ReplicationQuota
 from klog.commands.simulate.scenario import ReplicationSettings
+
+WINDOW_MS: Final = 1000
+"""`replica.quota.window.size.seconds`, at its default, in ms."""
+
+WINDOWS: Final = 11
+"""`replica.quota.window.num`, at its default."""
+
+
+@dataclass
+class QuotaWindow:
+    """The bytes recorded in one window; times in ms.  Kafka: SampledStat.Sample."""
+
+    start: int
+    last_event: int
+    recorded: int = 0
+
+
+class ReplicationQuota:
+    """Bytes sent or received against a limit in bytes a second; a limit of None is never exceeded.
+
+    Kafka: ReplicationQuotaManager with SimpleRate, whose ring has one window more than are measured, for the one that
+    the measured period cuts.
+    """
+
+    def __init__(self, limit: int | None) -> None:
+        self.limit = limit
+        self._windows: list[QuotaWindow] = []
+        self._current = 0
+
+    def record(self, size: int, now: int) -> None:
+        """Count *size* bytes at the time *now*, in ms."""
+        self._begin(now)
+        if now - self._windows[self._current].start >= WINDOW_MS:
+            self._current = (self._current + 1) % (WINDOWS + 1)
+            self._windows[self._current : self._current + 1] = [QuotaWindow(now, now)]
+        window = self._windows[self._current]
+        window.recorded += size
+        window.last_event = now
+
+    def _begin(self, now: int) -> None:
+        """Begin the first window at the first question, or the first bytes."""
+        if not self._windows:
+            self._windows.append(QuotaWindow(now, now))
+
+    def rate(self, now: int) -> float:
+        """Return the bytes a second at the time *now*: of the windows left, since the oldest of them began."""
+        self._begin(now)
+        for window in self._windows:
+            if now - window.last_event >= WINDOWS * WINDOW_MS:
+                window.start = window.last_event = now
+                window.recorded = 0
+        oldest = min(window.start for window in self._windows)
+        recorded = sum(window.recorded for window in self._windows)
+        return recorded * 1000 / max(now - oldest, WINDOW_MS)
+
+    def is_exceeded(self, now: int) -> bool:
+        """Whether the rate at the time *now* is above the limit."""
+        return self.limit is not None and self.rate(now) > self.limit
+
 
 UNKNOWN: Final = -1
 """The log end of a replica that has not fetched from this leader yet."""
@@ -205,3 +263,65 @@ class PartitionLeader:
         """Count the bytes of *answer* against the quota, if that is for the follower."""
         if fetch.node in self._settings.throttled_replicas:
             self._quota.record(sum(batch.size for batch in answer.batches), now)
+
+
+class PartitionFollower:
+    """A replica that follows.  Kafka: ReplicaFetcherThread, for one partition.
+
+    *lag*: how many offsets it is behind the leader's high watermark, None if that is unknown.
+    """
+
+    def __init__(self, node: int, log: ReplicaLog, quota: ReplicationQuota) -> None:
+        self.node = node
+        self.log = log
+        self.lag: int | None = None
+        self._quota = quota
+
+    def request(self) -> ReplicaFetch:
+        """Return its next fetch."""
+        return ReplicaFetch(self.node, self.log.log_end, self.log.epochs.latest)
+
+    def throttles(self, now: int) -> bool:
+        """Whether it pauses fetching: it lags, and its own quota is used up."""
+        return (self.lag is None or self.lag > 0) and self._quota.is_exceeded(now)
+
+    def truncate_before_fetching(self, rule: str, leader: ReplicaLog) -> list[TruncationRound]:
+        """Truncate according to *rule* when it begins to follow *leader*; return the rounds."""
+        self.lag = None
+        if rule == "fetch":
+            return []
+        if rule == "epoch":
+            rounds = epoch_rounds(
+                self.log.epochs, self.log.log_end, leader.epochs, leader.log_end, self.log.high_watermark
+            )
+        else:
+            rounds = [TruncationRound(self.log.high_watermark)]
+        self.log.truncate(rounds[-1].to)
+        return rounds
+
+    def take(self, answer: ReplicaFetchAnswer, leader: ReplicaLog, now: int) -> list[TruncationRound]:
+        """Apply *answer*; return the rounds of a truncation, if there was one."""
+        if answer.error is not None:
+            return self._reset(leader)
+        if answer.diverging is not None:
+            end = self.log.log_end
+            one = answer_round(self.log.epochs, end, answer.diverging, self.log.high_watermark)
+            self.log.truncate(one.to)
+            return [TruncationRound(one.to, leader=one.leader, local=one.local)]
+        for batch in answer.batches:
+            self.log.append(batch)
+        self._quota.record(sum(batch.size for batch in answer.batches), now)
+        self.log.set_high_watermark(answer.high_watermark)
+        self.log.raise_log_start(answer.log_start)
+        self.lag = max(0, answer.high_watermark - self.log.log_end)
+        return []
+
+    def _reset(self, leader: ReplicaLog) -> list[TruncationRound]:
+        """Return to the range of the leader's log.  Kafka: fetchOffsetAndApplyTruncateOrFullTruncate."""
+        if leader.log_end < self.log.log_end:
+            self.log.truncate(leader.log_end)
+            return [TruncationRound(leader.log_end)]
+        if leader.log_start > self.log.log_end:
+            self.log.delete_all(leader.log_start)
+            return [TruncationRound(leader.log_start)]
+        return []
