@@ -10,7 +10,7 @@ from klog.data_dir.log_dir import LogDir
 from klog.data_dir.open_path import KafkaFile
 from klog.data_dir.partition import Partition
 from klog.data_dir.selection import PartitionQuery, Selection, select_one
-from klog.partition.verify.checked_partitions import partitions_to_verify
+from klog.partition.verify.verify import partitions_to_verify
 
 from tests.conftest import FIXTURES
 

@@ -20,8 +20,7 @@ from klog.formats.index import ABORTED_TXN
 from klog.formats.names import CLUSTER_METADATA
 from klog.formats.snapshot import Producer, read_snapshot
 from klog.kernel import crc32c
-from klog.partition.transactions.anomalies import STOPS_BROKER, ProducerAnomaly
-from klog.partition.transactions.markers import CompletedTxn
+from klog.partition.transactions.markers import STOPS_BROKER, CompletedTxn, ProducerAnomaly
 from klog.partition.transactions.producer_replay import replay
 from klog.partition.transactions.producer_state import PRODUCER_ID_EXPIRATION_MS, ProducerState, differences
 

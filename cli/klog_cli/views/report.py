@@ -30,12 +30,11 @@ from klog.data_dir.open_path import KafkaFile, open_path
 from klog.data_dir.partition import Partition
 from klog.data_dir.selection import PartitionQuery, Selection
 from klog.jobs.verify import verify_partitions
-from klog.partition.verify.checked_partitions import partitions_to_verify, segments_of_files
 from klog.partition.verify.facts import PartitionFacts
 from klog.partition.verify.findings import Finding, Severity, quoted
-from klog.partition.verify.log_dir_checks import root
 from klog.partition.verify.segment_pass import SurveyOptions
-from klog.partition.verify.verify import PartitionResult, VerifyTotals
+from klog.partition.verify.state_checks import root
+from klog.partition.verify.verify import PartitionResult, VerifyTotals, partitions_to_verify, segments_of_files
 
 from klog_cli import output
 from klog_cli.views.groups import group_json

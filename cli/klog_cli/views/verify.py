@@ -12,11 +12,10 @@ from klog.data_dir.log_dir import LogDir
 from klog.data_dir.open_path import open_path
 from klog.jobs.runner import Runner
 from klog.jobs.verify import verify_in_tasks, verify_partitions
-from klog.partition.verify.checked_partitions import partitions_to_verify, segments_of_files
 from klog.partition.verify.findings import KINDS, Finding, FindingKind, Severity
-from klog.partition.verify.log_dir_checks import root
 from klog.partition.verify.segment_pass import SurveyOptions
-from klog.partition.verify.verify import Chosen, PartitionResult, VerifyTotals
+from klog.partition.verify.state_checks import root
+from klog.partition.verify.verify import Chosen, PartitionResult, VerifyTotals, partitions_to_verify, segments_of_files
 
 from klog_cli import output
 from klog_cli.views.finding_lines import coloured, finding_line

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 from klog.data_dir.log_dir import LogDir
-from klog.partition.start.start_outcome import StartOutcome
+from klog.partition.start.start_files import StartOutcome
 from klog.partition.verify.findings import Severity
-from klog.partition.verify.log_dir_checks import root
-from klog.partition.verify.name_checks import metadata
 from klog.partition.verify.segment_pass import SurveyOptions
+from klog.partition.verify.state_checks import metadata, root
 from klog.partition.verify.verify import log_dir_facts, survey_partition
 
 from tests.partition.verify.images import CRASHES, unpacked

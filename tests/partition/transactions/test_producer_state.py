@@ -15,8 +15,13 @@ from klog.formats.damage import Damage, DamageKind
 from klog.formats.index import ABORTED_TXN
 from klog.formats.snapshot import Producer, Snapshot, read_snapshot, write_snapshot
 from klog.kernel import crc32c
-from klog.partition.transactions.anomalies import STOPS_BROKER, ProducerAnomaly, ProducerAnomalyKind
-from klog.partition.transactions.markers import CompletedTxn, OngoingTxns
+from klog.partition.transactions.markers import (
+    STOPS_BROKER,
+    CompletedTxn,
+    OngoingTxns,
+    ProducerAnomaly,
+    ProducerAnomalyKind,
+)
 from klog.partition.transactions.producer_replay import apply_window, replay
 from klog.partition.transactions.producer_state import PRODUCER_ID_EXPIRATION_MS, Event, ProducerState, differences
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from klog.data_dir.log_dir import LogDir
 from klog.partition.verify.findings import Finding, Severity
-from klog.partition.verify.log_dir_checks import root
 from klog.partition.verify.segment_pass import SurveyOptions
+from klog.partition.verify.state_checks import root
 from klog.partition.verify.verify import log_dir_facts, verify_partition
 
 from tests.conftest import FIXTURES

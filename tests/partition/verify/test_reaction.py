@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
-from klog.partition.start import next_start as next_start_module
-from klog.partition.start.next_start import next_start
+from klog.partition.start import log_loader
+from klog.partition.start.log_loader import next_start
 from klog.partition.start.producer_recovery import BrokerClock
 from klog.partition.start.start_files import ReadSettings
 from klog.partition.verify import facts as facts_module
@@ -202,7 +202,7 @@ def test_an_offset_that_its_segment_cannot_hold_may_stop_a_broker(
 def test_nothing_is_played_where_nothing_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is a second pass over the part that a broker would recover."""
     played: list[object] = []
-    monkeypatch.setattr(next_start_module, "load", lambda *given: played.append(given))
+    monkeypatch.setattr(log_loader, "load", lambda *given: played.append(given))
     found = LogDir(str(FIXTURES / "modern"))
     around = log_dir_facts(found)._replace(clean=False)
     for partition in found.partitions:

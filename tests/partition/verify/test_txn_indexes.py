@@ -83,7 +83,7 @@ def test_an_entry_that_hides_the_producers_next_abort(klog: Klog, tmp_path: Path
 
 def test_every_transaction_of_a_log_is_compared(klog: Klog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The bound on anomalies is none on transactions: recover would leave entries out of the index."""
-    monkeypatch.setattr("klog.partition.verify.producer_collector._MOST_ANOMALIES", 1)
+    monkeypatch.setattr("klog.partition.transactions.producer_replay._MOST_ANOMALIES", 1)
     count, batches = 40, []
     for at in range(0, 3 * count, 3):
         batches += [data(at, 5), end(at + 2, 5)]

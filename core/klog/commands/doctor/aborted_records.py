@@ -10,7 +10,7 @@ from klog.cluster.metadata.metadata_loader import ClusterMetadata
 from klog.data_dir.partition import Partition
 from klog.formats.internal_topics import TRANSACTION_STATE
 from klog.formats.java_integers import LONG_MAX
-from klog.partition.start.start_outcome import StartOutcome
+from klog.partition.start.start_files import StartOutcome
 from klog.partition.start.start_reasons import StartNote
 from klog.partition.transactions.unindexed_aborts import wrong_txn_index
 

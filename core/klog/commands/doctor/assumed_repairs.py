@@ -15,7 +15,7 @@ from klog.formats.java_integers import LONG_MAX
 from klog.formats.names import PartitionName
 from klog.formats.properties import MetaProperties
 from klog.partition.start.metadata_log import RecoveredMetadata
-from klog.partition.start.start_outcome import StartOutcome
+from klog.partition.start.start_files import StartOutcome
 
 
 @dataclass

@@ -17,12 +17,10 @@ from klog.formats.names import PartitionName, PartitionState
 from klog.kernel import Window
 from klog.log.log_end import LogEnd
 from klog.partition.start.kept_log import usual_end
-from klog.partition.start.log_loader import load
+from klog.partition.start.log_loader import load, next_start
 from klog.partition.start.metadata_behind import UsedNumbers, used_numbers
-from klog.partition.start.next_start import next_start
 from klog.partition.start.producer_recovery import BrokerClock
-from klog.partition.start.start_files import ReadSettings
-from klog.partition.start.start_outcome import StartOutcome, StartState
+from klog.partition.start.start_files import ReadSettings, StartOutcome, StartState
 
 
 class LoadedPartition(NamedTuple):

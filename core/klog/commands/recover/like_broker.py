@@ -21,10 +21,10 @@ from klog.commands.recover.surveyed_logs import SurveyedLogs
 from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import epochs_in_force, read_epochs
 from klog.formats.names import FileKind, parse_file
-from klog.partition.start.intact_prefix import IntactPrefix
-from klog.partition.start.next_start import next_start
+from klog.partition.start.log_loader import next_start
 from klog.partition.start.producer_recovery import BrokerClock
-from klog.partition.start.start_outcome import SegmentCut, StartOutcome
+from klog.partition.start.segment_recovery import IntactPrefix
+from klog.partition.start.start_files import SegmentCut, StartOutcome
 from klog.partition.verify.facts import LogDirFacts
 from klog.partition.verify.findings import Finding
 

@@ -12,16 +12,15 @@ from klog.commands.recover.recover_outcome import RecoverMode, RecoverOptions
 from klog.commands.recover.surveyed_logs import SurveyedLogs
 from klog.data_dir.partition import Partition
 from klog.formats.names import FileKind, Stage, parse_file
-from klog.partition.start.next_start import next_start
+from klog.partition.start.log_loader import next_start
 from klog.partition.start.producer_recovery import BrokerClock
-from klog.partition.start.start_files import FailsError
-from klog.partition.start.start_outcome import StartOutcome
-from klog.partition.start.unfinished import settle
+from klog.partition.start.start_files import FailsError, StartOutcome
+from klog.partition.start.start_log import settle
 from klog.partition.verify.facts import LogDirFacts, PartitionFacts
 from klog.partition.verify.findings import Finding
 from klog.partition.verify.index_checks import offset_index_of, time_index_of
-from klog.partition.verify.name_checks import names
 from klog.partition.verify.segment_pass import IndexSettings, SegmentFacts, SurveyOptions
+from klog.partition.verify.state_checks import names
 from klog.partition.verify.verify import Chosen, examine
 
 _NEVER_FULL = 2**31 - 1

@@ -28,7 +28,7 @@ from klog.data_dir.selection import Selection
 from klog.formats.names import FileKind, PartitionState
 from klog.partition.verify.facts import LogDirFacts, is_left_alone
 from klog.partition.verify.findings import Finding, Severity
-from klog.partition.verify.log_dir_checks import root
+from klog.partition.verify.state_checks import root
 from klog.partition.verify.verify import log_dir_facts
 
 _ASIDE = "a broker has set it aside or is about to delete it; to repair it, first give the directory its original name"

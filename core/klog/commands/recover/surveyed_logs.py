@@ -10,7 +10,7 @@ from klog.data_dir.partition import Partition
 from klog.formats.damage import DamageKind
 from klog.formats.index import OFFSET_ENTRY
 from klog.kernel import IndexBuilder
-from klog.partition.start.intact_prefix import IntactPrefix
+from klog.partition.start.segment_recovery import IntactPrefix
 from klog.partition.verify.facts import PartitionFacts
 from klog.partition.verify.segment_pass import SegmentFacts
 

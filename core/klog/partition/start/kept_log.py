@@ -22,10 +22,9 @@ from klog.formats.snapshot import PRODUCER_ID_EXPIRATION_MS
 from klog.kernel import Window
 from klog.log.log_end import LogEnd
 from klog.log.segment import MAX_SEGMENT_BYTES
-from klog.partition.start.next_start import next_start
+from klog.partition.start.log_loader import next_start
 from klog.partition.start.producer_recovery import BrokerClock
-from klog.partition.start.start_files import ReadSettings
-from klog.partition.start.start_outcome import StartOutcome
+from klog.partition.start.start_files import ReadSettings, StartOutcome
 
 _READING = ReadSettings(with_files=False)
 

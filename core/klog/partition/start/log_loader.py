@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from klog.base.errors import UnreadableError
 from klog.base.progress import Sink
@@ -21,15 +22,10 @@ from klog.formats.index import OFFSET_ENTRY
 from klog.formats.names import FileKind, file_name
 from klog.kernel import Window
 from klog.log.txn_index import newer_version
-from klog.partition.start.epoch_recovery import Epochs
-from klog.partition.start.intact_prefix import IntactPrefix
 from klog.partition.start.producer_recovery import BrokerClock, ProducerLoader
-from klog.partition.start.segment_recovery import PartitionReader, SegmentRecovery
-from klog.partition.start.segment_split import split
-from klog.partition.start.start_files import FailsError, ReadSettings, StartSegment
-from klog.partition.start.start_log import StartLog
-from klog.partition.start.start_outcome import NOTHING, StartOutcome, StartState
-from klog.partition.start.unfinished import settle
+from klog.partition.start.segment_recovery import IntactPrefix, PartitionReader, SegmentRecovery, split
+from klog.partition.start.start_files import NOTHING, FailsError, ReadSettings, StartOutcome, StartSegment, StartState
+from klog.partition.start.start_log import Epochs, StartLog, settle
 
 
 def load(
@@ -248,3 +244,25 @@ class _Loader:
         return StartOutcome(
             None, log.pieces, files, self._epochs.content, cuts, tuple(log.dropped), recovered, log_start, log_end
         )  # fmt: skip
+
+
+def next_start(
+    partition: Partition,
+    clean: bool,
+    settings: ReadSettings,
+    clock: BrokerClock,
+    sink: Sink | None = None,
+    prefixes: Mapping[str, IntactPrefix] = MappingProxyType({}),
+    window: Window | None = None,
+) -> StartOutcome:
+    """Play the next start; *clean*: the broker was stopped cleanly.  *prefixes*, *window*: see `load`.
+
+    The recovery point and the log start offset come from the log dir's checkpoints.  Raises UnreadableError.
+    """
+    recovery_point = log_start = None
+    if partition.name is not None:
+        topic, number = partition.name.topic, partition.name.partition
+        recovery_point = partition.checkpoints.offset(FileKind.RECOVERY_POINTS, topic, number)
+        log_start = partition.checkpoints.offset(FileKind.LOG_STARTS, topic, number)
+    state = StartState(clean, recovery_point or 0, log_start or 0)
+    return load(partition, state, settings, clock, sink, prefixes, window)

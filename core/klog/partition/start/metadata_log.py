@@ -29,8 +29,7 @@ from klog.formats.names import CLUSTER_METADATA, FileKind
 from klog.formats.properties import read_quorum_state
 from klog.partition.start.log_loader import load
 from klog.partition.start.producer_recovery import BrokerClock
-from klog.partition.start.start_files import ReadSettings
-from klog.partition.start.start_outcome import StartOutcome, StartState
+from klog.partition.start.start_files import ReadSettings, StartOutcome, StartState
 from klog.partition.start.start_reasons import StartFailure, StartNote
 
 DIRECTORY = f"{CLUSTER_METADATA}-0"

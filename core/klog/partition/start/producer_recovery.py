@@ -10,8 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from klog.formats.snapshot import Producer, Snapshot
-from klog.partition.transactions.producer_state import ProducerState
-from klog.partition.transactions.snapshot_files import read_snapshot_file
+from klog.partition.transactions.producer_state import ProducerState, read_snapshot_file
 
 
 class SnapshotFile(NamedTuple):

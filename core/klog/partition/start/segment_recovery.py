@@ -1,25 +1,36 @@
-"""Reads and recovers one segment as a broker does, without changing the disk.
+"""Reads, recovers and splits one segment as a broker does, without changing the disk.
 
-Kafka: LogSegment.recover, readNextOffset, read; FileLogInputStream.
+A broker's recovery ends at the first damage.  Any pass that verifies the checksums of the batches before it and builds
+the indexes has the result of that recovery (`IntactPrefix`); only producers need more.  Only open transactions can make
+a recovery stop or fail because of a producer (Kafka: ProducerAppendInfo), and they alone are compared.  A segment whose
+offsets do not fit into it is split.
+
+Kafka: LogSegment.recover, readNextOffset, read; FileLogInputStream; LocalLog.splitOverflowedSegment.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from klog.base.progress import Silence, Sink
 from klog.base.read_only import ReadOnlyFile
-from klog.formats.batch import CODEC_BITS, CONTROL_BIT
+from klog.change.partition_plan.contents import FileRange
+from klog.formats.batch import CODEC_BITS, CONTROL_BIT, BatchFacts
 from klog.formats.codec import Decompressor
+from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
+from klog.formats.java_integers import LONG_MIN
+from klog.formats.snapshot import Producer, Snapshot
 from klog.kernel import BAD_LENGTH, IndexBuilder, Window
 from klog.log.pipeline import OrderedOutput, Work, run
 from klog.log.reader import LogReader, WindowResult
+from klog.log.segment import MAX_RELATIVE_OFFSET
 from klog.log.txn_index import AbortedTxn, txn_index_content
 from klog.partition.start.producer_recovery import ProducerLoader
 from klog.partition.start.start_files import FailsError, ReadSettings, StartSegment, index_floor, index_last_offset
-from klog.partition.transactions.anomalies import ProducerAnomalyKind
-from klog.partition.transactions.markers import CompletedTxn, FlawedMarker, MarkerFlaw, read_marker
+from klog.partition.transactions.markers import CompletedTxn, FlawedMarker, MarkerFlaw, ProducerAnomalyKind, read_marker
+from klog.partition.transactions.producer_replay import OpenTxns, open_txns
 from klog.partition.transactions.producer_state import Event, ProducerState
 
 _LARGE_BYTES = 8 << 20
@@ -225,3 +236,141 @@ class SegmentRecovery:
     def txn_index(self) -> bytes:
         """The content of the transaction index."""
         return txn_index_content(self.txn_entries)
+
+
+_CHUNK_BYTES = 1 << 20
+
+
+def split(segment: StartSegment, reading: PartitionReader) -> list[StartSegment]:
+    """Return the segments that take the place of one with an overflow.  Raises FailsError if a broker gives up."""
+    segment.offset_index = None
+    batches = list(_batches(segment, reading))
+    end = batches[-1].last_offset if batches else segment.base - 1
+    if not segment.base < end + 1 or 0 <= end - segment.base <= MAX_RELATIVE_OFFSET:
+        raise FailsError(f"{segment.log[0].name}: Split operation is only permitted for segments with overflow")
+    if sum(batch.size for batch in batches) != segment.size:
+        raise FailsError(f"{segment.log[0].name}: ends in the middle of a batch, and cannot be split")
+    parts: list[_Part] = []
+    while batches:
+        part = _Part(batches[0].base_offset, reading)
+        taken = part.fill(batches)
+        if not taken:
+            raise FailsError(f"{segment.log[0].name} @ {batches[0].position}: Failed to append records")
+        del batches[:taken]
+        parts.append(part)
+    if len({part.base for part in parts}) < len(parts):
+        raise FailsError(f"{segment.log[0].name}: two of the segments to split it into have the same base offset")
+    return [part.segment(segment.log[0].name) for part in parts]
+
+
+def _batches(segment: StartSegment, reading: PartitionReader) -> Iterator[BatchFacts]:
+    for window in reading.windows(segment, LONG_MIN):
+        for i in range(window.count):
+            yield window.batch(i)._replace(base_offset=first_offset(window, i, segment.log[0].name))
+
+
+class _Part:
+    """One of the new segments, appended to in chunks.  Kafka: LogSegment.appendFromFile."""
+
+    def __init__(self, base: int, reading: PartitionReader) -> None:
+        self.base = base
+        self._interval = reading.settings.interval
+        self._start = self._end = 0
+        self._since = 0
+        self._largest, self._largest_offset = -1, base
+        self._last_time = -1
+        self._entries = self._times = b""
+
+    def fill(self, batches: list[BatchFacts]) -> int:
+        """Take as many batches as fit; return how many."""
+        self._start = self._end = batches[0].position
+        room, taken = _CHUNK_BYTES, 0
+        while taken < len(batches):
+            chunk: list[BatchFacts] = []
+            size = 0
+            for batch in batches[taken:]:
+                if not 0 <= batch.last_offset - self.base <= MAX_RELATIVE_OFFSET or (
+                    chunk and size + batch.size >= room
+                ):
+                    break
+                chunk.append(batch)
+                size += batch.size
+            if not chunk:
+                break
+            room = max(room, size)
+            self._append(chunk, size)
+            taken += len(chunk)
+        return taken
+
+    def _append(self, chunk: list[BatchFacts], size: int) -> None:
+        largest = max(chunk, key=lambda batch: batch.max_timestamp)
+        if largest.max_timestamp > self._largest:
+            self._largest, self._largest_offset = largest.max_timestamp, largest.last_offset
+        if self._since > self._interval:
+            if (
+                self._entries
+                and chunk[-1].last_offset - self.base <= OFFSET_ENTRY.read(self._entries[-OFFSET_ENTRY.size :])[0]
+            ):
+                raise FailsError(f"offset {chunk[-1].last_offset} is not above that of the index entry before it")
+            self._entries += OFFSET_ENTRY.write(chunk[-1].last_offset - self.base, self._end - self._start)
+            self._time_entry()
+            self._since = 0
+        self._since += size
+        self._end += size
+
+    def _time_entry(self) -> None:
+        if self._largest > self._last_time:
+            self._times += TIME_ENTRY.write(self._largest, self._largest_offset - self.base)
+            self._last_time = self._largest
+
+    def segment(self, log: str) -> StartSegment:
+        """Return the finished segment, a piece of *log*."""
+        self._time_entry()
+        made = StartSegment(self.base, (FileRange(log, self._start, self._end),))
+        made.offset_index, made.time_index = self._entries, self._times
+        return made
+
+
+_SPARE_ENTRIES = 4
+"""An index with fewer free entries may have filled up on the way."""
+
+
+class IntactPrefix(NamedTuple):
+    """The intact batches (v2, offsets ascending) at the start of a segment, up to its end or its first damage.
+
+    *log_bytes*: size of the whole log; *size*: of these batches.  *epochs*: the leader epochs that they begin, with
+    their first offsets.  *last_entry*: of the rebuilt offset index; *index_bytes*, *time_index_bytes*: sizes of the
+    rebuilt indexes.  *has_producers*: some batches have producer ids; *open_before*, *open_after*: the transactions
+    that were open at the start and the end of the segment.
+    """
+
+    log_bytes: int
+    size: int
+    batches: int
+    last_offset: int
+    epochs: tuple[tuple[int, int], ...]
+    last_entry: bytes
+    index_bytes: int
+    time_index_bytes: int
+    has_producers: bool
+    open_before: OpenTxns
+    open_after: OpenTxns
+
+    def is_of(self, segment: StartSegment, producers: ProducerLoader, settings: ReadSettings) -> bool:
+        """Whether a recovery of *segment* that begins with *producers* takes these batches and then stops."""
+        if len(segment.log) != 1 or segment.log[0].start or segment.size not in (self.size, self.log_bytes):
+            return False
+        room = settings.index_bytes // OFFSET_ENTRY.size - _SPARE_ENTRIES
+        time_room = settings.index_bytes // TIME_ENTRY.size - _SPARE_ENTRIES
+        if self.index_bytes > room * OFFSET_ENTRY.size or self.time_index_bytes > time_room * TIME_ENTRY.size:
+            return False
+        return not self.has_producers or open_txns(producers.state) == self.open_before
+
+    def apply_to(self, producers: ProducerLoader) -> None:
+        """Bring *producers* behind the batches, as far as a recovery depends on them: to the open transactions."""
+        if not self.batches:
+            return
+        producers.end = self.last_offset + 1
+        if self.has_producers:
+            found = tuple(Producer(producer_id, -1, -1, -1, 0, -1, -1, first) for first, producer_id in self.open_after)
+            producers.state = ProducerState.load(Snapshot(found), producers.end)

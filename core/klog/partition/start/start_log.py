@@ -1,19 +1,139 @@
-"""The log of a partition on its way through a broker's start: which segments and snapshots it consists of."""
+"""The log of a partition on its way through a broker's start: its segments, snapshots and leader epochs.
+
+`settle` treats the files of unfinished operations as the first three passes of a start do.  Kafka:
+LogLoader.removeTempFilesAndCollectSwapFiles, LogLoader.load, LeaderEpochFileCache.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 
+from klog.base.errors import UnreadableError
 from klog.change.partition_plan.contents import Content, FileRange, StoredContent, content_size
+from klog.cluster.leader_epoch_cache import LeaderEpochCache
+from klog.data_dir.partition import Partition
+from klog.formats.checkpoint import EpochEntry, write_epochs
 from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
-from klog.formats.names import SEGMENT_KINDS, FileKind, file_name, parse_file
+from klog.formats.java_integers import LONG_MAX, LONG_MIN
+from klog.formats.names import SEGMENT_KINDS, FileKind, FileName, Stage, file_name, parse_file
 from klog.formats.snapshot import write_snapshot
 from klog.kernel import crc32c
 from klog.log.segment import MAX_SEGMENT_BYTES
 from klog.partition.start.producer_recovery import SnapshotFiles
-from klog.partition.start.start_files import FailsError, StartSegment
-from klog.partition.start.start_outcome import SegmentCut
-from klog.partition.start.unfinished import offset_of
+from klog.partition.start.start_files import FailsError, ReadSettings, SegmentCut, StartSegment
+
+
+class Epochs:
+    """The leader epochs, and whether their file is rewritten."""
+
+    def __init__(self, partition: Partition) -> None:
+        found = partition.epochs
+        if found is not None and found.malformed is not None:
+            problem = found.malformed
+            raise FailsError(f"leader-epoch-checkpoint, {problem}", "epochs-malformed", not problem.is_unchecked)
+        self._cache = LeaderEpochCache(found.entries if found else ())
+        self._is_missing = found is None
+        self._is_changed = False
+
+    @property
+    def entries(self) -> list[EpochEntry]:
+        """The epochs with their start offsets, ascending in both."""
+        return self._cache.entries
+
+    @property
+    def latest(self) -> int:
+        """The latest epoch; -1 without one."""
+        return self._cache.latest
+
+    def assign(self, entries: Iterable[tuple[int, int]]) -> None:
+        """Add epochs that batches began, as (epoch, start offset)."""
+        for epoch, start_offset in entries:
+            self._cache.assign(epoch, start_offset)
+            self._is_changed = True
+
+    def clear(self) -> None:
+        """Remove all."""
+        self._is_changed = True
+        self._cache = LeaderEpochCache()
+
+    def cut_end(self, log_end: int) -> None:
+        """Remove epochs that begin at *log_end* or beyond."""
+        before = len(self.entries)
+        self._cache.truncate_end(log_end)
+        self._is_changed |= len(self.entries) < before
+
+    def cut_start(self, log_start: int) -> None:
+        """Remove epochs that had ended at *log_start*; the one in force there begins there."""
+        self._is_changed |= any(entry.start_offset <= log_start for entry in self.entries)
+        self._cache.truncate_start(log_start)
+
+    @property
+    def content(self) -> bytes | None:
+        """The new content of the file; None when it is unchanged.  A missing one is created."""
+        if self._is_changed:
+            return write_epochs(self.entries)
+        return b"" if self._is_missing else None
+
+
+def settle(partition: Partition, settings: ReadSettings) -> dict[str, Content]:
+    """Return the files of the log under the names that they have after the three passes.
+
+    Raises FailsError for names over which a broker does not start, UnreadableError.
+    """
+    files = partition.log_files
+    cleaned = [offset_of(file) for file in files if file.stage is Stage.CLEANED]
+    swaps = [file for file in files if file.stage is Stage.SWAP and offset_of(file) < min(cleaned, default=2**63)]
+    start, end = _replaced(partition, settings, swaps)
+    settled: dict[str, Content] = {}
+    for file in files:
+        if file.stage is Stage.IN_USE and not (file.offset is not None and start <= file.offset < end):
+            settled[file.name] = _stored(partition, file.name)
+    for file in swaps:
+        settled[file.name.removesuffix(Stage.SWAP.value)] = _stored(partition, file.name)
+        offset = offset_of(file)
+        index = file_name(offset, FileKind.INDEX, Stage.SWAP)
+        if file.kind is FileKind.LOG and all(other.name != index for other in swaps):
+            # Opening the log to find its end creates an index of full length, which is then renamed to its final name.
+            size = settings.index_bytes // OFFSET_ENTRY.size * OFFSET_ENTRY.size
+            settled[file_name(offset, FileKind.INDEX)] = bytes(size)
+    return settled
+
+
+def _replaced(partition: Partition, settings: ReadSettings, swaps: list[FileName]) -> tuple[int, int]:
+    """Return the offsets, from and up to, whose segments the finished ones among *swaps* replace."""
+    start, end = LONG_MAX, LONG_MIN
+    if not swaps:
+        return start, end
+    from klog.partition.start.segment_recovery import PartitionReader
+
+    reading = PartitionReader(partition.path, settings)
+    for file in swaps:
+        if file.kind is not FileKind.LOG:
+            continue
+        base = offset_of(file)
+        segment = StartSegment(base, (FileRange(file.name, 0, _stored(partition, file.name).size),))
+        index = file_name(base, FileKind.INDEX, Stage.SWAP)
+        if any(other.name == index for other in swaps):
+            segment.offset_index = _stored(partition, index)
+        start, end = min(start, base), max(end, reading.next_offset(segment))
+    return start, end
+
+
+def offset_of(file: FileName) -> int:
+    """Return the offset in a file's name.  Raises FailsError if a broker stumbles over a name without one."""
+    offset = file.offset if file.offset is not None else parse_file(file.name).offset
+    if offset is None:
+        raise FailsError(f"NumberFormatException: {file.name}", "foreign-log-name")
+    return offset
+
+
+def _stored(partition: Partition, name: str) -> StoredContent:
+    path = os.path.join(partition.path, name)
+    try:
+        return StoredContent(name, os.stat(path).st_size)
+    except OSError as error:
+        raise UnreadableError(f"{path}: {error.strerror}") from error
 
 
 class StartLog:

@@ -23,6 +23,8 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from klog.base.location import Location
+from klog.data_dir.partition import Partition
+from klog.data_dir.root_files import read_small
 from klog.formats.batch import (
     CONTROL_BIT,
     MAX_SEQUENCE,
@@ -31,9 +33,17 @@ from klog.formats.batch import (
     decrement_sequence,
     increment_sequence,
 )
-from klog.formats.snapshot import PRODUCER_ID_EXPIRATION_MS, Producer, Snapshot
-from klog.partition.transactions.anomalies import ProducerAnomaly, ProducerAnomalyKind
-from klog.partition.transactions.markers import CompletedTxn, FlawedMarker, Marker, OngoingTxns, offset_after
+from klog.formats.snapshot import PRODUCER_ID_EXPIRATION_MS, Producer, Snapshot, read_snapshot
+from klog.kernel import crc32c
+from klog.partition.transactions.markers import (
+    CompletedTxn,
+    FlawedMarker,
+    Marker,
+    OngoingTxns,
+    ProducerAnomaly,
+    ProducerAnomalyKind,
+    offset_after,
+)
 
 BATCHES_KEPT: Final = 5
 """The number of last batches kept of each producer, to recognise a repeated one.  Kafka: ProducerStateEntry."""
@@ -299,3 +309,16 @@ def differences(
     rights = {producer.producer_id: producer for producer in right}
     pairs = ((lefts.get(producer_id), rights.get(producer_id)) for producer_id in sorted(lefts.keys() | rights.keys()))
     return tuple(pair for pair in pairs if pair[0] != pair[1])
+
+
+def read_snapshot_file(path: str) -> Snapshot:
+    """Return the content of a snapshot; its *problem* is why it cannot be read, or why a broker deletes it."""
+    content = read_small(path)
+    return read_snapshot(content, crc32c) if isinstance(content, bytes) else Snapshot((), str(content))
+
+
+def snapshots_of(partition: Partition) -> list[tuple[str, int, Snapshot]]:
+    """Return the name, the offset and the content of each producer snapshot, by offset."""
+    return [
+        (file.name, file.offset or 0, read_snapshot_file(partition.file(file.name))) for file in partition.snapshots
+    ]

@@ -6,22 +6,20 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from klog.base.errors import UnreadableError
 from klog.cluster.metadata.topic_config import SettingOrigin, TopicConfig
 from klog.data_dir.partition import Partition
 from klog.formats.names import CLUSTER_METADATA, PartitionState
 from klog.formats.snapshot import PRODUCER_ID_EXPIRATION_MS, Snapshot
-from klog.partition.transactions.snapshot_files import snapshots_of
+from klog.partition.start.start_files import ReadSettings, StartOutcome
+from klog.partition.transactions.producer_replay import ProducerReplay
+from klog.partition.transactions.producer_state import snapshots_of
 from klog.partition.verify.findings import KINDS, Finding, quoted
-from klog.partition.verify.producer_collector import ProducerReplay
 from klog.partition.verify.segment_pass import NO_NEXT, SegmentFacts
 
-if TYPE_CHECKING:
-    from klog.partition.start.start_outcome import StartOutcome
-
-StartPlay = Callable[[], "StartOutcome"]
+StartPlay = Callable[[], StartOutcome]
 """Plays a broker's next start.  Raises UnreadableError."""
 
 _OF_INDEXES = ("index.interval.bytes", "segment.index.bytes")
@@ -75,17 +73,14 @@ class PartitionFacts:
         """
         if len(self.segments) != len(self.partition.segments):
             return None
-        from klog.partition.start.start_outcome import StartOutcome
-
         try:
             return self._play()
         except UnreadableError as error:
             return None if self.log_dir.live else StartOutcome(fails=str(error))
 
     def _play_now(self) -> StartOutcome:
-        from klog.partition.start.next_start import next_start
+        from klog.partition.start.log_loader import next_start
         from klog.partition.start.producer_recovery import BrokerClock
-        from klog.partition.start.start_files import ReadSettings
 
         of = self.log_dir.settings.value
         interval, index_bytes = (of(self.partition.topic, name).number for name in _OF_INDEXES)

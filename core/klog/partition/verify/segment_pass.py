@@ -19,7 +19,7 @@ from klog.log.pipeline import OrderedOutput, Work, run
 from klog.log.reader import MAX_BATCH_BYTES, WindowResult
 from klog.log.records import BatchRun, Codecs, decode_run, intact_runs, message_damages, misplaced_records
 from klog.log.segment import Segment
-from klog.partition.verify.producer_collector import ProducerReplay
+from klog.partition.transactions.producer_replay import ProducerReplay
 
 NO_NEXT = LONG_MAX
 _LARGE_BYTES = 8 << 20

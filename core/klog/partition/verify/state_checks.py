@@ -1,15 +1,90 @@
-"""Checks the other state of a partition: epochs, snapshots, checkpoints."""
+"""Checks everything beside the logs and their indexes.
+
+In a partition: the names of its files, its metadata, epochs, snapshots and checkpoints.  In a log dir: its directories,
+its checkpoints, its owner.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from klog.formats.checkpoint import EpochEntry, epochs_in_force
-from klog.formats.names import FileKind
-from klog.partition.start.start_reasons import GOES_OFFLINE, REFUSES
+from klog.data_dir.log_dir import LogDir
+from klog.formats.checkpoint import EpochEntry, Malformed, epochs_in_force
+from klog.formats.follow_file import FOLLOW_FILE
+from klog.formats.names import ROOT_CHECKPOINTS, SEGMENT_KINDS, FileKind, FileName, PartitionState, Stage
+from klog.partition.start.start_reasons import GOES_OFFLINE, REASONS, REFUSES
 from klog.partition.verify.facts import Findings, PartitionFacts
-from klog.partition.verify.findings import Finding
+from klog.partition.verify.findings import KINDS, Finding, quoted
+
+_OF_MARKED = {
+    PartitionState.DELETE: REASONS["marked-delete"].broker,
+    PartitionState.STRAY: REASONS["marked-stray"].broker,
+    PartitionState.FUTURE: REASONS["copy-unfinished"].broker,
+}
+_NUMBERED = (*SEGMENT_KINDS, FileKind.SNAPSHOT)
+
+
+def names(facts: PartitionFacts) -> Findings:
+    """Files whose names stop a broker, confuse it, or belong to an unfinished operation."""
+    partition = facts.partition
+    if partition.unreadable is not None:
+        yield facts.finding("unreadable", partition.unreadable)
+    if partition.name is not None and not partition.name.canonical:
+        yield facts.finding("odd-name", f"read as partition {partition.name.partition} of {partition.name.topic}")
+    if partition.state.value != "current":
+        message = f"the directory is marked {partition.state.value}"
+        yield facts.finding("stray-directory", message, broker=_OF_MARKED.get(partition.state))
+    elif not partition.segments and partition.unreadable is None:
+        yield facts.finding("partition-empty", "no segment")
+    for file in partition.files:
+        yield from _file(facts, file)
+    yield from _pairs(facts)
+
+
+def _file(facts: PartitionFacts, file: FileName) -> Findings:
+    numbered = file.kind in _NUMBERED
+    if numbered and file.offset is None and file.stage is not Stage.DELETED:
+        yield facts.finding("foreign-log-name", "the part before the first dot is not an offset", file.name)
+    elif file.stage is not Stage.IN_USE:
+        fix = "" if file.stage in (Stage.TMP, Stage.PART) else None  # no start takes notice of these
+        yield facts.finding("leftover", _LEFT[file.stage], file.name, fix=fix)
+    elif numbered and not file.canonical:
+        yield facts.finding("odd-name", f"read as offset {file.offset}", file.name, offset=file.offset)
+
+
+_LEFT = {
+    Stage.DELETED: "waiting to be removed; the next start removes it",
+    Stage.CLEANED: "left by an unfinished compaction; the next start removes it",
+    Stage.SWAP: "left by a finished compaction; the next start puts it in place",
+    Stage.PART: "left by an unfinished metadata snapshot",
+    Stage.TMP: "left by an unfinished write",
+}
+
+
+def _pairs(facts: PartitionFacts) -> Findings:
+    in_use = [file for file in facts.partition.files if file.stage is Stage.IN_USE and file.kind in _NUMBERED]
+    logs = {file.offset for file in in_use if file.kind is FileKind.LOG}
+    for (kind, offset), count in Counter((file.kind, file.offset) for file in in_use).items():
+        if count > 1 and offset is not None:
+            twice = [file.name for file in in_use if (file.kind, file.offset) == (kind, offset)]
+            yield facts.finding("duplicate-segment", f"{' and '.join(twice)} are both offset {offset}", twice[-1])
+    for file in in_use:
+        is_index = file.kind in SEGMENT_KINDS and file.kind is not FileKind.LOG
+        if is_index and file.offset is not None and file.offset not in logs:
+            yield facts.finding("orphan-index", "its log is not here", file.name, offset=file.offset)
+
+
+def metadata(facts: PartitionFacts) -> Findings:
+    """`partition.metadata`, without which a KRaft broker sets the partition aside."""
+    found = facts.partition.metadata
+    if isinstance(found, Malformed):
+        broker = REFUSES if found.is_unchecked else GOES_OFFLINE
+        yield facts.finding("metadata-malformed", str(found), FileKind.PARTITION_METADATA.value, broker=broker)
+    elif found is None and facts.log_dir.kraft and facts.is_current and facts.partition.topic != "__cluster_metadata":
+        yield facts.finding("metadata-missing", "a broker of a KRaft cluster needs it")
+
 
 _EPOCHS = FileKind.LEADER_EPOCHS.value
 
@@ -99,3 +174,48 @@ def checkpoints(facts: PartitionFacts) -> Findings:
 
 def _of_root(facts: PartitionFacts, kind: str, message: str, file: FileKind, offset: int) -> Finding:
     return facts.finding(kind, f"{facts.partition.directory}: {message}", offset=offset)._replace(file=file.value)
+
+
+def root(log_dir: LogDir) -> Iterator[Finding]:
+    """Yield the faults of the log dir, besides its partitions.  Raises UnreadableError when it cannot be listed."""
+    for name in log_dir.foreign_directories:
+        message = "its name is not a partition's"
+        yield _finding(
+            log_dir, "foreign-directory", name, message, fix=f"move {quoted(name)} out of {quoted(log_dir.path)}"
+        )
+    yield from _twice(log_dir)
+    for kind in ROOT_CHECKPOINTS:
+        malformed = log_dir.checkpoints.malformed(kind)
+        if malformed is not None:
+            broker = REASONS["checkpoint-number" if malformed.is_unchecked else "checkpoint-malformed"].broker
+            yield _finding(log_dir, "checkpoint-malformed", kind.value, str(malformed), broker=broker)
+    meta = log_dir.meta
+    if isinstance(meta, Malformed):
+        yield _finding(log_dir, "meta-properties-malformed", FileKind.META_PROPERTIES.value, str(meta))
+    elif meta is None and log_dir.partitions:
+        yield _finding(log_dir, "meta-properties-missing", FileKind.META_PROPERTIES.value, "the log dir has partitions")
+    followed = log_dir.checkpoints.follow_file
+    if isinstance(followed, Malformed):
+        yield _finding(log_dir, "follow-file-malformed", FOLLOW_FILE, str(followed))
+    for file in log_dir.leftovers:
+        yield _finding(log_dir, "leftover", file.name, "left by an unfinished write", fix="")
+
+
+def _twice(log_dir: LogDir) -> Iterator[Finding]:
+    by_partition: dict[tuple[str | None, int | None], list[str]] = defaultdict(list)
+    for partition in log_dir.partitions:
+        if partition.state is PartitionState.CURRENT:
+            by_partition[partition.topic, partition.number].append(partition.directory)
+    for directories in by_partition.values():
+        if len(directories) > 1:
+            message = f"{' and '.join(directories)} are the same partition"
+            yield _finding(log_dir, "duplicate-partition", directories[-1], message)
+
+
+def _finding(
+    log_dir: LogDir, kind: str, file: str, message: str, fix: str | None = None, broker: str | None = None
+) -> Finding:
+    known = KINDS[kind]
+    if fix is None:
+        fix = known.fix.format(log_dir=quoted(log_dir.path), partition=quoted(log_dir.path))
+    return Finding(known, None, None, file, None, None, message, broker or known.broker, fix)

@@ -1,32 +1,33 @@
-"""Verifies a partition: a pass over its segments, then every check in order."""
+"""Verifies partitions: selects them, makes a pass over the segments of each, then every check in order."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from klog.base.errors import UnreadableError
+from klog.base.errors import UnreadableError, UsageError
 from klog.base.progress import Silence, Sink
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.data_dir.log_dir import LogDir
+from klog.data_dir.open_path import KafkaFile
 from klog.data_dir.partition import Partition
+from klog.data_dir.selection import select
 from klog.formats.checkpoint import Malformed
 from klog.formats.names import ROOT_KINDS
+from klog.partition.transactions.producer_replay import ProducerReplay
 from klog.partition.verify import index_checks as indexes
 from klog.partition.verify import log_checks as log
-from klog.partition.verify import name_checks as names
 from klog.partition.verify import producer_checks as producers
 from klog.partition.verify import state_checks as state
 from klog.partition.verify.facts import Findings, LogDirFacts, PartitionFacts, StartPlay
 from klog.partition.verify.findings import Finding, Severity
-from klog.partition.verify.producer_collector import ProducerReplay
 from klog.partition.verify.segment_pass import NO_NEXT, BatchObserver, SegmentFacts, SurveyOptions, survey_segment
 
 CHECKS: tuple[Callable[[PartitionFacts], Findings], ...] = (
-    names.names,
-    names.metadata,
+    state.names,
+    state.metadata,
     log.unreadable,
     log.damages,
     log.batches,
@@ -214,3 +215,40 @@ def _settled(facts: PartitionFacts, findings: list[Finding]) -> list[Finding]:
     settled = [finding for finding in findings if os.path.basename(finding.file)[:20] not in gone]
     settled += [facts.finding("vanished", "it was there when the directory was listed", f"{stem}.log") for stem in gone]
     return settled
+
+
+def partitions_to_verify(
+    opened: Sequence[LogDir | Partition | KafkaFile], topics: Sequence[str] = (), numbers: Sequence[int] = ()
+) -> list[tuple[Partition, LogDirFacts]]:
+    """Return the partitions to check, each with the facts of its log dir; *topics* and *numbers* narrow log dirs.
+
+    Raises UsageError for a topic or number that nothing matches.
+    """
+    every = [partition for one in opened if isinstance(one, LogDir) for partition in one.partitions]
+    selected = set(select(every, topics, numbers))
+    found: list[tuple[Partition, LogDirFacts]] = []
+    around: dict[str, LogDirFacts] = {}
+    for one in opened:
+        if isinstance(one, LogDir):
+            facts = log_dir_facts(one)
+            found += [(partition, facts) for partition in one.partitions if partition in selected]
+        else:
+            partition = one if isinstance(one, Partition) else Partition(os.path.dirname(one.path) or ".")
+            parent = partition.log_dir
+            if parent not in around:
+                around[parent] = facts_around(partition)
+            found.append((partition, around[parent]))
+    return found
+
+
+def segments_of_files(opened: Sequence[LogDir | Partition | KafkaFile]) -> Chosen | None:
+    """Return which segments to look at when files are named: theirs.  Raises UsageError for a file of no segment."""
+    files = [one for one in opened if isinstance(one, KafkaFile)]
+    if not files:
+        return None
+    logs = set()
+    for file in files:
+        if file.name.offset is None:
+            raise UsageError(f"{file.path}: this file belongs to no segment; name its directory")
+        logs.add(os.path.join(os.path.dirname(file.path) or ".", f"{file.name.offset:020d}.log"))
+    return lambda _, path: path in logs
