@@ -11,7 +11,7 @@ from klog.commands.doctor.broker_start import StartRequest, diagnose
 from klog.commands.doctor.diagnosis import TXN_INDEX_WRONG, Diagnosis, Fate, KafkaVersion, NextStep, PartitionFate
 from klog.commands.doctor.recovery_time import WORTH_MARKING_SECONDS
 from klog.formats.java_text import parse_uuid
-from klog.partition.start.start_reasons import RETENTION
+from klog.partition.start.start_reasons import RETENTION, WATERMARK_NUMBER
 
 from klog_cli import output
 
@@ -125,6 +125,8 @@ def _verdict(found: Diagnosis) -> str:
         loses = f"loses {counted(found.loses, 'record')} in {counted(len(lost), 'partition')}"
     if wrong := sum(row.reason == TXN_INDEX_WRONG for row in found.partitions):
         loses += f", but read_committed consumers of {counted(wrong, 'partition')} get aborted records or miss others"
+    if unled := sum(row.reason == WATERMARK_NUMBER for row in found.partitions):
+        loses += f", but serves hardly any of its {counted(unled, 'partition')}"
     if found.unsafe:
         loses = loses if lost or wrong else ""
         state = " and ".join(sorted(_STATES[one] for one in found.unsafe))

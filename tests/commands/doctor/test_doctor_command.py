@@ -160,6 +160,25 @@ def test_without_a_metadata_log_everything_strays(klog: Klog, disk: Path) -> Non
     assert found["loses"] == sum(one["records"] for one in found["partitions"]) > 0
 
 
+def test_a_high_watermark_that_is_no_number_keeps_everything_from_being_served(klog: Klog, disk: Path) -> None:
+    """A real broker starts, and an exception ends the step in which it takes its partitions: see test_real_starts."""
+    checkpoint = disk / "replication-offset-checkpoint"
+    lines = checkpoint.read_text().splitlines()
+    checkpoint.write_text("\n".join([*lines[:-1], f"{lines[-1]}x"]) + "\n")
+    done = klog("doctor", "--output", "json", str(disk))
+    found = json.loads(done.stdout)
+    assert (done.exit_code, found["starts"], found["loses"]) == (4, True, 0)
+    assert "high-watermark-number" in [note["id"] for note in found["notes"]]
+    assert {one["fate"] for one in found["partitions"]} == {"leaderless"}
+    assert {one["reason"] for one in found["partitions"]} == {"high-watermark-number"}
+    assert b"but serves hardly any of its" in klog("doctor", str(disk)).stdout
+    (step,) = found["next"]
+    assert step["command"] == f"klog recover {disk} --apply"
+    klog("recover", str(disk), "--apply")
+    again = json.loads(klog("doctor", "--output", "json", str(disk)).stdout)
+    assert not [one for one in again["partitions"] if one["reason"] == "high-watermark-number"]
+
+
 def test_zookeepers_time_knows_no_strays(klog: Klog, tmp_path: Path) -> None:
     """--version 2.8: there is no metadata log, so nothing is held against one."""
     disk = writable_copy(FIXTURES / "legacy", tmp_path / "disk")

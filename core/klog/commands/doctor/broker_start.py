@@ -30,12 +30,13 @@ from klog.commands.doctor.diagnosis import (
     PartitionFate,
     RecoveryWork,
     StartStep,
+    unread_number,
 )
 from klog.commands.doctor.log_dir_format import (
     FormattedDir,
     check_kraft_format,
     check_zookeeper_format,
-    foreign_names,
+    foreign_failure,
     not_log_dir,
     read_format,
 )
@@ -49,7 +50,7 @@ from klog.formats.names import CLUSTER_METADATA, ROOT_CHECKPOINTS, FileKind, Par
 from klog.partition.retention.due_records import DueRecords
 from klog.partition.start.metadata_behind import producer_clock
 from klog.partition.start.metadata_log import DIRECTORY, RecoveredMetadata, recover_metadata
-from klog.partition.start.start_reasons import StartFailure, StartNote
+from klog.partition.start.start_reasons import WATERMARK_NUMBER, StartFailure, StartNote
 
 
 class StartRequest(NamedTuple):
@@ -100,6 +101,7 @@ class _Start:
         self._notes: list[StartNote] = []
         self._offline = {one.path: one.reason or "" for one in self._dirs if one.is_offline}
         self._gone_late: set[str] = set()
+        self._unled: set[str] = set()  # the log dirs of which no high watermark can be read
         self._failed: set[str] = set()
         self._failure: StartFailure | None = None
         self._rows: tuple[PartitionFate, ...] | None = None
@@ -241,7 +243,7 @@ class _Start:
     # load, recover, partitions, after
 
     def _load(self, metadata: RecoveredMetadata) -> None:
-        if (failure := self._foreign()) is not None:
+        if (failure := foreign_failure(self._live_at_load, self.repairs.foreign, self._request.version)) is not None:
             return self._stop("load", failure)
         clean = [one.path for one in self._live if one.log_dir.clean_shutdown is not None]
         unclean = [one.path for one in self._live if one.path not in clean]
@@ -276,19 +278,6 @@ class _Start:
         left = [name for name in found if self.repairs.keeps(log_dir.path, name)]
         return [name for name in left if name.topic != CLUSTER_METADATA or not self._request.version.is_kraft]
 
-    def _foreign(self) -> StartFailure | None:
-        """Return the directory whose name stops the broker, if there is one."""
-        for one in self._live_at_load:
-            found = [] if one.path in self.repairs.foreign else foreign_names(one.log_dir, self._request.version)
-            if found:
-                more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-                message = (
-                    f"Found directory {os.path.join(one.path, found[0])}, '{found[0]}' is not in the form of "
-                    f"topic-partition or topic-partition.uniqueId-delete (if marked for deletion).{more}"
-                )
-                return StartFailure("foreign-directory", message, one.path, found[0])
-        return None
-
     def _read_checkpoints(self) -> None:
         for one in self._live:
             for kind in () if one.path in self.repairs.recovered else ROOT_CHECKPOINTS:
@@ -297,7 +286,8 @@ class _Start:
                     continue
                 message = f"{os.path.join(one.path, kind.value)}: {malformed}"
                 if malformed.is_unchecked and self._request.version.is_kraft:
-                    self._notes.append(StartNote("checkpoint-number", f"{message}; the broker takes none of it"))
+                    self._notes.append(unread_number(kind, message))
+                    self._unled |= {one.path} if kind is FileKind.HIGH_WATERMARKS else set()
                     continue
                 # High watermarks are read only when the broker leads.  Kafka: LazyOffsetCheckpoints.
                 is_late = kind is FileKind.HIGH_WATERMARKS and one.path not in self._offline
@@ -326,7 +316,8 @@ class _Start:
         given = dict(zip(self._request.log_dirs, self._request.directory_ids, strict=False))
         ids = {one.path: one.known.directory_id for one in self._dirs if one.known is not None}
         lacks = any(one.is_offline for one in self._dirs)
-        return BrokerIdentity(self.node_id, ids, given, self._request.delete_delay_ms, lacks)
+        leads = self._unled <= self._offline.keys()
+        return BrokerIdentity(self.node_id, ids, given, self._request.delete_delay_ms, lacks, leads)
 
     def _partitions(self, fates: PartitionFates) -> None:
         for path, reason in fates.offline.items():
@@ -387,6 +378,8 @@ class _Start:
             reason = self._offline.get(one.path, failure.id) if fate is LogDirState.FATAL else None
         elif one.path in self._offline:
             fate, reason = LogDirState.OFFLINE, self._offline[one.path]
+        elif one.path in self._unled:
+            reason = WATERMARK_NUMBER
         held = one.log_dir.lock.held if one.is_there else False
         return LogDirFate(
             one.path,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
+from klog.formats.names import FileKind
 from klog.partition.retention.due_records import DueRecords
-from klog.partition.start.start_reasons import StartFailure, StartNote
+from klog.partition.start.start_reasons import WATERMARK_NUMBER, StartFailure, StartNote
 
 
 class KafkaVersion(StrEnum):
@@ -167,3 +168,13 @@ class Diagnosis(NamedTuple):
             and all(one.fate is LogDirState.LOADS for one in self.log_dirs)
             and all(row.fate in HARMLESS and row.reason != TXN_INDEX_WRONG for row in self.partitions)
         )
+
+
+def unread_number(kind: FileKind, message: str) -> StartNote:
+    """Return the note about a checkpoint with a number that is none.
+
+    Kafka catches the exception for all but high watermarks, which it reads when it becomes leader or follower.
+    """
+    if kind is FileKind.HIGH_WATERMARKS:
+        return StartNote(WATERMARK_NUMBER, f"{message}; the broker then becomes leader or follower of hardly anything")
+    return StartNote("checkpoint-number", f"{message}; the broker takes none of it")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -118,6 +118,22 @@ def is_reserved(directory_id: str) -> bool:
     """Whether a log dir must not have this id.  Kafka: DirectoryId.reserved."""
     content = uuid_bytes(directory_id)
     return not any(content[:8]) and int.from_bytes(content[8:], "big", signed=True) < _RESERVED_IDS
+
+
+def foreign_failure(
+    log_dirs: Iterable[FormattedDir], repaired: Container[str], version: KafkaVersion
+) -> StartFailure | None:
+    """Return the directory whose name stops the broker; None without one.  *repaired*: log dirs without any."""
+    for one in log_dirs:
+        found = [] if one.path in repaired else foreign_names(one.log_dir, version)
+        if found:
+            more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+            message = (
+                f"Found directory {os.path.join(one.path, found[0])}, '{found[0]}' is not in the form of "
+                f"topic-partition or topic-partition.uniqueId-delete (if marked for deletion).{more}"
+            )
+            return StartFailure("foreign-directory", message, one.path, found[0])
+    return None
 
 
 def foreign_names(log_dir: LogDir, version: KafkaVersion) -> list[str]:

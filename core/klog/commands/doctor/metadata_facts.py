@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from klog.cluster.metadata.metadata_loader import ClusterMetadata
 from klog.commands.doctor.diagnosis import SERVED, PartitionFate
 from klog.commands.doctor.partition_loader import LoadedPartition
+from klog.data_dir.log_dir import LogDir
+from klog.formats.names import PartitionState
 from klog.partition.start.metadata_behind import metadata_lag
 from klog.partition.start.metadata_log import DIRECTORY
 from klog.partition.start.start_reasons import StartNote
@@ -55,3 +58,16 @@ def _nodes(cluster: ClusterMetadata) -> set[int]:
     """Return the ids of all brokers and controllers that are known."""
     nodes = {node for node, broker in cluster.brokers.items() if broker.registered}
     return nodes | {voter.id for voter in cluster.quorum.voters or ()} | set(cluster.state.cluster.controllers)
+
+
+def most_wanted_id(cluster: ClusterMetadata | None, node_id: int, log_dir: str, free: Collection[str]) -> str | None:
+    """Return which of *free* directory ids the metadata have for most partitions of a log dir; None for none."""
+    assert cluster is not None, "there are metadata"
+    ids = directories_of(cluster, node_id)
+    names = (one.name for one in LogDir(log_dir).partitions) if os.path.isdir(log_dir) else ()
+    found = Counter(
+        ids.get((name.topic, name.partition))
+        for name in names
+        if name is not None and name.state is PartitionState.CURRENT
+    )
+    return next((one for one, _ in found.most_common() if one in free), None)

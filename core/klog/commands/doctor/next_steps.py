@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from klog.base.errors import counted
@@ -17,15 +17,15 @@ from klog.cluster.metadata.metadata_loader import ClusterMetadata
 from klog.commands.doctor.assumed_repairs import AssumedRepairs
 from klog.commands.doctor.diagnosis import Diagnosis, Fate, LogDirFate, LogDirState, NextStep, PartitionFate
 from klog.commands.doctor.log_dir_format import foreign_names
-from klog.commands.doctor.metadata_facts import directories_of, is_only_node
+from klog.commands.doctor.metadata_facts import directories_of, is_only_node, most_wanted_id
 from klog.commands.doctor.partition_fates import GOES_WITH_ITS_LOG_DIR
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.data_dir.root_files import read_small
-from klog.formats.names import INTERNAL, FileKind, PartitionState
+from klog.formats.names import INTERNAL, FileKind
 from klog.formats.properties import MetaProperties, read_properties
 from klog.partition.start.metadata_log import DIRECTORY
-from klog.partition.start.start_reasons import StartFailure
+from klog.partition.start.start_reasons import WATERMARK_NUMBER, StartFailure
 
 _RECOVERED: Final = {
     "log-start-beyond-end": "all its records would be deleted: the log start is beyond the end",
@@ -33,6 +33,8 @@ _RECOVERED: Final = {
     "txn-index-wrong": "read_committed consumers would get aborted records, or miss committed ones",
     "epochs-malformed": "the broker refuses leader-epoch-checkpoint",
 }
+_TAKES: Final = "takes the log dir offline"
+_KEEPS: Final = "keeps it from leading partitions"
 _DESTROYS: Final = (Fate.EMPTIES, Fate.DELETES, Fate.REPLACED)
 _DESTROYED, _NODE, _ADOPTED, _ASIDE = range(4)
 """The order of steps: klog adopt needs a sound node; recovery of a log dir truncates data to be salvaged."""
@@ -227,29 +229,22 @@ class _Steps:
         registered = {one for one in broker.log_dirs if one} if broker is not None else set()
         others = [one for one in self._diagnosis.log_dirs if one.path != log_dir]
         free = registered - {one.directory_id for one in others}
-        if (most := self._most_wanted(log_dir, free)) is not None:
+        if (most := most_wanted_id(self._cluster, self._node_id, log_dir, free)) is not None:
             return most
         # Other log dirs may lack their ids as well, and have partitions that show them.
-        free -= {self._most_wanted(one.path, free) for one in others if one.directory_id not in registered}
+        free -= {
+            most_wanted_id(self._cluster, self._node_id, one.path, free)
+            for one in others
+            if one.directory_id not in registered
+        }
         return next(iter(free)) if len(free) == 1 else None
-
-    def _most_wanted(self, log_dir: str, free: Collection[str]) -> str | None:
-        """Return which of *free* directory ids the metadata have for most partitions of a log dir; None for none."""
-        assert self._cluster is not None, "there are metadata"
-        ids = directories_of(self._cluster, self._node_id)
-        names = (one.name for one in LogDir(log_dir).partitions) if os.path.isdir(log_dir) else ()
-        found = Counter(
-            ids.get((name.topic, name.partition))
-            for name in names
-            if name is not None and name.state is PartitionState.CURRENT
-        )
-        return next((one for one, _ in found.most_common() if one in free), None)
 
     def _log_dirs(self) -> Iterator[NextStep]:
         for one in self._diagnosis.log_dirs:
-            if one.reason == "checkpoint-malformed":
+            if one.reason in ("checkpoint-malformed", WATERMARK_NUMBER):
                 self._repairs.recovered.add(one.path)
-                why = "a checkpoint that the broker refuses takes the log dir offline"
+                is_offline = one.reason != WATERMARK_NUMBER
+                why = f"a checkpoint that the broker refuses {_TAKES if is_offline else _KEEPS}"
                 yield _command("klog", "recover", one.path, "--apply", why=why)
             elif one.reason == "meta-properties-malformed" and self._diagnosis.failure is None:
                 yield self._meta(one.path, "the log dir goes offline")
@@ -357,7 +352,7 @@ class _Steps:
             yield from self._duplicate(row)
         elif row.reason == "checkpoint-malformed":
             self._repairs.recovered.add(row.log_dir or "")
-            why = "a checkpoint that the broker refuses takes the log dir offline"
+            why = f"a checkpoint that the broker refuses {_TAKES}"
             yield _command("klog", "recover", row.log_dir or "", "--apply", why=why)
         elif row.reason == "future-beside-current":
             self._repairs.moved.add(path)

@@ -17,7 +17,7 @@ from klog.commands.doctor.metadata_facts import directories_of
 from klog.commands.doctor.partition_loader import LoadedPartition
 from klog.formats.names import PartitionName, PartitionState
 from klog.partition.start.record_tally import EVERYTHING, NOTHING, OffsetSpan, tally_records
-from klog.partition.start.start_reasons import StartFailure
+from klog.partition.start.start_reasons import WATERMARK_NUMBER, StartFailure
 from klog.partition.transactions.isolation import open_at
 
 _NO_DIRECTORY: Final = frozenset({None, LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY})
@@ -29,6 +29,7 @@ MAY_HAVE_NO_LEADER: Final = "the empty one may stay without a leader: no log dir
 """Part of the message of a directory in whose place a partition is made that the metadata have elsewhere."""
 
 Key = tuple[str, int]
+_NO_WATERMARKS = "the broker fails at the high watermarks of a log dir, and leads hardly any partition"
 
 
 class BrokerIdentity(NamedTuple):
@@ -36,7 +37,7 @@ class BrokerIdentity(NamedTuple):
 
     *expected*: the cluster's ids for log dirs, if there is no metadata log here.  *delete_delay_ms*: the delay after
     the start before it removes directories that are marked for deletion.  *lacks_log_dirs*: some are offline from the
-    beginning.
+    beginning.  *leads*: False if it can become neither leader nor follower of partitions.
     """
 
     node_id: int
@@ -44,6 +45,7 @@ class BrokerIdentity(NamedTuple):
     expected: Mapping[str, str] = {}
     delete_delay_ms: int = DELETE_DELAY_MS
     lacks_log_dirs: bool = False
+    leads: bool = True
 
 
 class _Row:
@@ -236,7 +238,10 @@ class PartitionFates:
                 row.set(Fate.LEADERLESS, "directory-id-unknown", why)
 
     def _fail_to_lead(self, gone_early: Collection[str]) -> None:
-        """Find partitions that 3.9 does not lead: an exception about one that is offline ends that step."""
+        """Find partitions that the broker does not lead: an exception about one of them ends that step."""
+        for row in self.rows if not self._broker.leads else ():
+            if row.fate in (Fate.SERVES, Fate.PROMOTES):
+                row.set(Fate.LEADERLESS, WATERMARK_NUMBER, _NO_WATERMARKS)
         if self._version is not KafkaVersion.V3_9 or not gone_early:
             return
         absent = self._assigned.keys() - {row.key for row in self.rows if row.loaded.log_dir not in gone_early}
@@ -343,6 +348,8 @@ class PartitionFates:
             if self._is_elsewhere(wanted):
                 fate = Fate.LEADERLESS, "directory-id-unknown"
                 why = f"an empty log; the metadata have it in directory {wanted}, which no log dir here is"
+            if not self._broker.leads:
+                fate, why = (Fate.LEADERLESS, WATERMARK_NUMBER), _NO_WATERMARKS
             yield PartitionFate(*key, topic_id, log_dir, None, *fate, None, 0, 0, 0, message=why)
 
 

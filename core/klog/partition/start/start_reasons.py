@@ -34,6 +34,8 @@ class StartNote(NamedTuple):
     message: str
 
 
+WATERMARK_NUMBER: Final = "high-watermark-number"
+"""The id of the reason why a broker leads nothing although it starts."""
 _OUT = "move the directory out of every log dir"
 
 _TABLE = (
@@ -60,6 +62,7 @@ _TABLE = (
     StartReason("future-beside-current", "does not start; before KRaft the log dir goes offline", "a copy into the log dir that the partition is in already", "move the `-future` directory out of every log dir"),
     StartReason("checkpoint-malformed", "the log dir goes offline", "a cut or edited file", "`klog recover LOG_DIR`"),
     StartReason("checkpoint-number", "takes nothing from the file, and goes on; before KRaft the log dir goes offline", "an edited file", "`klog recover LOG_DIR`"),
+    StartReason(WATERMARK_NUMBER, "starts, and becomes leader or follower of hardly any partition: an exception ends that step", "a number in `replication-offset-checkpoint` that is none: an edited file, a flipped bit", "`klog recover LOG_DIR`"),
     StartReason("metadata-dir-offline", "does not start, or stops seconds later", "something takes the log dir with the metadata log offline", "see the reason of the log dir"),
     StartReason("log-dirs-offline", "does not start, or stops seconds later", "something takes the last log dir offline", "see the reasons of the log dirs"),
     # partitions
