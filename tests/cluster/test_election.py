@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from klog.cluster.election import (
     LOST_DIRECTORY,
     MIGRATING_DIRECTORY,
-    NO_LEADER,
     UNASSIGNED_DIRECTORY,
     BrokerDisks,
     ElectionReason,
@@ -44,7 +43,7 @@ def partition(
     isr: tuple[int, ...] = (),
     elr: tuple[int, ...] = (),
     last: tuple[int, ...] = (),
-    leader: int = NO_LEADER,
+    leader: int = -1,
     directories: tuple[str, ...] = (),
 ) -> ReplicaSet:
     return ReplicaSet((1, 2, 3), isr, elr, last, leader, directories)

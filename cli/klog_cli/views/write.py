@@ -8,9 +8,10 @@ from typing import NamedTuple
 from klog.base.errors import ExitCode, UsageError, counted
 from klog.change.plan.session import PlanOptions
 from klog.commands.write.record_writer import PartitionWriter
-from klog.commands.write.write import WriteInput, WriteResult, is_log_dir, write_new, write_stopped
+from klog.commands.write.write import WriteInput, WriteResult, write_new, write_stopped
 from klog.commands.write.write_options import WriteOptions
 from klog.data_dir.disk.disk import Disk
+from klog.data_dir.whole_directory import is_new
 
 from klog_cli import output
 from klog_cli.command_line import next_step
@@ -33,7 +34,7 @@ def write(asked: WriteArguments, options: WriteOptions, plan_options: PlanOption
         from klog.log.arrow import make_pyarrow_small
 
         make_pyarrow_small()
-    is_there = is_log_dir(asked.to)
+    is_there = not is_new(asked.to)
     if not is_there:
         unfit = {"--apply": plan_options.apply, "--plan": plan_options.plan_file, "--metadata": asked.metadata}
         given = [name for name, value in {**unfit, "--backup": plan_options.backup}.items() if value]

@@ -12,11 +12,10 @@ Kafka: PartitionChangeBuilder.electLeader, ReplicationControlManager.handleUncle
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-NO_LEADER: Final = -1
 MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, LOST_DIRECTORY = (
     "AAAAAAAAAAAAAAAAAAAAAA",
     "AAAAAAAAAAAAAAAAAAAAAQ",
@@ -38,7 +37,7 @@ class ElectionReason(StrEnum):
 class ReplicaSet(NamedTuple):
     """A partition as the controller has it: node ids, replicas in the order of the assignment.
 
-    *leader*: NO_LEADER for none.  *directories*: for each replica the id of its log dir, empty before 3.7.
+    *leader*: -1 for none.  *directories*: for each replica the id of its log dir, empty before 3.7.
     """
 
     replicas: tuple[int, ...]
@@ -99,22 +98,17 @@ def has_directory(partition: ReplicaSet, node: int, rules: ElectionRules) -> boo
 
     A broker that registers with another one cannot lead before it has reported that.  Kafka: ClusterImage, DirectoryId.
     """
-    if node not in partition.replicas or not partition.directories:
+    wanted = partition.directory_of(node)
+    if wanted in (None, UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY):
         return True
-    wanted = partition.directories[partition.replicas.index(node)]
-    if wanted == LOST_DIRECTORY:
-        return False
     known = rules.disks[node].directory_ids if node in rules.disks else frozenset()
-    return wanted in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY) or not known or wanted in known
+    return wanted != LOST_DIRECTORY and (not known or wanted in known)
 
 
-def elect(
-    partition: ReplicaSet, up: Collection[int], rules: ElectionRules, unclean: bool | None = None
-) -> ElectionResult:
+def elect(partition: ReplicaSet, up: Collection[int], rules: ElectionRules) -> ElectionResult:
     """Return the leader once all of *up* are back, if they register at one moment.
 
     The outcome LAST_KNOWN_LEADER has no leader: one of `last_known_leaders` leads, and the disk does not show which.
-    *unclean*: instead of the topic's setting.
     """
     back = [node for node in partition.replicas if node in up and has_directory(partition, node, rules)]
     struck = {node for node in up if not is_clean(node, rules)}
@@ -132,7 +126,7 @@ def elect(
             if len(last) > 1 or (last and last[0] in back):
                 leader = last[0] if len(last) == 1 else None
                 return ElectionResult(leader, ElectionReason.LAST_KNOWN_LEADER)
-    if (rules.unclean if unclean is None else unclean) and back:
+    if rules.unclean and back:
         return ElectionResult(back[0], ElectionReason.UNCLEAN)
     return ElectionResult(None, ElectionReason.NONE)
 
@@ -173,24 +167,15 @@ def _outcomes_of_group(
     found: dict[int | None, ElectionResult] = {}
     if together.leader is None and together.because is ElectionReason.LAST_KNOWN_LEADER:
         for node in last_known_leaders(partition):
-            is_back = has_directory(partition, node, rules)
-            found[node if is_back else None] = (
-                ElectionResult(node, together.because) if is_back else ElectionResult(None, ElectionReason.NONE)
-            )
+            leader = node if has_directory(partition, node, rules) else None
+            found[leader] = ElectionResult(leader, ElectionReason.NONE if leader is None else together.because)
     elif together.leader is None:
         return []
     elif not rules.unclean:
         return [together]
-    if not rules.unclean:
-        return _in_order(partition, found.values())
-    for node in group:
+    for node in group if rules.unclean else ():
         alone = elect(partition, up | {node}, rules)
         if alone.leader is not None:
             found.setdefault(alone.leader, alone)
-    return _in_order(partition, found.values())
-
-
-def _in_order(partition: ReplicaSet, found: Iterable[ElectionResult]) -> list[ElectionResult]:
-    """Return outcomes in the order of the assignment, the one without a leader last."""
     ranks: dict[int | None, int] = {node: rank for rank, node in enumerate(partition.replicas)}
-    return sorted(found, key=lambda result: ranks.get(result.leader, len(ranks)))
+    return sorted(found.values(), key=lambda result: ranks.get(result.leader, len(ranks)))

@@ -11,9 +11,8 @@ import pytest
 from klog.cluster.election import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from klog.cluster.metadata import metadata_loader as loader
 from klog.cluster.metadata.cluster_image import BrokerRegistration, ListenerEndpoint
-from klog.cluster.metadata.metadata_image import MetadataImage
+from klog.cluster.metadata.metadata_image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from klog.cluster.metadata.metadata_loader import ClusterMetadata, read_metadata
-from klog.cluster.metadata.settings_image import BROKER_RESOURCE, TOPIC_RESOURCE
 from klog.cluster.metadata.topics_image import PartitionRegistration
 from klog.data_dir.lock_state import Lock
 from klog.data_dir.log_dir import LogDir

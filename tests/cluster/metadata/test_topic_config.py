@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from klog.base.errors import UsageError
 from klog.cluster.metadata import metadata_loader as loader
-from klog.cluster.metadata.settings_image import BROKER_RESOURCE, TOPIC_RESOURCE
+from klog.cluster.metadata.metadata_image import BROKER_RESOURCE, TOPIC_RESOURCE
 from klog.cluster.metadata.topic_config import _INTERNAL, _KNOWN, Setting, SettingOrigin, TopicConfig
 from klog.data_dir.log_dir import LogDir
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from klog.base.errors import UnreadableError
-from klog.cluster.metadata.settings_image import TOPIC_RESOURCE
+from klog.cluster.metadata.metadata_image import TOPIC_RESOURCE
 from klog.cluster.metadata.topic_config import SettingOrigin, TopicConfig
 from klog.commands.compact.cleaning_limit import CleaningBound, CleaningLimit, LastRecord
 from klog.commands.compact.log_to_clean import DirtyStart, Eligibility, LogSections, examine, filthiest

@@ -8,7 +8,7 @@ import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from klog.cluster.metadata.settings_image import TOPIC_RESOURCE
+from klog.cluster.metadata.metadata_image import TOPIC_RESOURCE
 from klog.formats.snapshot import read_snapshot, write_snapshot
 from klog.kernel import crc32c
 from klog.log.batch import Batch

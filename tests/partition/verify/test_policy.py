@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from klog.cluster.metadata import metadata_loader as loader
-from klog.cluster.metadata.settings_image import BROKER_RESOURCE, TOPIC_RESOURCE
+from klog.cluster.metadata.metadata_image import BROKER_RESOURCE, TOPIC_RESOURCE
 from klog.data_dir.log_dir import LogDir
 from klog.partition.verify.verify import facts_around, log_dir_facts, verify_partition
 

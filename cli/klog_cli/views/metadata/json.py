@@ -6,14 +6,14 @@ import json
 from collections.abc import Iterator, Sequence
 
 from klog.cluster.metadata.metadata_directory import MetadataDirectory
-from klog.cluster.metadata.metadata_image import MetadataImage
-from klog.cluster.metadata.metadata_loader import ClusterMetadata, LogPoint
-from klog.cluster.metadata.settings_image import (
+from klog.cluster.metadata.metadata_image import (
     BROKER_RESOURCE,
     CLIENT_METRICS_RESOURCE,
     GROUP_RESOURCE,
     TOPIC_RESOURCE,
+    MetadataImage,
 )
+from klog.cluster.metadata.metadata_loader import ClusterMetadata, LogPoint
 from klog.formats.checkpoint import Malformed
 from klog.formats.properties import QuorumState
 

@@ -103,16 +103,14 @@ def _decoded(key: bytes, value: bytes) -> TransactionImage | None:
     )
 
 
-def transaction_images(
-    partitions: Iterable[Partition], until_ms: int | None = None, note: Note = ignore
-) -> Iterator[TransactionImage]:
-    """Yield the latest state of each transactional id; *until_ms*: as of the records that were written before then.
+def transaction_images(partitions: Iterable[Partition], note: Note = ignore) -> Iterator[TransactionImage]:
+    """Yield the latest state of each transactional id.
 
     Raises nothing for content.  Kafka: TransactionStateManager.loadTransactionMetadata.
     """
     for partition in partitions:
         unknown = 0
-        for key, value in latest_records(partition, until_ms, note).records():
+        for key, value in latest_records(partition, note=note).records():
             image = transaction_image(key, value)
             if image is None:
                 unknown += 1

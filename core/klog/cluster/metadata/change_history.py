@@ -57,9 +57,6 @@ class HistorySubject(Protocol):
     def find(self, state: MetadataImage) -> object | None:
         """Return the subject's state, None when it is not there."""
 
-    def keys(self, state: MetadataImage) -> bytes:
-        """Return the keys of the partitions whose records matter, see `klog.kernel.skip_partitions`."""
-
     def fields(self, found: object | None, before: object | None) -> dict[str, object]:
         """Return a state as fields by name; *before* has the names if the subject is deleted (*found* is None)."""
 
@@ -114,10 +111,6 @@ class BrokerSubject(NamedTuple):
         found = state.cluster.brokers.get(self.node)
         return found if found is not None and found.registered else None
 
-    def keys(self, state: MetadataImage) -> bytes:
-        """None."""
-        return b""
-
     def fields(self, found: object | None, before: object | None) -> dict[str, object]:
         """Return the registration; all None once the broker has been unregistered."""
         one = found if isinstance(found, BrokerRegistration) else before
@@ -146,10 +139,6 @@ class QuorumSubject(NamedTuple):
         """Return leader and voters."""
         found = state.quorum
         return _Quorum(found.leader, found.epoch, found.kraft_version, found.voters)
-
-    def keys(self, state: MetadataImage) -> bytes:
-        """None."""
-        return b""
 
     def fields(self, found: object | None, before: object | None) -> dict[str, object]:
         """Return them by name."""
@@ -182,7 +171,8 @@ class SubjectReplay(Replay):
 
     def pass_over(self, rows: Window, first: int, until: int) -> int:
         """Skip the records of other partitions: this state does without them."""
-        return skip_partitions(rows, first, self.expected, until, self.subject.keys(self.state))
+        keys = self.subject.keys(self.state) if isinstance(self.subject, PartitionSubject) else b""
+        return skip_partitions(rows, first, self.expected, until, keys)
 
 
 class HistoryReplay(SubjectReplay):

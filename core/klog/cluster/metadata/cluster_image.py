@@ -146,13 +146,9 @@ class ClusterImage:
         self.brokers[data["brokerId"]] = before._replace(unregistered=True)
         return None
 
-    def fence(self, data: Data) -> str | None:
-        """Fence a broker, as the record of Kafka before 3.2 does."""
-        return self._change(data["id"], data["epoch"], fenced=True)
-
-    def unfence(self, data: Data) -> str | None:
-        """Unfence a broker, as the record of Kafka before 3.2 does."""
-        return self._change(data["id"], data["epoch"], fenced=False)
+    def fence(self, data: Data, fenced: bool) -> str | None:
+        """Fence or unfence a broker, as the records of Kafka before 3.2 do."""
+        return self._change(data["id"], data["epoch"], fenced=fenced)
 
     def change_registration(self, data: Data) -> str | None:
         """Kafka: BrokerRegistration.cloneWith; fields that are 0, empty or null change nothing."""

@@ -19,9 +19,8 @@ from typing import Final, NamedTuple
 
 from klog.base.errors import ExitCode, KlogError
 from klog.cluster.metadata.cluster_image import BrokerRegistration, QuorumImage
-from klog.cluster.metadata.metadata_image import MetadataImage
+from klog.cluster.metadata.metadata_image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from klog.cluster.metadata.metadata_replay import LoggedRecord, Problems, Replay, read_records
-from klog.cluster.metadata.settings_image import BROKER_RESOURCE, TOPIC_RESOURCE
 from klog.cluster.metadata.topics_image import PartitionRegistration
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
@@ -130,10 +129,9 @@ def read_metadata(log_dir: LogDir, at: int | None = None) -> ClusterMetadata | N
         return None
     is_in_use = bool(log_dir.lock.held)
     found = read_log(Partition(path), at, is_in_use)
-    tries = 0 if found.complete or not is_in_use else _MORE_TRIES
-    while tries and not found.complete:
-        found = read_log(Partition(path), at, is_in_use)
-        tries -= 1
+    for _ in range(_MORE_TRIES if is_in_use else 0):
+        if not found.complete:
+            found = read_log(Partition(path), at, is_in_use)
     return found
 
 
@@ -148,7 +146,9 @@ def read_log(partition: Partition, at: int | None = None, is_in_use: bool = Fals
         problems.add(f"{partition.path}: {partition.unreadable or 'neither a log nor a snapshot'}")
     if at is not None and base is None and not begins_at_zero(partition):
         raise MetadataOffsetError(f"{partition.path}: no state as of offset {at}: {_oldest(partition)}")
-    replay = Replay(MetadataImage(), problems) if base is None else base.replay_on(problems)
+    replay = Replay(MetadataImage(), problems)
+    if base is not None:
+        replay = Replay(base.state, problems, base.end.offset, base.end.epoch)
     for _ in replay_segments(partition, replay, LONG_MAX if at is None else at, is_in_use):
         pass
     if at is not None and replay.expected < at:
@@ -241,12 +241,6 @@ class MetadataSnapshot(NamedTuple):
     flaw: str | None
     timestamp: int = -1
 
-    def replay_on(self, problems: Problems) -> Replay:
-        """Return a replay that continues with the log's next records."""
-        replay = Replay(self.state, problems, self.end.offset)
-        replay.epoch = self.end.epoch
-        return replay
-
 
 def newest_snapshot(partition: Partition, problems: Problems, until: int = LONG_MAX) -> MetadataSnapshot | None:
     """Return the newest whole snapshot whose end the log contains, else the newest one; None if there is none.
@@ -275,12 +269,9 @@ def newest_snapshot(partition: Partition, problems: Problems, until: int = LONG_
 
 def snapshot_files(partition: Partition) -> list[FileName]:
     """Return the snapshots in the directory, the newest first."""
-    found = filter(_is_snapshot, partition.files)
+    snapshots = (file for file in partition.files if file.kind is FileKind.KRAFT_SNAPSHOT)
+    found = (file for file in snapshots if file.stage is Stage.IN_USE and file.canonical)
     return sorted(found, key=lambda file: (file.offset, file.epoch), reverse=True)
-
-
-def _is_snapshot(file: FileName) -> bool:
-    return file.kind is FileKind.KRAFT_SNAPSHOT and file.stage is Stage.IN_USE and file.canonical
 
 
 def read_snapshot(path: str, end: LogPoint, replay: Replay | None = None) -> MetadataSnapshot:

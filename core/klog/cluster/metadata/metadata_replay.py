@@ -69,8 +69,8 @@ class LoggedRecord(NamedTuple):
     batch: int
 
 
-def read_records(path: str, first: int, until: int = LONG_MAX) -> Iterator[LoggedRecord | Damage]:
-    """Yield the records from offset *first* on and below *until*, in their order, with the damage between them.
+def read_records(path: str, first: int) -> Iterator[LoggedRecord | Damage]:
+    """Yield the records from offset *first* on, in their order, with the damage between them.
 
     Raises KlogError if the file cannot be opened.
     """
@@ -78,10 +78,7 @@ def read_records(path: str, first: int, until: int = LONG_MAX) -> Iterator[Logge
         if isinstance(rows, Damage):
             yield rows
             continue
-        for i in range(rows.records):
-            found = logged_record(rows, i)
-            if found.offset >= until:
-                return
+        for found in (logged_record(rows, i) for i in range(rows.records)):
             if found.offset >= first:
                 yield found
 
@@ -101,9 +98,8 @@ class Replay:
     Kafka: MetadataBatchLoader.
     """
 
-    def __init__(self, state: MetadataImage, problems: Problems, expected: int = 0) -> None:
-        self.state, self.problems, self.expected = state, problems, expected
-        self.epoch: int | None = None
+    def __init__(self, state: MetadataImage, problems: Problems, expected: int = 0, epoch: int | None = None) -> None:
+        self.state, self.problems, self.expected, self.epoch = state, problems, expected, epoch
         self._waiting: list[tuple[LoggedRecord, str]] | None = None
 
     @property

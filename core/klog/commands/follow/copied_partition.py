@@ -73,7 +73,7 @@ class CopiedPartition:
         self.settings = settings
         self.path = os.path.join(copy.path, f"{topic}-{number}")
         self.torn = self._batches = 0
-        self.is_flushed = self.is_closed = True
+        self.is_closed = True
         self.lost: tuple[int, int] | None = None
         self.backups: list[str] = []
         self._open(cut_at)
@@ -117,7 +117,7 @@ class CopiedPartition:
         self._target = LiveDirectory(self.path, copy.files, copy.disk, log, dict(found.sizes))
         self._appender = Appender(found.log, self._target)
         self._epochs = list(partition.epochs.entries) if partition.epochs is not None else []
-        self.is_flushed = self.is_closed = found.is_clean
+        self.is_closed = found.is_clean
         if not found.is_clean:
             remove_temporaries(self.path, copy.disk)
             # Data written by a killed process may be in memory alone.
@@ -236,7 +236,7 @@ class CopiedPartition:
         """Make ready for a change."""
         if not self._has_producers:
             self._load_producers()
-        self.is_flushed = self.is_closed = False
+        self.is_closed = False
         self._copy.take_change(self)
 
     def _load_producers(self) -> None:
@@ -347,7 +347,6 @@ class CopiedPartition:
 
     def end_flush(self) -> None:
         """Take note that all of it is on the disk."""
-        self.is_flushed = True
         self._copy.offsets.move(FileKind.RECOVERY_POINTS, self.topic, self.number, self.end)
 
     def prepare_close(self) -> LiveDirectory:

@@ -18,7 +18,8 @@ from klog.base.errors import KlogError, UsageError
 from klog.base.threads import start
 from klog.commands.serve.client_connection import Connection, ConnectionLimits, GoneError, MemoryBudget
 from klog.commands.serve.group_coordinator import LONGEST_NAME, GroupCoordinator
-from klog.commands.serve.handlers import REFUSED, HangUpError, RequestContext, ServerContext, answer
+from klog.commands.serve.handlers import REFUSED, answer
+from klog.commands.serve.handlers.context import HangUpError, RequestContext, ServerContext
 from klog.commands.serve.handlers.log_requests import fetch_wait_ms
 from klog.commands.serve.view import View
 from klog.formats.error_codes import ErrorCode

@@ -10,10 +10,9 @@ from klog.base.errors import KlogError, counted
 from klog.cluster.metadata.change_history import oldest_state
 from klog.cluster.metadata.change_reasons import BatchEvents, broker_reason, partition_reason, quorum_reason
 from klog.cluster.metadata.cluster_image import BrokerRegistration, Voter
-from klog.cluster.metadata.metadata_image import MetadataImage
+from klog.cluster.metadata.metadata_image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from klog.cluster.metadata.metadata_loader import replay_segments
 from klog.cluster.metadata.metadata_replay import LoggedRecord, Problems, Replay
-from klog.cluster.metadata.settings_image import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from klog.cluster.metadata.topics_image import PartitionRegistration
 from klog.commands.timeline.timeline_event import BROKER_CLOCK, TimelineEvent
 from klog.data_dir.partition import Partition

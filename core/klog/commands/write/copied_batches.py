@@ -7,7 +7,6 @@ it: offsets, sequence numbers and timestamps stay.  Kafka: LogValidator, MemoryR
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterator
 from typing import Final
 
@@ -237,8 +236,3 @@ def _windows(partition: Partition, sink: Sink) -> Iterator[tuple[Window, str]]:
                     dump = "'klog dump --output jsonl' makes records of them"
                     raise KlogError(f"{path}: message sets of an old format are not appended; {dump}")
                 yield window, path
-
-
-def size_of(partition: Partition) -> int:
-    """Return the bytes of its logs."""
-    return sum(os.path.getsize(partition.file(files.log)) for files in partition.segments)

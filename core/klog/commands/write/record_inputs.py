@@ -6,11 +6,10 @@ Arrow's arrays in place; a column of another type is cast first.
 
 from __future__ import annotations
 
-import os
 from array import array
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from klog.base.errors import KlogError
 from klog.kernel import InputRecords, RecordColumns, RecordLines
@@ -26,33 +25,19 @@ _MOST_LINE_BYTES: Final = 256 << 20
 _MOST_COLUMNS: Final = 256
 
 
-class ByteSource(Protocol):
-    """Bytes in their order."""
-
-    def read_into(self, buffer: memoryview) -> int:
-        """Read the next bytes; return how many, 0 at the end.  Raises OSError, UnreadableError."""
+ReadInto = Callable[[memoryview], int]
+"""Reads the next bytes of an input into a buffer; returns how many, 0 at the end.  Raises OSError, UnreadableError."""
 
 
-class DescriptorSource:
-    """The bytes of an open descriptor: a pipe, or the terminal."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-
-    def read_into(self, buffer: memoryview) -> int:
-        """Read the next bytes."""
-        return os.readv(self._descriptor, [buffer])
-
-
-def json_records(source: ByteSource, name: str) -> Iterator[InputRecords]:
+def json_records(read_into: ReadInto, name: str) -> Iterator[InputRecords]:
     """Yield the records of JSON lines, some at a time: each time the same rows, refilled.
 
     Raises KlogError for a line that is too long.
     """
-    yield from _records(RecordLines(), source, name)
+    yield from _records(RecordLines(), read_into, name)
 
 
-def csv_records(source: ByteSource, name: str) -> Iterator[InputRecords]:
+def csv_records(read_into: ReadInto, name: str) -> Iterator[InputRecords]:
     """Yield the records of a CSV file, whose first line names the columns; the same rows each time.
 
     Raises KlogError for a file without such a line, for one that is too long, and for a quote without end.
@@ -60,7 +45,7 @@ def csv_records(source: ByteSource, name: str) -> Iterator[InputRecords]:
     head = bytearray()
     buffer = memoryview(bytearray(1 << 16))
     while b"\n" not in head and len(head) < 1 << 20:
-        size = source.read_into(buffer)
+        size = read_into(buffer)
         if not size:
             break
         head += buffer[:size]
@@ -75,16 +60,16 @@ def csv_records(source: ByteSource, name: str) -> Iterator[InputRecords]:
     lines = RecordLines(columns, max(1 << 20, 2 * len(rest)), 1)
     lines.buffer()[: len(rest)] = rest
     lines.loaded(len(rest)) if rest else None
-    yield from _records(lines, source, name)
+    yield from _records(lines, read_into, name)
 
 
-def _records(lines: RecordLines, source: ByteSource, name: str) -> Iterator[InputRecords]:
+def _records(lines: RecordLines, read_into: ReadInto, name: str) -> Iterator[InputRecords]:
     while True:
         while lines.parse():
             yield lines
         if lines.unfinished > _MOST_LINE_BYTES:
             raise KlogError(f"{name}, line {lines.lines + 1}: a line of more than {_MOST_LINE_BYTES >> 20} MiB")
-        size = source.read_into(lines.buffer())
+        size = read_into(lines.buffer())
         lines.loaded(size)
         if not size:
             while lines.parse():

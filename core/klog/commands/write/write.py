@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from io import BytesIO
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klog.base.errors import DamagedError, KlogError, UsageError
@@ -14,15 +15,14 @@ from klog.base.read_only import ReadOnlyFile
 from klog.base.unusable import UNUSABLE
 from klog.cluster.metadata.metadata_loader import ClusterMetadata
 from klog.cluster.metadata.topic_config import topic_configs
-from klog.commands.write.copied_batches import copy_batches, partitions_at, place_of, size_of
+from klog.commands.write.copied_batches import copy_batches, partitions_at, place_of
 from klog.commands.write.new_log_dir import new_log_dir, source_topics
-from klog.commands.write.record_inputs import DescriptorSource, csv_records, json_records
+from klog.commands.write.record_inputs import csv_records, json_records
 from klog.commands.write.record_writer import PartitionWriter, RecordWriter
 from klog.commands.write.write_destination import Destination
 from klog.commands.write.write_options import WriteOptions
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.selection import PartitionQuery
-from klog.data_dir.whole_directory import is_new
 from klog.kernel import InputRecords, TransactionEnds
 from klog.partition.start.metadata_behind import reuse_note
 
@@ -124,20 +124,8 @@ class WriteResult(NamedTuple):
     due: Sequence[DueRecords] = ()
 
 
-class _Bytes:
-    """Bytes in memory, as a source."""
-
-    def __init__(self, content: bytes) -> None:
-        self._left = content
-
-    def read_into(self, buffer: memoryview) -> int:
-        size = min(len(buffer), len(self._left))
-        buffer[:size], self._left = self._left[:size], self._left[size:]
-        return size
-
-
 class _File:
-    """A file, as a source; *sink* hears how far it has been read."""
+    """A file that is read from the beginning; *sink* hears how far it has been read."""
 
     def __init__(self, file: ReadOnlyFile, sink: Sink) -> None:
         self._file, self._sink, self._position = file, sink, 0
@@ -197,15 +185,15 @@ class _Write:
             return
         read = csv_records if one.format == "csv" else json_records
         if one.path == "-":
-            yield from read(DescriptorSource(0), one.path)
+            yield from read(lambda buffer: os.readv(0, [buffer]), one.path)
             return
         with ReadOnlyFile(one.path) as file:
             self._sink.expect(file.size)
-            yield from read(_File(file, self._sink), one.path)
+            yield from read(_File(file, self._sink).read_into, one.path)
 
     def _take_log(self, path: str) -> None:
         found = partitions_at(path)
-        self._sink.expect(sum(map(size_of, found)))
+        self._sink.expect(sum(one.size for one in found))
         for partition in found:
             place = place_of(partition, self._destination, self._options)
             assert partition.number is not None, "it has been looked for"
@@ -230,7 +218,7 @@ class _Write:
                 }  # fmt: skip
                 lines.append(json.dumps(marker))
                 offset += 1
-        for rows in json_records(_Bytes("\n".join(lines).encode()), "--end-transactions"):
+        for rows in json_records(BytesIO("\n".join(lines).encode()).readinto, "--end-transactions"):
             self._writer.take(rows, "--end-transactions")
 
     @property
@@ -308,8 +296,3 @@ def _reuse_notes(
         reuse = None if one.place.shift(options) else reuse_note(metadata, one.new_producers, is_own)
         if reuse is not None:
             yield f"{one.name}: {reuse} (--producers shift)"
-
-
-def is_log_dir(path: str) -> bool:
-    """Whether *path* exists, so that a plan is needed."""
-    return not is_new(path)

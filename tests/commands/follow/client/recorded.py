@@ -9,7 +9,7 @@ import json
 import struct
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -34,6 +34,11 @@ def answers(version: str) -> Answers:
     return {(api_named(line["api"]).key, line["version"]): bytes.fromhex(line["answer"]) for line in lines}
 
 
+def own_settings(cluster: Cluster, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Return the settings that are set on each of *topics* itself."""
+    return {topic: found.own for topic, found in cluster.settings(topics).items()}
+
+
 def everything(connect: Callable[[str, int], BrokerConnection]) -> list[Any]:
     """Ask for everything that the client can ask for; return it all."""
     cluster = Cluster("localhost:9092", connect=connect)
@@ -41,7 +46,7 @@ def everything(connect: Callable[[str, int], BrokerConnection]) -> list[Any]:
     partitions = [(topic.name, one.partition) for topic in topics.topics for one in topic.partitions]
     offsets = cluster.offsets(partitions, EARLIEST), cluster.offsets(partitions, LATEST)
     ends = cluster.epoch_ends(dict.fromkeys(partitions, 0))
-    found = [topics, cluster.configs([TOPIC]), offsets, ends, committed_offsets(cluster)]
+    found = [topics, own_settings(cluster, [TOPIC]), offsets, ends, committed_offsets(cluster)]
     identity = next((topic.topic_id for topic in topics.topics if topic.name == TOPIC), "A" * 22)
     partition: Data = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1 << 20}
     rows = [{"topic": TOPIC, "topicId": identity, "partitions": [partition]}]

@@ -18,6 +18,7 @@ from klog.formats.structs.schema import Data
 
 from tests.brokers import kafka
 from tests.brokers.clients import SILENT, create, records, with_librdkafka
+from tests.commands.follow.client.recorded import own_settings
 from tests.commands.serve.serving import Serving
 
 TOPICS = ("lz4-one", "transactions")
@@ -93,7 +94,7 @@ def test_topics_are_told_with_ids_leaders_and_settings(live: Live) -> None:
         assert len(topics[name].topic_id) == len(ZERO_UUID)
         assert topics[name].topic_id != ZERO_UUID
         assert topics[name].partitions == tuple(LeaderOfPartition(n, 1, 0, ErrorCode.NONE) for n in (0, 1))
-    assert cluster.configs([*TOPICS, "missing"]) == {TOPICS[0]: RETENTION, TOPICS[1]: {}}
+    assert own_settings(cluster, [*TOPICS, "missing"]) == {TOPICS[0]: RETENTION, TOPICS[1]: {}}
     (missing,) = cluster.topics(["missing"]).topics
     assert (missing.name, missing.error) == ("missing", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     assert not (live.data / "missing-0").exists(), "asking for a topic must not make it"
@@ -230,7 +231,7 @@ def test_klog_serve_answers_like_the_broker_whose_disk_it_reads(tmp_path: Path) 
         partitions = [
             (topic.name, one.partition) for topic in before.topics for one in topic.partitions if not topic.internal
         ]
-        told = cluster.offsets(partitions, LATEST), committed_offsets(cluster), cluster.configs(TOPICS)
+        told = cluster.offsets(partitions, LATEST), committed_offsets(cluster), own_settings(cluster, TOPICS)
         cluster.close()
     with Serving(broker.data) as serving:
         cluster = Cluster(serving.bootstrap)
@@ -244,7 +245,7 @@ def test_klog_serve_answers_like_the_broker_whose_disk_it_reads(tmp_path: Path) 
         served = cluster.offsets(partitions, LATEST)
         assert {key: one.offset for key, one in served.items()} == {key: one.offset for key, one in offsets.items()}
         assert committed_offsets(cluster) == groups
-        assert cluster.configs(TOPICS) == configs
+        assert own_settings(cluster, TOPICS) == configs
         connection = BrokerConnection(*_address(serving.bootstrap))
         assert all(connection.version(name) for name in REQUESTS if name not in ("ListGroups",))
         cluster.close()

@@ -18,6 +18,7 @@ from klog.formats.error_codes import ErrorCode
 from tests.brokers import kafka
 from tests.brokers.clients import SILENT, admin, create, records, with_librdkafka
 from tests.commands.follow.client.fake_broker import CERTIFICATES
+from tests.commands.follow.client.recorded import own_settings
 
 PLAINTEXT, SSL, SASL_SSL, SASL_PLAINTEXT, MUTUAL = (kafka.PORT + at for at in (0, 2, 3, 4, 5))
 READER, STRANGER = "read=er,n=x", "stranger"
@@ -127,7 +128,7 @@ def test_every_way_in_leads_to_the_same_records(secured: Secured, way: str) -> N
     topic = next(topic for topic in found.topics if topic.name == "private")
     assert cluster.offsets([("private", 0)], LATEST)["private", 0].offset == 50
     assert cluster.epoch_ends({("private", 0): 0})["private", 0].end_offset == 50
-    assert cluster.configs(["private"]) == {"private": {}}
+    assert own_settings(cluster, ["private"]) == {"private": {}}
     assert committed_offsets(cluster)["readers"][0].offset == 7
     connection = cluster.connection(1)
     partition = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1 << 20}
@@ -213,7 +214,7 @@ def test_topics_that_are_not_ours_are_named(secured: Secured) -> None:
     (asked,) = cluster.topics(["private"]).topics
     assert asked.error is ErrorCode.TOPIC_AUTHORIZATION_FAILED
     with pytest.raises(RefusedRequestError, match=r"topic private: TOPIC_AUTHORIZATION_FAILED \(29\)") as caught:
-        cluster.configs(["private"])
+        cluster.settings(["private"])
     assert caught.value.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert committed_offsets(cluster) == {}
     cluster.close()

@@ -127,10 +127,10 @@ class BrokerConnection:
 
     # ------------------------------------------------------------ requests and answers
 
-    def request(self, name: str, body: Data, *, most_bytes: int = MOST_BYTES, elements: int = MOST_ELEMENTS) -> Data:
+    def request(self, name: str, body: Data, *, most_bytes: int = MOST_BYTES) -> Data:
         """Send a request and return the body of its answer; see `send` and `receive`."""
         self.send(name, body)
-        return self.receive(most_bytes=most_bytes, elements=elements)
+        return self.receive(most_bytes=most_bytes)
 
     def send(self, name: str, body: Data) -> None:
         """Send the request *name*; its answer must be received before another one is sent."""

@@ -162,10 +162,6 @@ class Cluster:
         self._leaders = leaders if names is None else self._leaders | leaders
         return ClusterTopics(answer["clusterId"] or "", dict(self._brokers), topics)
 
-    def configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Return the settings that are set on each of *topics* itself; see `settings`."""
-        return {topic: found.own for topic, found in self.settings(topics).items()}
-
     def settings(self, topics: Iterable[str]) -> dict[str, TopicSettings]:
         """Return the settings of *topics*; a deleted topic is left out.
 

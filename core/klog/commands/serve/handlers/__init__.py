@@ -9,7 +9,7 @@ from klog.commands.serve.handlers import cluster_requests as topics
 from klog.commands.serve.handlers import group_requests as groups
 from klog.commands.serve.handlers import log_requests as logs
 from klog.commands.serve.handlers import refusals
-from klog.commands.serve.handlers.context import Answer, HangUpError, RequestContext, ServerContext
+from klog.commands.serve.handlers.context import Answer, RequestContext, ServerContext
 from klog.formats.error_codes import ErrorCode
 from klog.formats.wire_messages import versions_response
 
@@ -60,15 +60,3 @@ _ALL: Final = ANSWERS | REFUSED | QUIETLY_REFUSED
 def answer(server: ServerContext, name: str, request: RequestContext) -> Answer:
     """Return the body of the response to the API *name*.  Raises HangUpError if there is no response."""
     return _ALL[name](server, request)
-
-
-__all__ = [
-    "ANSWERS",
-    "QUIETLY_REFUSED",
-    "REFUSED",
-    "Answer",
-    "HangUpError",
-    "RequestContext",
-    "ServerContext",
-    "answer",
-]
