@@ -47,7 +47,7 @@ def _json(result: AdoptResult) -> dict[str, object]:
         **(plan_json(made) if made is not None else {"id": None, "actions": []}),
         "applied": result.plan.is_applied,
         "adopted": [one.json() for one in result.adopted],
-        "refused": [one.json() for one in result.refused],
+        "refused": [one._asdict() for one in result.refused],
         "notes": result.notes,
         "retention": [one.json() for one in result.due],
     }

@@ -111,11 +111,7 @@ def _updated(fields: Data, update: Data) -> Data:
     changed = {name: update[name] for name in _CHANGING if update[name] != _UNCHANGED}
     start = changed["startOffset"] if "startOffset" in changed else fields["startOffset"]
     batches = [StateBatch(*one.values()) for one in (*fields["stateBatches"], *update["stateBatches"])]
-    return {
-        **fields,
-        **changed,
-        "stateBatches": [one._asdict() for one in combined(batches, start)],
-    }
+    return {**fields, **changed, "stateBatches": [one._asdict() for one in combined(batches, start)]}
 
 
 def combined(batches: Iterable[StateBatch], start_offset: int) -> tuple[StateBatch, ...]:

@@ -362,10 +362,7 @@ def parse_settings(given: Sequence[str], names: Sequence[str]) -> dict[str, str]
 
 
 def topic_configs(
-    log_dirs: Sequence[LogDir],
-    options: Mapping[str, str],
-    metadata: str | None = None,
-    file: Mapping[str, str] = {},
+    log_dirs: Sequence[LogDir], options: Mapping[str, str], metadata: str | None = None, file: Mapping[str, str] = {}
 ) -> list[TopicConfig]:
     """Return the settings that hold in each log dir: of a broker's log dirs one has the metadata log.
 

@@ -131,10 +131,6 @@ class AdoptRefusal(NamedTuple):
     message: str
     next: str
 
-    def json(self) -> dict[str, object]:
-        """Return it as JSON has it."""
-        return self._asdict()
-
 
 class RefusedError(KlogError):
     """A source that is not adopted."""
@@ -295,10 +291,6 @@ class TargetLogDirs:
             return not self.knows_topic(source)
         return source.cluster_id not in (None, self.cluster_id)
 
-    def is_same_cluster(self, source: AdoptSource) -> bool:
-        """Whether the source was in a cluster of the same id, which proves nothing about its metadata log."""
-        return None not in (source.cluster_id, self.cluster_id) and source.cluster_id == self.cluster_id
-
     def check_coordinators(self, source: AdoptSource, target: AdoptTarget, is_named: bool) -> list[str]:
         """Return the warnings about a partition of the coordinators' topics; none for another one.
 
@@ -307,7 +299,8 @@ class TargetLogDirs:
         if source.topic not in INTERNAL or source.partition.topic_id == target.topic_id:
             return []
         as_named = target.command(source, "--as", target.name)
-        if not self.is_same_cluster(source) and not is_named:
+        # In a cluster of another id its coordinators cannot be these.  The same id proves nothing about it.
+        if (source.cluster_id is None or source.cluster_id != self.cluster_id) and not is_named:
             message = "coordinators keep their state in it: of another cluster only all its partitions together fit"
             raise refuse(source, "internal-topic", message, as_named)
         former = self.former(source)

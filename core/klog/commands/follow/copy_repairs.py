@@ -45,11 +45,7 @@ from klog.partition.append.log_resumption import CutShortError
 
 
 def carry_out(
-    partition: FollowedPartition,
-    decision: Decision,
-    cluster: Cluster,
-    options: FollowOptions,
-    reporter: FollowReporter,
+    partition: FollowedPartition, decision: Decision, cluster: Cluster, options: FollowOptions, reporter: FollowReporter
 ) -> Wait | Leave | None:
     """Carry out *decision*; return the reason to wait, None when the partition can be fetched again.
 
@@ -78,9 +74,7 @@ def carry_out(
 
 
 def _asked(
-    partition: FollowedPartition,
-    cluster: Cluster,
-    ask: Callable[[FollowedPartition, Cluster], Decision],
+    partition: FollowedPartition, cluster: Cluster, ask: Callable[[FollowedPartition, Cluster], Decision]
 ) -> Decision:
     try:
         return ask(partition, cluster)

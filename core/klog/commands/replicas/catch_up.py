@@ -152,8 +152,8 @@ class CatchUpPlan:
         producers = self._producers(segments)
         for segment in segments:
             self._put_segment(segment, producers)
-        if not segments and self._is_replaced:
-            self._put_empty()
+        for kind in SEGMENT_KINDS[:3] if not segments and self._is_replaced else ():
+            draft.put(self._file(file_name(self._source.log_start, kind)), [b""], like=self._like())
         for offset, state in producers.states.items():
             file = self._file(file_name(offset, FileKind.SNAPSHOT))
             if draft.state(file) is None:
@@ -271,7 +271,7 @@ class CatchUpPlan:
         self._put(file_name(segment.base_offset, FileKind.LOG), source_log.content(source, segment), segment.file)
         self._draft.put(index, [segment.offset_index], like=log)
         self._draft.put(time_index, [segment.time_index], like=log)
-        behind = [base for base in self._bases if base > segment.base_offset]
+        behind = [files.base_offset for files in source.segments if files.base_offset > segment.base_offset]
         entries = [
             entry
             for entry in producers.aborted
@@ -280,24 +280,14 @@ class CatchUpPlan:
         if entries or self._draft.state(txns) is not None:
             self._draft.put(txns, [txn_index_content(entries)], like=log)
 
-    @property
-    def _bases(self) -> list[int]:
-        source = self._source.partition
-        return [files.base_offset for files in source.segments] if source is not None else []
-
-    def _put_empty(self) -> None:
-        for kind in SEGMENT_KINDS[:3]:
-            self._draft.put(self._file(file_name(self._source.log_start, kind)), [b""], like=self._like())
-
     # the meaning of that
 
     def _result(self, segments: list[SegmentCopy], losses: tuple[Loss, ...]) -> CatchUp:
-        cut = self._part
-        lower = self._lowered(cut)
+        lower = self._lowered()
         return CatchUp(
             self._target.node,
             self._target.partition.path,
-            cut,
+            self._part,
             self.records_lost,
             self.records_added,
             sum(segment.end - segment.start for segment in segments),
@@ -308,11 +298,10 @@ class CatchUpPlan:
             self._is_replaced,
         )
 
-    def _lowered(self, cut: int) -> Offsets:
-        target, source = self._target, self._source
-        if target.state is None:
+    def _lowered(self) -> Offsets:
+        if self._target.state is None:
             return {}
-        partition = target.partition
+        partition, source, cut = self._target.partition, self._source, self._part
         found: Offsets = {}
         if (partition.recovery_point or 0) > cut:
             found[FileKind.RECOVERY_POINTS] = cut
@@ -374,8 +363,6 @@ def copied_due(
 
     def count(due: OffsetSpan) -> int:
         if due.end >= source.log_end:
-            return change.records_added
-        if due.start <= change.cut_to and due.end >= source.log_end:
             return change.records_added
         return count_in(original)(OffsetSpan(max(due.start, change.cut_to), due.end))
 

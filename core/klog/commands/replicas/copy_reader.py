@@ -83,12 +83,7 @@ class CopyReader:
     """
 
     def __init__(
-        self,
-        partition: Partition,
-        log_start: int,
-        from_offset: int = 0,
-        epoch: int = -1,
-        kept: KeptLog | None = None,
+        self, partition: Partition, log_start: int, from_offset: int = 0, epoch: int = -1, kept: KeptLog | None = None
     ) -> None:
         self.identities = memoryview(b"")
         self.stays = True

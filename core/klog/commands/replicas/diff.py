@@ -13,7 +13,7 @@ from klog.cluster.assigned_log_dir import AssignedLogDir, assigned_log_dir
 from klog.cluster.election import ElectionReason, ElectionRules, ReplicaSet, elect, outcomes
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.replicas.compacted import CompactedComparison
-from klog.commands.replicas.comparison import ComparedCopy, Comparison, CopyFacts, LostRecordSink
+from klog.commands.replicas.comparison import ComparedCopy, Comparison, LostRecordSink
 from klog.commands.replicas.copy_state import CopyState, StartedCopy, compared_copy, copy_states, expected_starts
 from klog.commands.replicas.disks import BrokerCopies, BrokerDisk, MetadataLog, broker_disks
 from klog.jobs.results import TaskResult, pickled_result
@@ -153,6 +153,7 @@ class ReplicaDiffer:
 
     def __init__(self, disks: Sequence[BrokerDisk], options: DiffOptions) -> None:
         self._options = options
+        self._state = options.metadata.state if options.metadata is not None else None
         self._nodes = tuple(sorted({disk.node for disk in disks}))
         self._log_dirs = {node: [disk.log_dir for disk in disks if disk.node == node] for node in self._nodes}
         self._disks = broker_disks(disks)
@@ -208,16 +209,15 @@ class ReplicaDiffer:
         """Return the log dir of *node* that has a partition without a directory; None: no log dir is given."""
         if node not in self._log_dirs:
             return None
-        state = self._options.metadata.state if self._options.metadata is not None else None
-        broker = state.brokers.get(node) if state is not None else None
+        broker = self._state.brokers.get(node) if self._state is not None else None
         assigned = registration.directory_of(node) if registration is not None else None
         return assigned_log_dir(assigned, self._log_dirs[node], broker.log_dirs if broker is not None else ())
 
     def _registration(self, found: BrokerCopies) -> tuple[ReplicaSet | None, int | None]:
         """Return the controller's state of a partition, and its leader epoch; None, None for an unknown one."""
-        if self._options.metadata is None:
+        state = self._state
+        if state is None:
             return None, None
-        state = self._options.metadata.state
         ids = {copy.partition.topic_id for copy in found.copies.values()} - {None}
         known = state.partition(found.topic, found.number)
         if known is None or (ids and state.topic_ids.get(found.topic) not in ids):
@@ -228,8 +228,7 @@ class ReplicaDiffer:
         return registration, known.leader_epoch
 
     def _rules(self, unclean: bool) -> ElectionRules:
-        state = self._options.metadata.state if self._options.metadata is not None else None
-        version = self._options.elr_version
+        state, version = self._state, self._options.elr_version
         if version is None:
             version = state.features.get(ELR_VERSION, 0) if state is not None else 0
         epochs = {node: broker.epoch for node, broker in state.brokers.items()} if state is not None else {}
@@ -259,8 +258,13 @@ class ReplicaDiffer:
             verdict=verdict,
             common_prefix_end=min(differences, default=max((copy.log_end for copy in bounds.values()), default=0)),
             copies=copies,
-            lost_if_leads={node: _lost(facts) for node, facts in sorted(comparison.facts.items())},
-            trusts_epochs=common.is_compacted or verdict is Verdict.DAMAGED or _cuts_fit(copies),
+            lost_if_leads={
+                node: LostRecords(facts.lost.count, tuple(facts.lost.ranges), facts.lost_below)
+                for node, facts in sorted(comparison.facts.items())
+            },
+            trusts_epochs=common.is_compacted
+            or verdict is Verdict.DAMAGED
+            or all(copy.cut_if_leads == copy.first_difference for copy in copies.values()),
             holes=_holes(comparison),
         )
         gap = _gap(bounds)
@@ -301,10 +305,6 @@ class ReplicaDiffer:
         return diff._replace(what_if=what_if)
 
 
-def _bytes(wanted: Sequence[BrokerCopies]) -> int:
-    return sum(copy.partition.size for found in wanted for copy in found.copies.values())
-
-
 def diff_all(
     differ: ReplicaDiffer, wanted: Sequence[BrokerCopies], jobs: int, take: Callable[[PartitionDiff], object]
 ) -> None:
@@ -313,7 +313,8 @@ def diff_all(
     There are *jobs* of them.  Raises KlogError when one of them was killed.
     """
     is_many = len(wanted) >= FEWEST
-    if jobs == 1 or not may_fork() or not (is_many or (len(wanted) > 1 and _bytes(wanted) >= _LARGE_BYTES)):
+    sizes = (copy.partition.size for found in wanted for copy in found.copies.values())
+    if jobs == 1 or not may_fork() or not (is_many or (len(wanted) > 1 and sum(sizes) >= _LARGE_BYTES)):
         for found in wanted:
             take(differ.diff(found))
         return
@@ -369,14 +370,6 @@ def _verdict(comparison: Comparison, copies: Mapping[int, CopyState], missing: C
         return Verdict.MISSING
     is_lacking = any(facts.lost.count for facts in comparison.facts.values())
     return Verdict.BEHIND if is_lacking or len(set(ends.values())) > 1 else Verdict.SAME
-
-
-def _cuts_fit(copies: Mapping[int, CopyState]) -> bool:
-    return all(copy.cut_if_leads == copy.first_difference for copy in copies.values())
-
-
-def _lost(facts: CopyFacts) -> LostRecords:
-    return LostRecords(facts.lost.count, tuple(facts.lost.ranges), facts.lost_below)
 
 
 def _holes(comparison: Comparison) -> dict[int, tuple[int, tuple[tuple[int, int], ...]]]:

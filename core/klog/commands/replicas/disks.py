@@ -83,17 +83,25 @@ def open_disks(
     return chosen
 
 
-def _open_disk(path: str) -> BrokerDisk:
+def split_node(path: str) -> tuple[int | None, str]:
+    """Return the node and the place that `N=PATH` names; None and *path* itself if that has another form, or exists."""
     given = _NODE_OF.fullmatch(path) if not os.path.lexists(path) else None
-    place = given[2] if given is not None else path
+    return (None, path) if given is None else (int(given[1]), given[2])
+
+
+def node_at(path: str, given: int | None, found: int | None) -> int | None:
+    """Return the node whose *path* is: *given* with it, or *found* in a file.  Raises UsageError if they differ."""
+    if None not in (given, found) and given != found:
+        raise UsageError(f"{path}: its meta.properties says node {found}")
+    return found if given is None else given
+
+
+def _open_disk(path: str) -> BrokerDisk:
+    given, place = split_node(path)
     opened = open_path(place)
     if not isinstance(opened, LogDir):
         raise UsageError(f"{place}: a DISK is a log dir, what a broker's log.dirs names")
-    node = opened.node_id
-    if given is not None:
-        if node is not None and node != int(given[1]):
-            raise UsageError(f"{path}: its meta.properties says node {node}")
-        node = int(given[1])
+    node = node_at(path, given, opened.node_id)
     if node is None and isinstance(opened.meta, Malformed):
         raise KlogError(
             f"{place}: its meta.properties cannot be used: {opened.meta}; N={place} says that it is node N's"

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from klog.base.errors import KlogError, UsageError
 from klog.cluster.election import UNASSIGNED_DIRECTORY
 from klog.cluster.metadata.metadata_loader import ClusterMetadata
-from klog.commands.replicas.copy_choice import LeftPartition
 from klog.commands.replicas.copy_plan import CopyPlan
 from klog.commands.replicas.disks import BrokerCopies, BrokerDisk, copies_on
 from klog.commands.replicas.metadata_changes import PartitionKey
@@ -73,7 +72,8 @@ class Gathering:
 
     def _check_left(self) -> None:
         if self.copies.left:
-            lines = [_said(one) for one in self.copies.left[:_MOST_LINES]]
+            left = self.copies.left[:_MOST_LINES]
+            lines = [f"{one.diff.topic}-{one.diff.number}: {one.reason}" for one in left]
             more = len(self.copies.left) - len(lines)
             told = "; ".join([*lines, *([f"and {more} more"] if more else [])])
             raise KlogError(told) if any(one.is_unreadable for one in self.copies.left) else UsageError(told)
@@ -84,10 +84,6 @@ def _is_known(found: BrokerCopies, state: ClusterMetadata) -> bool:
     topic_id = state.topic_ids.get(found.topic, "")
     ids = {copy.partition.topic_id or topic_id for copy in found.copies.values()}
     return ids == {topic_id} and found.number in state.partitions.get(topic_id, {})
-
-
-def _said(one: LeftPartition) -> str:
-    return f"{one.diff.topic}-{one.diff.number}: {one.reason}"
 
 
 def _of_topic(found: BrokerCopies | None, topic_id: str) -> BrokerCopies | None:

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import re
 import time
 from collections.abc import Sequence
 from itertools import combinations
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from klog.base.errors import KlogError, UsageError
+from klog.base.errors import KlogError
 from klog.cluster.metadata.metadata_directory import MetadataDirectory, open_metadata
 from klog.cluster.metadata.metadata_loader import ClusterMetadata, LogPoint
 from klog.commands.replicas.comparison import ComparedCopy, Comparison
+from klog.commands.replicas.disks import node_at, split_node
 from klog.data_dir.identity import IdentityChoice, are_all_copies, choose_identity, identity_of
 from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import epoch_at
 from klog.partition.start.metadata_behind import MetadataLag, lag_behind
 from klog.partition.start.metadata_log import metadata_bounds
-
-_NODE_OF: Final = re.compile(r"([0-9]{1,10})=(.+)", re.DOTALL)
 
 
 class ComparedLog(NamedTuple):
@@ -112,15 +109,10 @@ def compare_logs(paths: Sequence[str], choice: IdentityChoice = IdentityChoice()
 
 
 def _open(path: str) -> tuple[int | None, MetadataDirectory]:
-    given = _NODE_OF.fullmatch(path) if not os.path.lexists(path) else None
-    directory = open_metadata(path if given is None else given[2])
+    given, place = split_node(path)
+    directory = open_metadata(place)
     directory.check_content()
-    node = None if directory.log_dir is None else directory.log_dir.node_id
-    if given is None:
-        return node, directory
-    if node is not None and node != int(given[1]):
-        raise UsageError(f"{path}: its meta.properties says node {node}")
-    return int(given[1]), directory
+    return node_at(path, given, None if directory.log_dir is None else directory.log_dir.node_id), directory
 
 
 def _check_clusters(partitions: Sequence[Partition], choice: IdentityChoice) -> None:

@@ -12,12 +12,14 @@ from itertools import islice
 from typing import Final, NamedTuple
 
 from klog.cluster.election import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
+from klog.cluster.metadata.cluster_image import Voter
 from klog.cluster.metadata.metadata_loader import ClusterMetadata
 from klog.cluster.metadata.topics_image import PartitionRegistration
 from klog.commands.replicas.disks import BrokerDisk
+from klog.commands.replicas.voters import KRAFT_VOTERS, voters_data
 from klog.data_dir.log_dir import LogDir
 from klog.formats.batch import CONTROL_BIT, BatchHead, write_batch
-from klog.formats.control import TYPES, kraft_control
+from klog.formats.control import kraft_control
 from klog.formats.internal_topics import MetadataRecord, metadata_value, new_metadata_record
 from klog.formats.names import PartitionState
 from klog.formats.record import write_record
@@ -230,9 +232,9 @@ class NewBatches:
         """Return the bytes of all of them."""
         return b"".join(batch.content for batch in self.batches)
 
-    def add_control(self, type_id: int, data: Data) -> None:
-        """Append a control record of KRaft."""
-        self._add([TYPES[type_id].removeprefix("KRAFT_")], [kraft_control(type_id, data)], CONTROL_BIT)
+    def add_voters(self, voters: Sequence[Voter]) -> None:
+        """Append the control record with the voters of the quorum."""
+        self._add(["VOTERS"], [kraft_control(KRAFT_VOTERS, voters_data(voters))], CONTROL_BIT)
 
     def add_records(self, records: Iterable[MetadataRecord]) -> None:
         """Append metadata records, some thousands a batch."""

@@ -22,7 +22,7 @@ from klog.commands.replicas.catch_up import CatchUp, CatchUpPlan, CatchUpSource,
 from klog.commands.replicas.copy_state import CopyState
 from klog.commands.replicas.disks import BrokerCopy, BrokerDisk
 from klog.commands.replicas.metadata_changes import NewBatches
-from klog.data_dir.disk.directory_tree import remove_tree
+from klog.commands.replicas.source_log import copy_file, scratch_directory
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import EpochEntry, Malformed, write_epochs
@@ -116,11 +116,6 @@ def choose_base(copies: Sequence[MetadataCopy], node: int | None) -> MetadataCop
     return chosen
 
 
-def unused_epoch(copies: Sequence[MetadataCopy]) -> int:
-    """Return an epoch that no leader and no vote has used, as far as these disks show."""
-    return 1 + max(copy.latest_epoch for copy in copies)
-
-
 def intact_log(copy: MetadataCopy, up_to_damage: bool = False) -> IntactLog:
     """Read the whole log.  Raises KlogError for damage; an unfinished last batch is none, and left out.
 
@@ -166,22 +161,13 @@ def future_log(base: MetadataCopy, intact: IntactLog, new: NewBatches, disk: Dis
 
     Raises UnreadableError, OSError.
     """
-    place = disk.private_directory()
-    try:
-        folder = os.path.join(place, DIRECTORY)
-        disk.make_directory(folder)
-        last = file_name(intact.last, FileKind.LOG)
-        behind = file_name(intact.end, FileKind.LOG)
+    last, behind = (file_name(offset, FileKind.LOG) for offset in (intact.last, intact.end))
+    with scratch_directory(DIRECTORY, disk) as folder:
         for file in base.partition.files:
             is_over = file.kind is FileKind.LOG and (file.offset or 0) > intact.last
             if file.stage is Stage.IN_USE and file.kind in _COPIED and file.name != behind and not is_over:
-                _copy(
-                    disk,
-                    base.partition,
-                    file,
-                    os.path.join(folder, file.name),
-                    intact.size if file.name == last else None,
-                )
+                source, target = base.partition.file(file.name), os.path.join(folder, file.name)
+                copy_file(disk, source, target, size=intact.size if file.name == last else None)
         epochs = [*intact.epochs, EpochEntry(new.batches[0].epoch, intact.end)]
         for name, content in ((behind, new.content), (FileKind.LEADER_EPOCHS.value, write_epochs(epochs))):
             created = disk.create(os.path.join(folder, name))
@@ -189,17 +175,6 @@ def future_log(base: MetadataCopy, intact: IntactLog, new: NewBatches, disk: Dis
             disk.set_metadata(created, 0o600, os.geteuid(), os.getegid(), new.now_ms * 1_000_000)
             disk.close(created)
         yield Partition(folder)
-    finally:
-        remove_tree(place, disk)
-
-
-def _copy(disk: Disk, partition: Partition, name: FileName, target: str, size: int | None) -> None:
-    source = partition.file(name.name)
-    status = os.stat(source)
-    file = disk.create(target)
-    disk.copy(source, 0, status.st_size if size is None else size, file)
-    disk.set_metadata(file, 0o600, os.geteuid(), os.getegid(), status.st_mtime_ns)
-    disk.close(file)
 
 
 class LogChange(NamedTuple):

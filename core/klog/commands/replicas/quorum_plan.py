@@ -39,9 +39,8 @@ from klog.commands.replicas.metadata_log_plan import (
     future_log,
     intact_log,
     metadata_copies,
-    unused_epoch,
 )
-from klog.commands.replicas.voters import KRAFT_VOTERS, VoterAddress, check_named, moved, voters_data
+from klog.commands.replicas.voters import VoterAddress, check_named, moved
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.log_dir import LogDir
 from klog.formats.checkpoint import Malformed
@@ -82,7 +81,8 @@ class QuorumPlanner:
             self.state = _sound(read_log(self.base.partition), self._intact.end)
         held = (partition for one in disks for partition in one.log_dir.partitions)
         self.lag: MetadataLag = lag_behind(self.state, held, settings.now_ms)
-        self.new = NewBatches(self._intact.end, unused_epoch(self.copies), settings.now_ms)
+        unused_epoch = 1 + max(copy.latest_epoch for copy in self.copies)
+        self.new = NewBatches(self._intact.end, unused_epoch, settings.now_ms)
         self.logs = LogPlan(disks, stagings, settings.now_ms, settings.base is not None)
         self.voters: tuple[Voter, ...] = self.state.quorum.voters or ()
         self.gathering: Gathering | None = None
@@ -109,7 +109,7 @@ class QuorumPlanner:
         check_named(voters, addresses, self.without)
         ids = self._directory_ids(voters, uses_disk_ids)
         self.voters = tuple(moved(voter, addresses[voter.id], ids.get(voter.id)) for voter in voters)
-        self.new.add_control(KRAFT_VOTERS, voters_data(self.voters))
+        self.new.add_voters(self.voters)
         self._update(directory_updates(self.state, self.disks) if uses_disk_ids else ())
         return self._write([voter.id for voter in voters if voter.id not in self.without])
 
@@ -163,7 +163,7 @@ class QuorumPlanner:
         self._check_ids([voter for voter in voters if voter.id == node], uses_disk_ids)
         self.address = address
         self.voters = (self._only_voter("--only-voter", node, voters, address),)
-        self.new.add_control(KRAFT_VOTERS, voters_data(self.voters))
+        self.new.add_voters(self.voters)
         mine = [disk for disk in self.disks if disk.node == node]
         self._update(directory_updates(self.state, mine) if uses_disk_ids else ())
         self._write([node])
@@ -199,7 +199,7 @@ class QuorumPlanner:
         gathering.collect(state)
         if state.quorum.voters is not None:
             self.voters = (self._only_voter("--only-broker", node, state.quorum.voters, address),)
-            self.new.add_control(KRAFT_VOTERS, voters_data(self.voters))
+            self.new.add_voters(self.voters)
         self._update(ownership_updates(state, node, gathering.directories), unregistrations(state, node))
         self._write([node])
 

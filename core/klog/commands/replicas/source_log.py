@@ -183,33 +183,41 @@ def merged_copy(partition: Partition, others: Sequence[Partition], disk: Disk) -
     A batch that the log ends inside of is completed, too, if another copy has it.  Raises DamagedError for a bad batch
     that no other copy has intact, UnreadableError, OSError.
     """
-    place, end = disk.private_directory(), partition.log_start_offset or 0
-    try:
-        folder = os.path.join(place, partition.directory)
-        disk.make_directory(folder)
+    end = partition.log_start_offset or 0
+    with scratch_directory(partition.directory, disk) as folder:
         for name in partition.files:
             if name.stage is Stage.IN_USE:
                 found: list[Replacement] = []
                 if name.kind is FileKind.LOG:
                     found, end_here = _replacements(partition, name.name, others)
                     end = max(end, end_here)
-                _write(disk, partition.file(name.name), os.path.join(folder, name.name), found)
+                copy_file(disk, partition.file(name.name), os.path.join(folder, name.name), found)
         yield Partition(folder, partition.checkpoints, partition.name), end
+
+
+@contextmanager
+def scratch_directory(name: str, disk: Disk) -> Iterator[str]:
+    """Yield a new directory of that *name*, which is deleted afterwards.  Raises OSError."""
+    place = disk.private_directory()
+    try:
+        folder = os.path.join(place, name)
+        disk.make_directory(folder)
+        yield folder
     finally:
         remove_tree(place, disk)
 
 
-def _write(disk: Disk, source: str, target: str, found: Sequence[Replacement]) -> None:
-    file = disk.create(target)
+def copy_file(disk: Disk, source: str, target: str, found: Sequence[Replacement] = (), size: int | None = None) -> None:
+    """Copy a file with its time, up to *size* bytes, but with the replacements *found*.  Raises OSError."""
+    file, status = disk.create(target), os.stat(source)
     try:
         at = 0
         for one in found:
             disk.copy(source, at, one.position, file)
             disk.copy(one.path, one.start, one.start + one.size, file)
             at = one.position + one.size
-        disk.copy(source, at, max(at, os.path.getsize(source)), file)
-        modified_ns = os.stat(source).st_mtime_ns
-        disk.set_metadata(file, 0o600, os.geteuid(), os.getegid(), modified_ns)
+        disk.copy(source, at, max(at, status.st_size) if size is None else size, file)
+        disk.set_metadata(file, 0o600, os.geteuid(), os.getegid(), status.st_mtime_ns)
     finally:
         disk.close(file)
 

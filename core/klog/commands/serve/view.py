@@ -19,11 +19,7 @@ from klog.base.errors import UnsupportedError, UsageError, counted, near_misses
 from klog.base.read_only import ReadOnlyFile
 from klog.commands.serve.serve_options import Missing, OnceReporter, ServeOptions
 from klog.commands.serve.served_partition import PartitionContext, PartitionView
-from klog.data_dir.identity import (
-    IdentityError,
-    choose_with_internal,
-    group_copies,
-)
+from klog.data_dir.identity import IdentityError, choose_with_internal, group_copies
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import find_partitions

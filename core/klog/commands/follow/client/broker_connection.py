@@ -44,10 +44,7 @@ _MOST_TURNS: Final = 8
 _REAUTHENTICATE_AT: Final = 0.85
 """Kafka: SaslClientAuthenticator.ReauthInfo, which draws from 0.85 to 0.95 of the session's lifetime."""
 _SHORTEST_ANSWER: Final = 4
-_FIRST_BYTES: Final = {
-    b"\x15\x03": "this is TLS: security.protocol must be SSL or SASL_SSL",
-    b"HT": "this is HTTP",
-}
+_FIRST_BYTES: Final = {b"\x15\x03": "this is TLS: security.protocol must be SSL or SASL_SSL", b"HT": "this is HTTP"}
 
 
 class BrokerConnection:
@@ -127,10 +124,10 @@ class BrokerConnection:
 
     # ------------------------------------------------------------ requests and answers
 
-    def request(self, name: str, body: Data, *, most_bytes: int = MOST_BYTES) -> Data:
+    def request(self, name: str, body: Data, *, most_bytes: int = MOST_BYTES, elements: int = MOST_ELEMENTS) -> Data:
         """Send a request and return the body of its answer; see `send` and `receive`."""
         self.send(name, body)
-        return self.receive(most_bytes=most_bytes)
+        return self.receive(most_bytes=most_bytes, elements=elements)
 
     def send(self, name: str, body: Data) -> None:
         """Send the request *name*; its answer must be received before another one is sent."""
