@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from klog.cluster.metadata.topic_config import TopicConfig
+from klog.commands.replicas.copy_choice import PartitionRescue
 from klog.commands.replicas.diff import DiffOptions, PartitionDiff, ReplicaDiffer
 from klog.commands.replicas.disks import BrokerDisk, copies_on, find_metadata, open_disks
-from klog.commands.replicas.lost_records import PartitionRescue
 from klog.data_dir.identity import IdentityChoice
 
 from tests.conftest import FIXTURES

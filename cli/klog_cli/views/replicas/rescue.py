@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from klog.base.errors import ExitCode, UsageError, counted
 from klog.cluster.metadata.topic_config import TopicConfig
+from klog.commands.replicas.copy_choice import PartitionRescue
 from klog.commands.replicas.diff import DiffOptions, PartitionDiff, ReplicaDiffer
 from klog.commands.replicas.disks import copies_on, find_metadata, open_disks
-from klog.commands.replicas.lost_records import PartitionRescue
 from klog.data_dir.identity import IdentityChoice
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition

@@ -102,10 +102,6 @@ def _read_ratio(text: str) -> float:
     return number
 
 
-def _read_flag(text: str) -> bool:
-    return {"true": True, "false": False}[text.lower()]
-
-
 def _one_of(*known: str) -> _Kind:
     def read(text: str) -> str:
         if text not in known:
@@ -126,7 +122,7 @@ def _some_of(*known: str) -> _Kind:
 
 
 _RATIO: Final = _Kind(_read_ratio, "a number from 0 to 1")
-_FLAG: Final = _Kind(_read_flag, "true or false")
+_FLAG: Final = _Kind(lambda text: {"true": True, "false": False}[text.lower()], "true or false")
 _MS: Final = _whole(0, _LONG)
 _LOCAL: Final = _whole(-2, _LONG)
 _UNITS: Final = _whole(-1, _INT)

@@ -120,7 +120,7 @@ class TopicsImage:
         if partition.directories and len(partition.directories) != len(partition.replicas):
             return f"{len(partition.replicas)} replicas in {len(partition.directories)} log dirs"
         members = (partition.replicas, partition.isr, partition.elr, partition.last_known_elr)
-        lists = [_int_bytes(nodes) for nodes in (*members, partition.adding, partition.removing)]
+        lists = [struct.pack(f">{len(nodes)}i", *nodes) for nodes in (*members, partition.adding, partition.removing)]
         lists.insert(len(members), b"".join(map(uuid_bytes, partition.directories)))
         if max(map(len, lists)) > _MOST_BYTES:
             return f"a list of {max(map(len, lists))} bytes"
@@ -155,10 +155,6 @@ class TopicsImage:
 def partition_key(topic_id: str, number: int) -> bytes:
     """Return number and topic id as both records of partitions begin with them."""
     return struct.pack(">i", number) + uuid_bytes(topic_id)
-
-
-def _int_bytes(nodes: Sequence[int]) -> bytes:
-    return struct.pack(f">{len(nodes)}i", *nodes)
 
 
 def partition_of(data: Data) -> PartitionRegistration:

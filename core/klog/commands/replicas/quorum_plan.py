@@ -21,8 +21,8 @@ from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.replicas.copy_plan import CopyPlan, CopyPlanSettings
 from klog.commands.replicas.diff import DiffOptions, ReplicaDiffer
 from klog.commands.replicas.disks import BrokerDisk, MetadataLog
-from klog.commands.replicas.gathering import Gathering
 from klog.commands.replicas.metadata_changes import (
+    Gathering,
     NewBatches,
     PartitionUpdate,
     directory_updates,

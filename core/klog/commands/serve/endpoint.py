@@ -223,7 +223,8 @@ class Endpoint:
         body = answer(self._server, name, context)
         if name != "Fetch":
             return body, 0
-        self._tell_events()
+        for line in self._view.take_messages():
+            self._reports.say(line)
         return body, fetch_wait_ms(request.body, body)
 
     def _tell(self, client: Client, name: str) -> None:
@@ -231,10 +232,6 @@ class Endpoint:
             self._reporter.once((client.host, client.name, name), f"{client}: {name} was refused, this is read-only")
         elif name == "OffsetCommit":
             self._reporter.once(name, f"{client} commits offsets: they are kept in memory, until klog serve ends")
-
-    def _tell_events(self) -> None:
-        for line in self._view.take_messages():
-            self._reports.say(line)
 
 
 def _bytes_in(value: object) -> int:

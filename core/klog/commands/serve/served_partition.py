@@ -323,7 +323,7 @@ class PartitionView:
         if timestamp == LATEST:
             return end, -1, self.leader_epoch
         if timestamp in (EARLIEST, EARLIEST_LOCAL):
-            return bounds.log_start_offset, -1, self._epoch_of(bounds.log_start_offset)
+            return bounds.log_start_offset, -1, LeaderEpochCache(self._epochs()).epoch_at(bounds.log_start_offset)
         if opened is None or not opened.log.segments or timestamp < MAX_TIMESTAMP:
             return NONE
         try:
@@ -342,9 +342,6 @@ class PartitionView:
             high = opened.bounds.high_watermark
             self._largest_ms = largest_below(opened.partition, high if high < opened.log.end else LONG_MAX)
         return self._largest_ms
-
-    def _epoch_of(self, offset: int) -> int:
-        return LeaderEpochCache(self._epochs()).epoch_at(offset)
 
     def _epochs(self) -> list[EpochEntry]:
         """Return the epochs of leaders; of a moment of the past those that had written by then."""

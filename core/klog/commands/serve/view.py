@@ -138,7 +138,8 @@ class View:
         view = cls(found, options)
         view._left_out = sentence
         view._check_counts()
-        group_copies([one for one in found if one.topic is not None and view._reads(one.topic)], options.identity)
+        read = [one for one in found if one.topic in (*INTERNAL, CLUSTER_METADATA) or view._shows(one.topic or "")]
+        group_copies([one for one in read if one.topic is not None], options.identity)
         clusters = {one.cluster_id: one.path for one in view._dirs if one.cluster_id is not None}
         if len(clusters) > 1:
             first, second = list(clusters.items())[:2]
@@ -160,10 +161,6 @@ class View:
                     f"{topic.name}: {topic.count} partitions, where clients are told of {MOST_PARTITIONS} at most:"
                     f" look at {where}; --missing omit lists only those that are on the disk"
                 )
-
-    def _reads(self, name: str) -> bool:
-        """Whether the view reads a topic, to show it or for its own sake."""
-        return name in (*INTERNAL, CLUSTER_METADATA) or self._shows(name)
 
     def _shows(self, name: str) -> bool:
         if name == CLUSTER_METADATA or (

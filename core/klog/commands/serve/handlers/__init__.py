@@ -13,13 +13,8 @@ from klog.commands.serve.handlers.context import Answer, RequestContext, ServerC
 from klog.formats.error_codes import ErrorCode
 from klog.formats.wire_messages import versions_response
 
-
-def _api_versions(_server: ServerContext, _request: RequestContext) -> Answer:
-    return versions_response(ErrorCode.NONE)
-
-
 ANSWERS: Final[dict[str, Callable[[ServerContext, RequestContext], Answer]]] = {
-    "ApiVersions": _api_versions,
+    "ApiVersions": lambda _server, _request: versions_response(ErrorCode.NONE),
     "Metadata": topics.metadata,
     "DescribeCluster": topics.describe_cluster,
     "DescribeConfigs": topics.describe_configs,

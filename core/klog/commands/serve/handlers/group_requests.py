@@ -64,22 +64,19 @@ def leave_group(server: ServerContext, request: RequestContext) -> Answer:
 def offset_commit(server: ServerContext, request: RequestContext) -> Answer:
     """Keep offsets in memory, until this endpoint ends."""
     error = server.groups.may_commit(request.body)
+    missing = ErrorCode.UNKNOWN_TOPIC_ID if request.version >= _BY_ID else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     topics = []
     for wanted in request.body["topics"]:
         topic = server.topic(wanted["name"], wanted["topicId"])
         rows = []
         for row in wanted["partitions"]:
-            code = error or _not_there(request.version)
+            code = error or missing
             if not error and topic is not None and row["partitionIndex"] in topic.indexes:
                 committed = (row["committedOffset"], row["committedLeaderEpoch"], row["committedMetadata"] or "")
                 code = server.groups.commit(request.body["groupId"], topic.name, row["partitionIndex"], committed)
             rows.append({"partitionIndex": row["partitionIndex"], "errorCode": code})
         topics.append({"name": wanted["name"], "topicId": wanted["topicId"], "partitions": rows})
     return {"topics": topics}
-
-
-def _not_there(version: int) -> ErrorCode:
-    return ErrorCode.UNKNOWN_TOPIC_ID if version >= _BY_ID else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def offset_fetch(server: ServerContext, request: RequestContext) -> Answer:
