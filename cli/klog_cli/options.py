@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from klog.commands.serve.serve_options import End
-    from klog.data_dir.identity import IdentityChoice
     from klog.data_dir.partition import Partition
+    from klog.data_dir.replicas import IdentityChoice
     from klog.jobs.output_files import Format
     from klog.jobs.runner import Runner
     from klog.partition.transactions.isolation import Isolation as Level
@@ -229,7 +229,7 @@ def identity_choice(
     clusters: Sequence[str] | None, topic_ids: Sequence[str] | None, by_name: bool = False
 ) -> IdentityChoice:
     """Return the choice of `--cluster`, `--topic-id` and `--by-name`."""
-    from klog.data_dir.identity import IdentityChoice
+    from klog.data_dir.replicas import IdentityChoice
 
     return IdentityChoice(tuple(clusters or ()), tuple(topic_ids or ()), by_name)
 

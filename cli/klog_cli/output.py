@@ -55,7 +55,8 @@ def write(
 
 def _tell(data: bytes) -> None:
     """Write *data* to stderr.  The command continues without stderr; see Stderr."""
-    UNUSABLE.note_output(data)
+    if UNUSABLE.found:
+        UNUSABLE.note_output(data)
     try:
         write(data, STDERR)
     except (OutputError, ClosedPipeError):
@@ -121,7 +122,8 @@ def plain(line: str) -> None:
 def text(content: str) -> None:
     """Print *content* to stdout: data from a disk is made printable, or is JSON."""
     data = content.encode("utf-8", "surrogateescape")
-    UNUSABLE.note_output(data)
+    if UNUSABLE.found:
+        UNUSABLE.note_output(data)
     write(data, keep_colours=True)
 
 

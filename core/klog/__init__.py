@@ -17,11 +17,10 @@ from __future__ import annotations
 TYPE_CHECKING = False  # type checkers take it for True; typing itself would cost as much as a small command
 if TYPE_CHECKING:
     from klog.base.errors import KlogError
-    from klog.base.location import Location
-    from klog.base.location import Location as Place
     from klog.data_dir.log_dir import LogDir
     from klog.data_dir.partition import Partition
-    from klog.formats.damage import Damage
+    from klog.formats.damage import Damage, Location
+    from klog.formats.damage import Location as Place
     from klog.formats.record import Record
     from klog.log.batch import Batch
     from klog.log.segment import Segment
@@ -35,10 +34,10 @@ _HOME = {
     "Damage": "klog.formats.damage",
     "KlogError": "klog.base.errors",
     "LogDir": "klog.data_dir.log_dir",
-    "Location": "klog.base.location",
+    "Location": "klog.formats.damage",
     "Lookup": "klog.partition.lookup",
     "Partition": "klog.data_dir.partition",
-    "Place": "klog.base.location",
+    "Place": "klog.formats.damage",
     "Record": "klog.formats.record",
     "Segment": "klog.log.segment",
     "verify_partition": "klog.partition.verify.verify",

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from klog.base.errors import UsageError
-from klog.data_dir.identity import (
+from klog.data_dir.partition import Partition
+from klog.data_dir.replicas import (
     IdentityChoice,
     IdentityError,
     PartitionIdentity,
@@ -18,7 +19,6 @@ from klog.data_dir.identity import (
     group_copies,
     identity_of,
 )
-from klog.data_dir.partition import Partition
 
 TOPIC, OTHER_TOPIC = "PzrBv7lASuWmpPcXNQyJWg", "9aXkBv7lASuWmpPcXNQyJQ"
 CLUSTER, OTHER_CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg", "QwU3OEVBNTcwNTJENDM2Qg"

@@ -14,12 +14,10 @@ from pathlib import Path
 
 import pytest
 from klog.base.errors import KlogError, UnreadableError, UsageError
-from klog.data_dir.lock_state import Lock, lock_state
-from klog.data_dir.log_dir import LogDir
-from klog.data_dir.open_path import KafkaFile, open_path
+from klog.data_dir.log_dir import Lock, LogDir, lock_state
 from klog.data_dir.partition import Partition
 from klog.data_dir.root_files import RootFiles
-from klog.data_dir.selection import select
+from klog.data_dir.selection import KafkaFile, open_path, select
 from klog.formats.checkpoint import Malformed
 from klog.formats.names import FileKind
 from klog.formats.properties import CleanShutdown

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from klog.base.errors import UsageError
 from klog.data_dir.log_dir import LogDir
-from klog.data_dir.open_path import KafkaFile
 from klog.data_dir.partition import Partition
-from klog.data_dir.selection import PartitionQuery, Selection, select_one
+from klog.data_dir.selection import KafkaFile, PartitionQuery, Selection, select_one
 from klog.partition.verify.verify import partitions_to_verify
 
 from tests.conftest import FIXTURES

@@ -21,11 +21,10 @@ from typing import NamedTuple
 import pytest
 from klog.base.errors import ExitCode
 from klog.change.plan.find_plans import plans_of
-from klog.change.plan.plan_status import unfinished
 
 from tests.faults.changes import CHANGES, Change, klog
 from tests.support.counts import count
-from tests.support.power import Tree, tree
+from tests.support.power import Tree, tree, unfinished
 
 pytestmark = pytest.mark.strace
 

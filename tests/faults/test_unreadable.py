@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 from klog.base.errors import ExitCode, UnreadableError
-from klog.change.plan.file_state import file_state
-from klog.change.plan.model import same_content
+from klog.change.plan.model import file_state, same_content
 
 from tests.conftest import run_klog
 from tests.faults.lossy_mount import Unreadable, mounted

@@ -6,9 +6,8 @@ import struct
 from random import Random
 
 import pytest
-from klog.base.location import Location
 from klog.formats.batch import CODEC_NAMES, Attributes, BatchFacts, Codec, decrement_sequence, increment_sequence
-from klog.formats.damage import Damage, DamageKind
+from klog.formats.damage import Damage, DamageKind, Location
 from klog.formats.header import HEADER_BYTES, read_header
 
 from tests.kernel.windows import plain_batches, scanned

@@ -21,9 +21,9 @@ from random import Random
 import pytest
 from klog.change.plan.executor import apply
 from klog.change.plan.file_history import locate_histories
-from klog.change.plan.find_plans import plans_of
+from klog.change.plan.find_plans import StoredPlan, plans_of
 from klog.change.plan.model import BACKUPS, PUT, Plan
-from klog.change.plan.plan_status import unfinished
+from klog.change.plan.plan_status import is_unfinished
 from klog.change.plan.undo import plan_undo, stage_undo
 from klog.data_dir.disk.disk import Disk, OpenFile
 from klog.formats.names import FileKind, parse_file
@@ -37,6 +37,11 @@ Meta = tuple[int, int, int, int]
 MODELS = ("unsynced is lost", "names are lost", "writes are torn")
 """All unsynced data is lost; names of unsynced directories are as before, but content is there; names are all there,
 but unsynced content is old, missing, or written up to a sector."""
+
+
+def unfinished(log_dir: str) -> list[StoredPlan]:
+    """Return the unfinished plans of *log_dir*."""
+    return [kept for kept in plans_of(log_dir) if is_unfinished(kept.plan)]
 
 
 class PowerCutError(Exception):

@@ -48,7 +48,7 @@ def fetch(
 
     The limits are applied as a broker applies them. As from a broker, damaged batches are included; klog reports them.
     """
-    from klog.data_dir.open_path import open_path
+    from klog.data_dir.selection import open_path
 
     from klog_cli.views.fetch import FetchArguments
     from klog_cli.views.fetch import fetch as run

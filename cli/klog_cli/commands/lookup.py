@@ -63,7 +63,7 @@ def lookup(
             )
         return look_up_many(asked, batch, by_time=timestamp is not None)
     if (offset is None) == (timestamp is None):
-        from klog.data_dir.open_path import open_path
+        from klog.data_dir.selection import open_path
 
         open_path(path)  # a missing path is reported first
         raise UsageError("--offset N, --timestamp TIME, --batch FILE: exactly one of them")

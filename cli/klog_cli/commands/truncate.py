@@ -43,8 +43,7 @@ def truncate(
     Indexes, snapshots, epochs and checkpoints are adjusted to the shorter log. An offset inside a batch drops the whole
     batch.
     """
-    from klog.data_dir.open_path import open_path
-    from klog.data_dir.selection import PartitionQuery
+    from klog.data_dir.selection import PartitionQuery, open_path
     from klog.partition.truncate import TruncateOptions, TruncateTarget
 
     from klog_cli.command_line import check_exclusive, plan_options

@@ -17,9 +17,8 @@ from klog.commands.describe import (
     describe_partition,
 )
 from klog.data_dir.log_dir import LogDir
-from klog.data_dir.open_path import KafkaFile, open_path
 from klog.data_dir.partition import Partition
-from klog.data_dir.selection import partitions_of, select
+from klog.data_dir.selection import KafkaFile, open_path, partitions_of, select
 from klog.formats.follow_file import FollowFile
 from klog.formats.names import ROOT_CHECKPOINTS, FileKind
 

@@ -10,9 +10,8 @@ from klog.base.errors import ExitCode, UsageError
 from klog.commands.serve.serve_options import End, ServeOptions
 from klog.commands.serve.served_partition import PartitionView
 from klog.commands.serve.view import View
-from klog.data_dir.open_path import KafkaFile
 from klog.data_dir.partition import Partition
-from klog.data_dir.selection import select_one
+from klog.data_dir.selection import KafkaFile, select_one
 from klog.formats.damage import Damage
 from klog.formats.error_codes import ErrorCode
 from klog.log.segment import Segment

@@ -13,7 +13,7 @@ from klog.change.plan.model import Plan
 from klog.change.plan.plan_document import plan_json
 from klog.change.plan.plan_status import PlanStatus, state_of
 from klog.data_dir.log_dir import LogDir
-from klog.data_dir.open_path import open_path
+from klog.data_dir.selection import open_path
 
 from klog_cli import output
 from klog_cli.views.plan_lines import action_lines, changes

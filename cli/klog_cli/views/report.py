@@ -26,12 +26,10 @@ from klog.commands.timeline.timeline_event import EventFilter, TimelineEvent
 from klog.commands.transactions.transaction_details import TransactionQuery, describe_transactions
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.log_dir import LogDir
-from klog.data_dir.open_path import KafkaFile, open_path
 from klog.data_dir.partition import Partition
-from klog.data_dir.selection import PartitionQuery, Selection
+from klog.data_dir.selection import KafkaFile, PartitionQuery, Selection, open_path
 from klog.jobs.verify import verify_partitions
-from klog.partition.verify.facts import PartitionFacts
-from klog.partition.verify.findings import Finding, Severity, quoted
+from klog.partition.verify.findings import Finding, PartitionFacts, Severity, quoted
 from klog.partition.verify.segment_pass import SurveyOptions
 from klog.partition.verify.state_checks import root
 from klog.partition.verify.verify import PartitionResult, VerifyTotals, partitions_to_verify, segments_of_files

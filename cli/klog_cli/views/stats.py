@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
 from klog.base.errors import ExitCode
-from klog.data_dir.identity import IdentityChoice, choose_identity
 from klog.data_dir.log_dir import LogDir
-from klog.data_dir.open_path import open_path
 from klog.data_dir.partition import Partition
-from klog.data_dir.selection import PartitionQuery, select
+from klog.data_dir.replicas import IdentityChoice, choose_identity
+from klog.data_dir.selection import PartitionQuery, open_path, select
 from klog.jobs.runner import Runner
 from klog.jobs.stats import FrequentKey, LargeRecord, Stats, count_records
 from klog.kernel import is_utf8

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from klog.base.errors import ExitCode, counted
 from klog.data_dir.disk.output_gate import check_output
 from klog.data_dir.log_dir import LogDir
-from klog.data_dir.open_path import open_path
+from klog.data_dir.selection import open_path
 from klog.jobs.runner import Runner
 from klog.jobs.verify import verify_in_tasks, verify_partitions
 from klog.partition.verify.findings import KINDS, Finding, FindingKind, Severity

@@ -26,16 +26,16 @@ class Unusable(NamedTuple):
 
 
 class Unusables:
-    """Paths that could not be used, each once."""
+    """Paths that could not be used, each once: *found*, by absolute path."""
 
     def __init__(self) -> None:
-        self._found: dict[str, Unusable] = {}
+        self.found: dict[str, Unusable] = {}
         self._printed: set[str] = set()
         self.more = self.refusals = 0
         self._latest = ""
 
     def __bool__(self) -> bool:
-        return bool(self._found)
+        return bool(self.found)
 
     def refuse(self, path: str, error: OSError, doing: str) -> None:
         """Note that the system refused *path*; nothing if there is no such file, or no longer.  *doing*: `open`."""
@@ -47,10 +47,10 @@ class Unusables:
     def note(self, one: Unusable) -> None:
         """Note an unusable file, unless its path is noted already."""
         key = os.path.abspath(one.path)
-        if key in self._found:
+        if key in self.found:
             return
-        if len(self._found) < MOST_NAMED:
-            self._found[key] = one
+        if len(self.found) < MOST_NAMED:
+            self.found[key] = one
         else:
             self.more += 1
 
@@ -65,26 +65,26 @@ class Unusables:
 
     def settle(self, *paths: str) -> None:
         """Forget *paths*, and what is below them: a plan has replaced or kept them."""
-        if self._found:
+        if self.found:
             places = {os.path.abspath(path) for path in paths}
-            for key in [key for key in self._found if not places.isdisjoint(_above(key))]:
-                del self._found[key]
+            for key in [key for key in self.found if not places.isdisjoint(_above(key))]:
+                del self.found[key]
 
     def note_output(self, said: bytes) -> None:
         """Note that a command has printed *said*, so that the paths in it are not named again."""
-        self._printed.update(one.path for one in self._found.values() if os.fsencode(one.path) in said)
+        self._printed.update(one.path for one in self.found.values() if os.fsencode(one.path) in said)
 
     def unnamed(self) -> list[Unusable]:
         """Return the files that no output has named."""
-        return [one for one in self._found.values() if one.path not in self._printed]
+        return [one for one in self.found.values() if one.path not in self._printed]
 
     def named(self) -> list[Unusable]:
         """Return all noted files, in the order of the notes."""
-        return list(self._found.values())
+        return list(self.found.values())
 
     def clear(self) -> None:
         """Forget everything: a command begins."""
-        self._found.clear()
+        self.found.clear()
         self._printed.clear()
         self.more = self.refusals = 0
 

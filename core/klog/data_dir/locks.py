@@ -13,11 +13,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from types import TracebackType
 
-from klog.base.directory import inode_of, names_if_there
 from klog.base.errors import KlogError
+from klog.base.read_only import inode_of, names_if_there
 from klog.data_dir.disk.disk import Disk, OpenFile
 from klog.data_dir.disk.output_gate import own_file
-from klog.data_dir.lock_state import HELD_HERE, lock_holder, lock_state
+from klog.data_dir.log_dir import HELD_HERE, lock_holder, lock_state
 from klog.formats.names import FileKind
 
 _ATTEMPTS = 10

@@ -1,14 +1,21 @@
-"""Zeros after the last batch of a log: preallocated space, or records that a power cut lost."""
+"""Zeros after the last batch of a log: preallocated space, or records that a power cut lost.
+
+Damage that a command can work around is noted: the command names the log, and has 4 in its exit code.
+"""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from klog.base.errors import KlogError
+from klog.base.unusable import UNUSABLE, Unusable
+from klog.data_dir.log_dir import lock_state
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.formats.batch import ENTRY
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.index import OFFSET_ENTRY
+from klog.formats.names import FileKind
 from klog.log.index import IndexEntries
 
 
@@ -49,3 +56,16 @@ def _last_entry(partition: Partition, last: SegmentFiles) -> tuple[int, int] | N
     if entries.unreadable is not None:
         raise entries.unreadable
     return None if found is None else (last.base_offset + found[0], found[1])
+
+
+def note_damage(partition: Partition, path: str, damage: Damage, note: Callable[[str], object]) -> None:
+    """Pass *note* a sentence about *damage* of the log at *path*, unless it is preallocated space.
+
+    It is a problem unless a running broker may be writing that part just now.
+    """
+    if is_preallocated_tail(partition, damage):
+        return
+    note(str(damage))
+    is_live = damage.is_unfinished and lock_state(os.path.join(partition.log_dir, FileKind.LOCK.value)).held
+    if not is_live:
+        UNUSABLE.note(Unusable(path, str(damage), is_unreadable=False))

@@ -6,11 +6,9 @@ import os
 from functools import cached_property
 from typing import Final, TypeVar
 
-from klog.base.directory import is_missing
 from klog.base.errors import KlogError, UnreadableError, UsageError
-from klog.base.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile, is_missing, list_directory
 from klog.base.unusable import UNUSABLE, Unusable
-from klog.data_dir.listing import list_broker_files
 from klog.formats.checkpoint import Checkpoint, Malformed, OffsetEntry, offsets_by_partition, read_offsets
 from klog.formats.follow_file import FOLLOW_FILE, FollowFile, read_follow_file
 from klog.formats.names import ROOT_CHECKPOINTS, FileKind, parse_partition
@@ -86,7 +84,11 @@ class RootFiles:
     @cached_property
     def _named(self) -> frozenset[tuple[str, int]]:
         """The topics and partitions that directories of the log dir are of."""
-        names = map(parse_partition, list_broker_files(self.log_dir).directories)
+        try:
+            names = map(parse_partition, list_directory(self.log_dir).directories)
+        except OSError as error:
+            UNUSABLE.refuse(self.log_dir, error, "list")
+            return frozenset()
         return frozenset((name.topic, name.partition) for name in names if name is not None)
 
     @cached_property

@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from klog.base.directory import normalized
 from klog.base.errors import UsageError
+from klog.base.read_only import normalized
 from klog.data_dir.disk.directory_tree import make_directories, naming, remove_made, remove_tree
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.disk.output_gate import check_directory

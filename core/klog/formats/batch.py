@@ -4,7 +4,7 @@ A `.log` is a plain sequence of entries, with no header, padding or footer.  In 
 the same 17 bytes (`ENTRY`), so a reader can walk any log: read an entry's first 17 bytes, take `size`, and the next
 entry starts 12 + size bytes later.
 
-    magic 0, 1   the old message sets (see `legacy`): one message, or one compressed wrapper around many
+    magic 0, 1   the old message sets (see `record`): one message, or one compressed wrapper around many
     magic 2      a record batch: the 61 bytes of `BATCH`, then the records (see `record`), compressed or not
 
 A batch is the smallest unit of writing, of reading and of the checksum.  The checksum does not cover its offset, size,

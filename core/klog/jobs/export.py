@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from klog.base.progress import Sink
+from klog.data_dir.disk.directory_tree import FencedDisk
 from klog.data_dir.disk.disk import Disk
-from klog.data_dir.disk.fenced_disk import FencedDisk
 from klog.data_dir.partition import Partition
 from klog.formats.damage import Damage
 from klog.jobs.output import Facts, JobOutput, OutputAttempt, lock_target

@@ -22,11 +22,10 @@ from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Any
 
-from klog.base.directory import normalized
 from klog.base.errors import KlogError, UsageError
-from klog.data_dir.disk.directory_tree import make_directories, remove_tree, write_file
+from klog.base.read_only import normalized
+from klog.data_dir.disk.directory_tree import FencedDisk, make_directories, remove_tree, write_file
 from klog.data_dir.disk.disk import Disk
-from klog.data_dir.disk.fenced_disk import FencedDisk
 from klog.data_dir.disk.output_gate import check_directory
 from klog.data_dir.locks import LockedError, Locks
 from klog.formats.names import FileKind

@@ -12,13 +12,12 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from klog.base.errors import KlogError
-from klog.base.location import Location
 from klog.base.read_only import ReadOnlyFile
-from klog.data_dir.lock_state import lock_state
+from klog.data_dir.log_dir import lock_state
 from klog.data_dir.partition import Partition
 from klog.data_dir.preallocation import is_preallocated_tail
 from klog.formats.codec import Decompressor
-from klog.formats.damage import Damage, DamageKind
+from klog.formats.damage import Damage, DamageKind, Location
 from klog.formats.java_integers import LONG_MAX
 from klog.formats.names import FileKind
 from klog.jobs.record_stream import RecordStream

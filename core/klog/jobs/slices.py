@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from klog.base.errors import KlogError
 from klog.base.read_only import ReadOnlyFile
-from klog.data_dir.lock_state import lock_state
+from klog.data_dir.log_dir import lock_state
 from klog.data_dir.partition import Partition, SegmentFiles, segments_between
 from klog.formats.damage import Damage
 from klog.formats.java_integers import LONG_MAX, LONG_MIN

@@ -14,8 +14,7 @@ from klog.data_dir.partition import Partition
 from klog.jobs.results import TaskResult, pickled_result
 from klog.jobs.runner import CHUNK, FEWEST, Job, Processes, Runner, collect, may_fork
 from klog.jobs.slices import pack_tasks
-from klog.partition.verify.facts import LogDirFacts
-from klog.partition.verify.findings import KINDS, Finding
+from klog.partition.verify.findings import KINDS, Finding, LogDirFacts
 from klog.partition.verify.segment_pass import SurveyOptions
 from klog.partition.verify.verify import (
     Chosen,

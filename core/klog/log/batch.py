@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from klog.base.location import Location
 from klog.formats.batch import BatchFacts
 from klog.formats.codec import Decompressor
-from klog.formats.damage import Damage, DamageKind
+from klog.formats.damage import Damage, DamageKind, Location
 from klog.formats.record import Record
 from klog.kernel import BAD_COUNT, MORE, Window
 from klog.log.windows import window_of

@@ -11,10 +11,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from klog.base.errors import UnreadableError
-from klog.base.location import Location
 from klog.base.read_only import ReadableLog
 from klog.formats.batch import BatchFacts
-from klog.formats.damage import Damage, DamageKind
+from klog.formats.damage import Damage, DamageKind, Location
 from klog.formats.header import HEADER_BYTES, read_header
 from klog.kernel import Window
 from klog.log.windows import read_window

@@ -11,10 +11,9 @@ from bisect import bisect_left
 from typing import NamedTuple
 
 from klog.base.errors import UnreadableError
-from klog.base.location import Location
 from klog.base.read_only import ReadableLog
 from klog.formats.batch import BATCH, ENTRY, OVERHEAD
-from klog.formats.damage import Damage, DamageKind
+from klog.formats.damage import Damage, DamageKind, Location
 from klog.formats.java_integers import LONG_MAX
 from klog.kernel import DONE, MORE, Window
 from klog.log.resync import BLOCK_BYTES, describe_damage, next_entry, readable

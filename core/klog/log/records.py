@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from klog.base.location import Location
-from klog.formats.damage import Damage, DamageKind
+from klog.formats.damage import Damage, DamageKind, Location
 from klog.formats.java_integers import LONG_MAX
 from klog.kernel import BAD_COUNT, BAD_LENGTH, DONE, MORE, Window
 from klog.log.record_filter import RecordFilter

@@ -16,12 +16,11 @@ import struct
 from collections.abc import Callable
 
 from klog.base.errors import UnreadableError
-from klog.base.location import Location
 from klog.base.read_only import ReadableLog
 from klog.formats.batch import BATCH, CRC_START, ENTRY, OVERHEAD
-from klog.formats.damage import Damage, DamageKind
-from klog.formats.legacy import CRC_START as MESSAGE_CRC_START
-from klog.formats.legacy import MESSAGE_V0
+from klog.formats.damage import Damage, DamageKind, Location
+from klog.formats.record import CRC_START as MESSAGE_CRC_START
+from klog.formats.record import MESSAGE_V0
 from klog.kernel import (
     BAD_LENGTH,
     BAD_MAGIC,

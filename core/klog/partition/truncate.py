@@ -14,8 +14,7 @@ from typing import NamedTuple
 from klog.base.errors import DamagedError, KlogError, UsageError
 from klog.base.read_only import ReadOnlyFile
 from klog.change.partition_plan.contents import Content, FileRange, StoredContent, txn_entries
-from klog.change.partition_plan.desired_files import DesiredFiles, draft_changes
-from klog.change.partition_plan.losses import count_records, cut_loss, whole_losses
+from klog.change.partition_plan.desired_files import DesiredFiles, count_records, cut_loss, draft_changes, whole_losses
 from klog.change.plan.draft import Draft
 from klog.change.plan.model import NOTHING, Amount, Loss
 from klog.data_dir.partition import Partition, SegmentFiles

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import warnings
 
-from klog.data_dir.identity import choose_identity
 from klog.data_dir.partition import Partition
-from klog.data_dir.replicas import find_partitions
+from klog.data_dir.replicas import choose_identity, find_partitions
 from klog.partition.start.replica_choice import choose_replicas
 from klog.spark.source_options import SourceOptions
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from klog.base.errors import UsageError, near_misses
-from klog.data_dir.identity import IdentityChoice
+from klog.data_dir.replicas import IdentityChoice
 from klog.jobs.slices import SPLIT_BYTES
 from klog.jobs.spark_rows import COLUMNS, KAFKA_COLUMNS
 from klog.log.reader import MAX_BATCH_BYTES

@@ -15,8 +15,7 @@ import crc32c
 import pytest
 from klog.base.errors import UnreadableError
 from klog.change.plan.draft import Draft, backup_places, make_plan, plan_id, staging_of
-from klog.change.plan.file_state import SHA256_BELOW, file_state, states_around
-from klog.change.plan.model import PUT, REMOVE, TRUNCATE, StaleError
+from klog.change.plan.model import PUT, REMOVE, SHA256_BELOW, TRUNCATE, StaleError, file_state, states_around
 from klog.change.plan.staging import Staging
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.locks import Locks

@@ -22,7 +22,6 @@ from klog.change.plan.executor import ApplyError, apply
 from klog.change.plan.find_plans import plans_of
 from klog.change.plan.model import PLAN, STAGED, Guard, Plan, StaleError
 from klog.change.plan.plan_document import plan_pieces
-from klog.change.plan.plan_status import unfinished
 from klog.change.plan.staging import Staging
 from klog.data_dir.disk.disk import Disk, OpenFile
 from klog.data_dir.locks import LockedError, Locks
@@ -41,6 +40,7 @@ from tests.support.power import (
     only_root,
     take_back,
     tree,
+    unfinished,
 )
 from tests.support.samples import some_or_all
 

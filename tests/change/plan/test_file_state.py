@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from klog.change.plan.file_state import file_state, states_around
+from klog.change.plan.model import file_state, states_around
 
 from tests.support.reads import count_reads
 

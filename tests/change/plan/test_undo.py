@@ -13,14 +13,23 @@ from klog.change.plan.executor import apply
 from klog.change.plan.find_plans import find_plan, load_backup, plans_of
 from klog.change.plan.model import PUT, REMOVE, STAGED, UNFINISHED, Plan, StaleError
 from klog.change.plan.plan_document import load_plan, plan_pieces
-from klog.change.plan.plan_status import Announcement, PlanStatus, state_of, unfinished
+from klog.change.plan.plan_status import Announcement, PlanStatus, state_of
 from klog.change.plan.session import undo_plan
 from klog.change.plan.staging import Staging
 from klog.change.plan.undo import plan_undo, stage_undo
 from klog.data_dir.disk.disk import Disk
 
 from tests.change.plan.test_executor import NOW, name, original, plan_repair, repair
-from tests.support.power import HastyDisk, PowerCutDisk, PowerCutError, SteppedDisk, copy_of, take_back, tree
+from tests.support.power import (
+    HastyDisk,
+    PowerCutDisk,
+    PowerCutError,
+    SteppedDisk,
+    copy_of,
+    take_back,
+    tree,
+    unfinished,
+)
 
 __all__ = ["original"]
 

@@ -14,8 +14,7 @@ from klog.cluster.metadata.cluster_image import BrokerRegistration, ListenerEndp
 from klog.cluster.metadata.metadata_image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from klog.cluster.metadata.metadata_loader import ClusterMetadata, read_metadata
 from klog.cluster.metadata.topics_image import PartitionRegistration
-from klog.data_dir.lock_state import Lock
-from klog.data_dir.log_dir import LogDir
+from klog.data_dir.log_dir import Lock, LogDir
 from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import PartitionMetadata
 from klog.formats.internal_topics import MetadataRecord, metadata_record

@@ -15,7 +15,7 @@ from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.audit import headers
 from klog.commands.audit.header_findings import CHECKS, HEADER_KINDS
 from klog.data_dir.log_dir import LogDir
-from klog.partition.verify.facts import LogDirFacts, PartitionFacts
+from klog.partition.verify.findings import LogDirFacts, PartitionFacts
 
 from tests.commands.audit.auditing import ARCHIVES, UNPACKED, audit, disks, log_dirs
 from tests.commands.audit.clusters import MS, Cluster

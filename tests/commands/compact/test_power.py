@@ -13,12 +13,21 @@ import klog.change.plan.session
 import klog_cli.views.compact.compact
 import pytest
 from klog.change.plan.model import PUT, REMOVE
-from klog.change.plan.plan_status import unfinished
 from klog.data_dir.disk.disk import Disk
 
 from tests.commands.compact.compacting import NOW_MS, OPTIONS, compact, planned, some
 from tests.conftest import Ran
-from tests.support.power import MODELS, FaultyDisk, HastyDisk, SteppedDisk, Tree, copy_of, cut_everywhere, tree
+from tests.support.power import (
+    MODELS,
+    FaultyDisk,
+    HastyDisk,
+    SteppedDisk,
+    Tree,
+    copy_of,
+    cut_everywhere,
+    tree,
+    unfinished,
+)
 
 PARTITIONS = ("grouping-0", "idempotent-0", "tx-later-0")
 

@@ -14,8 +14,8 @@ import pytest
 from klog.base.errors import NotKafkaError, UnreadableError, UnsupportedError
 from klog.commands.describe import FileFacts, describe_file, describe_log_dir, describe_partition
 from klog.data_dir.log_dir import LogDir
-from klog.data_dir.open_path import KafkaFile, open_path
 from klog.data_dir.partition import Partition
+from klog.data_dir.selection import KafkaFile, open_path
 
 from tests.conftest import FIXTURES, Ran
 from tests.data_dir.test_log_dir import held, in_the_open, powerless

@@ -11,11 +11,10 @@ import struct
 from pathlib import Path
 
 import pytest
-from klog.base.location import Location
 from klog.commands.dump.dump_files import dump_lines
 from klog.commands.dump.dump_request import CSV, JSON_LINES, DumpRequest, DumpTarget
 from klog.commands.dump.log_lines import CSV_BATCH_COLUMNS, CSV_COLUMNS, damage_csv
-from klog.formats.damage import Damage, DamageKind
+from klog.formats.damage import Damage, DamageKind, Location
 from klog.kernel import VALUES
 from klog.log.json_lines import LineStyle, RecordOrigin, damage_json
 

@@ -4,7 +4,7 @@ them."""
 from __future__ import annotations
 
 import pytest
-from klog.change.partition_plan.epochs import rebuilt
+from klog.change.partition_plan.desired_files import rebuilt
 from klog.formats.checkpoint import Checkpoint, EpochEntry
 
 SEEN = [(1, 10), (3, 50)]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from klog.base.read_only import ReadOnlyFile
-from klog.change.partition_plan.spliced import PatchedLog
+from klog.change.partition_plan.contents import PatchedLog
 from klog.commands.recover.kept_ranges import KeptGap, KeptRanges, batches
 from klog.log.bit_flips import Patch
 

@@ -13,9 +13,8 @@ import pytest
 from klog.base.errors import PlanError
 from klog.change.plan.draft import Draft, backup_places, make_plan
 from klog.change.plan.executor import apply
-from klog.change.plan.file_state import file_state
 from klog.change.plan.find_plans import plans_of
-from klog.change.plan.model import PUT, REMOVE, STAGED, TRUNCATE, Action, Plan
+from klog.change.plan.model import PUT, REMOVE, STAGED, TRUNCATE, Action, Plan, file_state
 from klog.change.plan.plan_rules import check_plan
 from klog.change.plan.staging import Staging
 from klog.commands.recover.mark_clean import mark_clean

@@ -15,7 +15,6 @@ import pytest
 from klog.change.plan.draft import backup_places, make_plan, plan_id
 from klog.change.plan.executor import apply
 from klog.change.plan.model import STAGED
-from klog.change.plan.plan_status import unfinished
 from klog.change.plan.staging import Staging
 from klog.commands.recover.recover_outcome import RecoverMode, RecoverOptions
 from klog.commands.recover.recovery import recover_log_dirs
@@ -26,7 +25,17 @@ from klog.data_dir.selection import Selection
 from tests.conftest import FIXTURES, Ran, writable_copy
 from tests.partition.verify.images import CRASHES, unpacked
 from tests.support.damage import Source, case, corpora_sources, sources
-from tests.support.power import MODELS, FaultyDisk, HastyDisk, SteppedDisk, Tree, copy_of, cut_everywhere, tree
+from tests.support.power import (
+    MODELS,
+    FaultyDisk,
+    HastyDisk,
+    SteppedDisk,
+    Tree,
+    copy_of,
+    cut_everywhere,
+    tree,
+    unfinished,
+)
 
 NOW = 1_750_000_000_000
 OPTIONS = {"segment.index.bytes": "16384"}

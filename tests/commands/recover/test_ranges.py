@@ -13,8 +13,8 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from klog.commands.recover import dropped, kept_batches
-from klog.commands.recover.dropped import SalvageOptions
+from klog.commands.recover import kept_batches, recover_outcome
+from klog.commands.recover.recover_outcome import SalvageOptions
 from klog.commands.recover.segment_ranges import DroppedBytes, SegmentRanges, salvage_ranges
 from klog.data_dir.partition import Partition
 from klog.log import reader
@@ -809,7 +809,7 @@ def test_a_log_full_of_headers_takes_time_in_proportion(
 SALVAGED = """
 import sys
 from klog.data_dir.partition import Partition
-from klog.commands.recover.dropped import SalvageOptions
+from klog.commands.recover.recover_outcome import SalvageOptions
 from klog.commands.recover.segment_ranges import salvage_ranges
 salvage_ranges(Partition(sys.argv[1]), SalvageOptions(False))
 """
@@ -827,12 +827,12 @@ def test_many_odd_batches_take_little_memory(tmp_path: Path, pairs: int, most_by
     assert done.exit_code == 0, done
     assert done.rss < most_bytes, f"{done.rss >> 20} MiB"
     found = only(partition)
-    assert len(found.cuts) <= dropped.MOST_LEFT + 1 + 2
+    assert len(found.cuts) <= recover_outcome.MOST_LEFT + 1 + 2
     assert sum(cut.batches for cut in found.cuts) + found.batches == 2 * pairs
 
 
 def test_more_damaged_places_than_are_told_are_summed_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dropped, "MOST_LEFT", 3)
+    monkeypatch.setattr(recover_outcome, "MOST_LEFT", 3)
     monkeypatch.setattr(kept_batches, "MOST_LEFT", 3)
     monkeypatch.setattr("klog.commands.recover.segment_ranges.MOST_LEFT", 3)
     (found,) = salvage_ranges(partition_of(tmp_path, _0=b"junk".join(LOG)), SalvageOptions()).segments

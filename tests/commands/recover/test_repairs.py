@@ -7,10 +7,9 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from klog.base.location import Location
 from klog.base.read_only import ReadOnlyFile
 from klog.commands.recover.header_repairs import proven_epoch, proven_offset, with_epoch, with_magic, with_offset
-from klog.formats.damage import Damage, DamageKind
+from klog.formats.damage import Damage, DamageKind, Location
 from klog.log.bit_flips import Patch, offer, repair_bit, whole
 from klog.log.segment import Segment
 

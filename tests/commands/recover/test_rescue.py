@@ -10,7 +10,7 @@ import pytest
 from klog.base.errors import UnreadableError
 from klog.commands.dump.dump_files import dump_lines
 from klog.commands.dump.dump_request import JSON_LINES, DumpRequest, DumpTarget
-from klog.commands.recover.dropped import SalvageOptions
+from klog.commands.recover.recover_outcome import SalvageOptions
 from klog.commands.recover.rescued_records import RescueCount, rescue
 from klog.commands.recover.segment_ranges import salvage_ranges
 from klog.data_dir.partition import Partition

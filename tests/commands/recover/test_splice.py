@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 from klog.base.errors import UnreadableError
 from klog.base.read_only import ReadOnlyFile
-from klog.change.partition_plan.contents import FileRange
-from klog.change.partition_plan.spliced import PatchedLog, SplicedLog
+from klog.change.partition_plan.contents import FileRange, PatchedLog, SplicedLog
 from klog.commands.recover import salvage
 from klog.kernel import Window
 from klog.log.bit_flips import Patch

@@ -16,7 +16,7 @@ from klog.commands.replicas.copy_choice import CopyChoice
 from klog.commands.replicas.copy_plan import CopyPlan, CopyPlanSettings, of_copies
 from klog.commands.replicas.diff import DiffOptions, ReplicaDiffer, Verdict
 from klog.commands.replicas.disks import copies_on, open_disks
-from klog.data_dir.identity import IdentityChoice
+from klog.data_dir.replicas import IdentityChoice
 from klog.data_dir.selection import PartitionQuery
 from klog.formats.checkpoint import EpochEntry, write_epochs
 

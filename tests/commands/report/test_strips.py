@@ -8,7 +8,7 @@ from pathlib import Path
 from klog.commands.report.partition_strips import MOST_SEGMENTS, PartitionStrip, StripSegment, strip_of
 from klog.commands.report.strip_picture import draw
 from klog.data_dir.partition import Partition
-from klog.partition.verify.facts import LogDirFacts
+from klog.partition.verify.findings import LogDirFacts
 from klog.partition.verify.verify import examine
 
 from tests.conftest import FIXTURES

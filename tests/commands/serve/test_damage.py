@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from klog.base.location import Location
 from klog.data_dir.partition import Partition
-from klog.formats.damage import Damage
+from klog.formats.damage import Damage, Location
 from klog.log.segment import Segment
 from klog.partition.verify.log_checks import IDS
 

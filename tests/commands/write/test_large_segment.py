@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 from klog.base import read_only
-from klog.change.plan import file_state
+from klog.change.plan import model as file_state
 from klog.change.plan.plan_document import load_plan, plan_pieces, read_plan
 from klog.change.plan.plan_status import PlanStatus, state_of
 

@@ -11,8 +11,8 @@ from klog.base.read_only import ReadOnlyFile
 from klog.cluster.metadata.topic_config import TopicConfig, parse_settings
 from klog.commands.write.new_log_dir import NewDirectory
 from klog.commands.write.write_options import WRITE_SETTINGS
+from klog.data_dir.disk.directory_tree import GrowingFiles
 from klog.data_dir.disk.disk import Disk
-from klog.data_dir.disk.growing_files import GrowingFiles
 from klog.data_dir.partition import Partition
 from klog.kernel import Window
 from klog.log.segment import Segment

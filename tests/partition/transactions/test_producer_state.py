@@ -18,12 +18,17 @@ from klog.kernel import crc32c
 from klog.partition.transactions.markers import (
     STOPS_BROKER,
     CompletedTxn,
-    OngoingTxns,
     ProducerAnomaly,
     ProducerAnomalyKind,
 )
 from klog.partition.transactions.producer_replay import apply_window, replay
-from klog.partition.transactions.producer_state import PRODUCER_ID_EXPIRATION_MS, Event, ProducerState, differences
+from klog.partition.transactions.producer_state import (
+    PRODUCER_ID_EXPIRATION_MS,
+    Event,
+    OngoingTxns,
+    ProducerState,
+    differences,
+)
 
 from tests.conftest import FIXTURES
 from tests.kernel.windows import scanned

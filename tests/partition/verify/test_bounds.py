@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from klog.data_dir.partition import Partition
 from klog.partition.verify import verify
-from klog.partition.verify.facts import LogDirFacts
+from klog.partition.verify.findings import LogDirFacts
 from klog.partition.verify.segment_pass import SurveyOptions
 from klog.partition.verify.verify import facts_around, survey_partition, verify_partition
 

@@ -19,7 +19,7 @@ from klog.partition.start import log_loader
 from klog.partition.start.log_loader import next_start
 from klog.partition.start.producer_recovery import BrokerClock
 from klog.partition.start.start_files import ReadSettings
-from klog.partition.verify import facts as facts_module
+from klog.partition.verify import findings as facts_module
 from klog.partition.verify.segment_pass import SurveyOptions
 from klog.partition.verify.verify import log_dir_facts, survey_partition, verify_partition
 

@@ -14,7 +14,7 @@ from klog.commands.compact.compaction import CompactionRun, CompactOptions, Part
 from klog.commands.compact.rules import RefusalReason
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.disk.output_gate import check_directory
-from klog.data_dir.identity import IdentityChoice, choose_identity, group_copies
+from klog.data_dir.replicas import IdentityChoice, choose_identity, group_copies
 from klog.data_dir.selection import PartitionQuery, Selection
 from klog.formats.names import PartitionState
 

@@ -17,7 +17,7 @@ from klog_cli import output
 from klog_cli.input_lines import input_lines
 
 if TYPE_CHECKING:
-    from klog.data_dir.open_path import KafkaFile
+    from klog.data_dir.selection import KafkaFile
 
 _LABEL = 10
 _MOST_KEY = 60
@@ -134,8 +134,7 @@ def _resolve(asked: LookupArguments) -> tuple[Partition, Sequence[SegmentFiles] 
 
     Raises UsageError if the path names none, or more than one.
     """
-    from klog.data_dir.open_path import KafkaFile
-    from klog.data_dir.selection import select_one
+    from klog.data_dir.selection import KafkaFile, select_one
 
     found = select_one(asked.path, asked.topics, asked.partitions)
     return _of_file(found) if isinstance(found, KafkaFile) else (found, None)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from klog.base.errors import ExitCode, counted
 from klog.commands.replicas.log_comparison import ComparedLog, Divergence, LogComparison, compare_logs
-from klog.data_dir.identity import IdentityChoice
+from klog.data_dir.replicas import IdentityChoice
 
 from klog_cli import output
 from klog_cli.views.metadata.json import point, quorum_state

@@ -10,8 +10,8 @@ from klog.base.errors import ExitCode, UsageError
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.replicas.diff import ELR_VERSION, DiffOptions, PartitionDiff, ReplicaDiffer, Verdict, diff_all
 from klog.commands.replicas.disks import BrokerDisk, copies_on, find_metadata, open_disks
-from klog.data_dir.identity import IdentityChoice
 from klog.data_dir.log_dir import LogDir
+from klog.data_dir.replicas import IdentityChoice
 
 from klog_cli import output
 from klog_cli.views.replicas import advice as replicas_advice

@@ -16,8 +16,8 @@ from klog.commands.replicas.copy_choice import LeftPartition
 from klog.commands.replicas.copy_plan import CopyPlan, EqualCopies, of_copies
 from klog.commands.replicas.diff import DiffOptions, PartitionDiff, ReplicaDiffer, Verdict
 from klog.commands.replicas.disks import BrokerDisk, copies_on, find_metadata, open_disks
-from klog.data_dir.identity import IdentityChoice
 from klog.data_dir.log_dir import LogDir
+from klog.data_dir.replicas import IdentityChoice
 from klog.data_dir.selection import PartitionQuery
 from klog.partition.retention.due_records import COPIED, due_notes
 

@@ -11,9 +11,9 @@ from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.replicas.copy_choice import PartitionRescue
 from klog.commands.replicas.diff import DiffOptions, PartitionDiff, ReplicaDiffer
 from klog.commands.replicas.disks import copies_on, find_metadata, open_disks
-from klog.data_dir.identity import IdentityChoice
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
+from klog.data_dir.replicas import IdentityChoice
 from klog.partition.lookup import Lookup
 
 from klog_cli import output

@@ -1,4 +1,4 @@
-"""The desired files of a partition, and the changes to them, in an order that may stop anywhere.
+"""The desired files of a partition, the changes to them, in an order that may stop anywhere, and the lost records.
 
 A broker that starts between two of them finds a log that is as long as before, or shorter, in whole segments; an index
 never extends beyond its log; a snapshot is deleted only when its successor exists.
@@ -12,19 +12,42 @@ own segments replace the existing ones.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from klog.base.read_only import ReadOnlyFile
-from klog.change.partition_plan.contents import Content, FileRange
+from klog.change.partition_plan.contents import Content, DigestedLog, FileRange, PatchedLog, SplicedLog, intact
 from klog.change.plan.draft import Draft
-from klog.change.plan.file_state import Digest
+from klog.change.plan.model import Digest, Loss
 from klog.data_dir.partition import Partition
+from klog.formats.batch import BatchFacts
+from klog.formats.checkpoint import Checkpoint, EpochEntry, epochs_in_force
+from klog.formats.damage import Damage
+from klog.formats.header import HEADER_BYTES, read_header
+from klog.formats.java_integers import LONG_MAX
 from klog.formats.names import SEGMENT_KINDS, FileKind, FileName, Stage, parse_file
+from klog.kernel import SegmentSurvey
+from klog.log.bit_flips import Patch
+from klog.log.segment import Segment
 
-if TYPE_CHECKING:
-    from klog.log.bit_flips import Patch
+
+def rebuilt(found: Checkpoint[EpochEntry] | None, seen: Sequence[tuple[int, int]], end: int) -> list[EpochEntry]:
+    """Return the epochs up to the log end offset *end*: those of the checkpoint without a contradiction by a batch.
+
+    *found*: the checkpoint.  *seen*: the epochs that batches began, each with the first one's base offset.  An epoch in
+    which nothing was written is known from the checkpoint alone.
+    """
+    said = epochs_in_force(found.entries) if found is not None else []
+    entries = dict(reversed(seen))
+    for epoch, start in said:
+        before = max((offset for other, offset in seen if other < epoch), default=-1)
+        behind = min((offset for other, offset in seen if other >= epoch), default=end)
+        if before < start <= behind:
+            entries[epoch] = start
+    kept = epochs_in_force(EpochEntry(epoch, entries[epoch]) for epoch in sorted(entries))
+    return [entry for entry in kept if entry.start_offset < end]
+
 
 _STEP_BYTES = 1 << 20
 
@@ -88,7 +111,7 @@ class _Writer:
         return f"{self._partition.directory}/{name}"
 
     def _path(self, name: str) -> str:
-        return self._partition.file(name)
+        return os.path.join(self._partition.path, name)
 
     def _remove(self, name: str) -> None:
         self._draft.remove(self._file(name))
@@ -155,22 +178,16 @@ class _Writer:
             self._draft.read_through(self._file(log), digest)
             content = self._content_of_one(log, pieces, digest)
             if self._target.is_intact:
-                from klog.change.partition_plan.spliced import intact
-
                 content = intact(content, self._path(log))
         self._draft.put(self._file(log), content, like=like, modified_ns=source)
 
     def _content(self, name: str, pieces: tuple[FileRange, ...]) -> Iterator[bytes]:
-        from klog.change.partition_plan.spliced import SplicedLog
-
         with SplicedLog(self._partition.path, name, pieces, self._target.patches) as source:
             for at in range(0, source.size, _STEP_BYTES):
                 yield source.read(at, _STEP_BYTES)
 
     def _content_of_one(self, name: str, pieces: tuple[FileRange, ...], digest: Digest) -> Iterator[bytes]:
         """Yield *pieces* of a file, ascending, while all of its bytes go through *digest*."""
-        from klog.change.partition_plan.spliced import DigestedLog, PatchedLog
-
         with ReadOnlyFile(self._path(name)) as file:
             source = DigestedLog(file, digest)
             log, at = PatchedLog(source, self._target.patches.get(name, ())), 0
@@ -205,3 +222,77 @@ class _Writer:
                 return self._file(pieces[0].name)
         logs = [name for name in sorted(self._there) if parse_file(name).kind is FileKind.LOG]
         return self._file(logs[-1]) if logs else None
+
+
+_MOST_OFFSETS = 1 << 20
+"""A damaged batch that claims more offsets than this is not believed."""
+
+
+class RecordCount(NamedTuple):
+    """The intact batches of a stretch.  Offsets: None without one.  *records*: a batch before v2 counts as one."""
+
+    records: int = 0
+    first_offset: int | None = None
+    last_offset: int | None = None
+
+    def plus(self, other: RecordCount) -> RecordCount:
+        """Return the sum of both; *other* follows."""
+        first = self.first_offset if self.first_offset is not None else other.first_offset
+        last = other.last_offset if other.last_offset is not None else self.last_offset
+        return RecordCount(self.records + other.records, first, last)
+
+
+def count_records(path: str, start: int = 0, end: int | None = None) -> RecordCount:
+    """Read bytes *start* to *end* of a log, where batches begin and end, or damage does.  Raises UnreadableError."""
+    survey, last_offset = SegmentSurvey(0, LONG_MAX, b"", b""), None
+    for run in Segment(path, bounded=False).runs(start, end):
+        if not isinstance(run, Damage):
+            survey.walk(run.window, run.first, run.end)
+            last_offset = run.window.batch(run.end - 1).last_offset
+    return RecordCount(survey.records + survey.legacy, survey.first_offset if survey.batches else None, last_offset)
+
+
+def torn_batch(path: str, position: int, expected: int) -> RecordCount:
+    """Return the counts in the header of the batch that begins at *position*, if it is the expected one."""
+    with ReadOnlyFile(path) as source:
+        data = source.read(position, HEADER_BYTES)
+    header = read_header(data, 0, position, 2**31 - 1) if len(data) == HEADER_BYTES else None
+    if not isinstance(header, BatchFacts) or header.magic < 2 or header.base_offset != expected:
+        return RecordCount()
+    records, offsets = header.records_count, header.last_offset - header.base_offset + 1
+    if not 0 < records <= offsets <= _MOST_OFFSETS:
+        return RecordCount()
+    return RecordCount(records, header.base_offset, header.last_offset)
+
+
+def cut_loss(partition: Partition, log: str, position: int, expected: int, reason: str, found: RecordCount) -> Loss:
+    """Return the loss of everything from *position* of a log on, where offset *expected* was the next.
+
+    *found*: the intact batches there.  Raises UnreadableError.
+    """
+    path = partition.file(log)
+    if found.first_offset != expected:
+        found = torn_batch(path, position, expected).plus(found)
+    return _loss(partition, found, os.path.getsize(path) - position, reason, expected)
+
+
+def whole_losses(
+    partition: Partition, logs: Iterable[str], reason: str, count: Callable[[str], RecordCount] | None = None
+) -> list[Loss]:
+    """Return the loss of whole logs, one for each; *count* counts their records, else they are read.
+
+    Raises UnreadableError.
+    """
+    losses = []
+    for log in logs:
+        path = partition.file(log)
+        size = os.path.getsize(path)
+        if size:
+            found = count_records(path) if count is None else count(log)
+            losses.append(_loss(partition, found, size, reason, None))
+    return losses
+
+
+def _loss(partition: Partition, found: RecordCount, size: int, reason: str, expected: int | None) -> Loss:
+    first = found.first_offset if found.first_offset is not None else expected
+    return Loss(partition.topic, partition.number, first, found.last_offset, found.records, size, reason)

@@ -1,6 +1,9 @@
 """Reads a log that is going to be rewritten or continued, and refuses damage.
 
 Batches that a compaction makes get new checksums, which would hide it, and behind damage a broker would not read on.
+
+Records without a key are refused apart: the cleaner removes them from a compacted topic, and a broker takes none.
+Control records are none of them.  Kafka: Cleaner.shouldRetainRecord, LogValidator.validateKey.
 """
 
 from __future__ import annotations
@@ -11,12 +14,15 @@ from shlex import quote
 from typing import NoReturn
 
 from klog.base.errors import DamagedError
-from klog.base.location import Location
 from klog.base.read_only import ReadOnlyFile
-from klog.change.plan.file_state import Digest
-from klog.formats.damage import Damage, DamageKind
-from klog.kernel import Window, ascending_run
+from klog.change.plan.model import Digest
+from klog.data_dir.partition import Partition
+from klog.formats.batch import CONTROL_BIT
+from klog.formats.codec import Decompressor
+from klog.formats.damage import Damage, DamageKind, Location
+from klog.kernel import Profile, Window, ascending_run
 from klog.log.reader import LogReader
+from klog.log.records import BatchRun, Codecs, decode_run
 from klog.log.segment import Segment
 
 Advance = Callable[[int], None]
@@ -88,3 +94,42 @@ class StrictReader:
         """Raise DamagedError over *damage*."""
         partition = os.path.dirname(self.path)
         raise DamagedError(f"{damage.place}: {damage.detail}; {self._refused}; first: klog recover {quote(partition)}")
+
+
+def null_keys(window: Window, first: int, end: int, file: str, codecs: Codecs) -> dict[int, set[int]]:
+    """Return the offsets of records without a key in intact batches *first* to *end*, by the rows of their batches.
+
+    Raises DamagedError.
+    """
+    found: dict[int, set[int]] = {}
+    counts = Profile(bytes(16))
+    for damage in decode_run(BatchRun(window, first, end), codecs, file):
+        if damage is not None:
+            raise DamagedError(str(damage))
+        before = counts.null_keys
+        counts.add(window)
+        if counts.null_keys > before:
+            for i in range(window.records):
+                offset, _, key, *_, row = window.record(i)
+                if key is None and not window.batch(row).attributes & CONTROL_BIT:
+                    found.setdefault(row, set()).add(offset)
+    return found
+
+
+def count_null_keys(partition: Partition, start: int, end: int) -> int:
+    """Return how many records without a key *partition* has from offset *start* on and below *end*; not in damage.
+
+    Raises UnreadableError.
+    """
+    counts, codecs, found = Profile(bytes(16)), Decompressor().functions, 0
+    for files in partition.segments:
+        for rows in Segment(partition.file(files.log), bounded=False).record_windows(start, codecs=codecs):
+            if isinstance(rows, Damage):
+                continue
+            before = counts.null_keys
+            counts.add(rows)
+            if counts.null_keys > before:
+                found += sum(
+                    rows.record(i)[2] is None and start <= rows.record(i)[0] < end for i in range(rows.records)
+                )
+    return found

@@ -16,21 +16,21 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 
-from klog.base.directory import inode_of, names_if_there
-from klog.change.plan.file_history import FileHistory, files_beside
-from klog.change.plan.file_state import file_state, is_as_known, status_of
+from klog.base.read_only import inode_of, names_if_there
+from klog.change.plan.file_history import FileHistory, Original, files_beside
 from klog.change.plan.find_plans import is_same, kept_plan, remove_pointers, write_pointers
 from klog.change.plan.model import (
-    APPEND,
     PLAN,
     STAGED,
-    TRUNCATE,
     UNFINISHED,
     Action,
     CutOut,
     FileState,
     Plan,
     StaleError,
+    file_state,
+    is_as_known,
+    status_of,
 )
 from klog.change.plan.plan_document import plan_pieces
 from klog.data_dir.disk.directory_tree import (
@@ -58,21 +58,6 @@ def original_place(plan: Plan, log_dir: int, file: str) -> str:
 def tail_place(plan: Plan, log_dir: int, file: str) -> str:
     """Return where the end is kept that was cut from a file."""
     return os.path.join(plan.backups[log_dir], TAILS, file)
-
-
-def keeps_tail(plan: Plan, history: FileHistory) -> bool:
-    """Whether all that is done to a file is to cut it: then only its end is kept."""
-    return len(history.actions) == 1 and plan.actions[history.actions[0]].do == TRUNCATE
-
-
-def needs_copy(plan: Plan, history: FileHistory) -> bool:
-    """Whether anything of a file is kept: not of one that is only appended to."""
-    return any(plan.actions[place].do != APPEND for place in history.actions)
-
-
-def may_be_linked(plan: Plan, history: FileHistory) -> bool:
-    """Whether a file's original can be kept by a second name: not when it is cut in place before that."""
-    return plan.actions[history.actions[0]].do != TRUNCATE
 
 
 class BackupWriter:
@@ -131,7 +116,7 @@ class BackupWriter:
     def keep(self, found: list[FileHistory]) -> None:
         """Keep the originals of all files that are untouched, and make sure that those of the others are there."""
         for history in found:
-            if history.before is not None and needs_copy(self._plan, history):
+            if history.before is not None and history.original is not Original.NONE:
                 self._keep(history, history.before)
         # Unreadable parts have no copy; the plan has their positions, and the original is kept.
         untouched = {
@@ -144,7 +129,7 @@ class BackupWriter:
                 self._cut_out(cut)
 
     def _keep(self, history: FileHistory, before: FileState) -> None:
-        tail = keeps_tail(self._plan, history)
+        tail = history.original is Original.TAIL
         place = (tail_place if tail else original_place)(self._plan, history.log_dir, history.file)
         if not history.is_untouched:
             if status_of(place) is None:
@@ -153,7 +138,7 @@ class BackupWriter:
         after = self._plan.actions[history.actions[0]].after
         if tail and after is not None:
             self._copy(history.path, after.size, before.size, place, before)
-        elif not (may_be_linked(self._plan, history) and self._link(history.path, place)):
+        elif not (history.original is Original.WHOLE and self._link(history.path, place)):
             self._copy(history.path, 0, before.size, place, before)
 
     def _cut_out(self, cut: CutOut) -> None:

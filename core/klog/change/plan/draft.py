@@ -16,9 +16,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from klog.base.directory import normalized
 from klog.base.errors import UnreadableError
-from klog.change.plan.file_state import Digest, file_state, state_read, states_around, status_of
+from klog.base.read_only import normalized
 from klog.change.plan.model import (
     APPEND,
     BACKUPS,
@@ -30,12 +29,17 @@ from klog.change.plan.model import (
     Action,
     Amount,
     CutOut,
+    Digest,
     FileState,
     Guard,
     Loss,
     Plan,
     StaleError,
+    file_state,
     same_content,
+    state_read,
+    states_around,
+    status_of,
 )
 from klog.change.plan.staging import Staging
 from klog.data_dir.disk.directory_tree import nearest_directory

@@ -45,8 +45,8 @@ from klog.change.plan.model import (
     StaleError,
 )
 from klog.change.plan.plan_rules import check_plan
-from klog.change.plan.preflight import copies, disk_refused, lack_of_space, transient_copies
-from klog.data_dir.disk.directory_tree import link, remove_made
+from klog.change.plan.plan_status import copies, lack_of_space, place_of, transient_copies
+from klog.data_dir.disk.directory_tree import full_disk, is_full, link, remove_made
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.disk.output_gate import check_places
 from klog.data_dir.locks import Locks, check_closed
@@ -83,7 +83,15 @@ def apply(plan: Plan, disk: Disk, progress: Sink | None = None, locks: Locks | N
         with Locks(plan.locked, disk) as own:
             return run.all(own)
     except OSError as error:
-        raise ApplyError(disk_refused(error, plan.backups, plan.log_dirs, disk, run.standing())) from error
+        raise ApplyError(_refusal(error, plan, disk, run.standing())) from error
+
+
+def _refusal(error: OSError, plan: Plan, disk: Disk, standing: str) -> str:
+    """Return the message about a refusal of the system while a plan was applied.  Raises OSError."""
+    if not is_full(error):
+        return f"{error.filename or plan.log_dirs[0]}: {error.strerror or error}; {standing}"
+    told = full_disk(error, place_of(error, plan.backups, plan.log_dirs), disk, standing)
+    return f"{told.filename}: {told.strerror}"
 
 
 def bring_to_disk(plan: Plan, disk: Disk) -> None:
@@ -104,6 +112,7 @@ class _Run:
         self._done_before = self._done = 0
         self._is_acting = False
         self._transient_copies: dict[tuple[int, str], str] = {}
+        self._to_do = set[int]()
 
     def standing(self) -> str:
         """Return the number of changes made, and the next step."""
@@ -139,8 +148,7 @@ class _Run:
             if not self._is_acting and is_new and not self._done_before:
                 keeper.clean()
                 drop_staged(self._plan, self._disk)
-        to_do = {place for history in found for place in history.to_do}
-        for places in _rounds(self._plan.actions, to_do):
+        for places in _rounds(self._plan.actions, self._to_do):
             self._act(places)
         self._end(locks)
         return ApplyResult(self._plan, self._done, self._done_before)
@@ -150,16 +158,11 @@ class _Run:
 
         *is_new*: no backup has the plan, which therefore cannot have changed anything.
         """
-        self._progress.expect(
-            sum(
-                action.before.size - action.before.digest_start
-                for action in self._plan.actions
-                if action.before is not None
-            )
-        )
+        self._progress.expect(self._plan.bytes_to_read())
         found = locate_histories(self._plan, self._progress.advance)
         self._transient_copies = transient_copies(self._plan, found)
-        self._done_before = len(self._plan.actions) - sum(len(history.to_do) for history in found)
+        self._to_do = {place for history in found for place in history.to_do}
+        self._done_before = len(self._plan.actions) - len(self._to_do)
         strange = next((one for one in found if one.at is None or (is_new and not one.is_untouched)), None)
         if strange is not None:
             raise StaleError(f"{strange.path}: {self._staleness(strange, is_new)}")
@@ -325,7 +328,7 @@ class _Run:
             self._disk.set_directory_time(self._plan.path(number, inside).rstrip("/"), modified_ns)
         self._disk.sync([self._plan.path(number, inside) for number, inside in self._plan.leaves_times])
         end_plan(self._plan, self._disk)
-        UNUSABLE.settle(*self._plan.backups, *(self._plan.path(one.log_dir, one.file) for one in self._plan.actions))
+        UNUSABLE.settle(*self._plan.backups, *self._plan.paths())
         # One that an earlier run has left behind is deleted as well.
         locks.made.update(self._plan.log_dirs[number] for number in self._plan.no_lock)
 

@@ -10,12 +10,25 @@ import os
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import NamedTuple
 
 from klog.base.errors import UnreadableError
-from klog.change.plan.file_state import file_state, states_around, status_of
-from klog.change.plan.model import APPEND, TEMPORARY, TRUNCATE, Action, FileState, Guard, Plan, StaleError, same_content
-from klog.change.plan.replace_segments import comes_back, is_transient, stage_of, telling_file
+from klog.change.plan.model import (
+    APPEND,
+    TEMPORARY,
+    TRUNCATE,
+    Action,
+    FileState,
+    Guard,
+    Plan,
+    StaleError,
+    file_state,
+    same_content,
+    states_around,
+    status_of,
+)
+from klog.change.plan.plan_rules import comes_back, is_transient, stage_of, telling_file
 from klog.formats.names import ROOT_KINDS, SEGMENT_KINDS, FileKind, Stage, parse_file
 
 _ROOT = sorted(kind.value for kind in ROOT_KINDS - {FileKind.LOCK})
@@ -28,29 +41,39 @@ def _is_time(stored_ns: int, given_ns: int) -> bool:
     return any(stored_ns % grain == 0 and stored_ns // grain == given_ns // grain for grain in _GRAINS_NS)
 
 
+class Original(StrEnum):
+    """The copy of a file that a backup keeps."""
+
+    NONE = "none"
+    """The file is only appended to."""
+    TAIL = "its end"
+    """The file is only cut."""
+    COPY = "a copy"
+    """The file is cut in place before something else."""
+    WHOLE = "the file itself, by a second name where that is possible"
+
+
 @dataclass(slots=True)
 class FileHistory:
     """The history of one file: its states, the first before the plan and one after each of its actions.
 
-    *actions*: their places in the plan.  *at*: the number of the file's state; None when it is in none of them.
-    *current*: its present state.  *is_between*: it has been cut or appended to, and its owner, mode and time are not
-    restored yet.  *is_partial*: it has only some of the appended bytes, or bytes that will be replaced.
+    *before*: the first of them.  *actions*: their places in the plan.  *original*: the copy in the backup.  *at*:
+    the number of the file's state; None when it is in none of them.  *current*: its present state.  *is_between*: it
+    has been cut or appended to, and its owner, mode and time are not restored yet.  *is_partial*: it has only some of
+    the appended bytes, or bytes that will be replaced.
     """
 
     log_dir: int
     file: str
     path: str
+    before: FileState | None
     states: list[FileState | None]
     actions: list[int]
+    original: Original = Original.NONE
     at: int | None = None
     current: FileState | None = None
     is_between: bool = False
     is_partial: bool = False
-
-    @property
-    def before(self) -> FileState | None:
-        """The state of the file before the plan."""
-        return self.states[0]
 
     @property
     def to_do(self) -> list[int]:
@@ -81,12 +104,18 @@ class FileHistory:
 def file_histories(plan: Plan) -> dict[tuple[int, str], FileHistory]:
     """Return the history of each file, by log dir and name, without its current state."""
     found: dict[tuple[int, str], FileHistory] = {}
-    for place, action in enumerate(plan.actions):
+    for place, (action, path) in enumerate(zip(plan.actions, plan.paths(), strict=True)):
         key = action.log_dir, action.file
         if key not in found:
-            found[key] = FileHistory(*key, plan.path(*key), [action.before], [])
+            found[key] = FileHistory(*key, path, action.before, [action.before], [])
+            found[key].original = Original.TAIL if action.do == TRUNCATE else Original.WHOLE
+        elif found[key].original is Original.TAIL:
+            found[key].original = Original.COPY
         found[key].states.append(action.after)
         found[key].actions.append(place)
+    for history in found.values():
+        if all(plan.actions[place].do == APPEND for place in history.actions):
+            history.original = Original.NONE
     return found
 
 

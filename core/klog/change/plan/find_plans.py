@@ -16,9 +16,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
-from klog.base.directory import names_if_there
 from klog.base.errors import KlogError, PlanError, UsageError
-from klog.base.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile, names_if_there
 from klog.base.unusable import UNUSABLE
 from klog.change.plan.model import BACKUPS, PLAN, Plan
 from klog.change.plan.plan_document import MAX_BYTES, load_plan, read_plan

@@ -16,7 +16,6 @@ from klog.base.read_only import ReadOnlyFile
 from klog.change.plan.model import (
     TRUNCATE,
     UNREADABLE,
-    VERSION,
     Action,
     Amount,
     CutOut,
@@ -24,12 +23,11 @@ from klog.change.plan.model import (
     Guard,
     Loss,
     Plan,
-    refuse,
-    shown,
 )
-from klog.change.plan.plan_rules import check_plan
+from klog.change.plan.plan_rules import check_plan, refuse, shown
 from klog.formats.java_integers import LONG_MAX
 
+VERSION: Final = 1
 MAX_BYTES: Final = 512 << 20
 """The largest plan file that is read: enough for a million actions."""
 

@@ -1,18 +1,27 @@
 """The rules for a saved plan: it may change Kafka's files in partitions and log dirs, and nothing else.
 
 A plan names files of partitions and of log dirs.  One that names anything else (paths that lead elsewhere, unknown
-actions, files that no repair touches, states that do not follow from one another) is refused as a whole.
+actions, files that no repair touches, states that do not follow from one another) is refused as a whole.  Transient
+files exist neither before nor after a plan; `klog.change.plan.replace_segments` has the reasons for their rules.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import NoReturn
 
-from klog.change.plan.model import APPEND, PUT, REMOVE, TRUNCATE, Action, FileState, Plan, refuse, same_content, shown
-from klog.change.plan.replace_segments import check_transient, comes_back, is_transient
-from klog.formats.names import ROOT_KINDS, FileKind, parse_file, parse_partition
+from klog.base.errors import PlanError
+from klog.change.plan.model import APPEND, PUT, REMOVE, TRUNCATE, Action, FileState, Plan, same_content
+from klog.formats.names import ROOT_KINDS, SEGMENT_KINDS, FileKind, Stage, parse_file, parse_partition
 
+_LOG = f".{FileKind.LOG.value}"
+States = Mapping[tuple[int, str], Sequence[FileState | None]]
+"""The states of each file, by log dir and name."""
+
+_parsed = lru_cache(1024)(parse_file)  # a plan has most names several times
 _ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]{0,99}")
 _UNTOUCHED = (FileKind.META_PROPERTIES, FileKind.LOCK, FileKind.BOOTSTRAP, FileKind.QUORUM_STATE)
 _IN_LOG_DIR = (
@@ -22,6 +31,17 @@ _IN_LOG_DIR = (
     FileKind.CLEANER_OFFSETS,
     FileKind.CLEAN_SHUTDOWN,
 )
+
+
+def refuse(what: str) -> NoReturn:
+    """Raise PlanError over *what*."""
+    raise PlanError(f"the plan is refused: {what}; nothing was changed")
+
+
+def shown(value: object) -> str:
+    """Return *value*, which may be anything, for a message of one line."""
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:80]}…"
 
 
 def check_plan(plan: Plan) -> None:
@@ -83,7 +103,7 @@ def _check_markers(plan: Plan) -> None:
 
 def _check_action(action: Action, count: int) -> None:
     _check_file(action.file, action.log_dir, count)
-    name = parse_file(action.file.rpartition("/")[2])
+    name = _parsed(action.file.rpartition("/")[2])
     if name.kind in _UNTOUCHED:
         refuse(f"{shown(action.file)} is never changed by a repair")
     if action.do == TRUNCATE and name.kind is FileKind.CLEAN_SHUTDOWN:
@@ -119,7 +139,7 @@ def _check_place(file: str, log_dir: int, count: int) -> None:
     directory, slash, _ = file.partition("/")
     if log_dir >= count:
         refuse(f"log_dir {log_dir}, of {count}")
-    is_place = _is_partition(directory) if slash else parse_file(directory).kind in ROOT_KINDS
+    is_place = _is_partition(directory) if slash else _parsed(directory).kind in ROOT_KINDS
     if not _is_relative(file) or file.count("/") > 1 or not is_place:
         refuse(f"{shown(file)} is not a file of a partition or of a log dir")
 
@@ -128,15 +148,103 @@ def _check_file(file: str, log_dir: int, count: int) -> None:
     """Refuse a file, of a partition or of the log dir itself, that a repair may not touch."""
     _check_place(file, log_dir, count)
     directory, slash, name = file.partition("/")
-    if not slash and parse_file(directory).kind not in _IN_LOG_DIR:
+    if not slash and _parsed(directory).kind not in _IN_LOG_DIR:
         refuse(f"{shown(file)} is not a file of a log dir that a repair touches")
-    if slash and parse_file(name).kind is FileKind.CLEAN_SHUTDOWN:
+    if slash and _parsed(name).kind is FileKind.CLEAN_SHUTDOWN:
         refuse(f"{shown(file)} is in the wrong place")
 
 
+@lru_cache(1024)
 def _is_partition(directory: str) -> bool:
     return _is_relative(directory) and "/" not in directory and parse_partition(directory) is not None
 
 
 def _is_relative(path: str) -> bool:
     return "\0" not in path and all(part not in ("", ".", "..") for part in path.split("/"))
+
+
+# files that exist only between two actions, see `klog.change.plan.replace_segments`
+
+
+def is_transient(states: Sequence[FileState | None]) -> bool:
+    """Whether a file with these states, one before a plan and one after each of its actions, is transient."""
+    return len(states) == 3 and states[0] is None and states[2] is None
+
+
+def comes_back(file: str, states: Sequence[FileState | None]) -> bool:
+    """Whether it is the clean-shutdown marker, which is deleted first and restored unchanged at the end."""
+    is_marker = file == FileKind.CLEAN_SHUTDOWN.value
+    return is_marker and len(states) == 3 and states[1] is None and states[0] == states[2] is not None
+
+
+def stage_of(file: str) -> Stage | None:
+    """Return SWAP or CLEANED for a file of a partition that may be transient, None for any other."""
+    name = _parsed(file.rpartition("/")[2])
+    if not name.canonical or name.kind not in SEGMENT_KINDS:
+        return None
+    if name.stage is Stage.SWAP or (name.stage is Stage.CLEANED and name.kind is FileKind.LOG):
+        return name.stage
+    return None
+
+
+def final_name(file: str) -> str:
+    """Return the file that has, before or after, the content of the transient *file*: its name without the stage."""
+    return file.removesuffix(Stage.SWAP.value).removesuffix(Stage.CLEANED.value)
+
+
+def log_of(file: str) -> str:
+    """Return the log of the segment of the transient *file*."""
+    return final_name(file).rpartition(".")[0] + _LOG
+
+
+def telling_file(file: str) -> str:
+    """Return the file whose state shows whether *file*, which does not exist, is a future or a deleted one.
+
+    For a `.swap` it is the log, which changes while the `.swap` exists; for the `.cleaned` the log's `.swap`, which is
+    created or deleted while the `.cleaned` exists.
+    """
+    return log_of(file) if file.endswith(Stage.SWAP.value) else f"{log_of(file)}{Stage.SWAP.value}"
+
+
+def check_transient(plan: Plan, states: States) -> None:
+    """Refuse transient files that break the rules of `swap_files`: their progress could not be derived."""
+    coming = {key for key, history in states.items() if is_transient(history)}
+    if not coming:
+        return
+    directories = {(log_dir, os.path.dirname(file)) for log_dir, file in coming}
+    places: dict[tuple[int, str], list[int]] = {}
+    for place, action in enumerate(plan.actions):
+        if (action.log_dir, os.path.dirname(action.file)) in directories:
+            places.setdefault((action.log_dir, action.file), []).append(place)
+    for log_dir, file in coming:
+        if not _passes(plan, log_dir, file, states, places):
+            refuse(f"{shown(file)} comes and goes, but not as a file that stands for another while that changes")
+    _check_one_at_a_time(coming, places)
+
+
+def _passes(plan: Plan, log_dir: int, file: str, states: States, places: Mapping[tuple[int, str], list[int]]) -> bool:
+    """Whether a transient file is allowed, and an action while it exists is its telling file."""
+    came, went = places[log_dir, file]
+    stage, content = stage_of(file), states[log_dir, file][1]
+    telling = [place for place in places.get((log_dir, telling_file(file)), []) if came < place < went]
+    if stage is None or content is None or len(telling) != 1:
+        return False
+    if stage is Stage.CLEANED:
+        return not content.size
+    whole = log_dir, final_name(file)
+    if plan.actions[telling[0]].do != PUT or any(not came < place < went for place in places.get(whole, [])):
+        return False
+    # An empty index fits any log, and says nothing about the unchanged part.
+    is_index = file != f"{log_of(file)}{Stage.SWAP.value}"
+    return content in states.get(whole, [content]) or (is_index and not content.size)
+
+
+def _check_one_at_a_time(coming: Iterable[tuple[int, str]], places: Mapping[tuple[int, str], list[int]]) -> None:
+    """Refuse new segments that exist beside others in one directory: a start would remove all that is between them."""
+    last: dict[tuple[int, str], tuple[int, str]] = {}
+    for came, key in sorted((places[key][0], key) for key in coming):
+        directory, log = (key[0], os.path.dirname(key[1])), log_of(key[1])
+        until, other = last.get(directory, (-1, ""))
+        if came < until and log != other:
+            refuse(f"{shown(key[1])} comes before those for {shown(other)} have gone")
+        last[directory] = max((places[key][1], log), (until, other))

@@ -33,57 +33,13 @@ Kafka: LogLoader.removeTempFilesAndCollectSwapFiles, LogLoader.load.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from klog.change.plan.draft import Draft, StagedContent
-from klog.change.plan.model import PUT, FileState, Plan, refuse, same_content, shown
-from klog.formats.names import SEGMENT_KINDS, FileKind, Stage, file_name, parse_file
+from klog.change.plan.model import same_content
+from klog.formats.names import SEGMENT_KINDS, FileKind, Stage, file_name
 
-States = Mapping[tuple[int, str], Sequence[FileState | None]]
-"""The states of each file, by log dir and name."""
 _INDEXES = SEGMENT_KINDS[1:]
-_LOG = f".{FileKind.LOG.value}"
-
-
-def is_transient(states: Sequence[FileState | None]) -> bool:
-    """Whether a file with these states, one before a plan and one after each of its actions, is transient."""
-    return len(states) == 3 and states[0] is None and states[2] is None
-
-
-def comes_back(file: str, states: Sequence[FileState | None]) -> bool:
-    """Whether it is the clean-shutdown marker, which is deleted first and restored unchanged at the end."""
-    is_marker = file == FileKind.CLEAN_SHUTDOWN.value
-    return is_marker and len(states) == 3 and states[1] is None and states[0] == states[2] is not None
-
-
-def stage_of(file: str) -> Stage | None:
-    """Return SWAP or CLEANED for a file of a partition that may be transient, None for any other."""
-    name = parse_file(file.rpartition("/")[2])
-    if not name.canonical or name.kind not in SEGMENT_KINDS:
-        return None
-    if name.stage is Stage.SWAP or (name.stage is Stage.CLEANED and name.kind is FileKind.LOG):
-        return name.stage
-    return None
-
-
-def final_name(file: str) -> str:
-    """Return the file that has, before or after, the content of the transient *file*: its name without the stage."""
-    return file.removesuffix(Stage.SWAP.value).removesuffix(Stage.CLEANED.value)
-
-
-def log_of(file: str) -> str:
-    """Return the log of the segment of the transient *file*."""
-    return final_name(file).rpartition(".")[0] + _LOG
-
-
-def telling_file(file: str) -> str:
-    """Return the file whose state shows whether *file*, which does not exist, is a future or a deleted one.
-
-    For a `.swap` it is the log, which changes while the `.swap` exists; for the `.cleaned` the log's `.swap`, which is
-    created or deleted while the `.cleaned` exists.
-    """
-    return log_of(file) if file.endswith(Stage.SWAP.value) else f"{log_of(file)}{Stage.SWAP.value}"
 
 
 def replace_segments(
@@ -134,50 +90,3 @@ def _stand_in(
             draft.put_transient(swap, content)
             yield swap
     draft.remove_transient(shield)
-
-
-# the rules that a saved plan must keep
-
-
-def check_transient(plan: Plan, states: States) -> None:
-    """Refuse transient files that break the rules of `swap_files`: their progress could not be derived."""
-    coming = {key for key, history in states.items() if is_transient(history)}
-    if not coming:
-        return
-    directories = {(log_dir, os.path.dirname(file)) for log_dir, file in coming}
-    places: dict[tuple[int, str], list[int]] = {}
-    for place, action in enumerate(plan.actions):
-        if (action.log_dir, os.path.dirname(action.file)) in directories:
-            places.setdefault((action.log_dir, action.file), []).append(place)
-    for log_dir, file in coming:
-        if not _passes(plan, log_dir, file, states, places):
-            refuse(f"{shown(file)} comes and goes, but not as a file that stands for another while that changes")
-    _check_one_at_a_time(coming, places)
-
-
-def _passes(plan: Plan, log_dir: int, file: str, states: States, places: Mapping[tuple[int, str], list[int]]) -> bool:
-    """Whether a transient file is allowed, and an action while it exists is its telling file."""
-    came, went = places[log_dir, file]
-    stage, content = stage_of(file), states[log_dir, file][1]
-    telling = [place for place in places.get((log_dir, telling_file(file)), []) if came < place < went]
-    if stage is None or content is None or len(telling) != 1:
-        return False
-    if stage is Stage.CLEANED:
-        return not content.size
-    whole = log_dir, final_name(file)
-    if plan.actions[telling[0]].do != PUT or any(not came < place < went for place in places.get(whole, [])):
-        return False
-    # An empty index fits any log, and says nothing about the unchanged part.
-    is_index = file != f"{log_of(file)}{Stage.SWAP.value}"
-    return content in states.get(whole, [content]) or (is_index and not content.size)
-
-
-def _check_one_at_a_time(coming: Iterable[tuple[int, str]], places: Mapping[tuple[int, str], list[int]]) -> None:
-    """Refuse new segments that exist beside others in one directory: a start would remove all that is between them."""
-    last: dict[tuple[int, str], tuple[int, str]] = {}
-    for came, key in sorted((places[key][0], key) for key in coming):
-        directory, log = (key[0], os.path.dirname(key[1])), log_of(key[1])
-        until, other = last.get(directory, (-1, ""))
-        if came < until and log != other:
-            refuse(f"{shown(key[1])} comes before those for {shown(other)} have gone")
-        last[directory] = max((places[key][1], log), (until, other))

@@ -22,7 +22,7 @@ from klog.base.errors import KlogError, UsageError
 from klog.base.progress import Silence, Sink
 from klog.change.plan.draft import Draft, backup_places, make_plan, plan_id, staged_beside, staging_of
 from klog.change.plan.model import NOTHING, STAGED, Amount, Loss, Plan, StaleError
-from klog.change.plan.preflight import plan_disk_full
+from klog.change.plan.plan_status import plan_disk_full
 from klog.change.plan.staging import Staging
 from klog.data_dir.disk.directory_tree import in_pieces, is_full
 from klog.data_dir.disk.disk import Disk, NewFile, OpenFile
@@ -220,7 +220,7 @@ class PlanSession:
         return PlanResult(plan, True, self._is_partial)
 
     def _report_refusals(self, plan: Plan) -> None:
-        from klog.change.plan.preflight import refusals
+        from klog.change.plan.plan_status import refusals
 
         for why in refusals(plan, self.disk):
             self._reporter.note(f"{why}: as things are now, --apply would not do it")

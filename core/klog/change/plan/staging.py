@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 
-from klog.base.directory import inode_of
-from klog.change.plan.file_state import Digest, file_state, state_read
-from klog.change.plan.model import FileState
+from klog.base.read_only import inode_of
+from klog.change.plan.model import Digest, FileState, file_state, state_read
 from klog.data_dir.disk.directory_tree import (
+    GrowingFiles,
     in_pieces,
     link_or_copy,
     make_directories,
@@ -17,7 +17,6 @@ from klog.data_dir.disk.directory_tree import (
     remove_tree,
 )
 from klog.data_dir.disk.disk import Disk, OpenFile
-from klog.data_dir.disk.growing_files import GrowingFiles
 
 ROUNDS = ".rounds"
 """Suffix of a staging directory's name: that directory has content that only the next round of a compaction reads."""

@@ -11,16 +11,26 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from shlex import quote
 
-from klog.base.directory import names_if_there
-from klog.change.plan.backup import drop_staged, end_plan, keeps_tail, original_place, tail_place
+from klog.base.read_only import names_if_there
+from klog.change.plan.backup import drop_staged, end_plan, original_place, tail_place
 from klog.change.plan.draft import backup_places, iso_seconds, plan_id
-from klog.change.plan.file_history import FileHistory, differences, file_histories, is_above, locate_histories
-from klog.change.plan.file_state import file_state, status_of
+from klog.change.plan.file_history import FileHistory, Original, differences, file_histories, is_above, locate_histories
 from klog.change.plan.find_plans import begun, plans_of
-from klog.change.plan.model import APPEND, PUT, REMOVE, TRUNCATE, Action, FileState, Plan, StaleError, same_content
-from klog.change.plan.plan_status import has_begun, may_stay, used_since
-from klog.change.plan.preflight import NoSpaceError, lack_of_space
-from klog.change.plan.replace_segments import comes_back, final_name, is_transient
+from klog.change.plan.model import (
+    APPEND,
+    PUT,
+    REMOVE,
+    TRUNCATE,
+    Action,
+    FileState,
+    Plan,
+    StaleError,
+    file_state,
+    same_content,
+    status_of,
+)
+from klog.change.plan.plan_rules import comes_back, final_name, is_transient
+from klog.change.plan.plan_status import NoSpaceError, has_begun, lack_of_space, may_stay, used_since
 from klog.data_dir.disk.directory_tree import device_of, link_or_copy, make_directories
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.disk.output_gate import check_places
@@ -181,7 +191,7 @@ def _copies(plan: Plan, back: Plan, found: Mapping[tuple[int, str], FileHistory]
             continue
         if is_far:
             yield history.path, wanted.size
-        if keeps_tail(plan, history) or device_of(_origin(plan, found, history, wanted)) != device_of(backup):
+        if history.original is Original.TAIL or device_of(_origin(plan, found, history, wanted)) != device_of(backup):
             yield backup, wanted.size
 
 
@@ -249,7 +259,8 @@ def _stood_in(
 def _origin(plan: Plan, found: Mapping[tuple[int, str], FileHistory], history: FileHistory, wanted: FileState) -> str:
     """Return the file that is brought back under a file's name, or whose second name that becomes."""
     if not is_transient(history.states):
-        return (tail_place if keeps_tail(plan, history) else original_place)(plan, history.log_dir, history.file)
+        place = tail_place if history.original is Original.TAIL else original_place
+        return place(plan, history.log_dir, history.file)
     file = final_name(history.file)
     whole = found.get((history.log_dir, file))
     is_kept = whole is not None and wanted == whole.before
@@ -304,7 +315,7 @@ def _stage(
     if wanted != history.before and not (is_transient(history.states) and wanted.size):
         disk.close(disk.create(target))  # it was empty for a while
         return
-    if not keeps_tail(plan, history):
+    if history.original is not Original.TAIL:
         link_or_copy(_origin(plan, found, history, wanted), target, disk)
         return
     tail = tail_place(plan, history.log_dir, history.file)

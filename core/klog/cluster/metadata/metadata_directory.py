@@ -10,10 +10,10 @@ from typing import Final, NamedTuple
 from klog.base.errors import KlogError, UsageError, near_misses
 from klog.cluster.metadata.metadata_loader import ClusterMetadata, LogPoint, read_log, read_metadata, snapshot_files
 from klog.data_dir.log_dir import LogDir
-from klog.data_dir.open_path import KafkaFile, open_path
 from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import epoch_at, log_end
 from klog.data_dir.root_files import read_small
+from klog.data_dir.selection import KafkaFile, open_path
 from klog.formats.checkpoint import Malformed
 from klog.formats.names import CLUSTER_METADATA, FileKind, file_name, parse_partition
 from klog.formats.properties import QuorumState, read_quorum_state

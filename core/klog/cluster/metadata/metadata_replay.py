@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from klog.base.location import Location
 from klog.cluster.metadata.metadata_image import MetadataImage
 from klog.formats.batch import CONTROL_BIT
 from klog.formats.control import Control, control_record
-from klog.formats.damage import Damage, DamageKind
+from klog.formats.damage import Damage, DamageKind, Location
 from klog.formats.internal_topics import MetadataRecord, Undecodable, metadata_record, newest_version
 from klog.formats.java_integers import LONG_MAX
 from klog.formats.sparing_codec import sparing_codecs

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from klog.base.errors import DamagedError, UsageError, near_misses
 from klog.data_dir.log_dir import LogDir
-from klog.data_dir.open_path import open_path
+from klog.data_dir.selection import open_path
 from klog.formats.batch import OVERHEAD
 from klog.formats.checkpoint import Malformed
 from klog.formats.follow_file import FOLLOW_FILE

@@ -16,7 +16,7 @@ from klog.base.progress import Silence, Sink
 from klog.base.unusable import UNUSABLE
 from klog.change.partition_plan import checkpoints
 from klog.change.partition_plan.contents import tail
-from klog.change.partition_plan.null_keys import count_null_keys
+from klog.change.partition_plan.strict_reader import count_null_keys
 from klog.change.plan.draft import Draft
 from klog.change.plan.model import Amount, Loss
 from klog.change.plan.session import PlanOptions, PlanResult, PlanSession, Reporter
@@ -36,8 +36,7 @@ from klog.commands.adopt.target_log_dirs import (
 from klog.commands.adopt.transaction_ends import LeftOpen, SourceTransactions, TargetCoordinator
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.log_dir import LogDir
-from klog.data_dir.open_path import open_path
-from klog.data_dir.selection import PartitionQuery
+from klog.data_dir.selection import PartitionQuery, open_path
 from klog.formats.index import TIME_ENTRY
 from klog.formats.internal_topics import TRANSACTION_STATE
 from klog.formats.java_integers import LONG_MAX

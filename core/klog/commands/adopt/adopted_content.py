@@ -10,8 +10,7 @@ from typing import Final, NamedTuple
 
 from klog.base.errors import UnreadableError, counted
 from klog.base.progress import Sink
-from klog.change.partition_plan.contents import Content, FileRange, txn_entries
-from klog.change.partition_plan.spliced import SplicedLog
+from klog.change.partition_plan.contents import Content, FileRange, SplicedLog, txn_entries
 from klog.change.plan.model import Loss
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.adopt.adopted_sources import AdoptSource

@@ -7,17 +7,16 @@ import stat
 from collections.abc import Sequence
 from functools import cached_property
 
-from klog.base.directory import normalized
 from klog.base.errors import KlogError, UnreadableError, UsageError
+from klog.base.read_only import normalized
 from klog.cluster.metadata.metadata_loader import ClusterMetadata
-from klog.data_dir.identity import check_one_topic
 from klog.data_dir.log_dir import LogDir
-from klog.data_dir.open_path import KafkaFile, open_path
 from klog.data_dir.partition import Partition
+from klog.data_dir.replicas import check_one_topic
 from klog.data_dir.root_files import RootFiles
-from klog.data_dir.selection import select
+from klog.data_dir.selection import KafkaFile, open_path, select
 from klog.formats.names import CLUSTER_METADATA, PartitionName, PartitionState, parse_partition
-from klog.partition.verify.facts import LogDirFacts
+from klog.partition.verify.findings import LogDirFacts
 from klog.partition.verify.verify import facts_around
 
 Key = tuple[str, int]

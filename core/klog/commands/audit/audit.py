@@ -26,7 +26,7 @@ from klog.commands.audit.twin_verdict import POSSIBLE, is_at_least
 from klog.commands.audit.twins import LegalTwins
 from klog.data_dir.log_dir import LogDir
 from klog.log.reader import MAX_BATCH_BYTES
-from klog.partition.verify.facts import LogDirFacts, PartitionFacts
+from klog.partition.verify.findings import LogDirFacts, PartitionFacts
 
 MEMORY_BYTES: Final = 256 << 20
 """The part of the table of digests that is kept in memory."""

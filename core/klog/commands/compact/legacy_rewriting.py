@@ -20,9 +20,8 @@ from klog.formats.batch import (
     write_batch,
 )
 from klog.formats.damage import DamageKind
-from klog.formats.legacy import CRC_START as MESSAGE_CRC_START
-from klog.formats.legacy import MESSAGE_V0, MESSAGE_V1
-from klog.formats.record import write_record
+from klog.formats.record import CRC_START as MESSAGE_CRC_START
+from klog.formats.record import MESSAGE_V0, MESSAGE_V1, write_record
 from klog.kernel import DONE, MORE, Rewriter, Window, crc32, crc32c
 from klog.log.records import batch_damage, broken_record, message_damages
 

@@ -16,8 +16,7 @@ from typing import Final, NamedTuple
 from klog.base.errors import UnreadableError
 from klog.change.partition_plan.strict_reader import Advance, no_progress
 from klog.change.plan.draft import Draft
-from klog.change.plan.file_state import Digest
-from klog.change.plan.model import same_content
+from klog.change.plan.model import Digest, same_content
 from klog.change.plan.replace_segments import replace_segments
 from klog.change.plan.staging import Staging
 from klog.commands.compact.cleaned_segments import SourceSegment, between, grouped, sources

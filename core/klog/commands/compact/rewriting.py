@@ -24,7 +24,7 @@ from typing import NamedTuple
 from klog.base.errors import UsageError
 from klog.base.read_only import ReadOnlyFile
 from klog.change.partition_plan.strict_reader import Advance, StrictReader, no_progress
-from klog.change.plan.file_state import Digest
+from klog.change.plan.model import Digest
 from klog.commands.compact.cleaned_segments import REFUSED, SourceSegment, aborted_between, end_of
 from klog.commands.compact.cleaned_transactions import CleanedTransactions
 from klog.commands.compact.legacy_rewriting import remade

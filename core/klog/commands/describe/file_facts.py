@@ -10,9 +10,9 @@ from klog.base.errors import NotKafkaError, UnreadableError, UnsupportedError
 from klog.base.read_only import ReadOnlyFile
 from klog.commands.describe.index_facts import summarize_index
 from klog.commands.describe.log_facts import LogSummary, first_offset, summarize
-from klog.data_dir.lock_state import lock_state
-from klog.data_dir.open_path import KafkaFile
+from klog.data_dir.log_dir import lock_state
 from klog.data_dir.root_files import SMALL_FILE_BYTES
+from klog.data_dir.selection import KafkaFile
 from klog.formats.batch import BatchFacts
 from klog.formats.checkpoint import (
     Checkpoint,

@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 from klog.base.errors import KlogError
 from klog.commands.doctor.diagnosis import KafkaVersion
 from klog.data_dir.log_dir import LogDir
-from klog.data_dir.open_path import open_path
 from klog.data_dir.partition import Partition
 from klog.data_dir.root_files import read_small
+from klog.data_dir.selection import open_path
 from klog.formats.checkpoint import Malformed
 from klog.formats.java_text import parse_int, uuid_bytes
 from klog.formats.names import CLUSTER_METADATA, FileKind, PartitionState

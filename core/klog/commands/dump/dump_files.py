@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
-from klog.base.directory import is_missing
 from klog.base.errors import ExitCode, KlogError, UnsupportedError, UsageError
 from klog.base.progress import Sink
+from klog.base.read_only import is_missing
 from klog.commands.dump.dump_request import ALL_BYTES, DumpRequest, DumpTarget
 from klog.commands.dump.dumped_logs import LogInputs
 from klog.commands.dump.reports import DumpReports, absolute
@@ -84,7 +84,7 @@ def _left_over(target: DumpTarget) -> str | None:
 
 def _must_exist(target: DumpTarget) -> None:
     if is_missing(target.path):
-        from klog.data_dir.open_path import EXPECTED
+        from klog.data_dir.selection import EXPECTED
 
         raise UsageError(f"{target.shown}: no such file; {EXPECTED}")
 

@@ -126,8 +126,7 @@ def expand(
             yield DumpTarget(path)
             continue
         from klog.data_dir.log_dir import LogDir
-        from klog.data_dir.open_path import KafkaFile, open_path
-        from klog.data_dir.selection import select
+        from klog.data_dir.selection import KafkaFile, open_path, select
 
         found = open_path(path)
         assert not isinstance(found, KafkaFile)

@@ -11,7 +11,7 @@ from klog.base.errors import ExitCode, NotKafkaError, UnsupportedError
 from klog.base.progress import Sink
 from klog.base.read_only import ReadOnlyFile
 from klog.commands.dump.dump_request import CSV, DumpRequest, DumpTarget
-from klog.data_dir.open_path import EXPECTED
+from klog.data_dir.selection import EXPECTED
 from klog.formats import checkpoint, properties
 from klog.formats.checkpoint import Checkpoint, Malformed
 from klog.formats.index import ABORTED_TXN, OFFSET_ENTRY, TIME_ENTRY

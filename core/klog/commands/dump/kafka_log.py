@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from klog.base.errors import KlogError
-from klog.base.location import Location
 from klog.commands.dump.dump_request import Decoder, LogStyle
 from klog.commands.dump.dumped_logs import LogInput
 from klog.commands.dump.reports import OffsetGaps
 from klog.formats.batch import ENTRY, OVERHEAD, Attributes
 from klog.formats.codec import Decompressor
+from klog.formats.damage import Location
 from klog.formats.java_integers import LONG_MAX, LONG_MIN
 from klog.kernel import BAD_LENGTH, BAD_MAGIC, DONE, MORE, TEXT_LAZY, Window
 from klog.log.pipeline import OrderedOutput, Work

@@ -12,9 +12,8 @@ import os
 from shlex import quote
 from typing import NamedTuple
 
-from klog.base.directory import names_if_there
 from klog.base.errors import DamagedError
-from klog.base.read_only import ReadOnlyFile
+from klog.base.read_only import ReadOnlyFile, names_if_there
 from klog.base.unusable import UNUSABLE
 from klog.commands.follow.live_directory import CopyDisk, LiveDirectory, remove_temporaries
 from klog.commands.follow.partition_plans import cut_log, empty, names_below, needed_from, put_aside

@@ -20,8 +20,8 @@ import time
 from contextlib import ExitStack
 from types import TracebackType
 
-from klog.base.directory import is_missing, normalized
 from klog.base.errors import DamagedError, KlogError
+from klog.base.read_only import is_missing, normalized
 from klog.change.plan.draft import iso_seconds
 from klog.change.plan.model import TEMPORARY
 from klog.change.plan.session import Reporter, SilentReporter, finish_interrupted

@@ -12,13 +12,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, Protocol
 
-from klog.base.directory import names_if_there
 from klog.base.errors import DamagedError, KlogError
+from klog.base.read_only import names_if_there
 from klog.change.plan.model import TEMPORARY
 from klog.change.plan.session import Reporter
-from klog.data_dir.disk.directory_tree import full_disk, is_full, write_file
+from klog.data_dir.disk.directory_tree import GrowingFiles, full_disk, is_full, write_file
 from klog.data_dir.disk.disk import Disk
-from klog.data_dir.disk.growing_files import GrowingFiles
 from klog.data_dir.locks import Locks
 from klog.data_dir.root_files import RootFiles
 from klog.formats.checkpoint import OffsetEntry, offsets_by_partition, write_offsets

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 
 from klog.change.partition_plan import checkpoints
-from klog.change.partition_plan.losses import whole_losses
+from klog.change.partition_plan.desired_files import whole_losses
 from klog.change.plan.draft import Draft
 from klog.change.plan.model import NOTHING, Amount, Loss
 from klog.change.plan.session import PlanOptions, PlanSession

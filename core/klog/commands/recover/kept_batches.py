@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import deque
 
 from klog.base.read_only import ReadOnlyFile
-from klog.change.partition_plan.spliced import PatchedLog
-from klog.commands.recover.dropped import (
+from klog.change.partition_plan.contents import PatchedLog
+from klog.commands.recover.kept_ranges import FreeOffsets, KeptRanges, SegmentPart, base_of, batches
+from klog.commands.recover.partition_survey import OrderedLog
+from klog.commands.recover.recover_outcome import (
     MOST_LEFT,
     MOST_STRETCHES,
     NEIGHBOURS,
@@ -14,9 +16,6 @@ from klog.commands.recover.dropped import (
     DroppedRange,
     records_in,
 )
-from klog.commands.recover.free_offsets import FreeOffsets, SegmentPart, base_of
-from klog.commands.recover.kept_ranges import KeptRanges, batches
-from klog.commands.recover.ordered_logs import OrderedLog
 from klog.formats.batch import BatchFacts
 from klog.kernel import Window
 from klog.log.bit_flips import Patch

@@ -9,15 +9,12 @@ from types import MappingProxyType
 
 from klog.base.progress import Silence, Sink
 from klog.change.partition_plan.contents import FileRange, StoredContent
-from klog.change.partition_plan.desired_files import DesiredFiles, draft_changes
-from klog.change.partition_plan.epochs import rebuilt
-from klog.change.partition_plan.losses import cut_loss, whole_losses
+from klog.change.partition_plan.desired_files import DesiredFiles, cut_loss, draft_changes, rebuilt, whole_losses
 from klog.change.plan.draft import Draft
 from klog.change.plan.model import Amount, Loss
-from klog.commands.recover.partition_survey import PartitionSurvey
+from klog.commands.recover.partition_survey import PartitionSurvey, SurveyedLogs
 from klog.commands.recover.rebuild import ENDS, OF_INDEXES, OFFSET_KINDS, base_of, problems
 from klog.commands.recover.recover_outcome import RecoverOptions, RecoverResult
-from klog.commands.recover.surveyed_logs import SurveyedLogs
 from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import epochs_in_force, read_epochs
 from klog.formats.names import FileKind, parse_file
@@ -25,8 +22,7 @@ from klog.partition.start.log_loader import next_start
 from klog.partition.start.producer_recovery import BrokerClock
 from klog.partition.start.segment_recovery import IntactPrefix
 from klog.partition.start.start_files import SegmentCut, StartOutcome
-from klog.partition.verify.facts import LogDirFacts
-from klog.partition.verify.findings import Finding
+from klog.partition.verify.findings import Finding, LogDirFacts
 
 _RIGHTED = frozenset({"recovery-point-beyond-end", "high-watermark-beyond-end", "log-start-beyond-end"})
 """The findings that every start corrects."""

@@ -31,8 +31,7 @@ from klog.formats.internal_topics import REMOTE_LOG_METADATA
 from klog.formats.names import CLUSTER_METADATA, REMOTE_INDEX_CACHE, ROOT_CHECKPOINTS, FileKind, PartitionState
 from klog.formats.properties import MetaProperties, write_clean_shutdown
 from klog.partition.start.start_files import StartOutcome
-from klog.partition.verify.facts import LogDirFacts
-from klog.partition.verify.findings import Finding, quoted
+from klog.partition.verify.findings import Finding, LogDirFacts, quoted
 from klog.partition.verify.state_checks import root
 
 NOBODYS_EPOCH = -1

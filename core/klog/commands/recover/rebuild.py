@@ -263,7 +263,7 @@ class _Repair:
         wrong = any(self.mends(finding) for finding in self._found("epochs-"))
         if not wrong and not (self._loses and beyond):
             return None
-        from klog.change.partition_plan.epochs import rebuilt
+        from klog.change.partition_plan.desired_files import rebuilt
 
         seen = [(epoch, offset) for segment in self.facts.segments for epoch, offset, _ in segment.survey.epochs]
         return write_epochs(rebuilt(found, seen, self.end))
@@ -277,7 +277,7 @@ class _Repair:
         """Return the losses.  Raises UnreadableError."""
         if not self._loses:
             return []
-        from klog.change.partition_plan.losses import cut_loss
+        from klog.change.partition_plan.desired_files import cut_loss
 
         found = []
         for segment in self.facts.segments:

@@ -26,8 +26,7 @@ from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.data_dir.selection import Selection
 from klog.formats.names import FileKind, PartitionState
-from klog.partition.verify.facts import LogDirFacts, is_left_alone
-from klog.partition.verify.findings import Finding, Severity
+from klog.partition.verify.findings import Finding, LogDirFacts, Severity, is_left_alone
 from klog.partition.verify.state_checks import root
 from klog.partition.verify.verify import log_dir_facts
 
@@ -230,7 +229,7 @@ def _compare(result: RecoverResult, survey: PartitionSurvey, settings: RecoverOp
         choices[RecoverMode.LIKE_BROKER] = OtherMode(lost, result.broker_would_keep)
     if settings.mode is RecoverMode.DEFAULT and any(one.id in ENDS | OFFSET_KINDS for one in result.left):
         from klog.commands.recover import salvage
-        from klog.commands.recover.dropped import SalvageOptions
+        from klog.commands.recover.recover_outcome import SalvageOptions
         from klog.commands.recover.segment_ranges import salvage_ranges
 
         found = salvage_ranges(survey.partition, SalvageOptions(settings.repair_bits), ordered=survey.ordered)

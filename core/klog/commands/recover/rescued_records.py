@@ -12,7 +12,7 @@ from typing import NamedTuple
 from klog.base.errors import UnreadableError
 from klog.base.progress import Sink
 from klog.base.read_only import ReadOnlyFile
-from klog.commands.recover.dropped import SalvageOptions
+from klog.commands.recover.recover_outcome import SalvageOptions
 from klog.commands.recover.segment_ranges import DroppedBytes, SegmentRanges, salvage_ranges
 from klog.data_dir.partition import Partition
 from klog.formats.batch import BATCH, OVERHEAD, BatchFacts

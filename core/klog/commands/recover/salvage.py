@@ -15,18 +15,14 @@ from itertools import zip_longest
 from klog.base.errors import UnreadableError
 from klog.base.progress import Sink
 from klog.base.read_only import ReadOnlyFile
-from klog.change.partition_plan.contents import Content, FileRange, txn_entries
-from klog.change.partition_plan.desired_files import DesiredFiles, draft_changes
-from klog.change.partition_plan.epochs import rebuilt
-from klog.change.partition_plan.spliced import SplicedLog
+from klog.change.partition_plan.contents import Content, FileRange, SplicedLog, txn_entries
+from klog.change.partition_plan.desired_files import DesiredFiles, draft_changes, rebuilt
 from klog.change.plan.draft import Draft
 from klog.change.plan.model import Amount, Loss
 from klog.commands.recover import rebuild
-from klog.commands.recover.dropped import SalvageOptions
-from klog.commands.recover.kept_content import KeptContent
 from klog.commands.recover.partition_survey import PartitionSurvey
 from klog.commands.recover.rebuild import ENDS, MENDED, OF_INDEXES, OFFSET_KINDS, problems
-from klog.commands.recover.recover_outcome import RecoverMode, RecoverOptions, RecoverResult
+from klog.commands.recover.recover_outcome import RecoverMode, RecoverOptions, RecoverResult, SalvageOptions
 from klog.commands.recover.segment_ranges import (
     DroppedBytes,
     PartitionRanges,
@@ -47,9 +43,47 @@ from klog.log.reader import LogReader
 from klog.log.records import intact_runs
 from klog.log.segment import MAX_SEGMENT_BYTES, Segment
 from klog.log.txn_index import AbortedTxn, txn_index_content
+from klog.partition.transactions.markers import CompletedTxn
+from klog.partition.transactions.producer_replay import apply_window
 from klog.partition.transactions.producer_state import ProducerState
 from klog.partition.verify.findings import Finding
 from klog.partition.verify.segment_pass import SegmentFacts
+
+_NEVER_FULL = 2**31 - 1
+
+
+class KeptContent:
+    """The content that follows from the kept batches of one segment; *state*: of the producers, brought along.
+
+    *aborted*: entries of the transaction index, by the offsets of their markers.  `end_offset`: behind the last batch.
+    """
+
+    def __init__(self, log: str, base: int, interval: int, state: ProducerState) -> None:
+        self.builder: IndexBuilder | None = IndexBuilder(base, interval, _NEVER_FULL)
+        self.aborted: dict[int, AbortedTxn] = {}
+        self.epochs: list[tuple[int, int]] = []
+        self.end_offset = base
+        self._state, self._log, self._base = state, log, base
+
+    def take(self, window: Window, first: int, end: int) -> None:
+        """Take batches *first* to *end* of a window, which are intact."""
+        assert self.builder is not None
+        self.builder.walk(window, first, end)
+        for event in apply_window(self._state, window, self._log, first, end):
+            if isinstance(event, CompletedTxn) and event.index_entry is not None:
+                self.aborted[event.last_offset] = event.index_entry
+
+    def finish(self) -> None:
+        """End the segment."""
+        assert self.builder is not None
+        self.builder.finish()
+        self.epochs = self.builder.epochs
+        self.end_offset = max(self.builder.last_offset + 1, self._base)
+
+    def set_known(self, epochs: list[tuple[int, int]], end_offset: int) -> None:
+        """Set the results for a segment that need not be read; its indexes are known otherwise."""
+        self.builder, self.epochs, self.end_offset = None, epochs, end_offset
+
 
 _MOST_SPLITS = 10
 

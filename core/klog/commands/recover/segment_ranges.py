@@ -19,12 +19,11 @@ from typing import NamedTuple
 from klog.base.errors import KlogError
 from klog.base.progress import Silence, Sink
 from klog.base.read_only import ReadOnlyFile
-from klog.change.partition_plan.spliced import PatchedLog
-from klog.commands.recover.dropped import MOST_LEFT, DroppedRange, SalvageOptions, damage_id, key
-from klog.commands.recover.free_offsets import FreeOffsets, SegmentPart
+from klog.change.partition_plan.contents import PatchedLog
 from klog.commands.recover.kept_batches import KeptBatches
-from klog.commands.recover.kept_ranges import KeptGap, KeptRanges, batches
-from klog.commands.recover.ordered_logs import OrderedLogs
+from klog.commands.recover.kept_ranges import FreeOffsets, KeptGap, KeptRanges, SegmentPart, batches
+from klog.commands.recover.partition_survey import OrderedLogs
+from klog.commands.recover.recover_outcome import MOST_LEFT, DroppedRange, SalvageOptions, damage_id, key
 from klog.commands.recover.sequencer import BatchSequencer
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.formats.java_integers import LONG_MAX, LONG_MIN

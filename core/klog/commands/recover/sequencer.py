@@ -15,10 +15,9 @@
 from __future__ import annotations
 
 from klog.base.read_only import ReadOnlyFile
-from klog.commands.recover.damaged_batch import ClaimedExtent, DamagedBatches
-from klog.commands.recover.dropped import MOST_PATCHES, NEIGHBOURS, SalvageOptions, key
-from klog.commands.recover.free_offsets import FreeOffsets
 from klog.commands.recover.header_repairs import (
+    ClaimedExtent,
+    DamagedBatches,
     has_own_offset,
     is_one_bit_off,
     proven_epoch,
@@ -27,6 +26,8 @@ from klog.commands.recover.header_repairs import (
     with_offset,
 )
 from klog.commands.recover.kept_batches import KeptBatches
+from klog.commands.recover.kept_ranges import FreeOffsets
+from klog.commands.recover.recover_outcome import MOST_PATCHES, NEIGHBOURS, SalvageOptions, key
 from klog.formats.batch import BatchFacts
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.java_integers import LONG_MAX

@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import NamedTuple
 
-from klog.base.location import Location
 from klog.commands.replicas.source_log import position_in
 from klog.data_dir.partition import Partition
 from klog.formats.batch import CONTROL_BIT, TRANSACTIONAL_BIT
 from klog.formats.codec import Decompressor
-from klog.formats.damage import Damage, DamageKind
+from klog.formats.damage import Damage, DamageKind, Location
 from klog.kernel import Window, ascending_run, batch_identities
 from klog.log.json_lines import LineStyle, record_lines
 from klog.log.records import BatchRun, decode_run

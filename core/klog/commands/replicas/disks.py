@@ -10,11 +10,10 @@ from typing import Final, NamedTuple
 from klog.base.errors import KlogError, UsageError
 from klog.cluster.election import BrokerDisks
 from klog.cluster.metadata.metadata_loader import ClusterMetadata, read_metadata
-from klog.data_dir.identity import IdentityChoice, are_all_copies, choose_identity, identity_of
 from klog.data_dir.log_dir import LogDir
-from klog.data_dir.open_path import open_path
 from klog.data_dir.partition import Partition
-from klog.data_dir.selection import select
+from klog.data_dir.replicas import IdentityChoice, are_all_copies, choose_identity, identity_of
+from klog.data_dir.selection import open_path, select
 from klog.formats.checkpoint import Malformed
 from klog.formats.names import CLUSTER_METADATA, PartitionState
 from klog.partition.start.metadata_log import metadata_bounds

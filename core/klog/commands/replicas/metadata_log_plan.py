@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from klog.base.errors import KlogError, UsageError
-from klog.change.partition_plan.epochs import rebuilt
+from klog.change.partition_plan.desired_files import rebuilt
 from klog.change.plan.draft import Draft
 from klog.change.plan.staging import Staging
 from klog.cluster.leader_epoch_cache import LeaderEpochCache

@@ -130,7 +130,7 @@ def _segment(
 
 def content(partition: Partition, segment: SegmentCopy) -> Iterator[bytes]:
     """Yield the bytes of a segment's log.  Raises UnreadableError if they have changed since."""
-    from klog.change.partition_plan.spliced import intact
+    from klog.change.partition_plan.contents import intact
 
     path = partition.file(segment.file)
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from klog.base.errors import UnreadableError
 from klog.formats.batch import CODEC_NAMES
 from klog.log.txn_index import read_txn_index
-from klog.partition.verify.facts import PartitionFacts
+from klog.partition.verify.findings import PartitionFacts
 from klog.partition.verify.segment_pass import SegmentFacts
 
 MOST_SEGMENTS = 200

@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from klog.data_dir.identity import IdentityChoice
+from klog.data_dir.replicas import IdentityChoice
 from klog.partition.fetch import Damaged, UnservedRange
 
 End = Literal["log", "checkpoint"]

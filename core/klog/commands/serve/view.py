@@ -19,10 +19,14 @@ from klog.base.errors import UnsupportedError, UsageError, counted, near_misses
 from klog.base.read_only import ReadOnlyFile
 from klog.commands.serve.serve_options import Missing, OnceReporter, ServeOptions
 from klog.commands.serve.served_partition import PartitionContext, PartitionView
-from klog.data_dir.identity import IdentityError, choose_with_internal, group_copies
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
-from klog.data_dir.replicas import find_partitions
+from klog.data_dir.replicas import (
+    IdentityError,
+    choose_with_internal,
+    find_partitions,
+    group_copies,
+)
 from klog.formats.checkpoint import Malformed
 from klog.formats.follow_file import FOLLOW_FILE, FollowFile, FollowTopic
 from klog.formats.names import CLUSTER_METADATA, INTERNAL

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from klog.base.directory import scan_directory
+from klog.base.read_only import scan_directory
 from klog.base.unusable import UNUSABLE
 from klog.formats.names import SEGMENT_KINDS, FileKind, Stage, parse_file
 

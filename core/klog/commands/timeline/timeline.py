@@ -36,8 +36,7 @@ from klog.formats.checkpoint import epochs_in_force
 from klog.formats.damage import DamageKind
 from klog.formats.internal_topics import CLUSTER_METADATA, CONSUMER_OFFSETS, TRANSACTION_STATE
 from klog.formats.names import FileKind, PartitionState
-from klog.partition.verify.facts import LogDirFacts, PartitionFacts
-from klog.partition.verify.findings import KINDS, Severity
+from klog.partition.verify.findings import KINDS, LogDirFacts, PartitionFacts, Severity
 from klog.partition.verify.log_checks import damaged_places
 from klog.partition.verify.segment_pass import SurveyOptions
 from klog.partition.verify.verify import log_dir_facts, survey_partition

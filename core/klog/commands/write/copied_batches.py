@@ -13,14 +13,13 @@ from typing import Final
 from klog.base.errors import KlogError, UsageError, counted
 from klog.base.progress import Sink
 from klog.base.read_only import ReadOnlyFile
-from klog.change.partition_plan.null_keys import null_keys
-from klog.change.partition_plan.strict_reader import StrictReader
+from klog.change.partition_plan.strict_reader import StrictReader, null_keys
 from klog.commands.write.record_writer import PartitionWriter
 from klog.commands.write.write_destination import Destination, TopicPlace
 from klog.commands.write.write_options import BadRecordError, WriteOptions
 from klog.data_dir.log_dir import LogDir
-from klog.data_dir.open_path import open_path
 from klog.data_dir.partition import Partition
+from klog.data_dir.selection import open_path
 from klog.formats.batch import BATCH, CODEC_BITS, BatchHead, write_batch
 from klog.formats.codec import Compressor, Decompressor
 from klog.formats.names import CLUSTER_METADATA, PartitionState

@@ -15,11 +15,10 @@ from klog.base.errors import KlogError
 from klog.cluster.metadata.topic_config import TopicConfig, topic_configs
 from klog.commands.write.write_destination import OpenPartition, TopicPlace
 from klog.commands.write.write_options import WriteOptions
-from klog.data_dir.disk.directory_tree import write_file
+from klog.data_dir.disk.directory_tree import GrowingFiles, write_file
 from klog.data_dir.disk.disk import Disk
-from klog.data_dir.disk.growing_files import GrowingFiles
-from klog.data_dir.identity import check_one_topic
 from klog.data_dir.partition import Partition
+from klog.data_dir.replicas import check_one_topic
 from klog.data_dir.selection import PartitionQuery, Selection
 from klog.data_dir.whole_directory import whole_directory
 from klog.formats.checkpoint import OffsetEntry, write_offsets, write_partition_metadata

@@ -15,16 +15,15 @@ from klog.base.errors import KlogError, counted, near_misses
 from klog.base.read_only import ReadOnlyFile
 from klog.change.partition_plan import checkpoints
 from klog.change.plan.draft import Draft
-from klog.change.plan.file_state import Digest, digest_of_end
-from klog.change.plan.model import APPEND, PUT, REMOVE, Action, FileState
+from klog.change.plan.model import APPEND, PUT, REMOVE, Action, Digest, FileState, digest_of_end
 from klog.change.plan.staging import Staging
 from klog.cluster.election import UNASSIGNED_DIRECTORY
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.cluster.metadata.topics_image import PartitionRegistration
 from klog.commands.write.write_destination import OpenPartition, TopicPlace
 from klog.commands.write.write_options import WriteOptions
+from klog.data_dir.disk.directory_tree import GrowingFiles
 from klog.data_dir.disk.disk import Disk
-from klog.data_dir.disk.growing_files import GrowingFiles
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import Malformed

@@ -1,15 +1,20 @@
-"""Makes and removes directories, writes files, gives them second names, and names the place of a full file system."""
+"""Makes and removes directories, writes files, gives them second names, and names the place of a full file system.
+
+`GrowingFiles` are new files that grow side by side, any number of them, only some of which are open at a time.
+`FencedDisk` is a disk for work that may be abandoned while it runs.
+"""
 
 from __future__ import annotations
 
 import errno
 import os
 import stat
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeGuard
 
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk import Disk, OpenFile
 
 _PIECE = 1 << 18
 _NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EACCES, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOSYS)
@@ -170,3 +175,64 @@ def naming(place: str, disk: Disk, standing: str) -> Iterator[None]:
         if is_full(error):
             raise full_disk(error, place, disk, standing) from error
         raise
+
+
+_MOST_OPEN = 128
+
+
+class GrowingFiles:
+    """Appends to files by their paths.  All calls raise OSError; call `close_all` at the end, also after an error."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._open: OrderedDict[str, OpenFile] = OrderedDict()
+
+    def create(self, path: str) -> None:
+        """Make a new file; it must not be there yet."""
+        self._keep(path, self._disk.create(path))
+
+    def write(self, path: str, data: bytes | memoryview) -> None:
+        """Append *data* to a file that is there."""
+        file = self._open.get(path)
+        if file is None:
+            file = self._keep(path, self._disk.open_end(path))
+        else:
+            self._open.move_to_end(path)
+        self._disk.write(file, data)
+
+    def _keep(self, path: str, file: OpenFile) -> OpenFile:
+        self._open[path] = file
+        if len(self._open) > _MOST_OPEN:
+            self._disk.close(self._open.popitem(last=False)[1])
+        return file
+
+    def close(self, path: str) -> None:
+        """Close a file, if it is open: nothing will be appended to it for a while."""
+        file = self._open.pop(path, None)
+        if file is not None:
+            self._disk.close(file)
+
+    def close_all(self) -> None:
+        """Close all files."""
+        while self._open:
+            self._disk.close(self._open.popitem()[1])
+
+
+class FencedDisk(Disk):
+    """A disk for work that may be abandoned while it runs: directories are created only inside *fence*, which is not
+    created.
+
+    Otherwise a task that is still running would create directories again that others have removed. *shared*: new files
+    get the permissions that the umask allows.
+    """
+
+    def __init__(self, fence: str, *, shared: bool = False) -> None:
+        self._inside = os.path.join(fence, "")
+        if shared:
+            self.file_mode, self.directory_mode = 0o666, 0o777
+
+    def make_directory(self, path: str, like: str | None = None) -> None:
+        """Make a directory; FileNotFoundError for one that is not inside of the fence."""
+        if not path.startswith(self._inside):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        super().make_directory(path, like)

@@ -17,8 +17,8 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from klog.base.directory import inode_of, scan_directory
 from klog.base.errors import KlogError, PlanError, UnreadableError, UsageError
+from klog.base.read_only import scan_directory
 from klog.formats.names import ROOT_KINDS, FileKind, parse_file, parse_partition
 
 _OF_LOG_DIRS: Final = sorted(kind.value for kind in ROOT_KINDS - {FileKind.LOCK})
@@ -93,7 +93,7 @@ def _read_as_kafkas(paths: Iterable[str]) -> list[str]:
     found = [path for path in paths if os.path.isdir(path)]
     if not found:
         return []
-    from klog.data_dir.open_path import open_path
+    from klog.data_dir.selection import open_path
 
     def is_kafkas(path: str) -> bool:
         try:
@@ -161,7 +161,7 @@ def _inode(path: str) -> tuple[int, int] | None:
         status = os.stat(path)
     except OSError:
         return None
-    return inode_of(status) if stat.S_ISDIR(status.st_mode) else None
+    return (status.st_dev, status.st_ino) if stat.S_ISDIR(status.st_mode) else None
 
 
 def _known(directories: Iterable[str]) -> _Known:

@@ -15,13 +15,12 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from klog.base.errors import DamagedError
-from klog.base.location import Location
 from klog.base.read_only import ReadableLog, ReadOnlyFile
 from klog.change.partition_plan.strict_reader import StrictReader
 from klog.change.plan.model import TEMPORARY
 from klog.cluster.leader_epoch_cache import LeaderEpochCache
 from klog.data_dir.partition import Partition, SegmentFiles
-from klog.formats.damage import Damage, DamageKind
+from klog.formats.damage import Damage, DamageKind, Location
 from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
 from klog.formats.names import FileKind, Stage, file_name
 from klog.kernel import IndexBuilder, Window

@@ -12,9 +12,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from klog.base.location import Location
 from klog.base.read_only import ReadOnlyFile
-from klog.formats.damage import Damage, DamageKind
+from klog.formats.damage import Damage, DamageKind, Location
 from klog.kernel import Window
 from klog.log.reader import LogReader
 from klog.log.records import BatchRun, OffsetRange, intact_runs

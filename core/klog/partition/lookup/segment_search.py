@@ -18,12 +18,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from klog.base.errors import UsageError
-from klog.base.location import Location
 from klog.base.read_only import ReadOnlyFile
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.formats.batch import BatchFacts
 from klog.formats.codec import Decompressor
-from klog.formats.damage import Damage, DamageKind
+from klog.formats.damage import Damage, DamageKind, Location
 from klog.formats.names import FileKind
 from klog.kernel import Window
 from klog.log.header_walk import HeaderWalk, header_at

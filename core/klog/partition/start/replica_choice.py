@@ -5,7 +5,7 @@
     all             every copy, for comparing them
 
 The end of a log is its end after the next start of its broker.  Copies are compared only if their ids prove that they
-are copies: `klog.data_dir.identity`.
+are copies: `klog.data_dir.replicas`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,18 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 
 from klog.base.errors import KlogError
-from klog.data_dir.identity import IdentityChoice, choose_identity, group_copies
-from klog.data_dir.lock_state import lock_state
+from klog.data_dir.log_dir import lock_state
 from klog.data_dir.partition import Partition
-from klog.data_dir.replicas import UNKNOWN, epoch_at, find_partitions, last_leader_epoch, log_end
+from klog.data_dir.replicas import (
+    UNKNOWN,
+    IdentityChoice,
+    choose_identity,
+    epoch_at,
+    find_partitions,
+    group_copies,
+    last_leader_epoch,
+    log_end,
+)
 from klog.data_dir.selection import select
 from klog.formats.checkpoint import epochs_in_force
 from klog.formats.names import FileKind

@@ -14,11 +14,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from klog.base.errors import KlogError, UnreadableError
-from klog.base.location import Location
 from klog.base.read_only import ReadOnlyFile
 from klog.data_dir.partition import Partition, SegmentFiles, segments_between
 from klog.formats.batch import Attributes, BatchFacts
-from klog.formats.damage import Damage, DamageKind
+from klog.formats.damage import Damage, DamageKind, Location
 from klog.formats.index import ABORTED_TXN
 from klog.formats.java_integers import LONG_MAX, LONG_MIN
 from klog.kernel import Window

@@ -9,13 +9,12 @@ compaction or retention removed batches, gaps and markers without their transact
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from klog.base.location import Location
 from klog.formats.batch import CODEC_BITS
 from klog.formats.codec import Decompressor
+from klog.formats.damage import Location
 from klog.formats.java_integers import LONG_MAX
 from klog.kernel import DONE, MORE, Window
 from klog.log.txn_index import AbortedTxn
@@ -74,42 +73,6 @@ class CompletedTxn(NamedTuple):
         if not self.aborted:
             return None
         return AbortedTxn(0, self.producer_id, self.first_offset, self.last_offset, self.last_stable_offset)
-
-
-class OngoingTxns:
-    """Transactions without a marker, by first offset, which is unique: of two with the same one the later counts.
-
-    Kafka: ProducerStateManager.ongoingTxns.
-    """
-
-    def __init__(self) -> None:
-        self._sorted: list[tuple[int, int]] = []  # (first offset, producer id)
-
-    def __len__(self) -> int:
-        return len(self._sorted)
-
-    def all(self) -> tuple[tuple[int, int], ...]:
-        """Return (first offset, producer id) of each, earliest first."""
-        return tuple(self._sorted)
-
-    def begin(self, first_offset: int, producer_id: int) -> None:
-        """Add a transaction."""
-        i = bisect_left(self._sorted, (first_offset, -LONG_MAX))
-        if i < len(self._sorted) and self._sorted[i][0] == first_offset:
-            del self._sorted[i]
-        self._sorted.insert(i, (first_offset, producer_id))
-
-    def end(self, first_offset: int) -> bool:
-        """Remove a transaction; False when there is none with that first offset."""
-        i = bisect_left(self._sorted, (first_offset, -LONG_MAX))
-        if i == len(self._sorted) or self._sorted[i][0] != first_offset:
-            return False
-        del self._sorted[i]
-        return True
-
-    def first_offset(self, besides: int | None = None) -> int | None:
-        """Return the first offset of the earliest transaction, None without one; *besides*: a producer not to count."""
-        return next((first for first, producer_id in self._sorted if producer_id != besides), None)
 
 
 def offset_after(offset: int) -> int:

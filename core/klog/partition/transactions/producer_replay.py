@@ -25,11 +25,10 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
-from klog.base.location import Location
 from klog.base.read_only import ReadOnlyFile
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.formats.batch import CONTROL_BIT, TRANSACTIONAL_BIT
-from klog.formats.damage import Damage
+from klog.formats.damage import Damage, Location
 from klog.formats.java_integers import LONG_MAX
 from klog.formats.snapshot import Producer, Snapshot
 from klog.kernel import Window

@@ -19,10 +19,10 @@ A batch that a leader would have refused is applied, and reported.  `ProducerSta
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from klog.base.location import Location
 from klog.data_dir.partition import Partition
 from klog.data_dir.root_files import read_small
 from klog.formats.batch import (
@@ -33,13 +33,14 @@ from klog.formats.batch import (
     decrement_sequence,
     increment_sequence,
 )
+from klog.formats.damage import Location
+from klog.formats.java_integers import LONG_MAX
 from klog.formats.snapshot import PRODUCER_ID_EXPIRATION_MS, Producer, Snapshot, read_snapshot
 from klog.kernel import crc32c
 from klog.partition.transactions.markers import (
     CompletedTxn,
     FlawedMarker,
     Marker,
-    OngoingTxns,
     ProducerAnomaly,
     ProducerAnomalyKind,
     offset_after,
@@ -129,6 +130,42 @@ class ProducerEntry:
             self.epoch_began = self.producer_epoch != _NONE
             self.producer_epoch = producer_epoch
             self.batches.clear()
+
+
+class OngoingTxns:
+    """Transactions without a marker, by first offset, which is unique: of two with the same one the later counts.
+
+    Kafka: ProducerStateManager.ongoingTxns.
+    """
+
+    def __init__(self) -> None:
+        self._sorted: list[tuple[int, int]] = []  # (first offset, producer id)
+
+    def __len__(self) -> int:
+        return len(self._sorted)
+
+    def all(self) -> tuple[tuple[int, int], ...]:
+        """Return (first offset, producer id) of each, earliest first."""
+        return tuple(self._sorted)
+
+    def begin(self, first_offset: int, producer_id: int) -> None:
+        """Add a transaction."""
+        i = bisect_left(self._sorted, (first_offset, -LONG_MAX))
+        if i < len(self._sorted) and self._sorted[i][0] == first_offset:
+            del self._sorted[i]
+        self._sorted.insert(i, (first_offset, producer_id))
+
+    def end(self, first_offset: int) -> bool:
+        """Remove a transaction; False when there is none with that first offset."""
+        i = bisect_left(self._sorted, (first_offset, -LONG_MAX))
+        if i == len(self._sorted) or self._sorted[i][0] != first_offset:
+            return False
+        del self._sorted[i]
+        return True
+
+    def first_offset(self, besides: int | None = None) -> int | None:
+        """Return the first offset of the earliest transaction, None without one; *besides*: a producer not to count."""
+        return next((first for first, producer_id in self._sorted if producer_id != besides), None)
 
 
 class ProducerState:

@@ -15,8 +15,8 @@ from typing import Final, NamedTuple
 
 from klog.base.errors import KlogError
 from klog.base.read_only import ReadOnlyFile
-from klog.data_dir.noted_damage import note_damage
 from klog.data_dir.partition import Partition, SegmentFiles
+from klog.data_dir.preallocation import note_damage
 from klog.formats.damage import Damage
 from klog.kernel import TransactionSpans, Window
 from klog.log.header_walk import HeaderWalk

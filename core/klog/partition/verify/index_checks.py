@@ -17,7 +17,7 @@ from klog.formats.names import PartitionState
 from klog.log.batch import Batch
 from klog.log.segment import Segment
 from klog.log.txn_index import AbortedTxn, read_txn_index
-from klog.partition.verify.facts import Findings, PartitionFacts
+from klog.partition.verify.findings import Findings, PartitionFacts
 from klog.partition.verify.segment_pass import IndexFile, SegmentFacts
 
 

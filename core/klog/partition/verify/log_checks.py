@@ -17,8 +17,7 @@ from klog.log.header_walk import header_at
 from klog.log.reader import MAX_BATCH_BYTES
 from klog.log.segment import MAX_SEGMENT_BYTES
 from klog.partition.start.start_files import SegmentCut, StartOutcome
-from klog.partition.verify.facts import Findings, PartitionFacts
-from klog.partition.verify.findings import CUTS_OUT, KINDS, SALVAGE
+from klog.partition.verify.findings import CUTS_OUT, KINDS, SALVAGE, Findings, PartitionFacts
 from klog.partition.verify.segment_pass import NO_NEXT, ByteRange, SegmentFacts
 
 

@@ -23,8 +23,7 @@ from klog.log.txn_index import AbortedTxn, read_txn_index
 from klog.partition.transactions.markers import CompletedTxn, FlawedMarker, Marker, ProducerAnomaly
 from klog.partition.transactions.producer_replay import OpenTxns, replay
 from klog.partition.transactions.producer_state import Event, ProducerState, differences
-from klog.partition.verify.facts import Findings, PartitionFacts
-from klog.partition.verify.findings import SALVAGE
+from klog.partition.verify.findings import SALVAGE, Findings, PartitionFacts
 from klog.partition.verify.log_checks import reaction_to_batch
 from klog.partition.verify.segment_pass import SegmentFacts
 

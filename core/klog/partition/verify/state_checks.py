@@ -15,8 +15,7 @@ from klog.formats.checkpoint import EpochEntry, Malformed, epochs_in_force
 from klog.formats.follow_file import FOLLOW_FILE
 from klog.formats.names import ROOT_CHECKPOINTS, SEGMENT_KINDS, FileKind, FileName, PartitionState, Stage
 from klog.partition.start.start_reasons import GOES_OFFLINE, REASONS, REFUSES, WATERMARK_NUMBER
-from klog.partition.verify.facts import Findings, PartitionFacts
-from klog.partition.verify.findings import KINDS, Finding, quoted
+from klog.partition.verify.findings import KINDS, Finding, Findings, PartitionFacts, quoted
 
 _OF_MARKED = {
     PartitionState.DELETE: REASONS["marked-delete"].broker,

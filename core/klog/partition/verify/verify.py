@@ -11,9 +11,8 @@ from klog.base.errors import UnreadableError, UsageError
 from klog.base.progress import Silence, Sink
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.data_dir.log_dir import LogDir
-from klog.data_dir.open_path import KafkaFile
 from klog.data_dir.partition import Partition
-from klog.data_dir.selection import select
+from klog.data_dir.selection import KafkaFile, select
 from klog.formats.checkpoint import Malformed
 from klog.formats.names import ROOT_KINDS
 from klog.partition.transactions.producer_replay import ProducerReplay
@@ -21,8 +20,7 @@ from klog.partition.verify import index_checks as indexes
 from klog.partition.verify import log_checks as log
 from klog.partition.verify import producer_checks as producers
 from klog.partition.verify import state_checks as state
-from klog.partition.verify.facts import Findings, LogDirFacts, PartitionFacts, StartPlay
-from klog.partition.verify.findings import Finding, Severity
+from klog.partition.verify.findings import Finding, Findings, LogDirFacts, PartitionFacts, Severity, StartPlay
 from klog.partition.verify.segment_pass import NO_NEXT, BatchObserver, SegmentFacts, SurveyOptions, survey_segment
 
 CHECKS: tuple[Callable[[PartitionFacts], Findings], ...] = (
