@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import Event, Timer
-from typing import Final, NamedTuple
+from typing import Final
 
 from klog.base.errors import UsageError, counted
 from klog.cluster.metadata.topic_config import TopicConfig
@@ -36,17 +36,7 @@ _SHARE: Final = "share"
 _GONE: Final = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INVALID_GROUP_ID)
 
 
-class CommittedOffset(NamedTuple):
-    """The committed offset of a group for a partition.  *leader_epoch* -1: none was committed."""
-
-    topic: str
-    partition: int
-    offset: int
-    leader_epoch: int
-    metadata: str
-
-
-def committed_offsets(cluster: Cluster, known: Collection[str] = ()) -> dict[str, tuple[CommittedOffset, ...] | None]:
+def committed_offsets(cluster: Cluster, known: Collection[str] = ()) -> dict[str, tuple[GroupOffset, ...] | None]:
     """Return the committed offsets of each group of *cluster*, by its name; call `Cluster.topics` before.
 
     Share groups commit no offsets and are left out, as are groups without any.  A broker lists only the groups that the
@@ -65,7 +55,7 @@ def committed_offsets(cluster: Cluster, known: Collection[str] = ()) -> dict[str
             for one in answer["groups"]
             if one["groupType"].lower() != _SHARE and one["protocolType"] not in shared
         }
-    found: dict[str, tuple[CommittedOffset, ...] | None] = {}
+    found: dict[str, tuple[GroupOffset, ...] | None] = {}
     for coordinator, groups in _coordinators(cluster, sorted(names)).items():
         found |= {name: offsets for name, offsets in _fetched(cluster, coordinator, groups) if offsets}
     for name in sorted({*known} - {*names}):
@@ -94,7 +84,7 @@ def _coordinators(cluster: Cluster, names: Sequence[str]) -> dict[int, list[str]
     return found
 
 
-def _fetched(cluster: Cluster, node: int, names: Sequence[str]) -> Iterator[tuple[str, tuple[CommittedOffset, ...]]]:
+def _fetched(cluster: Cluster, node: int, names: Sequence[str]) -> Iterator[tuple[str, tuple[GroupOffset, ...]]]:
     connection = cluster.at(node)
     several = connection.version("OffsetFetch") >= _GROUPS_AT_ONCE
     for start in range(0, len(names), step := _SEVERAL if several else 1):
@@ -108,12 +98,12 @@ def _fetched(cluster: Cluster, node: int, names: Sequence[str]) -> Iterator[tupl
                 yield one["groupId"], tuple(_committed(one))
 
 
-def _committed(group: Data) -> Iterator[CommittedOffset]:
+def _committed(group: Data) -> Iterator[GroupOffset]:
     for topic in group["topics"]:
         for one in topic["partitions"]:
             if not one["errorCode"] and one["committedOffset"] >= 0:
                 epoch, metadata = one["committedLeaderEpoch"], one["metadata"] or ""
-                yield CommittedOffset(topic["name"], one["partitionIndex"], one["committedOffset"], epoch, metadata)
+                yield GroupOffset(topic["name"], one["partitionIndex"], one["committedOffset"], epoch, metadata)
 
 
 _EACH_S: Final = 60.0
@@ -288,9 +278,8 @@ class SideFile:
                 self._say(f"group {group}: not authorized; its offsets are those of before")
                 found[group] = before[group]
                 continue
-            committed = [GroupOffset(*one) for one in offsets]
-            found[group] = tuple(one for one in committed if is_committed(group, one))
-            if len(found[group]) < len(committed):
+            found[group] = tuple(one for one in offsets if is_committed(group, one))
+            if len(found[group]) < len(offsets):
                 self._say(f"group {group[:249]!r}: it has offsets for what is no topic or partition; they are left out")
         return {group: offsets for group, offsets in found.items() if offsets}
 

@@ -145,11 +145,6 @@ class PartitionView:
         return None if self._chosen is None else self._chosen.checkpoints.log_dir
 
     @property
-    def size(self) -> int:
-        """Bytes of its logs."""
-        return 0 if self._chosen is None else self._chosen.size
-
-    @property
     def leader_epoch(self) -> int:
         """The last known leader epoch; -1 for none."""
         entries = self._epochs()
@@ -164,12 +159,6 @@ class PartitionView:
     def high_watermark(self) -> int:
         """Up to which offset consumers read."""
         return self._bounds().high_watermark
-
-    @property
-    def last_stable_offset(self) -> int:
-        """Up to which offset consumers with read_committed read."""
-        self._transactions()
-        return self._bounds().last_stable_offset
 
     @property
     def is_unreadable(self) -> bool:

@@ -11,8 +11,9 @@ import pytest
 from klog.commands.follow.client.broker_connection import BrokerConnection
 from klog.commands.follow.client.client_requests import REQUESTS, LostConnectionError
 from klog.commands.follow.client.cluster import EARLIEST, LATEST, Cluster, EpochAnswer, LeaderOfPartition, OffsetAnswer
-from klog.commands.follow.side_file import CommittedOffset, committed_offsets
+from klog.commands.follow.side_file import committed_offsets
 from klog.formats.error_codes import ErrorCode
+from klog.formats.follow_file import GroupOffset
 from klog.formats.java_text import ZERO_UUID
 from klog.formats.structs.schema import Data
 
@@ -129,8 +130,8 @@ def test_what_groups_have_committed_is_told(live: Live) -> None:
     found = committed_offsets(cluster)
     epoch = found["readers"][0].leader_epoch
     assert epoch in (0, -1), "librdkafka sends the epoch in some versions alone"
-    first = CommittedOffset(TOPICS[0], 0, 123, epoch, "so far\0")  # librdkafka sends C's end of a string, too
-    assert found == {"readers": (first, CommittedOffset(TOPICS[0], 1, 0, -1, ""))}
+    first = GroupOffset(TOPICS[0], 0, 123, epoch, "so far\0")  # librdkafka sends C's end of a string, too
+    assert found == {"readers": (first, GroupOffset(TOPICS[0], 1, 0, -1, ""))}
     cluster.close()
 
 

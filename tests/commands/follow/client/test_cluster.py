@@ -9,8 +9,9 @@ from klog.base.errors import UsageError
 from klog.commands.follow.client.broker_connection import BrokerConnection
 from klog.commands.follow.client.client_requests import REQUESTS, LostConnectionError, RefusedRequestError
 from klog.commands.follow.client.cluster import EARLIEST, Cluster, EpochAnswer, OffsetAnswer, parse_bootstrap
-from klog.commands.follow.side_file import CommittedOffset, committed_offsets
+from klog.commands.follow.side_file import committed_offsets
 from klog.formats.error_codes import ErrorCode, error_code
+from klog.formats.follow_file import GroupOffset
 from klog.formats.structs.schema import Data
 from klog.formats.wire_messages import api_named
 
@@ -161,7 +162,7 @@ def test_groups_are_asked_for_one_by_one_of_old_brokers(old: bool) -> None:
     with FakeBroker(speaking(answers | {"Metadata": lambda _body: metadata(broker.port, 1)}, apis)) as broker:
         cluster = Cluster(broker.bootstrap)
         cluster.topics()
-        assert committed_offsets(cluster) == {"a": (CommittedOffset("t", 2, 7, 3, ""),)}
+        assert committed_offsets(cluster) == {"a": (GroupOffset("t", 2, 7, 3, ""),)}
         assert len(requests) == (6 if old else 2)
         cluster.close()
         assert broker.failed == []
