@@ -120,7 +120,7 @@ def write(
     """
     from klog.cluster.metadata.topic_config import parse_settings
     from klog.commands.write.write import WriteInput, check_record_options
-    from klog.commands.write.write_options import WRITE_SETTINGS, WriteOptions, check_level, check_topic
+    from klog.commands.write.write_destination import WRITE_SETTINGS, WriteOptions, check_level, check_topic
 
     from klog_cli.command_line import check_exclusive, plan_options
     from klog_cli.views import write as view
@@ -147,7 +147,7 @@ def write(
 def _check_choices(*given: str | None) -> None:
     """Raise UsageError for an unknown word of an option."""
     from klog.commands.write.write import FORMATS
-    from klog.commands.write.write_options import PARTITIONER_NAMES, PRODUCERS
+    from klog.commands.write.write_destination import PARTITIONER_NAMES, PRODUCERS
 
     choices = (
         options.PLAN_OUTPUTS,

@@ -9,7 +9,7 @@ from klog.base.errors import ExitCode, UsageError, counted
 from klog.change.plan.session import PlanOptions
 from klog.commands.write.record_writer import PartitionWriter
 from klog.commands.write.write import WriteInput, WriteResult, write_new, write_stopped
-from klog.commands.write.write_options import WriteOptions
+from klog.commands.write.write_destination import WriteOptions
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.whole_directory import is_new
 

@@ -397,7 +397,7 @@ cdef extern from "partitions.h" nogil:
     uint32_t fnv1a_of "klog_fnv1a"(const uint8_t *p, size_t n)
     uint32_t absolute "klog_absolute"(uint32_t h)
 
-cdef enum:                       # in the order of klog.commands.write.write_options.PARTITIONER_NAMES
+cdef enum:                       # in the order of klog.commands.write.write_destination.PARTITIONER_NAMES
     BY_JAVA, ROUND_ROBIN, CONSISTENT_RANDOM, CONSISTENT, MURMUR2_RANDOM, MURMUR2, FNV1A_RANDOM, FNV1A, RANDOM
 
 cpdef enum:
@@ -407,8 +407,9 @@ cpdef enum:
 cdef class TopicRoute:
     """The partitions of a topic.  *builders*: of each, None for one that is not open yet; an empty list: no such topic.
 
-    *partitioner*: a place in klog.commands.write.write_options.PARTITIONER_NAMES, for records without a partition.  *sticky_bytes*: after so many,
-    records without a key go to another partition (java).  *seed*: for what is random.
+    *partitioner*: a place in klog.commands.write.write_destination.PARTITIONER_NAMES, for records without a
+    partition.  *sticky_bytes*: after so many, records without a key go to another partition (java).  *seed*: for
+    what is random.
     """
 
     cdef readonly list builders  #: list[BatchBuilder | None]

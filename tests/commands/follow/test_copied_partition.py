@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 from klog.cluster.metadata.topic_config import TopicConfig, parse_settings
-from klog.commands.write.write_options import WRITE_SETTINGS
+from klog.commands.write.write_destination import WRITE_SETTINGS
 from klog.data_dir.partition import Partition
 from klog.partition.append.appender import AppendSettings
 from klog.partition.verify.verify import verify_partition

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from klog.base.progress import Silence
 from klog.commands.write.write import WriteInput, write_new
-from klog.commands.write.write_options import WriteOptions
+from klog.commands.write.write_destination import WriteOptions
 from klog.data_dir.disk.disk import Disk
 
 from tests.commands.write.sources import SOURCE, lines, topic

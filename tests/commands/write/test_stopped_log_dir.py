@@ -19,7 +19,7 @@ from klog.change.plan.plan_document import load_plan, plan_pieces, read_plan
 from klog.change.plan.plan_status import PlanStatus, state_of
 from klog.change.plan.session import PlanOptions, SilentReporter
 from klog.commands.write.write import WriteInput, write_stopped
-from klog.commands.write.write_options import WriteOptions
+from klog.commands.write.write_destination import WriteOptions
 from klog.data_dir.disk.disk import Disk
 
 from tests.commands.write.sources import SOURCE, TARGETS, lines, topic

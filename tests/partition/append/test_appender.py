@@ -10,7 +10,7 @@ from klog.base.errors import DamagedError
 from klog.base.read_only import ReadOnlyFile
 from klog.cluster.metadata.topic_config import TopicConfig, parse_settings
 from klog.commands.write.new_log_dir import NewDirectory
-from klog.commands.write.write_options import WRITE_SETTINGS
+from klog.commands.write.write_destination import WRITE_SETTINGS
 from klog.data_dir.disk.directory_tree import GrowingFiles
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.partition import Partition

@@ -15,8 +15,7 @@ from klog.base.progress import Sink
 from klog.base.read_only import ReadOnlyFile
 from klog.change.partition_plan.strict_reader import StrictReader, null_keys
 from klog.commands.write.record_writer import PartitionWriter
-from klog.commands.write.write_destination import Destination, TopicPlace
-from klog.commands.write.write_options import BadRecordError, WriteOptions
+from klog.commands.write.write_destination import BadRecordError, Destination, TopicPlace, WriteOptions
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.data_dir.selection import open_path

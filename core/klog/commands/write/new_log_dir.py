@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from klog.base.errors import KlogError
 from klog.cluster.metadata.topic_config import TopicConfig, topic_configs
-from klog.commands.write.write_destination import OpenPartition, TopicPlace
-from klog.commands.write.write_options import WriteOptions
+from klog.commands.write.write_destination import OpenPartition, TopicPlace, WriteOptions
 from klog.data_dir.disk.directory_tree import GrowingFiles, write_file
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.partition import Partition

@@ -11,8 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from klog.base.errors import counted
-from klog.commands.write.write_destination import Destination, OpenPartition, TopicPlace
-from klog.commands.write.write_options import PARTITIONER_NAMES, BadRecordError, WriteOptions
+from klog.commands.write.write_destination import (
+    PARTITIONER_NAMES,
+    BadRecordError,
+    Destination,
+    OpenPartition,
+    TopicPlace,
+    WriteOptions,
+)
 from klog.formats.codec import Compressor
 from klog.kernel import (
     ASK,

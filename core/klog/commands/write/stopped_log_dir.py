@@ -20,8 +20,7 @@ from klog.change.plan.staging import Staging
 from klog.cluster.election import UNASSIGNED_DIRECTORY
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.cluster.metadata.topics_image import PartitionRegistration
-from klog.commands.write.write_destination import OpenPartition, TopicPlace
-from klog.commands.write.write_options import WriteOptions
+from klog.commands.write.write_destination import OpenPartition, TopicPlace, WriteOptions
 from klog.data_dir.disk.directory_tree import GrowingFiles
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.log_dir import LogDir

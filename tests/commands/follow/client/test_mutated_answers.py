@@ -11,8 +11,8 @@ from collections.abc import Callable
 import pytest
 from klog.base.errors import KlogError
 from klog.commands.follow.client.cluster import EpochAnswer, OffsetAnswer
-from klog.commands.follow.side_file import CommittedOffset
 from klog.formats.error_codes import ErrorCode
+from klog.formats.follow_file import GroupOffset
 
 from tests.commands.follow.client.recorded import TOPIC, VERSIONS, answers, everything, played
 
@@ -29,7 +29,7 @@ def test_recorded_answers_are_understood(version: str) -> None:
     assert earliest[TOPIC, 0].offset == 0
     assert latest[TOPIC, 0] in (OffsetAnswer(ErrorCode.NONE, 0, 0), OffsetAnswer(ErrorCode.NONE, 12, 0))
     assert ends[TOPIC, 0] == EpochAnswer(ErrorCode.NONE, 0, 12)
-    assert groups["readers"][0][:3] == CommittedOffset(TOPIC, 0, 7, -1, "")[:3]
+    assert groups["readers"][0][:3] == GroupOffset(TOPIC, 0, 7, -1, "")[:3]
     (row,) = fetched["responses"][0]["partitions"]
     assert row["highWatermark"] == 12
     assert len(row["records"]) > 1000
