@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from klog.formats.codec import CodecError, Decompressor
 from klog.formats.damage import Damage
-from klog.log.batch import Batch
-from klog.log.segment import Segment
+from klog.log.segment import Batch, Segment
 
 from tests.brokers.kafka import DumpTool
 from tests.conftest import Ran

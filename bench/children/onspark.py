@@ -265,8 +265,7 @@ def export(spark: Any, path: str, scratch: str) -> dict[str, Contestant]:
 
 def compact(spark: Any, path: str, scratch: str) -> dict[str, Contestant]:
     from klog.base.progress import Silence
-    from klog.jobs.export import ExportOptions
-    from klog.jobs.latest_values import export_latest_values
+    from klog.jobs.export import ExportOptions, export_latest_values
     from klog.spark.run import SparkRunner
 
     def ours() -> int:

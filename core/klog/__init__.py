@@ -22,15 +22,14 @@ if TYPE_CHECKING:
     from klog.formats.damage import Damage, Location
     from klog.formats.damage import Location as Place
     from klog.formats.record import Record
-    from klog.log.batch import Batch
-    from klog.log.segment import Segment
+    from klog.log.segment import Batch, Segment
     from klog.partition.lookup import Lookup
     from klog.partition.verify.verify import verify_partition
 
 __version__ = "0.1.0"
 
 _HOME = {
-    "Batch": "klog.log.batch",
+    "Batch": "klog.log.segment",
     "Damage": "klog.formats.damage",
     "KlogError": "klog.base.errors",
     "LogDir": "klog.data_dir.log_dir",

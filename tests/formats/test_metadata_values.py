@@ -24,8 +24,7 @@ from klog.formats.internal_topics import (
 from klog.formats.record import write_record
 from klog.formats.structs.schema import UNKNOWN_TAGS, load, names_by_key
 from klog.kernel import crc32c
-from klog.log.batch import Batch
-from klog.log.segment import Segment
+from klog.log.segment import Batch, Segment
 
 from tests.conftest import CORPORA
 from tests.formats import struct_writer

@@ -14,11 +14,10 @@ from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.formats.names import PartitionState
 from klog.jobs import export as job
-from klog.jobs.export import MANIFEST, ExportOptions, ExportTask
-from klog.jobs.latest_values import write_latest_values
+from klog.jobs.export import MANIFEST, ExportOptions, ExportTask, write_latest_values
 from klog.jobs.output import JobOutput
 from klog.jobs.slices import SPLIT_BYTES, Isolation, LogSlice, slice_partition
-from klog.log.record_filter import RecordFilter
+from klog.log.records import RecordFilter
 
 from tests.commands.dump.sinks import dump
 from tests.support.power import HastyDisk

@@ -12,7 +12,7 @@ from klog.base.errors import UsageError
 from klog.jobs.export import MANIFEST
 from klog.jobs.output import RUN, OutputAttempt
 from klog.jobs.output_files import folder
-from klog.log.record_filter import RecordFilter
+from klog.log.records import RecordFilter
 
 from tests.conftest import FIXTURES, writable_copy
 from tests.jobs.pieces import Export, bytes_of, dumped, folder_of, lines, names, partitions, parts_of, pieces_of, rows
@@ -69,7 +69,7 @@ def test_the_manifest_has_files_with_their_offsets_and_counts(tmp_path: Path) ->
 
 
 def test_files_end_where_they_are_large_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("klog.log.table.ROW_GROUP_ROWS", 1)
+    monkeypatch.setattr("klog.log.arrow.ROW_GROUP_ROWS", 1)
     pieces = pieces_of(parts_of(partitions(LOG_DIRS[0])))
     large = Export(tmp_path / "large", pieces).run()
     small = Export(tmp_path / "small", pieces, file_bytes=1).run()

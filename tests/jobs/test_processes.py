@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 from klog.base.progress import Silence
 from klog.base.unusable import UNUSABLE
-from klog.jobs.results import TaskResult, pickled_result
-from klog.jobs.runner import FEWEST, Job, Processes
+from klog.jobs.runner import FEWEST, Job, Processes, TaskResult, pickled_result
 
 from tests.conftest import FIXTURES, run_klog_process
 
@@ -133,7 +132,7 @@ def test_what_a_process_raises_is_raised(many: Path, fails: str, raised: str) ->
 SLOW = """
 import os, signal, sys, time
 from klog.base.progress import Silence
-from klog.jobs.results import pickled_result
+from klog.jobs.runner import pickled_result
 from klog.jobs.runner import Job, Processes
 
 def work(number, options):

@@ -16,8 +16,7 @@ import pytest
 from klog.base.errors import KlogError
 from klog.base.progress import Silence
 from klog.jobs import runner
-from klog.jobs.results import TaskResult
-from klog.jobs.runner import Job, Threads
+from klog.jobs.runner import Job, TaskResult, Threads
 
 from tests.commands.dump.sinks import Kept
 from tests.conftest import FIXTURES, Ran

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from klog.base.errors import UsageError
 from klog.jobs.export import ExportTask
-from klog.jobs.results import TaskResult
+from klog.jobs.runner import TaskResult
 from klog.jobs.search import LineLimit, SearchQuery, compile_pattern, search
 from klog.kernel import VALUES, KeySet
 from klog.log.json_lines import LineStyle
-from klog.log.record_filter import RecordFilter
+from klog.log.records import RecordFilter
 
 from tests.conftest import FIXTURES, writable_copy
 from tests.jobs.pieces import bytes_of, dumped, partitions, parts_of, pieces_of

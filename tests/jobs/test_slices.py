@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from klog.base.read_only import ReadOnlyFile
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
+from klog.jobs import slices as jobs_slices
 from klog.jobs.slices import OPENING_BYTES, TASK_BYTES, LogSlice, pack_tasks, slice_partition
 from klog.kernel import KeySet
-from klog.log import split_points
 from klog.log.reader import LogReader
-from klog.log.record_filter import RecordFilter
+from klog.log.records import RecordFilter
 from klog.log.segment import Segment
 
 from tests.conftest import CORPORA
@@ -47,7 +47,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture
 def confirmed_by_little(monkeypatch: pytest.MonkeyPatch) -> None:
     """Indexes propose cuts of small logs too."""
-    monkeypatch.setattr(split_points, "CONFIRM_BYTES", 4096)
+    monkeypatch.setattr(jobs_slices, "CONFIRM_BYTES", 4096)
 
 
 def batches_read(part: LogSlice) -> list[int]:
@@ -55,7 +55,7 @@ def batches_read(part: LogSlice) -> list[int]:
     found: list[int] = []
     with ReadOnlyFile(part.path) as source:
         reader = LogReader(source, part.start, part.log_bytes, stop=part.end)
-        window = split_points.Window()
+        window = jobs_slices.Window()
         while piece := reader.next(window):
             assert piece.damage is None
             found += [window.batch(i).position for i in range(window.count)]
@@ -114,8 +114,8 @@ def test_an_index_that_lies_costs_nothing_but_time(folder: Path, index: str) -> 
 
 def test_a_batch_inside_a_value_is_no_place_to_cut(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever writes values may write what looks like a log; an index that leads there must not make records of it."""
-    monkeypatch.setattr(split_points, "CONFIRM_BYTES", 32_768)
-    monkeypatch.setattr(split_points, "_INDEX_PAYS", 0)
+    monkeypatch.setattr(jobs_slices, "CONFIRM_BYTES", 32_768)
+    monkeypatch.setattr(jobs_slices, "_INDEX_PAYS", 0)
     image = b"".join(content for _, _, content in some_batches(104, 30, 200))
     starts, at = [], 0
     for _, _, content in some_batches(104, 30, 200):
@@ -210,7 +210,7 @@ def test_slices_and_what_is_wanted_can_be_sent_elsewhere(folder: Path) -> None:
     parts = slice_partition(Partition(str(folder)), 8192, isolation="read_committed")
     assert pickle.loads(pickle.dumps(parts)) == parts
     wanted = pickle.loads(pickle.dumps(RecordFilter(keys=KeySet([b"k"]))))
-    window = split_points.Window()
+    window = jobs_slices.Window()
     content = batch([Record(0, MS, b"k"), Record(1, MS, b"other")])
     window.buffer(len(content))[: len(content)] = content
     window.load(0, len(content))

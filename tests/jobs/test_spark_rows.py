@@ -16,10 +16,10 @@ from klog.base.errors import DamagedError, UsageError
 from klog.base.read_only import ReadOnlyFile
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
+from klog.jobs import slices as jobs_slices
 from klog.jobs.slices import LogSlice, slice_partition
 from klog.jobs.spark_rows import COLUMNS, KAFKA_COLUMNS, RowQuery, read, schema
-from klog.log import split_points
-from klog.log.record_filter import RecordFilter
+from klog.log.records import RecordFilter
 from pyarrow import compute
 
 from tests.conftest import CORPORA, FIXTURES
@@ -187,8 +187,8 @@ def test_damage_costs_the_same_records_whatever_the_split(
 ) -> None:
     """The damage that a task finds, and the records around it, must not depend on the split."""
     if by_index:
-        monkeypatch.setattr(split_points, "CONFIRM_BYTES", 4096)
-        monkeypatch.setattr(split_points, "_INDEX_PAYS", 1)
+        monkeypatch.setattr(jobs_slices, "CONFIRM_BYTES", 4096)
+        monkeypatch.setattr(jobs_slices, "_INDEX_PAYS", 1)
     chance = Random(seed)
     groups = [some_records(100 + 6 * i, 5, words=chance.choice((1, 9, 90))) for i in range(60)]
     log = lookup_logs.write_segment(folder, 100, lookup_logs.of_records(groups, codec=chance.choice(("none", "lz4"))))
@@ -221,8 +221,8 @@ def test_batches_that_a_damaged_length_swallowed_come_once(
     folder: Path, monkeypatch: pytest.MonkeyPatch, confirm_bytes: int
 ) -> None:
     """The length may lead to where another batch begins: behind where the log was cut, even, by its index."""
-    monkeypatch.setattr(split_points, "CONFIRM_BYTES", confirm_bytes)
-    monkeypatch.setattr(split_points, "_INDEX_PAYS", 1)
+    monkeypatch.setattr(jobs_slices, "CONFIRM_BYTES", confirm_bytes)
+    monkeypatch.setattr(jobs_slices, "_INDEX_PAYS", 1)
     made = some_batches(0, 40)
     log = lookup_logs.write_segment(folder, 0, made)
     data = bytearray(log.read_bytes())
@@ -536,7 +536,7 @@ def test_planning_needs_no_arrow() -> None:
 def test_a_real_index_is_confirmed_in_little_of_the_log(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Planning must not read the tasks' input."""
     log = lookup_logs.write_segment(folder, 0, some_batches(0, 3000, 5000))
-    monkeypatch.setattr(split_points, "CONFIRM_BYTES", 256 << 10)
+    monkeypatch.setattr(jobs_slices, "CONFIRM_BYTES", 256 << 10)
     counted: list[int] = []
     original = ReadOnlyFile.read_into
 

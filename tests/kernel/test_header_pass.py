@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 from klog.kernel import DONE, ENTRY_FULL, HeaderPass
-from klog.log.windows import window_of
+from klog.log.header_walk import window_of
 
 from tests.oracles.plain.encode import BatchHeader, raw_batch
 

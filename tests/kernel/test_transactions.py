@@ -9,7 +9,7 @@ import pytest
 from klog.commands.compact.cleaned_transactions import CleanedTransactions
 from klog.formats.batch import Attributes
 from klog.kernel import WITHOUT_DATA, OpenTransactions, Window
-from klog.log.txn_index import AbortedTxn
+from klog.log.index import AbortedTxn
 from klog.partition.transactions.markers import read_marker
 
 from tests.kernel.windows import scanned

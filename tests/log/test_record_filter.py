@@ -12,7 +12,7 @@ from klog.data_dir.partition import SegmentFiles, segments_between
 from klog.formats.java_integers import LONG_MAX, LONG_MIN
 from klog.kernel import KeySet, Window
 from klog.log.json_lines import LineStyle
-from klog.log.record_filter import RecordFilter, RecordLimit
+from klog.log.records import RecordFilter, RecordLimit
 
 from tests.commands.dump.sinks import Kept, bytes_read, dump, dump_file
 from tests.kernel.windows import filled

@@ -11,10 +11,9 @@ import pytest
 from klog.base.read_only import ReadOnlyFile
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import Window
-from klog.log.batch import Batch
 from klog.log.reader import LogReader
 from klog.log.resync import FIRST_STEP_BYTES, STEP_BYTES, is_zero, next_entry, readable
-from klog.log.segment import Segment
+from klog.log.segment import Batch, Segment
 
 from tests.oracles.plain import decode
 from tests.oracles.plain.encode import BatchHeader, Record, batch, message, raw_batch, record, wrapper

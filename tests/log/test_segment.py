@@ -17,8 +17,7 @@ from klog.base.errors import KlogError, NotKafkaError, UnreadableError
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.record import Record
-from klog.log.batch import Batch
-from klog.log.segment import MAX_RELATIVE_OFFSET, BatchTotals, Segment
+from klog.log.segment import MAX_RELATIVE_OFFSET, Batch, BatchTotals, Segment
 
 from tests.kernel.windows import plain_batches
 from tests.oracles.plain import shapes

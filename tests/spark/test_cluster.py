@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from klog.data_dir.log_dir import LogDir
 from klog.jobs.export import MANIFEST, plan_tasks
-from klog.log.record_filter import RecordFilter
+from klog.log.records import RecordFilter
 
 from tests.commands.compact.compacting import NOW_MS, ORIGINAL
 from tests.conftest import Ran, writable_copy

@@ -16,12 +16,11 @@ from klog.commands.compact import job as compact_job
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.data_dir.selection import Selection
-from klog.jobs.export import MANIFEST, ExportOptions, export_records
-from klog.jobs.latest_values import export_latest_values
+from klog.jobs.export import MANIFEST, ExportOptions, export_latest_values, export_records
 from klog.jobs.output_files import Format
-from klog.jobs.results import TaskResult
+from klog.jobs.runner import TaskResult
 from klog.jobs.search import SearchQuery, search_partitions
-from klog.log.record_filter import RecordFilter
+from klog.log.records import RecordFilter
 from klog.spark.run import SparkRunner
 from pyspark.sql import SparkSession
 

@@ -15,8 +15,7 @@ import pytest
 from klog.base.errors import DamagedError, SparkError
 from klog.base.progress import Silence
 from klog.base.unusable import UNUSABLE
-from klog.jobs.results import TaskResult
-from klog.jobs.runner import Job, collect
+from klog.jobs.runner import Job, TaskResult, collect
 from klog.spark.run import SparkRunner, arrow_frame, is_connect
 from pyspark.sql import SparkSession
 

@@ -18,7 +18,7 @@ from klog_cli.units import parse_key, parse_size, parse_time
 if TYPE_CHECKING:
     from klog.commands.dump.dump_request import Decoder, DumpRequest, LogStyle
     from klog.kernel import KeySet
-    from klog.log.record_filter import RecordFilter
+    from klog.log.records import RecordFilter
 
 DECODERS = ("offsets", "transactions", "cluster_metadata", "remote_log_metadata", "share_group_state")
 
@@ -193,7 +193,7 @@ def wanted_of(
 
     Raises UsageError.
     """
-    from klog.log.record_filter import RecordFilter
+    from klog.log.records import RecordFilter
 
     from_offset, to_offset = offsets
     from_time, to_time = (None if time is None else parse_time(time, output.note) for time in times)

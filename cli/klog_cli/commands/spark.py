@@ -263,7 +263,7 @@ def compact(
 def _table(form: str, file_size: str, max_batch_bytes: str, memory: int) -> ExportOptions:
     """Return how the files of a table are written.  Raises UsageError."""
     from klog.jobs.export import ExportOptions
-    from klog.log.record_filter import RecordFilter
+    from klog.log.records import RecordFilter
 
     batch_bytes = options.batch_bytes(max_batch_bytes)
     files = options.known("--format", form, options.FILE_FORMATS)

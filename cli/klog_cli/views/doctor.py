@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from klog.base.errors import ExitCode, UsageError, counted
-from klog.commands.doctor.broker_config import BrokerConfig, choose_log_dirs, read_config
 from klog.commands.doctor.broker_start import StartRequest, diagnose
 from klog.commands.doctor.diagnosis import TXN_INDEX_WRONG, Diagnosis, Fate, KafkaVersion, NextStep, PartitionFate
-from klog.commands.doctor.recovery_time import WORTH_MARKING_SECONDS
+from klog.commands.doctor.log_dir_format import BrokerConfig, choose_log_dirs, read_config
+from klog.commands.doctor.partition_loader import WORTH_MARKING_SECONDS
 from klog.formats.java_text import parse_uuid
 from klog.partition.start.start_reasons import RETENTION, WATERMARK_NUMBER
 

@@ -7,8 +7,7 @@ from contextlib import AbstractContextManager
 
 from klog.base.errors import ExitCode
 from klog.data_dir.partition import Partition
-from klog.jobs.export import ExportOptions, export_records
-from klog.jobs.latest_values import export_latest_values
+from klog.jobs.export import ExportOptions, export_latest_values, export_records
 from klog.jobs.output import Facts
 from klog.jobs.runner import Runner
 from klog.partition.transactions.isolation import Isolation

@@ -14,10 +14,9 @@ from typing import NamedTuple
 from klog import __version__
 from klog.base.errors import ExitCode, KlogError, UsageError
 from klog.commands.groups.group_details import GroupQuery, describe_groups
-from klog.commands.report.partition_strips import PartitionStrip, strip_of
-from klog.commands.report.redaction import Redaction
-from klog.commands.report.report_page import MOST_ROWS, Report, page
-from klog.commands.report.report_tables import Row
+from klog.commands.report.html_elements import Row
+from klog.commands.report.report_page import MOST_ROWS, Redaction, Report, page
+from klog.commands.report.svg_pictures import PartitionStrip, strip_of
 from klog.commands.space.disk_usage import DiskUsage, SpaceSettings
 from klog.commands.space.totals import add_up
 from klog.commands.timeline.log_events import LogEvents

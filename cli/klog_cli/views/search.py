@@ -7,8 +7,7 @@ from contextlib import AbstractContextManager
 
 from klog.base.errors import ExitCode
 from klog.data_dir.partition import Partition
-from klog.jobs.results import TaskResult
-from klog.jobs.runner import Runner
+from klog.jobs.runner import Runner, TaskResult
 from klog.jobs.search import SearchQuery, search_partitions
 from klog.partition.transactions.isolation import Isolation
 

@@ -1,14 +1,18 @@
-"""Exports records as Parquet or JSON lines, by topic and partition, from many tasks into one directory.
+"""Exports all records, or the last value of each key, by topic and partition, from many tasks into one directory.
 
 A piece is one or several slices; its files have the offsets of its records in their names, and the manifest has
 all names.
+
+For the last values a partition is read twice: for the last offset of each key, and for the records at these offsets.
+If the keys do not fit into their memory, they are divided by their digests, and the partition is read for each part.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 from klog.base.progress import Sink
@@ -18,12 +22,12 @@ from klog.data_dir.partition import Partition
 from klog.formats.damage import Damage
 from klog.jobs.output import Facts, JobOutput, OutputAttempt, lock_target
 from klog.jobs.output_files import FILE_BYTES, Format, OutputFiles
-from klog.jobs.results import TaskResult
-from klog.jobs.runner import Job, Runner, collect
+from klog.jobs.runner import Job, Runner, TaskResult, collect
 from klog.jobs.slice_scan import SliceScan
 from klog.jobs.slices import OPENING_BYTES, SPLIT_BYTES, TASK_BYTES, LogSlice, slice_partition
+from klog.kernel import OffsetMap
 from klog.log.reader import MAX_BATCH_BYTES
-from klog.log.record_filter import RecordFilter
+from klog.log.records import RecordFilter
 from klog.partition.transactions.isolation import Isolation
 
 MANIFEST = "_klog_manifest.json"
@@ -202,3 +206,77 @@ def finish(output: JobOutput, pieces: int) -> Facts:
     manifest = {"files": files, "damage": damage, "records": sum(one["records"] for one in files)}
     output.finish(moves, {MANIFEST: json.dumps(manifest, indent=1).encode()})
     return manifest
+
+
+_MOST_PARTS = 64
+"""At once: the beginning of a log may have far more keys than the rest."""
+
+
+def export_latest_values(
+    partitions: Iterable[Partition], to: str, options: ExportOptions, runner: Runner, sink: Sink
+) -> Facts:
+    """Write the last value of each key of *partitions* as files below *to*: the table of a read_committed consumer.
+
+    See `klog.jobs.export.export_records` for everything else.
+    """
+    pieces = plan_tasks(partitions, options.wanted, "read_committed", whole=True)
+    return write_all("latest", write_latest_values, pieces, to, options, runner, sink)
+
+
+def write_latest_values(unit: Sequence[ExportTask], options: ExportOptions) -> Iterator[TaskResult]:
+    """Write the last record of each key of the pieces of *unit*, but for those without a value.
+
+    Pieces are of whole partitions.  Yields a result `piece` of each.  Raises OSError when writing fails.
+    """
+    scan = SliceScan(options.wanted, options.max_batch_bytes)
+    offsets = OffsetMap(options.map_memory)
+
+    def write(piece: ExportTask, tables: OutputFiles) -> Iterator[tuple[LogSlice, Damage]]:
+        for _, slices in groupby(piece.slices, lambda part: os.path.dirname(part.path)):
+            yield from _latest(list(slices), scan, offsets, tables)
+
+    return write_in_attempts(unit, options, write)
+
+
+def _latest(
+    slices: Sequence[LogSlice], scan: SliceScan, offsets: OffsetMap, tables: OutputFiles
+) -> Iterator[tuple[LogSlice, Damage]]:
+    """Write the table of one partition."""
+    waiting = [(0, 1)]
+    while waiting:
+        part, parts = waiting.pop()
+        offsets.clear(max(slices[0].base, 0), part, parts)
+        more = yield from _fill(slices, scan, offsets)
+        if more > 1:
+            waiting += [(part + k * parts, parts * more) for k in reversed(range(more))]
+        else:
+            yield from _write(slices, scan, offsets, tables)
+
+
+def _fill(
+    slices: Sequence[LogSlice], scan: SliceScan, offsets: OffsetMap
+) -> Generator[tuple[LogSlice, Damage], None, int]:
+    """Fill the map; return 1 when all keys are in it, else into how many parts they are better divided."""
+    read = 0
+    for part in slices:
+        for found in scan.read(part):
+            if isinstance(found, Damage):
+                yield part, found
+            elif (filled := offsets.fill(found, 0, 0)) < found.records:
+                done = read + scan.position - part.start + found.size * filled // found.records
+                return min(max(2, -(-sum(one.bytes for one in slices) // max(done, 1))), _MOST_PARTS)
+        read += part.bytes
+    return 1
+
+
+def _write(
+    slices: Sequence[LogSlice], scan: SliceScan, offsets: OffsetMap, tables: OutputFiles
+) -> Iterator[tuple[LogSlice, Damage]]:
+    """Write the records that the map has."""
+    for part in slices:
+        tables.begin(part)
+        for found in scan.read(part):
+            if isinstance(found, Damage):
+                yield part, found
+            elif offsets.keep_latest(found, False):
+                yield from [(part, damage) for damage in tables.add(found)]

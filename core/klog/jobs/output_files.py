@@ -11,9 +11,9 @@ from klog.formats.damage import Damage
 from klog.jobs.output import Facts
 from klog.jobs.slices import LogSlice
 from klog.kernel import Window
+from klog.log.arrow import Table
 from klog.log.json_lines import LineStyle, RecordOrigin, damage_json, record_lines
 from klog.log.records import drop_crowded
-from klog.log.table import Table
 
 FILE_BYTES = 256 << 20
 Format = Literal["parquet", "jsonl"]

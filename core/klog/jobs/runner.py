@@ -1,25 +1,54 @@
 """Runners do a job for many units of work: on threads or in processes of this machine; on Spark: `klog.spark.run`.
 
-A job is a function from a unit of work and its options to results.  All runners hand the results over in the order of
-the units, so that a command prints the same whichever runner it has.
+A job is a function from a unit of work and its options to results, which have one form for all jobs.  All runners hand
+the results over in the order of the units, so that a command prints the same whichever runner it has.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import signal
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import BinaryIO, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, BinaryIO, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from klog.base.errors import KlogError
 from klog.base.progress import Sink
 from klog.base.threads import run_all
 from klog.base.unusable import UNUSABLE, Unusable
-from klog.jobs.results import TaskResult
 from klog.log.pipeline import PATIENCE_S, OverError, Turns
+
+
+class TaskResult(NamedTuple):
+    """*kind*: what *content* is: JSON, or what the job says.  *number*: of the piece of work that it is about."""
+
+    kind: str
+    content: bytes
+    number: int = 0
+
+    @property
+    def facts(self) -> Any:
+        """The content, where it is JSON."""
+        return json.loads(self.content)
+
+    @property
+    def value(self) -> Any:
+        """The content, where it is a pickled value."""
+        return pickle.loads(self.content)
+
+
+def json_result(kind: str, facts: object, number: int = 0) -> TaskResult:
+    """Return a result whose content is JSON."""
+    return TaskResult(kind, json.dumps(facts).encode(), number)
+
+
+def pickled_result(kind: str, value: object, number: int = 0) -> TaskResult:
+    """Return a result whose content is a pickled value."""
+    return TaskResult(kind, pickle.dumps(value, pickle.HIGHEST_PROTOCOL), number)
+
 
 U = TypeVar("U")
 O = TypeVar("O")  # noqa: E741

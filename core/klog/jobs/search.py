@@ -11,14 +11,13 @@ from klog.base.progress import Sink
 from klog.data_dir.partition import Partition
 from klog.formats.damage import Damage
 from klog.jobs.export import ExportTask, damage_facts, plan_tasks
-from klog.jobs.results import TaskResult, json_result
-from klog.jobs.runner import Job, Runner
+from klog.jobs.runner import Job, Runner, TaskResult, json_result
 from klog.jobs.slice_scan import SliceScan
 from klog.jobs.slices import TASK_BYTES
 from klog.kernel import Window
 from klog.log.json_lines import LineStyle, RecordOrigin, record_lines
 from klog.log.reader import MAX_BATCH_BYTES
-from klog.log.record_filter import RecordFilter, RecordLimit
+from klog.log.records import RecordFilter, RecordLimit
 from klog.partition.transactions.isolation import Isolation
 
 _RESULT_BYTES = 1 << 20

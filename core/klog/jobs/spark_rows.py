@@ -19,8 +19,7 @@ from klog.jobs.slices import LogSlice
 from klog.kernel import Window
 from klog.log.arrow import Arrays, Sizes, import_pyarrow
 from klog.log.reader import MAX_BATCH_BYTES
-from klog.log.record_filter import RecordFilter
-from klog.log.records import drop_crowded
+from klog.log.records import RecordFilter, drop_crowded
 from klog.partition.transactions.isolation import Isolation
 
 if TYPE_CHECKING:

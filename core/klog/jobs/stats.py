@@ -17,13 +17,12 @@ from zlib import compress, decompress
 from klog.base.progress import Sink
 from klog.data_dir.partition import Partition
 from klog.formats.damage import Damage
-from klog.jobs.results import TaskResult, json_result
-from klog.jobs.runner import Job, Runner
+from klog.jobs.runner import Job, Runner, TaskResult, json_result
 from klog.jobs.slice_scan import SliceScan
 from klog.jobs.slices import SPLIT_BYTES, LogSlice, pack_tasks, slice_partition
 from klog.kernel import Profile
 from klog.log.reader import MAX_BATCH_BYTES
-from klog.log.record_filter import RecordFilter
+from klog.log.records import RecordFilter
 
 MOST_KEYS = 10
 _SENT_KEYS = 50

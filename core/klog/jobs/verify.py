@@ -11,8 +11,7 @@ from klog.base.errors import KlogError
 from klog.base.progress import Silence, Sink
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
-from klog.jobs.results import TaskResult, pickled_result
-from klog.jobs.runner import CHUNK, FEWEST, Job, Processes, Runner, collect, may_fork
+from klog.jobs.runner import CHUNK, FEWEST, Job, Processes, Runner, TaskResult, collect, may_fork, pickled_result
 from klog.jobs.slices import pack_tasks
 from klog.partition.verify.findings import KINDS, Finding, LogDirFacts
 from klog.partition.verify.segment_pass import SurveyOptions

@@ -19,8 +19,8 @@ from klog.formats.damage import Damage, DamageKind
 from klog.formats.record import CRC_START as MESSAGE_CRC_START
 from klog.formats.record import MESSAGE_V0
 from klog.kernel import DONE, crc32, crc32c, flipped_bit
+from klog.log.header_walk import window_of
 from klog.log.records import BatchRun, decode_run, message_damages, misplaced_records
-from klog.log.windows import window_of
 
 _STEP_BYTES = 1 << 20
 _ROWS = 8192

@@ -1,8 +1,8 @@
-"""Walks along a log from header to header, window by window.
+"""Loads windows of a log's bytes, and walks along a log from header to header, window by window.
 
-It reads only headers, no content and no checksums, which is cheap on any log: little more than the first 61 bytes of
-large batches are read from the disk.  No size is followed beyond the end of the log, and the memory used is one window.
-LogReader reads whole batches.
+The walk reads only headers, no content and no checksums, which is cheap on any log: little more than the first 61 bytes
+of large batches are read from the disk.  No size is followed beyond the end of the log, and the memory used is one
+window.  LogReader reads whole batches.
 """
 
 from __future__ import annotations
@@ -16,7 +16,25 @@ from klog.formats.batch import BatchFacts
 from klog.formats.damage import Damage, DamageKind, Location
 from klog.formats.header import HEADER_BYTES, read_header
 from klog.kernel import Window
-from klog.log.windows import read_window
+
+
+def window_of(data: bytes | bytearray, position: int, records: int = 1024, output: int = 1) -> Window:
+    """Return a window of *data*, the bytes of a log from byte *position* on.  *records*, *output*: see Window."""
+    window = Window(len(data), records, output)
+    window.buffer(len(data))[: len(data)] = data
+    window.load(position, len(data))
+    return window
+
+
+def read_window(source: ReadableLog, window: Window, position: int, size: int) -> int:
+    """Load *window* with up to *size* bytes of a log from byte *position* on; return how many there were.
+
+    Raises OSError; the window then has no content that counts.
+    """
+    read = source.read_into(position, window.buffer(size)[:size])
+    window.load(position, read)
+    return read
+
 
 SMALL_BYTES: Final = 8 << 10
 LARGE_BYTES: Final = 1 << 20

@@ -1,20 +1,21 @@
-"""Offset and time indexes: their entries, a broker's search in them, and positions from which to read the log.
+"""Offset, time and transaction indexes: their entries, a broker's search in them, and positions to read the log from.
 
 An index is believed only as far as the log confirms it: a wrong one makes reading start earlier, never later.
-Kafka: AbstractIndex, OffsetIndex, TimeIndex.
+Kafka: AbstractIndex, OffsetIndex, TimeIndex, TransactionIndex.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from types import TracebackType
 from typing import Final, NamedTuple
 
 from klog.base.errors import KlogError, UnreadableError
 from klog.base.read_only import ReadableLog, ReadOnlyFile
 from klog.formats.damage import Damage
-from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
+from klog.formats.index import ABORTED_TXN, OFFSET_ENTRY, TIME_ENTRY
 from klog.formats.layout import Layout
 from klog.log.header_walk import header_at, walk_headers, walk_windows
 
@@ -328,3 +329,55 @@ def modified_ms(log: str) -> int:
         return os.stat(log).st_mtime_ns // 1_000_000
     except OSError as error:
         raise UnreadableError(f"{log}: {error.strerror}") from error
+
+
+_TXN_STEP_BYTES = 2048 * ABORTED_TXN.size
+_MOST_TXN_BYTES = 64 << 20
+
+
+class AbortedTxn(NamedTuple):
+    """An entry; fields as in `ABORTED_TXN`."""
+
+    version: int
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+def aborted_txns(file: ReadableLog, size: int | None = None) -> Iterator[AbortedTxn]:
+    """Yield the whole entries in the first *size* bytes of an open index (None: all), with 68 KiB of it in memory.
+
+    A hole, which no broker leaves, yields at most the entries of 68 KiB, all zeros.  Raises UnreadableError.
+    """
+    end = file.size if size is None else size
+    position = 0
+    while position < end - end % ABORTED_TXN.size:
+        content = file.read(position, min(_TXN_STEP_BYTES, end - position))
+        if not content:
+            return
+        yield from map(AbortedTxn._make, ABORTED_TXN.read_all(content))
+        position += _TXN_STEP_BYTES
+        position += max(file.next_data(position) - position, 0) // _TXN_STEP_BYTES * _STEP_BYTES
+
+
+def read_txn_index(folder: str, name: str) -> tuple[list[AbortedTxn], int]:
+    """Return the whole entries in the first 64 MiB of an index, and the size of the file in bytes: a broker's is small.
+
+    Raises UnreadableError.
+    """
+    with ReadOnlyFile(os.path.join(folder, name)) as source:
+        return list(islice(aborted_txns(source), _MOST_TXN_BYTES // ABORTED_TXN.size)), source.size
+
+
+def txn_index_content(entries: Iterable[AbortedTxn]) -> bytes:
+    """Return the content of an index with these entries."""
+    return b"".join(ABORTED_TXN.write(*entry) for entry in entries)
+
+
+def newer_version(version: int) -> int:
+    """Return the version that a broker assigns to an entry of an unknown version, else 0.
+
+    A broker reads only the first of the two bytes.  Kafka: AbortedTxn.version.
+    """
+    return max(version >> 8, 0)

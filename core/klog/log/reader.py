@@ -16,8 +16,8 @@ from klog.formats.batch import BATCH, ENTRY, OVERHEAD
 from klog.formats.damage import Damage, DamageKind, Location
 from klog.formats.java_integers import LONG_MAX
 from klog.kernel import DONE, MORE, Window
+from klog.log.header_walk import read_window
 from klog.log.resync import BLOCK_BYTES, describe_damage, next_entry, readable
-from klog.log.windows import read_window
 
 WINDOW_BYTES = 1 << 19
 LARGE_WINDOW_BYTES = 4 << 20

@@ -32,7 +32,7 @@ from klog.kernel import (
     crc32c,
     crc32c_shift,
 )
-from klog.log.windows import read_window
+from klog.log.header_walk import read_window
 
 Checksum = Callable[[bytes, int], int]
 

@@ -24,9 +24,9 @@ from klog.formats.java_integers import LONG_MAX
 from klog.formats.names import CLUSTER_METADATA, SEGMENT_KINDS, FileKind, Stage, file_name, parse_file
 from klog.formats.snapshot import write_snapshot
 from klog.kernel import IndexBuilder, SegmentSurvey, Window, ascending_run, crc32c
+from klog.log.index import txn_index_content
 from klog.log.records import intact_runs
 from klog.log.segment import Segment
-from klog.log.txn_index import txn_index_content
 from klog.partition.lookup import Lookup, TrailDetail
 
 

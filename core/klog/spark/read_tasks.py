@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 from klog.jobs.slices import LogSlice, pack_tasks, slice_partition
-from klog.log.record_filter import RecordFilter
+from klog.log.records import RecordFilter
 from klog.partition.transactions.isolation import IsolationState
 from klog.spark.filters import FilterPushdown
 from klog.spark.ranges import Range

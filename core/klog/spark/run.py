@@ -18,8 +18,7 @@ from klog.base import errors
 from klog.base.errors import ExitCode, KlogError, SparkError
 from klog.base.progress import Sink
 from klog.base.unusable import UNUSABLE
-from klog.jobs.results import TaskResult
-from klog.jobs.runner import Job, Take
+from klog.jobs.runner import Job, Take, TaskResult
 from klog.jobs.slices import pack_tasks
 from klog.spark import remote_call
 from klog.spark.packaging import SITE

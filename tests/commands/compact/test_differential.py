@@ -19,8 +19,7 @@ from klog.data_dir.log_dir import LogDir
 from klog.data_dir.selection import Selection
 from klog.formats.batch import Codec
 from klog.formats.damage import Damage
-from klog.log.batch import Batch
-from klog.log.segment import Segment
+from klog.log.segment import Batch, Segment
 
 from tests.commands.compact.oracle import CleanerOracle, Round
 from tests.commands.compact.workloads import HIGH_WATERMARK, SAMPLE, Workload, make_workload

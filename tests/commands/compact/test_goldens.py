@@ -10,8 +10,7 @@ import pytest
 from klog.commands.compact.log_cleaner import CleanerOptions
 from klog.commands.compact.rewriting import CleanerRelease
 from klog.formats.batch import Attributes
-from klog.log.batch import Batch
-from klog.log.segment import Segment
+from klog.log.segment import Batch, Segment
 
 from tests.commands.compact.recorded import Compactor, Recorded
 from tests.conftest import FIXTURES, writable_copy

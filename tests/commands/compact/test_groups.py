@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from klog.commands.compact.cleaned_segments import SourceSegment, aborted_between, between, grouped
 from klog.commands.compact.cleaned_transactions import CleanedTransactions
-from klog.log.txn_index import AbortedTxn
+from klog.log.index import AbortedTxn
 from klog.partition.transactions.markers import Marker
 
 FAR = 2**31 - 1

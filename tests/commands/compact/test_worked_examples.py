@@ -16,8 +16,7 @@ from klog.commands.compact.rewriting import Rewriting, RoundParameters, SegmentG
 from klog.data_dir.log_dir import LogDir
 from klog.formats.codec import Decompressor
 from klog.kernel import OffsetMap
-from klog.log.batch import Batch
-from klog.log.segment import Segment
+from klog.log.segment import Batch, Segment
 
 from tests.commands.compact.recorded import Compactor
 from tests.commands.compact.test_selection import Log

@@ -152,7 +152,7 @@ def test_the_way_out_makes_the_index_again(klog: Klog, tmp_path: Path) -> None:
 
 def test_large_logs_are_compared_when_asked(klog: Klog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer mentions that they were not."""
-    monkeypatch.setattr("klog.commands.doctor.aborted_records._MOST_BYTES", 100)
+    monkeypatch.setattr("klog.commands.doctor.partition_loader._MOST_BYTES", 100)
     path = disk(tmp_path / "data", TWO, aborted_entries(ENTRIES[:2]))
     done = klog("doctor", str(tmp_path / "data"))
     assert b"the transaction indexes of 1 partition were not compared with the logs" in done.stdout

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import klog.log.table
+import klog.log.arrow
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -13,7 +13,7 @@ from klog.commands.dump.dump_files import dump_parquet
 from klog.commands.dump.dump_request import PARQUET, DumpRequest, DumpTarget, expand
 from klog.kernel import KeySet
 from klog.log.arrow import RowGroup, Sizes, schema
-from klog.log.record_filter import RecordFilter
+from klog.log.records import RecordFilter
 
 from tests.commands.dump.sinks import Kept, bytes_read
 from tests.kernel.windows import filled, plain_batches
@@ -135,8 +135,8 @@ def test_row_groups_follow_one_another(tmp_path: Path, monkeypatch: pytest.Monke
     _, whole, _ = write(targets, tmp_path)
     expected = columns(whole)
     assert whole.num_row_groups == 1
-    monkeypatch.setattr(klog.log.table, "ROW_GROUP_ROWS", rows)
-    monkeypatch.setattr(klog.log.table, "ROW_GROUP_BYTES", size)
+    monkeypatch.setattr(klog.log.arrow, "ROW_GROUP_ROWS", rows)
+    monkeypatch.setattr(klog.log.arrow, "ROW_GROUP_BYTES", size)
     _, file, _ = write(targets, tmp_path)
     assert file.num_row_groups > 5
     assert columns(file) == expected

@@ -10,7 +10,7 @@ import pytest
 from klog.base.read_only import ReadOnlyFile
 from klog.commands.dump.dump_files import dump_lines, dump_parquet, dump_text
 from klog.commands.dump.dump_request import CSV, JSON_LINES, PARQUET, TEXT, DumpRequest, LineStyle, LogStyle, expand
-from klog.log.record_filter import RecordFilter
+from klog.log.records import RecordFilter
 
 from tests.commands.dump.sinks import Kept, bytes_read
 from tests.conftest import FIXTURES

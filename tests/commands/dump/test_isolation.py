@@ -15,7 +15,7 @@ from klog.data_dir.partition import Partition
 from klog.kernel import Window
 from klog.log.json_lines import LineStyle
 from klog.log.reader import LogReader
-from klog.log.record_filter import RecordFilter
+from klog.log.records import RecordFilter
 from klog.partition.transactions.isolation import AbortedFilter, visible_range
 
 from tests.commands.dump.sinks import Kept, dump, dump_file

@@ -9,14 +9,13 @@ from random import Random
 
 import pytest
 from klog.commands.dump.dump_files import dump_text
-from klog.commands.dump.dump_request import DumpRequest, DumpTarget, LogStyle
-from klog.commands.dump.dumped_logs import LogInput, LogInputs
+from klog.commands.dump.dump_request import DumpRequest, DumpTarget, LogInput, LogInputs, LogStyle
 from klog.commands.dump.kafka_log import LogDump
 from klog.commands.dump.reports import OffsetGaps
 from klog.formats.internal_topics import cluster_metadata
 from klog.kernel import Window
 from klog.log.pipeline import run
-from klog.log.record_filter import RecordFilter, RecordLimit
+from klog.log.records import RecordFilter, RecordLimit
 from klog.partition.transactions.isolation import TxnBatch
 
 from tests.commands.dump.sinks import TEXT, Kept, dump, dump_file

@@ -11,7 +11,7 @@ from klog.base.read_only import ReadOnlyFile
 from klog.commands.dump.dump_files import kind_of
 from klog.commands.dump.dump_request import DumpRequest, DumpTarget, LogStyle, expand, with_surroundings
 from klog.kernel import TEXT_BARE, TEXT_CONTENT, TEXT_RECORDS
-from klog.log.record_filter import RecordFilter
+from klog.log.records import RecordFilter
 
 from tests.data_dir.test_log_dir import held
 from tests.oracles.plain import encode

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from klog.commands.dump.dump_files import dump_lines, dump_parquet, dump_text
 from klog.commands.dump.dump_request import JSON_LINES, PARQUET, TEXT, DumpRequest, DumpTarget, expand
-from klog.log.record_filter import RecordFilter
+from klog.log.records import RecordFilter
 
 from tests.commands.dump.sinks import Kept
 from tests.data_dir.test_log_dir import held

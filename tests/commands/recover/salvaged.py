@@ -13,8 +13,7 @@ from klog.commands.recover.recover_outcome import SalvageOptions
 from klog.commands.recover.segment_ranges import PartitionRanges, SegmentRanges, salvage_ranges
 from klog.data_dir.partition import Partition
 from klog.kernel import SegmentSurvey
-from klog.log.batch import Batch
-from klog.log.segment import Segment
+from klog.log.segment import Batch, Segment
 
 ODD = ("odd offset", "backwards", "overflow", "beyond next")
 

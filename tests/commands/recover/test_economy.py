@@ -17,8 +17,7 @@ from klog.commands.recover import like_broker
 from klog.formats.snapshot import write_snapshot
 from klog.kernel import crc32c
 from klog.log import reader
-from klog.log.batch import Batch
-from klog.log.segment import Segment
+from klog.log.segment import Batch, Segment
 
 from tests.conftest import Ran
 from tests.oracles.plain.encode import Record, batch, marker

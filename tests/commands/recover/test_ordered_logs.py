@@ -15,8 +15,7 @@ from klog.commands.recover.recover_outcome import RecoverMode, RecoverOptions, S
 from klog.commands.recover.segment_ranges import PartitionRanges, salvage_ranges
 from klog.data_dir.log_dir import LogDir
 from klog.log import reader
-from klog.log.batch import Batch
-from klog.log.segment import Segment
+from klog.log.segment import Batch, Segment
 from klog.partition.verify.verify import log_dir_facts
 
 from tests.conftest import FIXTURES

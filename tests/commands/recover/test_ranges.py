@@ -18,8 +18,7 @@ from klog.commands.recover.recover_outcome import SalvageOptions
 from klog.commands.recover.segment_ranges import DroppedBytes, SegmentRanges, salvage_ranges
 from klog.data_dir.partition import Partition
 from klog.log import reader
-from klog.log.batch import Batch
-from klog.log.segment import Segment
+from klog.log.segment import Batch, Segment
 
 from tests.commands.recover.salvaged import offsets, only, partition_of, result, salvage
 from tests.conftest import CORPORA, FIXTURES, extract

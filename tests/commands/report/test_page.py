@@ -9,8 +9,8 @@ from collections import Counter
 from html.parser import HTMLParser
 
 import pytest
-from klog.commands.report.partition_strips import PartitionStrip, StripSegment, StripSpan
 from klog.commands.report.report_page import MOST_PICTURES, Report, page
+from klog.commands.report.svg_pictures import PartitionStrip, StripSegment, StripSpan
 
 HOSTILE = (
     "</script><script>alert(1)</script>",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from klog.commands.report.treemap import MOST_TILES, Rectangle, Tile, draw, squarify
+from klog.commands.report.svg_pictures import MOST_TILES, Rectangle, Tile, draw_treemap, squarify
 
 SIZES = st.lists(st.integers(1, 2**50), min_size=1, max_size=60).map(lambda sizes: sorted(sizes, reverse=True))
 
@@ -31,7 +31,7 @@ def test_equal_sizes_make_squares() -> None:
 
 def test_what_is_too_small_shares_a_tile() -> None:
     """The picture of ten thousand topics has some hundred."""
-    picture = draw([Tile(f"t{number}", 1000 + number, {}) for number in range(MOST_TILES + 50)])
+    picture = draw_treemap([Tile(f"t{number}", 1000 + number, {}) for number in range(MOST_TILES + 50)])
     titles = [title.text or "" for title in picture.iter("title")]
     assert any(text.startswith("50 smaller topics: ") for text in titles)
     assert len([one for one in picture.iter("rect") if one.get("class") == "tile"]) == MOST_TILES + 1
@@ -39,4 +39,4 @@ def test_what_is_too_small_shares_a_tile() -> None:
 
 def test_nothing_at_all_is_an_empty_picture() -> None:
     """A disk without topics, or with empty ones."""
-    assert not list(draw([Tile("empty", 0, {})]).iter("rect"))
+    assert not list(draw_treemap([Tile("empty", 0, {})]).iter("rect"))

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 from klog.base.errors import UsageError
-from klog.commands.timeline.event_sort import EventSort
-from klog.commands.timeline.timeline_event import KINDS, EventFilter, TimelineEvent
+from klog.commands.timeline.timeline_event import KINDS, EventFilter, EventSort, TimelineEvent
 from klog.data_dir.disk.disk import Disk
 
 from tests.support.measure import measured
@@ -102,7 +101,7 @@ def test_many_events_take_little_memory(tmp_path: Path) -> None:
         "import random\n"
         "from klog.data_dir.disk.disk import Disk\n"
         "from klog.commands.timeline.timeline_event import TimelineEvent\n"
-        "from klog.commands.timeline.event_sort import EventSort\n"
+        "from klog.commands.timeline.timeline_event import EventSort\n"
         "sort, chance = EventSort(Disk()), random.Random(1)\n"
         "for number in range(150_000):\n"
         "    sort.add(TimelineEvent(chance.getrandbits(40), 'broker', 'roll', 'segment %d' % number, offset=number))\n"

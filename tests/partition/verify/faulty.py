@@ -11,8 +11,7 @@ from pathlib import Path
 from klog.cluster.metadata.metadata_image import TOPIC_RESOURCE
 from klog.formats.snapshot import read_snapshot, write_snapshot
 from klog.kernel import crc32c
-from klog.log.batch import Batch
-from klog.log.segment import MAX_SEGMENT_BYTES, Segment
+from klog.log.segment import MAX_SEGMENT_BYTES, Batch, Segment
 
 from tests.conftest import FIXTURES, writable_copy
 from tests.oracles.plain.encode import Record, batch

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from klog.formats.batch import BATCH
 from klog.kernel import crc32c
-from klog.log.batch import Batch
-from klog.log.segment import Segment
+from klog.log.segment import Batch, Segment
 
 from tests.oracles.plain import compress, encode, shapes
 from tests.partition.verify.partitions import Damageable, flipped

@@ -19,8 +19,8 @@ from klog.formats.batch import ENTRY, OVERHEAD
 from klog.formats.index import ABORTED_TXN
 from klog.kernel import DONE, MORE
 from klog.log.bit_flips import Patch
-from klog.log.txn_index import AbortedTxn, aborted_txns
-from klog.log.windows import window_of
+from klog.log.header_walk import window_of
+from klog.log.index import AbortedTxn, aborted_txns
 
 
 class FileRange(NamedTuple):

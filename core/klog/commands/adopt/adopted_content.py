@@ -32,9 +32,9 @@ from klog.formats.java_integers import LONG_MAX
 from klog.formats.names import SEGMENT_KINDS, FileKind, file_name, parse_file
 from klog.formats.snapshot import Producer, write_snapshot
 from klog.kernel import IndexBuilder, Window, crc32c, stamp
+from klog.log.header_walk import window_of
+from klog.log.index import txn_index_content
 from klog.log.reader import LogReader
-from klog.log.txn_index import txn_index_content
-from klog.log.windows import window_of
 from klog.partition.start.record_tally import EVERYTHING, OffsetSpan, tally_records
 from klog.partition.verify.findings import Severity
 

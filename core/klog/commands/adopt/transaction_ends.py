@@ -34,9 +34,9 @@ from klog.formats.record import write_record
 from klog.formats.snapshot import Producer
 from klog.formats.transaction_state import TransactionStatus
 from klog.kernel import DONE, crc32c
+from klog.log.header_walk import window_of
+from klog.log.index import AbortedTxn
 from klog.log.segment import Segment
-from klog.log.txn_index import AbortedTxn
-from klog.log.windows import window_of
 from klog.partition.transactions.coordinator_decisions import TransactionDecision, decisions, was_decided
 from klog.partition.transactions.markers import CompletedTxn
 from klog.partition.transactions.producer_replay import apply_window

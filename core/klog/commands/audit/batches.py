@@ -12,11 +12,10 @@ from klog.base.read_only import ReadOnlyFile
 from klog.data_dir.partition import Partition
 from klog.formats.batch import BATCH, CODEC_BITS, CRC_START, LOG_APPEND_TIME_BIT, BatchFacts
 from klog.formats.codec import CodecError, Decompressor
-from klog.jobs.results import TaskResult, json_result
+from klog.jobs.runner import TaskResult, json_result
 from klog.kernel import Window, record_signs
-from klog.log.header_walk import header_at
+from klog.log.header_walk import header_at, window_of
 from klog.log.reader import MAX_BATCH_BYTES
-from klog.log.windows import window_of
 from klog.partition.transactions.isolation import AbortedRange, visible_range
 
 _MAX_TIMESTAMP = BATCH.offsets["max_timestamp"]

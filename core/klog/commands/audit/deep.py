@@ -16,7 +16,7 @@ from klog.commands.audit.twin_verdict import POSSIBLE, SIGNS_WITHOUT_TWIN, Evide
 from klog.commands.audit.twins import TwinPlace
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage
-from klog.jobs.results import TaskResult, json_result
+from klog.jobs.runner import TaskResult, json_result
 from klog.jobs.slices import pack_tasks
 from klog.kernel import Window
 from klog.log.reader import MAX_BATCH_BYTES

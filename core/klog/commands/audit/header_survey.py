@@ -14,8 +14,7 @@ from klog.commands.audit.audited_partitions import AuditLog, AuditPartition, aud
 from klog.commands.audit.digest_table import DigestTable
 from klog.commands.audit.headers import HeaderOptions, LogReport, ProducerRun, log_report, read_headers
 from klog.commands.audit.twins import PartitionNames
-from klog.jobs.results import TaskResult
-from klog.jobs.runner import Job, Runner, Threads, collect
+from klog.jobs.runner import Job, Runner, TaskResult, Threads, collect
 from klog.jobs.slices import pack_tasks
 
 U = TypeVar("U")

@@ -16,7 +16,7 @@ from klog.base.read_only import ReadOnlyFile
 from klog.commands.audit.audited_partitions import AuditLog
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.java_integers import LONG_MAX
-from klog.jobs.results import TaskResult, json_result
+from klog.jobs.runner import TaskResult, json_result
 from klog.kernel import DONE, ENTRY_FULL, HeaderPass, Window
 from klog.log.reader import MAX_BATCH_BYTES
 from klog.log.records import intact_runs

@@ -14,7 +14,7 @@ from klog.base.errors import KlogError
 from klog.commands.audit.batches import RecordSigns
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage
-from klog.jobs.results import TaskResult, json_result
+from klog.jobs.runner import TaskResult, json_result
 from klog.kernel import Window, record_signs
 from klog.log.reader import MAX_BATCH_BYTES
 from klog.log.records import BatchRun

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from klog.base.errors import UnreadableError
 from klog.change.partition_plan.contents import StoredContent, txn_entries
 from klog.data_dir.partition import Partition, SegmentFiles
-from klog.log.txn_index import AbortedTxn
+from klog.log.index import AbortedTxn
 
 REFUSED: Final = "nothing is compacted"
 """The consequence of damage, in messages."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from klog.formats.java_integers import LONG_MAX
 from klog.kernel import OpenTransactions, Window
-from klog.log.txn_index import AbortedTxn
+from klog.log.index import AbortedTxn
 from klog.partition.transactions.markers import FlawedMarker, Marker
 
 

@@ -29,8 +29,7 @@ from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.data_dir.selection import Selection
 from klog.formats.names import FileKind
-from klog.jobs.results import TaskResult
-from klog.jobs.runner import Job, Threads
+from klog.jobs.runner import Job, TaskResult, Threads
 
 _LARGE_BYTES = 1 << 20
 

@@ -27,8 +27,7 @@ from klog.data_dir.partition import Partition
 from klog.data_dir.selection import Selection
 from klog.formats.names import PartitionState
 from klog.jobs.output import Facts, JobOutput, OutputAttempt, lock_target
-from klog.jobs.results import TaskResult
-from klog.jobs.runner import Job, Runner, collect
+from klog.jobs.runner import Job, Runner, TaskResult, collect
 from klog.jobs.slices import pack_tasks
 
 _STAGED, _ROOT = "staged", "root"

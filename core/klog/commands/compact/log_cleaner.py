@@ -26,7 +26,7 @@ from klog.commands.compact.rewriting import CleanerRelease, CleaningCounts, Rewr
 from klog.formats.codec import Decompressor
 from klog.formats.names import FileKind, file_name
 from klog.kernel import OffsetMap
-from klog.log.txn_index import txn_index_content
+from klog.log.index import txn_index_content
 
 _FEWEST_SEGMENTS: Final = 4
 """The smallest number of clean and of dirty segments that are rewritten for an estimate."""

@@ -43,8 +43,8 @@ from klog.kernel import (
     Rewriter,
     Window,
 )
+from klog.log.index import AbortedTxn
 from klog.log.records import batch_damage, broken_record
-from klog.log.txn_index import AbortedTxn
 from klog.partition.transactions.markers import read_marker
 
 _OUTPUT_BYTES = 2 << 20

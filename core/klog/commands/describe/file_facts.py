@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 
 from klog.base.errors import NotKafkaError, UnreadableError, UnsupportedError
 from klog.base.read_only import ReadOnlyFile
-from klog.commands.describe.index_facts import summarize_index
-from klog.commands.describe.log_facts import LogSummary, first_offset, summarize
+from klog.commands.describe.log_facts import LogSummary, first_offset, summarize, summarize_index
 from klog.data_dir.log_dir import lock_state
 from klog.data_dir.root_files import SMALL_FILE_BYTES
 from klog.data_dir.selection import KafkaFile

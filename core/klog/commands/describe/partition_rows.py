@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from klog.base.errors import KlogError
-from klog.commands.describe.index_facts import entries_in_use
-from klog.commands.describe.log_facts import summarize
+from klog.commands.describe.log_facts import entries_in_use, summarize
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.formats.checkpoint import Malformed

@@ -18,9 +18,7 @@ from typing import NamedTuple
 from klog.base.errors import KlogError, UsageError, counted
 from klog.base.progress import Sink
 from klog.cluster.metadata.metadata_loader import ClusterMetadata
-from klog.commands.doctor.aborted_records import not_compared_notes
 from klog.commands.doctor.assumed_repairs import AssumedRepairs
-from klog.commands.doctor.broker_config import DELETE_DELAY_MS
 from klog.commands.doctor.diagnosis import (
     Diagnosis,
     Fate,
@@ -33,6 +31,7 @@ from klog.commands.doctor.diagnosis import (
     unread_number,
 )
 from klog.commands.doctor.log_dir_format import (
+    DELETE_DELAY_MS,
     FormattedDir,
     check_kraft_format,
     check_zookeeper_format,
@@ -42,9 +41,14 @@ from klog.commands.doctor.log_dir_format import (
 )
 from klog.commands.doctor.metadata_facts import lag_notes
 from klog.commands.doctor.partition_fates import BrokerIdentity, PartitionFates, as_unreached
-from klog.commands.doctor.partition_loader import LoadedPartition, PartitionLoader
-from klog.commands.doctor.recovery_time import recovery_work
-from klog.commands.doctor.retention_notes import FirstPass, with_retention
+from klog.commands.doctor.partition_loader import (
+    FirstPass,
+    LoadedPartition,
+    PartitionLoader,
+    not_compared_notes,
+    recovery_work,
+    with_retention,
+)
 from klog.data_dir.log_dir import LogDir
 from klog.formats.names import CLUSTER_METADATA, ROOT_CHECKPOINTS, FileKind, PartitionName
 from klog.partition.retention.due_records import DueRecords

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 from klog.base.errors import counted
 from klog.cluster.election import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from klog.cluster.metadata.metadata_loader import ClusterMetadata
-from klog.commands.doctor.broker_config import DELETE_DELAY_MS
 from klog.commands.doctor.diagnosis import SERVED, TXN_INDEX_WRONG, Fate, KafkaVersion, PartitionFate
+from klog.commands.doctor.log_dir_format import DELETE_DELAY_MS
 from klog.commands.doctor.metadata_facts import directories_of
 from klog.commands.doctor.partition_loader import LoadedPartition
 from klog.formats.names import PartitionName, PartitionState

@@ -20,11 +20,10 @@ from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
 from klog.formats.layout import Layout
 from klog.formats.snapshot import read_snapshot
 from klog.kernel import DONE, MORE, Window, crc32c
-from klog.log.index import IndexEntries
+from klog.log.header_walk import read_window
+from klog.log.index import IndexEntries, aborted_txns, newer_version
 from klog.log.records import broken_record
 from klog.log.segment import MAX_SEGMENT_BYTES
-from klog.log.txn_index import aborted_txns, newer_version
-from klog.log.windows import read_window
 
 _LARGEST_SNAPSHOT = 64 << 20
 

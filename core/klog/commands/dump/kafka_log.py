@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from klog.base.errors import KlogError
-from klog.commands.dump.dump_request import Decoder, LogStyle
-from klog.commands.dump.dumped_logs import LogInput
+from klog.commands.dump.dump_request import Decoder, LogInput, LogStyle
 from klog.commands.dump.reports import OffsetGaps
 from klog.formats.batch import ENTRY, OVERHEAD, Attributes
 from klog.formats.codec import Decompressor
@@ -19,8 +18,7 @@ from klog.formats.java_integers import LONG_MAX, LONG_MIN
 from klog.kernel import BAD_LENGTH, BAD_MAGIC, DONE, MORE, TEXT_LAZY, Window
 from klog.log.pipeline import OrderedOutput, Work
 from klog.log.reader import WindowResult
-from klog.log.record_filter import RecordLimit
-from klog.log.records import broken_record
+from klog.log.records import RecordLimit, broken_record
 from klog.partition.transactions.isolation import TxnBatch
 
 

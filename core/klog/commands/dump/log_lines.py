@@ -6,15 +6,14 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Literal
 
-from klog.commands.dump.dumped_logs import LogInput
+from klog.commands.dump.dump_request import LogInput
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage
 from klog.kernel import Window
 from klog.log.json_lines import LineStyle, RecordOrigin, damage_json, record_lines
 from klog.log.pipeline import OrderedOutput, Work
 from klog.log.reader import WindowResult
-from klog.log.record_filter import RecordLimit
-from klog.log.records import BatchRun, Codecs, intact_runs, message_damages
+from klog.log.records import BatchRun, Codecs, RecordLimit, intact_runs, message_damages
 from klog.partition.transactions.isolation import TxnBatch
 
 CSV_COLUMNS = (

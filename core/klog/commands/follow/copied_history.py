@@ -26,9 +26,8 @@ from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage
 from klog.formats.header import HEADER_BYTES, read_header
 from klog.kernel import DONE
-from klog.log.header_walk import walk_headers
+from klog.log.header_walk import walk_headers, window_of
 from klog.log.records import BatchRun, decode_run
-from klog.log.windows import window_of
 
 _ROWS: Final = 1024
 _MOST_BYTES: Final = 64 << 20

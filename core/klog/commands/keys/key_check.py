@@ -17,13 +17,12 @@ from klog.base.progress import Sink
 from klog.cluster.keyed_topics import KeyTopic
 from klog.commands.keys.judgement import LEAST_SHARE, MURMUR2, KeyJudgement, judge, leading_hash, rule_counts
 from klog.formats.damage import Damage
-from klog.jobs.results import TaskResult, json_result
-from klog.jobs.runner import Job, Threads
+from klog.jobs.runner import Job, TaskResult, Threads, json_result
 from klog.jobs.slice_scan import SliceScan
 from klog.jobs.slices import LogSlice, slice_partition
 from klog.kernel import KeyExamples, KeyPlaces, KeyReader, key_partitions
 from klog.log.reader import MAX_BATCH_BYTES
-from klog.log.record_filter import RecordFilter
+from klog.log.records import RecordFilter
 
 _SPLIT_BYTES: Final = 16 << 20
 _ALONE_BYTES: Final = 4 << 20

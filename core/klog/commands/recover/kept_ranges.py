@@ -16,9 +16,9 @@ from klog.formats.batch import Attributes, BatchFacts
 from klog.formats.java_integers import LONG_MAX
 from klog.kernel import Window
 from klog.log.bit_flips import Patch
+from klog.log.header_walk import window_of
 from klog.log.reader import LogReader
 from klog.log.segment import MAX_RELATIVE_OFFSET
-from klog.log.windows import window_of
 from klog.partition.start.segment_recovery import first_offset
 from klog.partition.start.start_files import FailsError
 

@@ -19,10 +19,10 @@ from klog.formats.batch import BATCH, OVERHEAD, BatchFacts
 from klog.formats.codec import Decompressor
 from klog.kernel import Window
 from klog.log.bit_flips import whole
+from klog.log.header_walk import window_of
 from klog.log.json_lines import LineStyle, RecordOrigin, record_lines
 from klog.log.reader import MAX_BATCH_BYTES
 from klog.log.records import BatchRun, decode_run
-from klog.log.windows import window_of
 
 
 class RescueCount(NamedTuple):

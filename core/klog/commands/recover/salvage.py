@@ -39,10 +39,10 @@ from klog.formats.snapshot import write_snapshot
 from klog.kernel import IndexBuilder, Window, crc32c
 from klog.log.bit_flips import Patch
 from klog.log.header_walk import header_at
+from klog.log.index import AbortedTxn, txn_index_content
 from klog.log.reader import LogReader
 from klog.log.records import intact_runs
 from klog.log.segment import MAX_SEGMENT_BYTES, Segment
-from klog.log.txn_index import AbortedTxn, txn_index_content
 from klog.partition.transactions.markers import CompletedTxn
 from klog.partition.transactions.producer_replay import apply_window
 from klog.partition.transactions.producer_state import ProducerState

@@ -28,7 +28,7 @@ from klog.formats.index import TIME_ENTRY
 from klog.formats.names import SEGMENT_KINDS, FileKind, file_name
 from klog.formats.snapshot import write_snapshot
 from klog.kernel import crc32c
-from klog.log.txn_index import txn_index_content
+from klog.log.index import txn_index_content
 from klog.partition import truncate
 from klog.partition.retention.due_records import DueRecords, RetainedPartition, count_in, due_records
 from klog.partition.retention.first_pass import AgedSegment, SegmentAge

@@ -16,8 +16,7 @@ from klog.commands.replicas.compacted import CompactedComparison
 from klog.commands.replicas.comparison import ComparedCopy, Comparison, LostRecordSink
 from klog.commands.replicas.copy_state import CopyState, StartedCopy, compared_copy, copy_states, expected_starts
 from klog.commands.replicas.disks import BrokerCopies, BrokerDisk, MetadataLog, broker_disks
-from klog.jobs.results import TaskResult, pickled_result
-from klog.jobs.runner import CHUNK, FEWEST, Job, Processes, may_fork
+from klog.jobs.runner import CHUNK, FEWEST, Job, Processes, TaskResult, may_fork, pickled_result
 from klog.partition.retention.topic_retention import topic_retention
 from klog.partition.start.kept_log import NextStarts
 

@@ -26,9 +26,8 @@ from klog.formats.header import HEADER_BYTES, read_header
 from klog.formats.names import FileKind, Stage
 from klog.formats.snapshot import Producer
 from klog.kernel import IndexBuilder
-from klog.log.index import position_of_offset
+from klog.log.index import AbortedTxn, position_of_offset
 from klog.log.segment import Segment
-from klog.log.txn_index import AbortedTxn
 
 _STEP_BYTES = 1 << 20
 

@@ -1,6 +1,7 @@
 """The page: one HTML file that loads nothing, and whose structure no content of a disk can change.
 
-The policy in it names the digest of klog's own script, so a browser runs no other.
+The policy in it names the digest of klog's own script, so a browser runs no other.  `Redaction` replaces the names on
+the disk, each always by the same word.
 """
 
 from __future__ import annotations
@@ -13,10 +14,9 @@ from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
 from klog.base.errors import counted
-from klog.commands.report import strip_picture, treemap
-from klog.commands.report.html_elements import element, embedded_json, html, raw
-from klog.commands.report.partition_strips import PartitionStrip
-from klog.commands.report.report_tables import Row, legend, size, table, time
+from klog.commands.report import svg_pictures
+from klog.commands.report.html_elements import Row, element, embedded_json, html, legend, raw, size, table, time
+from klog.commands.report.svg_pictures import PartitionStrip
 
 MOST_PICTURES = 40
 """Partitions that are drawn: the worst, then the largest."""
@@ -143,13 +143,13 @@ def _verdict(report: Report) -> Iterator[Element]:
 def _space(space: Row) -> Iterator[Element]:
     topics = [topic for topic in _objects(space.get("topics")) if _number(topic.get("bytes")) > 0]
     tiles = [
-        treemap.Tile(
+        svg_pictures.Tile(
             str(topic.get("topic") or "other directories"), _number(topic.get("bytes")), _reasons(topic.get("reasons"))
         )
         for topic in topics
     ]
     caption = element("figcaption", None, "Bytes by topic, split by the reasons why they are still there. ")
-    yield element("figure", {"class": "zoom"}, element("div", None, treemap.draw(tiles)), caption)
+    yield element("figure", {"class": "zoom"}, element("div", None, svg_pictures.draw_treemap(tiles)), caption)
     reasons = sorted(_reasons(space.get("reasons")).items(), key=lambda pair: -pair[1])
     if reasons:
         yield legend((reason, size(total)) for reason, total in reasons)
@@ -174,7 +174,7 @@ def _partitions(strips: Sequence[PartitionStrip]) -> Iterator[Element]:
         name = _name(strip)
         more = f"{strip.more} more spans are not drawn. " if strip.more else ""
         told = f"{size(strip.bytes)}, damages: {strip.problems[0]}, warnings: {strip.problems[1]}. {more}"
-        picture = element("div", None, strip_picture.draw(strip, name))
+        picture = element("div", None, svg_pictures.draw_strip(strip, name))
         yield element("h3", None, name)
         yield element("figure", {"class": "zoom"}, picture, element("figcaption", None, told))
     if len(worst) > MOST_PICTURES:
@@ -272,3 +272,63 @@ def _data(report: Report) -> dict[str, object]:
     rows = {member: found[member][:MOST_ROWS] for member in ("findings", "events", "groups", "transactions")}
     space = {member: value for member, value in report.space.items() if member != "segments"}
     return {**found, **rows, "space": space, "partitions": [_partition_row(strip) for strip in report.strips]}
+
+
+_CLOSED = frozenset({"id", "severity", "clock", "kind", "state", "reason", "type", "codec", "meaning", "why"})
+"""Members whose values klog has a list of."""
+
+_NAMES = {
+    "topic": "topic",
+    "group": "group",
+    "transactional_id": "transaction",
+    "member_id": "member",
+    "instance_id": "instance",
+    "log_dir": "log-dir",
+    "path": "log-dir",
+    "topic_id": "topic-id",
+    "cluster_id": "cluster",
+}
+"""Members that become a word with a number."""
+
+
+_COUNTS = frozenset({"reasons", "counts", "totals"})
+"""Members that are objects of numbers by klog's own words."""
+
+_OBJECTS = frozenset({"coordinator"})
+"""Members that are objects whose members klog has given their names."""
+
+
+class Redaction:
+    """Numbers the names of each kind in the order of their first use: `topic-1`, `topic-2`, …"""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, dict[str, int]] = {}
+
+    def name(self, kind: str, name: str) -> str:
+        """Return the word that replaces *name*; names of Kafka's own topics are kept."""
+        if kind == "topic" and name in ("__consumer_offsets", "__transaction_state", "__share_group_state"):
+            return name
+        known = self._numbers.setdefault(kind, {})
+        return f"{kind}-{known.setdefault(name, len(known) + 1)}"
+
+    def row(self, row: Mapping[str, object]) -> dict[str, object]:
+        """Return *row*, a JSON object, with numbers, words and members of closed lists alone: no other text."""
+        return {member: value for member, found in row.items() if (value := self._member(member, found)) is not None}
+
+    def _member(self, member: str, value: object) -> object:
+        if value is None or isinstance(value, (int, float)):
+            return value
+        if isinstance(value, str):
+            kind = _NAMES.get(member)
+            return self.name(kind, value) if kind is not None else value if member in _CLOSED else None
+        if isinstance(value, Mapping):
+            return dict(value) if member in _COUNTS else self.row(value) if member in _OBJECTS else None
+        if isinstance(value, Sequence):
+            return [one for item in value if (one := self._item(member, item)) is not None]
+        return None
+
+    def _item(self, member: str, item: object) -> object:
+        """Return an element of an array: an object, a number, or a pair of a topic and a number."""
+        if isinstance(item, Sequence) and not isinstance(item, str) and len(item) == 2 and isinstance(item[0], str):
+            return [self.name("topic", item[0]), self._member(member, item[1])]
+        return self.row(item) if isinstance(item, Mapping) else self._member(member, item)

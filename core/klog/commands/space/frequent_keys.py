@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from klog.commands.space.sampling import Sample, SampleReader, draw, estimate_ratio
 from klog.data_dir.partition import Partition
 from klog.kernel import KeySet, Profile
-from klog.log.record_filter import RecordFilter
+from klog.log.records import RecordFilter
 
 _ALL: Final = 1 << 20
 _KEPT_BYTES: Final = 128

@@ -6,7 +6,7 @@
             print(event.time, event.kind, event.message)
 
 Each log is read once, by the pass of `klog verify`.  Only its open transactions and its producers stay in memory;
-events beyond some ten thousand are written to temporary files (`klog.commands.timeline.event_sort`).
+events beyond some ten thousand are written to temporary files (`klog.commands.timeline.timeline_event`).
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ from types import TracebackType
 from typing import Final
 
 from klog.base.progress import Silence, Sink
-from klog.commands.timeline.event_sort import RUN_EVENTS, EventSort
 from klog.commands.timeline.log_events import LogEvents, modified_ms
 from klog.commands.timeline.timeline_event import (
     DATA_KINDS,
     FILE_CLOCK,
     GROUP_KINDS,
     METADATA_KINDS,
+    RUN_EVENTS,
     TRANSACTION_KINDS,
     EventFilter,
+    EventSort,
     TimelineEvent,
 )
 from klog.data_dir.disk.disk import Disk
@@ -130,11 +131,11 @@ class Timeline:
         where = selection.log_dir.path
         for partition in selection.partitions:
             if partition.topic == TRANSACTION_STATE and self._wanted.wants_any(TRANSACTION_KINDS):
-                from klog.commands.timeline.transaction_events import TransactionEvents
+                from klog.commands.timeline.coordinator_events import TransactionEvents
 
                 TransactionEvents(partition, where, self._wanted, self.add, self.coordinated).read(self._note)
             elif partition.topic == CONSUMER_OFFSETS and self._wanted.wants_any(GROUP_KINDS):
-                from klog.commands.timeline.group_events import GroupEvents
+                from klog.commands.timeline.coordinator_events import GroupEvents
 
                 GroupEvents(partition, where, self._wanted, self.add).read(self._note)
 

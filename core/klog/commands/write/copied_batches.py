@@ -23,7 +23,7 @@ from klog.formats.batch import BATCH, CODEC_BITS, BatchHead, write_batch
 from klog.formats.codec import Compressor, Decompressor
 from klog.formats.names import CLUSTER_METADATA, PartitionState
 from klog.kernel import DONE, Window, crc32c, drop_producers, stamp
-from klog.log.windows import window_of
+from klog.log.header_walk import window_of
 from klog.partition.transactions.isolation import AbortedFilter, AbortedRange
 from klog.partition.transactions.markers import CompletedTxn
 from klog.partition.transactions.producer_replay import replay

@@ -22,7 +22,7 @@ from klog.formats.java_integers import LONG_MAX
 from klog.formats.names import SEGMENT_KINDS, FileKind, file_name
 from klog.formats.snapshot import write_snapshot
 from klog.kernel import IndexBuilder, Window, ascending_run, crc32c
-from klog.log.txn_index import AbortedTxn, txn_index_content
+from klog.log.index import AbortedTxn, txn_index_content
 from klog.partition.transactions.markers import CompletedTxn
 from klog.partition.transactions.producer_replay import apply_window
 from klog.partition.transactions.producer_state import ProducerState

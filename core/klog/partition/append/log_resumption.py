@@ -25,10 +25,9 @@ from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
 from klog.formats.names import FileKind, Stage, file_name
 from klog.kernel import IndexBuilder, Window
 from klog.log.header_walk import header_at, walk_headers
-from klog.log.index import IndexEntries, offset_entries, time_entries
+from klog.log.index import AbortedTxn, IndexEntries, offset_entries, read_txn_index, time_entries
 from klog.log.records import intact_runs
 from klog.log.segment import Segment
-from klog.log.txn_index import AbortedTxn, read_txn_index
 from klog.partition.append.appender import AppendSettings, LogState, empty_log
 from klog.partition.transactions.markers import CompletedTxn
 from klog.partition.transactions.producer_replay import nearest_state, replay

@@ -15,9 +15,8 @@ from klog.formats.damage import Damage
 from klog.formats.error_codes import ErrorCode
 from klog.formats.index import OFFSET_ENTRY
 from klog.kernel import Window
-from klog.log.header_walk import header_at, walk_headers
+from klog.log.header_walk import header_at, read_window, walk_headers
 from klog.log.index import IndexEntries
-from klog.log.windows import read_window
 from klog.partition.fetch.fetch_answer import (
     AbortedTransaction,
     BatchExtent,

@@ -13,8 +13,8 @@ from klog.base.errors import UnreadableError
 from klog.base.read_only import ReadOnlyFile
 from klog.formats.header import HEADER_BYTES
 from klog.kernel import Window
+from klog.log.header_walk import read_window
 from klog.log.reader import LARGE_WINDOW_BYTES
-from klog.log.windows import read_window
 
 SLICE_BYTES: Final = 960 << 10
 """The size of a slice, which must fit into a window of a mebibyte."""

@@ -11,7 +11,7 @@ from klog.formats.codec import MAX_OUTPUT
 from klog.formats.java_integers import LONG_MAX, LONG_MIN
 from klog.formats.record import Record
 from klog.kernel import MORE, Window
-from klog.log.windows import window_of
+from klog.log.header_walk import window_of
 from klog.partition.lookup.lookup_trail import BatchTrail
 
 if TYPE_CHECKING:

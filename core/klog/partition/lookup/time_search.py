@@ -114,8 +114,7 @@ class SegmentTimes:
             row = 0
         if walk.at_end:
             return largest
-        from klog.log.batch import Batch
-        from klog.log.segment import Segment
+        from klog.log.segment import Batch, Segment
 
         walk.forget()
         batches = (batch for batch in Segment(search.path).batches(trail.position) if isinstance(batch, Batch))

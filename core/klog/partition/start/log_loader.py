@@ -21,7 +21,7 @@ from klog.formats.checkpoint import Malformed
 from klog.formats.index import OFFSET_ENTRY
 from klog.formats.names import FileKind, file_name
 from klog.kernel import Window
-from klog.log.txn_index import newer_version
+from klog.log.index import newer_version
 from klog.partition.start.producer_recovery import BrokerClock, ProducerLoader
 from klog.partition.start.segment_recovery import IntactPrefix, PartitionReader, SegmentRecovery, split
 from klog.partition.start.start_files import NOTHING, FailsError, ReadSettings, StartOutcome, StartSegment, StartState

@@ -23,10 +23,10 @@ from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
 from klog.formats.java_integers import LONG_MIN
 from klog.formats.snapshot import Producer, Snapshot
 from klog.kernel import BAD_LENGTH, IndexBuilder, Window
+from klog.log.index import AbortedTxn, txn_index_content
 from klog.log.pipeline import OrderedOutput, Work, run
 from klog.log.reader import LogReader, WindowResult
 from klog.log.segment import MAX_RELATIVE_OFFSET
-from klog.log.txn_index import AbortedTxn, txn_index_content
 from klog.partition.start.producer_recovery import ProducerLoader
 from klog.partition.start.start_files import FailsError, ReadSettings, StartSegment, index_floor, index_last_offset
 from klog.partition.transactions.markers import CompletedTxn, FlawedMarker, MarkerFlaw, ProducerAnomalyKind, read_marker

@@ -22,9 +22,9 @@ from klog.formats.index import ABORTED_TXN
 from klog.formats.java_integers import LONG_MAX, LONG_MIN
 from klog.kernel import Window
 from klog.log.header_walk import walk_headers
-from klog.log.record_filter import RecordFilter
+from klog.log.index import read_txn_index
+from klog.log.records import RecordFilter
 from klog.log.segment import Segment
-from klog.log.txn_index import read_txn_index
 from klog.partition.transactions.markers import CompletedTxn, Marker, read_marker
 from klog.partition.transactions.producer_replay import nearest_state, replay
 from klog.partition.transactions.producer_state import ProducerState

@@ -17,7 +17,7 @@ from klog.formats.codec import Decompressor
 from klog.formats.damage import Location
 from klog.formats.java_integers import LONG_MAX
 from klog.kernel import DONE, MORE, Window
-from klog.log.txn_index import AbortedTxn
+from klog.log.index import AbortedTxn
 
 _ABORT, _COMMIT = 0, 1
 _INVALID_RECORD = "org.apache.kafka.common.InvalidRecordException: "

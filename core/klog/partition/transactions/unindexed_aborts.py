@@ -14,9 +14,8 @@ from klog.data_dir.partition import Partition, SegmentFiles
 from klog.formats.batch import CONTROL_BIT, BatchFacts
 from klog.formats.damage import Damage
 from klog.kernel import Window
-from klog.log.header_walk import walk_windows
-from klog.log.txn_index import AbortedTxn, read_txn_index
-from klog.log.windows import read_window
+from klog.log.header_walk import read_window, walk_windows
+from klog.log.index import AbortedTxn, read_txn_index
 from klog.partition.transactions.markers import Marker, read_marker
 
 _MOST_MARKER_BYTES = 64 << 10

@@ -14,9 +14,8 @@ from klog.formats.damage import Damage
 from klog.formats.index import ABORTED_TXN, OFFSET_ENTRY, TIME_ENTRY
 from klog.formats.layout import Layout
 from klog.formats.names import PartitionState
-from klog.log.batch import Batch
-from klog.log.segment import Segment
-from klog.log.txn_index import AbortedTxn, read_txn_index
+from klog.log.index import AbortedTxn, read_txn_index
+from klog.log.segment import Batch, Segment
 from klog.partition.verify.findings import Findings, PartitionFacts
 from klog.partition.verify.segment_pass import IndexFile, SegmentFacts
 

@@ -19,7 +19,7 @@ from klog.base.errors import KlogError
 from klog.formats.batch import BatchFacts
 from klog.formats.index import ABORTED_TXN
 from klog.formats.snapshot import Producer
-from klog.log.txn_index import AbortedTxn, read_txn_index
+from klog.log.index import AbortedTxn, read_txn_index
 from klog.partition.transactions.markers import CompletedTxn, FlawedMarker, Marker, ProducerAnomaly
 from klog.partition.transactions.producer_replay import OpenTxns, replay
 from klog.partition.transactions.producer_state import Event, ProducerState, differences

@@ -12,9 +12,10 @@ import pyarrow as pa
 import pytest
 from klog.base.read_only import ReadOnlyFile
 from klog.data_dir.partition import Partition
+from klog.jobs import slices
 from klog.jobs.slices import slice_partition
 from klog.jobs.spark_rows import RowQuery, read, schema
-from klog.log import reader, split_points
+from klog.log import reader
 from klog.partition.transactions.isolation import Isolation
 
 from tests.conftest import FIXTURES
@@ -192,8 +193,8 @@ def windows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, size in (("FIRST_WINDOW", 1), ("WINDOW", 4), ("LARGE_WINDOW", 16), ("REACH", 16)):
         monkeypatch.setattr(reader, f"{name}_BYTES", size << 10)
-    monkeypatch.setattr(split_points, "CONFIRM_BYTES", 16 << 10)
-    monkeypatch.setattr(split_points, "_INDEX_PAYS", 0)
+    monkeypatch.setattr(slices, "CONFIRM_BYTES", 16 << 10)
+    monkeypatch.setattr(slices, "_INDEX_PAYS", 0)
 
 
 @pytest.mark.usefixtures("windows")
@@ -234,8 +235,8 @@ def test_transactions_that_come_again_are_hidden_in_slices_of_any_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A slice then has offsets of others, whose aborts none of its own markers shows."""
-    monkeypatch.setattr("tests.log.test_split_points.TOPICS", ("modern/tx-0",))
-    monkeypatch.setattr("tests.log.test_split_points.WAYS", (repeat,))
+    monkeypatch.setattr("tests.jobs.test_split_points.TOPICS", ("modern/tx-0",))
+    monkeypatch.setattr("tests.jobs.test_split_points.WAYS", (repeat,))
     for seed in range(8):
         what = wreck(seed, tmp_path / f"{seed}-0")
         assert not differences(tmp_path / f"{seed}-0"), what
