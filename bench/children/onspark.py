@@ -224,7 +224,7 @@ def audit(spark: Any, path: str) -> dict[str, Contestant]:
     from klog.base.progress import Silence
     from klog.commands.audit.audit import MEMORY_BYTES, AuditOptions, audit_misrouted
     from klog.commands.audit.audited_partitions import AuditQuery
-    from klog.commands.audit.header_survey import AuditWorkers
+    from klog.commands.audit.headers import AuditWorkers
     from klog.spark.run import SparkRunner
 
     def run() -> list[int]:

@@ -6,7 +6,7 @@ import struct
 from random import Random
 
 import pytest
-from klog.commands.compact.cleaned_transactions import CleanedTransactions
+from klog.commands.compact.cleaned_segments import CleanedTransactions
 from klog.formats.batch import Attributes
 from klog.kernel import WITHOUT_DATA, OpenTransactions, Window
 from klog.log.index import AbortedTxn

@@ -10,7 +10,7 @@ SAME: dict[tuple[str, str, str], str] = {
     ("klog/commands/compact/cleaned_segments.py", "sizes = (0, 0, 0)", "sizes = (1, 0, 0)"): _FIRST,
     ("klog/commands/compact/cleaned_segments.py", "sizes = (0, 0, 0)", "sizes = (0, 1, 0)"): _FIRST,
     ("klog/commands/compact/cleaned_segments.py", "sizes = (0, 0, 0)", "sizes = (0, 0, 1)"): _FIRST,
-    ("klog/commands/compact/cleaning_limit.py", "if limit <= 0:", "if limit <= 1:"): _TIME,
+    ("klog/commands/compact/log_to_clean.py", "if limit <= 0:", "if limit <= 1:"): _TIME,
     ("klog/commands/compact/rewriting.py", _COMPRESSED.format(2), _COMPRESSED.format(1)): _LZ4,
     ("klog/commands/compact/rewriting.py", _COMPRESSED.format(2), _COMPRESSED.format(3)): _LZ4,
 }

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from klog.commands.audit import header_survey as survey
+from klog.commands.audit import headers as survey
 from pyspark.sql import SparkSession
 
 from tests.commands.audit.auditing import disks

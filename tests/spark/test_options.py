@@ -10,9 +10,8 @@ from klog.base.errors import UsageError
 from klog.jobs.spark_rows import KAFKA_COLUMNS
 from klog.spark.ranges import NAMELESS
 from klog.spark.read_bounds import EARLIEST, LATEST, OffsetBound
-from klog.spark.read_topics import KAFKAS_OWN, Topics
-from klog.spark.replicas import chosen
-from klog.spark.source_options import SourceOptions, read_columns, read_options
+from klog.spark.read_tasks import chosen
+from klog.spark.source_options import KAFKAS_OWN, SourceOptions, Topics, read_columns, read_options
 
 HERE = {"path": "/data/broker-1"}
 

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from klog.base.errors import ExitCode, counted
 from klog.commands.audit.audit import AuditOptions, HeaderReport, MisroutedReport, audit_headers, audit_misrouted
 from klog.commands.audit.audited_partitions import AuditQuery
-from klog.commands.audit.header_survey import AuditWorkers
+from klog.commands.audit.headers import AuditWorkers
 from klog.commands.audit.misrouted import BatchPlace, MisroutedBatch
 from klog.jobs.runner import Runner
 from klog.partition.verify.verify import VerifyTotals

@@ -21,8 +21,7 @@ from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import UNKNOWN, epoch_at, log_end
 from klog.partition.transactions.isolation import IsolationState, visible_range
 from klog.spark.ranges import Range, hold_names_against, start_offset
-from klog.spark.read_tasks import read_task, tasks
-from klog.spark.replicas import chosen
+from klog.spark.read_tasks import chosen, read_task, tasks
 from klog.spark.source_options import SourceOptions
 from klog.spark.utf8_errors import in_text
 

@@ -1,25 +1,43 @@
-"""The tasks of the data source: slices of logs in, Arrow batches out."""
+"""The partitions to read, one replica of each unless all are requested, and the tasks that read them.
+
+A task reads slices of logs and returns Arrow batches.
+"""
 
 from __future__ import annotations
 
 import gc
 import os
+import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
+from klog.data_dir.partition import Partition
+from klog.data_dir.replicas import choose_identity, find_partitions
 from klog.jobs.slices import LogSlice, pack_tasks, slice_partition
 from klog.log.records import RecordFilter
+from klog.partition.start.replica_choice import choose_replicas
 from klog.partition.transactions.isolation import IsolationState
-from klog.spark.filters import FilterPushdown
-from klog.spark.ranges import Range
+from klog.spark.ranges import FilterPushdown, Range
 from klog.spark.source_options import SourceOptions
 from klog.spark.utf8_errors import in_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+def chosen(options: SourceOptions) -> list[Partition]:
+    """Return the partitions that *options* select; a warning names those that their ids exclude.
+
+    Raises UsageError, UnreadableError; IdentityError for several different partitions of one name.
+    """
+    found, sentence = choose_identity(find_partitions(options.paths), options.identity)
+    if sentence is not None:
+        warnings.warn(f"klog: {sentence}", stacklevel=1)
+    return choose_replicas(options.topics.choose(found), options.replicas, options.identity)
+
 
 _BYTES_WORTH_A_TASK = 8 << 20
 

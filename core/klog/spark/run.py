@@ -21,8 +21,7 @@ from klog.base.unusable import UNUSABLE
 from klog.jobs.runner import Job, Take, TaskResult
 from klog.jobs.slices import pack_tasks
 from klog.spark import remote_call
-from klog.spark.packaging import SITE
-from klog.spark.session import abandon_all, session
+from klog.spark.session import SITE, abandon_all, session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

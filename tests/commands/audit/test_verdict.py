@@ -7,8 +7,7 @@ from typing import cast
 
 import pytest
 from klog.commands.audit.batches import BatchContent, RecordSigns
-from klog.commands.audit.topic_profiles import TopicProfile
-from klog.commands.audit.twin_verdict import CONFIRMED, LIKELY, Evidence, has_keys_of_elsewhere, judge
+from klog.commands.audit.twin_verdict import CONFIRMED, LIKELY, Evidence, TopicProfile, has_keys_of_elsewhere, judge
 from klog.commands.audit.twins import TwinPlace
 
 LATE, KEYS = "sequence-begins-late", "key-elsewhere"

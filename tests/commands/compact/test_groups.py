@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from klog.commands.compact.cleaned_segments import SourceSegment, aborted_between, between, grouped
-from klog.commands.compact.cleaned_transactions import CleanedTransactions
+from klog.commands.compact.cleaned_segments import CleanedTransactions, SourceSegment, aborted_between, between, grouped
 from klog.log.index import AbortedTxn
 from klog.partition.transactions.markers import Marker
 

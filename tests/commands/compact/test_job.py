@@ -10,8 +10,7 @@ import pytest
 from klog.base.errors import DamagedError, KlogError, UnreadableError, UsageError
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.compact import job as job
-from klog.commands.compact.compaction import CompactionRun, CompactOptions
-from klog.commands.compact.copying import copy
+from klog.commands.compact.compaction import CompactionRun, CompactOptions, copy
 from klog.commands.compact.log_cleaner import CleanerOptions
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.selection import Selection

@@ -11,8 +11,16 @@ import pytest
 from klog.base.errors import UnreadableError
 from klog.cluster.metadata.metadata_image import TOPIC_RESOURCE
 from klog.cluster.metadata.topic_config import SettingOrigin, TopicConfig
-from klog.commands.compact.cleaning_limit import CleaningBound, CleaningLimit, LastRecord
-from klog.commands.compact.log_to_clean import DirtyStart, Eligibility, LogSections, examine, filthiest
+from klog.commands.compact.log_to_clean import (
+    CleaningBound,
+    CleaningLimit,
+    DirtyStart,
+    Eligibility,
+    LastRecord,
+    LogSections,
+    examine,
+    filthiest,
+)
 from klog.commands.compact.rules import Refusal, RefusalReason, TopicRules
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition, segments_between

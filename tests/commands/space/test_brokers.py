@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from klog.commands.space.cleaner_gains import find_gains
 from klog.commands.space.disk_usage import DiskUsage, SegmentUsage, SpaceSettings
+from klog.commands.space.free_plan import find_gains
 from klog.commands.space.kept_reasons import Reason
 from klog.data_dir.selection import PartitionQuery
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 from klog.commands.space.kept_reasons import Reason, SegmentFate, judge_segments
-from klog.partition.retention.first_pass import SegmentAge
-from klog.partition.retention.topic_retention import RetentionLimits
+from klog.partition.retention.first_pass import RetentionLimits, SegmentAge
 
 HOUR = 3_600_000
 NOW = 1_763_000_000_000

@@ -12,9 +12,8 @@ from klog.commands.space.disk_usage import DiskUsage, SegmentUsage, SpaceSetting
 from klog.commands.space.kept_reasons import Reason
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.selection import PartitionQuery
-from klog.partition.retention.first_pass import due_segments
-from klog.partition.retention.stored_segments import stored_segments
-from klog.partition.retention.topic_retention import topic_retention
+from klog.partition.retention.due_records import stored_segments
+from klog.partition.retention.first_pass import due_segments, topic_retention
 
 from tests.commands.compact.oracle import CleanerOracle, clock_step, delete_due_step
 from tests.conftest import FIXTURES

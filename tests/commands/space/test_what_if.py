@@ -13,11 +13,17 @@ from random import Random
 from typing import Any
 
 import pytest
-from klog.commands.space.cleaner_gains import CleanerGain, find_gains
+from klog.commands.space.codec_and_key_samples import (
+    FEWEST,
+    STRETCH_BYTES,
+    Sample,
+    draw,
+    estimate_codecs,
+    estimate_ratio,
+    find_frequent_keys,
+)
 from klog.commands.space.disk_usage import DiskUsage, SpaceSettings
-from klog.commands.space.frequent_keys import find_frequent_keys
-from klog.commands.space.recompression import estimate_codecs
-from klog.commands.space.sampling import FEWEST, STRETCH_BYTES, Sample, draw, estimate_ratio
+from klog.commands.space.free_plan import CleanerGain, find_gains
 from klog.data_dir.partition import Partition
 from klog.data_dir.selection import PartitionQuery
 
@@ -210,9 +216,9 @@ def test_a_map_that_is_full_costs_rounds_and_little_accuracy(
     made: tuple[Path, Counter[str]], cleaned: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A topic of a billion keys is still answered in bounded memory."""
-    from klog.commands.space import cleaner_gains
+    from klog.commands.space import free_plan
 
-    monkeypatch.setattr(cleaner_gains, "_MAP_BYTES", 24 * 12_000)
+    monkeypatch.setattr(free_plan, "_MAP_BYTES", 24 * 12_000)
     (gain,) = gains(made[0], 1.0)
     assert gain.bytes_after == pytest.approx(log_bytes(cleaned / "t-0"), rel=0.10)
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from klog.commands.space.kept_reasons import Reason, judge_segments
-from klog.partition.retention.first_pass import BY_BYTES, BY_MS, BY_START, SegmentAge, due_segments
-from klog.partition.retention.topic_retention import RetentionLimits
+from klog.partition.retention.first_pass import BY_BYTES, BY_MS, BY_START, RetentionLimits, SegmentAge, due_segments
 
 HOUR = 3_600_000
 NOW = 1_763_000_000_000

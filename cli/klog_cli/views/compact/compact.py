@@ -90,7 +90,7 @@ def _beside(asked: CompactArguments, options: Mapping[str, str], wishes: Compact
             return CompactionRun(selections, staging, topics, wishes, disk, results)
 
         if asked.to is not None:
-            from klog.commands.compact.copying import copy
+            from klog.commands.compact.compaction import copy
 
             run = copy(asked.to, make, len(selections), disk)
         else:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from klog.commands.space.cleaner_gains import CleanerGain, find_gains
+from klog.commands.space.codec_and_key_samples import FrequentKeys, Recompression, estimate_codecs, find_frequent_keys
 from klog.commands.space.disk_usage import ContentQuery, DiskUsage
-from klog.commands.space.free_plan import FreePlan, FreeStep, plan_free
-from klog.commands.space.frequent_keys import FrequentKeys, find_frequent_keys
-from klog.commands.space.recompression import Recompression, estimate_codecs
+from klog.commands.space.free_plan import CleanerGain, FreePlan, FreeStep, find_gains, plan_free
 from klog.data_dir.partition import Partition
 
 from klog_cli import output

@@ -1,32 +1,214 @@
-"""`klog audit`: one pass over the headers of all partitions, and its results."""
+"""`klog audit`: one pass over the headers of all partitions, its results, and the part of the cluster that it has seen.
+
+With `--deep` it also searches for misrouted batches whose twin is missing, by their records and sequences.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Final, NamedTuple
 
+from klog.base.errors import KlogError, UnsupportedError
+from klog.cluster.keyed_topics import newest_metadata, topics_by
 from klog.cluster.metadata.topic_config import TopicConfig, topic_configs
-from klog.commands.audit.audit_coverage import Coverage, cluster_topics, coverage_of
-from klog.commands.audit.audited_partitions import AuditPartition, AuditQuery, audit_partitions
-from klog.commands.audit.deep import RecordSearch
+from klog.commands.audit.audited_partitions import INTERNAL, AuditLog, AuditPartition, AuditQuery, audit_partitions
+from klog.commands.audit.batches import BatchContent
 from klog.commands.audit.header_findings import (
     CHECKS,
     FUTURE_MS,
     HeaderFinding,
     PartitionHeaders,
     misrouted_findings,
+    repeated_batches,
     repeated_findings,
 )
-from klog.commands.audit.header_survey import AuditWorkers, HeaderSurvey
-from klog.commands.audit.headers import HeaderOptions, LogReport, TopicLimits
-from klog.commands.audit.misrouted import MisroutedBatch, TwinSearch, in_order
-from klog.commands.audit.repeats import repeated_batches
-from klog.commands.audit.twin_verdict import POSSIBLE, is_at_least
-from klog.commands.audit.twins import LegalTwins
+from klog.commands.audit.headers import AuditWorkers, HeaderOptions, HeaderSurvey, LogReport, TopicLimits
+from klog.commands.audit.misrouted import MisroutedBatch, TopicKey, TwinSearch, in_order, row_of
+from klog.commands.audit.twin_verdict import (
+    POSSIBLE,
+    SIGNS_WITHOUT_TWIN,
+    Evidence,
+    TopicProfile,
+    begins_at_zero,
+    is_at_least,
+    run_signs,
+    signs_at,
+)
+from klog.commands.audit.twins import LegalTwins, TwinPlace
 from klog.data_dir.log_dir import LogDir
+from klog.formats.codec import Decompressor
+from klog.formats.damage import Damage
+from klog.jobs.runner import TaskResult, json_result
+from klog.jobs.slices import pack_tasks
+from klog.kernel import Window
 from klog.log.reader import MAX_BATCH_BYTES
+from klog.log.segment import Segment
 from klog.partition.verify.findings import LogDirFacts, PartitionFacts
+
+_UNIT_BYTES: Final = 64 << 20
+
+
+class RecordTask(NamedTuple):
+    """A log whose records are read.
+
+    *partition*, *partitions*: its number and the number of its topic's partitions, 0 if keys are no evidence.  *usual*:
+    schema ids of the topic, int32s, ascending.  *late*: base offsets of batches that are a producer's first, with a
+    late sequence.
+    """
+
+    log: AuditLog
+    partition: int
+    partitions: int
+    usual: bytes
+    late: frozenset[int]
+
+
+def read_records(unit: Sequence[RecordTask], max_batch_bytes: int = MAX_BATCH_BYTES) -> Iterator[TaskResult]:
+    """Read the records of logs: an answer `odd` for each, with the positions of batches that may be out of place.
+
+    Neither content nor unreadable files raise an error.
+    """
+    codecs, window = Decompressor(max_batch_bytes).functions, Window(records=64)
+    for task in unit:
+        found: list[int] = []
+        try:
+            for run in Segment(task.log.path).runs(max_batch_bytes=max_batch_bytes, window=window):
+                if isinstance(run, Damage) or run.damage:
+                    continue
+                for i, signs in run_signs(run, codecs, task.partition, task.partitions, task.usual):
+                    header = run.window.batch(i)
+                    is_elsewhere, is_odd = signs.keys > 0 == signs.here, signs.schema >= 0
+                    is_late = header.base_offset in task.late
+                    if is_elsewhere + is_odd + is_late >= SIGNS_WITHOUT_TWIN and not _is_skipped(task.log, header[1]):
+                        found.append(header.position)
+        except KlogError:
+            pass  # the pass over headers has reported it
+        yield json_result("odd", found, task.log.number)
+
+
+def _is_skipped(log: AuditLog, base_offset: int) -> bool:
+    return log.skip_from <= base_offset < log.skip_to
+
+
+class RecordSearch:
+    """The search among the batches of a survey, of which *twins* has those with a twin."""
+
+    def __init__(self, survey: HeaderSurvey, twins: TwinSearch, max_batch_bytes: int = MAX_BATCH_BYTES) -> None:
+        self._survey, self._twins, self._max_batch_bytes = survey, twins, max_batch_bytes
+
+    def rows(self, known: Sequence[MisroutedBatch]) -> list[MisroutedBatch]:
+        """Return the rows of batches that none of the *known* rows is about, nor has as a twin."""
+        profiles = self._twins.profile({self._twins.topic_key(i) for i in range(len(self._survey.partitions))})
+        tasks = [self._task(log, profiles) for log in self._survey.logs]
+        places = []
+        packs = pack_tasks([task.log.size for task in tasks], _UNIT_BYTES)
+        units = [[tasks[i] for i in pack] for pack in packs]
+        sizes = [sum(task.log.size for task in unit) for unit in units]
+        for answer in self._survey.workers.run(read_records, units, self._max_batch_bytes, sizes):
+            log = self._survey.logs[answer.number]
+            places += [TwinPlace(log.partition, 0, log.number, position, 0, 0) for position in answer.facts]
+        contents = self._twins.read(places)
+        taken = {place for row in known for place in (row.place, *row.twins)}
+        rows = [self._row(place, contents[place], profiles) for place in places if place in contents]
+        return [row for row in rows if row is not None and row.place not in taken]
+
+    def _task(self, log: AuditLog, profiles: dict[TopicKey, TopicProfile]) -> RecordTask:
+        partition = self._survey.partitions[log.partition]
+        profile = profiles[self._twins.topic_key(log.partition)]
+        late: set[int] = set()
+        if begins_at_zero(partition) and not self._twins.is_compacted(log.partition):
+            runs = self._survey.reports[log.number].runs
+            late = {
+                run.first_offset for run in runs if self._is_first(log.partition, run.producer_id, run.first_offset)
+            }
+        usual = array("i", profile.usual_schemas).tobytes()
+        return RecordTask(log, partition.number, profile.partitions if profile.keys_tell else 0, usual, frozenset(late))
+
+    def _is_first(self, partition: int, producer_id: int, offset: int) -> bool:
+        first = self._survey.first_batch(partition, producer_id)
+        return first is not None and first.first_offset == offset and first.first_sequence > 0
+
+    def _row(
+        self, place: TwinPlace, content: BatchContent, profiles: dict[TopicKey, TopicProfile]
+    ) -> MisroutedBatch | None:
+        own = self._twins.topic_key(place.partition)
+        elsewhere = [profile for key, profile in profiles.items() if key != own]
+        late = self._twins.begins_late(place.partition, content)
+        signs = signs_at(Evidence(content, late, profiles[own], elsewhere))
+        if len(signs) < SIGNS_WITHOUT_TWIN or not self._twins.is_reported(place):
+            return None
+        return row_of(self._survey, place.partition, place.log, content, POSSIBLE)._replace(reasons=signs)
+
+
+class Coverage(NamedTuple):
+    """*known*: partitions of the cluster as its metadata log has them, None without one; *read*: those that were read.
+
+    *missing*: names of those that are known, or must be there by their numbers, and were not read.  *earliest*:
+    timestamp (ms) of the first batch that is still there, None without batches.
+    """
+
+    known: int | None
+    read: int
+    missing: tuple[str, ...]
+    earliest: int | None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing is known to be missing."""
+        return self.known is not None and not self.missing
+
+
+class TopicCounts(NamedTuple):
+    """The known topics around an audit.
+
+    *counts*: partitions of each topic, by name and id.  *known*: by topic the numbers in the metadata log, None without
+    one.
+    """
+
+    counts: Mapping[tuple[str, str | None], int]
+    known: Mapping[str, frozenset[int]] | None
+
+
+def cluster_topics(partitions: Sequence[AuditPartition], log_dirs: Sequence[LogDir]) -> TopicCounts:
+    """Return the partition counts in *log_dirs* for the topics of *partitions*.  Raises UnreadableError."""
+    state = newest_metadata(log_dirs)
+    try:
+        topics = topics_by([copy for one in partitions for copy in one.copies], log_dirs, None, state)
+    except UnsupportedError:
+        topics = []  # too many partitions for evidence by keys
+    counts = {(one.name, one.topic_id): one.partition_count for one in topics}
+    if state is None:
+        return TopicCounts(counts, None)
+    return TopicCounts(
+        counts, {name: frozenset(state.partitions.get(id_, ())) for name, id_ in state.topic_ids.items()}
+    )
+
+
+def coverage_of(survey: HeaderSurvey, topics: TopicCounts, query: AuditQuery) -> Coverage:
+    """Return how much of the cluster a survey has seen."""
+    read = {(one.topic, one.number) for one in survey.partitions}
+    known = topics.known
+    if known is not None:
+        every = {
+            (name, number) for name, numbers in known.items() for number in numbers if _is_meant(name, number, query)
+        }
+    else:
+        counts = {(one.topic, topics.counts.get((one.topic, one.topic_id), 0)) for one in survey.partitions}
+        every = {(name, number) for name, count in counts for number in range(count) if _is_meant(name, number, query)}
+    missing = tuple(f"{name}-{number}" for name, number in sorted(every - read))
+    earliest = [report.facts.earliest for report in survey.reports if report.facts.earliest >= 0]
+    return Coverage(len(every) if known is not None else None, len(read), missing, min(earliest, default=None))
+
+
+def _is_meant(name: str, number: int, query: AuditQuery) -> bool:
+    if not query.internal and name.startswith(INTERNAL):
+        return False
+    by_name = not query.topics or any(fnmatchcase(name, glob) for glob in query.topics)
+    return by_name and (not query.numbers or number in query.numbers)
+
 
 MEMORY_BYTES: Final = 256 << 20
 """The part of the table of digests that is kept in memory."""

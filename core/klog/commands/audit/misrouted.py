@@ -13,16 +13,20 @@ from typing import Final, NamedTuple
 
 from klog.commands.audit.batches import BatchContent, BatchTask, batch_content, read_batches
 from klog.commands.audit.digest_table import MOST_PLACES
-from klog.commands.audit.header_survey import HeaderSurvey
-from klog.commands.audit.topic_profiles import (
+from klog.commands.audit.headers import HeaderSurvey
+from klog.commands.audit.twin_verdict import (
     LEAST_SAMPLE,
     SAMPLE_BATCHES,
+    Evidence,
     SampleTask,
     TopicProfile,
+    TwinVerdict,
+    begins_at_zero,
+    judge,
     sample_partitions,
+    signs_at,
     topic_profile,
 )
-from klog.commands.audit.twin_verdict import Evidence, TwinVerdict, begins_at_zero, judge, signs_at
 from klog.commands.audit.twins import (
     Group,
     LegalTwins,

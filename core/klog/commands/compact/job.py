@@ -15,8 +15,7 @@ from klog.base.progress import Sink
 from klog.change.plan.draft import Draft
 from klog.change.plan.staging import Staging
 from klog.cluster.metadata.topic_config import TopicConfig
-from klog.commands.compact.compaction import PartitionOutcome
-from klog.commands.compact.copying import CheckpointValues, Copier, checkpointed
+from klog.commands.compact.compaction import CheckpointValues, Copier, PartitionOutcome, checkpointed
 from klog.commands.compact.log_cleaner import CleanerOptions, PartitionCompaction
 from klog.commands.compact.log_to_clean import examine
 from klog.commands.compact.rules import Refusal, RefusalReason, TopicRules

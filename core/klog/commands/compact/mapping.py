@@ -19,8 +19,7 @@ from typing import NamedTuple
 
 from klog.base.read_only import ReadOnlyFile
 from klog.change.partition_plan.strict_reader import Advance, StrictReader, no_progress
-from klog.commands.compact.cleaned_segments import REFUSED, SourceSegment, aborted_between, between
-from klog.commands.compact.cleaned_transactions import CleanedTransactions
+from klog.commands.compact.cleaned_segments import REFUSED, CleanedTransactions, SourceSegment, aborted_between, between
 from klog.formats.batch import CONTROL_BIT
 from klog.kernel import OffsetMap, Window
 from klog.log.index import position_of_offset

@@ -25,8 +25,7 @@ from klog.base.errors import UsageError
 from klog.base.read_only import ReadOnlyFile
 from klog.change.partition_plan.strict_reader import Advance, StrictReader, no_progress
 from klog.change.plan.model import Digest
-from klog.commands.compact.cleaned_segments import REFUSED, SourceSegment, aborted_between, end_of
-from klog.commands.compact.cleaned_transactions import CleanedTransactions
+from klog.commands.compact.cleaned_segments import REFUSED, CleanedTransactions, SourceSegment, aborted_between, end_of
 from klog.commands.compact.legacy_rewriting import remade
 from klog.formats.batch import CODEC_BITS, CONTROL_BIT, DELETE_HORIZON_BIT, BatchFacts
 from klog.formats.codec import Compressor, Decompressor

@@ -29,8 +29,14 @@ from klog.formats.java_integers import LONG_MAX
 from klog.formats.names import PartitionName, PartitionState
 from klog.kernel import Window
 from klog.log.log_end import LogEnd
-from klog.partition.retention.due_records import DueRecords, RetainedPartition, count_in, due_notes, due_records
-from klog.partition.retention.stored_segments import stored_segments
+from klog.partition.retention.due_records import (
+    DueRecords,
+    RetainedPartition,
+    count_in,
+    due_notes,
+    due_records,
+    stored_segments,
+)
 from klog.partition.start.kept_log import usual_end
 from klog.partition.start.log_loader import load, next_start
 from klog.partition.start.metadata_behind import UsedNumbers, used_numbers

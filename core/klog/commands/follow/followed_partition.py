@@ -15,9 +15,8 @@ from klog.commands.follow.follow_options import FollowOptions
 from klog.commands.follow.partition_plans import needed_from
 from klog.commands.follow.reactions import FetchAnswer, Look, Part, Take
 from klog.data_dir.partition import Partition
-from klog.partition.retention.first_pass import due_segments
-from klog.partition.retention.stored_segments import StoredSegment
-from klog.partition.retention.topic_retention import RetentionLimits
+from klog.partition.retention.due_records import StoredSegment
+from klog.partition.retention.first_pass import RetentionLimits, due_segments
 
 
 def retention_explains(copy: CopiedPartition, limits: RetentionLimits | None) -> bool:

@@ -24,7 +24,7 @@ from klog.formats.follow_file import FollowFile, FollowTopic, GroupOffset, is_co
 from klog.formats.java_text import ZERO_UUID
 from klog.formats.structs.schema import Data
 from klog.partition.append.appender import AppendSettings
-from klog.partition.retention.topic_retention import RetentionLimits
+from klog.partition.retention.first_pass import RetentionLimits
 
 _SEVERAL: Final = 100
 """How many groups one request names."""

@@ -30,9 +30,8 @@ from klog.formats.snapshot import write_snapshot
 from klog.kernel import crc32c
 from klog.log.index import txn_index_content
 from klog.partition import truncate
-from klog.partition.retention.due_records import DueRecords, RetainedPartition, count_in, due_records
+from klog.partition.retention.due_records import DueRecords, RetainedPartition, count_in, due_records, stored_segments
 from klog.partition.retention.first_pass import AgedSegment, SegmentAge
-from klog.partition.retention.stored_segments import stored_segments
 from klog.partition.start.record_tally import EVERYTHING, OffsetSpan, tally_records
 
 Offsets = dict[FileKind, int | None]

@@ -20,9 +20,8 @@ from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import EpochEntry
 from klog.formats.damage import Damage
 from klog.log.header_walk import walk_headers
-from klog.partition.retention.first_pass import due_segments
-from klog.partition.retention.stored_segments import StoredSegment, stored_segments
-from klog.partition.retention.topic_retention import TopicRetention
+from klog.partition.retention.due_records import StoredSegment, stored_segments
+from klog.partition.retention.first_pass import TopicRetention, due_segments
 from klog.partition.start.kept_log import KeptLog, NextStarts
 from klog.partition.start.start_files import ReadSettings
 from klog.partition.transactions.isolation import open_at

@@ -17,7 +17,7 @@ from klog.commands.replicas.comparison import ComparedCopy, Comparison, LostReco
 from klog.commands.replicas.copy_state import CopyState, StartedCopy, compared_copy, copy_states, expected_starts
 from klog.commands.replicas.disks import BrokerCopies, BrokerDisk, MetadataLog, broker_disks
 from klog.jobs.runner import CHUNK, FEWEST, Job, Processes, TaskResult, may_fork, pickled_result
-from klog.partition.retention.topic_retention import topic_retention
+from klog.partition.retention.first_pass import topic_retention
 from klog.partition.start.kept_log import NextStarts
 
 ELR_VERSION: Final = "eligible.leader.replicas.version"

@@ -25,8 +25,7 @@ from klog.data_dir.partition import Partition
 from klog.data_dir.selection import PartitionQuery, Selection
 from klog.formats.names import CLUSTER_METADATA, FileKind, PartitionState, Stage, parse_file
 from klog.log.index import largest_timestamp, largest_timestamp_ahead
-from klog.partition.retention.first_pass import SegmentAge
-from klog.partition.retention.topic_retention import TopicRetention, topic_retention
+from klog.partition.retention.first_pass import SegmentAge, TopicRetention, topic_retention
 
 if TYPE_CHECKING:
     from klog.commands.compact.log_to_clean import LogSections
@@ -161,7 +160,7 @@ def _of_cleaner(cleaning: LogSections | str | None, bases: Sequence[int]) -> Ite
         reason = Reason.UNLIMITED if cleaning is None else Reason.UNCLEANABLE
         yield from [SegmentFate(reason, None, cleaning)] * (len(bases) - 1)
         return
-    from klog.commands.compact.cleaning_limit import CleaningLimit
+    from klog.commands.compact.log_to_clean import CleaningLimit
 
     bound, first_dirty, end_dirty = cleaning.bounds[0], cleaning.first_dirty, cleaning.first_uncleanable
     is_open = bound.limit is CleaningLimit.TRANSACTION

@@ -15,8 +15,15 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from klog.formats.java_integers import LONG_MAX
-from klog.partition.retention.first_pass import BY_BYTES, BY_MS, BY_START, DueSegment, SegmentAge, due_segments
-from klog.partition.retention.topic_retention import RetentionLimits
+from klog.partition.retention.first_pass import (
+    BY_BYTES,
+    BY_MS,
+    BY_START,
+    DueSegment,
+    RetentionLimits,
+    SegmentAge,
+    due_segments,
+)
 
 
 class Reason(StrEnum):

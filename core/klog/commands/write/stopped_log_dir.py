@@ -31,8 +31,7 @@ from klog.formats.properties import NO_NODE
 from klog.kernel import Window
 from klog.partition.append.appender import Appender
 from klog.partition.append.log_resumption import Resumption, open_log
-from klog.partition.retention.due_records import DueRecords, RetainedPartition, due_records
-from klog.partition.retention.stored_segments import stored_segments
+from klog.partition.retention.due_records import DueRecords, RetainedPartition, due_records, stored_segments
 from klog.partition.start.record_tally import OffsetSpan
 
 

@@ -1,4 +1,4 @@
-"""The segments that a broker's first retention pass removes, half a minute after its start: a function of values.
+"""The limits of a topic, and the segments that a broker's first retention pass removes, half a minute after its start.
 
     limits = RetentionLimits(deletes=True, retention_ms=3_600_000, retention_bytes=-1)
     due_segments([SegmentAge(0, 2500, 1_763_000_000_000), …], limits, log_start=0, now_ms=1_763_003_600_001)
@@ -10,11 +10,56 @@ first.  Kafka: UnifiedLog.deleteOldSegments, deletableSegments.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
-from klog.partition.retention.topic_retention import RetentionLimits
+from klog.cluster.metadata.topic_config import Setting, TopicConfig
+
+_SETTINGS: Final = ("cleanup.policy", "retention.ms", "retention.bytes", "remote.storage.enable")
+_LOCAL_SETTINGS: Final = ("local.retention.ms", "local.retention.bytes")
+
+
+class RetentionLimits(NamedTuple):
+    """The limits of a topic: ms and bytes, -1 for none.  *deletes*: its cleanup.policy has `delete`."""
+
+    deletes: bool
+    retention_ms: int
+    retention_bytes: int
+
+
+class TopicRetention(NamedTuple):
+    """The settings that decide about a topic's segments.  *settings*: by name, with their origins.
+
+    *is_known*: the settings of the topic itself are known.  *knows_file*: the broker's `server.properties` is known,
+    too.
+    """
+
+    limits: RetentionLimits
+    compacts: bool
+    is_remote: bool
+    settings: Mapping[str, Setting]
+    is_known: bool = True
+    knows_file: bool = False
+
+
+def topic_retention(topics: TopicConfig, topic: str | None) -> TopicRetention:
+    """Return the settings that apply to the segments of *topic*; None: a directory whose name has no topic."""
+    settings = {name: topics.value(topic, name) for name in _SETTINGS}
+    policy, retention_ms, retention_bytes, remote = settings.values()
+    is_remote = remote.flag
+    if is_remote:
+        local = {name: topics.value(topic, name) for name in _LOCAL_SETTINGS}
+        settings |= local
+        # -2: the topic's own.  Kafka: UnifiedLog.localRetentionMs, localRetentionSize.
+        retention_ms, retention_bytes = (
+            whole if part.number == -2 else part
+            for whole, part in zip((retention_ms, retention_bytes), local.values(), strict=True)
+        )
+    limits = RetentionLimits("delete" in policy.words, retention_ms.number, retention_bytes.number)
+    compacts = "compact" in policy.words
+    return TopicRetention(limits, compacts, is_remote, settings, topics.is_known(topic), topics.knows_file)
+
 
 BY_START, BY_BYTES, BY_MS = "log start", "retention.bytes", "retention.ms"
 
