@@ -63,7 +63,10 @@ def judge_change(
     """A command that takes records off the disks has to name them."""
     for place, found in before.items():
         topic = ledger.topics[place[0]]
-        gone = {offset for offset in found.records if offset not in after.get(place, Found()).records}
+        # A partition that comes back to its topic may get another topic id.
+        names = [other for other in after if (ledger.topics[other[0]].name, other[1]) == (topic.name, place[1])]
+        left = {offset for other in {place, *names} & after.keys() for offset in after[other].records}
+        gone = found.records.keys() - left
         if topic.is_compacted:
             gone -= superseded(found.records, ledger.sent[place])
             gone -= {offset for offset in gone if (one := ledger.sent[place].get(offset)) and one.fate is Fate.ABORTED}

@@ -23,8 +23,10 @@ from tests.support.counts import count
 
 ROUNDS_OF_A_HISTORY = 40
 SHAPES = (Shape(1, 2), Shape(1, 1), Shape(3, 1), Shape(1, 2), Shape(2, 2))
-INDEX_HARM = re.compile(r"(?:^(.+)-(\d+) has lost (?:indexes|segment|its segments))|(?:in (.+)-(\d+)/\d+\.txnindex)")
-"""A lost index, or a lost segment with its index, leaves aborted records behind that a broker takes for committed."""
+INDEX_HARM = re.compile(
+    r"(?:^(.+)-(\d+) has lost (?:indexes|segment|its segments))|(?:in (.+)-(\d+)/\d+\.(?:txn)?index)"
+)
+"""Aborted records that a broker takes for committed: their entry is lost, or a wrong offset index ends its search."""
 PORTS = 20
 """How many ports a cluster takes; the next round takes others."""
 BLOCKS = 4
