@@ -275,6 +275,7 @@ class Results:
         self._room = Preallocation(self.descriptor)
         _widen_pipe(self.descriptor)
         self._bar = Bar(shown=not Quiet.on and is_terminal(STDERR) and not is_terminal(self.descriptor))
+        self.expect, self.advance = self._bar.expect, self._bar.advance
 
     def write(self, data: bytes | memoryview) -> None:
         """Take a part of the result."""
@@ -285,14 +286,6 @@ class Results:
         """Take a line about damage."""
         self._bar.clear()
         plain(printable(line))
-
-    def expect(self, size: int) -> None:
-        """Note that *size* more bytes will be read."""
-        self._bar.expect(size)
-
-    def advance(self, size: int) -> None:
-        """Add *size* bytes to the progress."""
-        self._bar.advance(size)
 
     def __enter__(self) -> Results:
         return self

@@ -78,8 +78,8 @@ def recover(
     if form == "json":
         output.emit_json(shown.json())
     else:
-        for line in shown.lines():
-            output.text(f"{coloured(output.printable(line))}\n")
+        lines = [output.printable(line) for line in shown.lines()]
+        output.text("".join(f"{coloured(line)}\n" for line in lines))
         for line in shown.notes(plan_options):
             output.note(line)
     return shown.exit_code

@@ -139,7 +139,7 @@ class Partition(BrokerDirectory):
     @cached_property
     def log_files(self) -> tuple[FileName, ...]:
         """The files of the log, by name, and the leftovers: what a broker's start may remove."""
-        return tuple(file for file in self.files if belongs(file))
+        return tuple(filter(belongs, self.files))
 
     def file(self, name: str) -> str:
         """Return the path of a file in the directory."""
@@ -254,22 +254,22 @@ class Partition(BrokerDirectory):
             return None
         return self.checkpoints.offset(kind, self.name.topic, self.name.partition)
 
-    @property
+    @cached_property
     def high_watermark(self) -> int | None:
         """The high watermark in the log dir's checkpoint; None without an entry."""
         return self._checkpointed(FileKind.HIGH_WATERMARKS)
 
-    @property
+    @cached_property
     def recovery_point(self) -> int | None:
         """The offset below which all is on disk, from the log dir's checkpoint; None counts as 0 to a broker."""
         return self._checkpointed(FileKind.RECOVERY_POINTS)
 
-    @property
+    @cached_property
     def cleaner_offset(self) -> int | None:
         """The first offset that the cleaner has not cleaned; None when it never cleaned here."""
         return self._checkpointed(FileKind.CLEANER_OFFSETS)
 
-    @property
+    @cached_property
     def log_start_checkpoint(self) -> int | None:
         """The log start offset in the log dir's checkpoint; None without an entry."""
         return self._checkpointed(FileKind.LOG_STARTS)

@@ -14,6 +14,7 @@ reads them and are not `canonical`.  Names are `str` as `os.fsdecode` makes them
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from klog.formats.java_integers import LONG_MAX
@@ -64,6 +65,7 @@ class PartitionName(NamedTuple):
 _STATES = {f"-{state.value}": state for state in PartitionState if state is not PartitionState.CURRENT}
 
 
+@lru_cache(4096)
 def parse_partition(name: str) -> PartitionName | None:
     """Parse the name of a partition directory; None if a broker would not start because of it.
 
@@ -182,6 +184,7 @@ _SUFFIXES = [(stage.value, stage) for stage in Stage if stage is not Stage.IN_US
 _FIXED = {kind.value: kind for kind in FileKind if kind not in (*_NUMBERED, FileKind.KRAFT_SNAPSHOT, FileKind.OTHER)}
 
 
+@lru_cache(4096)  # most callers ask for the names of one directory, again and again
 def parse_file(name: str) -> FileName:
     """Parse a file's name; kind OTHER for a name that no broker knows.  Kafka: LogFileUtils, Snapshots.parse."""
     usual, digits = _USUAL.get(name[_OFFSET_DIGITS:]), name[:_OFFSET_DIGITS]
@@ -218,6 +221,11 @@ _KRAFT_STAGES = (Stage.IN_USE, Stage.PART, Stage.DELETED)
 def file_name(offset: int, kind: FileKind, stage: Stage = Stage.IN_USE) -> str:
     """Return the name a broker gives a segment's file or a producer snapshot.  Kafka: filenamePrefixFromOffset."""
     return f"{offset:020d}.{kind.value}{stage.value}"
+
+
+def segment_names(offset: int) -> tuple[str, ...]:
+    """Return the names of a segment's log and indexes, in the order of SEGMENT_KINDS."""
+    return tuple(file_name(offset, kind) for kind in SEGMENT_KINDS)
 
 
 def kraft_snapshot_name(end_offset: int, epoch: int) -> str:

@@ -90,7 +90,7 @@ def read_snapshot(content: bytes, crc32c: Crc) -> Snapshot:
         return _against_schema("null")
     _, stored_crc, count = HEADER.read(content)
     entries = content[HEADER.size :]
-    producers = tuple(Producer(*values) for values in PRODUCER.read_all(entries[: max(count, 0) * PRODUCER.size]))
+    producers = tuple(map(Producer._make, PRODUCER.read_all(entries[: max(count, 0) * PRODUCER.size])))
     if count < 0:
         return _against_schema("non-nullable field producerEntries was serialized as null")
     if count > len(entries):

@@ -156,7 +156,7 @@ class _Writer:
 
     def _is_moved(self, log: str, pieces: tuple[FileRange, ...]) -> bool:
         """Whether the desired content of the log is now in another segment."""
-        return any(parse_file(piece.name).offset != parse_file(log).offset for piece in pieces)
+        return any(piece.name != log and parse_file(piece.name).offset != parse_file(log).offset for piece in pieces)
 
     def _is_prefix(self, log: str, pieces: tuple[FileRange, ...]) -> bool:
         """Whether the log is the existing file of its name, or the beginning of it."""
@@ -220,7 +220,7 @@ class _Writer:
             pieces = self._target.logs[log]
             if pieces:
                 return self._file(pieces[0].name)
-        logs = [name for name in sorted(self._there) if parse_file(name).kind is FileKind.LOG]
+        logs = sorted(name for name, file in self._there.items() if file.kind is FileKind.LOG)
         return self._file(logs[-1]) if logs else None
 
 

@@ -36,6 +36,7 @@ from klog.change.plan.model import (
     Plan,
     StaleError,
     file_state,
+    place_among,
     same_content,
     state_read,
     states_around,
@@ -228,7 +229,7 @@ class Draft:
     def _goes_back(self, file: str, after: FileState | None) -> bool:
         """Whether *file* has had this state before; the changes since are then removed."""
         states = self._states[file]
-        at = next((at for at, state in enumerate(states) if same_content(state, after)), None)
+        at = place_among(after, states)
         if at is None or at == len(states) - 1:
             return at is not None
         undone = [action for action in self.actions if action.file == file][at:]
@@ -247,20 +248,26 @@ class Draft:
         status = status_of(self._path(file))
         if status is None:
             raise UnreadableError(f"{self._path(file)}: no longer there")
+        self._guard(file, status, sync)
+
+    def _guard(self, file: str, status: os.stat_result, sync: bool) -> None:
         sync = sync or (file in self._guards and self._guards[file].sync)
         self._guards[file] = Guard(file, status.st_size, status.st_mtime_ns, self.number, sync)
 
     def rely_on_directory(self, directory: str, *, sync: bool = False) -> None:
         """Record the same for every file in *directory* that is kept.  Raises UnreadableError."""
-        try:
-            names = sorted(os.listdir(self._path(directory)))
-        except OSError as error:
-            raise UnreadableError(f"{self._path(directory)}: {error.strerror}") from error
         changed = {action.file for action in self.actions}
-        for name in names:
-            file = f"{directory}/{name}"
-            if file not in changed and os.path.isfile(self._path(file)):
-                self.rely_on(file, sync=sync)
+        place = self._path(directory)
+        try:
+            for name in sorted(os.listdir(place)):
+                file = f"{directory}/{name}"
+                if file not in changed and os.path.isfile(os.path.join(place, name)):
+                    status = os.lstat(os.path.join(place, name))
+                    if not stat.S_ISREG(status.st_mode):
+                        raise StaleError(f"{os.path.join(place, name)}: not a regular file")
+                    self._guard(file, status, sync)
+        except OSError as error:
+            raise UnreadableError(f"{error.filename or place}: {error.strerror}") from error
 
     @property
     def guards(self) -> list[Guard]:

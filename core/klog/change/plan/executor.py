@@ -113,6 +113,7 @@ class _Run:
         self._is_acting = False
         self._transient_copies: dict[tuple[int, str], str] = {}
         self._to_do = set[int]()
+        self._paths = plan.paths()
 
     def standing(self) -> str:
         """Return the number of changes made, and the next step."""
@@ -210,8 +211,7 @@ class _Run:
         """Do actions that are independent of each other; return when they are synced."""
         changed: dict[str, None] = {}
         for place in places:
-            action = self._plan.actions[place]
-            path = self._plan.path(action.log_dir, action.file)
+            action, path = self._plan.actions[place], self._paths[place]
             if action.do == PUT:
                 if self._make_directory(action):
                     changed[self._plan.log_dirs[action.log_dir]] = None

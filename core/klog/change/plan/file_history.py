@@ -24,6 +24,8 @@ from klog.change.plan.model import (
     Plan,
     StaleError,
     file_state,
+    is_any_unreadable,
+    place_among,
     same_content,
     states_around,
     status_of,
@@ -58,9 +60,10 @@ class FileHistory:
     """The history of one file: its states, the first before the plan and one after each of its actions.
 
     *before*: the first of them.  *actions*: their places in the plan.  *original*: the copy in the backup.  *at*:
-    the number of the file's state; None when it is in none of them.  *current*: its present state.  *is_between*: it
-    has been cut or appended to, and its owner, mode and time are not restored yet.  *is_partial*: it has only some of
-    the appended bytes, or bytes that will be replaced.
+    the number of the file's state; None when it is in none of them.  *current*: its present state.  *is_untouched*: it
+    is unchanged since before the plan, as far as it was read.  *is_between*: it has been cut or appended to, and its
+    owner, mode and time are not restored yet.  *is_partial*: it has only some of the appended bytes, or bytes that will
+    be replaced.
     """
 
     log_dir: int
@@ -72,6 +75,7 @@ class FileHistory:
     original: Original = Original.NONE
     at: int | None = None
     current: FileState | None = None
+    is_untouched: bool = False
     is_between: bool = False
     is_partial: bool = False
 
@@ -89,16 +93,6 @@ class FileHistory:
         if state is None or status is None:
             return (state is None) != (status is None)
         return status.st_size != state.size or not _is_time(status.st_mtime_ns, state.modified_ns)
-
-    @property
-    def is_untouched(self) -> bool:
-        """Whether the file is unchanged since before the plan; not to be asked if only its size was read.
-
-        If only its end was read, its time counts as well.
-        """
-        one, other = self.current, self.before
-        is_read = one is None or other is None or not other.digest_start or one.modified_ns == other.modified_ns
-        return same_content(one, other) and is_read
 
 
 def file_histories(plan: Plan) -> dict[tuple[int, str], FileHistory]:
@@ -137,23 +131,19 @@ def locate_histories(
                 _check_directory(directory)
             directories.add(directory)
         if not (quick and _locate_quickly(history)):
-            start, is_bad = (
-                history.before.digest_start if history.before else 0,
-                any(map(_is_unreadable, history.states)),
-            )
-            history.current = file_state(history.path, advance, start, or_unreadable=is_bad)
-            same = [at for at, state in enumerate(history.states) if same_content(state, history.current)]
-            history.at = same[0] if same else None
+            before, is_bad = history.before, is_any_unreadable(history.states)
+            start = before.digest_start if before else 0
+            current = history.current = file_state(history.path, advance, start, or_unreadable=is_bad)
+            history.at = place_among(current, history.states)
+            # If only its end was read, its time counts as well.
+            is_same = not start or current is None or before is None or current.modified_ns == before.modified_ns
+            history.is_untouched = history.at == 0 and is_same
             if history.at is None:
                 _look_for_part(plan, history)
             _doubt(plan, history)
     _settle_transient(found)
     _settle_markers(found)
     return found
-
-
-def _is_unreadable(state: FileState | None) -> bool:
-    return state is not None and state.is_unreadable
 
 
 def _settle_transient(found: list[FileHistory]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -85,6 +85,16 @@ def same_content(one: FileState | None, other: FileState | None) -> bool:
     return (one and one.content) == (other and other.content)
 
 
+def place_among(one: FileState | None, states: Sequence[FileState | None]) -> int | None:
+    """Return the place of the first of *states* with the content of *one*; None if none has it."""
+    return next((place for place, state in enumerate(states) if same_content(one, state)), None)
+
+
+def is_any_unreadable(states: Iterable[FileState | None]) -> bool:
+    """Whether one of *states* is that of a file which the disk does not return."""
+    return any(state is not None and state.is_unreadable for state in states)
+
+
 class Action(NamedTuple):
     """A change of one file.
 
@@ -100,6 +110,12 @@ class Action(NamedTuple):
     source: str | None = None
     log_dir: int = 0
     added: FileState | None = None
+
+    @property
+    def has_digest_beyond_end(self) -> bool:
+        """Whether a digest begins behind the end of its file."""
+        states = (self.before, self.after, self.added)
+        return any(state is not None and state.digest_start > state.size for state in states)
 
     @property
     def staged(self) -> FileState | None:
@@ -154,13 +170,15 @@ class Amount(NamedTuple):
     records: int | None
     bytes: int
 
-    def plus(self, other: Amount) -> Amount:
-        """Return the sum."""
-        is_counted = self.records is not None and other.records is not None
-        return Amount((self.records or 0) + (other.records or 0) if is_counted else None, self.bytes + other.bytes)
-
 
 NOTHING: Final = Amount(0, 0)
+
+
+def total(amounts: Iterable[Amount]) -> Amount:
+    """Return the sum; its records are None if those of one are."""
+    every = list(amounts)
+    counts = [one.records for one in every if one.records is not None]
+    return Amount(sum(counts) if len(counts) == len(every) else None, sum(one.bytes for one in every))
 
 
 class Plan(NamedTuple):
@@ -280,19 +298,6 @@ class Digest:
         if self._sha256 is None:
             return f"crc32c:{self._crc:08x}" + (f"@{self.start}" if self.start else "")
         return f"sha256:{self._sha256.hexdigest()}"
-
-
-def digest_of_end(source: ReadOnlyFile) -> Digest:
-    """Return the digest of a file before an append; of a large one, of its last MiB.
-
-    To read all of it would take longer than to append, and the appended part does not depend on it.  Raises
-    UnreadableError.
-    """
-    start = source.size - _WINDOW if source.size >= SHA256_BELOW else 0
-    digest = Digest(source.size, start)
-    while digest.size < source.size and (piece := source.read(digest.size, min(_WINDOW, source.size - digest.size))):
-        digest.update(piece)
-    return digest
 
 
 def status_of(path: str) -> os.stat_result | None:

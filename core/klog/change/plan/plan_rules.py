@@ -10,18 +10,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import NoReturn
 
 from klog.base.errors import PlanError
-from klog.change.plan.model import APPEND, PUT, REMOVE, TRUNCATE, Action, FileState, Plan, same_content
+from klog.change.plan.model import APPEND, PUT, REMOVE, TRUNCATE, Action, FileState, Plan, place_among
 from klog.formats.names import ROOT_KINDS, SEGMENT_KINDS, FileKind, Stage, parse_file, parse_partition
 
 _LOG = f".{FileKind.LOG.value}"
 States = Mapping[tuple[int, str], Sequence[FileState | None]]
 """The states of each file, by log dir and name."""
 
-_parsed = lru_cache(1024)(parse_file)  # a plan has most names several times
 _ID = re.compile(r"[0-9A-Za-z][0-9A-Za-z_.-]{0,99}")
 _UNTOUCHED = (FileKind.META_PROPERTIES, FileKind.LOCK, FileKind.BOOTSTRAP, FileKind.QUORUM_STATE)
 _IN_LOG_DIR = (
@@ -58,7 +56,7 @@ def check_plan(plan: Plan) -> None:
     for action in plan.actions:
         _check_action(action, count)
         history = states.setdefault((action.log_dir, action.file), [action.before])
-        is_new = not any(same_content(state, action.after) for state in history)
+        is_new = place_among(action.after, history) is None
         is_known = is_transient([*history, action.after]) or comes_back(action.file, [*history, action.after])
         if history[-1] != action.before or not (is_new or is_known):
             refuse(f"the states of {shown(action.file)} do not follow from one another")
@@ -68,10 +66,11 @@ def check_plan(plan: Plan) -> None:
         sources.add((action.log_dir, action.source or ""))
     _check_markers(plan)
     check_transient(plan, states)
+    locked = len(plan.locked)
     for guard in (*plan.guards, *(plan.beside or ())):
         if os.path.isabs(guard.file) and "\0" not in guard.file and not guard.sync:
             continue  # it is only looked at
-        _check_place(guard.file, guard.log_dir, len(plan.locked))
+        _check_place(guard.file, guard.log_dir, locked)
     for cut in plan.cuts:
         _check_file(cut.file, cut.log_dir, count)
         first = states.get((cut.log_dir, cut.file), [None])[0]
@@ -103,7 +102,7 @@ def _check_markers(plan: Plan) -> None:
 
 def _check_action(action: Action, count: int) -> None:
     _check_file(action.file, action.log_dir, count)
-    name = _parsed(action.file.rpartition("/")[2])
+    name = parse_file(action.file.rpartition("/")[2])
     if name.kind in _UNTOUCHED:
         refuse(f"{shown(action.file)} is never changed by a repair")
     if action.do == TRUNCATE and name.kind is FileKind.CLEAN_SHUTDOWN:
@@ -111,7 +110,7 @@ def _check_action(action: Action, count: int) -> None:
     if action.do in (PUT, TRUNCATE) and name.kind is FileKind.OTHER:
         refuse(f"{shown(action.file)} is not a file of Kafka's")
     before, after = action.before, action.after
-    if any(state is not None and state.digest_start > state.size for state in (before, after, action.added)):
+    if action.has_digest_beyond_end:
         refuse(f"{shown(action.file)} has a digest from behind its end on")
     if action.do == PUT:
         is_sound = after is not None and action.source is not None and _is_relative(action.source)
@@ -139,7 +138,7 @@ def _check_place(file: str, log_dir: int, count: int) -> None:
     directory, slash, _ = file.partition("/")
     if log_dir >= count:
         refuse(f"log_dir {log_dir}, of {count}")
-    is_place = _is_partition(directory) if slash else _parsed(directory).kind in ROOT_KINDS
+    is_place = _is_partition(directory) if slash else parse_file(directory).kind in ROOT_KINDS
     if not _is_relative(file) or file.count("/") > 1 or not is_place:
         refuse(f"{shown(file)} is not a file of a partition or of a log dir")
 
@@ -148,13 +147,12 @@ def _check_file(file: str, log_dir: int, count: int) -> None:
     """Refuse a file, of a partition or of the log dir itself, that a repair may not touch."""
     _check_place(file, log_dir, count)
     directory, slash, name = file.partition("/")
-    if not slash and _parsed(directory).kind not in _IN_LOG_DIR:
+    if not slash and parse_file(directory).kind not in _IN_LOG_DIR:
         refuse(f"{shown(file)} is not a file of a log dir that a repair touches")
-    if slash and _parsed(name).kind is FileKind.CLEAN_SHUTDOWN:
+    if slash and parse_file(name).kind is FileKind.CLEAN_SHUTDOWN:
         refuse(f"{shown(file)} is in the wrong place")
 
 
-@lru_cache(1024)
 def _is_partition(directory: str) -> bool:
     return _is_relative(directory) and "/" not in directory and parse_partition(directory) is not None
 
@@ -179,7 +177,7 @@ def comes_back(file: str, states: Sequence[FileState | None]) -> bool:
 
 def stage_of(file: str) -> Stage | None:
     """Return SWAP or CLEANED for a file of a partition that may be transient, None for any other."""
-    name = _parsed(file.rpartition("/")[2])
+    name = parse_file(file.rpartition("/")[2])
     if not name.canonical or name.kind not in SEGMENT_KINDS:
         return None
     if name.stage is Stage.SWAP or (name.stage is Stage.CLEANED and name.kind is FileKind.LOG):

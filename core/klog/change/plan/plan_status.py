@@ -271,7 +271,7 @@ def refusals(plan: Plan, disk: Disk) -> list[str]:
     found = {lack_of_rights(plan.path(one.log_dir, one.file), one): None for one in telling.values()}
     untouched = list(file_histories(plan).values())
     for history in untouched:
-        history.at, history.current = 0, history.before
+        history.at, history.current, history.is_untouched = 0, history.before, True
     found[lack_of_space(plan.backups, copies(plan, untouched), disk)] = None
     try:
         check_closed(plan.partitions())

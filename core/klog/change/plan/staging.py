@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 
-from klog.base.read_only import inode_of
 from klog.change.plan.model import Digest, FileState, file_state, state_read
 from klog.data_dir.disk.directory_tree import (
     GrowingFiles,
@@ -110,7 +109,8 @@ class Staging:
                 self._know(path, state)
 
     def _know(self, path: str, state: FileState) -> FileState:
-        self.known[inode_of(os.lstat(path))] = state
+        status = os.lstat(path)
+        self.known[status.st_dev, status.st_ino] = state
         return state
 
     def _make_way(self, directory: str, name: str) -> str:

@@ -11,7 +11,7 @@ from klog.base.progress import Silence, Sink
 from klog.change.partition_plan.contents import FileRange, StoredContent
 from klog.change.partition_plan.desired_files import DesiredFiles, cut_loss, draft_changes, rebuilt, whole_losses
 from klog.change.plan.draft import Draft
-from klog.change.plan.model import Amount, Loss
+from klog.change.plan.model import Amount, Loss, total
 from klog.commands.recover.partition_survey import PartitionSurvey, SurveyedLogs
 from klog.commands.recover.rebuild import ENDS, OF_INDEXES, OFFSET_KINDS, base_of, problems
 from klog.commands.recover.recover_outcome import RecoverOptions, RecoverResult
@@ -154,11 +154,8 @@ def _source(partition: Partition, outcome: StartOutcome, base: int) -> str:
 
 def kept(outcome: StartOutcome, logs: SurveyedLogs) -> Amount:
     """Return the future content of the logs.  Raises UnreadableError."""
-    total = Amount(0, 0)
-    for pieces in outcome.logs.values():
-        for name, start, end in pieces:
-            total = total.plus(Amount(logs.count_records(name, start, end).records, end - start))
-    return total
+    pieces = [piece for pieces in outcome.logs.values() for piece in pieces]
+    return total(Amount(logs.count_records(name, start, end).records, end - start) for name, start, end in pieces)
 
 
 def offsets(partition: Partition, outcome: StartOutcome) -> dict[FileKind, int | None]:

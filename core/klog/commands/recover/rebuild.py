@@ -12,7 +12,7 @@ from klog.change.plan.model import Amount, Loss
 from klog.commands.recover.partition_survey import PartitionSurvey
 from klog.commands.recover.recover_outcome import RecoverOptions, RecoverResult
 from klog.formats.checkpoint import write_epochs
-from klog.formats.names import SEGMENT_KINDS, FileKind, file_name, parse_file
+from klog.formats.names import SEGMENT_KINDS, FileKind, file_name, parse_file, segment_names
 from klog.formats.snapshot import write_snapshot
 from klog.kernel import crc32c
 from klog.log.segment import MAX_SEGMENT_BYTES
@@ -72,7 +72,7 @@ def plan(survey: PartitionSurvey, settings: RecoverOptions, draft: Draft) -> Rec
         result.left = problems(survey.findings)
         return result
     repair = _Repair(survey, settings)
-    if any(repair.mends(finding) or finding.id in _BY_NAME for finding in survey.findings):
+    if any(repair.mends(finding) or finding.kind.id in _BY_NAME for finding in survey.findings):
         draft_changes(draft, survey.original, repair.target())
     result.left = repair.left()
     result.losses = repair.losses()
@@ -112,13 +112,13 @@ def plan_outcome(survey: PartitionSurvey, settings: RecoverOptions) -> RebuildOu
 
 def problems(findings: list[Finding]) -> list[Finding]:
     """Return the findings that need action."""
-    return [one for one in findings if one.severity is not Severity.NOTE and one.id not in _NOBODYS]
+    return [one for one in findings if one.kind.severity is not Severity.NOTE and one.kind.id not in _NOBODYS]
 
 
 def is_of_index(finding: Finding) -> bool:
     """Whether something is wrong with the index of a segment; one that cannot be read as well."""
     kind = parse_file(os.path.basename(finding.file)).kind
-    return finding.id.startswith(OF_INDEXES) or (finding.id == "unreadable" and kind in SEGMENT_KINDS[1:])
+    return finding.kind.id.startswith(OF_INDEXES) or (finding.kind.id == "unreadable" and kind in SEGMENT_KINDS[1:])
 
 
 def base_of(finding: Finding) -> int | None:
@@ -141,7 +141,7 @@ class _Repair:
         self._found_of: dict[int | None, list[Finding]] = {}
         for finding in survey.findings:
             self._found_of.setdefault(base_of(finding), []).append(finding)
-        self._reasons = {(base_of(one), one.position): one.id for one in reversed(survey.findings)}
+        self._reasons = {(base_of(one), one.position): one.kind.id for one in reversed(survey.findings)}
         self._zeros = {base for base, cut in self._cuts.items() if self._reason(base, cut) == "zero-tail"}
 
     def _judge(self, segment: SegmentFacts) -> None:
@@ -177,13 +177,13 @@ class _Repair:
         base = base_of(finding)
         if is_of_index(finding):
             return base not in self._left
-        if finding.id in ENDS:
+        if finding.kind.id in ENDS:
             return base in self._cuts
-        if finding.id == "oversized-log":
+        if finding.kind.id == "oversized-log":
             return base in self._cuts and self.cuts[base] <= MAX_SEGMENT_BYTES
-        if finding.id.startswith("epochs-") and self._is_disordered:
+        if finding.kind.id.startswith("epochs-") and self._is_disordered:
             return False  # where offsets cannot be, epochs begin that never did
-        return finding.id in MENDED and not self._settings.indexes_only
+        return finding.kind.id in MENDED and not self._settings.indexes_only
 
     # the desired content of the directory
 
@@ -212,7 +212,7 @@ class _Repair:
         self, segment: SegmentFacts, logs: dict[str, tuple[FileRange, ...]], files: dict[str, Content]
     ) -> None:
         base = segment.files.base_offset
-        log, index, time_index, txns = (file_name(base, kind) for kind in SEGMENT_KINDS)
+        log, index, time_index, txns = segment_names(base)
         cut = self._cuts.get(base)
         if cut is not None:
             logs[log] = (FileRange(segment.files.log, 0, cut.damage.place.position or 0),)
@@ -229,7 +229,7 @@ class _Repair:
 
     def _found(self, kind: str, base: int | None = None) -> list[Finding]:
         found = self._survey.findings if base is None else self._found_of.get(base, [])
-        return [finding for finding in found if finding.id.startswith(kind)]
+        return [finding for finding in found if finding.kind.id.startswith(kind)]
 
     def _snapshots(self, files: dict[str, Content]) -> None:
         there = {offset: name for name, offset, _ in self.facts.snapshots}
@@ -307,7 +307,7 @@ class _Repair:
 
 def contradicted(survey: PartitionSurvey, end: int) -> dict[FileKind, int | None]:
     """Return the changes of the log dir's checkpoints that the log, with its future *end*, contradicts."""
-    partition, ids = survey.partition, {finding.id for finding in survey.findings}
+    partition, ids = survey.partition, {finding.kind.id for finding in survey.findings}
     changed: dict[FileKind, int | None] = {}
     if (partition.recovery_point or 0) > end:
         changed[FileKind.RECOVERY_POINTS] = end

@@ -7,7 +7,7 @@ recovery.drafts             # what is to be done about them, for klog.change.pla
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -15,7 +15,7 @@ from klog.base.errors import KlogError, UnreadableError
 from klog.base.progress import Silence, Sink
 from klog.change.partition_plan import checkpoints
 from klog.change.plan.draft import Draft
-from klog.change.plan.model import NOTHING, Amount, Loss
+from klog.change.plan.model import NOTHING, Amount, Loss, total
 from klog.change.plan.staging import Staging
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.recover import rebuild
@@ -80,13 +80,13 @@ class Recovery:
     @property
     def kept(self) -> Amount:
         """The future content of the logs that were survey."""
-        return _sum(result.kept for result in self.results)
+        return total(result.kept for result in self.results)
 
     @property
     def broker_would_keep(self) -> Amount | None:
         """The amount that a broker would keep; None if it would not start."""
         amounts = [result.broker_would_keep for result in self.results]
-        return None if None in amounts else _sum(amount for amount in amounts if amount is not None)
+        return None if None in amounts else total(amount for amount in amounts if amount is not None)
 
 
 class RecoverPolicy(Protocol):
@@ -235,10 +235,3 @@ def _compare(result: RecoverResult, survey: PartitionSurvey, settings: RecoverOp
         found = salvage_ranges(survey.partition, SalvageOptions(settings.repair_bits), ordered=survey.ordered)
         lost = [loss for segment in found.segments for loss in salvage.losses(survey, segment)]
         result.choices = {**choices, RecoverMode.SALVAGE: OtherMode(lost, salvage.kept(found))}
-
-
-def _sum(amounts: Iterable[Amount]) -> Amount:
-    total = NOTHING
-    for amount in amounts:
-        total = total.plus(amount)
-    return total

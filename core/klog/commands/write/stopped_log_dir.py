@@ -15,7 +15,7 @@ from klog.base.errors import KlogError, counted, near_misses
 from klog.base.read_only import ReadOnlyFile
 from klog.change.partition_plan import checkpoints
 from klog.change.plan.draft import Draft
-from klog.change.plan.model import APPEND, PUT, REMOVE, Action, Digest, FileState, digest_of_end
+from klog.change.plan.model import APPEND, PUT, REMOVE, SHA256_BELOW, Action, Digest, FileState
 from klog.change.plan.staging import Staging
 from klog.cluster.election import UNASSIGNED_DIRECTORY
 from klog.cluster.metadata.topic_config import TopicConfig
@@ -33,6 +33,21 @@ from klog.partition.append.appender import Appender
 from klog.partition.append.log_resumption import Resumption, open_log
 from klog.partition.retention.due_records import DueRecords, RetainedPartition, due_records, stored_segments
 from klog.partition.start.record_tally import OffsetSpan
+
+_END_BYTES = 1 << 20
+
+
+def _digest_of_end(source: ReadOnlyFile) -> Digest:
+    """Return the digest of a file before an append; of a large one, of its last MiB.
+
+    To read all of it would take longer than to append, and the appended part does not depend on it.  Raises
+    UnreadableError.
+    """
+    start = source.size - _END_BYTES if source.size >= SHA256_BELOW else 0
+    digest = Digest(source.size, start)
+    while digest.size < source.size and (piece := source.read(digest.size, min(_END_BYTES, source.size - digest.size))):
+        digest.update(piece)
+    return digest
 
 
 class _StagedLog:
@@ -65,7 +80,7 @@ class PlannedPartition:
         self._draft, self._partition, self._files = draft, partition, files
         self._log, self._found = partition.segments[-1].log, found
         with ReadOnlyFile(partition.file(self._log)) as source:
-            self._digest = digest_of_end(source)
+            self._digest = _digest_of_end(source)
         self._logs: dict[str, _StagedLog] = {}
         self._small: dict[str, bytes] = {}
         self._removed: list[str] = []

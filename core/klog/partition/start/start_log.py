@@ -16,7 +16,7 @@ from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import EpochEntry, write_epochs
 from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
 from klog.formats.java_integers import LONG_MAX, LONG_MIN
-from klog.formats.names import SEGMENT_KINDS, FileKind, FileName, Stage, file_name, parse_file
+from klog.formats.names import SEGMENT_KINDS, FileKind, FileName, Stage, file_name, parse_file, segment_names
 from klog.formats.snapshot import write_snapshot
 from klog.kernel import crc32c
 from klog.log.segment import MAX_SEGMENT_BYTES
@@ -147,7 +147,7 @@ class StartLog:
         self.cuts: dict[int, SegmentCut] = {}
         self.dropped: list[int] = []
         self._files = dict(files)
-        parsed = map(parse_file, sorted(files))
+        parsed = [parse_file(name) for name in sorted(files)]
         self.snapshots = SnapshotFiles(
             folder, [(offset_of(file), file.name) for file in parsed if file.kind is FileKind.SNAPSHOT]
         )
@@ -161,7 +161,7 @@ class StartLog:
     def in_directory(self) -> list[int]:
         """Return the base offsets of the segments in the directory."""
         found = []
-        for file in map(parse_file, sorted(self._files)):
+        for file in [parse_file(name) for name in sorted(self._files)]:
             if file.kind not in SEGMENT_KINDS:
                 continue
             offset = offset_of(file)
@@ -175,22 +175,21 @@ class StartLog:
 
     def open(self, base: int) -> StartSegment:
         """Return a segment of the directory.  Raises FailsError if no broker opens it."""
-        log = self._files[file_name(base, FileKind.LOG)]
+        name, *indexes = segment_names(base)
+        log = self._files[name]
         assert isinstance(log, StoredContent)
         if log.size > MAX_SEGMENT_BYTES:
             raise FailsError(f"{log.name}: {log.size} bytes are more than a broker opens")
         segment = StartSegment(base, (FileRange(log.name, 0, log.size),))
-        segment.offset_index = self._files.get(file_name(base, FileKind.INDEX))
-        segment.time_index = self._files.get(file_name(base, FileKind.TIME_INDEX))
-        segment.txn_index = self._files.get(file_name(base, FileKind.TXN_INDEX))
+        segment.offset_index, segment.time_index, segment.txn_index = map(self._files.get, indexes)
         return segment
 
     def replace(self, segment: StartSegment, parts: list[StartSegment]) -> None:
         """Replace a segment by *parts*, and its files by theirs."""
         del self.segments[segment.base]
         self.segments.update((part.base, part) for part in parts)
-        for kind in SEGMENT_KINDS:
-            self._files.pop(file_name(segment.base, kind), None)
+        for name in segment_names(segment.base):
+            self._files.pop(name, None)
         if all(part.base != segment.base for part in parts):
             self._forget_snapshot(segment.base)
 
@@ -244,13 +243,15 @@ class StartLog:
         active = max(self.segments)
         for base, segment in self.segments.items():
             is_open = segment.is_open or base == active
-            for kind, content, size in (
-                (FileKind.INDEX, segment.offset_index, OFFSET_ENTRY.size if is_open else 1),
-                (FileKind.TIME_INDEX, segment.time_index, TIME_ENTRY.size if base == active else 1),
-                (FileKind.TXN_INDEX, segment.txn_index, 1),
-            ):
+            names = segment_names(base)[1:]
+            contents = (
+                (segment.offset_index, OFFSET_ENTRY.size if is_open else 1),
+                (segment.time_index, TIME_ENTRY.size if base == active else 1),
+                (segment.txn_index, 1),
+            )
+            for name, (content, size) in zip(names, contents, strict=True):
                 if content is not None:
-                    files[file_name(base, kind)] = _trimmed(content, size)
+                    files[name] = _trimmed(content, size)
         for offset, snapshot in self.snapshots.files.items():
             if snapshot.name is not None:
                 files[snapshot.name] = self._files[snapshot.name]

@@ -162,8 +162,8 @@ def _time_entries(facts: PartitionFacts, segment: SegmentFacts, index: IndexFile
     if index.used and base + relative >= segment.end_offset and not segment.damages:
         message = f"the last entry is about offset {base + relative}, the segment ends before {segment.end_offset}"
         yield facts.finding("time-index-beyond-log", message, index.name, at, base + relative)
-    is_closed = not facts.is_active(segment) or facts.log_dir.clean
-    if is_closed and index.why == "end" and timestamp < survey.max_timestamp and facts.is_current:
+    is_short = index.why == "end" and timestamp < survey.max_timestamp and facts.is_current
+    if is_short and (facts.log_dir.clean or not facts.is_active(segment)):
         message = f"ends at timestamp {timestamp}, the segment's largest is {survey.max_timestamp}"
         yield facts.finding("time-index-short", message, index.name, at, survey.max_timestamp_offset)
     yield from _inexact_times(facts, segment, index)
@@ -172,8 +172,8 @@ def _time_entries(facts: PartitionFacts, segment: SegmentFacts, index: IndexFile
 def _inexact_times(facts: PartitionFacts, segment: SegmentFacts, index: IndexFile) -> Findings:
     events = segment.survey.events
     wrong = {slot for event, _, slot, _ in events if event in ("time misses", "time unreached")}
-    log = facts.partition.file(segment.files.log)
     for event, position, slot, offset in events:
+        log = facts.partition.file(segment.files.log)
         is_inside = event == "time inside" and not _has_timestamp(log, position, offset)
         if (is_inside or event == "time inexact") and slot not in wrong and not _is_disordered(segment):
             message = (

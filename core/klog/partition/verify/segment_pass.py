@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from typing import NamedTuple, Protocol
 
@@ -276,7 +277,7 @@ def _damaged(
 def _read(partition: Partition, name: str, entry_bytes: int) -> IndexFile:
     """Read an index up to its trailing zeros."""
     try:
-        with ReadOnlyFile(partition.file(name)) as source:
+        with ReadOnlyFile(os.path.join(partition.path, name)) as source:
             content, zeros_follow = content_before_zeros(source, entry_bytes)
             return IndexFile(name, source.size, 0, content, "zeros" if zeros_follow else "end")
     except KlogError as error:
