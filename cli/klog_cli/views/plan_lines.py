@@ -19,11 +19,10 @@ def changes(count: int) -> str:
     return counted(count, "change")
 
 
-def first_lines(lines: Sequence[str], what: str) -> Iterator[str]:
-    """Yield as many *lines* as a person reads, and the number of further *what*."""
-    yield from lines[:MOST_LINES]
-    if len(lines) > MOST_LINES:
-        yield f"and {len(lines) - MOST_LINES} more {what}"
+def first_lines(lines: Sequence[str], what: str) -> list[str]:
+    """Return as many *lines* as a person reads, and the number of further *what*."""
+    more = len(lines) - MOST_LINES
+    return [*lines[:MOST_LINES], *([f"and {more} more {what}"] if more > 0 else [])]
 
 
 def make_indexes(actions: Sequence[Action]) -> bool:

@@ -78,8 +78,8 @@ def recover(
     if form == "json":
         output.emit_json(shown.json())
     else:
-        lines = [output.printable(line) for line in shown.lines()]
-        output.text("".join(f"{coloured(line)}\n" for line in lines))
+        lines = [output.printable(line) for line in [*shown.lines()]]
+        output.text("".join(f"{line}\n" for line in [coloured(line) for line in lines]))
         for line in shown.notes(plan_options):
             output.note(line)
     return shown.exit_code
@@ -231,7 +231,7 @@ class _RecoveryReport:
             yield f"  nothing is changed here: {result.fails}"
         plan = self._plan
         if plan is not None:
-            yield from (f"  {line}" for line in action_lines(plan, actions, in_partition=True))
+            yield from (f"  {line}" for line in [*action_lines(plan, actions, in_partition=True)])
         if make_indexes(actions):
             yield f"  {settings_text(result.settings)}"
         yield from (f"  {line}" for line in first_lines([f"lost     {_loss(one)}" for one in result.losses], "losses"))

@@ -104,7 +104,7 @@ class SegmentFiles(NamedTuple):
 
 
 class Partition(BrokerDirectory):
-    """A partition directory.  Its path need not end in a name a broker would accept: then *topic* is None.
+    """A partition directory.  Its path need not end in a name a broker would accept: then *topic*, *number* are None.
 
     *name*: the parsed last part of the path, for callers that have it already.
     """
@@ -113,23 +113,11 @@ class Partition(BrokerDirectory):
         super().__init__(path)
         self._prefix = os.path.join(path, "")
         self.directory = os.path.basename(os.path.abspath(path)) if name is None else name.name
-        self.name = parse_partition(self.directory) if name is None else name
+        self.name = name = parse_partition(self.directory) if name is None else name
+        self.topic = name.topic if name else None
+        self.number = name.partition if name else None
+        self.state = name.state if name else PartitionState.CURRENT
         self._checkpoints = checkpoints
-
-    @property
-    def topic(self) -> str | None:
-        """The topic, if the directory's name has it."""
-        return self.name.topic if self.name else None
-
-    @property
-    def number(self) -> int | None:
-        """The partition's number, if the directory's name has it."""
-        return self.name.partition if self.name else None
-
-    @property
-    def state(self) -> PartitionState:
-        """The purpose of the directory."""
-        return self.name.state if self.name else PartitionState.CURRENT
 
     @property
     def log_dir(self) -> str:

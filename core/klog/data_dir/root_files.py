@@ -71,8 +71,7 @@ class RootFiles:
         self._malformed[kind], self._offsets[kind] = found.malformed, offsets_by_partition(found)
 
     def _content(self, kind: FileKind) -> bytes | Malformed | None:
-        path = os.path.join(self.log_dir, kind.value)
-        return None if is_missing(path) else read_small(path)
+        return read_small_if_there(os.path.join(self.log_dir, kind.value))
 
     def _noted(self, kind: FileKind, found: Checkpoint[OffsetEntry]) -> Checkpoint[OffsetEntry]:
         note_malformed(os.path.join(self.log_dir, kind.value), found.malformed)
@@ -130,6 +129,11 @@ def note_malformed(path: str, found: T) -> T:
         message = str(found) if path in found.reason else f"{path}: {found}"
         UNUSABLE.note(Unusable(path, message, is_unreadable=False))
     return found
+
+
+def read_small_if_there(path: str) -> bytes | Malformed | None:
+    """Return the same; None without such a file."""
+    return None if is_missing(path) else read_small(path)
 
 
 def read_small(path: str) -> bytes | Malformed:

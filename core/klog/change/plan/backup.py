@@ -72,6 +72,7 @@ class BackupWriter:
         self._disk = disk
         self._is_new = is_new
         self._made: list[str] = []
+        self._directories = set[str]()
         self._to_sync: dict[str, None] = {}
         self._read = dict(plan.known_here)
         self._brought: dict[tuple[int, int], str] = {}
@@ -164,11 +165,10 @@ class BackupWriter:
 
     def stage(self, found: list[FileHistory]) -> None:
         """Make ready the new content of all puts that are to do.  Raises StaleError when it is missing or another."""
-        for history in found:
-            for place in history.to_do:
-                action = self._plan.actions[place]
-                if action.source is not None and action.staged is not None:
-                    self._stage(action, action.source, action.staged)
+        for place in [place for history in found for place in history.to_do]:
+            action = self._plan.actions[place]
+            if action.source is not None and action.staged is not None:
+                self._stage(action, action.source, action.staged)
         self._sync()
 
     def _stage(self, action: Action, source: str, after: FileState) -> None:
@@ -252,8 +252,9 @@ class BackupWriter:
             remove_pointers(self._plan, self._disk)
 
     def _directory(self, path: str) -> None:
-        for made in make_directories(path, self._disk):
-            self._made.append(made)
+        if path not in self._directories:
+            self._made += make_directories(path, self._disk)
+            self._directories.add(path)
 
     def _link(self, source: str, target: str) -> bool:
         """Give *source* a second name in the backup; False if that cannot be."""

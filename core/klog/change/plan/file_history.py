@@ -140,7 +140,8 @@ def locate_histories(
             history.is_untouched = history.at == 0 and is_same
             if history.at is None:
                 _look_for_part(plan, history)
-            _doubt(plan, history)
+            if history.at:
+                _doubt(plan, history)
     _settle_transient(found)
     _settle_markers(found)
     return found

@@ -297,12 +297,13 @@ def copies(plan: Plan, found: Sequence[FileHistory]) -> Iterator[tuple[str, int]
     linked = transient_copies(plan, found)
     # A partition may be a link to a directory on another file system than its log dir.
     device = functools.cache(device_of)
-    for history in found:
-        backup, staged = plan.backups[history.log_dir], plan.staged(history.log_dir)
+    places = list(map(plan.staged, range(len(plan.log_dirs))))
+    for history, to_do in zip(found, [one.to_do for one in found], strict=True):
+        backup, staged = plan.backups[history.log_dir], places[history.log_dir]
         is_near = staged and device(staged) == device(backup)
         is_far = device(backup) != device(os.path.dirname(history.path))
         yield from _kept(plan, history, backup, is_far)
-        for place in history.to_do:
+        for place in to_do:
             action = plan.actions[place]
             if action.added is not None and action.after is not None:
                 if not is_near:

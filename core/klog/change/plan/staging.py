@@ -43,6 +43,7 @@ class Staging:
         self.made: list[str] = []
         self.known: dict[tuple[int, int], FileState] = {}
         self._stored: set[str] | None = None
+        self._directories = set[str]()
 
     def beside(self, directory: str) -> Staging:
         """Return another place, announced as this one is."""
@@ -64,22 +65,22 @@ class Staging:
 
         Raises OSError; a partly written file is removed.
         """
-        digest = Digest()
         if self.directory is None:
+            digest = Digest()
             for piece in in_pieces(content):
                 digest.update(piece)
             return digest.size, digest.text()
         file = self._disk.create(self._make_way(self.directory, name))
         is_whole = False
         try:
-            self._write(file, content, digest)
+            digest = self._write(file, content)
             is_whole = True
         finally:
             self._disk.close(file)
             if not is_whole:
                 self.drop(name)
-        self.know(name, digest)
-        return digest.size, digest.text()
+        state = self.know(name, digest)
+        return (digest.size, digest.text()) if state is None else (state.size, state.digest)
 
     def share(self, name: str, path: str) -> tuple[int, str] | None:
         """Let the file *name* share the blocks of the one at *path*; return its size and its digest.
@@ -100,13 +101,16 @@ class Staging:
         state = file_state(target) if is_shared else None
         return state and self._know(target, state).content
 
-    def know(self, name: str, digest: Digest) -> None:
-        """Note that all bytes of the file *name* were added to *digest*.  Raises StaleError, UnreadableError."""
-        if self.directory is not None:
-            path = os.path.join(self.directory, name)
-            state = state_read(path, digest)
-            if state is not None:
-                self._know(path, state)
+    def know(self, name: str, digest: Digest) -> FileState | None:
+        """Note that all bytes of the file *name* were added to *digest*; return its state, None if it has others.
+
+        Raises StaleError, UnreadableError.
+        """
+        if self.directory is None:
+            return None
+        path = os.path.join(self.directory, name)
+        state = state_read(path, digest)
+        return state and self._know(path, state)
 
     def _know(self, path: str, state: FileState) -> FileState:
         status = os.lstat(path)
@@ -115,9 +119,11 @@ class Staging:
 
     def _make_way(self, directory: str, name: str) -> str:
         """Return the path for the new file *name*; it does not exist, but its directory does."""
-        self._begin(directory)
         path = os.path.join(directory, name)
-        make_directories(os.path.dirname(path), self._disk)
+        if os.path.dirname(path) not in self._directories:
+            self._begin(directory)
+            make_directories(os.path.dirname(path), self._disk)
+            self._directories.add(os.path.dirname(path))
         self.drop(name)
         if self._stored is not None:
             self._stored.add(name)
@@ -142,14 +148,15 @@ class Staging:
             self._stored.add(other)
         link_or_copy(source, target, disk=self._disk)
 
-    def _write(self, file: OpenFile, content: Iterable[bytes | bytearray | memoryview], digest: Digest) -> None:
-        begun = 0
+    def _write(self, file: OpenFile, content: Iterable[bytes | bytearray | memoryview]) -> Digest:
+        digest, begun = Digest(), 0
         for piece in in_pieces(content):
             digest.update(piece)
             self._disk.write(file, piece)
             if self.is_urgent and digest.size - begun >= _STRETCH:
                 self._disk.begin_sync(file, begun, digest.size - begun)
                 begun = digest.size
+        return digest
 
     def drop(self, name: str) -> None:
         """Remove the file stored as *name*, if there is one."""

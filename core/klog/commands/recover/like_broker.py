@@ -155,7 +155,7 @@ def _source(partition: Partition, outcome: StartOutcome, base: int) -> str:
 def kept(outcome: StartOutcome, logs: SurveyedLogs) -> Amount:
     """Return the future content of the logs.  Raises UnreadableError."""
     pieces = [piece for pieces in outcome.logs.values() for piece in pieces]
-    return total(Amount(logs.count_records(name, start, end).records, end - start) for name, start, end in pieces)
+    return total([Amount(logs.count_records(name, start, end).records, end - start) for name, start, end in pieces])
 
 
 def offsets(partition: Partition, outcome: StartOutcome) -> dict[FileKind, int | None]:

@@ -19,6 +19,7 @@ A batch that a leader would have refused is applied, and reported.  `ProducerSta
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_left
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -357,5 +358,6 @@ def read_snapshot_file(path: str) -> Snapshot:
 def snapshots_of(partition: Partition) -> list[tuple[str, int, Snapshot]]:
     """Return the name, the offset and the content of each producer snapshot, by offset."""
     return [
-        (file.name, file.offset or 0, read_snapshot_file(partition.file(file.name))) for file in partition.snapshots
+        (file.name, file.offset or 0, read_snapshot_file(os.path.join(partition.path, file.name)))
+        for file in partition.snapshots
     ]

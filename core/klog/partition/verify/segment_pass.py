@@ -69,8 +69,9 @@ class SegmentFacts:
     """The results of a pass over a segment.
 
     *damages* are sorted by position, the first MOST_DAMAGES of them; *more_damages* counts the others. *size* is that
-    of the log in bytes.  *builder* rebuilds the indexes, if requested, from the batches before the first damaged
-    stretch; *is_broken*: there is one; *resumes_at*: base offset of the first intact batch behind it.
+    of the log in bytes, *end_offset* the offset after its last intact batch, or the base offset. *builder* rebuilds the
+    indexes, if requested, from the batches before the first damaged stretch; *is_broken*: there is one; *resumes_at*:
+    base offset of the first intact batch behind it.
     """
 
     def __init__(
@@ -83,7 +84,7 @@ class SegmentFacts:
         self.files = files
         self.survey = survey
         self.offset_index, self.time_index = indexes
-        self.size = 0
+        self.size, self.end_offset = 0, files.base_offset
         self.damages: list[ByteRange] = []
         self.more_damages = 0
         self.unreadable: KlogError | None = None
@@ -98,20 +99,20 @@ class SegmentFacts:
             self.more_damages += 1
             return
         end = (damage.place.position or 0) + (damage.size or 0)
+        self._advance()
         expected = None if is_inside else self.end_offset
         self.damages.append(ByteRange(damage, end, self.survey.batches, self.survey.records, expected))
 
-    def forget_entries(self) -> None:
-        """Keep only the last of the indexes' entries, the only one that is used after the pass."""
+    def finish(self) -> None:
+        """End the pass: only the last of the indexes' entries is used after it, and is kept."""
+        self._advance()
         if self.offset_index is not None and self.offset_index.used > 1:
             self.offset_index = self.offset_index._replace(entries=self.offset_index.entries[-OFFSET_ENTRY.size :])
         if self.time_index is not None and self.time_index.used > 1:
             self.time_index = self.time_index._replace(entries=self.time_index.entries[-TIME_ENTRY.size :])
 
-    @property
-    def end_offset(self) -> int:
-        """The offset after the last intact batch; the base offset without one."""
-        return max(self.survey.last_offset + 1, self.files.base_offset)
+    def _advance(self) -> None:
+        self.end_offset = max(self.survey.last_offset + 1, self.files.base_offset)
 
 
 class IndexSettings(NamedTuple):
@@ -169,7 +170,7 @@ def survey_segment(
 
     The indexes are read before the log is opened: they are then never ahead of the log of a running broker.
     """
-    path = partition.file(files.log)
+    path = os.path.join(partition.path, files.log)
     raw = _read(partition, files.offset_index, OFFSET_ENTRY.size) if files.offset_index else None
     time_index = read_time_index(partition, files)
     builder = IndexBuilder(files.base_offset, *request.build) if request.build is not None else None
@@ -194,7 +195,7 @@ def survey_segment(
                 builder.finish()
     except KlogError as error:
         facts.unreadable = error
-    facts.forget_entries()
+    facts.finish()
     return facts
 
 
