@@ -7,7 +7,7 @@ import random
 import struct
 
 import pytest
-from klog.formats.java_print import double_text, json_double, json_string, utf8_text
+from klog.formats.java_text import double_text, json_double, json_string, utf8_text
 
 REPLACED = {
     b"ab\xffcd": "ab�cd",

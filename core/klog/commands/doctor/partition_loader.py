@@ -44,7 +44,7 @@ from klog.partition.start.producer_recovery import BrokerClock
 from klog.partition.start.record_tally import OffsetSpan
 from klog.partition.start.start_files import ReadSettings, StartOutcome, StartState
 from klog.partition.start.start_reasons import RETENTION, StartNote
-from klog.partition.transactions.unindexed_aborts import wrong_txn_index
+from klog.partition.transactions.spans import wrong_txn_index
 
 NOT_COMPARED: Final = "txn-index-not-compared"
 """The id of the note about logs that were not read for it."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
 
-from klog.formats.java_print import json_double, json_string
+from klog.formats.java_text import json_double, json_string
 from klog.formats.structs.schema import Data, Schema, Struct, StructField
 
 _Write: TypeAlias = Callable[[Any], str]

@@ -16,10 +16,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final, TypeAlias
 
-from klog.formats.java_print import utf8_text
-from klog.formats.java_text import uuid_text
-from klog.formats.structs.code import CodeWriter
-from klog.formats.structs.schema import UNKNOWN_TAGS, Data, Schema, Struct, StructField
+from klog.formats.java_text import utf8_text, uuid_text
+from klog.formats.structs.schema import UNKNOWN_TAGS, CodeWriter, Data, Schema, Struct, StructField
 
 FIXED: Final = {
     "bool": struct.Struct(">?"),

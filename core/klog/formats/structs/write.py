@@ -12,9 +12,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from klog.formats.structs.code import CodeWriter
 from klog.formats.structs.read import FIXED, LONGEST_STRING, is_number, numbers_layout
-from klog.formats.structs.schema import Data, Schema, Struct, StructField
+from klog.formats.structs.schema import CodeWriter, Data, Schema, Struct, StructField
 
 _INT16, _INT32 = FIXED["int16"], FIXED["int32"]
 
