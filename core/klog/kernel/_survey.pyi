@@ -21,7 +21,6 @@ class SegmentSurvey:
     records: int
     legacy: int
     first_offset: int
-    min_timestamp: int
     producer_batches: int
     codecs: int
     end: int

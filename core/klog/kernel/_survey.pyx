@@ -99,7 +99,6 @@ cdef class SegmentSurvey:
     cdef readonly long long records                      # of intact v2 batches
     cdef readonly long long legacy                       # batches of v0 and v1
     cdef readonly long long first_offset                 # -1: no batch
-    cdef readonly long long min_timestamp                # smallest of the batches' largest; -1: none
     cdef readonly long long producer_batches             # those with a producer id
     cdef readonly int codecs                             # a bit for each codec of theirs: bit 0 for none
     cdef readonly long long end                          # where the last one ends: bytes from the start of the file
@@ -113,7 +112,7 @@ cdef class SegmentSurvey:
 
     def __cinit__(self, long long base, long long next_base, bytes offset_entries not None, bytes time_entries not None):
         self.base, self.next_base = base, next_base
-        self.first_offset = self.last_offset = self.min_timestamp = -1
+        self.first_offset = self.last_offset = -1
         self.max_timestamp = self.max_timestamp_offset = self.max_timestamp_position = -1
         self.previous.position = self.before.position = self.previous.epoch = self.before.epoch = self.fallen = -1
         self.offset_entries, self.time_entries = offset_entries, time_entries
@@ -185,7 +184,7 @@ cdef class SegmentSurvey:
         cdef long long last = self.previous.last_offset
         cdef long long limit = min(add(self.base, 0x7FFFFFFF), self.next_base - 1)  # of last offsets
         cdef long long position = 0, passed = 0, reached = 0
-        cdef long long largest = self.max_timestamp, smallest = self.min_timestamp, records = 0, producers = 0
+        cdef long long largest = self.max_timestamp, records = 0, producers = 0
         cdef int epoch = self.previous.epoch, codecs = 0
         if self.previous.position < 0 or self.is_after_damage or limit < self.base:
             return first
@@ -200,8 +199,6 @@ cdef class SegmentSurvey:
                 break
             if row.max_timestamp > largest:
                 largest, latest = row.max_timestamp, row
-            if row.max_timestamp >= 0 and (smallest < 0 or row.max_timestamp < smallest):
-                smallest = row.max_timestamp
             records += row.records_count
             producers += row.producer_id >= 0
             codecs |= 1 << (row.attributes & ATTRIBUTE_CODEC)
@@ -211,7 +208,7 @@ cdef class SegmentSurvey:
             return first
         if latest != NULL:
             self.max_timestamp, self.max_timestamp_offset, self.max_timestamp_position = largest, latest.last_offset, latest.position
-        self.min_timestamp, self.last_offset = smallest, last
+        self.last_offset = last
         self.batches += row - (rows + first)
         self.records += records
         self.producer_batches += producers
@@ -269,8 +266,6 @@ cdef class SegmentSurvey:
             self._event(BEYOND_NEXT, row.position, row.last_offset, self.next_base)
         if row.max_timestamp > self.max_timestamp:
             self.max_timestamp, self.max_timestamp_offset, self.max_timestamp_position = row.max_timestamp, row.last_offset, row.position
-        if row.max_timestamp >= 0 and (self.min_timestamp < 0 or row.max_timestamp < self.min_timestamp):
-            self.min_timestamp = row.max_timestamp
 
     cdef bint _follows(self, const Neighbour *this, bint is_wrapper) noexcept nogil:
         """Judge the offsets of a batch that has a neighbour; False when it is the batch that is odd.

@@ -243,11 +243,6 @@ cdef class OffsetMap:
             n = self._keep_latest(&window.view, tombstones)
         return n
 
-    @property
-    def utilization(self) -> float:
-        """The part of all slots that is taken, 0 to 1."""
-        return self.entries / <double>self.slots
-
     def digest_of(self, const unsigned char[::1] key not None) -> bytes:
         """Return the 16 bytes that stand for *key*."""
         cdef Digest digest

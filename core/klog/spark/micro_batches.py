@@ -125,7 +125,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             problem = _lost(position, partition) if self.options.fail_on_data_loss else None
             if problem is not None:
                 raise DamagedError(f"{name}: {problem} (failOnDataLoss=false continues with what is there)")
-            if partition is None or not (idle_too or _ends_elsewhere(position, partition)):
+            if partition is None or not (idle_too or log_end(partition) != position["offset"]):
                 continue
             problem = _rewritten(position, partition)
             if problem is not None:
@@ -168,10 +168,6 @@ def _rewritten(position: Position, partition: Partition) -> str | None:
     if UNKNOWN not in (now, epoch) and now != epoch:
         return f"offset {offset - 1} was written in leader epoch {epoch} and is now of epoch {now}"
     return None
-
-
-def _ends_elsewhere(position: Position, partition: Partition) -> bool:
-    return log_end(partition) != position["offset"]
 
 
 def shares(begins: Mapping[str, int], ends: Mapping[str, int], most: int) -> dict[str, int]:

@@ -71,16 +71,12 @@ def tasks(
         learnt = None if growing is None else growing[partition.path]
         for part in slice_partition(partition, options.split_bytes, wanted, options.isolation, learnt):
             live = part.live or (growing is not None and part.next_base is None)
-            parts.append(_within(part._replace(live=live), from_offset, to_offset))
+            first, end = max(part.from_offset, from_offset), min(part.to_offset, to_offset)
+            parts.append(part._replace(live=live, from_offset=first, to_offset=end))
     sizes = [part.bytes for part in parts]
     least = options.tasks or min(os.cpu_count() or 1, 1 + sum(sizes) // _BYTES_WORTH_A_TASK)
     packed = pack_tasks(sizes, 2 * options.split_bytes, least)
     return [Task(tuple(parts[i] for i in task)) for task in packed] or [Task(())]
-
-
-def _within(part: LogSlice, from_offset: int, to_offset: int) -> LogSlice:
-    """Return a slice restricted to these offsets: each partition has its own."""
-    return part._replace(from_offset=max(part.from_offset, from_offset), to_offset=min(part.to_offset, to_offset))
 
 
 def read_task(

@@ -82,15 +82,12 @@ def read_records(unit: Sequence[RecordTask], max_batch_bytes: int = MAX_BATCH_BY
                     header = run.window.batch(i)
                     is_elsewhere, is_odd = signs.keys > 0 == signs.here, signs.schema >= 0
                     is_late = header.base_offset in task.late
-                    if is_elsewhere + is_odd + is_late >= SIGNS_WITHOUT_TWIN and not _is_skipped(task.log, header[1]):
+                    is_skipped = task.log.skip_from <= header.base_offset < task.log.skip_to
+                    if is_elsewhere + is_odd + is_late >= SIGNS_WITHOUT_TWIN and not is_skipped:
                         found.append(header.position)
         except KlogError:
             pass  # the pass over headers has reported it
         yield json_result("odd", found, task.log.number)
-
-
-def _is_skipped(log: AuditLog, base_offset: int) -> bool:
-    return log.skip_from <= base_offset < log.skip_to
 
 
 class RecordSearch:

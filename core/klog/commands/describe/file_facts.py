@@ -215,42 +215,33 @@ def _epochs(content: bytes) -> _Found:
     return found
 
 
-def _of_object(content: bytes, read: object, names: dict[str, str]) -> _Found:
-    """Add the attributes *names* (attribute → displayed name) of *content*, or the reason why it is malformed."""
+def _of_object(content: bytes, read: object, *names: str) -> _Found:
+    """Return the attributes *names* of *read*, the facts in *content*, or the reason why it is malformed."""
     if isinstance(read, Malformed):
         found = _Found(len(content), {})
         found.notes.append(str(read))
         return found
-    return _Found(len(content), {shown: getattr(read, name) for name, shown in names.items()})
-
-
-def _partition_metadata(content: bytes) -> _Found:
-    return _of_object(content, read_partition_metadata(content), {"version": "version", "topic_id": "topic_id"})
-
-
-def _meta_properties(content: bytes) -> _Found:
-    names = ("version", "cluster_id", "node_id", "directory_id")
-    return _of_object(content, read_meta_properties(content), dict(zip(names, names, strict=True)))
+    return _Found(len(content), {name: getattr(read, name) for name in names})
 
 
 def _quorum_state(content: bytes) -> _Found:
     names = ("data_version", "leader_id", "leader_epoch", "voted_id", "voted_directory_id", "cluster_id")
-    found = _of_object(content, state := read_quorum_state(content), dict(zip(names, names, strict=True)))
+    found = _of_object(content, state := read_quorum_state(content), *names)
     if not isinstance(state, Malformed):
         found.facts["voters"] = None if state.voters is None else tuple(map(str, state.voters))
     return found
 
 
-def _clean_shutdown(content: bytes) -> _Found:
-    return _of_object(content, read_clean_shutdown(content), {"broker_epoch": "broker_epoch"})
-
-
 _TEXTS: dict[FileKind, Callable[[bytes], _Found]] = {
     FileKind.SNAPSHOT: _snapshot,
     FileKind.LEADER_EPOCHS: _epochs,
-    FileKind.PARTITION_METADATA: _partition_metadata,
-    FileKind.META_PROPERTIES: _meta_properties,
+    FileKind.PARTITION_METADATA: lambda content: _of_object(
+        content, read_partition_metadata(content), "version", "topic_id"
+    ),
+    FileKind.META_PROPERTIES: lambda content: _of_object(
+        content, read_meta_properties(content), "version", "cluster_id", "node_id", "directory_id"
+    ),
     FileKind.QUORUM_STATE: _quorum_state,
-    FileKind.CLEAN_SHUTDOWN: _clean_shutdown,
+    FileKind.CLEAN_SHUTDOWN: lambda content: _of_object(content, read_clean_shutdown(content), "broker_epoch"),
     **dict.fromkeys(ROOT_CHECKPOINTS, _offsets),
 }
