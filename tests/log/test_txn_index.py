@@ -9,7 +9,7 @@ import pytest
 from klog.base.read_only import ReadOnlyFile
 from klog.data_dir.partition import Partition
 from klog.formats.index import ABORTED_TXN
-from klog.log import index as txn_index
+from klog.log import index
 from klog.log.index import AbortedTxn, aborted_txns, newer_version, read_txn_index, txn_index_content
 from klog.partition.verify.verify import verify_partition
 
@@ -47,7 +47,7 @@ def test_entries_behind_the_bound_are_not_reported_as_missing(monkeypatch: pytes
     """Unread entries are no evidence against the index."""
     partition = Partition(str(FIXTURES / "modern" / "tx-0"))
     before = verify_partition(partition)
-    monkeypatch.setattr(txn_index, "_MOST_TXN_BYTES", 0)
+    monkeypatch.setattr(index, "_MOST_TXN_BYTES", 0)
     assert verify_partition(partition).findings == before.findings
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from klog.commands.doctor import retention_notes as first_pass
+from klog.commands.doctor import partition_loader
 
 from tests.conftest import Ran
 from tests.oracles.plain.encode import Record, batch
@@ -286,7 +286,7 @@ def test_of_very_large_logs_offsets_are_counted(klog: Run, tmp_path: Path, monke
     path = partition(data / "orders-0", (OLD,))
     gap = batch([Record(offset, int(time.time() * 1000) - 9 * DAY) for offset in (15, 19)], base_offset=12)
     (path / f"{0:020}.log").write_bytes(segment(0, OLD) + gap)
-    monkeypatch.setattr(first_pass, "_MOST_RETAINED_BYTES", 100)
+    monkeypatch.setattr(partition_loader, "_MOST_RETAINED_BYTES", 100)
     (row,) = json.loads(klog("doctor", data, "--output", "json").stdout)["retention"]
     assert (row["records"], row["exact"]) == (20, False)
     assert f"{NOTE} up to 20 records" in klog("doctor", data).stdout.decode()
