@@ -17,9 +17,10 @@ from typing import Any
 
 import pytest
 from klog.base import read_only
-from klog.change.plan import model as file_state
+from klog.change.plan import model
 from klog.change.plan.plan_document import load_plan, plan_pieces, read_plan
 from klog.change.plan.plan_status import PlanStatus, state_of
+from klog.commands.write import stopped_log_dir
 
 from tests.commands.write.sources import TARGETS, lines
 from tests.conftest import Ran, writable_copy
@@ -36,8 +37,9 @@ MARKER = ".kafka_cleanshutdown"
 @pytest.fixture(autouse=True)
 def _smaller_files_are_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test then needs 16 MiB."""
-    monkeypatch.setattr(file_state, "SHA256_BELOW", LARGE)
-    monkeypatch.setattr(file_state, "_END_BYTES", END)
+    for module in (model, stopped_log_dir):
+        monkeypatch.setattr(module, "SHA256_BELOW", LARGE)
+    monkeypatch.setattr(stopped_log_dir, "_END_BYTES", END)
 
 
 @pytest.fixture
