@@ -161,6 +161,12 @@ class PartitionView:
         return self._bounds().high_watermark
 
     @property
+    def last_stable_offset(self) -> int:
+        """Up to which offset consumers with read_committed read."""
+        self._transactions()
+        return self._bounds().last_stable_offset
+
+    @property
     def is_unreadable(self) -> bool:
         """Whether its directory cannot be listed, or no log that it has can be read: it must not look empty."""
         opened = self._open()
