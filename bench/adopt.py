@@ -25,7 +25,7 @@ def adopt(bench: Bench) -> Iterator[Row]:
     template, home = os.path.join(folder, "template"), os.path.join(folder, "home/data")
     shutil.copytree(os.path.join(HERE, "..", "fixtures/modern"), template, ignore=_without_logs)
     os.makedirs(os.path.dirname(home))
-    words = [*bench.klog, "adopt", os.path.dirname(path), "--as", _TOPIC, "--into", home, "--apply", "--quiet"]
+    words = [*bench.klog, "adopt", os.path.dirname(path), "--as", _TOPIC, "--to", home, "--apply", "--quiet"]
     commands = {
         "cp": _on_a_fresh_disk(template, home, f"cp {quote(path)} {quote(home)} && sync {quote(home)}/*.log"),
         "adopt": _on_a_fresh_disk(template, home, join([*words, "--epochs", "keep"])),

@@ -29,12 +29,17 @@ RUNS = [
     *("lookup modern/idempotent-0 --timestamp 2035-06-15T15:06:42Z", "lookup modern/empty-0 --offset 0"),
     *("lookup modern/trimmed-0 --offset 1", "lookup compaction/after/keys-none-0 --offset 0"),
     *("transactions modern", "transactions crash/flip-middle", "transactions compaction/before"),
-    *("doctor modern", "doctor crash/flip-middle", "doctor v39/data v39/data1", "doctor --version 2.8 legacy"),
+    *("doctor modern", "doctor crash/flip-middle", "doctor v39/data v39/data1", "doctor --kafka-version 2.8 legacy"),
     *("doctor --records replicas/keys/broker-1", "doctor --node-id 99 modern"),
     *("fetch modern/plain-1 --offset 5", "fetch modern/tx-0 --offset 0 --isolation read_committed"),
     *("fetch modern/plain-1 --offset 5 --max-bytes 100", "fetch modern/plain-1 --offset 99999"),
     *("keys check replicas/keys/broker-1", "keys check modern"),
-    *("groups modern", "groups modern --at 2026-11-21T10:20:02Z", "stats modern", "stats legacy crash/flip-middle"),
+    *(
+        "groups modern",
+        "groups modern --at-time 2026-11-21T10:20:02Z",
+        "stats modern",
+        "stats legacy crash/flip-middle",
+    ),
     f"replicas diff {SPLIT} --metadata replicas/split/controller-4",
     f"replicas diff {SPLIT} --metadata replicas/split/controller-4 --up 1",
     f"replicas diff {SPLIT.replace('split', 'behind')}",
@@ -49,7 +54,7 @@ RUNS = [
     *("recover --mark-clean crash/torn-in-batch", "recover modern --salvage", "truncate modern/plain-1 --to-offset 20"),
     *("truncate modern/tx-0 --to-offset 9999", "compact modern", "compact compaction/before --policy compact --all"),
     *("compact compaction/before --policy compact --estimate", "compact crash/flip-middle --policy compact --all"),
-    "adopt modern --into modern",
+    "adopt modern --to modern",
     *("plans modern", f"replicas plan {SPLIT} --metadata replicas/split/controller-4", f"replicas plan {SPLIT}"),
     f"replicas plan {SPLIT} --metadata replicas/split/controller-4 --keep newest",
 ]
@@ -70,14 +75,14 @@ CHANGES = {
     "modern": [
         *("write records.jsonl --to data --skip-bad", "write records.jsonl --to new --skip-bad"),
         *("write data/tx-open-0 --to another", "write records.jsonl --to data --skip-bad --apply"),
-        *("truncate data/plain-1 --to-offset 20 --plan plan.json", "apply plan.json", "apply plan.json"),
+        *("truncate data/plain-1 --to-offset 20 --save-plan plan.json", "apply plan.json", "apply plan.json"),
         *(
             "plans data",
             "undo plan.json",
             "undo plan.json --apply",
-            "adopt data/tx-0 --as plain-0 --into data --replace",
+            "adopt data/tx-0 --as plain-0 --to data --replace",
         ),
-        "adopt data/plain-1 --as plain-0 --into data --replace --apply",
+        "adopt data/plain-1 --as plain-0 --to data --replace --apply",
     ],
     "crash/flip-middle": ["recover data --salvage --apply", "recover data --apply", "plans data"],
     "crash/torn-in-batch": ["recover data --mark-clean --apply", "recover data --mark-clean"],
@@ -98,6 +103,10 @@ def command_of(run: str) -> str:
     """Return the command in *run*: of one word or of two."""
     words = run.split()
     return max((name for name in (words[0], " ".join(words[:2])) if name in json_fields.every()), key=len)
+
+
+WRITING = ("export", "spark export", "spark compact")
+"""Commands whose --output is the form of the files that they write."""
 
 
 def faults(command: str, printed: Any) -> list[str]:
@@ -223,9 +232,28 @@ def test_each_command_with_json_has_a_schema() -> None:
         for option in command.options
         if "--output" in option.names
     }
-    printing = {name for name, metavar in forms.items() if "json" in metavar}
+    printing = {name for name, metavar in forms.items() if "json" in metavar and name not in WRITING}
     assert printing == json_fields.every().keys() - {"audit"} | json_fields.SAME.keys()
-    assert {name for name in printing if "json" not in forms[name].split("|")} == json_fields.LINES.keys()
+    lines_alone = {name for name in printing if "json" not in forms[name].split("|")}
+    assert lines_alone | json_fields.ROWS.keys() == json_fields.LINES.keys()
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        "timeline modern",
+        "partition a b --partitions 3",
+        "metadata history modern --quorum",
+        "replicas simulate replicas/simulate/quota.json",
+    ],
+)
+def test_the_rows_of_json_are_the_lines(run: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One object, whose only member is the array of them."""
+    monkeypatch.chdir(FIXTURES)
+    command = command_of(run)
+    lines = [json.loads(line) for line in run_klog(*run.split(), "--output", "jsonl").stdout.splitlines()]
+    found = json.loads(run_klog(*run.split(), "--output", "json").stdout)
+    assert found == {json_fields.ROWS[command]: lines}
 
 
 @pytest.mark.parametrize("command", json_fields.every())

@@ -59,7 +59,7 @@ def read() -> Command:
 
     klog = typer.main.get_command(build())
     help_names = klog.context_settings.get("help_option_names", ["--help"])
-    return _command(klog, (), Option(tuple(help_names), "Show this help and leave."))
+    return _command(klog, (), Option(tuple(help_names), "Show this help and exit."))
 
 
 def _command(found: Any, words: tuple[str, ...], help_option: Option) -> Command:

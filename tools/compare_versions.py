@@ -170,7 +170,7 @@ def reading(data: Path, seen: set[str]) -> Iterator[list[str]]:
         yield ["audit", "misrouted", "data", "--output", form]
         yield ["audit", "headers", "data", NOW, "--output", form]
         yield ["keys", "check", "data", "--min-keys", "5", "--output", form]
-    yield ["export", "data", "--output-path", "exported", "--format", "jsonl"]
+    yield ["export", "data", "--to", "exported", "--output", "jsonl"]
     for file in sorted(path for path in data.rglob("*") if path.is_file()):
         if is_new(seen, f"{file.name} {hashlib.sha256(file.read_bytes()).hexdigest()}"):
             yield from file_commands(f"data/{file.relative_to(data)}", file)
@@ -275,7 +275,12 @@ def changing(data: Path) -> Iterator[list[str]]:
             yield ["compact", "data", "--policy", "compact", "--all", *mode, NOW, "--output", "json", *apply]
         for partition in partitions_of(data)[:4]:
             yield from truncations(partition, apply)
-    for mode in ("--estimate", "--explain", "--like-broker --rules 2.8", "--like-broker --rules 3.9 --explain"):
+    for mode in (
+        "--estimate",
+        "--explain",
+        "--like-broker --kafka-version 2.8",
+        "--like-broker --kafka-version 3.9 --explain",
+    ):
         yield ["compact", "data", "--policy", "compact", "--all", NOW, *mode.split()]
     yield ["compact", "data", "--policy", "compact", "--all", NOW, "--to", "compacted"]
     yield ["recover", "data", "--salvage", NOW, "--rescue-records", "rescued.jsonl"]
@@ -288,7 +293,7 @@ def changing(data: Path) -> Iterator[list[str]]:
         "recover",
         "data",
         NOW,
-        "--plan",
+        "--save-plan",
         "saved.json",
         "&&",
         "apply",

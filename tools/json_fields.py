@@ -272,7 +272,9 @@ LINES: dict[str, Declared] = {
         **{"ms": "number", "bytes": INT},
     },
 }
-"""A line of `--output jsonl`, for each command without `--output json`."""
+"""A line of `--output jsonl`, for each command without an object of its own in `--output json`."""
+ROWS = {"timeline": "events", "partition": "keys", "metadata history": "changes", "replicas simulate": "steps"}
+"""The member with all lines in `--output json`."""
 SAME = {"spark verify": "verify", "spark stats": "stats", "spark audit": "audit misrouted", "audit headers": "audit"}
 """Commands that print what another prints."""
 

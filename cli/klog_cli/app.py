@@ -11,6 +11,7 @@ import signal
 import sys
 from contextlib import suppress
 from types import TracebackType
+from typing import Any
 
 from klog.base.errors import ExitCode, KlogError, counted
 from klog.base.unusable import UNUSABLE
@@ -22,7 +23,7 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def _run(arguments: list[str]) -> int:
-    if arguments == ["--version"]:
+    if arguments in (["--version"], ["-V"]):
         from klog_cli.version import version_line
 
         output.text(version_line())
@@ -30,9 +31,11 @@ def _run(arguments: list[str]) -> int:
     gc.disable()  # until everything is imported: none of it is garbage, and to look through it again and again costs
     from klog_cli.command_tree import COMMANDS, parse_and_run
 
+    if not arguments or arguments[0] == "help":
+        arguments = [*arguments[1:], "--help"]
     wanted = next((argument for argument in arguments if not argument.startswith("-")), None)
     names: tuple[str, ...] = (wanted,) if wanted in COMMANDS else COMMANDS
-    if arguments[:1] == ["--version"]:
+    if arguments[:1] in (["--version"], ["-V"]):
         names = ()
     if wanted == "lookup":
         arguments = _bare_timestamp(arguments)
@@ -124,7 +127,7 @@ def _explain(error: BaseException) -> int:
     elif isinstance(error, OSError):
         lines, code = (_one_line(error),), ExitCode.OPERATIONAL_ERROR
     elif hasattr(error, "format_message"):  # Typer's own: its class has moved from release to release
-        return _explain_usage(error.format_message(), getattr(error, "ctx", None))
+        return _explain_usage(error, getattr(error, "ctx", None))
     elif isinstance(error, MemoryError):
         error.__traceback__ = None  # it refers to the data that filled the memory
         lines, code = ("not enough memory",), ExitCode.OPERATIONAL_ERROR
@@ -135,11 +138,16 @@ def _explain(error: BaseException) -> int:
     return code
 
 
-def _explain_usage(message: str, context: object) -> int:
-    if "\n" in message:  # no command was given: this is the help
+def _explain_usage(error: Any, context: object) -> int:
+    message, path = error.format_message(), getattr(context, "command_path", None)
+    if "\n" in message:  # a verb is missing: this is the help
         output.plain(message)
         return ExitCode.USAGE
-    path = getattr(context, "command_path", None)
+    missing = getattr(error, "param", None) if "Missing" in message else None
+    if missing is not None:
+        from klog_cli.command_class import name_of
+
+        message = f"{path}: needs {name_of(missing)}"
     output.error(f"{message} ('{path} --help' shows what there is)" if path is not None else message)
     return ExitCode.USAGE
 

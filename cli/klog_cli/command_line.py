@@ -18,7 +18,7 @@ from klog_cli import output
 def check_exclusive(apply: bool, plan_file: str | None) -> None:
     """Raise UsageError if a plan should be both applied and saved."""
     if apply and plan_file is not None:
-        raise UsageError("--apply and --plan: one of them; 'klog apply' carries out a plan that was saved")
+        raise UsageError("--apply and --save-plan: one of them; 'klog apply' carries out a plan that was saved")
 
 
 def plan_options(name: str, apply: bool, plan_file: str | None, backup: str | None) -> PlanOptions:

@@ -12,40 +12,9 @@ from importlib import import_module
 import typer
 
 from klog_cli import output
+from klog_cli.command_class import PURPOSES, Command, Root
 
-COMMANDS = (
-    "describe",
-    "dump",
-    "lookup",
-    "search",
-    "stats",
-    "space",
-    "export",
-    "fetch",
-    "serve",
-    "verify",
-    "recover",
-    "truncate",
-    "compact",
-    "write",
-    "follow",
-    "adopt",
-    "apply",
-    "undo",
-    "plans",
-    "replicas",
-    "metadata",
-    "doctor",
-    "groups",
-    "transactions",
-    "timeline",
-    "report",
-    "assign",
-    "partition",
-    "keys",
-    "audit",
-    "spark",
-)
+COMMANDS = tuple(name for names in PURPOSES.values() for name in names)
 EXIT_CODES = (
     "Exit codes, added up: 0 clean · 1 problems corrected · 4 problems left · "
     "8 could not do it (I/O, permission, not Kafka data, lock held) · 16 usage · 32 cancelled (^C)."
@@ -61,7 +30,9 @@ def _version(wanted: bool) -> None:
 
 
 def _root(
-    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Show versions and leave."),
+    version: bool = typer.Option(
+        False, "-V", "--version", callback=_version, is_eager=True, help="Show the versions and exit."
+    ),
 ) -> None:
     """Read, explain, check, repair and compact Kafka broker data directories with no broker running."""
 
@@ -70,8 +41,8 @@ def build(names: tuple[str, ...] = COMMANDS) -> typer.Typer:
     """Return the app with the commands *names*."""
     app = typer.Typer(
         name="klog",
+        cls=Root,
         add_completion=False,
-        no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -83,10 +54,10 @@ def build(names: tuple[str, ...] = COMMANDS) -> typer.Typer:
         command = getattr(module, name)
         if isinstance(command, typer.Typer):
             for verb in command.registered_commands:
-                verb.epilog = EXIT_CODES
-            app.add_typer(command, name=name, epilog=EXIT_CODES)
+                verb.cls = Command
+            app.add_typer(command, name=name)
         else:
-            app.command(name, epilog=EXIT_CODES)(command)
+            app.command(name, cls=Command)(command)
     return app
 
 

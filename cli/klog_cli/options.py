@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 from klog.base.errors import UsageError
+
+from klog_cli.units import parse_partition
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -14,16 +16,40 @@ if TYPE_CHECKING:
     from klog.commands.serve.serve_options import End
     from klog.data_dir.partition import Partition
     from klog.data_dir.replicas import IdentityChoice
+    from klog.data_dir.selection import PartitionChoice
     from klog.jobs.output_files import Format
     from klog.jobs.runner import Runner
     from klog.partition.transactions.isolation import Isolation as Level
 
 T = TypeVar("T")
 
+ENDINGS = ("json", "jsonl", "csv", "parquet")
+"""Endings of `--to` that choose the form of the output."""
+
 
 def known_form(form: str, forms: Sequence[str]) -> None:
     """Raise UsageError for an `--output` that is none of *forms*, with near misses."""
     known("--output", form, forms)
+
+
+def chosen_form(form: str | None, to: str | None, forms: Sequence[str], default: str) -> str:
+    """Return the form of `--output`, else that of the ending of `--to`, else *default*.
+
+    Raises UsageError for a form that is none of *forms*, and for two different ones.
+    """
+    import os
+
+    ending = os.path.splitext(to or "")[1].removeprefix(".").lower()
+    by_name = ending if ending in ENDINGS else None
+    if form is not None:
+        known_form(form, forms)
+    if by_name is None:
+        return form or default
+    if by_name not in forms:
+        raise UsageError(f"--to {to}: the forms of the output are {', '.join(forms)}")
+    if form not in (None, by_name):
+        raise UsageError(f"--output {form} and --to {to}: the name says {by_name}")
+    return by_name
 
 
 def known(option: str, given: str, choices: Sequence[T]) -> T:
@@ -48,25 +74,43 @@ def on_threads(jobs: int | None) -> AbstractContextManager[Runner]:
 
 
 def on_spark(name: str, master: str | None, conf: Sequence[str] | None, ship: str) -> AbstractContextManager[Runner]:
-    """Return the runner of `--master`, `--conf` and `--ship`, for jobs with this *name*; Spark starts when it is used.
+    """Return the runner of `--master`, `--spark-conf` and `--ship`; Spark starts when it is used.
 
-    Raises UsageError for a setting without a value.
+    *name*: of the jobs.  Raises UsageError for a setting without a value.
     """
     from klog.spark.run import spark_runner
 
     for setting in conf or ():
         if not setting.partition("=")[0] or "=" not in setting:
-            raise UsageError(f"--conf {setting}: expected a name and a value, such as spark.executor.memory=2g")
+            raise UsageError(f"--spark-conf {setting}: expected a name and a value, such as spark.executor.memory=2g")
     return spark_runner(master, dict(setting.split("=", 1) for setting in conf or ()), ship, name)
 
 
+def output_form(forms: Sequence[str]) -> Any:
+    """Return the declaration of `--output` with these forms."""
+    return typer.Option("-o", "--output", metavar="|".join(forms), help="Form of the output.")
+
+
 Paths = Annotated[list[str] | None, typer.Argument(metavar="PATH...", help="Log dirs, partition directories or files.")]
-Topics = Annotated[list[str] | None, typer.Option(help="Only these topics of a log dir (name or glob; repeatable).")]
-Partitions = Annotated[list[int] | None, typer.Option(help="Only these partition numbers of a log dir (repeatable).")]
-FromOffset = Annotated[int | None, typer.Option(help="First offset to include.")]
-ToOffset = Annotated[int | None, typer.Option(help="First offset to exclude.")]
+Topics = Annotated[
+    list[str] | None, typer.Option("-t", "--topic", metavar="GLOB", help="Only these topics (repeatable).")
+]
+Partitions = Annotated[
+    list[Any] | None,
+    typer.Option(
+        "-p", "--partition", metavar="N|TOPIC-N", parser=parse_partition, help="Only these partitions (repeatable)."
+    ),
+]
+FromOffset = Annotated[
+    int | None, typer.Option(metavar="N", help="First offset to include; -10: the tenth before the log end.")
+]
+ToOffset = Annotated[int | None, typer.Option(metavar="N", help="First offset to exclude.")]
 FromTime = Annotated[
-    str | None, typer.Option(metavar="TIME", help="First timestamp to include (epoch ms, ISO 8601, '2h ago').")
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="First timestamp to include: ms since the epoch, ISO 8601, an age (2h), 14:03, yesterday 14:03; UTC.",
+    ),
 ]
 ToTime = Annotated[str | None, typer.Option(metavar="TIME", help="First timestamp to exclude.")]
 Key = Annotated[
@@ -83,9 +127,11 @@ Isolation = Annotated[
 Values = Annotated[
     str, typer.Option(metavar="text|base64|hex|redacted|none", help="Form of record values (jsonl, csv).")
 ]
-Jobs = Annotated[int | None, typer.Option(min=1, help="Number of threads; default: number of cores.")]
+Jobs = Annotated[
+    int | None, typer.Option("-j", "--jobs", metavar="N", min=1, help="At most N threads; default: one a core.")
+]
+Limit = Annotated[int | None, typer.Option("-n", "--limit", metavar="N", min=1, help="At most N rows.")]
 MaxBatchBytes = Annotated[str, typer.Option(metavar="SIZE", help="Largest batch to read or decompress.")]
-Quiet = Annotated[bool, typer.Option("--quiet", help="Print no notes and no progress bar.")]
 
 # fetch, serve
 FETCH_ENDS: tuple[End, ...] = ("log", "checkpoint")
@@ -97,20 +143,27 @@ FetchEnd = Annotated[
 ]
 
 # verify, spark verify
-VERIFY_OUTPUTS = ("text", "json", "jsonl", "table")
-VerifyOutput = Annotated[str, typer.Option("--output", metavar="|".join(VERIFY_OUTPUTS), help="Output form.")]
+VERIFY_OUTPUTS = ("text", "json", "jsonl", "csv")
+VerifyOutput = Annotated[str, output_form(VERIFY_OUTPUTS)]
 Deep = Annotated[
     bool, typer.Option("--deep", help="Also decompress and read every record, and compare snapshots with the log.")
 ]
 
 # apply, undo, plans
 PLAN_OUTPUTS = ("text", "json")
-PlanFile = Annotated[str, typer.Argument(metavar="PLAN", help="A plan file, a backup directory or a plan id.")]
-PlanOutput = Annotated[str, typer.Option("--output", metavar="|".join(PLAN_OUTPUTS), help="Output form.")]
+PlanFile = Annotated[
+    str,
+    typer.Argument(
+        metavar="PLAN", help="A plan file, a backup directory, an id, a part of its beginning or end, or latest."
+    ),
+]
+PlanOutput = Annotated[str, output_form(PLAN_OUTPUTS)]
 Apply = Annotated[bool, typer.Option("--apply", help="Make the changes; without it they are only shown.")]
 
 # recover, truncate, compact
-PlanTo = Annotated[str | None, typer.Option("--plan", metavar="FILE", help="Save the plan in FILE, for 'klog apply'.")]
+PlanTo = Annotated[
+    str | None, typer.Option("--save-plan", metavar="FILE", help="Write the plan to FILE, for 'klog apply', and stop.")
+]
 BackupTo = Annotated[
     str | None, typer.Option("--backup", metavar="DIR", help="Where to keep the original files; outside of log dirs.")
 ]
@@ -124,7 +177,8 @@ Now = Annotated[str | None, typer.Option(metavar="TIME", help="Use TIME as the c
 
 # compact, spark compact
 Policy = Annotated[
-    str | None, typer.Option(metavar="compact", help="Also compact topics that are not known to be compacted.")
+    str | None,
+    typer.Option(metavar="POLICY", help="compact: also topics that are not known to be compacted."),
 ]
 MetadataDir = Annotated[
     str | None,
@@ -156,13 +210,13 @@ MapMemory = Annotated[
 
 # space, doctor
 ServerProperties = Annotated[
-    str | None, typer.Option("--config", metavar="FILE", help="The broker's server.properties.")
+    str | None, typer.Option("--server-properties", metavar="FILE", help="The broker's server.properties.")
 ]
 
 # space, verify
 PrometheusTo = Annotated[
     str | None,
-    typer.Option("--to", metavar="FILE", help="With --output prometheus: write FILE, which appears when it is whole."),
+    typer.Option("--to", metavar="FILE", help="With --output prometheus: write the metrics to FILE."),
 ]
 
 
@@ -185,7 +239,9 @@ Master = Annotated[
         help="Spark master: local[*], spark://…, yarn, k8s://…, sc://…; default: the environment's, else local[*].",
     ),
 ]
-SparkConf = Annotated[list[str] | None, typer.Option("--conf", metavar="K=V", help="A Spark setting (repeatable).")]
+SparkConf = Annotated[
+    list[str] | None, typer.Option("--spark-conf", metavar="NAME=VALUE", help="A Spark setting (repeatable).")
+]
 Ship = Annotated[
     str,
     typer.Option(
@@ -196,11 +252,9 @@ Ship = Annotated[
 
 # search, export, spark compact
 ISOLATIONS: tuple[Level, ...] = ("read_uncommitted", "read_committed")
-FILE_FORMATS: tuple[Format, ...] = ("parquet", "jsonl")
+FILE_FORMATS: tuple[Format, ...] = ("jsonl", "parquet")
 REPLICAS = ("longest", "leader-epoch", "all")
-OutputPath = Annotated[
-    str | None, typer.Option("--output-path", metavar="DIR", help="Directory to write to; new or empty.")
-]
+OutputPath = Annotated[str, typer.Option("--to", metavar="DIR", help="Directory to write to; new or empty.")]
 FileSize = Annotated[str, typer.Option(metavar="SIZE", help="Start a new file when one is larger than SIZE.")]
 Replicas = Annotated[
     str, typer.Option(metavar="|".join(REPLICAS), help="Which replica to read when a partition is found several times.")
@@ -221,7 +275,10 @@ TopicIds = Annotated[
 ]
 ByName = Annotated[
     bool,
-    typer.Option("--by-name", help="Directories of one name are copies where no file says what they are."),
+    typer.Option(
+        "--by-name",
+        help="Treat directories with the same name as copies of one partition if they have no topic or cluster id.",
+    ),
 ]
 
 
@@ -237,7 +294,7 @@ def identity_choice(
 def selected_replicas(
     paths: Sequence[str] | None,
     topics: Sequence[str] | None,
-    numbers: Sequence[int] | None,
+    numbers: Sequence[PartitionChoice] | None,
     replicas: str,
     choice: IdentityChoice,
 ) -> list[Partition]:

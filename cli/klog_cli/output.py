@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from types import TracebackType
 
@@ -33,6 +33,12 @@ class Quiet:
     """Whether notes and progress bars are suppressed; set once, by --quiet."""
 
     on = False
+
+
+class Colour:
+    """When colours are used: auto, always or never; set once, by --color."""
+
+    when = "auto"
 
 
 def write(
@@ -133,7 +139,12 @@ def is_terminal(descriptor: int = STDOUT) -> bool:
 
 
 def takes_colour(descriptor: int = STDOUT) -> bool:
-    """Whether it is a terminal that shows colours, and the user has not declined them (https://no-color.org)."""
+    """Whether to use colours: on a terminal that shows them, unless --color or NO_COLOR says otherwise.
+
+    https://no-color.org has the rule for NO_COLOR.
+    """
+    if Colour.when != "auto":
+        return Colour.when == "always"
     return is_terminal(descriptor) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
@@ -156,6 +167,37 @@ def emit_jsonl(rows: Iterable[object]) -> None:
         text(json.dumps(row, ensure_ascii=True, separators=(",", ":")) + "\n")
 
 
+def emit_json_rows(name: str, rows: Iterable[object]) -> None:
+    """Print the JSON object whose member *name* is the array of *rows*, each as it comes."""
+    import json
+
+    text(f'{{\n  "{name}": [')
+    mark = "\n    "
+    for row in rows:
+        text(mark + json.dumps(row, ensure_ascii=True, indent=2).replace("\n", "\n    "))
+        mark = ",\n    "
+    text("]\n}\n" if mark == "\n    " else "\n  ]\n}\n")
+
+
+def emit_csv_rows(rows: Iterable[Mapping[str, object]], columns: Sequence[str] = ()) -> None:
+    """Print *rows* as CSV, with a header of *columns* (none: those of the first row).  A nested value becomes JSON."""
+    import json
+
+    def cell(value: object) -> object:
+        if isinstance(value, bool) or (value is not None and not isinstance(value, str | int | float)):
+            return json.dumps(value, ensure_ascii=True, separators=(",", ":"))
+        return value
+
+    header: Sequence[str] = columns
+    if columns:
+        emit_csv(None, columns)
+    for row in rows:
+        if not header:
+            header = tuple(row)
+            emit_csv(None, header)
+        emit_csv(None, [cell(row.get(name)) for name in header])
+
+
 def emit_csv(header: Sequence[str] | None, cells: Sequence[Cell]) -> None:
     """Print a CSV line, below *header* if one is given; None is an empty field."""
     write(csv_lines([cells] if header is None else [header, cells]))
@@ -173,10 +215,8 @@ def csv_lines(rows: Iterable[Sequence[Cell]]) -> bytes:
     return "".join(f"{line[:-2]}\n" for line in lines).encode("utf-8", "surrogateescape")
 
 
-def emit_table(
-    titles: Sequence[str], columns: Sequence[str], rows: Iterable[Sequence[Cell]], form: str = "text"
-) -> None:
-    """Print *titles*, a line each, then a table: ruled on a terminal or with *form* table, else plain columns."""
+def emit_table(titles: Sequence[str], columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
+    """Print *titles*, a line each, then a table: ruled on a terminal, else plain columns."""
     for title in titles:
         text(f"{printable(title)}\n")
     cells = [["" if cell is None else printable(str(cell)) for cell in row] for row in rows]
@@ -185,7 +225,7 @@ def emit_table(
         return
     if titles and titles[-1]:
         text("\n")
-    if form == "table" or (form == "text" and is_terminal()):
+    if is_terminal():
         _rich_table(columns, cells, numeric)
     else:
         _plain_table(columns, cells, numeric)
@@ -299,3 +339,6 @@ class Results:
             with self._file:
                 if kind is None:
                     self._file.commit()
+                    size = os.fstat(self.descriptor).st_size
+                    if not Quiet.on:
+                        plain(printable(f"wrote {self._name} ({human_size(size)})"))

@@ -13,6 +13,7 @@ _SIZES |= {
     f"{unit}{tail}": factor for unit, factor in list(_SIZES.items()) if unit not in ("", "b") for tail in ("b", "ib")
 }
 _MOST_DIGITS = 30
+_DAY_MS = 86_400_000
 _DURATIONS = {"ms": 1, "": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 
 
@@ -44,28 +45,51 @@ def _times(number: str, factor: int, what: str) -> int:
 
 
 def parse_time(text: str, say: Callable[[str], None], now: float | None = None) -> int:
-    """Return ms since the epoch: a number of ms, ISO 8601, or `2h ago`; *say* is called if UTC was assumed.
+    """Return ms since the epoch: a number of ms, ISO 8601, an age, or a time of today or yesterday.
 
-    Raises UsageError.
+    An age is `2h`, `-2h` or `2h ago`; times of a day are UTC: `14:03`, `yesterday`, `yesterday 14:03`.  *say* is called
+    if UTC was assumed for a date.  Raises UsageError.
     """
     text = text.strip()
     if re.fullmatch(r"-?\d+", text):
         return int(text)
-    if text == "now" or text.endswith(" ago"):
-        moment = time.time() if now is None else now
-        return int(moment * 1000) - (0 if text == "now" else parse_duration(text.removesuffix(" ago")))
+    now_ms = int((time.time() if now is None else now) * 1000)
+    if text == "now":
+        return now_ms
+    if re.fullmatch(r"-?\d+(\.\d+)?\s*[A-Za-z]+( ago)?", text):
+        return now_ms - parse_duration(text.removesuffix(" ago").removeprefix("-"))
+    if (found := re.fullmatch(r"(today|yesterday)?\s*(\d{1,2}:\d{2}(?::\d{2}(?:\.\d{1,6})?)?)?", text)) and text:
+        return _time_of_day(text, now_ms, found[1] == "yesterday", found[2] or "00:00")
     from datetime import UTC, datetime
 
     try:
         moment_given = datetime.fromisoformat(text.replace("Z", "+00:00").replace("z", "+00:00"))
     except ValueError:
-        message = "expected ms since the epoch, ISO 8601 (2026-11-21T05:10:19Z) or an age (2h ago)"
-        raise UsageError(f"{text!r} is not a time: {message}") from None
+        raise _no_time(text) from None
     if moment_given.tzinfo is None:
         say(f"{text} has no zone: UTC is assumed")
         moment_given = moment_given.replace(tzinfo=UTC)
     seconds = moment_given.timestamp()
     return round(seconds * 1000)
+
+
+def _time_of_day(text: str, now_ms: int, is_yesterday: bool, clock: str) -> int:
+    """Return ms since the epoch of a time of the clock, UTC.  Raises UsageError."""
+    from datetime import time as clock_time
+
+    try:
+        at = clock_time.fromisoformat(clock.rjust(len(clock) + (clock.index(":") == 1), "0"))
+    except ValueError:
+        raise _no_time(text) from None
+    midnight = now_ms - now_ms % _DAY_MS - is_yesterday * _DAY_MS
+    return midnight + ((at.hour * 60 + at.minute) * 60 + at.second) * 1000 + at.microsecond // 1000
+
+
+def _no_time(text: str) -> UsageError:
+    forms = (
+        "ms since the epoch, ISO 8601 (2026-11-21T05:10:19Z), an age (2h), or a time of day (14:03, yesterday 14:03)"
+    )
+    return UsageError(f"{text!r} is not a time: expected {forms}")
 
 
 def parse_now(text: str | None, say: Callable[[str], None]) -> int:
@@ -86,3 +110,25 @@ def parse_key(text: str) -> bytes:
     except (ValueError, binascii.Error) as error:
         raise UsageError(f"--key {text}: {error}") from None
     return text.encode("utf-8", "surrogateescape")
+
+
+def parse_share(text: str) -> float:
+    """Return a part of one: `0.05`, `5%`, `1/20`.  Raises UsageError."""
+    number, slash, whole = text.removesuffix("%").partition("/")
+    try:
+        share = float(number) / (100 if text.endswith("%") else 1) / (float(whole) if slash else 1)
+    except (ValueError, ZeroDivisionError):
+        share = 0.0
+    if not 0 < share <= 1:
+        raise UsageError(f"--sample {text}: expected a part of one, such as 0.05, 5% or 1/20")
+    return share
+
+
+def parse_partition(text: str) -> int | tuple[str, int]:
+    """Return a partition number, or the topic and the number of `orders-3`.  Raises UsageError."""
+    if text.isascii() and text.isdecimal() and int(text) < 1 << 31:
+        return int(text)
+    topic, dash, number = text.rpartition("-")
+    if topic and dash and number.isascii() and number.isdecimal() and int(number) < 1 << 31:
+        return topic, int(number)
+    raise UsageError(f"--partition {text}: expected a number or a topic and a number, such as 3 or orders-3")

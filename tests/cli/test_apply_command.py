@@ -31,14 +31,14 @@ pytestmark = pytest.mark.usefixtures("state_home")
 
 @pytest.fixture
 def plan_file(original: Path, tmp_path: Path) -> Path:
-    """A plan in the form of `--plan FILE`: two changes, the new file is staged beside it."""
+    """A plan in the form of `--save-plan FILE`: two changes, the new file is staged beside it."""
     path = tmp_path / "plans" / "repair.json"
     (staging,) = staging_of(f"{path}.staged", [str(original)])
     draft = Draft(str(original), 0, Staging(staging, Disk()))
     draft.truncate(name(1841, "log"), 1500)
     draft.put(name(1841, "index"), [b"entries!"])
     number = "20261121-051019-recover-7f3a"
-    command = f"klog recover {original} --plan {path}"
+    command = f"klog recover {original} --save-plan {path}"
     plan = make_plan(number, command, [str(original)], backup_places(number, [str(original)]), [draft], NOW)
     path.write_bytes(b"".join(plan_pieces(plan)))
     return path
@@ -197,7 +197,7 @@ def test_plans_says_what_is_half_done_and_apply_finishes_it(klog: Klog, original
 def test_unknown_forms_are_usage(klog: Klog, original: Path, command: str) -> None:
     done = klog(command, original, "--output", "jsn")
     assert done.exit_code == 16
-    assert b"did you mean json?" in done.stderr
+    assert b"did you mean json" in done.stderr
 
 
 SLOW = """

@@ -128,9 +128,9 @@ def test_the_reassignment_is_one_line_for_kafkas_tool(klog: Klog) -> None:
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ("", "--brokers or --from"),
-        ("--brokers 0,1 --from x --partitions 1 --replication 1", "--brokers or --from"),
-        ("--from x --racks 0:a --partitions 1 --replication 1", "--racks goes with --brokers"),
+        ("", "--brokers or --metadata"),
+        ("--brokers 0,1 --metadata x --partitions 1 --replication 1", "--brokers or --metadata"),
+        ("--metadata x --racks 0:a --partitions 1 --replication 1", "--racks goes with --brokers"),
         ("--brokers 0,1 --partitions 1", "--partitions and --replication"),
         ("--brokers 0,1 --partitions 0 --replication 1", "INVALID_PARTITIONS (37)"),
         ("--brokers 0,1 --partitions -1 --replication 1", "INVALID_PARTITIONS (37)"),
@@ -173,12 +173,12 @@ def test_what_cannot_be_placed_is_refused_with_kafkas_reason(klog: Klog, words: 
 
 
 def test_brokers_racks_and_fencing_come_from_the_metadata_log(klog: Klog, said: Callable[..., Any]) -> None:
-    found = said(f"--from {QUORUM} --partitions 4 --replication 2 --seed 3")
+    found = said(f"--metadata {QUORUM} --partitions 4 --replication 2 --seed 3")
     assert (found["racks"], found["fenced"]) == ({"1": "a", "2": "b", "3": "a"}, [2])
     assert all(replicas[0] != 2 and 2 in replicas for replicas in found["assignment"])
-    assert said(f"--from {QUORUM} --partitions 4 --replication 2 --seed 3 --fenced none")["fenced"] == []
+    assert said(f"--metadata {QUORUM} --partitions 4 --replication 2 --seed 3 --fenced none")["fenced"] == []
     asked = (
-        "--from",
+        "--metadata",
         QUORUM,
         *words("--partitions 1 --replication 1 --algorithm classic --start-index 1"),
     )
@@ -259,13 +259,13 @@ def test_brokers_that_a_controller_would_not_use_get_nothing(said: Callable[...,
     written.register(5, rack="c", logDirs=[uuid(8), uuid(9)], cordonedLogDirs=[uuid(9), uuid(8)])
     written.register(6, rack="c", logDirs=[uuid(8), uuid(9)], cordonedLogDirs=[uuid(9)])
     written.log.add(value("UnregisterBroker", brokerId=3, brokerEpoch=2))
-    found = said(f"--from {tmp_path} --partitions 1 --replication 3 --seed 1")
+    found = said(f"--metadata {tmp_path} --partitions 1 --replication 3 --seed 1")
     assert found["racks"] == {"1": "a", "2": "b", "6": "c"}
 
 
 def test_all_fenced_as_after_a_stop_can_be_taken_for_running(klog: Klog, tmp_path: Path) -> None:
     Written(tmp_path, fenced=True)
-    asked = ("assign", "--from", tmp_path, *words("--partitions 1 --replication 1 --seed 1"))
+    asked = ("assign", "--metadata", tmp_path, *words("--partitions 1 --replication 1 --seed 1"))
     done = klog(*asked)
     assert done.exit_code == 16
     assert b"--fenced none takes them for running" in done.stderr
@@ -279,7 +279,7 @@ def test_where_no_metadata_log_is_nothing_is_said(klog: Klog, tmp_path: Path) ->
     assert b"__cluster_metadata-0" in legacy.stderr
     empty = MetadataLog(tmp_path / "empty")
     empty.add(topic("orders", 1))
-    done = klog("assign", "--from", empty.log_dir, *words("--partitions 1 --replication 1"))
+    done = klog("assign", "--metadata", empty.log_dir, *words("--partitions 1 --replication 1"))
     assert done.exit_code == 8
     assert b"no broker is registered" in done.stderr
     late = MetadataLog(tmp_path / "late", start=50)

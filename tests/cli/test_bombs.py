@@ -23,7 +23,7 @@ SECONDS = 60
 ENDS = (0, 4, 8, 12)
 """Clean, problems left, could not do it; never 1, never killed."""
 RUNS: dict[str, tuple[str, ...]] = {
-    "adopt": ("P --into=E",),
+    "adopt": ("P --to=E",),
     "assign": ("--check D",),
     "audit headers": ("D --internal",),
     "audit misrouted": ("D --internal", "D --internal --deep"),
@@ -44,9 +44,9 @@ RUNS: dict[str, tuple[str, ...]] = {
         "P --batches --output=jsonl",
         "P --isolation=read_committed --output=jsonl",
     ),
-    "export": ("D --format=jsonl --output-path=N", "D --format=parquet --output-path=N"),
+    "export": ("D --output=jsonl --to=N", "D --output=parquet --to=N"),
     "fetch": ("P --offset=0",),
-    "groups": ("D", "D --output=json", "D --at=2026-01-01T00:00:00Z"),
+    "groups": ("D", "D --output=json", "D --at-time=2026-01-01T00:00:00Z"),
     "keys check": ("D",),
     "lookup": ("P --offset=0", "P --timestamp=1750000000000"),
     "metadata compare": ("D E",),
@@ -188,10 +188,10 @@ def test_what_is_left_out_is_said(name: str, codec: str, words: str) -> None:
     ("name", "codec", "words", "offsets"),
     [
         ("headers", "zstd", "dump P --output=parquet --to=N", [0, 2]),
-        ("headers", "zstd", "export D --format=parquet --output-path=N", [0, 2]),
+        ("headers", "zstd", "export D --output=parquet --to=N", [0, 2]),
         pytest.param("headers", "gzip", "dump P --output=parquet --to=N", [0, 2], marks=pytest.mark.long),
-        pytest.param("headers", "lz4", "export D --format=parquet --output-path=N", [0, 2], marks=pytest.mark.long),
-        ("headers of many records", "zstd", "export D --format=parquet --output-path=N", list(range(60))),
+        pytest.param("headers", "lz4", "export D --output=parquet --to=N", [0, 2], marks=pytest.mark.long),
+        ("headers of many records", "zstd", "export D --output=parquet --to=N", list(range(60))),
     ],
 )
 def test_columns_leave_out_only_the_record_that_has_no_room(

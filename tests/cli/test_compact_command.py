@@ -138,7 +138,7 @@ def test_all_of_it_once_more_changes_nothing(klog: Klog, log_dir: Path) -> None:
 
 def test_a_plan_is_saved_and_carried_out_later(klog: Klog, log_dir: Path, tmp_path: Path) -> None:
     before, file = tree(log_dir), tmp_path / "plan.json"
-    done = klog("compact", log_dir, NOW, "--plan", file)
+    done = klog("compact", log_dir, NOW, "--save-plan", file)
     assert done.exit_code == 0
     assert f"nothing has been changed; next: klog apply {file}" in done.stderr.decode()
     assert tree(log_dir) == before
@@ -150,7 +150,7 @@ def test_a_plan_is_saved_and_carried_out_later(klog: Klog, log_dir: Path, tmp_pa
 
 def test_a_plan_holds_only_as_long_as_the_partition_is_what_it_was(klog: Klog, log_dir: Path, tmp_path: Path) -> None:
     """A broker that ran in between has appended: batches beyond the old log's end may be needed by the new one."""
-    assert klog("compact", log_dir, NOW, "--plan", tmp_path / "plan.json").exit_code == 0
+    assert klog("compact", log_dir, NOW, "--save-plan", tmp_path / "plan.json").exit_code == 0
     with (log_dir / f"keys-none-0/{156:020}.log").open("ab") as log:
         log.write(b"\0")
     done = klog("apply", tmp_path / "plan.json")
@@ -464,7 +464,7 @@ class FullDisk(HastyDisk):
         return 1000
 
 
-@pytest.mark.parametrize("how", ["--apply", "--plan", "--to"])
+@pytest.mark.parametrize("how", ["--apply", "--save-plan", "--to"])
 def test_too_little_room_is_8_before_anything_is_written(
     klog: Klog, log_dir: Path, tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -483,11 +483,11 @@ def test_too_little_room_is_8_before_anything_is_written(
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("--apply", "--plan", "x"),
+        ("--apply", "--save-plan", "x"),
         ("--apply", "--to", "x"),
         ("--to", "x", "--estimate"),
         ("--policy", "delete"),
-        ("--rules", "9"),
+        ("--kafka-version", "9"),
         ("--min-dirty-ratio", "2"),
         ("--segment-size", "lots"),
         ("--map-memory", "1G", "--now", "soon"),

@@ -213,7 +213,7 @@ def test_an_export_without_the_library_says_what_to_install(
     klog: Klog, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    done = klog("export", "--output-path", tmp_path / "out", folder)
+    done = klog("export", "--to", tmp_path / "out", folder)
     assert done.exit_code == 8
     assert done.stderr == b"klog: Parquet needs pyarrow: pip install 'klog[parquet]'\n"
 

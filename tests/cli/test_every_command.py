@@ -26,7 +26,7 @@ MORE_FORMS = (
     "dump --output csv data", "describe data --output json", "doctor data --output json", "verify data --output json",
     "verify data --output prometheus --to new", "recover data --output json", "keys check data --output json",
     "audit headers data --output json", "transactions data --output csv", "groups data --output csv",
-    "space data --output csv", "export data --output-path new", "truncate data/tx-0 --to-offset 2 --plan new",
+    "space data --output csv", "export data --to new", "truncate data/tx-0 --to-offset 2 --save-plan new",
 )  # fmt: skip
 ERRORS: dict[str, Callable[[], Exception]] = {
     "KlogError": lambda: KlogError("injected"),

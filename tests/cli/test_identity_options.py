@@ -56,7 +56,7 @@ def test_an_unknown_id_is_refused_with_what_it_may_have_been(klog: Klog, tmp_pat
 
 def test_export_writes_nothing_of_two_clusters(klog: Klog, tmp_path: Path) -> None:
     paths, out = two_clusters(tmp_path), tmp_path / "out"
-    asked = ("export", *paths, "--format", "jsonl", "--output-path", out)
+    asked = ("export", *paths, "--output", "jsonl", "--to", out)
     done = klog(*asked)
     assert (done.exit_code, done.stdout, done.stderr) == (8, b"", refusal(paths))
     assert not out.exists()

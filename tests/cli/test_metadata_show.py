@@ -50,7 +50,7 @@ def partitions(found: dict[str, Any]) -> dict[str, dict[str, Any]]:
 def test_each_moment_is_what_clients_were_told_on_every_disk(node: int, moment: dict[str, Any]) -> None:
     """Snapshots that end behind the moment must not be used: they contain later changes."""
     at = moment["high_watermark"]
-    ran = klog("metadata", "show", disk(node), "--at", str(at), "--output", "json")
+    ran = klog("metadata", "show", disk(node), "--at-offset", str(at), "--output", "json")
     if at > end(node):
         assert (ran.exit_code, ran.stdout) == (4, "")
         assert f"the log ends at {end(node)}" in ran.stderr
@@ -182,20 +182,20 @@ def test_a_state_before_the_oldest_snapshot_is_not_there(tmp_path: Path) -> None
     for path in folder.iterdir():
         if path.name < "00000000000000000060":
             path.unlink()
-    ran = klog("metadata", "show", folder, "--at", "59")
+    ran = klog("metadata", "show", folder, "--at-offset", "59")
     assert (ran.exit_code, ran.stdout) == (4, "")
     assert "no state as of offset 59: the oldest is as of 60, where a snapshot ends" in ran.stderr
-    assert shown(klog("metadata", "show", folder, "--at", "60", "--output", "json"))["at"] == 60
+    assert shown(klog("metadata", "show", folder, "--at-offset", "60", "--output", "json"))["at"] == 60
     # The records from 60 to 66 are missing, and no snapshot ends there.
-    assert klog("metadata", "show", folder, "--at", "65").exit_code == 8
+    assert klog("metadata", "show", folder, "--at-offset", "65").exit_code == 8
     for path in folder.glob("*.checkpoint"):
         path.unlink()
-    ran = klog("metadata", "show", folder, "--at", "100")
+    ran = klog("metadata", "show", folder, "--at-offset", "100")
     assert (ran.exit_code, "the log begins at 67, and there is no snapshot" in ran.stderr) == (4, True)
 
 
 def test_the_very_beginning_is_empty() -> None:
-    found = shown(klog("metadata", "show", disk(1), "--at", "0", "--output", "json"))
+    found = shown(klog("metadata", "show", disk(1), "--at-offset", "0", "--output", "json"))
     assert (found["topics"], found["brokers"], found["snapshot"]) == ([], [], {"offset": 0, "epoch": 0})
 
 

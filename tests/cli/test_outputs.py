@@ -52,7 +52,7 @@ class Writer(NamedTuple):
 CUT = "{}/data/calm-0 --to-offset 5"
 KEYS = "{}/data/keys-none-0 --policy compact"
 WRITE = "{0}/empty.jsonl --to {0}/data"
-ADOPT = "{0}/quorum/broker-1 --into {0}/quorum/broker-1"
+ADOPT = "{0}/quorum/broker-1 --to {0}/quorum/broker-1"
 DISKS = "{}/data"
 QUORUM = "{0}/quorum/broker-1 {0}/quorum/broker-2 {0}/quorum/broker-3 --voters 1@one:1,2@two:2,3@three:3"
 WRITERS = (
@@ -60,34 +60,34 @@ WRITERS = (
     Writer("space", "--to", "{}/data --output prometheus"),
     Writer("verify", "--to", "{}/data --output prometheus"),
     Writer("recover", "--rescue-records", "{}/data", is_idle=True),
-    Writer("recover", "--plan", "{}/data"),
+    Writer("recover", "--save-plan", "{}/data"),
     Writer("recover", "--backup", "{}/data", is_file=False),
     Writer("recover", "--backup", "{}/data --apply", is_file=False),
-    Writer("truncate", "--plan", CUT),
+    Writer("truncate", "--save-plan", CUT),
     Writer("truncate", "--backup", f"{CUT} --apply", is_file=False),
-    Writer("compact", "--plan", KEYS),
+    Writer("compact", "--save-plan", KEYS),
     Writer("compact", "--backup", f"{KEYS} --apply", is_file=False),
     Writer("compact", "--to", KEYS, is_file=False),
-    Writer("write", "--plan", WRITE, is_idle=True),
+    Writer("write", "--save-plan", WRITE, is_idle=True),
     Writer("write", "--backup", WRITE, is_file=False, is_idle=True),
     Writer("write", "--backup", f"{WRITE} --apply", is_file=False, is_idle=True),
-    Writer("groups", "--export", f"{FIXTURES}/modern --group sticky"),
+    Writer("groups", "--to", f"{FIXTURES}/modern --group sticky --output reset-offsets"),
     Writer("report", "--to", "{}/data"),
-    Writer("adopt", "--plan", ADOPT, is_idle=True),
+    Writer("adopt", "--save-plan", ADOPT, is_idle=True),
     Writer("adopt", "--backup", ADOPT, is_file=False, is_idle=True),
     Writer("adopt", "--backup", f"{ADOPT} --apply", is_file=False, is_idle=True),
     Writer("follow", "--to", "127.0.0.1:1 --timeout 1ms", is_file=False),
     Writer("undo", "--backup", "{}/kept --apply", is_file=False),
     Writer("replicas rescue", "--to", f"{DISKS} --if-leads 1", is_idle=True),
-    Writer("replicas plan", "--plan", DISKS),
+    Writer("replicas plan", "--save-plan", DISKS),
     Writer("replicas plan", "--backup", DISKS, is_file=False),
     Writer("replicas plan", "--backup", f"{DISKS} --apply", is_file=False, is_idle=True),
-    Writer("metadata plan", "--plan", QUORUM),
+    Writer("metadata plan", "--save-plan", QUORUM),
     Writer("metadata plan", "--backup", f"{QUORUM} --apply", is_file=False),
-    Writer("export", "--output-path", "{}/data/calm-0", is_file=False),
-    Writer("spark export", "--output-path", "{}/data/calm-0", is_file=False, is_spark=True),
-    Writer("spark compact", "--output-path", "{}/data/calm-0", is_file=False, is_spark=True),
-    Writer("spark compact", "--output-path", "{}/data/calm-0 --format log", is_file=False, is_spark=True),
+    Writer("export", "--to", "{}/data/calm-0", is_file=False),
+    Writer("spark export", "--to", "{}/data/calm-0", is_file=False, is_spark=True),
+    Writer("spark compact", "--to", "{}/data/calm-0", is_file=False, is_spark=True),
+    Writer("spark compact", "--to", "{}/data/calm-0 --output log", is_file=False, is_spark=True),
 )
 READ = {
     ("apply", "--backup"),  # where a backup is to be looked for
@@ -99,11 +99,11 @@ READ = {
     ("write", "--metadata"),
     ("follow", "--security-config"),
     ("write", "--to"),  # a log dir is changed by a plan; a new one has its own test
-    ("doctor", "--config"),
-    ("space", "--config"),
+    ("doctor", "--server-properties"),
+    ("space", "--server-properties"),
     ("space", "--metadata"),
-    ("adopt", "--into"),
-    ("assign", "--from"),
+    ("adopt", "--to"),
+    ("assign", "--metadata"),
     ("assign", "--check"),
     ("search", "--keys-from"),
     ("spark search", "--keys-from"),
@@ -129,8 +129,8 @@ ARGUMENTS_READ = {
 }
 """Arguments without an option are read, or changed by a plan."""
 NO_PLACE = (
-    "N|ID",
     *(
+        "ACTION",
         "BYTES",
         "DURATION",
         "DURATION|SIZE",
@@ -139,9 +139,13 @@ NO_PLACE = (
         "HOST:PORT",
         "HOST[:PORT]",
         "K=V",
+        "N",
+        "N|ID",
         "NAME[=VALUE]",
+        "POLICY",
         "RATIO",
         "REGEX",
+        "SHARE",
         "SIZE",
         "TEXT",
         "TIME",
@@ -167,7 +171,7 @@ NO_PLACE = (
     ),
     *("ID@HOST:PORT,...", "ID,ID,...", "ID:RACK,...", "ID,ID,...|none"),
 )
-NAMES = {"--topic"}
+NAMES = {"--topic", "--partition"}
 
 
 def commands(found: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
@@ -178,9 +182,15 @@ def commands(found: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[str, Any
         yield " ".join(words), found
 
 
+def longest_name(param: Any) -> str:
+    return max(param.opts, key=len)
+
+
 def may_be_a_place(param: Any) -> bool:
     """Whether an option takes text that no other meaning is known of."""
-    if param.is_flag or not param.type.name.startswith("str") or param.opts[0] in NAMES:
+    if longest_name(param) in NAMES:
+        return False
+    if param.is_flag or not param.type.name.startswith("str"):
         return param.type.name not in ("str", "bool", "boolean", "int", "float", "int range", "float range")
     metavar = param.metavar or ""
     is_choice = re.fullmatch(r"[a-z0-9_-]+(\|[a-z0-9_-]+)+", metavar)
@@ -193,7 +203,7 @@ def test_every_option_that_names_a_place_is_known_here() -> None:
     arguments: set[str] = set()
     for name, command in commands(typer.main.get_command(build())):
         options = [param for param in command.params if param.param_type_name == "option"]
-        found |= {(name, param.opts[0]) for param in options if may_be_a_place(param)}
+        found |= {(name, longest_name(param)) for param in options if may_be_a_place(param)}
         arguments |= {param.metavar for param in command.params if param.param_type_name == "argument"}
     assert found == READ | {(writer.command, writer.option) for writer in WRITERS}
     assert arguments == ARGUMENTS_READ
@@ -421,7 +431,7 @@ def test_what_a_process_has_open_is_written_into(root: Path, writer: Writer, tmp
     words = [*writer.command.split(), *writer.words.format(root).split(), writer.option, stdout]
     before = os.lstat("/dev/null").st_ino
     done = run_klog(*words)
-    if writer.option == "--plan" and not writer.is_idle:
+    if writer.option == "--save-plan" and not writer.is_idle:
         assert (done.exit_code, b"is a pipe or a device; a plan needs a file" in done.stderr) == (8, True)
     assert done.exit_code in (0, 4, 8, 16)
     assert os.readlink(stdout) == "/dev/null"
@@ -457,7 +467,7 @@ def test_a_log_dir_without_files_of_its_own_is_one_when_it_is_named(klog: Klog, 
     assert refused(klog("dump", bare, "--to", bare / "out"), bare / "out")
     assert refused(klog("recover", bare, "--rescue-records", bare / "out"), bare / "out")
     assert refused(klog("compact", bare, "--policy", "compact", "--to", bare / "out"), bare / "out")
-    assert refused(klog("recover", bare, "--plan", bare / "out"), bare / "out")
+    assert refused(klog("recover", bare, "--save-plan", bare / "out"), bare / "out")
     assert whole(tmp_path) == before
     assert klog("dump", bare / "plain-1", "--output", "jsonl", "--to", bare / "out").exit_code == 0
     assert klog("recover", bare / "plain-1", "--rescue-records", bare / "rescued").exit_code == 0
@@ -541,7 +551,7 @@ def saved(klog: Klog, tmp_path: Path) -> tuple[Path, dict[str, Any]]:
     (tmp_path / "empty.jsonl").touch()
     copy_into(Path("modern"), tmp_path / "other")
     file = tmp_path / "plan.json"
-    assert klog("recover", tmp_path / "data", "--plan", file).exit_code == 4
+    assert klog("recover", tmp_path / "data", "--save-plan", file).exit_code == 4
     return file, json.loads(file.read_text())
 
 
@@ -703,7 +713,7 @@ def test_what_stands_behind_a_link_and_dots_is_where_the_system_says(klog: Klog,
     assert klog("dump", own / "data/torn-0", "--to", own / "data/hop/../dumped").exit_code == 4
     keys = own / "data/keys-none-0"
     assert klog("compact", keys, "--policy", "compact", "--to", f"{own}/data/hop/../copied").exit_code == 0
-    assert klog("compact", keys, "--policy", "compact", "--plan", f"{own}/data/hop/../plan.json").exit_code == 0
+    assert klog("compact", keys, "--policy", "compact", "--save-plan", f"{own}/data/hop/../plan.json").exit_code == 0
     assert klog("apply", f"{own}/data/hop/../plan.json").exit_code == 0
     with lock_target(f"{own}/data/hop/../job", HastyDisk()):
         assert JobOutput(f"{own}/data/hop/../job", {}, HastyDisk()).to == str(own / "far/job")

@@ -185,7 +185,7 @@ def test_a_null_key_is_null_in_json() -> None:
         (("--partitions", "3"), "no key: give KEY, --keys-from FILE or --null"),
         (("a", "--partitions", "3", "--partitioner", "jaav"), "did you mean java?"),
         (("a", "--partitions", "3", "--as", "int16"), "did you mean int"),
-        (("a", "--partitions", "3", "--output", "json"), "did you mean jsonl?"),
+        (("a", "--partitions", "3", "--output", "jso"), "did you mean json or jsonl?"),
         (("2147483648", "--partitions", "3", "--as", "int32"), "KEY: '2147483648' is no int32"),
         (("1", "x", "--partitions", "3", "--as", "int64", "--output", "jsonl"), "KEY: 'x' is no int64"),
         (("abc", "--partitions", "3", "--as", "hex"), "KEY: 'abc' is no hex"),

@@ -349,7 +349,7 @@ def test_a_plan_is_saved_and_carried_out_later(
     folder = (tmp_path if is_beside else elsewhere) / "plans"
     folder.mkdir()
     before, file = tree(torn), folder / "repair.json"
-    done = klog("recover", torn, "--plan", file)
+    done = klog("recover", torn, "--save-plan", file)
     assert done.exit_code == 4
     assert f"nothing has been changed; next: klog apply {file}" in done.stderr.decode()
     assert tree(torn) == before
@@ -360,7 +360,7 @@ def test_a_plan_is_saved_and_carried_out_later(
     assert same(torn, before)
 
 
-@pytest.mark.parametrize("how", [("--apply",), ("--plan", "plan.json")], ids=["applied", "saved"])
+@pytest.mark.parametrize("how", [("--apply",), ("--save-plan", "plan.json")], ids=["applied", "saved"])
 def test_a_full_disk_is_8_and_leaves_nothing_behind(
     klog: Klog, damaged: Path, tmp_path: Path, how: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -387,7 +387,7 @@ def test_a_full_disk_is_8_and_leaves_nothing_behind(
 def test_a_plan_of_nothing_can_be_carried_out(klog: Klog, tmp_path: Path) -> None:
     """A script that plans and applies need not look in between."""
     log_dir = Damageable(tmp_path / "data", "plain-1").path
-    assert klog("recover", log_dir, "--plan", tmp_path / "plan.json").exit_code == 0
+    assert klog("recover", log_dir, "--save-plan", tmp_path / "plan.json").exit_code == 0
     assert sorted(os.listdir(tmp_path)) == ["data", "plan.json"]
     done = klog("apply", tmp_path / "plan.json")
     assert (done.exit_code, done.stdout.split(b": ")[1]) == (0, b"nothing to do\n")
@@ -401,7 +401,7 @@ def test_originals_go_where_they_are_told_to(klog: Klog, torn: Path, tmp_path: P
     assert klog("undo", tmp_path / "originals", "--apply").exit_code == 0
 
 
-@pytest.mark.parametrize("how", [(), ("--apply",), ("--plan", "plan.json")], ids=["shown", "applied", "saved"])
+@pytest.mark.parametrize("how", [(), ("--apply",), ("--save-plan", "plan.json")], ids=["shown", "applied", "saved"])
 def test_nothing_is_ever_put_into_a_log_dir(
     klog: Klog, torn: Path, tmp_path: Path, how: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -413,7 +413,7 @@ def test_nothing_is_ever_put_into_a_log_dir(
     assert f"{torn}/originals: lies in the log dir {torn}, where a broker would stop over it" in done.stderr.decode()
     assert same(torn, before)
     monkeypatch.chdir(torn)
-    assert klog("recover", torn, "--plan", "plan.json").exit_code == 8
+    assert klog("recover", torn, "--save-plan", "plan.json").exit_code == 8
     assert same(torn, before)
 
 
@@ -649,7 +649,7 @@ class Wrong(NamedTuple):
         Wrong(("--salvge",), "--salvage"),
         Wrong(("--output", "jsn"), "did you mean json?"),
         Wrong(("--like-broker", "--salvage"), "one of them"),
-        Wrong(("--apply", "--plan", "x"), "'klog apply' carries out a plan that was saved"),
+        Wrong(("--apply", "--save-plan", "x"), "'klog apply' carries out a plan that was saved"),
         Wrong(("--topic", "plan"), "did you mean plain?"),
         Wrong(("--partition", "7"), "7"),
         Wrong(("--now", "yesterdy"), "'yesterdy' is not a time"),

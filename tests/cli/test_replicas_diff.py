@@ -309,7 +309,7 @@ def test_directories_without_any_id_are_copies_only_by_name(klog: Klog, disks: l
 def test_what_a_plan_removes_is_rescued(klog: Klog, disks: list[Path], tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     choices = ("--choose", "orders-0=2", "--topic", "orders")
-    assert klog("replicas", "plan", *disks, *METADATA, *choices, "--plan", plan).exit_code == 0
+    assert klog("replicas", "plan", *disks, *METADATA, *choices, "--save-plan", plan).exit_code == 0
     by_plan = klog("replicas", "rescue", *disks, *METADATA, "--plan", plan, "--to", "-")
     by_node = klog("replicas", "rescue", *disks, *METADATA, "--topic", "orders", "--if-leads", "2", "--to", "-")
     assert by_plan.exit_code == by_node.exit_code == 0

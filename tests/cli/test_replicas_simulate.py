@@ -83,9 +83,9 @@ def test_a_path_of_the_wrong_kind_is_16_with_what_was_expected(
 
 
 def test_a_wrong_form_is_16(klog: Klog) -> None:
-    done = klog("replicas", "simulate", FOLDER / "quota.json", "--output", "json")
+    done = klog("replicas", "simulate", FOLDER / "quota.json", "--output", "jso")
     assert done.exit_code == 16
-    assert b"did you mean jsonl?" in done.stderr
+    assert b"did you mean json or jsonl?" in done.stderr
 
 
 # the words

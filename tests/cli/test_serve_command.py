@@ -32,7 +32,7 @@ MODERN = FIXTURES / "modern"
         ([MODERN, "--damaged", "no"], "--damaged no: expected one of skip, stop, serve"),
         ([MODERN, "--output", "json"], "--output json: expected one of text, jsonl"),
         ([MODERN, "--send-buffer", "big"], "'big' is not a size"),
-        ([MODERN, "--until", "later"], "'later' is not a time"),
+        ([MODERN, "--at-time", "later"], "'later' is not a time"),
         ([MODERN, "--connections", "0"], "--connections"),
         ([MODERN, "--topic", "plian"], "plian"),
     ],

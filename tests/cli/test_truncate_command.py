@@ -178,7 +178,7 @@ def test_the_metadata_log_is_never_cut(klog: Klog, log_dir: Path) -> None:
 
 def test_a_plan_is_saved_and_carried_out_later(klog: Klog, log_dir: Path, tmp_path: Path) -> None:
     before, file = tree(log_dir), tmp_path / "cut.json"
-    done = klog("truncate", log_dir / "idempotent-0", "--to-offset", "300", NOW, "--plan", file)
+    done = klog("truncate", log_dir / "idempotent-0", "--to-offset", "300", NOW, "--save-plan", file)
     assert done.stderr.decode().endswith(f"nothing has been changed; next: klog apply {file}\n")
     assert tree(log_dir) == before
     assert klog("apply", file).exit_code == 0
@@ -271,7 +271,7 @@ class Wrong(NamedTuple):
         Wrong(("--to-offset", "-1"), "--to-offset -1: the log starts at 0"),
         Wrong(("--to-timestamp", "yesterdy"), "'yesterdy' is not a time"),
         Wrong(("--to-offset", "5", "--output", "jsno"), "did you mean json?"),
-        Wrong(("--to-offset", "5", "--apply", "--plan", "x"), "--apply and --plan: one of them"),
+        Wrong(("--to-offset", "5", "--apply", "--save-plan", "x"), "--apply and --save-plan: one of them"),
         Wrong(("--to-offset", "5", "--index-interval", "4X"), "'4X' is not a size"),
         Wrong(("--to-offset", "5", "--producer-expiration", "soon"), "'soon' is not a duration"),
         Wrong(("--to-offset", "5", "--topic", "plane"), "did you mean plain?"),

@@ -377,7 +377,7 @@ def test_damage_does_not_come_back_below_a_marker(klog: Klog, data: Path, monkey
 
 @pytest.mark.parametrize("is_stale", [True, False])
 def test_what_a_plan_did_not_make_stays(klog: Klog, data: Path, tmp_path: Path, is_stale: bool) -> None:
-    klog("recover", data, "--plan", tmp_path / "p.json")
+    klog("recover", data, "--save-plan", tmp_path / "p.json")
     plan = json.loads((tmp_path / "p.json").read_bytes())
     plan |= {"backup": str(tmp_path / "mine"), "backups": [str(tmp_path / "mine")]}
     (tmp_path / "q.json").write_text(json.dumps(plan))
@@ -395,7 +395,7 @@ def test_what_a_plan_did_not_make_stays(klog: Klog, data: Path, tmp_path: Path, 
 
 
 def test_files_in_the_way_of_a_backup_are_not_written_over(klog: Klog, data: Path, tmp_path: Path) -> None:
-    klog("recover", data, "--plan", tmp_path / "p.json")
+    klog("recover", data, "--save-plan", tmp_path / "p.json")
     plan = json.loads((tmp_path / "p.json").read_bytes())
     plan |= {"backup": str(tmp_path / "mine"), "backups": [str(tmp_path / "mine")]}
     (tmp_path / "p.json").write_text(json.dumps(plan))

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from klog.base.errors import UsageError
-from klog_cli.units import parse_duration, parse_key, parse_size, parse_time
+from klog_cli.units import parse_duration, parse_key, parse_partition, parse_share, parse_size, parse_time
 
 NOW = 1_795_254_454.586
 MOMENT = 1_795_237_819_000  # 2026-11-21T05:10:19Z
@@ -119,6 +119,13 @@ def no_note(text: str) -> None:
         ("2h ago", 1_795_254_454_586 - 7_200_000),
         ("500ms ago", 1_795_254_454_086),
         ("1.5h ago", 1_795_254_454_586 - 5_400_000),
+        ("2h", 1_795_254_454_586 - 7_200_000),
+        ("-2h", 1_795_254_454_586 - 7_200_000),
+        ("05:10:19", MOMENT),
+        ("5:10", MOMENT - 19_000),
+        ("today", MOMENT - 18_619_000),
+        ("yesterday", MOMENT - 18_619_000 - 86_400_000),
+        ("yesterday 05:10:19.5", MOMENT + 500 - 86_400_000),
     ],
 )
 def test_times(text: str, ms: int) -> None:
@@ -155,7 +162,8 @@ def test_now_is_the_clock_where_none_is_given() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "yesterday", "ago", "h ago", "2026-13-01", "2026-11-21T25:00:00Z", "05:10:19", "1.5", "tomorrow ago"]
+    "text",
+    ["", "ago", "h ago", "2026-13-01", "2026-11-21T25:00:00Z", "25:10", "yesterday 5", "1.5", "tomorrow ago", "-h"],
 )
 def test_what_is_no_time_says_what_one_looks_like(text: str) -> None:
     with pytest.raises(UsageError, match=r"is not a (time|duration): expected"):
@@ -195,3 +203,33 @@ def test_keys(text: str, key: bytes) -> None:
 def test_a_key_whose_encoding_is_broken_is_a_question_of_usage(text: str) -> None:
     with pytest.raises(UsageError, match=f"--key {text.replace('?', '.')}"):
         parse_key(text)
+
+
+@pytest.mark.parametrize(("text", "share"), [("1", 1.0), ("0.05", 0.05), ("5%", 0.05), ("1/20", 0.05), ("100%", 1.0)])
+def test_shares(text: str, share: float) -> None:
+    assert parse_share(text) == pytest.approx(share)
+
+
+@pytest.mark.parametrize("text", ["", "0", "2", "1/0", "x", "-5%", "200%", "nan", "1/"])
+def test_what_is_no_share(text: str) -> None:
+    with pytest.raises(UsageError, match="expected a part of one"):
+        parse_share(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "partition"),
+    [
+        ("3", 3),
+        ("orders-3", ("orders", 3)),
+        ("a-b-0", ("a-b", 0)),
+        ("__consumer_offsets-49", ("__consumer_offsets", 49)),
+    ],
+)
+def test_partitions(text: str, partition: object) -> None:
+    assert parse_partition(text) == partition
+
+
+@pytest.mark.parametrize("text", ["", "-3", "orders", "orders-", "orders-x", "4294967296", "a-4294967296", "orders-+3"])
+def test_what_is_no_partition(text: str) -> None:
+    with pytest.raises(UsageError, match="expected a number or a topic and a number"):
+        parse_partition(text)

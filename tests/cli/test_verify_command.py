@@ -108,7 +108,7 @@ def test_samples_and_ages(klog: Klog, damaged: Path) -> None:
     os.utime(damaged / LOG, None)
     done = klog("verify", "--since", "2h", "--output", "json", "--topic", "idempotent", str(damaged))
     assert (done.exit_code, json.loads(done.stdout)["segments"]) == (4, 1)
-    for options in (["--sample", "3"], ["--sample", "1/0"], ["--sample", "2/3"], ["--since", "yesterday"]):
+    for options in (["--sample", "3"], ["--sample", "1/0"], ["--sample", "x"], ["--since", "tomorrow"]):
         assert klog("verify", *options, str(damaged)).exit_code == 16
 
 

@@ -87,7 +87,7 @@ def truncated(folder: Path) -> None:
 def planned(folder: Path) -> None:
     """A log dir, and a plan for it."""
     wreck(folder)
-    done = klog(folder, "recover", "data", "--salvage", "--now", NOW, "--plan", "plan.json")
+    done = klog(folder, "recover", "data", "--salvage", "--now", NOW, "--save-plan", "plan.json")
     assert done.returncode == ExitCode.PROBLEMS_LEFT, done
 
 
@@ -133,7 +133,7 @@ CHANGES = {
     ),
     "apply": Change(planned, ("apply", "plan.json")),
     "undo": Change(truncated, ("undo", "{plan}", "--apply")),
-    "adopt": Change(deleted, ("adopt", "other/tx-0", "--into", "data", "--now", NOW, "--apply")),
+    "adopt": Change(deleted, ("adopt", "other/tx-0", "--to", "data", "--now", NOW, "--apply")),
     "replicas-plan": Change(
         replicas,
         ("replicas", "plan", *_BROKERS, *_disks("controller-4"), "--keep", "newest", "--apply"),

@@ -106,7 +106,7 @@ def test_a_file_that_can_be_read_again_has_changed_since_the_plan_was_made(tmp_p
     bad = _disk(disk, f"{PARTITION}/*.index")
     place.mkdir()
     with mounted(place, disk, tmp_path / "calls", unreadable=bad):
-        planned = run_klog("recover", place / "data", NOW, "--plan", place / "plan.json")
+        planned = run_klog("recover", place / "data", NOW, "--save-plan", place / "plan.json")
         assert planned.exit_code == ExitCode.PROBLEMS_LEFT | ExitCode.OPERATIONAL_ERROR, planned
     before = tree(disk / "data")
     with mounted(place, disk, tmp_path / "calls"):

@@ -53,7 +53,7 @@ def test_all_readers_have_the_same_records(tmp_path: Path, name: str, codec: str
     assert len(dumped) == count
     assert offsets(run_klog("search", directory).stdout) == dumped
     assert json.loads(run_klog("stats", directory, "--output", "json").stdout)[0]["records"] == count
-    run_klog("export", directory, "--format", "jsonl", "--output-path", tmp_path / "out")
+    run_klog("export", directory, "--output", "jsonl", "--to", tmp_path / "out")
     (file,) = (tmp_path / "out").rglob("*.jsonl")
     assert offsets(file.read_bytes()) == dumped
     committed = run_klog("dump", "--output", "jsonl", "--isolation", "read_committed", directory)

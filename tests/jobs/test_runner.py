@@ -60,27 +60,27 @@ def test_stats_count_what_a_dump_shows(klog: Klog, jobs: int) -> None:
 def test_an_export_has_each_record_once_and_goes_on_where_one_was_killed(
     klog: Klog, tmp_path: Path, jobs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out, how = tmp_path / "out", ("--format", "jsonl", "--jobs", str(jobs))
+    out, how = tmp_path / "out", ("--output", "jsonl", "--jobs", str(jobs))
 
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
         patch.setattr("klog.jobs.export.finish", killed)
-        assert klog("export", MODERN, "--output-path", out, *how).exit_code == 32
+        assert klog("export", MODERN, "--to", out, *how).exit_code == 32
     assert [path.name for path in out.iterdir() if path.name != ".lock"] == [".klog-unfinished"]
-    done = klog("export", MODERN, "--output-path", out, *how)
+    done = klog("export", MODERN, "--to", out, *how)
     assert (done.exit_code, done.stderr) == (0, b"")
     for partition in partitions(MODERN):
         assert lines(folder_of(out, partition)) == dumped(partition)
-    assert klog("export", MODERN, "--output-path", out, *how).exit_code == 16
+    assert klog("export", MODERN, "--to", out, *how).exit_code == 16
 
 
 def test_damage_is_told_and_is_4(klog: Klog, tmp_path: Path) -> None:
     data = FIXTURES / "crash/flip-middle"
     found = klog("search", data)
     assert (found.exit_code, found.stderr.count(b"\n")) == (4, 1)
-    exported = klog("export", data, "--output-path", tmp_path / "out")
+    exported = klog("export", data, "--to", tmp_path / "out")
     assert (exported.exit_code, exported.stderr) == (4, found.stderr)
     assert klog("stats", data).exit_code == 4
 
@@ -88,9 +88,9 @@ def test_damage_is_told_and_is_4(klog: Klog, tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", ["search", "stats", "export"])
 def test_no_path_and_a_wrong_choice_are_usage_errors(klog: Klog, command: str, tmp_path: Path) -> None:
     assert klog(command).exit_code == 16
-    place = ["--output-path", tmp_path / "out"] if command == "export" else []
+    place = ["--to", tmp_path / "out"] if command == "export" else []
     assert klog(command, tmp_path / "nowhere", *place).exit_code == 16
-    option = {"search": "--values", "stats": "--output", "export": "--format"}[command]
+    option = {"search": "--values", "stats": "--output", "export": "--output"}[command]
     assert klog(command, MODERN, option, "jsnl").exit_code == 16
 
 

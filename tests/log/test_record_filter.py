@@ -218,10 +218,8 @@ def partition(tmp_path: Path) -> Path:
 
 
 def test_a_range_over_several_segments(partition: Path) -> None:
-    for first, last in ((0, 90), (29, 31), (30, 60), (59, 61), (0, 30), (85, 200), (-5, 1)):
-        assert lines([partition], from_offset=first, to_offset=last).offsets == list(
-            range(max(0, first), min(90, last))
-        )
+    for first, last in ((0, 90), (29, 31), (30, 60), (59, 61), (0, 30), (85, 200), (0, 1)):
+        assert lines([partition], from_offset=first, to_offset=last).offsets == list(range(first, min(90, last)))
 
 
 def test_segments_that_cannot_hold_an_offset_are_not_opened(partition: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,7 +120,7 @@ def write(scene: Scene) -> Words:
 
 def adopt(scene: Scene) -> Words:
     """Add a directory that was set aside, or an older copy of a partition."""
-    into = [word for disk in scene.disks for word in ("--into", disk)]
+    into = [word for disk in scene.disks for word in ("--to", disk)]
     if scene.moment == "reborn":
         for disk in scene.disks:
             scene.restored |= {

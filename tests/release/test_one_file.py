@@ -118,7 +118,7 @@ def test_real_clients_are_served_what_the_package_serves(root: Root, data: Path,
     assert {row[0] for row in found} == {"clicks", "ledger", "state"}
 
 
-@pytest.mark.parametrize("where", [["export", "{}", "--output-path", "/rows"], ["spark", "verify", "{}"]])
+@pytest.mark.parametrize("where", [["export", "{}", "--to", "/rows"], ["spark", "verify", "{}"]])
 def test_what_is_not_inside_is_said_in_one_line(root: Root, where: list[str]) -> None:
     """The line names the package to install, without a traceback."""
     log_dir = unpack(root.folder / where[0])

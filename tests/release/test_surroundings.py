@@ -64,7 +64,7 @@ def test_what_lies_where_it_is_started_is_not_run(tmp_path: Path) -> None:
         (tmp_path / name).write_text("raise SystemExit('planted')")
     (tmp_path / "klog._pth").write_text(".\nimport site\n")
     (tmp_path / "pyvenv.cfg").write_text(f"home = {tmp_path}\n")
-    for words in (("--version", "--version"), ("export", str(FIXTURES / "modern"), "--output-path", "rows")):
+    for words in (("--version", "--version"), ("export", str(FIXTURES / "modern"), "--to", "rows")):
         found = run([str(one_file()), *words], cwd=tmp_path)
         assert b"planted" not in found.stdout + found.stderr
         assert (found.exit_code, b"pyarrow" in found.stderr) == ((0, False) if words[0] == "--version" else (8, True))

@@ -98,7 +98,7 @@ def settings() -> tuple[str, ...]:
 
 def given(*settings: str) -> list[str]:
     """Return *settings* as options of klog."""
-    return [word for setting in settings for word in ("--conf", setting)]
+    return [word for setting in settings for word in ("--spark-conf", setting)]
 
 
 def written_with_a_loss(cluster: Cluster, marks: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
@@ -156,7 +156,7 @@ def test_klog_ships_itself(
 def test_an_export_is_whole_when_a_machine_is_lost(cluster: Cluster, data: Path, tmp_path: Path) -> None:
     """Each record once, each file in the manifest, and nothing of the pieces that were half done."""
     out = tmp_path / "out"
-    done = written_with_a_loss(cluster, tmp_path / "marks", "export", data, "--output-path", out, "--format", "jsonl")
+    done = written_with_a_loss(cluster, tmp_path / "marks", "export", data, "--to", out, "--output", "jsonl")
     assert done.returncode == 4, done.stderr
     assert done.stderr.count("\n") == 1
     found = partitions(data)
@@ -179,7 +179,7 @@ def test_a_compaction_is_whole_when_a_machine_is_lost(
     data = writable_copy(ORIGINAL, tmp_path / "data")
     how = ("--policy", "compact", "--segment-size", "8700", "--now", str(NOW_MS), "--map-memory", "1000")
     out, marks = tmp_path / "out", tmp_path / "marks"
-    done = written_with_a_loss(cluster, marks, "compact", data, "--format", "log", "--output-path", out, *how)
+    done = written_with_a_loss(cluster, marks, "compact", data, "--output", "log", "--to", out, *how)
     assert (done.returncode, done.stderr) == (0, "")
     assert klog("compact", data, "--to", tmp_path / "alone", *how).exit_code == 0
     assert contents(out) == contents(tmp_path / "alone")

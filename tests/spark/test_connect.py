@@ -124,7 +124,7 @@ def test_the_commands_run_on_a_server_that_has_no_klog(bare: str, klog: Callable
     alone = klog("verify", "--output", "json", data)
     assert (done.stdout, done.stderr, done.returncode) == (alone.stdout, b"", 4)
     out = tmp_path / "out"
-    done = run("-m", "klog_cli.app", "spark", "export", data, "--output-path", out, "--master", bare)
+    done = run("-m", "klog_cli.app", "spark", "export", data, "--to", out, "--master", bare)
     assert done.returncode == 4, done.stderr
     manifest = json.loads((out / "_klog_manifest.json").read_text())
     there = sum(one["records"] for one in manifest["files"])

@@ -57,27 +57,27 @@ def test_damage_is_told_and_is_4(spark: SparkSession, klog: Klog, tmp_path: Path
     data = FIXTURES / "crash/flip-middle"
     found = klog("spark", "search", data)
     assert (found.exit_code, found.stderr.count(b"\n")) == (4, 1)
-    exported = klog("spark", "export", data, "--output-path", tmp_path / "out")
+    exported = klog("spark", "export", data, "--to", tmp_path / "out")
     assert (exported.exit_code, exported.stderr) == (4, found.stderr)
     assert found.stdout.count(b"\n") == int(exported.stdout.split()[0])
 
 
 def test_an_export_says_what_it_wrote(spark: SparkSession, klog: Klog, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    done = klog("spark", "export", MODERN, "--output-path", out, "--format", "jsonl", "--topic", "plain")
+    done = klog("spark", "export", MODERN, "--to", out, "--output", "jsonl", "--topic", "plain")
     assert (done.exit_code, done.stderr) == (0, b"")
     expected = [one for one in partitions(MODERN) if one.topic == "plain"]
     assert [lines(folder_of(out, one)) for one in expected] == [dumped(one) for one in expected]
     count = sum(len(dumped(one)) for one in expected)
     assert done.stdout.startswith(f"{count} records in 2 files, ".encode())
-    again = klog("spark", "export", MODERN, "--output-path", out)
+    again = klog("spark", "export", MODERN, "--to", out)
     assert (again.exit_code, again.stdout) == (16, b"")
     assert b"exists, and is not an empty directory" in again.stderr
 
 
 def test_a_table_of_latest_values(spark: SparkSession, klog: Klog, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    assert klog("spark", "compact", ORIGINAL, "--output-path", out).exit_code == 0
+    assert klog("spark", "compact", ORIGINAL, "--to", out).exit_code == 0
     for one in partitions(ORIGINAL):
         found = rows(folder_of(out, one))
         last = {bytes_of(line, "key"): line for line in dumped(one, committed=True)}
@@ -90,7 +90,7 @@ def test_compacted_partitions(spark: SparkSession, klog: Klog, tmp_path: Path) -
     """The files that `klog compact --to` makes of the same."""
     data = writable_copy(ORIGINAL, tmp_path / "data")
     how = ("--policy", "compact", "--segment-size", "8700", "--now", str(NOW_MS), "--map-memory", "1000")
-    done = klog("spark", "compact", data, "--format", "log", "--output-path", tmp_path / "out", *how)
+    done = klog("spark", "compact", data, "--output", "log", "--to", tmp_path / "out", *how)
     expected = klog("compact", data, "--to", tmp_path / "expected", *how)
     assert done.exit_code == expected.exit_code == 0
     assert contents(tmp_path / "out") == contents(tmp_path / "expected")
@@ -105,7 +105,7 @@ def test_what_is_not_known_to_be_compacted_is_left_out_and_said(
     spark: SparkSession, klog: Klog, tmp_path: Path
 ) -> None:
     data = writable_copy(ORIGINAL, tmp_path / "data")
-    done = klog("spark", "compact", data / "idempotent-0", "--format", "log", "--output-path", tmp_path / "out")
+    done = klog("spark", "compact", data / "idempotent-0", "--output", "log", "--to", tmp_path / "out")
     assert done.exit_code == 16
     assert b"nothing here shows the topic's cleanup.policy" in done.stderr
 
@@ -120,12 +120,12 @@ def test_what_is_not_known_to_be_compacted_is_left_out_and_said(
         (("search", MODERN, "--replicas", "longst"), "did you mean longest"),
         (("search", MODERN, "--key", "hex:zz"), "--key hex:zz"),
         (("search", MODERN, "--topic", "plian"), "did you mean plain"),
-        (("search", MODERN, "--conf", "x"), "expected a name and a value"),
-        (("export",), "nothing to read"),
-        (("export", MODERN), "--output-path"),
-        (("export", MODERN, "--output-path", "/nowhere", "--format", "csv"), "expected one of parquet, jsonl"),
-        (("compact", MODERN, "--output-path", "/nowhere", "--format", "logs"), "expected one of parquet, jsonl"),
-        (("compact", MODERN, "--output-path", "/nowhere", "--all"), "go with --format log"),
+        (("search", MODERN, "--spark-conf", "x"), "expected a name and a value"),
+        (("export",), "needs --to DIR"),
+        (("export", MODERN), "--to"),
+        (("export", MODERN, "--to", "/nowhere", "--output", "csv"), "expected one of jsonl, parquet"),
+        (("compact", MODERN, "--to", "/nowhere", "--output", "logs"), "expected one of jsonl, parquet"),
+        (("compact", MODERN, "--to", "/nowhere", "--all"), "go with --output log"),
     ],
 )
 def test_what_makes_no_sense_is_said_before_spark_starts(klog: Klog, arguments: tuple[str, ...], said: str) -> None:
@@ -142,11 +142,11 @@ def test_a_directory_that_another_run_writes_is_left_to_it(
     """Two operators, or a scheduler that starts a job twice: the result is one of theirs."""
     to = tmp_path / "out"
     with lock_target(str(to), Disk()):
-        done = klog("spark", command, MODERN / "plain-1", "--output-path", to)
+        done = klog("spark", command, MODERN / "plain-1", "--to", to)
         assert (done.exit_code, done.stdout) == (8, b"")
         assert f"{to}: another run writes there" in done.stderr.decode()
         assert os.listdir(to) == [".lock"]
-    done = klog("spark", command, MODERN / "plain-1", "--output-path", to)
+    done = klog("spark", command, MODERN / "plain-1", "--to", to)
     assert (done.exit_code, done.stderr) == (0, b"")
     assert ".lock" not in os.listdir(to)
 
@@ -165,7 +165,7 @@ def test_what_spark_does_this_machine_does_alone(spark: SparkSession, klog: Klog
         assert here.stdout or data != MODERN
     for form in ("jsonl", "parquet"):
         done = {
-            place: klog(*place.split(), data, "--format", form, "--output-path", tmp_path / place / form)
+            place: klog(*place.split(), data, "--output", form, "--to", tmp_path / place / form)
             for place in ("export", "spark export")
         }
         here, there = done["export"], done["spark export"]

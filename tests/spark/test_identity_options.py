@@ -32,7 +32,7 @@ def test_search(spark: SparkSession, klog: Klog, tmp_path: Path) -> None:
 @pytest.mark.parametrize("command", ["export", "compact"])
 def test_files(spark: SparkSession, klog: Klog, tmp_path: Path, command: str) -> None:
     paths, out = two_clusters(tmp_path), tmp_path / "out"
-    asked = ("spark", command, *paths, "--format", "jsonl", "--output-path", out)
+    asked = ("spark", command, *paths, "--output", "jsonl", "--to", out)
     done = klog(*asked)
     assert (done.exit_code, done.stdout, done.stderr) == (8, b"", refusal(paths))
     assert not out.exists()
@@ -43,7 +43,7 @@ def test_files(spark: SparkSession, klog: Klog, tmp_path: Path, command: str) ->
 def test_compacted_partitions(spark: SparkSession, klog: Klog, tmp_path: Path) -> None:
     """The omitted directory leaves no trace: the copy is the chosen cluster's, with its meta.properties."""
     paths, out = two_clusters(tmp_path), tmp_path / "out"
-    asked = ("spark", "compact", *paths, "--format", "log", "--policy", "compact", "--output-path", out)
+    asked = ("spark", "compact", *paths, "--output", "log", "--policy", "compact", "--to", out)
     done = klog(*asked)
     assert (done.exit_code, done.stdout, done.stderr) == (8, b"", refusal(paths))
     assert not out.exists()
@@ -64,7 +64,7 @@ def test_old_directories(spark: SparkSession, klog: Klog, tmp_path: Path) -> Non
 def test_old_directories_as_files(spark: SparkSession, klog: Klog, tmp_path: Path, form: str) -> None:
     """Equal names make one table, but of two copies of a log there is no compacted one."""
     paths, out = [partition(tmp_path / name, None, None) for name in ("b1", "b2")], tmp_path / "out"
-    asked = ("spark", "compact", *paths, "--format", form, "--output-path", out)
+    asked = ("spark", "compact", *paths, "--output", form, "--to", out)
     done = klog(*asked)
     assert (done.exit_code, done.stdout, b"orders-3 is there 2 times" in done.stderr) == (8, b"", True)
     done = klog(*asked, "--by-name")

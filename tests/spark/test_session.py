@@ -174,7 +174,7 @@ def test_a_session_that_is_there_is_adopted_and_left(spark: SparkSession) -> Non
 def test_nothing_but_the_result_is_printed_and_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark greets with a dozen lines; in a cron job each is a mail."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    done = run_klog_process("spark", "verify", FIXTURES / "modern", "--master", "local[1]", "--conf", "spark.x=y")
+    done = run_klog_process("spark", "verify", FIXTURES / "modern", "--master", "local[1]", "--spark-conf", "spark.x=y")
     assert (done.exit_code, done.stderr) == (0, b"")
     assert done.stdout.startswith(b"clean: 23 partitions, ")
     assert [name for name in os.listdir(tmp_path) if name.startswith(("klog", "spark", "pyspark"))] == []

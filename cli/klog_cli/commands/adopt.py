@@ -21,7 +21,7 @@ Sources = Annotated[
     typer.Argument(metavar="SOURCE...", help="Partition directories in any state, from anywhere, or log dirs."),
 ]
 Into = Annotated[
-    list[str], typer.Option("--into", metavar="LOG_DIR", help="Log dir of the broker that gets them (repeatable).")
+    list[str], typer.Option("--to", metavar="LOG_DIR", help="Log dir of the broker that gets them (repeatable).")
 ]
 Name = Annotated[
     str | None, typer.Option("--as", metavar="TOPIC-N", help="Which partition it becomes; default: its own name.")
@@ -66,7 +66,6 @@ def adopt(
     backup: options.BackupTo = None,
     jobs: options.Jobs = None,
     form: options.PlanOutput = "text",
-    quiet: options.Quiet = False,
 ) -> int:
     """Bring deleted, stray, recreated or foreign partitions home.
 
@@ -79,7 +78,6 @@ def adopt(
     from klog_cli.command_line import check_exclusive, plan_options
     from klog_cli.views.adopt import adopt as run
 
-    output.Quiet.on = quiet
     options.known_form(form, options.PLAN_OUTPUTS)
     for option, given, choices in (
         ("--epochs", epochs, EPOCHS),

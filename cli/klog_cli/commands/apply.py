@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from klog_cli import options, output
+from klog_cli import options
 
 BackupsIn = Annotated[str | None, typer.Option("--backup", metavar="DIR", help="Where to look for the plan's backup.")]
 
@@ -15,7 +15,6 @@ def apply(
     plan: options.PlanFile,
     backup: BackupsIn = None,
     form: options.PlanOutput = "text",
-    quiet: options.Quiet = False,
 ) -> int:
     """Carry out a saved plan, or finish an interrupted one.
 
@@ -24,6 +23,5 @@ def apply(
     """
     from klog_cli.views.plans import apply_plan
 
-    output.Quiet.on = quiet
     options.known_form(form, options.PLAN_OUTPUTS)
     return apply_plan(plan, backup, form)

@@ -6,51 +6,53 @@ from typing import Annotated
 
 import typer
 
-from klog_cli import options, output
+from klog_cli import options
 
-ASSIGN_OUTPUTS = ("table", "json", "reassignment")
+ASSIGN_OUTPUTS = ("text", "json", "jsonl", "csv", "reassignment")
 ALGORITHMS = ("kraft", "classic")
 MOST_STEPS = 100_000
 """A start or a shift counts brokers."""
 MOST_PARTITIONS = 10_000_000
 
-Brokers = Annotated[str | None, typer.Option(metavar="ID,ID,...", help="The brokers to place on; instead of --from.")]
+Brokers = Annotated[
+    str | None, typer.Option(metavar="ID,ID,...", help="The brokers to place on; instead of --metadata.")
+]
 Racks = Annotated[
     str | None, typer.Option(metavar="ID:RACK,...", help="The racks of these brokers; the others have none.")
 ]
 From = Annotated[
     str | None,
-    typer.Option("--from", metavar="DIR", help="Brokers, racks and fencing of the metadata log in this log dir."),
+    typer.Option("--metadata", metavar="DIR", help="Brokers, racks and fencing of the metadata log in this log dir."),
 ]
-PartitionCount = Annotated[int | None, typer.Option(help="How many partitions to place.")]
-Replication = Annotated[int | None, typer.Option(help="How many replicas each has.")]
+PartitionCount = Annotated[int | None, typer.Option(metavar="N", help="How many partitions to place.")]
+Replication = Annotated[int | None, typer.Option(metavar="N", help="How many replicas each has.")]
 Algorithm = Annotated[
     str,
     typer.Option(
         metavar="|".join(ALGORITHMS), help="The controller's placer, or that of ZooKeeper and of tools up to 3.9."
     ),
 ]
-Seed = Annotated[int | None, typer.Option(help="Seed of java.util.Random, for kraft; default: one is drawn.")]
+Seed = Annotated[int | None, typer.Option(metavar="N", help="Seed of java.util.Random for kraft; default: random.")]
 StartIndex = Annotated[
-    int | None, typer.Option(min=0, max=MOST_STEPS, help="Start, for classic; default: one is drawn.")
+    int | None,
+    typer.Option(metavar="N", min=0, max=MOST_STEPS, help="First broker index of classic; default: random."),
 ]
 Shift = Annotated[
-    int | None, typer.Option(min=0, max=MOST_STEPS, help="Shift, for classic; default: the start that is given.")
+    int | None,
+    typer.Option(metavar="N", min=0, max=MOST_STEPS, help="Shift of classic; default: the start index."),
 ]
 StartPartition = Annotated[
-    int, typer.Option(min=0, max=MOST_PARTITIONS, help="Number of the first partition, where a topic grows.")
+    int,
+    typer.Option(metavar="N", min=0, max=MOST_PARTITIONS, help="Number of the first partition, if a topic grows."),
 ]
 Fenced = Annotated[
-    str | None, typer.Option(metavar="ID,ID,...|none", help="The brokers that are fenced; none: not one is.")
+    str | None, typer.Option(metavar="ID,ID,...|none", help="Fenced brokers; none: no broker is fenced.")
 ]
 NoRacks = Annotated[bool, typer.Option("--no-racks", help="Leave racks out of account.")]
-Topic = Annotated[
-    list[str] | None, typer.Option(help="The topic's name; with --check the topics (name or glob; repeatable).")
-]
 Check = Annotated[
     str | None, typer.Option(metavar="DIR", help="Check the topics of the metadata log in this log dir instead.")
 ]
-AssignOutput = Annotated[str, typer.Option("--output", metavar="|".join(ASSIGN_OUTPUTS), help="Output form.")]
+AssignOutput = Annotated[str, options.output_form(ASSIGN_OUTPUTS)]
 
 
 def assign(
@@ -66,10 +68,9 @@ def assign(
     start_partition: StartPartition = 0,
     fenced: Fenced = None,
     no_racks: NoRacks = False,
-    topic: Topic = None,
+    topic: options.Topics = None,
     check: Check = None,
-    form: AssignOutput = "table",
-    quiet: options.Quiet = False,
+    form: AssignOutput = "text",
 ) -> int:
     """Show which brokers a new topic's partitions would get.
 
@@ -81,7 +82,6 @@ def assign(
     from klog_cli.views.assign.assign import AssignRequest
     from klog_cli.views.assign.assign import assign as run
 
-    output.Quiet.on = quiet
     options.known_form(form, ASSIGN_OUTPUTS)
     options.known("--algorithm", algorithm, ALGORITHMS)
     if check is not None:
@@ -90,7 +90,7 @@ def assign(
         given: dict[str, object] = {
             "--brokers": brokers,
             "--racks": racks,
-            "--from": source,
+            "--metadata": source,
             "--seed": seed,
             "--fenced": fenced,
         }

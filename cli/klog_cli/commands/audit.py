@@ -9,6 +9,7 @@ import typer.core
 from klog.base.errors import UsageError
 
 from klog_cli import options, output
+from klog_cli.command_class import CommandGroup
 from klog_cli.units import parse_now, parse_size
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from klog.commands.audit.audited_partitions import AuditQuery
 
 
-class _PathsOrVerb(typer.core.TyperGroup):
+class _PathsOrVerb(CommandGroup):
     """A word that is not a subcommand is a PATH or an option of `headers`: `klog audit PATH…`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -28,7 +29,7 @@ class _PathsOrVerb(typer.core.TyperGroup):
 
 audit = typer.Typer(
     cls=_PathsOrVerb,
-    help="Find out what headers tell: wrong partitions, gaps, waste.",
+    help="Check batch headers for misplaced batches, gaps, waste.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -49,12 +50,12 @@ Confidence = Annotated[
 ]
 Memory = Annotated[str, typer.Option(metavar="SIZE", help="Memory for the table of batches; the rest goes to $TMPDIR.")]
 Internal = Annotated[bool, typer.Option("--internal", help="Also the topics that brokers write themselves (__…).")]
-MisroutedOutput = Annotated[str, typer.Option("--output", metavar="|".join(MISROUTED_OUTPUTS), help="Output form.")]
+MisroutedOutput = Annotated[str, options.output_form(MISROUTED_OUTPUTS)]
 
 
 @audit.callback()
 def _audit() -> None:
-    """Find out what batch headers tell: wrong partitions, gaps, waste."""
+    """Check batch headers for misplaced batches, gaps, waste."""
 
 
 @audit.command("headers")
@@ -70,7 +71,6 @@ def headers(
     form: options.VerifyOutput = "text",
     max_batch_bytes: options.MaxBatchBytes = "128MiB",
     jobs: options.Jobs = None,
-    quiet: options.Quiet = False,
 ) -> int:
     """Make all checks of batch headers, without reading records.
 
@@ -83,7 +83,6 @@ def headers(
 
     from klog_cli.views.audit import headers as run
 
-    output.Quiet.on = quiet
     options.known_form(form, options.VERIFY_OUTPUTS)
     if not paths:
         raise UsageError("nothing to audit: name log dirs or partition directories")
@@ -107,7 +106,6 @@ def misrouted(
     form: MisroutedOutput = "text",
     max_batch_bytes: options.MaxBatchBytes = "128MiB",
     jobs: options.Jobs = None,
-    quiet: options.Quiet = False,
 ) -> int:
     """Find batches that a producer put into the wrong partition.
 
@@ -117,7 +115,6 @@ def misrouted(
     """
     from klog_cli.views.audit import misrouted as run
 
-    output.Quiet.on = quiet
     query, request = misrouted_request((paths, others, topic, partition, internal), deep, least, form, max_batch_bytes)
     return run(query, request, form, options.on_threads(jobs), parse_size(memory))
 

@@ -18,6 +18,7 @@ LikeCleaner = Annotated[
 Rules = Annotated[
     str,
     typer.Option(
+        "--kafka-version",
         metavar="4.3|3.9|2.8",
         help="Rules of which version: 4.3 keeps an empty last batch, 3.9 (3.1 and later) does not; 2.8 (up to 3.0)"
         " removes tombstones and markers by the age of segments.",
@@ -28,9 +29,6 @@ CopyTo = Annotated[
 ]
 Estimated = Annotated[bool, typer.Option("--estimate", help="Only estimate how much space would be gained.")]
 Explain = Annotated[bool, typer.Option("--explain", help="Say for each partition why it is compacted or skipped.")]
-CompactJobs = Annotated[
-    int | None, typer.Option("--jobs", min=1, help="Partitions at a time; default: number of cores.")
-]
 
 
 def compact(
@@ -58,8 +56,7 @@ def compact(
     producer_expiration: options.MaybeExpiration = None,
     now: options.Now = None,
     form: options.PlanOutput = "text",
-    jobs: CompactJobs = None,
-    quiet: options.Quiet = False,
+    jobs: options.Jobs = None,
 ) -> int:
     """Compact topics by key, as the broker's log cleaner does. Nothing changes without --apply.
 
@@ -75,13 +72,12 @@ def compact(
     from klog_cli.views.compact.compact import CompactArguments
     from klog_cli.views.compact.compact import compact as run
 
-    output.Quiet.on = quiet
     options.known_form(form, options.PLAN_OUTPUTS)
     if not paths:
         raise UsageError("nothing to compact: name log dirs or partition directories")
     check_exclusive(apply, plan)
     if [apply or plan is not None, to is not None, estimate].count(True) > 1:
-        raise UsageError("--apply or --plan, --to, --estimate: one of them")
+        raise UsageError("--apply or --save-plan, --to, --estimate: one of them")
     wishes = CompactOptions(
         parse_now(now, output.note),
         everything,

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from klog_cli import options, output
+from klog_cli import options
 
-FORMS = ("text", "table", "json", "jsonl", "csv")
+FORMS = ("text", "json", "jsonl", "csv")
 
 
 def describe(
@@ -18,8 +18,7 @@ def describe(
     deep: Annotated[
         bool, typer.Option("--deep", help="Decompress batches whose headers do not give the number of records.")
     ] = False,
-    form: Annotated[str, typer.Option("--output", metavar="|".join(FORMS), help="Output form.")] = "text",
-    quiet: options.Quiet = False,
+    form: Annotated[str, options.output_form(FORMS)] = "text",
 ) -> int:
     """Show what a log dir, a partition or a file contains.
 
@@ -27,6 +26,5 @@ def describe(
     """
     from klog_cli.views.describe import describe as run
 
-    output.Quiet.on = quiet
     options.known_form(form, FORMS)
     return run(paths, topic or (), partition or (), deep, form)

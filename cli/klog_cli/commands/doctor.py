@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from klog_cli import options, output
+from klog_cli import options
 
 FORMS = ("text", "json")
 VERSIONS = ("4.3", "3.9", "2.8")
@@ -17,7 +17,7 @@ def doctor(
         list[str] | None, typer.Argument(metavar="LOG_DIR...", help="log.dirs of one broker, in that order.")
     ] = None,
     version: Annotated[
-        str, typer.Option("--version", metavar="|".join(VERSIONS), help="Version of the broker that will start.")
+        str, typer.Option("--kafka-version", metavar="|".join(VERSIONS), help="Version of the broker that will start.")
     ] = VERSIONS[0],
     cluster_id: Annotated[
         str | None, typer.Option("--cluster-id", metavar="ID", help="Id of the cluster that the broker joins.")
@@ -36,8 +36,7 @@ def doctor(
             "--records", help="Count the records of every partition, and compare every transaction index with its log."
         ),
     ] = False,
-    form: Annotated[str, typer.Option("--output", metavar="|".join(FORMS), help="Output form.")] = "text",
-    quiet: options.Quiet = False,
+    form: Annotated[str, options.output_form(FORMS)] = "text",
 ) -> int:
     """Say what a broker will do at its next start.
 
@@ -49,8 +48,7 @@ def doctor(
     from klog_cli.views.doctor import DoctorRequest
     from klog_cli.views.doctor import doctor as run
 
-    output.Quiet.on = quiet
     options.known_form(form, FORMS)
-    options.known("--version", version, VERSIONS)
+    options.known("--kafka-version", version, VERSIONS)
     request = DoctorRequest(log_dirs or (), version, cluster_id, node_id, directory_id or (), config, records)
     return run(request, form)

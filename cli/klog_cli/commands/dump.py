@@ -17,6 +17,7 @@ from klog_cli.units import parse_key, parse_size, parse_time
 
 if TYPE_CHECKING:
     from klog.commands.dump.dump_request import Decoder, DumpRequest, LogStyle
+    from klog.data_dir.selection import PartitionChoice
     from klog.kernel import KeySet
     from klog.log.records import RecordFilter
 
@@ -28,10 +29,14 @@ _MOST_KEYS_BYTES = 512 << 20
 _BYTES_OF_A_KEY = 100  # in memory, beside its own
 
 DUMP_OUTPUTS = ("text", "jsonl", "csv", "parquet")
-Files = Annotated[str | None, typer.Option(help="Files, separated by commas, as Kafka's tool takes them.")]
+Files = Annotated[
+    str | None, typer.Option(metavar="FILE,FILE,...", help="Files, separated by commas, as Kafka's tool takes them.")
+]
 DumpOutput = Annotated[
-    str,
-    typer.Option("--output", metavar="|".join(DUMP_OUTPUTS), help="Output form; text is that of Kafka's dump tool."),
+    str | None,
+    typer.Option(
+        "-o", "--output", metavar="|".join(DUMP_OUTPUTS), help="Form of the output; text: as Kafka's dump tool."
+    ),
 ]
 To = Annotated[
     str | None,
@@ -49,7 +54,9 @@ IndexSanityCheck = Annotated[
     bool, typer.Option("--index-sanity-check", help="Only the sanity check that a broker makes on an index.")
 ]
 MaxBytes = Annotated[str | None, typer.Option(metavar="SIZE", help="Read at most SIZE bytes of each log.")]
-MaxMessageSize = Annotated[str, typer.Option(metavar="SIZE", help="How many bytes to read from an index entry on.")]
+MaxMessageSize = Annotated[
+    str, typer.Option(metavar="SIZE", help="Bytes to read from each index entry when checking it.")
+]
 OffsetsDecoder = Annotated[bool, typer.Option("--offsets-decoder", help="Decode __consumer_offsets.")]
 TransactionLogDecoder = Annotated[bool, typer.Option("--transaction-log-decoder", help="Decode __transaction_state.")]
 ClusterMetadataDecoder = Annotated[bool, typer.Option("--cluster-metadata-decoder", help="Decode __cluster_metadata.")]
@@ -59,14 +66,18 @@ RemoteLogMetadataDecoder = Annotated[
 ShareGroupStateDecoder = Annotated[
     bool, typer.Option("--share-group-state-decoder", help="Decode __share_group_state.")
 ]
-WithIndexes = Annotated[bool, typer.Option("--with-indexes", help="Of a directory, also dump indexes and snapshots.")]
+WithIndexes = Annotated[
+    bool, typer.Option("--with-indexes", help="When PATH is a directory, also dump its index and snapshot files.")
+]
 As = Annotated[
     str | None,
     typer.Option(
         "--as", metavar="log|index|timeindex|txnindex|snapshot", help="Kind of a file whose name does not say it."
     ),
 ]
-Limit = Annotated[int | None, typer.Option(min=1, help="At most N records (batches with --batches).")]
+Limit = Annotated[
+    int | None, typer.Option("-n", "--limit", metavar="N", min=1, help="At most N records (batches with --batches).")
+]
 Tail = Annotated[
     bool, typer.Option("--tail", help="Only the newest batches of each partition (from the last index entry on).")
 ]
@@ -80,7 +91,7 @@ def dump(
     files: Files = None,
     topic: options.Topics = None,
     partition: options.Partitions = None,
-    form: DumpOutput = "text",
+    form: DumpOutput = None,
     to: To = None,
     deep_iteration: DeepIteration = False,
     print_data_log: PrintDataLog = False,
@@ -111,7 +122,6 @@ def dump(
     values: options.Values = "text",
     jobs: options.Jobs = None,
     max_batch_bytes: options.MaxBatchBytes = "128MiB",
-    quiet: options.Quiet = False,
 ) -> int:
     """Print any Kafka file as Kafka's dump tool does, or as data.
 
@@ -122,7 +132,7 @@ def dump(
     from klog.kernel import VALUES
     from klog.log.json_lines import LineStyle
 
-    output.Quiet.on = quiet
+    form = options.chosen_form(form, to, DUMP_OUTPUTS, "text")
     decoder = _decoder(offsets, transactions, cluster_metadata, remote_log_metadata, share_group_state)
     _check_choices(form, kind, isolation, values, batches, batch_offsets, decoder)
     log_style = _log_style(deep_iteration, print_data_log, skip_record_metadata, batches, decoder)
@@ -140,7 +150,7 @@ def dump(
 def _dump(
     paths: Sequence[str],
     topics: Sequence[str],
-    numbers: Sequence[int],
+    numbers: Sequence[PartitionChoice],
     with_indexes: bool,
     request: DumpRequest,
     to: str | None,

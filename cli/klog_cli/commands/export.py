@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from klog.base.errors import UsageError
 
-from klog_cli import options, output
+from klog_cli import options
 from klog_cli.units import parse_size
 
 if TYPE_CHECKING:
     from klog.jobs.export import ExportOptions
 
 ExportFormat = Annotated[
-    str, typer.Option("--format", metavar="|".join(options.FILE_FORMATS), help="Format of the files.")
+    str, typer.Option("-o", "--output", metavar="|".join(options.FILE_FORMATS), help="Format of the files.")
 ]
 
 
@@ -22,7 +22,7 @@ def export(
     paths: options.Paths = None,
     topic: options.Topics = None,
     partition: options.Partitions = None,
-    to: options.OutputPath = None,
+    to: options.OutputPath = ...,  # type: ignore[assignment]  # Typer's way to say that it must be given
     form: ExportFormat = "parquet",
     from_offset: options.FromOffset = None,
     to_offset: options.ToOffset = None,
@@ -36,7 +36,6 @@ def export(
     file_size: options.FileSize = "256MiB",
     max_batch_bytes: options.MaxBatchBytes = "128MiB",
     jobs: options.Jobs = None,
-    quiet: options.Quiet = False,
 ) -> int:
     """Write all records as Parquet or JSON lines.
 
@@ -45,7 +44,6 @@ def export(
     """
     from klog_cli.views.export import export as run
 
-    output.Quiet.on = quiet
     asked = export_options(form, (from_offset, to_offset), (from_time, to_time), file_size, max_batch_bytes)
     target = output_directory(paths, to)
     level = options.known("--isolation", isolation, options.ISOLATIONS)
@@ -68,19 +66,17 @@ def export_options(
 
     return ExportOptions(
         "",
-        options.known("--format", form, options.FILE_FORMATS),
+        options.known("--output", form, options.FILE_FORMATS),
         wanted_of(offsets, times, None, True, None, False),
         parse_size(file_size),
         options.batch_bytes(max_batch_bytes),
     )
 
 
-def output_directory(paths: list[str] | None, to: str | None) -> str:
+def output_directory(paths: list[str] | None, to: str) -> str:
     """Return where to write.  Raises UsageError."""
     if not paths:
         raise UsageError("nothing to read: name log dirs or partition directories")
-    if to is None:
-        raise UsageError("--output-path DIR says where to write")
     from klog.jobs.output import check_target
 
     check_target(to, paths)

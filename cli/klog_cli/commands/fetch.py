@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
-from klog.base.errors import UsageError
 
-from klog_cli import options, output
+from klog_cli import options
 from klog_cli.units import parse_size
 
 FETCH_OUTPUTS = ("text", "json")
 FETCH_ISOLATIONS = ("read_uncommitted", "read_committed", "log_end")
-FetchOutput = Annotated[str, typer.Option("--output", metavar="|".join(FETCH_OUTPUTS), help="Output form.")]
-FetchOffset = Annotated[int | None, typer.Option("--offset", help="Offset to fetch from.")]
+FetchOutput = Annotated[str, options.output_form(FETCH_OUTPUTS)]
+FetchOffset = Annotated[int, typer.Option("--offset", metavar="N", help="Offset to fetch from.")]
 FetchBytes = Annotated[
     str, typer.Option("--max-bytes", metavar="SIZE", help="At most SIZE bytes; the first batch is always included.")
 ]
@@ -33,7 +32,7 @@ Partial = Annotated[bool, typer.Option("--partial", help="Cut the last batch at 
 
 def fetch(
     path: options.PartitionPath,
-    offset: FetchOffset = None,
+    offset: FetchOffset = ...,  # type: ignore[assignment]  # Typer's way to say that it must be given
     max_bytes: FetchBytes = "1MiB",
     min_bytes: FetchMinBytes = "1",
     isolation: FetchIsolation = "read_uncommitted",
@@ -42,7 +41,6 @@ def fetch(
     topic: options.Topics = None,
     partition: options.Partitions = None,
     form: FetchOutput = "text",
-    quiet: options.Quiet = False,
 ) -> int:
     """Show which batches a consumer or a follower would receive.
 
@@ -53,11 +51,8 @@ def fetch(
     from klog_cli.views.fetch import FetchArguments
     from klog_cli.views.fetch import fetch as run
 
-    output.Quiet.on = quiet
     options.known_form(form, FETCH_OUTPUTS)
     open_path(path)  # a missing path is reported first
-    if offset is None:
-        raise UsageError("no offset is given: --offset N")
     wanted = FetchArguments(
         offset,
         min(parse_size(max_bytes), 2**31 - 1),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from klog.base.errors import UsageError
 
-from klog_cli import options, output
+from klog_cli import options
 from klog_cli.units import parse_duration, parse_size
 
 if TYPE_CHECKING:
@@ -23,15 +23,13 @@ Bootstrap = Annotated[str, typer.Argument(metavar="BOOTSTRAP", help="Brokers as 
 CopyTo = Annotated[
     str, typer.Option("--to", metavar="DIR", help="The copy: a new directory, or that of an earlier run.")
 ]
-FollowedTopics = Annotated[list[str] | None, typer.Option(help="Only these topics (name or glob; repeatable).")]
-FollowedNumbers = Annotated[list[int] | None, typer.Option(help="Only these partition numbers (repeatable).")]
 FollowInternal = Annotated[bool, typer.Option("--internal", help="Also copy internal topics.")]
 UntilCaughtUp = Annotated[
     bool,
     typer.Option("--until-caught-up", help="End when each partition has reached its high watermark (the default)."),
 ]
 Continuous = Annotated[bool, typer.Option("--continuous", help="Go on until ^C or SIGTERM.")]
-Rate = Annotated[str | None, typer.Option(metavar="SIZE", help="At most so many bytes a second.")]
+Rate = Annotated[str | None, typer.Option(metavar="SIZE", help="Limit of the transfer, such as 20MiB: bytes a second.")]
 MaxWait = Annotated[str, typer.Option(metavar="DURATION", help="How long a leader may wait for more to send.")]
 MinBytes = Annotated[str, typer.Option(metavar="SIZE", help="How much a leader waits for.")]
 FetchBytes = Annotated[str, typer.Option(metavar="SIZE", help="At most so much in one answer of all leaders together.")]
@@ -40,10 +38,10 @@ PartitionBytes = Annotated[
 ]
 Flush = Annotated[
     str,
-    typer.Option(metavar="DURATION|SIZE", help="Force data to disk so often: what a power cut may cost."),
+    typer.Option(metavar="DURATION|SIZE", help="Force data to disk this often; a power cut can lose as much."),
 ]
 CopyConfig = Annotated[
-    list[str] | None, typer.Option("--config", metavar="K=V", help="A setting by which segments roll (repeatable).")
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting by which segments roll (repeatable).")
 ]
 Prune = Annotated[bool, typer.Option("--prune", help="Remove segments wholly below the leader's log start.")]
 Divergence = Annotated[
@@ -71,15 +69,17 @@ Timeout = Annotated[
 Trace = Annotated[bool, typer.Option("--trace", help="Print a line for each event of the protocol.")]
 FollowOutput = Annotated[
     str,
-    typer.Option("--output", metavar="|".join(FOLLOW_OUTPUTS), help="Form of the result; jsonl: a partition a line."),
+    typer.Option(
+        "-o", "--output", metavar="|".join(FOLLOW_OUTPUTS), help="Form of the result; jsonl: a partition a line."
+    ),
 ]
 
 
 def follow(
     bootstrap: Bootstrap,
     to: CopyTo,
-    topic: FollowedTopics = None,
-    partition: FollowedNumbers = None,
+    topic: options.Topics = None,
+    partition: options.Partitions = None,
     internal: FollowInternal = False,
     until_caught_up: UntilCaughtUp = False,
     continuous: Continuous = False,
@@ -97,18 +97,17 @@ def follow(
     timeout: Timeout = "60s",
     trace: Trace = False,
     form: FollowOutput = "text",
-    quiet: options.Quiet = False,
 ) -> int:
     """Copy partitions of a live cluster as they are, and keep up.
 
-    Each run goes on where the last one ended. What is cut because histories part is kept in a backup.
+    Each run continues where the last one ended. If copy and cluster have diverged, the copy is truncated; a backup
+    keeps the removed data.
     """
     from klog.cluster.metadata.topic_config import parse_settings
     from klog.commands.follow.follow_options import COPY_SETTINGS, FollowOptions
 
     from klog_cli.views.follow import follow as run
 
-    output.Quiet.on = quiet
     options.known_form(form, FOLLOW_OUTPUTS)
     if until_caught_up and continuous:
         raise UsageError("--until-caught-up and --continuous: one of them")

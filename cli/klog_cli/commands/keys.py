@@ -8,20 +8,22 @@ from typing import Annotated
 import typer
 from klog.base.errors import UsageError
 
-from klog_cli import options, output
+from klog_cli import options
+from klog_cli.command_class import CommandGroup
 
 keys = typer.Typer(
-    help="Find keys in partitions where producers do not put them.",
+    help="Find keys stored in the wrong partition.",
     no_args_is_help=True,
     rich_markup_mode=None,
+    cls=CommandGroup,
 )
 
-CHECK_OUTPUTS = ("text", "json", "jsonl")
+CHECK_OUTPUTS = ("text", "json", "jsonl", "csv")
 
 
 @keys.callback()
 def _keys() -> None:
-    """Find keys in partitions where producers do not put them."""
+    """Find keys stored in the wrong partition."""
 
 
 @keys.command("check")
@@ -29,23 +31,23 @@ def check(
     paths: options.Paths = None,
     partitions: Annotated[
         int | None,
-        typer.Option(min=1, max=65536, help="Partitions of each topic; default: what the metadata log has."),
+        typer.Option(metavar="N", min=1, max=65536, help="Partitions of each topic; default: as in the metadata log."),
     ] = None,
     topic: options.Topics = None,
     partition: options.Partitions = None,
     min_keys: Annotated[
-        int, typer.Option("--min-keys", min=1, help="With fewer distinct keys a topic is not judged.")
+        int, typer.Option("--min-keys", metavar="N", min=1, help="With fewer distinct keys a topic is not judged.")
     ] = 200,
     most_listed: Annotated[
-        int, typer.Option("--list", min=0, max=1000, help="How many misplaced keys to list for each topic.")
+        int,
+        typer.Option("--list", metavar="N", min=0, max=1000, help="List at most N misplaced keys of each topic."),
     ] = 20,
     cluster: options.Clusters = None,
     topic_id: options.TopicIds = None,
     by_name: options.ByName = False,
-    form: Annotated[str, typer.Option("--output", metavar="|".join(CHECK_OUTPUTS), help="Output form.")] = "text",
+    form: Annotated[str, options.output_form(CHECK_OUTPUTS)] = "text",
     max_batch_bytes: options.MaxBatchBytes = "128MiB",
     jobs: options.Jobs = None,
-    quiet: options.Quiet = False,
 ) -> int:
     """Find each topic's partitioner, and the keys that lie elsewhere.
 
@@ -57,7 +59,6 @@ def check(
     from klog_cli.views.keys import KeyCheckRequest
     from klog_cli.views.keys import check as run
 
-    output.Quiet.on = quiet
     options.known_form(form, CHECK_OUTPUTS)
     if not paths:
         raise UsageError("nothing to check: name log dirs or partition directories")

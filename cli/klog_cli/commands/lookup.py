@@ -17,8 +17,8 @@ LookupPath = Annotated[
         metavar="PARTITION", help="A partition directory, a .log in it, or a log dir with --topic and --partition."
     ),
 ]
-LookupOutput = Annotated[str, typer.Option("--output", metavar="|".join(LOOKUP_OUTPUTS), help="Output form.")]
-Offset = Annotated[int | None, typer.Option(help="Find this offset.")]
+LookupOutput = Annotated[str, options.output_form(LOOKUP_OUTPUTS)]
+Offset = Annotated[int | None, typer.Option(metavar="N", help="Find this offset.")]
 Timestamp = Annotated[
     str | None,
     typer.Option(
@@ -42,7 +42,6 @@ def lookup(
     partition: options.Partitions = None,
     position_only: PositionOnly = False,
     form: LookupOutput = "text",
-    quiet: options.Quiet = False,
 ) -> int:
     """Find an offset or a timestamp the way a broker does.
 
@@ -51,7 +50,6 @@ def lookup(
     """
     from klog_cli.views.lookup.lookup import LookupArguments, look_up, look_up_many
 
-    output.Quiet.on = quiet
     options.known_form(form, LOOKUP_OUTPUTS)
     if position_only and form != "text":
         raise UsageError("--position-only prints numbers: leave out --output")

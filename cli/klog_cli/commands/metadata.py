@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from klog.base.errors import UsageError
 
-from klog_cli import options, output
+from klog_cli import options
+from klog_cli.command_class import CommandGroup
 from klog_cli.commands.metadata_plan import plan
+from klog_cli.units import parse_partition
 
 metadata = typer.Typer(
-    help="Show what metadata logs say, and bring a quorum up again.",
+    help="Show metadata logs; restart a quorum that lost voters.",
     no_args_is_help=True,
     rich_markup_mode=None,
+    cls=CommandGroup,
 )
 
 SHOW_OUTPUTS = ("text", "json")
@@ -24,14 +28,11 @@ Directory = Annotated[
 @metadata.command("show")
 def show(
     directory: Directory,
-    topic: Annotated[
-        list[str] | None, typer.Option(help="Show only these topics, with their partitions (name or glob; repeatable).")
-    ] = None,
+    topic: options.Topics = None,
     at: Annotated[
-        int | None, typer.Option(metavar="OFFSET", min=0, help="As of the records below this offset.")
+        int | None, typer.Option("--at-offset", metavar="N", min=0, help="As of the records below this offset.")
     ] = None,
-    form: Annotated[str, typer.Option("--output", metavar="|".join(SHOW_OUTPUTS), help="Output form.")] = "text",
-    quiet: options.Quiet = False,
+    form: Annotated[str, options.output_form(SHOW_OUTPUTS)] = "text",
 ) -> int:
     """Show the cluster as the metadata log of a node has it.
 
@@ -40,30 +41,37 @@ def show(
     """
     from klog_cli.views.metadata.show import show as run
 
-    output.Quiet.on = quiet
     options.known_form(form, SHOW_OUTPUTS)
     return run(directory, topic or (), at, form)
 
 
-HISTORY_OUTPUTS = ("text", "jsonl")
+HISTORY_OUTPUTS = ("text", "json", "jsonl", "csv")
 
 
 @metadata.command("history")
 def history(
     directory: Directory,
+    topic: Annotated[
+        str | None, typer.Option("-t", "--topic", metavar="TOPIC", help="The topic of --partition.")
+    ] = None,
     partition: Annotated[
-        str | None,
-        typer.Option("--partition", metavar="T-P", help="Of this partition: who led, every move of the ISR."),
+        Any,
+        typer.Option(
+            "-p",
+            "--partition",
+            metavar="N|TOPIC-N",
+            parser=parse_partition,
+            help="The changes of this partition: who led, every move of the ISR.",
+        ),
     ] = None,
     broker: Annotated[
         int | None, typer.Option("--broker", metavar="N", help="Of this broker: its registrations, when it was fenced.")
     ] = None,
     quorum: Annotated[bool, typer.Option("--quorum", help="Of the quorum: who led, who could vote.")] = False,
     start: Annotated[
-        int | None, typer.Option("--from", metavar="OFFSET", min=0, help="Only changes from this offset on.")
+        int | None, typer.Option("--from-offset", metavar="N", min=0, help="Only changes from this offset on.")
     ] = None,
-    form: Annotated[str, typer.Option("--output", metavar="|".join(HISTORY_OUTPUTS), help="Output form.")] = "text",
-    quiet: options.Quiet = False,
+    form: Annotated[str, options.output_form(HISTORY_OUTPUTS)] = "text",
 ) -> int:
     """Show each change of a partition, a broker or the quorum.
 
@@ -72,12 +80,17 @@ def history(
     """
     from klog_cli.views.metadata.history import history as run
 
-    output.Quiet.on = quiet
     options.known_form(form, HISTORY_OUTPUTS)
+    if isinstance(partition, int):
+        if topic is None:
+            raise UsageError(
+                f"--partition {partition}: of which topic? Give --topic TOPIC, or --partition TOPIC-{partition}"
+            )
+        partition = topic, partition
     return run(directory, partition, broker, quorum, start or 0, form)
 
 
-COMPARE_OUTPUTS = ("table", "json")
+COMPARE_OUTPUTS = ("text", "json")
 
 
 @metadata.command("compare")
@@ -88,8 +101,7 @@ def compare(
     ],
     cluster: options.Clusters = None,
     by_name: options.ByName = False,
-    form: Annotated[str, typer.Option("--output", metavar="|".join(COMPARE_OUTPUTS), help="Output form.")] = "table",
-    quiet: options.Quiet = False,
+    form: Annotated[str, options.output_form(COMPARE_OUTPUTS)] = "text",
 ) -> int:
     """Show which node's metadata log is ahead, and where two fork.
 
@@ -97,7 +109,6 @@ def compare(
     """
     from klog_cli.views.metadata.compare import compare as run
 
-    output.Quiet.on = quiet
     options.known_form(form, COMPARE_OUTPUTS)
     return run(directories, options.identity_choice(cluster, (), by_name), form)
 

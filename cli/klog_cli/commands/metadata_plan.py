@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from klog_cli import options, output
+from klog_cli import options
 
 DIRECTORY_IDS = ("keep", "disks")
 
@@ -69,18 +69,16 @@ def plan(
     backup: options.BackupTo = None,
     cluster: options.Clusters = None,
     form: options.PlanOutput = "text",
-    quiet: options.Quiet = False,
 ) -> int:
     """Bring up a quorum that has moved, or one node alone.
 
-    Every metadata log that is written to becomes the best one first. Nothing changes without --apply. Nothing is
-    started; the lines for server.properties are printed. Exit code 4: there are partitions that no disk has.
+    Before anything is added, each metadata log is brought up to date with the most recent one. Nothing changes without
+    --apply. Nothing is started; the lines for server.properties are printed. Exit code 4: no disk has some partitions.
     """
     from klog_cli.command_line import check_exclusive, plan_options
     from klog_cli.views.metadata.plan import QuorumRequest
     from klog_cli.views.metadata.plan import plan as run
 
-    output.Quiet.on = quiet
     options.known_form(form, options.PLAN_OUTPUTS)
     options.known("--directory-ids", directory_ids, DIRECTORY_IDS)
     check_exclusive(apply, save)

@@ -6,17 +6,19 @@ from typing import Annotated
 
 import typer
 
-from klog_cli import options, output
+from klog_cli import options
 
-PLANS_OUTPUTS = ("text", "table", "json")
-LogDirPath = Annotated[str, typer.Argument(metavar="DIR", help="A log dir, or a partition directory in it.")]
-PlansOutput = Annotated[str, typer.Option("--output", metavar="|".join(PLANS_OUTPUTS), help="Output form.")]
+PLANS_OUTPUTS = ("text", "json", "jsonl", "csv")
+LogDirPath = Annotated[
+    str | None,
+    typer.Argument(metavar="DIR", help="A log dir, or a partition in it; default: the plans near this directory."),
+]
+PlansOutput = Annotated[str, options.output_form(PLANS_OUTPUTS)]
 
 
 def plans(
-    directory: LogDirPath,
+    directory: LogDirPath = None,
     form: PlansOutput = "text",
-    quiet: options.Quiet = False,
 ) -> int:
     """List the plans made for a log dir, and their status.
 
@@ -24,6 +26,5 @@ def plans(
     """
     from klog_cli.views.plans import list_plans
 
-    output.Quiet.on = quiet
     options.known_form(form, PLANS_OUTPUTS)
     return list_plans(directory, form)

@@ -75,7 +75,6 @@ def recover(
     now: options.Now = None,
     form: options.PlanOutput = "text",
     jobs: options.Jobs = None,
-    quiet: options.Quiet = False,
 ) -> int:
     """Rebuild indexes, snapshots and epochs; truncate torn tails. Nothing changes without --apply.
 
@@ -87,7 +86,6 @@ def recover(
     from klog_cli.command_line import check_exclusive, plan_options
     from klog_cli.views.recover import recover as run
 
-    output.Quiet.on = quiet
     options.known_form(form, options.PLAN_OUTPUTS)
     if not paths:
         raise UsageError("nothing to recover: name log dirs or partition directories")

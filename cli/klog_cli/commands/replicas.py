@@ -7,15 +7,17 @@ from typing import Annotated
 
 import typer
 
-from klog_cli import options, output
+from klog_cli import options
+from klog_cli.command_class import CommandGroup
 
 replicas = typer.Typer(
     help="Compare brokers' copies of partitions, and make them equal.",
     no_args_is_help=True,
     rich_markup_mode=None,
+    cls=CommandGroup,
 )
 
-DIFF_OUTPUTS = ("table", "text", "json", "jsonl")
+DIFF_OUTPUTS = ("text", "json", "jsonl", "csv")
 Metadata = Annotated[
     str | None,
     typer.Option(metavar="DIR", help="Log dir with the metadata log; default: the best one among the disks."),
@@ -35,14 +37,14 @@ def diff(
         typer.Option("--set", metavar="NAME=VALUE", help="Use this setting instead of the topic's (repeatable)."),
     ] = None,
     deep: Annotated[bool, typer.Option("--deep", help="Compare the bytes of batches that look equal, too.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="List partitions whose copies are equal, too.")] = False,
     topic: options.Topics = None,
     partition: options.Partitions = None,
     cluster: options.Clusters = None,
     topic_id: options.TopicIds = None,
     by_name: options.ByName = False,
     jobs: options.Jobs = None,
-    form: Annotated[str, typer.Option("--output", metavar="|".join(DIFF_OUTPUTS), help="Output form.")] = "text",
-    quiet: options.Quiet = False,
+    form: Annotated[str, options.output_form(DIFF_OUTPUTS)] = "text",
 ) -> int:
     """Show how copies differ, who would lead, what that would cost.
 
@@ -51,11 +53,19 @@ def diff(
     from klog_cli.views.replicas.diff import DiffRequest
     from klog_cli.views.replicas.diff import diff as run
 
-    output.Quiet.on = quiet
     options.known_form(form, DIFF_OUTPUTS)
     choice = options.identity_choice(cluster, topic_id, by_name)
     request = DiffRequest(
-        disks, metadata, up, settings or (), deep, topic or (), partition or (), choice, jobs or os.cpu_count() or 1
+        disks,
+        metadata,
+        up,
+        settings or (),
+        deep,
+        topic or (),
+        partition or (),
+        choice,
+        jobs or os.cpu_count() or 1,
+        everything,
     )
     return run(request, form)
 
@@ -90,7 +100,6 @@ def plan(
     by_name: options.ByName = False,
     jobs: options.Jobs = None,
     form: options.PlanOutput = "text",
-    quiet: options.Quiet = False,
 ) -> int:
     """Make all copies of a partition equal, or leave it alone. Nothing changes without --apply.
 
@@ -101,7 +110,6 @@ def plan(
     from klog_cli.views.replicas.plan import CopyRequest
     from klog_cli.views.replicas.plan import plan as run
 
-    output.Quiet.on = quiet
     options.known_form(form, options.PLAN_OUTPUTS)
     check_exclusive(apply, save)
     choice = options.identity_choice(cluster, topic_id, by_name)
@@ -142,22 +150,20 @@ def rescue(
     cluster: options.Clusters = None,
     topic_id: options.TopicIds = None,
     by_name: options.ByName = False,
-    quiet: options.Quiet = False,
 ) -> int:
     """Save the records that would be gone if one replica led.
 
     Each with who has it, and whether it was committed.  Where two copies differ at one offset, both records are
-    written.  To publish them again is the operator's business.
+    written.  klog does not publish them again; that is up to you.
     """
     from klog_cli.views.replicas.rescue import RescueRequest
     from klog_cli.views.replicas.rescue import rescue as run
 
-    output.Quiet.on = quiet
     choice = options.identity_choice(cluster, topic_id, by_name)
     return run(RescueRequest(disks, to, if_leads, plan, choose or (), metadata, topic or (), partition or (), choice))
 
 
-SIMULATE_OUTPUTS = ("table", "jsonl")
+SIMULATE_OUTPUTS = ("text", "json", "jsonl", "csv")
 
 
 @replicas.command("simulate")
@@ -166,8 +172,7 @@ def simulate(
         str,
         typer.Argument(metavar="FILE", help="Replicas, settings and events as JSON (docs/replicas.md); - for stdin."),
     ],
-    form: Annotated[str, typer.Option("--output", metavar="|".join(SIMULATE_OUTPUTS), help="Output form.")] = "table",
-    quiet: options.Quiet = False,
+    form: Annotated[str, options.output_form(SIMULATE_OUTPUTS)] = "text",
 ) -> int:
     """Play replication in slow motion, a row for each event.
 
@@ -176,6 +181,5 @@ def simulate(
     """
     from klog_cli.views.replicas.simulate import simulate as run
 
-    output.Quiet.on = quiet
     options.known_form(form, SIMULATE_OUTPUTS)
     return run(events, form)

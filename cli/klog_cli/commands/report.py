@@ -12,7 +12,7 @@ from klog.base.errors import UsageError
 from klog_cli import options, output
 from klog_cli.units import parse_time
 
-To = Annotated[str | None, typer.Option("--to", metavar="FILE.html", help="Write the page here (needed).")]
+To = Annotated[str, typer.Option("--to", metavar="FILE.html", help="The page to write.")]
 Redact = Annotated[bool, typer.Option("--redact", help="Leave out all names on the disk; topics become topic-1, ….")]
 Title = Annotated[str | None, typer.Option(metavar="TEXT", help="Title of the page.")]
 Now = Annotated[str | None, typer.Option(metavar="TIME", help="Say what is due as of TIME, not now.")]
@@ -20,14 +20,13 @@ Now = Annotated[str | None, typer.Option(metavar="TIME", help="Say what is due a
 
 def report(
     paths: options.Paths = None,
-    to: To = None,
+    to: To = ...,  # type: ignore[assignment]  # Typer's way to say that it must be given
     redact: Redact = False,
     deep: options.Deep = False,
     title: Title = None,
     now: Now = None,
     jobs: options.Jobs = None,
     max_batch_bytes: options.MaxBatchBytes = "128MiB",
-    quiet: options.Quiet = False,
 ) -> int:
     """Write one HTML page about log dirs, for the ticket.
 
@@ -37,11 +36,8 @@ def report(
 
     from klog_cli.views.report import report as run
 
-    output.Quiet.on = quiet
     if not paths:
         raise UsageError("nothing to report on: name log dirs or partition directories")
-    if to is None:
-        raise UsageError("--to FILE.html says where to write the page")
     now_ms = int(time.time() * 1000) if now is None else parse_time(now, output.note)
     request = SurveyOptions(deep, jobs or os.cpu_count() or 1, options.batch_bytes(max_batch_bytes))
     return run(paths, to, request, title, now_ms, redact)

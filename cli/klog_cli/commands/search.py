@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from klog.base.errors import UsageError
 
-from klog_cli import options, output
+from klog_cli import options
 from klog_cli.units import parse_key
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ Header = Annotated[
     typer.Option(metavar="NAME[=VALUE]", help="Only records with this header (a value may be hex:… or base64:…)."),
 ]
 Regex = Annotated[str | None, typer.Option(metavar="REGEX", help="Only records whose value, as bytes, matches REGEX.")]
-RecordLimit = Annotated[int | None, typer.Option("--limit", min=1, help="At most N records.")]
 
 
 def search(
@@ -36,14 +35,13 @@ def search(
     to_time: options.ToTime = None,
     isolation: options.Isolation = "read_uncommitted",
     values: options.Values = "text",
-    limit: RecordLimit = None,
+    limit: options.Limit = None,
     replicas: options.Replicas = "longest",
     cluster: options.Clusters = None,
     topic_id: options.TopicIds = None,
     by_name: options.ByName = False,
     max_batch_bytes: options.MaxBatchBytes = "128MiB",
     jobs: options.Jobs = None,
-    quiet: options.Quiet = False,
 ) -> int:
     """Find records by key, header, pattern, offset or time.
 
@@ -52,7 +50,6 @@ def search(
     """
     from klog_cli.views.search import search as run
 
-    output.Quiet.on = quiet
     query = search_query(
         paths, (key, keys_from), (header, regex), (from_offset, to_offset), (from_time, to_time), values, limit
     )

@@ -39,6 +39,7 @@ Expose = Annotated[
 Until = Annotated[
     str | None,
     typer.Option(
+        "--at-time",
         metavar="TIME",
         help="Serve the data as of TIME: hide everything from the first record with that timestamp or a later one.",
     ),
@@ -65,7 +66,7 @@ Missing = Annotated[
     ),
 ]
 Internal = Annotated[bool, typer.Option("--internal", help="Also serve __consumer_offsets and __transaction_state.")]
-Connections = Annotated[int, typer.Option(min=1, help="Maximum number of client connections.")]
+Connections = Annotated[int, typer.Option(metavar="N", min=1, help="Maximum number of client connections.")]
 SendBuffer = Annotated[
     str,
     typer.Option(
@@ -73,7 +74,10 @@ SendBuffer = Annotated[
     ),
 ]
 ServeOutput = Annotated[
-    str, typer.Option("--output", metavar="|".join(SERVE_OUTPUTS), help="jsonl prints one line per request on stdout.")
+    str,
+    typer.Option(
+        "-o", "--output", metavar="|".join(SERVE_OUTPUTS), help="jsonl prints one line per request on stdout."
+    ),
 ]
 
 
@@ -83,6 +87,7 @@ def serve(
     advertise: Advertise = None,
     expose: Expose = False,
     topic: options.Topics = None,
+    partition: options.Partitions = None,
     cluster: options.Clusters = None,
     topic_id: options.TopicIds = None,
     by_name: options.ByName = False,
@@ -95,7 +100,6 @@ def serve(
     connections: Connections = 256,
     send_buffer: SendBuffer = "256KiB",
     form: ServeOutput = "text",
-    quiet: options.Quiet = False,
 ) -> int:
     """Serve the data of a disk to Kafka clients, read-only.
 
@@ -106,12 +110,12 @@ def serve(
     from klog_cli.views.serve import ListenAddress
     from klog_cli.views.serve import serve as run
 
-    output.Quiet.on = quiet
     options.known_form(form, SERVE_OUTPUTS)
     if not paths:
         raise UsageError("nothing to serve: name a log dir, or several of one cluster")
     shown = ServeOptions(
         topics=tuple(topic or ()),
+        numbers=tuple(partition or ()),
         end=options.known("--end", end, options.FETCH_ENDS),
         until_ms=None if until is None else parse_time(until, output.note),
         open_transactions=options.known("--open-transactions", open_transactions, OPEN_TRANSACTIONS),

@@ -9,6 +9,7 @@ import typer
 from klog.base.errors import UsageError
 
 from klog_cli import options, output
+from klog_cli.command_class import CommandGroup
 from klog_cli.commands import audit as audit_options
 from klog_cli.commands import export as export_command
 from klog_cli.commands import search as search_command
@@ -22,6 +23,7 @@ spark = typer.Typer(
     help="Run these jobs on Spark, over many data dirs.",
     no_args_is_help=True,
     rich_markup_mode=None,
+    cls=CommandGroup,
 )
 
 
@@ -36,7 +38,6 @@ def verify(
     master: options.Master = None,
     conf: options.SparkConf = None,
     ship: options.Ship = "archive",
-    quiet: options.Quiet = False,
 ) -> int:
     """Check partitions as 'klog verify' does.
 
@@ -46,7 +47,6 @@ def verify(
 
     from klog_cli.views.verify import verify as run
 
-    output.Quiet.on = quiet
     options.known_form(form, options.VERIFY_OUTPUTS)
     if not paths:
         raise UsageError("nothing to verify: name log dirs or partition directories")
@@ -70,7 +70,6 @@ def audit(
     master: options.Master = None,
     conf: options.SparkConf = None,
     ship: options.Ship = "archive",
-    quiet: options.Quiet = False,
 ) -> int:
     """Find misrouted batches as 'klog audit misrouted' does.
 
@@ -78,7 +77,6 @@ def audit(
     """
     from klog_cli.views.audit import misrouted as run
 
-    output.Quiet.on = quiet
     query, request = audit_options.misrouted_request(
         (paths, others, topic, partition, internal), deep, least, form, max_batch_bytes
     )
@@ -98,12 +96,10 @@ def stats(
     master: options.Master = None,
     conf: options.SparkConf = None,
     ship: options.Ship = "archive",
-    quiet: options.Quiet = False,
 ) -> int:
     """Count records as 'klog stats' does."""
     from klog_cli.views.stats import stats as run
 
-    output.Quiet.on = quiet
     runner = options.on_spark("klog stats", master, conf, ship)
     query = stats_command.stats_query(form, paths, topic, partition)
     choice = options.identity_choice(cluster, topic_id)
@@ -125,7 +121,7 @@ def search(
     to_time: options.ToTime = None,
     isolation: options.Isolation = "read_uncommitted",
     values: options.Values = "text",
-    limit: search_command.RecordLimit = None,
+    limit: options.Limit = None,
     replicas: options.Replicas = "longest",
     cluster: options.Clusters = None,
     topic_id: options.TopicIds = None,
@@ -134,12 +130,10 @@ def search(
     master: options.Master = None,
     conf: options.SparkConf = None,
     ship: options.Ship = "archive",
-    quiet: options.Quiet = False,
 ) -> int:
     """Find records as 'klog search' does."""
     from klog_cli.views.search import search as run
 
-    output.Quiet.on = quiet
     runner = options.on_spark("klog search", master, conf, ship)
     query = search_command.search_query(
         paths, (key, keys_from), (header, regex), (from_offset, to_offset), (from_time, to_time), values, limit
@@ -156,7 +150,7 @@ def export(
     paths: options.Paths = None,
     topic: options.Topics = None,
     partition: options.Partitions = None,
-    to: options.OutputPath = None,
+    to: options.OutputPath = ...,  # type: ignore[assignment]  # Typer's way to say that it must be given
     form: export_command.ExportFormat = "parquet",
     from_offset: options.FromOffset = None,
     to_offset: options.ToOffset = None,
@@ -172,12 +166,10 @@ def export(
     master: options.Master = None,
     conf: options.SparkConf = None,
     ship: options.Ship = "archive",
-    quiet: options.Quiet = False,
 ) -> int:
     """Write records as 'klog export' does."""
     from klog_cli.views.export import export as run
 
-    output.Quiet.on = quiet
     runner = options.on_spark("klog export", master, conf, ship)
     offsets, times = (from_offset, to_offset), (from_time, to_time)
     asked = export_command.export_options(form, offsets, times, file_size, max_batch_bytes)
@@ -191,7 +183,8 @@ def export(
 CompactFormat = Annotated[
     str,
     typer.Option(
-        "--format",
+        "-o",
+        "--output",
         metavar="|".join((*options.FILE_FORMATS, "log")),
         help="A table of the last values, or (log) compacted partitions.",
     ),
@@ -203,7 +196,7 @@ def compact(
     paths: options.Paths = None,
     topic: options.Topics = None,
     partition: options.Partitions = None,
-    to: options.OutputPath = None,
+    to: options.OutputPath = ...,  # type: ignore[assignment]  # Typer's way to say that it must be given
     form: CompactFormat = "parquet",
     replicas: options.Replicas = "longest",
     cluster: options.Clusters = None,
@@ -226,11 +219,10 @@ def compact(
     master: options.Master = None,
     conf: options.SparkConf = None,
     ship: options.Ship = "archive",
-    quiet: options.Quiet = False,
 ) -> int:
     """Write the last value of each key as a table, or as a log.
 
-    The table (Parquet or JSON lines) is what a read_committed consumer sees: no aborted data, no tombstones. --format
+    The table (Parquet or JSON lines) is what a read_committed consumer sees: no aborted data, no tombstones. --output
     log writes the compacted partitions of 'klog compact --to', and takes its options.
     """
     from klog.commands.compact.job import CompactJobOptions
@@ -241,7 +233,6 @@ def compact(
     from klog_cli.views.compact.compact import compact_on_spark
     from klog_cli.views.export import latest
 
-    output.Quiet.on = quiet
     target, memory = export_command.output_directory(paths, to), parse_size(map_memory)
     options.known("--replicas", replicas, options.REPLICAS)
     choice = options.identity_choice(cluster, topic_id, by_name)
@@ -254,7 +245,7 @@ def compact(
         query = PartitionQuery(paths or (), topic or (), partition or ())
         return compact_on_spark((query, choice), metadata, of_log, wishes, target, runner)
     if of_log or everything or metadata is not None or now is not None:
-        raise UsageError("settings of a topic, --all, --metadata and --now go with --format log")
+        raise UsageError("settings of a topic, --all, --metadata and --now go with --output log")
     asked = _table(form, file_size, max_batch_bytes, memory)
     found = options.selected_replicas(paths, topic, partition, replicas, choice)
     return latest(found, target, asked, runner)
@@ -266,5 +257,5 @@ def _table(form: str, file_size: str, max_batch_bytes: str, memory: int) -> Expo
     from klog.log.records import RecordFilter
 
     batch_bytes = options.batch_bytes(max_batch_bytes)
-    files = options.known("--format", form, options.FILE_FORMATS)
+    files = options.known("--output", form, options.FILE_FORMATS)
     return ExportOptions("", files, RecordFilter(), parse_size(file_size), batch_bytes, memory)

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
-import typer
 from klog.base.errors import UsageError
 
-from klog_cli import options, output
+from klog_cli import options
 
 if TYPE_CHECKING:
-    from klog.data_dir.selection import PartitionQuery
+    from klog.data_dir.selection import PartitionChoice, PartitionQuery
 
-STATS_OUTPUTS = ("text", "table", "json", "jsonl")
-StatsOutput = Annotated[str, typer.Option("--output", metavar="|".join(STATS_OUTPUTS), help="Output form.")]
+STATS_OUTPUTS = ("text", "json", "jsonl", "csv")
+StatsOutput = Annotated[str, options.output_form(STATS_OUTPUTS)]
 
 
 def stats(
@@ -26,7 +25,6 @@ def stats(
     form: StatsOutput = "text",
     max_batch_bytes: options.MaxBatchBytes = "128MiB",
     jobs: options.Jobs = None,
-    quiet: options.Quiet = False,
 ) -> int:
     """Count records, bytes, keys and codecs of each partition.
 
@@ -35,14 +33,13 @@ def stats(
     """
     from klog_cli.views.stats import stats as run
 
-    output.Quiet.on = quiet
     query = stats_query(form, paths, topic, partition)
     choice = options.identity_choice(cluster, topic_id)
     return run(query, choice, options.batch_bytes(max_batch_bytes), form, options.on_threads(jobs))
 
 
 def stats_query(
-    form: str, paths: Sequence[str] | None, topics: Sequence[str] | None, numbers: Sequence[int] | None
+    form: str, paths: Sequence[str] | None, topics: Sequence[str] | None, numbers: Sequence[PartitionChoice] | None
 ) -> PartitionQuery:
     """Return what is to be counted.  Raises UsageError, also for a *form* of output that there is not."""
     from klog.data_dir.selection import PartitionQuery

@@ -14,7 +14,7 @@ from klog_cli.units import parse_duration, parse_time
 if TYPE_CHECKING:
     from klog.commands.timeline.timeline_event import EventFilter
 
-FORMS = ("text", "jsonl")
+FORMS = ("text", "json", "jsonl", "csv")
 
 
 def timeline(
@@ -24,25 +24,21 @@ def timeline(
     ] = None,
     around: Annotated[str | None, typer.Option(metavar="TIME", help="Only events near this time.")] = None,
     window: Annotated[
-        str, typer.Option(metavar="DURATION", help="How near: so long before it, and so long after.")
+        str, typer.Option(metavar="DURATION", help="Show events within this long before and after --around.")
     ] = "10m",
-    from_time: Annotated[
-        str | None, typer.Option(metavar="TIME", help="First time to include (epoch ms, ISO 8601, '2h ago').")
-    ] = None,
-    to_time: Annotated[str | None, typer.Option(metavar="TIME", help="First time to exclude.")] = None,
-    topic: Annotated[
-        list[str] | None, typer.Option(metavar="GLOB", help="Only events of these topics (repeatable).")
-    ] = None,
+    from_time: options.FromTime = None,
+    to_time: options.ToTime = None,
+    topic: options.Topics = None,
+    partition: options.Partitions = None,
     group: Annotated[
         list[str] | None, typer.Option(metavar="GLOB", help="Only events of these groups (repeatable).")
     ] = None,
     kind: Annotated[
         str | None, typer.Option(metavar="LIST", help="Only these kinds, separated by commas: txn-abort,damage.")
     ] = None,
-    limit: Annotated[int | None, typer.Option(metavar="N", min=0, help="Only the first N events.")] = None,
-    form: Annotated[str, typer.Option("--output", metavar="|".join(FORMS), help="Output form.")] = "text",
+    limit: options.Limit = None,
+    form: Annotated[str, options.output_form(FORMS)] = "text",
     jobs: options.Jobs = None,
-    quiet: options.Quiet = False,
 ) -> int:
     """Tell what happened, in one order, from brokers' disks.
 
@@ -51,11 +47,12 @@ def timeline(
     """
     from klog_cli.views.timeline import timeline as run
 
-    output.Quiet.on = quiet
     options.known_form(form, FORMS)
     if not paths:
         raise UsageError("no disk to tell of: name log dirs or partition directories")
-    wanted = _wanted(around, window, from_time, to_time, kind)._replace(topics=topic or (), groups=group or ())
+    wanted = _wanted(around, window, from_time, to_time, kind)._replace(
+        topics=topic or (), groups=group or (), numbers=partition or ()
+    )
     return run(paths, wanted, limit, form, jobs or os.cpu_count() or 1)
 
 

@@ -28,14 +28,15 @@ def transactions(
     longer_than: Annotated[
         str | None, typer.Option("--longer-than", metavar="DURATION", help="Only those that lasted at least so long.")
     ] = None,
+    topic: options.Topics = None,
+    partition: options.Partitions = None,
     now: options.Now = None,
     cluster: options.Clusters = None,
     topic_id: options.TopicIds = None,
     by_name: options.ByName = False,
-    form: Annotated[str, typer.Option("--output", metavar="|".join(FORMS), help="Output form.")] = "text",
-    quiet: options.Quiet = False,
+    form: Annotated[str, options.output_form(FORMS)] = "text",
 ) -> int:
-    """Show every transaction, and those that nobody will end.
+    """List transactions, and flag hanging ones.
 
     What a producer wrote between two of its markers, over all partitions given; with its transactional id and its
     coordinator's state from __transaction_state. A hanging transaction comes with the command that aborts it. Exit code
@@ -46,11 +47,12 @@ def transactions(
     from klog_cli.units import parse_duration, parse_now
     from klog_cli.views.transactions import transactions as run
 
-    output.Quiet.on = quiet
     options.known_form(form, FORMS)
     for one in state or ():
         options.known("--state", one, STATES)
     least = None if longer_than is None else parse_duration(longer_than)
     choice = options.identity_choice(cluster, topic_id, by_name)
     wanted = state or (), transactional_id or (), producer_id or (), least
-    return run(paths or (), TransactionQuery(parse_now(now, output.note), *wanted, choice), form)
+    return run(
+        paths or (), TransactionQuery(parse_now(now, output.note), *wanted, choice, topic or (), partition or ()), form
+    )

@@ -10,7 +10,7 @@ from klog.base.errors import UsageError
 from klog_cli import options, output
 from klog_cli.units import parse_duration, parse_now, parse_size, parse_time
 
-CutTo = Annotated[int | None, typer.Option("--to-offset", help="First offset to drop.")]
+CutTo = Annotated[int | None, typer.Option("--to-offset", metavar="N", help="First offset to drop.")]
 CutToTimestamp = Annotated[
     str | None,
     typer.Option(
@@ -36,7 +36,6 @@ def truncate(
     producer_expiration: options.ProducerExpiration = "24h",
     now: options.Now = None,
     form: options.PlanOutput = "text",
-    quiet: options.Quiet = False,
 ) -> int:
     """Truncate a partition at an offset, as a follower would. Nothing changes without --apply.
 
@@ -49,7 +48,6 @@ def truncate(
     from klog_cli.command_line import check_exclusive, plan_options
     from klog_cli.views.truncate import truncate as run
 
-    output.Quiet.on = quiet
     options.known_form(form, options.PLAN_OUTPUTS)
     open_path(path)
     if [to_offset is not None, to_timestamp is not None, to_log_start].count(True) != 1:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from klog_cli import options, output
+from klog_cli import options
 
 UndoBackupTo = Annotated[
     str | None,
@@ -23,7 +23,6 @@ def undo(
     apply: options.Apply = False,
     backup: UndoBackupTo = None,
     form: options.PlanOutput = "text",
-    quiet: options.Quiet = False,
 ) -> int:
     """Undo an applied plan: restore the original files.
 
@@ -32,6 +31,5 @@ def undo(
     """
     from klog_cli.views.plans import undo_plan
 
-    output.Quiet.on = quiet
     options.known_form(form, options.PLAN_OUTPUTS)
     return undo_plan(plan, backup, form, carry_out=apply)

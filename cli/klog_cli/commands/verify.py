@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import os
-import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from klog.base.errors import UsageError
 
 from klog_cli import options, output
-from klog_cli.units import parse_duration, parse_time
+from klog_cli.units import parse_share, parse_time
 
 if TYPE_CHECKING:
     from klog.partition.verify.verify import Chosen
 
 
 FORMS = (*options.VERIFY_OUTPUTS, "prometheus")
-Sample = Annotated[str | None, typer.Option(metavar="1/N", help="Check only every Nth segment of each partition.")]
-Since = Annotated[
-    str | None, typer.Option(metavar="TIME", help="Check only segments modified since TIME ('2h ago', '2h').")
+Sample = Annotated[
+    str | None, typer.Option(metavar="SHARE", help="Check only this share of the segments: 0.05, 5% or 1/20.")
 ]
+Since = Annotated[str | None, typer.Option(metavar="TIME", help="Check only segments modified since TIME.")]
 
 
 def verify(
@@ -30,11 +29,10 @@ def verify(
     deep: options.Deep = False,
     sample: Sample = None,
     since: Since = None,
-    form: Annotated[str, typer.Option("--output", metavar="|".join(FORMS), help="Output form.")] = "text",
+    form: Annotated[str, options.output_form(FORMS)] = "text",
     to: options.PrometheusTo = None,
     jobs: options.Jobs = None,
     max_batch_bytes: options.MaxBatchBytes = "128MiB",
-    quiet: options.Quiet = False,
 ) -> int:
     """Check all batches, indexes, snapshots and checkpoints.
 
@@ -44,7 +42,6 @@ def verify(
 
     from klog_cli.views.verify import verify as run
 
-    output.Quiet.on = quiet
     options.known_form(form, FORMS)
     options.check_prometheus(form, to)
     if not paths:
@@ -58,8 +55,8 @@ def _chosen(sample: str | None, since: str | None) -> Chosen | None:
     """Return the question whether to look at a segment; None for all.  Raises UsageError."""
     if sample is None and since is None:
         return None
-    step = _step(sample) if sample is not None else 1
-    changed_ms = 0 if since is None else _since(since)
+    step = max(round(1 / parse_share(sample)), 1) if sample is not None else 1
+    changed_ms = 0 if since is None else parse_time(since, output.note)
 
     def chosen(at: int, path: str) -> bool:
         if at % step:
@@ -70,18 +67,3 @@ def _chosen(sample: str | None, since: str | None) -> Chosen | None:
             return True  # opening it reports why it cannot be read
 
     return chosen
-
-
-def _step(sample: str) -> int:
-    share, slash, step = sample.partition("/")
-    if share != "1" or not slash or not step.isdecimal() or not 0 < int(step) < 2**31:
-        raise UsageError(f"--sample {sample}: expected a share such as 1/16")
-    return int(step)
-
-
-def _since(text: str) -> int:
-    """Return ms since the epoch: a time, or a duration, which is an age."""
-    try:
-        return int(time.time() * 1000) - parse_duration(text)
-    except UsageError:
-        return parse_time(text, output.note)

@@ -19,9 +19,10 @@ Inputs = Annotated[
 ]
 WriteTo = Annotated[str, typer.Option("--to", metavar="LOGDIR", help="A new log dir, or one whose broker is stopped.")]
 InputFormat = Annotated[
-    str | None, typer.Option("--format", metavar="jsonl|csv|parquet|log", help="Form of the inputs; default: by name.")
+    str | None,
+    typer.Option("--input-format", metavar="jsonl|csv|parquet|log", help="Form of the inputs; default: by name."),
 ]
-ToTopic = Annotated[str | None, typer.Option("--topic", help="Write everything to this topic.")]
+ToTopic = Annotated[str | None, typer.Option("-t", "--topic", metavar="TOPIC", help="Write everything to this topic.")]
 KeepOffsets = Annotated[bool, typer.Option("--keep-offsets", help="Keep the offsets of the input, gaps included.")]
 Batches = Annotated[
     str | None, typer.Option(metavar="fill|keep", help="Fill batches to --batch-size, or keep those of the input.")
@@ -38,9 +39,10 @@ CodecName = Annotated[
         "--codec", metavar="none|gzip|snappy|lz4|zstd", help="Default: the topic's compression.type, or none."
     ),
 ]
-Level = Annotated[int | None, typer.Option(help="Compression level; default: Kafka's.")]
+Level = Annotated[int | None, typer.Option(metavar="N", help="Compression level; default: Kafka's.")]
 NewPartitions = Annotated[
-    int | None, typer.Option("--partitions", min=1, help="Number of partitions of a new topic; default: 1.")
+    int | None,
+    typer.Option("--partitions", metavar="N", min=1, help="Partitions of a new topic; default: as records name."),
 ]
 Partitioner = Annotated[
     str | None,
@@ -50,7 +52,9 @@ Partitioner = Annotated[
         " murmur2_random, murmur2, fnv1a_random, fnv1a or random.",
     ),
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of random partitions: the same input gives the same files.")]
+Seed = Annotated[
+    int, typer.Option(metavar="N", min=0, help="Seed of random partitions: the same seed gives the same files.")
+]
 Repartition = Annotated[bool, typer.Option("--repartition", help="Ignore the partitions that records name.")]
 Idempotent = Annotated[
     bool, typer.Option("--idempotent", help="Give records without a producer one producer per partition.")
@@ -71,13 +75,13 @@ LeaderEpoch = Annotated[
     str | None,
     typer.Option(metavar="N|keep", help="Default: the partition's in the metadata; else keep that of the records."),
 ]
-Config = Annotated[list[str] | None, typer.Option("--config", metavar="K=V", help="A topic setting (repeatable).")]
+Config = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A topic setting (repeatable).")]
 TopicId = Annotated[str | None, typer.Option("--topic-id", metavar="ID", help="Id of a new topic; default: random.")]
 OneReplica = Annotated[
     bool, typer.Option("--one-replica", help="Write to this log dir although other brokers have replicas too.")
 ]
 EndTransactions = Annotated[
-    str | None, typer.Option(metavar="abort", help="Abort transactions that are open at the end of the input.")
+    str | None, typer.Option(metavar="ACTION", help="With abort: abort transactions that are open at the end.")
 ]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave out records that cannot be written, and report them.")]
 
@@ -112,7 +116,6 @@ def write(
     backup: options.BackupTo = None,
     now: options.Now = None,
     form: options.PlanOutput = "text",
-    quiet: options.Quiet = False,
 ) -> int:
     """Write records into partitions, from files or another log.
 
@@ -125,7 +128,6 @@ def write(
     from klog_cli.command_line import check_exclusive, plan_options
     from klog_cli.views import write as view
 
-    output.Quiet.on = quiet
     check_exclusive(apply, plan)
     _check_choices(form, form_of_input, batches, partitioner, producers, timestamp_type, end_transactions)
     check_topic(topic, topic_id)
@@ -160,7 +162,7 @@ def _check_choices(*given: str | None) -> None:
     )
     names = (
         "--output",
-        "--format",
+        "--input-format",
         "--batches",
         "--partitioner",
         "--producers",

@@ -57,7 +57,7 @@ def describe(
 ) -> int:
     """Describe each of *paths* and return the exit code.
 
-    *topics* (names or globs) and *partitions* narrow log dirs; *form* is text, table, json, jsonl or csv.
+    *topics* (names or globs) and *partitions* narrow log dirs; *form* is text, json, jsonl or csv.
     """
     opened = [open_path(path) for path in paths]
     every = partitions_of(one for one in opened if isinstance(one, LogDir))
@@ -76,8 +76,8 @@ def describe(
     else:
         for number, facts in enumerate(described):
             if number:
-                output.emit_table([""], (), (), form)
-            _show(facts, form)
+                output.emit_table([""], (), ())
+            _show(facts)
     return ExitCode.OPERATIONAL_ERROR if any(_is_incomplete(facts) for facts in described) else 0
 
 
@@ -159,16 +159,16 @@ def _emit_csv(groups: Iterable[list[Row]]) -> None:
 # for people
 
 
-def _show(facts: Facts, form: str) -> None:
+def _show(facts: Facts) -> None:
     if isinstance(facts, LogDirSummary):
-        _show_log_dir(facts, form)
+        _show_log_dir(facts)
     elif isinstance(facts, PartitionSummary):
-        _show_partition(facts, form)
+        _show_partition(facts)
     else:
-        _show_file(facts, form)
+        _show_file(facts)
 
 
-def _show_log_dir(facts: LogDirSummary, form: str) -> None:
+def _show_log_dir(facts: LogDirSummary) -> None:
     rows = facts.partitions
     segments, size = sum(row.segments for row in rows), sum(row.bytes for row in rows)
     shutdown = "yes" if facts.clean_shutdown else "no"
@@ -206,14 +206,14 @@ def _show_log_dir(facts: LogDirSummary, form: str) -> None:
         )
         for row in rows
     ]
-    _emit(titles, columns, table, form)
+    _emit(titles, columns, table)
     ids = sorted({(row.topic, row.topic_id) for row in rows if row.topic is not None and row.topic_id is not None})
     if ids and facts.copy is not None:
         known = {name: _settings(topic.config) for name, topic in facts.copy.topics.items()}
         settings = [(topic, topic_id, known.get(topic or "", "")) for topic, topic_id in ids]
-        output.emit_table([""], ("topic", "topic id", "settings"), settings, form)
+        output.emit_table([""], ("topic", "topic id", "settings"), settings)
     elif ids:
-        output.emit_table([""], ("topic", "topic id"), ids, form)
+        output.emit_table([""], ("topic", "topic id"), ids)
 
 
 def _copy_titles(copy: FollowFile | None) -> list[tuple[str, Value]]:
@@ -227,7 +227,7 @@ def _settings(config: Mapping[str, str]) -> str:
     return ", ".join(f"{name}={value}" for name, value in sorted(config.items()))
 
 
-def _show_partition(facts: PartitionSummary, form: str) -> None:
+def _show_partition(facts: PartitionSummary) -> None:
     row = facts.row
     unknown = any(segment.records is None and not segment.incomplete for segment in facts.segments)
     titles = _titles(
@@ -246,7 +246,7 @@ def _show_partition(facts: PartitionSummary, form: str) -> None:
         *([("note", "only --deep counts the records in older formats")] if unknown else []),
     )
     columns = ("base", "last", "records", "size", "index", "first time", "last time", "codecs", "flags", "notes")
-    _emit(titles, columns, [_segment_cells(segment) for segment in facts.segments], form)
+    _emit(titles, columns, [_segment_cells(segment) for segment in facts.segments])
 
 
 def _segment_cells(row: SegmentRow) -> tuple[Value, ...]:
@@ -264,13 +264,13 @@ def _segment_cells(row: SegmentRow) -> tuple[Value, ...]:
     )
 
 
-def _emit(titles: list[str], columns: Sequence[str], rows: Sequence[Sequence[Value]], form: str) -> None:
+def _emit(titles: list[str], columns: Sequence[str], rows: Sequence[Sequence[Value]]) -> None:
     """Show a table without the columns in which no row has anything."""
     filled = [i for i in range(len(columns)) if any(row[i] not in (None, "") for row in rows)]
-    output.emit_table(titles, [columns[i] for i in filled], [[row[i] for i in filled] for row in rows], form)
+    output.emit_table(titles, [columns[i] for i in filled], [[row[i] for i in filled] for row in rows])
 
 
-def _show_file(facts: FileFacts, form: str) -> None:
+def _show_file(facts: FileFacts) -> None:
     kind = facts.kind.value + (f", {facts.stage.removeprefix('.')}" if facts.stage else "")
     titles = _titles(
         ("file", facts.path),
@@ -284,7 +284,7 @@ def _show_file(facts: FileFacts, form: str) -> None:
         tuple(_readable(name, value) for name, value in zip(facts.columns, entry, strict=True))
         for entry in facts.entries
     ]
-    output.emit_table(titles, columns, rows, form)
+    output.emit_table(titles, columns, rows)
 
 
 def _titles(*facts: tuple[str, Value]) -> list[str]:

@@ -11,7 +11,7 @@ from klog.commands.serve.serve_options import End, ServeOptions
 from klog.commands.serve.served_partition import PartitionView
 from klog.commands.serve.view import View
 from klog.data_dir.partition import Partition
-from klog.data_dir.selection import KafkaFile, select_one
+from klog.data_dir.selection import KafkaFile, PartitionChoice, select_one
 from klog.formats.damage import Damage
 from klog.formats.error_codes import ErrorCode
 from klog.log.segment import Segment
@@ -31,7 +31,9 @@ class FetchArguments(NamedTuple):
     end: End
 
 
-def fetch(path: str, topics: Sequence[str], numbers: Sequence[int], wanted: FetchArguments, form: str) -> int:
+def fetch(
+    path: str, topics: Sequence[str], numbers: Sequence[PartitionChoice], wanted: FetchArguments, form: str
+) -> int:
     """Fetch from the partition at *path* and show the answer; return the exit code."""
     partition = _one(path, topics, numbers)
     with View(
@@ -61,7 +63,7 @@ def fetch(path: str, topics: Sequence[str], numbers: Sequence[int], wanted: Fetc
     return ExitCode.PROBLEMS_LEFT if fetched.error or damages else ExitCode.CLEAN
 
 
-def _one(path: str, topics: Sequence[str], numbers: Sequence[int]) -> Partition:
+def _one(path: str, topics: Sequence[str], numbers: Sequence[PartitionChoice]) -> Partition:
     """Return the selected partition.  Raises UsageError if there is none, or several."""
     found = select_one(path, topics, numbers)
     if isinstance(found, KafkaFile):

@@ -34,12 +34,12 @@ _CSV = (
 )
 
 
-def groups(paths: Sequence[str], query: GroupQuery, form: str, export: str | None) -> int:
+def groups(paths: Sequence[str], query: GroupQuery, form: str, to: str | None) -> int:
     """Print the groups, or write their offsets, and return the exit code.  Raises UsageError, KlogError."""
     if not paths:
         raise UsageError("no groups: name log dirs or partition directories")
-    if export is not None and export != "-":
-        check_output(export, paths)
+    if to not in (None, "-"):
+        check_output(to, paths)
     found = describe_groups(paths, query._replace(names=()), output.error)
     if found is None:
         output.error(f"{', '.join(paths)}: no __consumer_offsets; groups are on the disks of their coordinators")
@@ -50,10 +50,12 @@ def groups(paths: Sequence[str], query: GroupQuery, form: str, export: str | Non
         near = near_misses(query.names[0], names)
         output.error(f"no group {', '.join(query.names)}{near}")
         return ExitCode.PROBLEMS_LEFT
-    if export is not None:
-        return _export(found, export)
+    if form == "reset-offsets":
+        return _export(found, to)
     if form == "json":
         output.emit_json({"groups": [group_json(one) for one in found]})
+    elif form == "jsonl":
+        output.emit_jsonl(map(group_json, found))
     elif form == "csv":
         _csv(found)
     else:
@@ -61,7 +63,7 @@ def groups(paths: Sequence[str], query: GroupQuery, form: str, export: str | Non
     return ExitCode.CLEAN
 
 
-def _export(found: Sequence[GroupDetail], path: str) -> int:
+def _export(found: Sequence[GroupDetail], path: str | None) -> int:
     shared = [one.image.group for one in found if one.image.type == "share"]
     if shared:
         output.note(f"share groups have no committed offsets and are left out: {', '.join(shared)}")

@@ -12,6 +12,7 @@ from klog.cluster.partitioners import NAME_OF_RULE
 from klog.commands.keys.key_check import CheckedTopic, KeyCheckOptions, MisplacedKey, check_keys
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.replicas import IdentityChoice, find_partitions
+from klog.data_dir.selection import PartitionChoice
 from klog.kernel import is_utf8
 from klog.partition.start.replica_choice import select_replicas
 
@@ -28,7 +29,7 @@ class KeyCheckRequest(NamedTuple):
 
     paths: Sequence[str]
     topics: Sequence[str]
-    numbers: Sequence[int]
+    numbers: Sequence[PartitionChoice]
     choice: IdentityChoice
     partition_count: int | None
 
@@ -51,6 +52,8 @@ def check(request: KeyCheckRequest, options: KeyCheckOptions, form: str) -> int:
                 found.append(one)
     if form == "json":
         output.emit_json({"topics": [_json(one) for one in found]})
+    elif form == "csv":
+        output.emit_csv_rows(map(_json, found))
     elif form == "text":
         _text(found, options.min_keys)
     return ExitCode.PROBLEMS_LEFT if problems else 0

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from klog.cluster.partitioners import Partitioner, json_lines_of, key_of, keys_in, partitioner, write_json_lines
 
 from klog_cli import output
+from klog_cli.views.stats import key_json
 
 _STDIN = "-"
 _RANDOM = "random"
@@ -50,7 +51,13 @@ def show_partitions(request: PartitionRequest, form: str) -> int:
         else:
             from_file = keys_in(file, request.form, request.source) if file is not None else ()
             nulls = (None,) if request.null else ()
-            _text(chain(given, nulls, from_file), chosen, request.partitions)
+            keys = chain(given, nulls, from_file)
+            if form == "text":
+                _text(keys, chosen, request.partitions)
+            elif form == "json":
+                output.emit_json_rows("keys", _rows(keys, chosen, request.partitions))
+            else:
+                output.emit_csv_rows(_rows(keys, chosen, request.partitions))
     return 0
 
 
@@ -85,6 +92,16 @@ def _text(keys: Iterable[bytes | None], chosen: Sequence[Partitioner], partition
     output.text(_row([one.name for one in chosen], widths, "key"))
     for key, found in _found(keys, chosen, partitions):
         output.text(_row(found, widths, _shown(key)))
+
+
+def _rows(keys: Iterable[bytes | None], chosen: Sequence[Partitioner], partitions: int) -> Iterator[dict[str, object]]:
+    for key in keys:
+        facts = {"key": None} if key is None else key_json(key)
+        yield {
+            **facts,
+            "partitions": partitions,
+            "partition": {one.name: one.partition(key, partitions) for one in chosen},
+        }
 
 
 def _found(

@@ -8,7 +8,7 @@ from shlex import quote
 
 from klog.change.plan import session
 from klog.change.plan.executor import ApplyResult
-from klog.change.plan.find_plans import find_plan, plans_of
+from klog.change.plan.find_plans import StoredPlan, find_plan, plans_near, plans_of
 from klog.change.plan.model import Plan
 from klog.change.plan.plan_document import plan_json
 from klog.change.plan.plan_status import PlanStatus, state_of
@@ -77,35 +77,31 @@ def _show_undone(plan: Plan, back: Plan, result: ApplyResult | None, form: str) 
         output.note(f"'klog undo {_backup(back)} --apply' would do again what was taken back")
 
 
-def list_plans(directory: str, form: str) -> int:
-    """List the plans made for a log dir; return the exit code.  Raises UsageError."""
-    opened = open_path(directory)
-    log_dir = opened.path if isinstance(opened, LogDir) else os.path.dirname(os.path.abspath(opened.path))
-    found = [(kept, state_of(kept.plan)) for kept in plans_of(log_dir)]
+def list_plans(directory: str | None, form: str) -> int:
+    """List the plans made for a log dir, or near the current directory; return the exit code.  Raises UsageError."""
+    if directory is None:
+        kept_plans, where = plans_near(os.getcwd()), "in this directory, the log dirs in it and those above it"
+    else:
+        opened = open_path(directory)
+        log_dir = opened.path if isinstance(opened, LogDir) else os.path.dirname(os.path.abspath(opened.path))
+        kept_plans, where = plans_of(log_dir), f"for {output.printable(log_dir)}"
+    found = [(kept, state_of(kept.plan)) for kept in kept_plans]
+    rows = [_row(kept, state) for kept, state in found]
     if form == "json":
-        rows = [
-            {
-                "id": kept.plan.id,
-                "created": kept.plan.created,
-                "command": kept.plan.command,
-                "state": state.value,
-                "actions": len(kept.plan.actions),
-                "log_dirs": list(kept.plan.log_dirs),
-                "undoes": kept.plan.undoes,
-                "backup": kept.backup,
-            }
-            for kept, state in found
-        ]
         output.emit_json({"plans": rows})
+    elif form == "jsonl":
+        output.emit_jsonl(rows)
+    elif form == "csv":
+        output.emit_csv_rows(rows)
     elif found:
         columns = ("id", "created", "state", "changes", "command", "backup")
         cells = [
             (kept.plan.id, kept.plan.created, state.value, len(kept.plan.actions), kept.plan.command, kept.backup)
             for kept, state in found
         ]
-        output.emit_table((), columns, cells, form)
+        output.emit_table((), columns, cells)
     else:
-        output.text(f"no plans for {output.printable(log_dir)}\n")
+        output.text(f"no plans {where}\n")
     for kept, state in found:
         if state is PlanStatus.HALF_DONE:
             place = quote(output.printable(kept.backup))
@@ -118,3 +114,16 @@ def list_plans(directory: str, form: str) -> int:
                 " the log dir removes what it left"
             )
     return 0
+
+
+def _row(kept: StoredPlan, state: PlanStatus) -> dict[str, object]:
+    return {
+        "id": kept.plan.id,
+        "created": kept.plan.created,
+        "command": kept.plan.command,
+        "state": state.value,
+        "actions": len(kept.plan.actions),
+        "log_dirs": list(kept.plan.log_dirs),
+        "undoes": kept.plan.undoes,
+        "backup": kept.backup,
+    }

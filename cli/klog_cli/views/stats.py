@@ -1,4 +1,4 @@
-"""The result of `klog stats`, as a table or JSON."""
+"""The result of `klog stats`, as a table, JSON or CSV."""
 
 from __future__ import annotations
 
@@ -38,8 +38,10 @@ def stats(
         output.emit_json([_json(one) for one in found])
     elif form == "jsonl":
         output.emit_jsonl(_json(one) for one in found)
+    elif form == "csv":
+        output.emit_csv_rows(map(_json, found))
     else:
-        _table(found, form)
+        _table(found)
     return ExitCode.PROBLEMS_LEFT if any(one.damages for one in found) else 0
 
 
@@ -93,14 +95,14 @@ def key_json(start: bytes) -> dict[str, object]:
     return {"key": start.decode()} if is_utf8(start) else {"key_base64": b64encode(start).decode()}
 
 
-def _table(found: Sequence[Stats], form: str) -> None:
+def _table(found: Sequence[Stats]) -> None:
     """Print a row for each of *found*, with their ids if the names are ambiguous."""
     named = {(one.topic, one.partition, one.topic_id, one.cluster_id) for one in found}
     if len({name[:2] for name in named}) == len(named):
-        output.emit_table((), (*_COLUMNS, "top keys"), [_cells(one) for one in found], form)
+        output.emit_table((), (*_COLUMNS, "top keys"), [_cells(one) for one in found])
     else:
         rows = [(*_cells(one), one.topic_id, one.cluster_id) for one in found]
-        output.emit_table((), (*_COLUMNS, "top keys", "topic id", "cluster id"), rows, form)
+        output.emit_table((), (*_COLUMNS, "top keys", "topic id", "cluster id"), rows)
 
 
 def _cells(one: Stats) -> tuple[output.Cell, ...]:

@@ -1,8 +1,8 @@
-"""The output of `klog timeline`, as text or JSON lines."""
+"""The output of `klog timeline`, as text, JSON or CSV."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from klog.base.errors import ExitCode, KlogError, counted
 from klog.commands.timeline.timeline import Timeline
@@ -19,17 +19,11 @@ def timeline(paths: Sequence[str], wanted: EventFilter, limit: int | None, form:
     """Print the events and return the exit code.  Raises UsageError, UnreadableError, KlogError."""
     selections = PartitionQuery(paths).selections()
     log_dirs = len(selections)
-    told = 0
     try:
         with Timeline(selections, wanted, Disk(), limit, jobs) as found:
             with output.Results() as results:
                 found.read(results)
-            for event in found.events():
-                told += 1
-                if form == "jsonl":
-                    output.emit_jsonl([event_json(event)])
-                else:
-                    output.text(f"{output.printable(_line(event, log_dirs > 1))}\n")
+            told = _print(found.events(), form, several=log_dirs > 1)
     except output.OutputError:
         raise
     except OSError as error:
@@ -41,6 +35,27 @@ def timeline(paths: Sequence[str], wanted: EventFilter, limit: int | None, form:
     if found.damaged:
         output.note(f"{counted(found.damaged, 'damaged place')}: klog verify explains them")
     return ExitCode.PROBLEMS_LEFT if found.damaged or found.problems else ExitCode.CLEAN
+
+
+def _print(events: Iterable[TimelineEvent], form: str, *, several: bool) -> int:
+    """Print *events*, and return how many they are.  *several*: they are of more than one log dir."""
+    count = 0
+
+    def counted_events() -> Iterator[TimelineEvent]:
+        nonlocal count
+        for count, event in enumerate(events, 1):  # noqa: B007
+            yield event
+
+    if form == "json":
+        output.emit_json_rows("events", map(event_json, counted_events()))
+    elif form == "jsonl":
+        output.emit_jsonl(map(event_json, counted_events()))
+    elif form == "csv":
+        output.emit_csv_rows(map(event_json, counted_events()), TimelineEvent._fields)
+    else:
+        for event in counted_events():
+            output.text(f"{output.printable(_line(event, several))}\n")
+    return count
 
 
 def event_json(event: TimelineEvent) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""The output of `klog verify`, as text, a table or JSON."""
+"""The output of `klog verify`, as text, JSON or CSV."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from klog.base.errors import ExitCode, counted
 from klog.data_dir.disk.output_gate import check_output
 from klog.data_dir.log_dir import LogDir
-from klog.data_dir.selection import open_path
+from klog.data_dir.selection import PartitionChoice, open_path
 from klog.jobs.runner import Runner
 from klog.jobs.verify import verify_in_tasks, verify_partitions
 from klog.partition.verify.findings import KINDS, Finding, FindingKind, Severity
@@ -21,6 +21,12 @@ from klog_cli import output
 from klog_cli.views.finding_lines import coloured, finding_line
 from klog_cli.views.prometheus import Metric, emit_metrics
 
+FINDING_COLUMNS = (
+    *("id", "severity", "topic", "partition", "file", "position", "offset", "message", "broker", "fix"),
+    *("topic_id", "cluster_id"),
+)
+"""The columns of CSV, as in a row of JSON lines."""
+
 
 class FoundFindings:
     """The findings so far, counted."""
@@ -29,7 +35,6 @@ class FoundFindings:
         self._form = form
         self._heading: str | None = None
         self.totals = VerifyTotals()
-        self.all: list[Finding] = []
         self.rows: list[dict[str, object]] = []
         self.counts = dict.fromkeys((Severity.DAMAGE, Severity.WARNING, Severity.NOTE), 0)
         self.ids = dict.fromkeys(KINDS, 0)
@@ -56,10 +61,8 @@ class FoundFindings:
                 self.kinds[finding.id] = finding if finding.fix else self.kinds.get(finding.id, finding)
             row = {**finding.json(), "topic_id": topic_id, "cluster_id": cluster_id}
             row |= {} if counts is None else {"count": counts[at]}
-            if self._form == "json":
+            if self._form in ("json", "csv"):
                 self.rows.append(row)
-            elif self._form == "table":
-                self.all.append(finding)
             elif self._form == "jsonl":
                 output.emit_jsonl([row])
             elif self._form == "text":
@@ -78,7 +81,7 @@ class FoundFindings:
 def verify(
     paths: Sequence[str],
     topics: Sequence[str],
-    numbers: Sequence[int],
+    numbers: Sequence[PartitionChoice],
     request: SurveyOptions,
     chosen: Chosen | None,
     form: str,
@@ -121,14 +124,9 @@ def finish(found: FoundFindings, form: str, to: str | None = None) -> None:
         output.emit_json({**members, "findings": found.rows})
     elif form == "prometheus":
         emit_metrics(_metrics(found), to)
-    elif form == "table":
-        rows = [
-            (finding.severity.value, finding.id, finding.file, finding.position, finding.offset, finding.message)
-            for finding in found.all
-        ]
-        if rows:
-            output.emit_table((), ("severity", "id", "file", "position", "offset", "message"), rows, form)
-    if form in ("text", "table"):
+    elif form == "csv":
+        output.emit_csv_rows(found.rows, FINDING_COLUMNS)
+    elif form == "text":
         for line in _explained(found):
             output.text(f"{output.printable(line)}\n")
         output.text(f"{_verdict(found)}\n")

@@ -36,7 +36,7 @@ def write(asked: WriteArguments, options: WriteOptions, plan_options: PlanOption
         make_pyarrow_small()
     is_there = not is_new(asked.to)
     if not is_there:
-        unfit = {"--apply": plan_options.apply, "--plan": plan_options.plan_file, "--metadata": asked.metadata}
+        unfit = {"--apply": plan_options.apply, "--save-plan": plan_options.plan_file, "--metadata": asked.metadata}
         given = [name for name, value in {**unfit, "--backup": plan_options.backup}.items() if value]
         if given:
             raise UsageError(f"{given[0]}: {asked.to} is a new log dir, which is written at once")

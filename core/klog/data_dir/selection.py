@@ -79,6 +79,10 @@ def _open_directory(path: str) -> LogDir | Partition:
     raise UsageError(f"{path}: no Kafka data in this directory; {EXPECTED}")
 
 
+PartitionChoice = int | tuple[str, int]
+"""A partition number of any topic, or a topic and a number."""
+
+
 class Selection(NamedTuple):
     """A log dir, and which of its partitions are meant; *whole*: all of them, and its own files too.
 
@@ -96,7 +100,7 @@ class PartitionQuery(NamedTuple):
 
     paths: Sequence[str]
     topics: Sequence[str] = ()
-    numbers: Sequence[int] = ()
+    numbers: Sequence[PartitionChoice] = ()
 
     def selections(self) -> list[Selection]:
         """Return the selected log dirs, each once, with their partitions; everything is looked up again.
@@ -137,26 +141,38 @@ class PartitionQuery(NamedTuple):
         return [one for one in narrowed if one.partitions]
 
 
-def select(partitions: Sequence[Partition], topics: Sequence[str], numbers: Sequence[int]) -> list[Partition]:
+def is_selected(
+    topic: str | None, number: int | None, topics: Sequence[str], numbers: Sequence[PartitionChoice]
+) -> bool:
+    """Whether a partition is one of *topics* (names or globs; none: all) and of *numbers* (none: all)."""
+    from fnmatch import fnmatchcase
+
+    if topics and (topic is None or not any(fnmatchcase(topic, glob) for glob in topics)):
+        return False
+    return not numbers or number in numbers or (topic, number) in numbers
+
+
+def select(
+    partitions: Sequence[Partition], topics: Sequence[str], numbers: Sequence[PartitionChoice]
+) -> list[Partition]:
     """Return the partitions of *topics* (names or globs; none: all) with one of *numbers* (none: all).
 
     Raises UsageError for a topic or number that nothing matches, with near misses.
     """
-    from fnmatch import fnmatchcase
-
-    found = [
-        partition
-        for partition in partitions
-        if not topics or (partition.topic is not None and any(fnmatchcase(partition.topic, glob) for glob in topics))
-    ]
     known = {partition.topic for partition in partitions if partition.topic is not None}
     for glob in topics:
-        if not any(fnmatchcase(topic, glob) for topic in known):
+        if not any(is_selected(topic, None, (glob,), ()) for topic in known):
             raise UsageError(f"no topic {glob}{near_misses(glob, known)}")
+    found = [one for one in partitions if is_selected(one.topic, one.number, topics, ())]
     for number in numbers:
-        if all(partition.number != number for partition in found):
-            raise UsageError(f"no partition {number} of {', '.join(topics) or 'any topic'}")
-    return [partition for partition in found if not numbers or partition.number in numbers]
+        if not any(is_selected(one.topic, one.number, (), (number,)) for one in found):
+            name = f"{number} of {', '.join(topics) or 'any topic'}" if isinstance(number, int) else _name(number)
+            raise UsageError(f"no partition {name}")
+    return [one for one in found if is_selected(one.topic, one.number, (), numbers)]
+
+
+def _name(choice: tuple[str, int]) -> str:
+    return f"{choice[0]}-{choice[1]}"
 
 
 def partitions_of(opened: Iterable[LogDir | Partition | KafkaFile]) -> list[Partition]:
@@ -168,7 +184,7 @@ def partitions_of(opened: Iterable[LogDir | Partition | KafkaFile]) -> list[Part
     return every
 
 
-def select_one(path: str, topics: Sequence[str] = (), numbers: Sequence[int] = ()) -> Partition | KafkaFile:
+def select_one(path: str, topics: Sequence[str] = (), numbers: Sequence[PartitionChoice] = ()) -> Partition | KafkaFile:
     """Return the file at *path*, or its one partition, of a log dir after narrowing.
 
     Raises UsageError when that is none, or several; UnreadableError.

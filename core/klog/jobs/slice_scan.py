@@ -146,7 +146,9 @@ class _SliceStream(RecordStream):
     """One slice while it is read: batches behind its end are those of another slice."""
 
     def __init__(self, part: LogSlice, wanted: RecordFilter) -> None:
-        from_offset, to_offset = max(wanted.from_offset, part.from_offset), min(wanted.to_offset, part.to_offset)
+        # Offsets that count from the log end are those of the slice.
+        from_offset = max(wanted.from_offset, part.from_offset)
+        to_offset = part.to_offset if wanted.to_offset < 0 else min(wanted.to_offset, part.to_offset)
         aborted = None
         if part.aborted is not None:
             aborted = AbortedFilter(part.aborted, part.path, part.aborted_from, part.aborted_to)

@@ -204,7 +204,8 @@ def slice_partition(
     if partition.unreadable is not None:
         return [whole]
     seen = visible_range(partition, isolation, learnt)
-    wanted = seen.within(wanted)
+    wanted = wanted.before_end(lambda: end.offset if (end := partition.log_end) is not None else 0)
+    asked, wanted = wanted, seen.within(wanted)
     segments = partition.segments
     following = {one.base_offset: two.base_offset for one, two in pairwise(segments)}
     held = bool(lock_state(os.path.join(partition.checkpoints.log_dir, FileKind.LOCK.value)).held)
@@ -218,8 +219,8 @@ def slice_partition(
             end=files.size,
             log_bytes=files.size,
             live=held and next_base is None,
-            from_offset=seen.from_offset,
-            to_offset=seen.to_offset,
+            from_offset=max(seen.from_offset, asked.from_offset),
+            to_offset=min(seen.to_offset, asked.to_offset),
             aborted=seen.aborted,
         )
         found += _cut(log, files, os.path.dirname(log.path), split_bytes, wanted)

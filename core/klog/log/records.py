@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 class RecordFilter(NamedTuple):
     """The requested records: offsets and times from … up to, not including, to; *keys* None for all; *controls*:
-    include markers.
+    include markers.  A negative offset counts from the log end: `before_end` makes it absolute.
 
     *limit*: the largest number of records (or batches), None for all.  *tail*: only the newest batches.
     """
@@ -45,6 +45,16 @@ class RecordFilter(NamedTuple):
     def all_records(self) -> bool:
         """Whether all records are selected."""
         return not self.in_range and self.keys is None and self.controls and self.limit is None
+
+    def before_end(self, log_end: Callable[[], int]) -> RecordFilter:
+        """Return the filter with offsets in place of those that count from the log end."""
+        if not (LONG_MIN < self.from_offset < 0 or self.to_offset < 0):
+            return self
+        end = log_end()
+        found = self
+        if LONG_MIN < self.from_offset < 0:
+            found = found._replace(from_offset=max(end + self.from_offset, 0))
+        return found._replace(to_offset=max(end + self.to_offset, 0)) if self.to_offset < 0 else found
 
     def skip(self, window: Window) -> bool:
         """Skip the batches that cannot have a selected record; True if no later one can either."""

@@ -77,7 +77,7 @@ def test_a_backup_beside_its_log_dir_needs_no_pointer(data: Path) -> None:
 
 def test_a_plan_that_is_refused_leaves_no_pointer(data: Path, tmp_path: Path, klog: Klog) -> None:
     saved = tmp_path / "plan.json"
-    assert klog("recover", data, "--plan", saved, "--backup", tmp_path / "elsewhere").exit_code == 4
+    assert klog("recover", data, "--save-plan", saved, "--backup", tmp_path / "elsewhere").exit_code == 4
     (data / "torn-0/00000000000000000364.index").write_bytes(b"changed")
     assert klog("apply", saved).exit_code == 8
     assert not list(data.glob("*.klog-backup"))

@@ -69,14 +69,14 @@ def compacted(folder: Path) -> tuple[Path, list[object]]:
 
 def adopted(folder: Path) -> tuple[Path, list[object]]:
     data = home(folder / "data")
-    return data, ["adopt", FIXTURES / "compaction/before/grouping-0", "--as", "plain-1", "--into", data, NOW]
+    return data, ["adopt", FIXTURES / "compaction/before/grouping-0", "--as", "plain-1", "--to", data, NOW]
 
 
 COMMANDS = {one.__name__: one for one in (recovered, written, compacted, adopted)}
 
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT], ids=errno.errorcode.get)
-@pytest.mark.parametrize("how", ["--apply", "--plan"])
+@pytest.mark.parametrize("how", ["--apply", "--save-plan"])
 @pytest.mark.parametrize("name", list(COMMANDS))
 def test_a_plan_that_finds_no_room(
     name: str, how: str, error: int, klog: Klog, tmp_path: Path, fill: Callable[..., None]
@@ -90,7 +90,7 @@ def test_a_plan_that_finds_no_room(
     assert (done.exit_code, done.stdout) == (8, b"")
     (line,) = done.stderr.decode().splitlines()
     free = r", [1-9][0-9]* bytes are free" if error == errno.ENOSPC else ""
-    option = "--backup" if how == "--apply" else "--plan"
+    option = "--backup" if how == "--apply" else "--save-plan"
     more = f"; without {how} klog tells how much is needed"
     told = f"nothing was changed; make room, or name another place with {option}{more}"
     assert re.fullmatch(rf"klog: {re.escape(str(data))}: {os.strerror(error)}{free}; {told}", line), line
@@ -98,7 +98,7 @@ def test_a_plan_that_finds_no_room(
     assert {path.name for path in tmp_path.iterdir()} <= {"data", "records.jsonl", "state"}
     fill(None)
     assert klog(*words, *options).exit_code in (0, 1, 4, 5)
-    assert how == "--plan" or not same(data, before)
+    assert how == "--save-plan" or not same(data, before)
 
 
 def test_how_much_is_needed_is_told_without_applying(
@@ -112,7 +112,7 @@ def test_how_much_is_needed_is_told_without_applying(
 
 
 def test_another_file_system_is_named_itself(tmp_path: Path, elsewhere: Path) -> None:
-    """If --backup or --plan names another file system, the log dir has room enough."""
+    """If --backup or --save-plan names another file system, the log dir has room enough."""
     data, staged = tmp_path / "data", elsewhere / "backup/staged"
     data.mkdir()
     error = OSError(errno.ENOSPC, "full", str(staged / "orders-0" / f"{0:020}.log"))

@@ -104,7 +104,7 @@ def test_the_disks_say_what_the_administrator_was_told(version: str, tmp_path: P
         assert any(one["elr"] for topic in found["topics"] for one in topic["partitions"]) == (version == kafka.NEWEST)
         # A broker has the same log, a record or two behind.
         behind = shown(cluster.disk(1))
-        same = shown(cluster.disk(CONTROLLER), "--at", str(behind["at"]))
+        same = shown(cluster.disk(CONTROLLER), "--at-offset", str(behind["at"]))
         for part in ("topics", "brokers", "configs", "features", "quotas", "scram", "acls", "quorum", "controllers"):
             assert behind[part] == same[part], part
         assert found["at"] - behind["at"] < 50

@@ -55,7 +55,7 @@ def checked(klog: Klog, cluster: Brokers, *words: str) -> tuple[int, dict[str, d
 
 def proposed(klog: Klog, cluster: Brokers, words: str) -> bytes:
     """Return what `klog assign` prints for the brokers in the controller's log."""
-    return klog("assign", "--from", cluster.disk(CONTROLLER), *words.split()).stdout
+    return klog("assign", "--metadata", cluster.disk(CONTROLLER), *words.split()).stdout
 
 
 def await_true(holds: Callable[[], bool], what: str) -> None:

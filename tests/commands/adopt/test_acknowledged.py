@@ -77,7 +77,7 @@ def test_new_producers_after_the_loss_of_the_metadata_log(handed_out: bool, tmp_
     aside.mkdir()
     for stray in [*cluster.data.glob("*-stray")]:
         shutil.move(stray, aside)
-    found = adopted(*(next(aside.glob(f"{topic}-0.*")) for topic in TOPICS), "--into", cluster.data, "--apply")
+    found = adopted(*(next(aside.glob(f"{topic}-0.*")) for topic in TOPICS), "--to", cluster.data, "--apply")
     assert {one["producers"] for one in found["adopted"]} == {"drop"}
     assert doctor(cluster.data)["loses"] == 0
     with cluster:
@@ -116,7 +116,7 @@ def test_a_transaction_under_way_ends_as_its_coordinator_says(decision: str, tmp
         )
     found = tmp_path / "#131073"
     (cluster.data / "orders-0").rename(found)
-    done = run_klog("adopt", found, "--as", "orders-0", "--into", cluster.data, "--apply")
+    done = run_klog("adopt", found, "--as", "orders-0", "--to", cluster.data, "--apply")
     assert done.exit_code == 0
     assert b"is left open: its coordinator has it under way" in done.stderr
     with cluster:

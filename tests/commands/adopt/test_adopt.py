@@ -42,7 +42,7 @@ def test_a_whole_foreign_disk_comes_home(tmp_path: Path, klog: Klog) -> None:
     source, data = foreign(tmp_path / "other"), home(tmp_path / "data")
     before = tree(source)
     globs = [word for topic in TOPICS for word in ("--topic", topic)]
-    done = adopted(source, *globs, "--into", data, "--apply")
+    done = adopted(source, *globs, "--to", data, "--apply")
     assert tree(source) == before
     assert {f"{one['topic']}-{one['partition']}" for one in done["adopted"]} == {*NAMES}
     for one in done["adopted"]:
@@ -69,7 +69,7 @@ def test_what_was_set_aside_comes_home_within_the_cluster(state: str, tmp_path: 
     data = home(tmp_path / "data", "idempotent-0")
     aside = data / f"idempotent-0.{UNIQUE}-{state}"
     (data / "idempotent-0").rename(aside)
-    done = adopted(aside, "--into", data, "--apply")
+    done = adopted(aside, "--to", data, "--apply")
     (one,) = done["adopted"]
     assert (one["epochs"], one["producers"], one["replaces"]) == ("keep", "keep", None)
     theirs = {path.name: path.read_bytes() for path in aside.iterdir()}
@@ -83,7 +83,7 @@ def test_a_log_dir_brings_what_is_set_aside_in_it(tmp_path: Path) -> None:
     data = home(tmp_path / "data", "plain-1", "tx-0", "gzip-0")
     for name in ("plain-1", "tx-0"):
         (data / name).rename(data / f"{name}.{UNIQUE}-stray")
-    done = adopted(data, "--into", data, "--apply")
+    done = adopted(data, "--to", data, "--apply")
     assert [f"{one['topic']}-{one['partition']}" for one in done["adopted"]] == ["plain-1", "tx-0"]
     assert fates(data)["plain-1"] == fates(data)["tx-0"] == "serves"
 
@@ -98,7 +98,7 @@ def test_the_old_copy_of_a_recreated_topic_is_adopted_in_place(tmp_path: Path, k
     identity.write_text(f"version: 0\ntopic_id: {OTHER_TOPIC}")
     assert fates(data)["plain-1"] == "strays"
     before = tree(data)
-    done = adopted(data / "plain-1", "--into", data, "--apply")
+    done = adopted(data / "plain-1", "--to", data, "--apply")
     rolled = [f"plain-1/{113:020}.{kind}" for kind in ("log", "index", "timeindex")]
     files = [f"plain-1/{93:020}.snapshot", *rolled, "plain-1/partition.metadata"]
     assert [action["file"] for action in done["actions"]] == files
@@ -113,7 +113,7 @@ def test_as_gives_another_name_and_number(tmp_path: Path) -> None:
     lost = tmp_path / "lost+found/#131073"
     lost.parent.mkdir()
     shutil.copytree(source / "plain-1", lost)
-    done = adopted(lost, "--as", "plain-0", "--into", data, "--apply")
+    done = adopted(lost, "--as", "plain-0", "--to", data, "--apply")
     assert done["adopted"][0]["partition"] == 0
     assert records(data / "plain-0") == records(source / "plain-1")
 
@@ -124,7 +124,7 @@ def test_messages_of_old_formats_are_adopted_as_they_are(tmp_path: Path) -> None
     for name in ("v0-none-0", "v0-gzip-0", "v1-lz4-0", "v1-snappy-0", "changing-0"):
         shutil.rmtree(data / "gzip-broker-0", ignore_errors=True)
         source = FIXTURES / "legacy" / name
-        (one,) = adopted(source, "--as", "gzip-broker-0", "--into", data, "--apply")["adopted"]
+        (one,) = adopted(source, "--as", "gzip-broker-0", "--to", data, "--apply")["adopted"]
         assert records(data / "gzip-broker-0") == records(source)
         assert one["records"] == len(records(source)), name
         assert fates(data)["gzip-broker-0"] == "serves"
@@ -134,7 +134,7 @@ def test_compacted_logs_keep_their_cleaner_offset(tmp_path: Path) -> None:
     """A cleaned part need not be cleaned again."""
     source, data = writable_copy(FIXTURES / "compaction/before", tmp_path / "other"), home(tmp_path / "data")
     (source / "cleaner-offset-checkpoint").write_text("0\n1\nkeys-none 0 100\n")
-    adopted(source / "keys-none-0", "--as", "zstd-broker-0", "--into", data, "--apply")
+    adopted(source / "keys-none-0", "--as", "zstd-broker-0", "--to", data, "--apply")
     assert lines(data, "cleaner")["zstd-broker-0"] == 100
     assert records(data / "zstd-broker-0") == records(source / "keys-none-0")
 
@@ -147,7 +147,7 @@ def test_epochs_above_the_clusters_are_rewritten(tmp_path: Path) -> None:
     source, data = foreign(tmp_path / "other"), home(tmp_path / "data")
     set_epochs(source / "tx-0", 50)
     set_epochs(source / "plain-1", 2)
-    found = adopted(source, "--topic", "tx", "--topic", "plain", "--into", data, "--apply")["adopted"]
+    found = adopted(source, "--topic", "tx", "--topic", "plain", "--to", data, "--apply")["adopted"]
     by_name = {f"{one['topic']}-{one['partition']}": one for one in found}
     assert (by_name["tx-0"]["epochs"], by_name["tx-0"]["epoch"]) == ("rewrite", 5)
     assert by_name["plain-1"]["epochs"] == "keep"
@@ -161,7 +161,7 @@ def test_epochs_up_to_the_clusters_are_kept_with_their_history(tmp_path: Path) -
     """The cluster's own epoch is no higher one: where each began stays known, to followers and consumers."""
     source, data = foreign(tmp_path / "other"), home(tmp_path / "data")
     set_epochs(source / "dense-0", 2, (5, 98))
-    (one,) = adopted(source / "dense-0", "--into", data, "--apply")["adopted"]
+    (one,) = adopted(source / "dense-0", "--to", data, "--apply")["adopted"]
     assert (one["epochs"], one["epoch"]) == ("keep", None)
     assert epochs(data / "dense-0") == {2, 5}
     assert (data / "dense-0/leader-epoch-checkpoint").read_text() == "0\n2\n2 0\n5 98\n"
@@ -171,7 +171,7 @@ def test_rewritten_epochs_begin_at_the_log_start(tmp_path: Path) -> None:
     """In front of it nothing is left that could be of an epoch; a broker moves the first entry there as well."""
     source, data = foreign(tmp_path / "other"), home(tmp_path / "data")
     set_epochs(source / "trimmed-0", 7, (50, 210))
-    (one,) = adopted(source / "trimmed-0", "--into", data, "--apply")["adopted"]
+    (one,) = adopted(source / "trimmed-0", "--to", data, "--apply")["adopted"]
     assert (one["epochs"], one["log_start"]) == ("rewrite", 137)
     assert epochs(data / "trimmed-0") == {5}
     assert (data / "trimmed-0/leader-epoch-checkpoint").read_text() == "0\n1\n5 137\n"
@@ -183,7 +183,7 @@ def test_epochs_that_begin_at_either_end_of_the_log(tmp_path: Path) -> None:
     source, data = foreign(tmp_path / "other"), home(tmp_path / "data")
     set_epochs(source / "trimmed-0", 2)
     (source / "trimmed-0/leader-epoch-checkpoint").write_text("0\n2\n2 137\n4 360\n")
-    (one,) = adopted(source / "trimmed-0", "--into", data, "--apply")["adopted"]
+    (one,) = adopted(source / "trimmed-0", "--to", data, "--apply")["adopted"]
     assert (one["epochs"], one["log_start"], one["log_end"]) == ("keep", 137, 360)
     assert (data / "trimmed-0/leader-epoch-checkpoint").read_text() == "0\n1\n2 137\n"
 
@@ -193,7 +193,7 @@ def test_epochs_as_asked(option: str, there: int, tmp_path: Path) -> None:
     """--epochs decides against the default."""
     source, data = foreign(tmp_path / "other"), home(tmp_path / "data")
     set_epochs(source / "plain-1", 50 if option == "keep" else 2)
-    adopted(source / "plain-1", "--epochs", option, "--into", data, "--apply")
+    adopted(source / "plain-1", "--epochs", option, "--to", data, "--apply")
     assert epochs(data / "plain-1") == {there}
 
 
@@ -210,7 +210,7 @@ def snapshots(partition: Path) -> dict[str, int]:
 def test_foreign_producers_are_forgotten_behind_a_new_segment(tmp_path: Path) -> None:
     """Its snapshot has no producers: a recovery begins there, and never reads them from the log again."""
     source, data = foreign(tmp_path / "other"), home(tmp_path / "data")
-    (one,) = adopted(source / "idempotent-0", "--into", data, "--apply")["adopted"]
+    (one,) = adopted(source / "idempotent-0", "--to", data, "--apply")["adopted"]
     there = data / "idempotent-0"
     assert snapshots(there) == {f"{one['log_end']}.snapshot": 0}
     assert (there / f"{one['log_end']:020}.log").stat().st_size == 0
@@ -221,19 +221,19 @@ def test_foreign_producers_are_forgotten_behind_a_new_segment(tmp_path: Path) ->
 def test_producers_as_asked(tmp_path: Path) -> None:
     """--producers keep for another cluster's, drop for one's own."""
     source, data = foreign(tmp_path / "other"), home(tmp_path / "data", "plain-1")
-    (one,) = adopted(source / "idempotent-0", "--producers", "keep", "--into", data, "--apply")["adopted"]
+    (one,) = adopted(source / "idempotent-0", "--producers", "keep", "--to", data, "--apply")["adopted"]
     assert one["producers"] == "keep"
     assert max(snapshots(data / "idempotent-0").values()) > 0
     aside = data / f"plain-1.{UNIQUE}-stray"
     (data / "plain-1").rename(aside)
-    assert adopted(aside, "--producers", "drop", "--into", data, "--apply")["adopted"][0]["producers"] == "drop"
+    assert adopted(aside, "--producers", "drop", "--to", data, "--apply")["adopted"][0]["producers"] == "drop"
 
 
 @pytest.mark.parametrize("producers", ["drop", "keep"])
 def test_an_open_transaction_is_aborted_by_a_marker(producers: str, tmp_path: Path, klog: Klog) -> None:
     """Nothing else would end it: readers of committed data continue, and see none of it."""
     source, data = foreign(tmp_path / "other"), home(tmp_path / "data")
-    words = (source / "tx-open-0", "--producers", producers, "--into", data, "--apply")
+    words = (source / "tx-open-0", "--producers", producers, "--to", data, "--apply")
     (one,) = adopted(*words)["adopted"]
     assert [ended["first_offset"] for ended in one["ended"]] == [_open_from(source)]
     there = data / "tx-open-0"
@@ -271,7 +271,7 @@ def test_a_marker_has_the_epochs_that_a_broker_would_take(before: int | None, wa
         content += marker(2, commit=True, timestamp=given[2].timestamp, **end)
         content += batch(given[3:], transactional=True, producer=(7, 3, 2), leader_epoch=50)
     (source / f"{0:020}.log").write_bytes(content)
-    (one,) = adopted(source, "--into", data, "--apply")["adopted"]
+    (one,) = adopted(source, "--to", data, "--apply")["adopted"]
     assert one["ended"] == [{"producer_id": 7, "first_offset": 0 if before is None else 3}]
     last = records(data / "tx-open-0")[-1]
     found = [last[name] for name in ("control", "producer_id", "producer_epoch", "coordinator_epoch")]
@@ -290,7 +290,7 @@ def test_a_torn_source_is_recovered_in_the_copy_alone(tmp_path: Path) -> None:
     log.write_bytes(log.read_bytes()[:-30])
     (source / "dense-0/00000000000000000098.timeindex").unlink()
     before = tree(source)
-    done = adopted(source / "dense-0", "--into", data, "--apply")
+    done = adopted(source / "dense-0", "--to", data, "--apply")
     assert tree(source) == before
     assert [loss["reason"] for loss in done["losses"]] == ["torn-tail"]
     assert done["losses"][0]["records"] > 0
@@ -306,9 +306,9 @@ def test_it_is_planned_saved_applied_and_taken_back(tmp_path: Path, klog: Klog) 
     source, data = foreign(tmp_path / "other"), home(tmp_path / "data", "tx-0", "gzip-0")
     shutil.rmtree(data / "tx-0")
     before, plan = tree(data), tmp_path / "plan.json"
-    assert adopted(source, "--topic", "tx", "--into", data)["applied"] is False
+    assert adopted(source, "--topic", "tx", "--to", data)["applied"] is False
     assert tree(data) == before
-    assert adopted(source, "--topic", "tx", "--into", data, "--plan", plan)["applied"] is False
+    assert adopted(source, "--topic", "tx", "--to", data, "--save-plan", plan)["applied"] is False
     assert tree(data) == before
     assert klog("apply", plan).exit_code == 0
     assert records(data / "tx-0") == records(source / "tx-0")
@@ -321,7 +321,7 @@ def test_replace_keeps_what_was_there_in_the_backup(tmp_path: Path, klog: Klog) 
     """The lost records are named, and restored by undo."""
     source, data = foreign(tmp_path / "other"), home(tmp_path / "data", "plain-1")
     before = tree(data)
-    words = (source / "plain-2", "--as", "plain-1", "--replace", "--into", data, "--apply")
+    words = (source / "plain-2", "--as", "plain-1", "--replace", "--to", data, "--apply")
     done = adopted(*words)
     assert done["adopted"][0]["replaces"]["records"] == 113
     assert [loss["records"] for loss in done["losses"]] == [113]
@@ -334,7 +334,7 @@ def test_what_is_replaced_goes_from_its_end(tmp_path: Path) -> None:
     """A stop at any point leaves a prefix of the old log: the last segment is deleted first, each log before its
     indexes."""
     source, data = foreign(tmp_path / "other"), home(tmp_path / "data", "trimmed-0")
-    words = (source / "plain-1", "--as", "trimmed-0", "--replace", "--into", data)
+    words = (source / "plain-1", "--as", "trimmed-0", "--replace", "--to", data)
     gone = [one["file"] for one in adopted(*words)["actions"] if one["do"] == "remove"]
     kinds = ("log", "index", "timeindex")
     segments = [f"trimmed-0/{start:020}.{kind}" for start in (320, 210, 110, 0) for kind in kinds]
@@ -344,9 +344,9 @@ def test_what_is_replaced_goes_from_its_end(tmp_path: Path) -> None:
 def test_a_second_run_has_nothing_to_do(tmp_path: Path) -> None:
     """Files that are in place with the same bytes are not written again."""
     source, data = foreign(tmp_path / "other"), home(tmp_path / "data")
-    adopted(source / "tx-0", "--into", data, "--apply")
+    adopted(source / "tx-0", "--to", data, "--apply")
     after = tree(data)
-    again = adopted(source / "tx-0", "--into", data, "--apply")
+    again = adopted(source / "tx-0", "--to", data, "--apply")
     assert again["actions"] == []
     assert again["adopted"][0]["done_before"] is True
     assert tree(data) == after
@@ -356,7 +356,7 @@ def test_log_start_lines_of_the_target_do_not_empty_what_comes(tmp_path: Path) -
     """A log start beyond the new end would have all segments deleted."""
     source, data = foreign(tmp_path / "other"), home(tmp_path / "data")
     (data / "log-start-offset-checkpoint").write_text("0\n1\nplain 1 99999\n")
-    adopted(source / "plain-1", "--into", data, "--apply")
+    adopted(source / "plain-1", "--to", data, "--apply")
     assert "plain-1" not in lines(data, "log-start")
     assert fates(data)["plain-1"] == "serves"
 
@@ -368,7 +368,7 @@ def test_checkpoints_say_nothing_of_what_is_not_in_use(name: str, tmp_path: Path
     shutil.copytree(data / "plain-1", data / name)
     for kind in ("log-start", "cleaner"):
         (data / f"{kind}-offset-checkpoint").write_text("0\n2\nplain 1 100\nplain 2 90\n")
-    (one,) = adopted(data / name, "--as", "plain-2", "--into", data, "--apply")["adopted"]
+    (one,) = adopted(data / name, "--as", "plain-2", "--to", data, "--apply")["adopted"]
     assert (one["log_start"], one["records"]) == (0, 113)
     assert [lines(data, kind) for kind in ("log-start", "cleaner")] == [{"plain-1": 100}] * 2
 
@@ -376,7 +376,7 @@ def test_checkpoints_say_nothing_of_what_is_not_in_use(name: str, tmp_path: Path
 def test_text_says_what_comes_and_what_is_next(tmp_path: Path, klog: Klog) -> None:
     """Names, offsets, changes on the way, and the command that makes them."""
     source, data = foreign(tmp_path / "other"), home(tmp_path / "data")
-    done = klog("adopt", source / "tx-open-0", source / "__consumer_offsets-1", "--into", data, NOW)
+    done = klog("adopt", source / "tx-open-0", source / "__consumer_offsets-1", "--to", data, NOW)
     assert done.exit_code == 4
     text = done.stdout.decode()
     assert "tx-open-0  " in text

@@ -74,7 +74,7 @@ def test_a_coordinators_topic_is_made_with_its_own_settings(topic: str, tmp_path
     """Without compaction the positions of idle groups would go; the number of partitions is called a guess."""
     data = made_home(tmp_path / "data", 1000)
     strays(data, topic, 0, 1, 2)
-    found = run(data, "--into", data, code=8)["refused"]
+    found = run(data, "--to", data, code=8)["refused"]
     assert {one["id"] for one in found} == {"topic-unknown"}
     words = shlex.split(found[0]["next"])
     assert words[words.index("--partitions") + 1] == "3"
@@ -86,7 +86,7 @@ def test_a_guess_is_called_one_for_ordinary_topics_too(tmp_path: Path, run: Adop
     """Keys would go to other partitions than before."""
     data = made_home(tmp_path / "data", 1000)
     source = made_source(tmp_path / "copy/payments-1", UNKNOWN, sent(0, 1))
-    (one,) = run(source, "--into", data, code=8)["refused"]
+    (one,) = run(source, "--to", data, code=8)["refused"]
     assert "2 is a guess" in one["message"]
     assert "keys go to other partitions" in one["message"]
     assert "--config" not in one["next"]
@@ -96,11 +96,11 @@ def test_more_partitions_are_advised_for_ordinary_topics_alone(tmp_path: Path, r
     """More partitions would separate groups from their data."""
     data = with_offsets(tmp_path / "data", 4)
     (stray,) = strays(data, OFFSETS, 7)
-    (one,) = run(stray, "--into", data, code=8)["refused"]
+    (one,) = run(stray, "--to", data, code=8)["refused"]
     assert one["id"] == "internal-topic"
     assert "--alter" not in one["next"]
     assert one["next"].startswith("klog groups ")
-    (other,) = run(made_source(tmp_path / "copy/orders-3", ORDERS), "--into", data, code=8)["refused"]
+    (other,) = run(made_source(tmp_path / "copy/orders-3", ORDERS), "--to", data, code=8)["refused"]
     assert other["next"].endswith("--alter --topic orders --partitions 4")
     assert "another partition" in other["message"]
 
@@ -109,7 +109,7 @@ def test_equal_numbers_are_adopted(tmp_path: Path, run: Adopt) -> None:
     """All of them are there, and the cluster has as many: no doubt, no note."""
     data = with_offsets(tmp_path / "data", 3)
     strays(data, OFFSETS, 0, 1, 2)
-    done = run(data, "--into", data, "--apply")
+    done = run(data, "--to", data, "--apply")
     assert [one["partition"] for one in done["adopted"]] == [0, 1, 2]
     assert done["notes"] == []
 
@@ -118,7 +118,7 @@ def test_equal_numbers_by_a_guess_are_adopted_with_a_note(tmp_path: Path, run: A
     """The highest number is here, others are on other brokers."""
     data = with_offsets(tmp_path / "data", 3)
     strays(data, OFFSETS, 0, 2)
-    done = run(data, "--into", data)
+    done = run(data, "--to", data)
     assert [one["partition"] for one in done["adopted"]] == [0, 2]
     assert all("3 is a guess" in note for note in done["notes"])
     assert len(done["notes"]) == 2
@@ -131,7 +131,7 @@ def test_other_numbers_are_refused_within_the_cluster_as_well(
     """The group would not be found in the partition in which it is."""
     data = with_offsets(tmp_path / "data", count)
     strays(data, OFFSETS, *numbers)
-    found = run(data, "--into", data, code=8)["refused"]
+    found = run(data, "--to", data, code=8)["refused"]
     assert {one["id"] for one in found} == {"internal-topic"}
     assert "groups are in other partitions" in found[0]["message"]
 
@@ -139,7 +139,7 @@ def test_other_numbers_are_refused_within_the_cluster_as_well(
 def test_other_numbers_as_asked_with_a_note(tmp_path: Path, run: Adopt) -> None:
     data = with_offsets(tmp_path / "data", 50)
     (stray,) = strays(data, OFFSETS, 1)
-    (note,) = run(stray, "--as", f"{OFFSETS}-1", "--into", data)["notes"]
+    (note,) = run(stray, "--as", f"{OFFSETS}-1", "--to", data)["notes"]
     assert "groups are in other partitions" in note
 
 
@@ -148,7 +148,7 @@ def test_a_partition_of_the_topic_that_the_cluster_has_fits(tmp_path: Path, run:
     data = with_offsets(tmp_path / "data", 50)
     source = made_source(tmp_path / "lost+found/#131073", OF_OFFSETS)
     write_records(source, [commit_of(4, 0)])
-    done = run(source, "--as", f"{OFFSETS}-7", "--into", data)
+    done = run(source, "--as", f"{OFFSETS}-7", "--to", data)
     assert (len(done["adopted"]), done["notes"]) == (1, [])
 
 
@@ -159,15 +159,15 @@ def test_transactional_ids_whose_producers_are_handed_out_again(tmp_path: Path, 
     write_records(
         source, [state(COMPLETE_COMMIT, 0, 0, producer=7), state(COMPLETE_COMMIT, 0, 0, producer=1007, name="b")]
     )
-    (one,) = run(source, "--into", data, code=8)["refused"]
+    (one,) = run(source, "--to", data, code=8)["refused"]
     assert one["id"] == "internal-topic"
     assert "1 id will be handed out again (the next is 1000) and 1 id may be those of other producers" in one["message"]
-    assert len(run(source, "--as", f"{STATES}-0", "--into", data)["notes"]) == 1
+    assert len(run(source, "--as", f"{STATES}-0", "--to", data)["notes"]) == 1
 
 
 def test_an_empty_log_of_transactional_ids_is_adopted(tmp_path: Path, run: Adopt) -> None:
     """There is no producer in it."""
     data = with_offsets(tmp_path / "data", 1, STATES)
     source = made_source(data / f"{STATES}-0.{UNIQUE}-stray", UNKNOWN)
-    done = run(source, "--into", data)
+    done = run(source, "--to", data)
     assert (len(done["adopted"]), done["notes"]) == (1, [])

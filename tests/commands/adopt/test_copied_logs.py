@@ -44,7 +44,7 @@ def state(folder: Path) -> tuple[object, ...]:
 def test_a_log_is_copied_once(prepared: list[str], tmp_path: Path, epoch: int) -> None:
     source, data = foreign(tmp_path / "other"), home(tmp_path / "data")
     set_epochs(source / NAME, epoch)
-    (one,) = adopted(source / NAME, "--into", data, "--apply")["adopted"]
+    (one,) = adopted(source / NAME, "--to", data, "--apply")["adopted"]
     assert one["epochs"] == ("keep" if epoch == 0 else "rewrite")
     assert logs(prepared) == LOGS
     assert records(data / NAME) == records(source / NAME)
@@ -58,7 +58,7 @@ def test_the_epochs_of_batches_count_whatever_the_checkpoint_has(
     set_epochs(source / NAME, 1 << 20)
     path = source / NAME / "leader-epoch-checkpoint"
     path.unlink() if checkpoint is None else path.write_text(checkpoint)
-    (one,) = adopted(source / NAME, "--into", data, "--apply")["adopted"]
+    (one,) = adopted(source / NAME, "--to", data, "--apply")["adopted"]
     assert one["epochs"] == "rewrite"
     assert epochs(data / NAME) == {one["epoch"]}
     assert logs(prepared) == LOGS
@@ -72,7 +72,7 @@ def test_a_torn_source_is_adopted_up_to_its_torn_end(tmp_path: Path) -> None:
     intact = records(source / NAME)
     with open(log, "ab") as file:
         file.write(b"\0" * 1000)
-    (one,) = adopted(source / NAME, "--into", data, "--apply")["adopted"]
+    (one,) = adopted(source / NAME, "--to", data, "--apply")["adopted"]
     assert one["records"] == len(intact)
     assert (data / NAME / log.name).stat().st_size == log.stat().st_size - 1000
     assert records(data / NAME) == intact
@@ -85,7 +85,7 @@ def test_a_refused_source_leaves_nothing(tmp_path: Path) -> None:
     content[len(content) // 2] ^= 1
     log.write_bytes(content)
     before = state(tmp_path)
-    (one,) = refused(source / NAME, "--into", data, "--apply")
+    (one,) = refused(source / NAME, "--to", data, "--apply")
     assert one["id"] == "damaged"
     assert state(tmp_path) == before
 
@@ -102,7 +102,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch,
 
     monkeypatch.setattr(Disk, "write", full)
     monkeypatch.setattr(Disk, "share", lambda *_: False)
-    done = run_klog("adopt", source / NAME, "--into", data, NOW, "--apply")
+    done = run_klog("adopt", source / NAME, "--to", data, NOW, "--apply")
     assert done.exit_code == 8
     assert b"No space left" in done.stderr
     assert state(tmp_path) == before

@@ -51,7 +51,7 @@ def test_ids_on_both_sides_are_decided_one_by_one(topic_number: int, tmp_path: P
     data = made_home(tmp_path / "data", 1000)
     batches = [sent(at, producer) for at, producer in enumerate((7, 999, 1000, 1001, SHIFTED))]
     source = made_source(tmp_path / "copy/orders-0", topic_number, *batches)
-    (one,) = run(source, "--into", data, "--apply")["adopted"]
+    (one,) = run(source, "--to", data, "--apply")["adopted"]
     assert (one["producers"], one["producers_kept"], one["producers_forgotten"]) == ("drop", 3, 2)
     assert producers_known(data / "orders-0") == {7, 999, SHIFTED}
     assert (data / f"orders-0/{5:020}.log").stat().st_size == 0
@@ -61,7 +61,7 @@ def test_an_intact_metadata_log_keeps_all(tmp_path: Path, run: Adopt) -> None:
     """Nothing is added, and there is no message: the last assigned id is one below the next."""
     data = made_home(tmp_path / "data", 1000)
     source = made_source(tmp_path / "copy/orders-0", ORDERS, *(sent(at, at + 990) for at in range(10)))
-    done = run(source, "--into", data, "--apply")
+    done = run(source, "--to", data, "--apply")
     (one,) = done["adopted"]
     assert (one["producers"], one["producers_kept"], one["producers_forgotten"]) == ("keep", 10, 0)
     assert [path.name for path in (data / "orders-0").glob("*.log")] == [f"{0:020}.log"]
@@ -74,7 +74,7 @@ def test_a_topic_that_this_metadata_log_never_had(next_id: int | None, tmp_path:
     data = made_home(tmp_path / "data", next_id)
     shutil.copy(data / "meta.properties", (tmp_path / "copy").mkdir() or tmp_path / "copy")
     source = made_source(tmp_path / "copy/orders-0", UNKNOWN, sent(0, 0), sent(1, 1))
-    (one,) = run(source, "--into", data, "--apply")["adopted"]
+    (one,) = run(source, "--to", data, "--apply")["adopted"]
     assert one["producers"] == "drop"
     assert producers_known(data / "orders-0") == set()
 
@@ -83,7 +83,7 @@ def test_a_source_that_does_not_say_its_topic(tmp_path: Path, run: Adopt) -> Non
     """Without a topic id nothing is certain."""
     data = made_home(tmp_path / "data", 1000)
     source = made_source(tmp_path / "copy/orders-0", None, sent(0, 0))
-    assert run(source, "--into", data, "--apply")["adopted"][0]["producers"] == "drop"
+    assert run(source, "--to", data, "--apply")["adopted"][0]["producers"] == "drop"
     assert producers_known(data / "orders-0") == set()
 
 
@@ -91,7 +91,7 @@ def test_no_id_was_handed_out_yet(tmp_path: Path, run: Adopt) -> None:
     """A metadata log from a backup that is older than the first producer."""
     data = made_home(tmp_path / "data", None)
     source = made_source(tmp_path / "copy/orders-0", ORDERS, sent(0, 0))
-    assert run(source, "--into", data, "--apply")["adopted"][0]["producers_forgotten"] == 1
+    assert run(source, "--to", data, "--apply")["adopted"][0]["producers_forgotten"] == 1
     assert producers_known(data / "orders-0") == set()
 
 
@@ -100,7 +100,7 @@ def test_a_producer_that_was_idle_for_long_is_forgotten_as_well(tmp_path: Path, 
     data = made_home(tmp_path / "data", 1000)
     old = sent(0, 1000, age_ms=3 * DAY_MS)
     source = made_source(tmp_path / "copy/orders-0", ORDERS, old, sent(1, 7))
-    (one,) = run(source, "--into", data, "--apply")["adopted"]
+    (one,) = run(source, "--to", data, "--apply")["adopted"]
     assert one["producers_forgotten"] == 1
     assert producers_known(data / "orders-0") == {7}
 
@@ -112,7 +112,7 @@ def test_each_partition_for_itself(tmp_path: Path, run: Adopt) -> None:
         made_source(tmp_path / f"copy/orders-{number}", ORDERS, sent(0, producer), sent(1, 7))
         for number, producer in ((0, 6), (1, 2000))
     ]
-    found = run(*sources, "--into", data, "--apply")["adopted"]
+    found = run(*sources, "--to", data, "--apply")["adopted"]
     assert [one["producers"] for one in found] == ["keep", "drop"]
     assert producers_known(data / "orders-1") == {7}
 
@@ -121,7 +121,7 @@ def test_kept_as_asked_with_a_note(tmp_path: Path, run: Adopt) -> None:
     """It contains the number of ids that will be assigned again."""
     data = made_home(tmp_path / "data", 1000)
     source = made_source(tmp_path / "copy/orders-0", ORDERS, sent(0, 7), sent(1, 1000), sent(2, 1001))
-    done = run(source, "--into", data, "--producers", "keep", "--apply")
+    done = run(source, "--to", data, "--producers", "keep", "--apply")
     assert done["adopted"][0]["producers"] == "keep"
     (note,) = done["notes"]
     assert "of 3 producers that are kept 2 ids will be handed out again (the next is 1000)" in note
@@ -131,14 +131,14 @@ def test_kept_as_asked_where_all_is_well(tmp_path: Path, run: Adopt) -> None:
     """No note where nothing is handed out again."""
     data = made_home(tmp_path / "data", 1000)
     source = made_source(tmp_path / "copy/orders-0", ORDERS, sent(0, 7))
-    assert run(source, "--into", data, "--producers", "keep", "--apply")["notes"] == []
+    assert run(source, "--to", data, "--producers", "keep", "--apply")["notes"] == []
 
 
 def test_a_second_run_has_nothing_to_do(tmp_path: Path, run: Adopt) -> None:
     data = made_home(tmp_path / "data", 1000)
     source = made_source(tmp_path / "copy/orders-0", ORDERS, sent(0, 7), sent(1, 1000))
-    run(source, "--into", data, "--apply")
-    again = run(source, "--into", data, "--apply")
+    run(source, "--to", data, "--apply")
+    again = run(source, "--to", data, "--apply")
     assert (again["actions"], again["adopted"][0]["done_before"]) == ([], True)
 
 

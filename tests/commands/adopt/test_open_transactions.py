@@ -99,7 +99,7 @@ def test_what_the_coordinator_has_under_way_is_left_to_it(
 ) -> None:
     """It stays open, its producer is kept, and that is reported."""
     data = home(tmp_path / "data", {0: [UNDER_WAY[name]]})
-    done = run(opened(tmp_path, topic_number), "--into", data, "--apply")
+    done = run(opened(tmp_path, topic_number), "--to", data, "--apply")
     assert one(done) == ([], [], [(1, True)])
     assert done["losses"] == []
     (note,) = done["notes"]
@@ -114,7 +114,7 @@ def test_what_the_coordinator_has_under_way_is_left_to_it(
 def test_what_no_coordinator_has_under_way_is_aborted(name: str, tmp_path: Path, run: Adopt) -> None:
     """Nothing else would end it; no loss, for its commit was never decided."""
     data = home(tmp_path / "data", {0: [OVER[name]]})
-    done = run(opened(tmp_path), "--into", data, "--apply")
+    done = run(opened(tmp_path), "--to", data, "--apply")
     assert one(done) == ([1], [], [])
     assert (done["losses"], done["notes"]) == ([], [])
 
@@ -122,7 +122,7 @@ def test_what_no_coordinator_has_under_way_is_aborted(name: str, tmp_path: Path,
 def test_a_cluster_without_transactional_ids(tmp_path: Path, run: Adopt) -> None:
     """No `__transaction_state` at all: no coordinator has it in progress."""
     data = made_home(tmp_path / "data", 1000)
-    assert one(run(opened(tmp_path), "--into", data, "--apply")) == ([1], [], [])
+    assert one(run(opened(tmp_path), "--to", data, "--apply")) == ([1], [], [])
 
 
 def test_one_that_stays_and_one_that_ends(tmp_path: Path, run: Adopt) -> None:
@@ -131,7 +131,7 @@ def test_one_that_stays_and_one_that_ends(tmp_path: Path, run: Adopt) -> None:
     source = made_source(
         tmp_path / "copy/orders-0", ORDERS, sent(0, 6, transactional=True), sent(1, 7, epoch=3, transactional=True)
     )
-    assert one(run(source, "--into", data, "--apply")) == ([0], [], [(1, True)])
+    assert one(run(source, "--to", data, "--apply")) == ([0], [], [(1, True)])
     assert [each.get("control") for each in records(data / "orders-0")] == [None, None, "ABORT"]
 
 
@@ -140,7 +140,7 @@ def test_the_producer_of_an_open_transaction_stays_known(words: tuple[str, ...],
     """Without it a broker would take the transaction for none, and all could read it."""
     data = home(tmp_path / "data", {0: [UNDER_WAY["ongoing"]]})
     made_source(tmp_path / "copy/orders-1", ORDERS)
-    run(opened(tmp_path), "--into", data, *words, "--apply")
+    run(opened(tmp_path), "--to", data, *words, "--apply")
     (newest,) = (data / "orders-0").glob("*.snapshot") if words else [None]
     assert newest is None or producers_known(data / "orders-0") == {7}
 
@@ -148,7 +148,7 @@ def test_the_producer_of_an_open_transaction_stays_known(words: tuple[str, ...],
 def test_one_under_way_whose_id_is_handed_out_again(tmp_path: Path, run: Adopt) -> None:
     """The metadata log is behind: the producer is kept for its transaction, and that is reported."""
     data = home(tmp_path / "data", {0: [state(ONGOING, 0, 0, HERE, epoch=3, producer=1007)]})
-    done = run(opened(tmp_path, producer=1007), "--into", data, "--apply")
+    done = run(opened(tmp_path, producer=1007), "--to", data, "--apply")
     assert one(done) == ([], [], [(1, True)])
     assert any("1 id will be handed out again (the next is 1000)" in note for note in done["notes"])
     assert producers_known(data / "orders-0") == {1007}
@@ -160,7 +160,7 @@ def test_one_under_way_whose_id_is_handed_out_again(tmp_path: Path, run: Adopt) 
 def test_some_partitions_of_the_coordinator_are_elsewhere(tmp_path: Path, run: Adopt) -> None:
     """It is left open, with a note and exit code 4: the id may be in another one."""
     data = home(tmp_path / "data", {0: [OVER["other-producer"]]}, count=2)
-    done = run(opened(tmp_path), "--into", data, "--apply", code=4)
+    done = run(opened(tmp_path), "--to", data, "--apply", code=4)
     assert one(done) == ([], [], [(1, False)])
     (note,) = done["notes"]
     assert "do not tell whether its coordinator ends it" in note
@@ -170,13 +170,13 @@ def test_some_partitions_of_the_coordinator_are_elsewhere(tmp_path: Path, run: A
 def test_a_later_epoch_tells_although_partitions_are_elsewhere(tmp_path: Path, run: Adopt) -> None:
     """A producer id is in one transactional id, and epochs only rise: that transaction is over."""
     data = home(tmp_path / "data", {0: [OVER["later-epoch"]]}, count=2)
-    assert one(run(opened(tmp_path), "--into", data, "--apply")) == ([1], [], [])
+    assert one(run(opened(tmp_path), "--to", data, "--apply")) == ([1], [], [])
 
 
 def test_another_topics_transaction_is_aborted_although_partitions_are_elsewhere(tmp_path: Path, run: Adopt) -> None:
     """A topic that this cluster never had: its coordinator is another one."""
     data = home(tmp_path / "data", {}, count=2)
-    assert one(run(opened(tmp_path, UNKNOWN), "--into", data, "--apply")) == ([1], [], [])
+    assert one(run(opened(tmp_path, UNKNOWN), "--to", data, "--apply")) == ([1], [], [])
 
 
 def test_a_damaged_coordinators_log_does_not_tell(tmp_path: Path, run: Adopt) -> None:
@@ -186,13 +186,13 @@ def test_a_damaged_coordinators_log_does_not_tell(tmp_path: Path, run: Adopt) ->
     content = bytearray(log.read_bytes())
     content[-5] ^= 0xFF
     log.write_bytes(content)
-    assert one(run(opened(tmp_path), "--into", data, code=4)) == ([], [], [(1, False)])
+    assert one(run(opened(tmp_path), "--to", data, code=4)) == ([], [], [(1, False)])
 
 
 def test_other_brokers_have_the_coordinator_as_well(tmp_path: Path, run: Adopt) -> None:
     """They may have continued since this one stopped."""
     data = home(tmp_path / "data", {0: [OVER["complete-abort"]]}, replicas=3)
-    assert one(run(opened(tmp_path), "--into", data, code=4)) == ([], [], [(1, False)])
+    assert one(run(opened(tmp_path), "--to", data, code=4)) == ([], [], [(1, False)])
 
 
 # as asked
@@ -202,7 +202,7 @@ def test_other_brokers_have_the_coordinator_as_well(tmp_path: Path, run: Adopt) 
 def test_aborted_as_asked_with_a_loss(count: int, tmp_path: Path, run: Adopt) -> None:
     """The records that its coordinator may commit are then lost, and counted."""
     data = home(tmp_path / "data", {0: [UNDER_WAY["ongoing"]]} if count == 1 else {}, count)
-    done = run(opened(tmp_path), "--into", data, "--open-transactions", "abort", "--apply")
+    done = run(opened(tmp_path), "--to", data, "--open-transactions", "abort", "--apply")
     assert one(done) == ([1], [], [])
     (loss,) = done["losses"]
     assert (loss["first_offset"], loss["records"], loss["reason"]) == (1, 2, "transaction-aborted")
@@ -210,15 +210,15 @@ def test_aborted_as_asked_with_a_loss(count: int, tmp_path: Path, run: Adopt) ->
 
 def test_aborted_as_asked_without_a_loss(tmp_path: Path, run: Adopt) -> None:
     data = home(tmp_path / "data", {0: [OVER["complete-abort"]]})
-    done = run(opened(tmp_path), "--into", data, "--open-transactions", "abort", "--apply")
+    done = run(opened(tmp_path), "--to", data, "--open-transactions", "abort", "--apply")
     assert (one(done), done["losses"]) == (([1], [], []), [])
 
 
 def test_refused_as_asked_only_where_nobody_ends_it(tmp_path: Path, run: Adopt, klog: Klog) -> None:
     data = home(tmp_path / "data", {0: [UNDER_WAY["ongoing"]]})
-    assert one(run(opened(tmp_path), "--into", data, "--open-transactions", "refuse")) == ([], [], [(1, True)])
+    assert one(run(opened(tmp_path), "--to", data, "--open-transactions", "refuse")) == ([], [], [(1, True)])
     other = home(tmp_path / "other", {0: [OVER["empty"]]})
-    done = klog("adopt", tmp_path / "copy/orders-0", "--into", other, "--open-transactions", "refuse", NOW)
+    done = klog("adopt", tmp_path / "copy/orders-0", "--to", other, "--open-transactions", "refuse", NOW)
     assert (done.exit_code, b"refused, open-transaction" in done.stdout) == (8, True)
 
 
@@ -229,7 +229,7 @@ def test_a_commit_that_the_coordinator_has_completed_gets_its_marker(tmp_path: P
     """The copy is older than its marker: the records were committed, and an abort would hide them."""
     decided = state(PREPARE_COMMIT, -2000, 0, HERE, epoch=3, producer=7)
     data = home(tmp_path / "data", {0: [decided, state(COMPLETE_COMMIT, -2000, 1, (), epoch=3, producer=7)]})
-    assert one(run(opened(tmp_path), "--into", data, "--apply")) == ([], [1], [])
+    assert one(run(opened(tmp_path), "--to", data, "--apply")) == ([], [1], [])
     assert records(data / "orders-0")[-1]["control"] == "COMMIT"
     assert [each["offset"] for each in records(data / "orders-0", "--isolation", "read_committed")] == [0, 1, 2]
 
@@ -239,5 +239,5 @@ def test_a_commit_that_was_decided_in_the_sources_cluster(tmp_path: Path, run: A
     data = made_home(tmp_path / "data", None)
     source = opened(tmp_path, UNKNOWN)
     write_records(source.parent / "__transaction_state-0", [state(PREPARE_COMMIT, -2000, 0, HERE, epoch=3, producer=7)])
-    assert one(run(source, "--into", data, "--apply")) == ([], [1], [])
+    assert one(run(source, "--to", data, "--apply")) == ([], [1], [])
     assert producers_known(data / "orders-0") == set()

@@ -99,7 +99,7 @@ def test_a_kill_at_any_call_leaves_the_old_or_the_new(target: Path, source: Path
     """A broker sets a half-written partition aside and creates an empty one, as before; `klog apply` again finishes
     it."""
     plan = tmp_path / "plan.json"
-    assert klog("adopt", source / "tx-0", "--into", target, NOW, "--plan", plan).exit_code == 0
+    assert klog("adopt", source / "tx-0", "--to", target, NOW, "--save-plan", plan).exit_code == 0
     original, backup = tmp_path / "original", target.parent / "klog-backup"
     subprocess.run(["cp", "-a", target, original], check=True)
     outcomes, seen = set(), set()

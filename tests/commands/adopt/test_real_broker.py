@@ -173,14 +173,14 @@ def home(
     truth = dict(source.truth)
     data = home.cluster.data
     words = [word for topic in Source.topics for word in ("--topic", topic)]
-    adopted(source.data, *words, "--into", data, "--apply")
+    adopted(source.data, *words, "--to", data, "--apply")
     for topic, name in OLD.items():
-        adopted(FIXTURES / "legacy" / name, "--as", f"{topic}-0", "--into", data, "--apply")
+        adopted(FIXTURES / "legacy" / name, "--as", f"{topic}-0", "--to", data, "--apply")
     aside = data / f"whatever-3.{UNIQUE}-delete"
     shutil.copytree(source.data / "tx-0", aside)
-    adopted(aside, "--as", "renamed-0", "--into", data, "--apply")
+    adopted(aside, "--as", "renamed-0", "--to", data, "--apply")
     aside.rename(data.parent / "away")
-    adopted(FIXTURES / "modern/empty-0", "--as", "empty-0", "--into", data, "--apply")
+    adopted(FIXTURES / "modern/empty-0", "--as", "empty-0", "--to", data, "--apply")
     for level in LEVELS:
         truth["renamed", level], truth["empty", level] = truth["tx", level], []
     found = doctor(data)

@@ -64,12 +64,12 @@ class Disk:
 def the_topic_was_deleted_an_hour_ago(disk: Disk) -> None:
     rescued = disk.aside / f"deleted-0.{UNIQUE}-delete"
     shutil.copytree(disk.snapshot / "deleted-0", rescued)
-    (one,) = refused(rescued, "--into", disk.data)
+    (one,) = refused(rescued, "--to", disk.data)
     assert one["id"] == "topic-unknown"
     assert "--config max.message.bytes=987654 --config retention.ms=-1" in one["next"]
     with disk.cluster:
         disk.tool(one["next"])
-    adopted(rescued, "--into", disk.data, "--apply")
+    adopted(rescued, "--to", disk.data, "--apply")
 
 
 def the_operators_tool_recreated_it(disk: Disk) -> None:
@@ -82,12 +82,12 @@ def the_operators_tool_recreated_it(disk: Disk) -> None:
 def everything_is_stray(disk: Disk) -> None:
     stray = disk.data / f"strayed-0.{UNIQUE}-stray"
     shutil.copytree(disk.snapshot / "strayed-0", stray)
-    adopted(disk.data, "--into", disk.data, "--apply")
+    adopted(disk.data, "--to", disk.data, "--apply")
     stray.rename(disk.aside / "strayed-0")
 
 
 def one_topic_of_last_nights_snapshot(disk: Disk) -> None:
-    adopted(disk.snapshot, "--topic", "restored", "--into", disk.data, "--replace", "--apply")
+    adopted(disk.snapshot, "--topic", "restored", "--to", disk.data, "--replace", "--apply")
 
 
 def lost_and_found(disk: Disk) -> None:
@@ -95,7 +95,7 @@ def lost_and_found(disk: Disk) -> None:
     place.parent.mkdir()
     (disk.data / "lost-0").rename(place)
     assert run_klog("describe", place).exit_code == 0
-    adopted(place, "--as", "lost-0", "--into", disk.data, "--apply")
+    adopted(place, "--as", "lost-0", "--to", disk.data, "--apply")
 
 
 def invalid_cluster_id(disk: Disk) -> None:
@@ -107,14 +107,14 @@ def invalid_cluster_id(disk: Disk) -> None:
     found = doctor(disk.data, other)
     assert found["fatal"]["id"] == "cluster-id-differs"
     assert "take it out of log.dirs" in found["next"][0]["manual"]
-    adopted(other, "--topic", "mounted", "--into", disk.data, "--apply")
+    adopted(other, "--topic", "mounted", "--to", disk.data, "--apply")
 
 
 def the_disk_was_cloned(disk: Disk) -> None:
     shutil.rmtree(disk.data / "cloned-0")
     found = doctor(disk.data, disk.snapshot)
     assert found["fatal"]["id"] == "directory-id-twice"
-    words = ("--topic", "cloned", "--partition", "0", "--into", disk.data, "--replace", "--apply")
+    words = ("--topic", "cloned", "--partition", "0", "--to", disk.data, "--replace", "--apply")
     adopted(disk.snapshot, *words)
 
 

@@ -63,7 +63,7 @@ def test_one_disk_alone_loses_and_all_of_them_do_not(tmp_path: Path) -> None:
         brokers.stop(alone)
         wait_until_out_of_isr(brokers, alone)
         brokers.stop(*BROKERS[1:])
-        words = (source, "--as", f"{TOPIC}-0", "--apply", "--into")
+        words = (source, "--as", f"{TOPIC}-0", "--apply", "--to")
         said = adopted(*words, brokers.disk(alone))
         assert "adopt the same on the disk of each" in " ".join(said["notes"])
         assert [line["offset"] for line in records(brokers.disk(alone) / f"{TOPIC}-0")] == wanted

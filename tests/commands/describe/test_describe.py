@@ -136,7 +136,6 @@ def test_the_tables_fit_into_100_columns(klog: Klog) -> None:
     for path in (MODERN, FIXTURES / "v39" / "data1", FIXTURES / "crash" / "flip-middle", MODERN / "rolled-0"):
         if path.exists():
             assert max(map(len, lines(klog("describe", path, "--output", "text")))) <= 100, path
-            assert max(map(len, lines(klog("describe", path, "--output", "table")))) <= 100, path
 
 
 def test_only_what_a_broker_would_recover_is_unclean(tmp_path: Path) -> None:
@@ -538,7 +537,7 @@ def test_every_file_of_the_fixtures_is_described_without_a_complaint() -> None:
     assert seen > 300
 
 
-@pytest.mark.parametrize("form", ["text", "table", "json", "jsonl", "csv"])
+@pytest.mark.parametrize("form", ["text", "json", "jsonl", "csv"])
 def test_every_kind_of_path_is_shown_in_every_form(klog: Klog, form: str) -> None:
     tx = MODERN / "tx-0"
     files = [
@@ -559,7 +558,7 @@ def test_every_kind_of_path_is_shown_in_every_form(klog: Klog, form: str) -> Non
 def test_names_that_are_not_utf8_do_not_break_the_output(klog: Klog, tmp_path: Path) -> None:
     data = make_log_dir(tmp_path / "data")
     os.rename(data / "users-0", os.path.join(os.fsencode(data), b"caf\xe9-0"))
-    for form in ("text", "table", "json", "jsonl", "csv"):
+    for form in ("text", "json", "jsonl", "csv"):
         ran = klog("describe", data, "--output", form)
         assert (ran.stderr, ran.exit_code) == (b"", 0)
         assert b"caf" in ran.stdout

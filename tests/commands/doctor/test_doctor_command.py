@@ -180,21 +180,22 @@ def test_a_high_watermark_that_is_no_number_keeps_everything_from_being_served(k
 
 
 def test_zookeepers_time_knows_no_strays(klog: Klog, tmp_path: Path) -> None:
-    """--version 2.8: there is no metadata log, so nothing is held against one."""
+    """--kafka-version 2.8: there is no metadata log, so nothing is held against one."""
     disk = writable_copy(FIXTURES / "legacy", tmp_path / "disk")
     meta = "version=0\nbroker.id=1\ncluster.id=MkU3OEVBNTcwNTJENDM2Qg\n"
     (disk / "meta.properties").write_text(meta)
     for name in [one.name for one in disk.iterdir() if one.is_dir() and "-" not in one.name]:
         shutil.rmtree(disk / name)
-    found = answer(klog, disk, "--version", "2.8", code=0)
+    found = answer(klog, disk, "--kafka-version", "2.8", code=0)
     assert found["starts"]
     assert {one["fate"] for one in found["partitions"]} == {"serves"}
     assert (
-        answer(klog, disk, "--version", "2.8", "--cluster-id", "another", code=4)["fatal"]["id"] == "cluster-id-differs"
+        answer(klog, disk, "--kafka-version", "2.8", "--cluster-id", "another", code=4)["fatal"]["id"]
+        == "cluster-id-differs"
     )
-    assert answer(klog, disk, "--version", "2.8", "--node-id", "9", code=4)["fatal"]["id"] == "node-id-differs"
+    assert answer(klog, disk, "--kafka-version", "2.8", "--node-id", "9", code=4)["fatal"]["id"] == "node-id-differs"
     (disk / "plain-9.0f8fad5bd9cb469fa16570867728950e-stray").mkdir()
-    assert answer(klog, disk, "--version", "2.8", code=4)["fatal"]["id"] == "foreign-directory"
+    assert answer(klog, disk, "--kafka-version", "2.8", code=4)["fatal"]["id"] == "foreign-directory"
 
 
 def test_another_node_and_another_cluster(klog: Klog, disk: Path) -> None:
@@ -227,15 +228,15 @@ def test_what_the_config_says(klog: Klog, disk: Path, tmp_path: Path) -> None:
     """The broker's own file instead of arguments, and never against them."""
     config = tmp_path / "server.properties"
     config.write_text(f"node.id=1\nlog.dirs={disk}\nlog.segment.delete.delay.ms=5000\n")
-    assert answer(klog, "--config", config, code=0)["log_dirs"][0]["path"] == str(disk)
+    assert answer(klog, "--server-properties", config, code=0)["log_dirs"][0]["path"] == str(disk)
     (disk / "plain-1").rename(disk / "plain-1.0f8fad5bd9cb469fa16570867728950e-delete")
-    steps = answer(klog, "--config", config, code=4)["steps"]
+    steps = answer(klog, "--server-properties", config, code=4)["steps"]
     assert steps[-1] == {"step": "after", "fate": "ok", "message": "1 directory removed, 5 s after the start"}
-    for arguments in ((tmp_path, "--config", config), ("--config", config, "--node-id", "2"), ()):
+    for arguments in ((tmp_path, "--server-properties", config), ("--server-properties", config, "--node-id", "2"), ()):
         done = klog("doctor", *arguments)
         assert (done.exit_code, done.stdout, done.stderr.count(b"\n")) == (16, b"", 1)
     config.write_text("node.id=one\nlog.dirs=x\n")
-    assert klog("doctor", "--config", config).exit_code == 16
+    assert klog("doctor", "--server-properties", config).exit_code == 16
 
 
 def test_a_directory_id_that_the_cluster_does_not_have(klog: Klog, disk: Path) -> None:

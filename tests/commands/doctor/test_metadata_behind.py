@@ -102,7 +102,7 @@ def test_how_long_a_producer_counts_is_the_brokers_own(klog: Klog, tmp_path: Pat
     config = tmp_path / "server.properties"
     config.write_text(f"log.dirs={tmp_path / 'data'}\nproducer.id.expiration.ms=604800000\n")
     assert notes(klog, tmp_path / "data") == {}
-    assert BEHIND in notes(klog, "--config", config)
+    assert BEHIND in notes(klog, "--server-properties", config)
 
 
 def state_of(transactional_id: bytes, producer_id: int, status: int, updated: int) -> bytes:

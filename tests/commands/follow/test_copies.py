@@ -143,7 +143,7 @@ HARMS = {
 }
 
 
-@pytest.mark.parametrize("segments", [(), ("--config", "segment.bytes=900")])
+@pytest.mark.parametrize("segments", [(), ("--set", "segment.bytes=900")])
 @pytest.mark.parametrize("case", HARMS)
 def test_a_tail_that_the_disk_lost_is_fetched_again(
     klog: Klog, tmp_path: Path, case: str, segments: tuple[str, ...]

@@ -110,14 +110,14 @@ def test_settings_of_topics_come_from_it(copy: Path) -> None:
 def test_what_is_written_from_it_has_its_settings(whole: bool, copy: Path, klog: Klog, tmp_path: Path) -> None:
     """Into a new log dir, too: a topic that is restored is the same topic.  An option goes first."""
     entries = {}
-    for words in ((), ("--config", "index.interval.bytes=1000000")):
+    for words in ((), ("--set", "index.interval.bytes=1000000")):
         made = tmp_path / f"made-{len(words)}"
         done = klog("write", copy if whole else copy / "orders-3", "--to", made, "--keep-offsets", *words)
         assert done.exit_code == 0, done.stderr
         origin = b"1000000 (option)" if words else b"100 (topic)"
         assert b"index.interval.bytes " + origin in done.stdout
         entries[words] = sum(path.stat().st_size for path in (made / "orders-3").glob("*.index"))
-    assert entries[()] > entries["--config", "index.interval.bytes=1000000"] == 0
+    assert entries[()] > entries["--set", "index.interval.bytes=1000000"] == 0
 
 
 def test_gaps_of_a_compacted_topic_are_no_findings(copy: Path, klog: Klog) -> None:

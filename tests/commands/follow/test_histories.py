@@ -20,7 +20,7 @@ from tests.oracles.plain.encode import Record, batch, empty_batch
 
 Klog = Callable[..., Ran]
 MS = 1_700_000_000_000
-SMALL = ("--config", "segment.bytes=600")
+SMALL = ("--set", "segment.bytes=600")
 
 
 def made(first: int, count: int, tag: str, *, kept: Callable[[int], bool] = lambda _: True, **how: Any) -> bytes:

@@ -25,12 +25,12 @@ def pruned(klog: Klog, copy: Path, settings: dict[str, str], *words: str) -> Ran
     """Follow a log whose first half is deleted the second time."""
     with ScriptedCluster({"orders": LOG}) as cluster:
         cluster.settings["orders"] = settings
-        assert follow(klog, cluster, copy, "--config", "segment.bytes=600")[0].exit_code == 0
+        assert follow(klog, cluster, copy, "--set", "segment.bytes=600")[0].exit_code == 0
         cluster.topics["orders"] = LOG[10:]
-        ran, rows = follow(klog, cluster, copy, "--config", "segment.bytes=600", *words)
+        ran, rows = follow(klog, cluster, copy, "--set", "segment.bytes=600", *words)
         assert rows["orders"]["log_start_offset"] == 100
         assert ran.exit_code == 0, ran
-        again, _ = follow(klog, cluster, copy, "--config", "segment.bytes=600", *words)
+        again, _ = follow(klog, cluster, copy, "--set", "segment.bytes=600", *words)
         assert (again.exit_code, again.stderr) == (0, b"")
     assert klog("verify", copy, "--deep").exit_code == 0
     return ran

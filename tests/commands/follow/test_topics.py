@@ -109,7 +109,7 @@ def test_settings_of_the_copy_are_those_that_roll_segments() -> None:
     "words",
     [
         ("--until-caught-up", "--continuous"), ("--rate", "0"), ("--fetch-bytes", "0"), ("--flush", "soon"),
-        ("--on-divergence", "shrug"), ("--config", "retention.ms=5"), ("--output", "csv"), ("--max-wait", "soon"),
+        ("--on-divergence", "shrug"), ("--set", "retention.ms=5"), ("--output", "csv"), ("--max-wait", "soon"),
     ],
     ids=" ".join,
 )  # fmt: skip

@@ -342,7 +342,7 @@ def test_share_groups_are_those_of_the_tool(lived: Lived) -> None:
 def test_the_export_goes_into_a_fresh_cluster(lived: Lived, tmp_path: Path) -> None:
     """The tool reads the file, and then the groups have these offsets."""
     file = tmp_path / "offsets.csv"
-    assert run_klog("groups", lived.data, "--export", file).exit_code == 0
+    assert run_klog("groups", lived.data, "--output", "reset-offsets", "--to", file).exit_code == 0
     wanted = sorted(row[:4] for row in as_rows(described(lived.data)) if row[3] != "-")
     tool = kafka.Tools(kafka.NEWEST)
     with kafka.Cluster(kafka.NEWEST, tmp_path / "fresh") as cluster:

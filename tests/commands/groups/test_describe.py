@@ -96,7 +96,12 @@ def test_the_command_prints_all_forms(data: Path, tmp_path: Path) -> None:
     assert csv[1] == "g-848,consumer,Empty,skew,1,30,0,,1795376714372,0,200,170,true,,,,"
     text = run_klog("groups", data, "--type", "share").stdout.decode()
     assert text.startswith("g-share: share, Empty, epoch 4\n")
-    assert run_klog("groups", data, "--export", tmp_path / "offsets.csv", "--group", "g-classic").exit_code == 0
+    assert (
+        run_klog(
+            "groups", data, "--output", "reset-offsets", "--to", tmp_path / "offsets.csv", "--group", "g-classic"
+        ).exit_code
+        == 0
+    )
     assert (tmp_path / "offsets.csv").read_bytes() == b"clicks,2,20\n"
 
 

@@ -76,7 +76,7 @@ def test_text_has_no_control_characters(hostile: Path) -> None:
 
 
 def test_the_export_is_quoted(hostile: Path) -> None:
-    done = run_klog("groups", hostile, "--export", "-", "--group", "a,*", "--group", "=*")
+    done = run_klog("groups", hostile, "--output", "reset-offsets", "--to", "-", "--group", "a,*", "--group", "=*")
     assert list(csv.reader(io.StringIO(done.stdout.decode()))) == [
         ["=1+1", "=1+1", "4", "4"],
         ['a,"b"', 'a,"b"', "1", "1"],

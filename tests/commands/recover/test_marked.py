@@ -562,7 +562,7 @@ def test_plans_in_which_a_marker_stands_while_files_change_are_refused(
 def test_a_saved_plan_marks_later_unless_a_log_has_changed(klog: Klog, tmp_path: Path) -> None:
     data = killed(tmp_path / "data", "plain-1", "tx-0").path
     saved = tmp_path / "plan.json"
-    assert klog("recover", str(data), "--mark-clean", NOW, "--plan", str(saved)).exit_code == 0
+    assert klog("recover", str(data), "--mark-clean", NOW, "--save-plan", str(saved)).exit_code == 0
     log = data / "tx-0/00000000000000000000.log"
     times = log.stat()
     os.utime(log, ns=(times.st_atime_ns, times.st_mtime_ns + 1))

@@ -194,7 +194,7 @@ def test_a_saved_plan_is_applied_once_and_its_losses_can_be_rescued(image: Image
     root = taken(image, "split", tmp_path)
     before = trees(root)
     saved = tmp_path / "plan.json"
-    done = planned(klog, root, "--keep", "newest", "--topic", "pairs", "--plan", str(saved))
+    done = planned(klog, root, "--keep", "newest", "--topic", "pairs", "--save-plan", str(saved))
     assert trees(root) == before
     plan = json.loads(saved.read_text())
     assert plan["copies"] == done["copies"]
@@ -212,7 +212,7 @@ def test_a_saved_plan_is_applied_once_and_its_losses_can_be_rescued(image: Image
 def test_a_source_that_changes_makes_a_saved_plan_stale(image: Image, tmp_path: Path, klog: Run) -> None:
     root = taken(image, "behind", tmp_path)
     saved = tmp_path / "plan.json"
-    planned(klog, root, "--topic", "orders", "--plan", str(saved))
+    planned(klog, root, "--topic", "orders", "--save-plan", str(saved))
     plan = json.loads(saved.read_text())
     assert [Path(one).name for one in plan["log_dirs"]] == ["broker-3"]
     assert [Path(one).name for one in plan["reads"]] == ["broker-1"]
@@ -242,7 +242,7 @@ def test_a_replica_whose_disk_is_not_given_stops_everything(image: Image, tmp_pa
 def test_one_lock_of_three_that_is_held_stops_all(number: int, image: Image, tmp_path: Path, klog: Run) -> None:
     root = taken(image, "split", tmp_path)
     saved = tmp_path / "plan.json"
-    planned(klog, root, "--keep", "newest", "--plan", str(saved))
+    planned(klog, root, "--keep", "newest", "--save-plan", str(saved))
     broker = brokers(root)[number]
     process = other_process(broker / ".lock")
     assert said(process) == b"held"

@@ -153,7 +153,7 @@ def test_a_plan_is_saved_and_applied_later(klog: Run, quorum: Path, tmp_path: Pa
     """The bytes are those of the plan, also when they are written tomorrow."""
     file = tmp_path / "plan.json"
     before = trees(quorum)
-    made = planned(klog, quorum, "--voters", ADDRESSES, "--plan", file)
+    made = planned(klog, quorum, "--voters", ADDRESSES, "--save-plan", file)
     assert trees(quorum) == before
     assert klog("apply", file).exit_code == 0
     assert len({content(disk) for disk in disks(quorum)}) == 1

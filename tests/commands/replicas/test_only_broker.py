@@ -301,7 +301,7 @@ def test_who_was_no_voter_needs_an_address(klog: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize("is_longer", [False, True])
 @pytest.mark.parametrize("harm", ["flipped", "zeros"])
 def test_a_repaired_copy_lacks_only_what_is_behind_it(is_longer: bool, harm: str, klog: Run, tmp_path: Path) -> None:
-    """Its bad batch comes from the other copy; a batch that follows there is left out, and named."""
+    """The other copy has the bad batch intact; a batch that follows there is left out, and named."""
     made = Disks(tmp_path / "disks", 30)
     first, second, third = (encoded([Record(at, 1, b"k", b"v" * 40)]) for at in range(3))
     bad = second[:-9] + b"w" + second[-8:] if harm == "flipped" else second[:70] + bytes(39)

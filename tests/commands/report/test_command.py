@@ -167,7 +167,7 @@ def test_what_cannot_be_read_is_said_in_its_place(tmp_path: Path) -> None:
     assert "bad-crc" in parsed.text
 
 
-@pytest.mark.parametrize(("words", "says"), [((), "--to FILE.html says where"), (("--to", "/dev/full"), "No space")])
+@pytest.mark.parametrize(("words", "says"), [((), "needs --to FILE.html"), (("--to", "/dev/full"), "No space")])
 def test_what_is_no_file_is_refused(words: tuple[str, ...], says: str) -> None:
     """The error contains the next step, or the system's message."""
     done = run_klog("report", DISK, *words)

@@ -1,4 +1,4 @@
-"""The state at that time: `--until` shows nothing later, neither records nor notes about them."""
+"""The state at that time: `--at-time` shows nothing later, neither records nor notes about them."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_clients_see_the_disk_as_it_was(log_dir: Path) -> None:
     from confluent_kafka import Consumer, TopicPartition
     from confluent_kafka.admin import AdminClient, OffsetSpec
 
-    with Serving(log_dir, "--until", str(T + 5000)) as serving:
+    with Serving(log_dir, "--at-time", str(T + 5000)) as serving:
         settings = {"bootstrap.servers": serving.bootstrap, **SILENT}
         consumer = Consumer({**settings, "group.id": "g"})
         try:

@@ -150,12 +150,12 @@ def test_the_broker_s_own_file_counts_below_the_topic_s(data: Path, tmp_path: Pa
     """A setting in server.properties alone is on no log dir."""
     config = tmp_path / "server.properties"
     config.write_text("log.retention.hours=1\nlog.retention.bytes=1000\n")
-    before, after = document(data), document(data, "--config", config)
+    before, after = document(data), document(data, "--server-properties", config)
     (topic,) = (one for one in after["topics"] if one["topic"] == "dense")
     expected = {"value": 3_600_000, "origin": "server.properties", "name": "log.retention.hours"}
     assert topic["settings"]["retention.ms"] == expected
     assert [one["reason"] for one in before["segments"]] != [one["reason"] for one in after["segments"]]
-    assert run_klog("space", data, "--config", tmp_path / "none").exit_code == 16
+    assert run_klog("space", data, "--server-properties", tmp_path / "none").exit_code == 16
 
 
 def test_tiered_topics_go_by_local_limits(data: Path) -> None:

@@ -66,7 +66,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Counter[str]]:
         for at, key in enumerate(names):
             value = None if at % 97 == 0 else value_of(random, at)
             file.write(json.dumps({"key": key, "value": value, "timestamp": NOW - RECORDS + at}) + "\n")
-    words = ("--topic", "t", "--batch-size", str(BATCH_BYTES), "--config", "segment.bytes=1048576", "--now", str(NOW))
+    words = ("--topic", "t", "--batch-size", str(BATCH_BYTES), "--set", "segment.bytes=1048576", "--now", str(NOW))
     done = run_klog("write", folder / "in.jsonl", "--to", folder / "data", *words)
     assert done.exit_code == 0, done.stderr
     return folder / "data", Counter(names)
@@ -162,7 +162,7 @@ def test_codecs_are_near_what_recompressing_all_gives(
     for row in rows:
         target = tmp_path / f"{codec}-{row.batch_bytes}"
         words = ("--to", target, "--topic", "t", "--codec", codec, "--batch-size", str(row.batch_bytes or BATCH_BYTES))
-        done = run_klog("write", data.parent / "in.jsonl", *words, "--config", "segment.bytes=1048576")
+        done = run_klog("write", data.parent / "in.jsonl", *words, "--set", "segment.bytes=1048576")
         assert done.exit_code == 0, done.stderr
         real = log_bytes(target / "t-0")
         shutil.rmtree(target)

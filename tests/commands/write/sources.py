@@ -31,7 +31,7 @@ class Topic(NamedTuple):
     def options(self) -> list[str]:
         """Return the options that `klog write` needs, if no other source has them."""
         known = {name: value for name, value in self.settings.items() if not name.startswith("min.")}
-        given = [word for name, value in known.items() for word in ("--config", f"{name}={value}")]
+        given = [word for name, value in known.items() for word in ("--set", f"{name}={value}")]
         return ["--partitions", str(self.count), *given]
 
     def directories(self, data: Path) -> list[Path]:

@@ -144,7 +144,7 @@ def test_append_time_is_now(klog: Klog, tmp_path: Path) -> None:
     [
         ("--batches", "keep", "--linger", "5"), ("--codec", "brotli"), ("--level", "3"),
         ("--codec", "zstd", "--level", "40"),
-        ("--config", "min.insync.replicas=2"), ("--partitioner", "best"), ("--leader-epoch", "x"), ("--apply",),
+        ("--set", "min.insync.replicas=2"), ("--partitioner", "best"), ("--leader-epoch", "x"), ("--apply",),
     ],
 )  # fmt: skip
 def test_options_that_do_not_fit_are_refused(options: tuple[str, ...], klog: Klog, tmp_path: Path) -> None:
@@ -193,22 +193,22 @@ def test_a_new_log_dir_is_there_whole_or_not_at_all(klog: Klog, tmp_path: Path) 
     [
         (("nosuch.jsonl",), "nosuch.jsonl: No such file or directory; expected"),
         (("",), "'': No such file or directory"),
-        (("in.txt",), "its name does not tell what it is; --format jsonl|csv|parquet|log"),
+        (("in.txt",), "its name does not tell what it is; --input-format jsonl|csv|parquet|log"),
         (("in.jsonl", "./in.jsonl"), "given twice, and its records would be written twice"),
         (("-", "-"), "-: given twice"),
         (("pipe.jsonl",), "not a file; - reads lines from stdin"),
         (("pipe.csv",), "not a file; - reads lines from stdin"),
         (("pipe.parquet",), "not a file; - reads lines from stdin"),
-        (("/dev/zero", "--format", "jsonl"), "not a file"),
-        (("/dev/zero", "--format", "parquet"), "not a file"),
+        (("/dev/zero", "--input-format", "jsonl"), "not a file"),
+        (("/dev/zero", "--input-format", "parquet"), "not a file"),
         (("parts.parquet",), "a directory; name the files in it"),
-        (("parts.parquet", "--format", "jsonl"), "a directory; name the files in it"),
+        (("parts.parquet", "--input-format", "jsonl"), "a directory; name the files in it"),
         (("in.log",), "a segment; name its partition directory"),
         (("in.jsonl", "--topic", ""), "no name of a topic"),
         (("in.jsonl", "--topic", "a/b"), "--topic a/b: no name of a topic"),
         (("in.jsonl", "--topic-id", "xyz"), "--topic-id xyz: expected 16 bytes as 22 letters"),
         (("in.jsonl", "--topic-id", "AAAAAAAAAAAAAAAAAAAAAA"), "expected 16 bytes"),
-        (("-", "--format", "parquet"), "not from stdin"),
+        (("-", "--input-format", "parquet"), "not from stdin"),
         (("in.jsonl", "--producers", "shft"), "did you mean shift?"),
     ],
 )

@@ -56,7 +56,7 @@ def write(klog: Klog, data: Path, folder: Path, count: int, *words: str, config:
     file = folder / "records.jsonl"
     record = {"topic": "order.bytes", "partition": 0, "value": "v" * 20, "timestamp": 1_900_000_000_000}
     file.write_text("".join(json.dumps(record | {"key": f"k{number}"}) + "\n" for number in range(count)))
-    return klog("write", file, "--to", data, "--config", config, *words)
+    return klog("write", file, "--to", data, "--set", config, *words)
 
 
 def end_of_batch(log: Path, position: int) -> int:
@@ -129,7 +129,7 @@ def test_a_kill_at_any_moment_is_finished_or_taken_back(turns: int, klog: Klog, 
     before, chance, seconds = tree(target), random.Random("moments"), 0.2
     backup, plan, states = tmp_path / "backup", tmp_path / "plan.json", Counter[str]()
     count = 8000
-    words = ("--plan", str(plan), "--backup", str(backup))
+    words = ("--save-plan", str(plan), "--backup", str(backup))
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     for turn in range(turns):
         assert write(klog, target, tmp_path, count, *words, config="segment.bytes=40000").exit_code == 0
@@ -166,7 +166,7 @@ def test_a_plan_for_a_large_segment_is_stale_once_it_was_used(
 ) -> None:
     """It also holds if only the time of the file shows that."""
     log = target / NAME / f"{0:020}.log"
-    assert write(klog, target, tmp_path, 3, "--plan", str(tmp_path / "plan.json")).exit_code == 0
+    assert write(klog, target, tmp_path, 3, "--save-plan", str(tmp_path / "plan.json")).exit_code == 0
     if how == "end":
         flip(log, log.stat().st_size - END + 5)
     elif how == "time":

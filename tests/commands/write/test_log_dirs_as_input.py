@@ -123,7 +123,7 @@ CHOOSES = "--cluster ID or --topic-id ID chooses"
 READERS = {
     "search": ("search", "--key", "k1"),
     "keys check": ("keys", "check"),
-    "export": ("export", "--output-path", "{out}", "--format", "jsonl"),
+    "export": ("export", "--to", "{out}", "--output", "jsonl"),
 }
 
 
@@ -195,10 +195,10 @@ def test_adopt_makes_no_topic_of_two(klog: Run, mixed: Path, tmp_path: Path) -> 
     """A whole copy is written as the topics that it has; a directory that is named is written under its name."""
     log = metadata(tmp_path / "data", 0, 0)
     log.add(value("Partition", topicId=NEW, partitionId=1, replicas=[1], isr=[1], leader=1, directories=[uuid(101)]))
-    refused(klog("adopt", mixed, "--into", tmp_path / "data"), "name the partition directories of one of them")
+    refused(klog("adopt", mixed, "--to", tmp_path / "data"), "name the partition directories of one of them")
     for place in (mixed / "orders-1", mixed / "orders-0"):
-        assert klog("adopt", place, "--into", tmp_path / "data").exit_code == 0
-    other = klog("adopt", mixed, "--into", tmp_path / "data", "--topic", "other")
+        assert klog("adopt", place, "--to", tmp_path / "data").exit_code == 0
+    other = klog("adopt", mixed, "--to", tmp_path / "data", "--topic", "other")
     assert b"topic-unknown" in other.stdout
 
 

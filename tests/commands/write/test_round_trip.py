@@ -104,7 +104,7 @@ def test_batches_of_a_log_are_taken_as_they_are(klog: Klog, image: Callable[[str
 def test_neighbouring_segments_of_one_batch_come_back_as_two(form: str, klog: Klog, tmp_path: Path) -> None:
     """All batches are at position 0; their base offset distinguishes them, on request."""
     (tmp_path / "in.jsonl").write_text('{"topic":"t","key":"k","value":"v","timestamp":5}\n' * 3)
-    small = ("--config", "segment.bytes=70")
+    small = ("--set", "segment.bytes=70")
     written(klog, tmp_path / "in.jsonl", "--to", tmp_path / "data", "--batch-size", "70", *small)
     source = tmp_path / "data/t-0"
     assert len(list(source.glob("*.log"))) == 3

@@ -52,7 +52,7 @@ def test_it_plans_applies_and_is_taken_back(klog: Klog, source: Path, target: Pa
     assert planned.exit_code == 0, planned.stderr
     assert b"163 records, 0 to 162" in planned.stdout
     assert tree(target) == before
-    assert klog("write", records, "--to", target, "--plan", tmp_path / "plan.json").exit_code == 0
+    assert klog("write", records, "--to", target, "--save-plan", tmp_path / "plan.json").exit_code == 0
     assert klog("apply", tmp_path / "plan.json").exit_code == 0
     after = tree(target)
     marker = ".kafka_cleanshutdown"
@@ -70,7 +70,7 @@ def test_a_second_write_goes_on_where_the_first_ended(klog: Klog, source: Path, 
     assert klog("dump", *paths, "--output", "jsonl", "--to", file).exit_code == 0
     states, backups = [tree(target)], []
     for turn in range(2):
-        done = klog("write", file, "--to", target, "--apply", "--output", "json", "--config", "segment.bytes=1000000")
+        done = klog("write", file, "--to", target, "--apply", "--output", "json", "--set", "segment.bytes=1000000")
         assert done.exit_code == 0, done.stderr
         made = json.loads(done.stdout)
         backups.append(made["backup"])
@@ -133,7 +133,7 @@ def test_a_kill_at_any_call_leaves_what_the_next_run_finishes(
     """SIGKILL in the middle of applying: `klog write` again finishes the plan first."""
     target, records = small_target
     plan = tmp_path / "plan.json"
-    assert klog("write", records, "--to", target, "--plan", plan).exit_code == 0
+    assert klog("write", records, "--to", target, "--save-plan", plan).exit_code == 0
     code = (
         "import os, signal, sys\n"
         "from klog.data_dir.disk.disk import Disk\n"
@@ -276,7 +276,7 @@ def test_a_topic_with_further_replicas_wants_the_same_on_each(klog: Klog, tmp_pa
 
 def test_a_plan_is_stale_once_its_partition_was_used(klog: Klog, target: Path, tmp_path: Path) -> None:
     """A broker has rolled a segment in between: the planned batches would precede its records."""
-    assert write_one(klog, target, tmp_path, "order.bytes", "--plan", str(tmp_path / "plan.json")).exit_code == 0
+    assert write_one(klog, target, tmp_path, "order.bytes", "--save-plan", str(tmp_path / "plan.json")).exit_code == 0
     (target / "order.bytes-0" / f"{9:020}.log").write_bytes(b"")
     before = tree(target)
     done = klog("apply", tmp_path / "plan.json")

@@ -149,7 +149,7 @@ def test_adopt_counts_them(klog: Run, tmp_path: Path) -> None:
     """The content is the cluster's own, so it is adopted; but the cleaner removes these records."""
     data = target(tmp_path, COMPACT)
     given = source(tmp_path, [batch(records(0, [b"a", None, None])), batch(records(3, [None]))])
-    ran = klog("adopt", given, "--into", data, "--as", "orders-0")
+    ran = klog("adopt", given, "--to", data, "--as", "orders-0")
     assert ran.exit_code == 0, ran.stderr
     assert b"orders-0: 3 records without a key, which the cleaner of the compacted topic removes" in ran.stderr
 
@@ -158,6 +158,6 @@ def test_adopt_is_silent_where_there_are_none(klog: Run, tmp_path: Path) -> None
     """Nothing to report: all have keys."""
     data = target(tmp_path, COMPACT)
     given = source(tmp_path, [batch(records(0, [b"a", b"", b"c"]))])
-    ran = klog("adopt", given, "--into", data, "--as", "orders-0")
+    ran = klog("adopt", given, "--to", data, "--as", "orders-0")
     assert ran.exit_code == 0
     assert b"without a key" not in ran.stderr

@@ -111,7 +111,7 @@ def test_write_names_what_it_writes_in_vain(klog: Run, tmp_path: Path, case: Cas
     data = disk(tmp_path / "data", case.settings, case.broker)
     partition(data / "orders-0", ())
     source = partition(tmp_path / "source" / "orders-0", case.ages)
-    options = ["--config", f"segment.bytes={SEGMENT}"]  # a segment each, as in the source
+    options = ["--set", f"segment.bytes={SEGMENT}"]  # a segment each, as in the source
     words = "write", source, "--to", data, "--output", "json", *options
     check(klog(*words), case, "of the records that are written")
     check(klog(*words, "--apply"), case, "of the records that are written")
@@ -143,8 +143,8 @@ def test_write_counts_what_is_written_and_not_what_is_there(klog: Run, tmp_path:
         ({}, (), 3),
         ({"message.timestamp.type": "LogAppendTime"}, (), 0),
         ({}, ("--timestamp-type", "LogAppendTime"), 0),
-        ({}, ("--config", "retention.ms=-1"), 0),
-        ({"retention.ms": "-1"}, ("--config", "retention.ms=1000"), 3),
+        ({}, ("--set", "retention.ms=-1"), 0),
+        ({"retention.ms": "-1"}, ("--set", "retention.ms=1000"), 3),
     ],
 )
 def test_records_of_lines_are_as_old_as_the_topic_takes_them(
@@ -176,7 +176,7 @@ def test_adopt_names_what_comes_home_in_vain(klog: Run, tmp_path: Path, case: Ca
     data = disk(tmp_path / "data", case.settings, case.broker)
     partition(data / "orders-0", ())
     source = partition(tmp_path / "source" / "orders-0", case.ages)
-    words = "adopt", source, "--into", data, "--output", "json"
+    words = "adopt", source, "--to", data, "--output", "json"
     check(klog(*words), case, "of the records that are adopted")
     check(klog(*words, "--apply"), case, "of the records that are adopted")
     check_applied(klog, data, case.due)
@@ -246,7 +246,7 @@ def test_settings_that_are_not_known_are_called_so(klog: Run, tmp_path: Path) ->
         path.unlink()
     (data / "__cluster_metadata-0").rmdir()
     (data / "meta.properties").write_text("version=0\nbroker.id=1\ncluster.id=x\n")
-    found = json.loads(klog("doctor", data, "--version", "2.8", "--output", "json").stdout)
+    found = json.loads(klog("doctor", data, "--kafka-version", "2.8", "--output", "json").stdout)
     assert [row["known"] for row in found["retention"]] == [False]
     assert any("the topic's own settings are not known" in note["message"] for note in found["notes"])
 
@@ -257,9 +257,9 @@ def test_the_file_of_the_broker_counts(klog: Run, tmp_path: Path) -> None:
     partition(data / "orders-0", (OLD,))
     file = tmp_path / "server.properties"
     file.write_text(f"log.dirs={data}\nnode.id=1\nlog.retention.hours=-1\n")
-    assert json.loads(klog("doctor", "--config", file, "--output", "json").stdout)["retention"] == []
+    assert json.loads(klog("doctor", "--server-properties", file, "--output", "json").stdout)["retention"] == []
     file.write_text(f"log.dirs={data}\nnode.id=1\nlog.retention.hours=1\n")
-    (row,) = json.loads(klog("doctor", "--config", file, "--output", "json").stdout)["retention"]
+    (row,) = json.loads(klog("doctor", "--server-properties", file, "--output", "json").stdout)["retention"]
     assert row["settings"]["retention.ms"] == {
         "value": 3_600_000, "origin": "server.properties", "name": "log.retention.hours"
     }  # fmt: skip
@@ -301,7 +301,7 @@ def test_of_many_topics_the_worst_are_named(klog: Run, tmp_path: Path) -> None:
     (data / "meta.properties").write_text("version=0\nbroker.id=1\ncluster.id=x\n")
     for number in range(12):
         partition(data / f"more{number}-0", (OLD, OLD))
-    found = json.loads(klog("doctor", data, "--version", "2.8", "--output", "json").stdout)
+    found = json.loads(klog("doctor", data, "--kafka-version", "2.8", "--output", "json").stdout)
     notes = [note["message"] for note in found["notes"] if note["id"] == "retention-due"]
     assert len(notes) == 4
     assert notes[-1].startswith("10 more topics: it removes 190 records")

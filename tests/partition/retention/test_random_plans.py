@@ -61,7 +61,7 @@ def test_adopt_and_doctor_agree(klog: Run, tmp_path: Path, seed: int) -> None:
     partition(data / "orders-0", ())
     if dice.random() < 0.3:
         (data / ".kafka_cleanshutdown").unlink()
-    said = due(klog("adopt", source(dice, tmp_path / "source"), "--into", data, "--apply", "--output", "json"))
+    said = due(klog("adopt", source(dice, tmp_path / "source"), "--to", data, "--apply", "--output", "json"))
     assert records(said) == records(due(klog("doctor", data, "--output", "json")))
 
 
@@ -89,7 +89,7 @@ def test_write_and_doctor_agree(klog: Run, tmp_path: Path, seed: int) -> None:
             for _ in range(dice.randint(1, 40))
         ]  # fmt: skip
         given.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-        options = ["--config", f"segment.bytes={dice.choice([400, 900, 5000])}", "--batch-size", "200"]
+        options = ["--set", f"segment.bytes={dice.choice([400, 900, 5000])}", "--batch-size", "200"]
         ran = klog("write", given, "--to", data, "--apply", "--output", "json", *options)
         written = json.loads(ran.stdout)["partitions"][0]
         found = due(klog("doctor", data, "--output", "json"))

@@ -76,7 +76,15 @@ def test_a_first_pass_removes_what_doctor_says(tmp_path: Path, version: str, see
         (cluster.data / f"{name}-offset-checkpoint").write_text(f"0\n{len(lines)}\n{rows}")
     if dice.random() < 0.5:
         (cluster.data / ".kafka_cleanshutdown").unlink()
-    told = run_klog("doctor", "--config", tmp_path / "server.properties", "--output", "json", "--version", version[:3])
+    told = run_klog(
+        "doctor",
+        "--server-properties",
+        tmp_path / "server.properties",
+        "--output",
+        "json",
+        "--kafka-version",
+        version[:3],
+    )
     assert told.exit_code == 0, told.stdout
     rows_by_topic = {row["topic"]: row for row in json.loads(told.stdout)["retention"]}
     before = {topic: offsets(cluster.data / f"{topic}-0", starts.get(topic, 0)) for topic in topics}

@@ -55,8 +55,12 @@ def assign(request: AssignRequest, form: str) -> int:
         output.emit_jsonl([_reassignment(request.topics[0], placement.replicas)])
         return ExitCode.CLEAN
     facts = assess(placement.replicas, placement.brokers, {})
+    document = _document(request, placement, facts)
     if form == "json":
-        output.emit_json(_document(request, placement, facts))
+        output.emit_json(document)
+    elif form in ("jsonl", "csv"):
+        rows = [{"partition": number, "replicas": list(nodes)} for number, nodes in sorted(placement.replicas.items())]
+        output.emit_jsonl(rows) if form == "jsonl" else output.emit_csv_rows(rows)
     else:
         _table(request, placement, facts)
     return ExitCode.CLEAN
@@ -65,9 +69,11 @@ def assign(request: AssignRequest, form: str) -> int:
 def _check(request: AssignRequest, form: str) -> None:
     """Raise UsageError for options that are missing, or do not go together."""
     if (request.brokers is None) == (request.source is None):
-        raise UsageError("--brokers or --from: one of them says which brokers there are; --check DIR looks at topics")
+        raise UsageError(
+            "--brokers or --metadata: one of them says which brokers there are; --check DIR looks at topics"
+        )
     if request.racks is not None and request.brokers is None:
-        raise UsageError("--racks goes with --brokers: with --from the metadata log has the racks")
+        raise UsageError("--racks goes with --brokers: with --metadata the metadata log has the racks")
     if request.partitions is None or request.replication is None:
         raise UsageError("--partitions and --replication are needed: how many partitions, of how many replicas")
     others = {"--seed": request.seed} if request.algorithm == "classic" else _starts(request)

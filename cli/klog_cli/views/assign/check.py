@@ -36,6 +36,9 @@ def check(path: str, globs: Sequence[str], others: Sequence[str], form: str) -> 
     topics = list(_topics(found, globs))
     if form == "json":
         output.emit_json(_document(directory, found, topics))
+    elif form in ("jsonl", "csv"):
+        rows = list(map(_topic_json, topics))
+        output.emit_jsonl(rows) if form == "jsonl" else output.emit_csv_rows(rows)
     else:
         _table(topics, {node: broker.rack or "-" for node, broker in found.brokers.items()})
     faults = any(not topic.facts.is_sound for topic in topics)

@@ -138,7 +138,7 @@ def exit_code(outcomes: Sequence[PartitionOutcome], is_narrow: bool) -> int:
     return code
 
 
-# klog spark compact --format log
+# klog spark compact --output log
 
 
 def compact_on_spark(

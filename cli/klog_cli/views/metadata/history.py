@@ -15,7 +15,6 @@ from klog.cluster.metadata.change_history import (
 )
 from klog.cluster.metadata.metadata_directory import MetadataDirectory, open_metadata
 from klog.cluster.metadata.metadata_replay import Problems
-from klog.formats.names import PartitionState, parse_partition
 
 from klog_cli import output
 
@@ -27,7 +26,9 @@ _COLUMNS = {
 }
 
 
-def history(path: str, partition: str | None, broker: int | None, quorum: bool, start: int, form: str) -> int:
+def history(
+    path: str, partition: tuple[str, int] | None, broker: int | None, quorum: bool, start: int, form: str
+) -> int:
     """Print the changes, and return the exit code.  Raises UsageError, UnreadableError, KlogError."""
     subject = _subject(partition, broker, quorum)
     directory = open_metadata(path)
@@ -44,28 +45,28 @@ def history(path: str, partition: str | None, broker: int | None, quorum: bool, 
             output.emit_jsonl([_row(change, subject)])
         else:
             kept.append(change)
+    rows = (_row(change, subject) for change in kept)
     for sentence in problems.sentences():
         output.error(sentence)
     if not known:
         output.error(f"{directory.partition.path}: {_unknown(directory, subject)}")
         return ExitCode.PROBLEMS_LEFT
-    if form == "text":
+    if form == "json":
+        output.emit_json_rows("changes", rows)
+    elif form == "csv":
+        output.emit_csv_rows(rows)
+    elif form == "text":
         _print(kept, subject)
     return ExitCode.PROBLEMS_LEFT if problems.sentences(only_damage=True) else ExitCode.CLEAN
 
 
-def _subject(partition: str | None, broker: int | None, quorum: bool) -> HistorySubject:
+def _subject(partition: tuple[str, int] | None, broker: int | None, quorum: bool) -> HistorySubject:
     """Raises UsageError if it is not one of the three."""
     if (partition is not None) + (broker is not None) + quorum != 1:
-        raise UsageError("give one of --partition T-P, --broker N and --quorum")
+        raise UsageError("give one of --partition TOPIC-N, --broker N and --quorum")
     if broker is not None:
         return BrokerSubject(broker)
-    if partition is None:
-        return QuorumSubject()
-    name = parse_partition(partition)
-    if name is None or name.state is not PartitionState.CURRENT:
-        raise UsageError(f"--partition {partition}: expected a topic and a number, such as orders-3")
-    return PartitionSubject(name.topic, name.partition)
+    return QuorumSubject() if partition is None else PartitionSubject(*partition)
 
 
 def _row(change: MetadataChange, subject: HistorySubject) -> dict[str, object]:

@@ -12,6 +12,7 @@ from klog.commands.replicas.diff import ELR_VERSION, DiffOptions, PartitionDiff,
 from klog.commands.replicas.disks import BrokerDisk, copies_on, find_metadata, open_disks
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.replicas import IdentityChoice
+from klog.data_dir.selection import PartitionChoice
 
 from klog_cli import output
 from klog_cli.views.replicas import advice as replicas_advice
@@ -29,9 +30,10 @@ class DiffRequest(NamedTuple):
     settings: Sequence[str]
     is_deep: bool
     topics: Sequence[str]
-    numbers: Sequence[int]
+    numbers: Sequence[PartitionChoice]
     choice: IdentityChoice
     jobs: int
+    lists_all: bool = False
 
 
 def diff(request: DiffRequest, form: str) -> int:
@@ -69,8 +71,10 @@ def diff(request: DiffRequest, form: str) -> int:
     diff_all(differ, found, request.jobs, take)
     if form == "json":
         output.emit_json(_document(kept, disks, options, request.paths))
-    elif form != "jsonl":
-        _print(kept, request.paths, form)
+    elif form == "csv":
+        output.emit_csv_rows(replicas_json.partition_json(one, request.paths) for one in kept)
+    elif form == "text":
+        _print(kept, request.paths, lists_all=request.lists_all)
     return left | (ExitCode.PROBLEMS_LEFT if unsafe else ExitCode.CLEAN)
 
 
@@ -126,11 +130,11 @@ def _document(
     }
 
 
-def _print(diffs: Sequence[PartitionDiff], given: Sequence[str], form: str) -> None:
-    shown = [one for one in diffs if form == "table" or one.verdict is not Verdict.SAME or not one.is_safe]
+def _print(diffs: Sequence[PartitionDiff], given: Sequence[str], *, lists_all: bool) -> None:
+    shown = [one for one in diffs if lists_all or one.verdict is not Verdict.SAME or not one.is_safe]
     rows = [replicas_text.row(one) for one in shown]
-    if form == "table" or output.is_terminal():
-        output.emit_table([], replicas_text.COLUMNS, rows, form)
+    if output.is_terminal():
+        output.emit_table([], replicas_text.COLUMNS, rows)
         lines = [line for one in shown for line in replicas_text.below(one, name(one))]
     else:
         lines = list(replicas_text.plain_table(shown, rows))

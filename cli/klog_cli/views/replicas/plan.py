@@ -18,7 +18,7 @@ from klog.commands.replicas.diff import DiffOptions, PartitionDiff, ReplicaDiffe
 from klog.commands.replicas.disks import BrokerDisk, copies_on, find_metadata, open_disks
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.replicas import IdentityChoice
-from klog.data_dir.selection import PartitionQuery
+from klog.data_dir.selection import PartitionChoice, PartitionQuery
 from klog.partition.retention.due_records import COPIED, due_notes
 
 from klog_cli import output
@@ -38,7 +38,7 @@ class CopyRequest(NamedTuple):
     repairs: bool
     metadata: str | None
     topics: Sequence[str]
-    numbers: Sequence[int]
+    numbers: Sequence[PartitionChoice]
     choice: IdentityChoice
     jobs: int
 

@@ -14,6 +14,7 @@ from klog.commands.replicas.disks import copies_on, find_metadata, open_disks
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import IdentityChoice
+from klog.data_dir.selection import PartitionChoice
 from klog.partition.lookup import Lookup
 
 from klog_cli import output
@@ -32,7 +33,7 @@ class RescueRequest(NamedTuple):
     choices: Sequence[str]
     metadata: str | None
     topics: Sequence[str]
-    numbers: Sequence[int]
+    numbers: Sequence[PartitionChoice]
     choice: IdentityChoice
 
 

@@ -35,8 +35,12 @@ def simulate(file: str, form: str) -> int:
         raise UsageError(f"{file}: {error}") from error
     simulation = Simulation(scenario)
     ending = Ending()
-    if form == "jsonl":
+    if form == "json":
+        output.emit_json_rows("steps", ending.watch(simulation.rows()))
+    elif form == "jsonl":
         output.emit_jsonl(ending.watch(simulation.rows()))
+    elif form == "csv":
+        output.emit_csv_rows(ending.watch(simulation.rows()))
     else:
         _show(scenario, simulation, ending)
     return ExitCode.PROBLEMS_LEFT if ending.was_broken else ExitCode.CLEAN

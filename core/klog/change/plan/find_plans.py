@@ -27,6 +27,9 @@ _POINTER = f".{BACKUPS}"
 _EARLIER_POINTER = ".path"
 """Ended the name of a pointer when it was in `klog-backup`; such pointers are still read, as are those in the home."""
 _MAX_PATH_BYTES = 4096
+_LEAST_LETTERS = 4
+LATEST = "latest"
+"""Means the newest plan, where an id may be given."""
 
 
 class StoredPlan(NamedTuple):
@@ -57,10 +60,10 @@ def load_backup(directory: str) -> StoredPlan:
 
 
 def find_plan(what: str, backup: str | None = None) -> StoredPlan:
-    """Return the plan named *what*: its file, its backup directory, or its id.
+    """Return the plan named *what*: its file, its backup directory, its id, the beginning or end of an id, or `latest`.
 
-    An id is searched for in the directory *backup*, if one is given, and as `backups_of_plan` does.  Raises UsageError,
-    PlanError, UnreadableError.
+    An id is searched for in the directory *backup*, if one is given, and as `backups_of_plan` does; a part of one, and
+    `latest`, among `plans_near` the current directory.  Raises UsageError, PlanError, UnreadableError.
     """
     if os.path.isfile(what):
         plan = load_plan(what)
@@ -74,10 +77,40 @@ def find_plan(what: str, backup: str | None = None) -> StoredPlan:
                 kept = load_backup(place)
                 if kept.plan.id == what:
                     return kept
+        found = [one for one in plans_near(os.getcwd(), backup) if _is_named(what, one.plan.id)]
+        if (what == LATEST and found) or len(found) == 1:
+            return found[-1]
+        if found:
+            raise UsageError(f"{what}: several plans: {', '.join(one.plan.id for one in found)}")
     where = f"{backup}, or {BACKUPS} here or above" if backup else f"{BACKUPS} here or above"
     raise UsageError(
         f"{what}: expected a plan's file, a backup directory or an id that is in {where}; 'klog plans DIR' lists them"
     )
+
+
+def _is_named(what: str, plan: str) -> bool:
+    """Whether *what* is `latest`, or the beginning or end of an id that is long enough to mean one."""
+    return what == LATEST or (len(what) >= _LEAST_LETTERS and (plan.startswith(what) or plan.endswith(what)))
+
+
+def plans_near(directory: str, backup: str | None = None) -> list[StoredPlan]:
+    """Return the plans of *directory*, of those above it and of the log dirs in it, the oldest first.
+
+    *backup*: a further directory of backups.  A backup without a plan that can be read is left out.
+    """
+    found: dict[str, StoredPlan] = {}
+    places = [] if backup is None else [os.path.join(backup, name) for name in _names(backup)]
+    for place in itertools.chain(places, backups_of_plan("*", directory)):
+        if not os.path.isfile(os.path.join(place, PLAN)):
+            continue
+        with suppress(KlogError):
+            kept = load_backup(place)
+            found.setdefault(kept.plan.id, kept)
+    return sorted(found.values(), key=_age)
+
+
+def _age(kept: StoredPlan) -> tuple[str, str]:
+    return kept.plan.created, kept.plan.id
 
 
 def kept_plan(path: str) -> Plan | None:
@@ -122,7 +155,7 @@ def plans_of(log_dir: str) -> list[StoredPlan]:
             continue
         if os.path.realpath(log_dir) in map(os.path.realpath, plan.log_dirs):
             found.setdefault(plan.id, StoredPlan(backup, plan))
-    return sorted(found.values(), key=lambda kept: (kept.plan.created, kept.plan.id))
+    return sorted(found.values(), key=_age)
 
 
 def _backups_of(log_dir: str) -> Iterator[str]:
@@ -136,19 +169,25 @@ def _backups_of(log_dir: str) -> Iterator[str]:
 
 
 def backups_of_plan(plan: str, directory: str) -> Iterator[str]:
-    """Yield where the backup of the plan of that id may be: for *directory*, those above, and the log dirs in them."""
+    """Yield where the backup of the plan of that id may be: for *directory*, those above, and the log dirs in them.
+
+    The id `*` means every plan.
+    """
     import glob  # late: an id is rarely searched for
 
-    here = directory
+    here, wanted = directory, plan if plan == "*" else glob.escape(plan)
     while True:
-        beside, name = os.path.join(here, BACKUPS, plan), f"{plan}{_POINTER}"
-        yield beside
-        pointers = [os.path.join(here, name), *glob.iglob(os.path.join(glob.escape(here), "*", glob.escape(name)))]
-        yield from filter(None, map(_target, [f"{beside}{_EARLIER_POINTER}", *pointers]))
+        beside = os.path.join(glob.escape(here), BACKUPS, wanted)
+        yield from glob.iglob(beside)
+        name = f"{wanted}{_POINTER}"
+        pointers = [os.path.join(glob.escape(here), name), os.path.join(glob.escape(here), "*", name)]
+        found = itertools.chain.from_iterable(map(glob.iglob, [f"{beside}{_EARLIER_POINTER}", *pointers]))
+        yield from filter(None, map(_target, found))
         if here == os.path.dirname(here):
             break
         here = os.path.dirname(here)
-    yield from filter(None, [_target(_earlier_home("plans", os.path.basename(plan)))])
+    if plan != "*":
+        yield from filter(None, [_target(_earlier_home("plans", os.path.basename(plan)))])
 
 
 def _names(place: str) -> list[str]:

@@ -395,6 +395,6 @@ def plan_disk_full(
     *waits*: the staging directory for each log dir.  *is_saved*: the plan will not be applied.  Raises OSError.
     """
     place = place_of(error, waits, log_dirs)
-    other, less = ("--plan", "--plan") if is_saved else ("--backup", "--apply")
+    other, less = ("--save-plan", "--save-plan") if is_saved else ("--backup", "--apply")
     standing = f"nothing was changed; make room, or name another place with {other}"
     return full_disk(error, place, disk, f"{standing}; without {less} klog tells how much is needed")

@@ -348,9 +348,9 @@ def parse_settings(given: Sequence[str], names: Sequence[str]) -> dict[str, str]
     for one in given:
         name, equals, value = one.partition("=")
         if name not in (*names, small):
-            raise UsageError(f"--config {one}: {name} decides nothing here{near_misses(name, names)}")
+            raise UsageError(f"--set {one}: {name} decides nothing here{near_misses(name, names)}")
         if not equals:
-            raise UsageError(f"--config {one}: expected NAME=VALUE")
+            raise UsageError(f"--set {one}: expected NAME=VALUE")
         found[name] = value
     if small in found:
         found["segment.bytes"] = found.pop(small)

@@ -36,7 +36,7 @@ from klog.commands.adopt.target_log_dirs import (
 from klog.commands.adopt.transaction_ends import LeftOpen, SourceTransactions, TargetCoordinator
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.log_dir import LogDir
-from klog.data_dir.selection import PartitionQuery, open_path
+from klog.data_dir.selection import PartitionChoice, PartitionQuery, open_path
 from klog.formats.index import TIME_ENTRY
 from klog.formats.internal_topics import TRANSACTION_STATE
 from klog.formats.java_integers import LONG_MAX
@@ -99,7 +99,7 @@ class AdoptRequest(NamedTuple):
     sources: Sequence[str]
     into: Sequence[str]
     topics: Sequence[str] = ()
-    numbers: Sequence[int] = ()
+    numbers: Sequence[PartitionChoice] = ()
 
 
 class AdoptedPartition(NamedTuple):
@@ -346,7 +346,7 @@ def adopt(
     """
     for path in request.into:
         if not isinstance(open_path(path), LogDir):
-            raise UsageError(f"--into {path}: expected a log dir of the broker")
+            raise UsageError(f"--to {path}: expected a log dir of the broker")
     refusals = UNUSABLE.refusals
     with PlanSession(PartitionQuery(request.into), plan_options, disk, reporter) as session:
         targets = TargetLogDirs([one.log_dir for one in session.selections])

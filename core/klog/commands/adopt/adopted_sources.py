@@ -14,7 +14,7 @@ from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import check_one_topic
 from klog.data_dir.root_files import RootFiles
-from klog.data_dir.selection import KafkaFile, open_path, select
+from klog.data_dir.selection import KafkaFile, PartitionChoice, open_path, select
 from klog.formats.names import CLUSTER_METADATA, PartitionName, PartitionState, parse_partition
 from klog.partition.verify.findings import LogDirFacts
 from klog.partition.verify.verify import facts_around
@@ -114,7 +114,11 @@ def _as_current(partition: Partition, key: Key) -> Partition:
 
 
 def open_sources(
-    paths: Sequence[str], topics: Sequence[str], numbers: Sequence[int], name: str | None, into: Sequence[str]
+    paths: Sequence[str],
+    topics: Sequence[str],
+    numbers: Sequence[PartitionChoice],
+    name: str | None,
+    into: Sequence[str],
 ) -> list[AdoptSource]:
     """Return the sources at *paths*, narrowed to *topics* and *numbers* if a path is a log dir.
 

@@ -179,7 +179,7 @@ class AdoptTarget(NamedTuple):
 
     def command(self, source: AdoptSource, *more: str) -> str:
         """Return the command that adopts a source here, with *more* options."""
-        return join(["klog", "adopt", source.path, *(word for path in self.into for word in ("--into", path)), *more])
+        return join(["klog", "adopt", source.path, *(word for path in self.into for word in ("--to", path)), *more])
 
     @property
     def name(self) -> str:
@@ -203,13 +203,11 @@ class TargetLogDirs:
         self.log_dirs = log_dirs
         nodes = {one.node_id for one in log_dirs}
         if len(nodes) > 1:
-            raise UsageError(
-                f"--into: log dirs of different nodes ({', '.join(map(str, nodes))}): one broker at a time"
-            )
+            raise UsageError(f"--to: log dirs of different nodes ({', '.join(map(str, nodes))}): one broker at a time")
         having = [one for one in log_dirs if one.metadata_log is not None]
         if not having:
             raise KlogError(
-                f"{log_dirs[0].path}: no {CLUSTER_METADATA}-0 here; give the metadata log dir, too, with --into"
+                f"{log_dirs[0].path}: no {CLUSTER_METADATA}-0 here; give the metadata log dir, too, with --to"
             )
         self.node_id = log_dirs[0].node_id
         self._metadata_dir = having[0]
@@ -246,7 +244,7 @@ class TargetLogDirs:
         if self.node_id not in registration.replicas:
             nodes = ", ".join(map(str, registration.replicas))
             message = f"its replicas are on {nodes}, and these are log dirs of node {self.node_id}"
-            raise refuse(source, "not-assigned", message, f"klog adopt {quote(source.path)} --into LOG_DIR_OF_{nodes}")
+            raise refuse(source, "not-assigned", message, f"klog adopt {quote(source.path)} --to LOG_DIR_OF_{nodes}")
         number = self._place(source, key, registration)
         path = os.path.join(self.log_dirs[number].path, f"{key[0]}-{key[1]}")
         partition = Partition(path, self.log_dirs[number].checkpoints)
@@ -265,9 +263,9 @@ class TargetLogDirs:
         place = assigned_log_dir(assigned, self.log_dirs, broker.log_dirs if broker is not None else ())
         if place.number is not None:
             return place.number
-        given = " ".join(f"--into {quote(one.path)}" for one in self.log_dirs)
+        given = " ".join(f"--to {quote(one.path)}" for one in self.log_dirs)
         message = f"it is assigned to the log dir with directory.id={' or '.join(place.absent)}, which is not given"
-        raise refuse(source, "not-assigned", message, f"klog adopt {quote(source.path)} {given} --into THAT_LOG_DIR")
+        raise refuse(source, "not-assigned", message, f"klog adopt {quote(source.path)} {given} --to THAT_LOG_DIR")
 
     def known_producers(self, source: AdoptSource) -> KnownProducers:
         """Return which producers of a source this metadata log has certainly handed out.
@@ -369,7 +367,7 @@ class TargetLogDirs:
 def content_command(source: AdoptSource) -> tuple[str, ...]:
     """Return the command that shows the content of a coordinator's partition."""
     if source.topic == CONSUMER_OFFSETS:
-        return ("klog", "groups", source.path, "--export", "offsets.csv")
+        return ("klog", "groups", source.path, "--output", "reset-offsets", "--to", "offsets.csv")
     return ("klog", "transactions" if source.topic == TRANSACTION_STATE else "dump", source.path)
 
 

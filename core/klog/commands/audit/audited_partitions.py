@@ -16,7 +16,7 @@ from klog.base.errors import UsageError
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import find_partitions, log_end
-from klog.data_dir.selection import select
+from klog.data_dir.selection import PartitionChoice, select
 from klog.formats.names import PartitionState
 
 INTERNAL: Final = "__"
@@ -32,7 +32,7 @@ class AuditQuery(NamedTuple):
     paths: Sequence[str]
     others: Sequence[str] = ()
     topics: Sequence[str] = ()
-    numbers: Sequence[int] = ()
+    numbers: Sequence[PartitionChoice] = ()
     internal: bool = False
 
 

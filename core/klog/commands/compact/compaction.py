@@ -220,7 +220,7 @@ class CompactionRun:
         place = nearest_directory(place)
         free = self._disk.free_bytes(place)
         if free < size:
-            advice = "name another place with --backup, --plan or --to"
+            advice = "name another place with --backup, --save-plan or --to"
             raise KlogError(f"{place}: about {size} bytes will be written, {free} are free; {advice}")
 
     def _cleaner_offset(self, outcome: PartitionOutcome) -> int | None:

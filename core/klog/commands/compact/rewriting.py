@@ -66,7 +66,7 @@ class CleanerRelease(StrEnum):
         """Return the release of that number.  Raises UsageError."""
         known = [release.value for release in cls]
         if text not in known:
-            raise UsageError(f"--rules {text}: one of {', '.join(known)}")
+            raise UsageError(f"--kafka-version {text}: one of {', '.join(known)}")
         return cls(text)
 
 

@@ -69,7 +69,7 @@ def choose_log_dirs(given: Sequence[str], config: BrokerConfig | None, file: str
     """
     configured = () if config is None else config.log_dirs
     if not given and not configured:
-        raise UsageError("name the broker's log dirs, or its server.properties with --config")
+        raise UsageError("name the broker's log dirs, or its server.properties with --server-properties")
     if given and configured and list(map(os.path.realpath, given)) != list(map(os.path.realpath, configured)):
         raise UsageError(f"{file} has log.dirs={','.join(configured)}, and the command line {','.join(given)}")
     return tuple(given) or configured

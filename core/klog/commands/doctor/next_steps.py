@@ -338,7 +338,7 @@ class _Steps:
         for one in rivals:
             if one is not row and one.fate is Fate.STRAYS:  # in the future place of this one
                 yield from self._adopt(one, os.path.join(one.log_dir or "", one.directory or ""))
-        into = [word for one in self._diagnosis.log_dirs for word in ("--into", one.path)]
+        into = [word for one in self._diagnosis.log_dirs for word in ("--to", one.path)]
         why = row.message
         if row.fate is Fate.KEEPS:
             why = "the broker loads no directory of such a name"

@@ -33,6 +33,7 @@ from klog.partition.transactions.isolation import (
 
 if TYPE_CHECKING:
     from klog.data_dir.partition import Partition, SegmentFiles
+    from klog.data_dir.selection import PartitionChoice
 
 
 TEXT, JSON_LINES, CSV, PARQUET = "text", "jsonl", "csv", "parquet"
@@ -134,7 +135,11 @@ def with_surroundings(target: DumpTarget) -> DumpTarget:
 
 
 def expand(
-    paths: Sequence[str], topics: Sequence[str], numbers: Sequence[int], with_indexes: bool, wanted: RecordFilter
+    paths: Sequence[str],
+    topics: Sequence[str],
+    numbers: Sequence[PartitionChoice],
+    with_indexes: bool,
+    wanted: RecordFilter,
 ) -> Iterator[DumpTarget]:
     """Yield the files that *paths* name: files as they are, directories by the segments that can match.
 
@@ -159,6 +164,7 @@ def _files(partition: Partition, with_indexes: bool, wanted: RecordFilter) -> It
     from klog.formats.names import FileKind, file_name
 
     live = bool(LogDir(partition.log_dir).lock.held)
+    wanted = wanted.before_end(lambda: end.offset if (end := partition.log_end) is not None else 0)
     segments = segments_between(partition.segments, wanted.from_offset, wanted.to_offset)
     for segment in segments[-1:] if wanted.tail else segments:
         last = segment is partition.segments[-1]
@@ -215,7 +221,7 @@ class LogInputs:
         Raises KlogError if it cannot be read.
         """
         request, segment = self.request, Segment(target.path)
-        wanted = _narrowed(target, request.wanted)
+        wanted = _narrowed(target, request.wanted.before_end(lambda: _log_end(target)))
         seen, aborted = self._visible(target) if request.committed else (VisibleRange(), None)
         with ReadOnlyFile(target.path) as source:
             start = _start_of(source, target, wanted)
@@ -239,6 +245,17 @@ class LogInputs:
             self._aborted = AbortedFilter(self._seen.aborted or (), "")
             self._directory = around.directory
         return self._seen, self._aborted.for_log(target.path)
+
+
+def _log_end(target: DumpTarget) -> int:
+    """Return the end of the partition's log, or of the file if it is in none.  Raises UnreadableError."""
+    around = with_surroundings(target)
+    if around.segments:
+        end = Partition(around.directory).log_end
+        return end.offset if end is not None else 0
+    from klog.log.log_end import find_log_end
+
+    return find_log_end(target.path, _beside(target, "index"), Segment(target.path).base_offset or 0).offset
 
 
 def _narrowed(target: DumpTarget, wanted: RecordFilter) -> RecordFilter:

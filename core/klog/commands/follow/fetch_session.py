@@ -153,7 +153,7 @@ def wanted_partitions(cluster: ClusterTopics, options: FollowOptions) -> WantedP
         elif topic.error == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             found.refused[topic.name] = f"{topic.name}: not authorized ({topic.error.name})"
         for one in topic.partitions if topic.name not in found.refused else ():
-            if one.partition >= 0 and options.wants_number(one.partition):
+            if one.partition >= 0 and options.wants_partition(topic.name, one.partition):
                 found.leaders[FollowedPlace(topic.name, topic.topic_id, one.partition)] = one
     return found
 

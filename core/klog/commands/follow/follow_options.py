@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Final, Literal, TypeAlias
 
+from klog.data_dir.selection import PartitionChoice
+
 OnDivergence: TypeAlias = Literal["cut", "stop"]
 OnCleaned: TypeAlias = Literal["say", "anew"]
 COPY_SETTINGS: Final = ("segment.bytes", "segment.ms", "index.interval.bytes", "segment.index.bytes")
@@ -26,7 +28,7 @@ class FollowOptions:
     """
 
     topics: Sequence[str] = ()
-    numbers: Sequence[int] = ()
+    numbers: Sequence[PartitionChoice] = ()
     internal: bool = False
     continuous: bool = False
     rate: int | None = None
@@ -49,6 +51,6 @@ class FollowOptions:
             return False
         return not self.topics or any(fnmatchcase(topic, glob) for glob in self.topics)
 
-    def wants_number(self, number: int) -> bool:
-        """Return whether partitions of this number are followed."""
-        return not self.numbers or number in self.numbers
+    def wants_partition(self, topic: str, number: int) -> bool:
+        """Return whether this partition of a topic that is followed is wanted."""
+        return not self.numbers or number in self.numbers or (topic, number) in self.numbers

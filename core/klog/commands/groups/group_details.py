@@ -21,6 +21,7 @@ from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.data_dir.preallocation import note_damage
 from klog.data_dir.replicas import IdentityChoice, choose_with_internal
+from klog.data_dir.selection import PartitionChoice, is_selected
 from klog.formats.internal_topics import CONSUMER_OFFSETS, SHARE_GROUP_STATE
 from klog.partition.lookup.offset_times import as_late
 from klog.partition.start.replica_choice import select_replicas
@@ -44,17 +45,35 @@ _NOWHERE = -1
 
 
 class GroupQuery(NamedTuple):
-    """Which groups: *names* are names or globs, *types* of `GroupType`; none: all.  *at_ms*: the time of the state."""
+    """Which groups: *names* are names or globs, *types* of `GroupType`; none: all.  *at_ms*: the time of the state.
+
+    *topics*, *numbers*: only partitions of these; groups without one are left out.
+    """
 
     names: Sequence[str] = ()
     types: Sequence[str] = ()
     at_ms: int | None = None
     choice: IdentityChoice = IdentityChoice()
+    topics: Sequence[str] = ()
+    numbers: Sequence[PartitionChoice] = ()
 
     def selects(self, group: GroupImage) -> bool:
         """Whether a group is meant."""
         named = not self.names or any(fnmatchcase(group.group, name) for name in self.names)
         return named and (not self.types or group.type in self.types)
+
+    def narrowed(self, found: Iterable[GroupDetail]) -> Iterator[GroupDetail]:
+        """Yield groups with their selected partitions."""
+        for one in found:
+            if not self.topics and not self.numbers:
+                yield one
+                continue
+            offsets, pending = (tuple(filter(self._is_selected, rows)) for rows in (one.offsets, one.pending))
+            if offsets or pending:
+                yield one._replace(offsets=offsets, pending=pending)
+
+    def _is_selected(self, row: PartitionLag) -> bool:
+        return is_selected(row.topic, row.partition, self.topics, self.numbers)
 
 
 class PartitionLag(NamedTuple):
@@ -103,7 +122,7 @@ def describe_groups(paths: Iterable[str], query: GroupQuery, note: Note = ignore
     logs = _Logs(partitions, until_ms, note)
     details = (_share_detail(one, shared.get(one.group, ()), names.get, logs) if one.type == "share"
                else _detail(one, logs) for one in found)  # fmt: skip
-    return sorted(details, key=lambda one: (one.image.group, one.image.coordinator_partition or 0))
+    return sorted(query.narrowed(details), key=lambda one: (one.image.group, one.image.coordinator_partition or 0))
 
 
 def _tell_absent(of_groups: Sequence[Partition], note: Note) -> None:

@@ -13,7 +13,7 @@ from klog.cluster.metadata.metadata_loader import ClusterMetadata, read_metadata
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import IdentityChoice, are_all_copies, choose_identity, identity_of
-from klog.data_dir.selection import open_path, select
+from klog.data_dir.selection import PartitionChoice, open_path, select
 from klog.formats.checkpoint import Malformed
 from klog.formats.names import CLUSTER_METADATA, PartitionState
 from klog.partition.start.metadata_log import metadata_bounds
@@ -158,7 +158,7 @@ def broker_disks(disks: Iterable[BrokerDisk]) -> dict[int, BrokerDisks]:
 def copies_on(
     disks: Sequence[BrokerDisk],
     topics: Sequence[str] = (),
-    numbers: Sequence[int] = (),
+    numbers: Sequence[PartitionChoice] = (),
     choice: IdentityChoice = IdentityChoice(),  # noqa: B008
     note: Note = _say_nothing,
 ) -> list[BrokerCopies]:

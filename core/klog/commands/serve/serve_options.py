@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from klog.data_dir.replicas import IdentityChoice
+from klog.data_dir.selection import PartitionChoice
 from klog.partition.fetch import Damaged, UnservedRange
 
 End = Literal["log", "checkpoint"]
@@ -20,14 +21,15 @@ _MOST_LINES: Final = 1000
 class ServeOptions:
     """The part of the data that clients see.
 
-    *topics*: globs, none for all; *internal*: Kafka's own topics too.  *end*: the log end, or the high watermark
-    checkpoint; *until_ms*: nothing from the first batch on with this timestamp or a later one.  *open_transactions*:
-    treat them as aborted, as after their timeout on a broker, or hide everything behind them.  *missing*: partitions on
-    other disks are empty, have no leader, or are not listed.  *identity*: the log dirs and topics to use if several
-    have one name.
+    *topics*: globs, *numbers*: partitions, none for all; *internal*: Kafka's own topics too.  *end*: the log end, or
+    the high watermark checkpoint; *until_ms*: nothing from the first batch on with this timestamp or a later one.
+    *open_transactions*: treat them as aborted, as after their timeout on a broker, or hide everything behind them.
+    *missing*: partitions on other disks are empty, have no leader, or are not listed.  *identity*: the log dirs and
+    topics to use if several have one name.
     """
 
     topics: tuple[str, ...] = ()
+    numbers: tuple[PartitionChoice, ...] = ()
     end: End = "log"
     until_ms: int | None = None
     open_transactions: OpenTransactions = "abort"

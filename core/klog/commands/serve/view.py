@@ -27,6 +27,7 @@ from klog.data_dir.replicas import (
     find_partitions,
     group_copies,
 )
+from klog.data_dir.selection import is_selected
 from klog.formats.checkpoint import Malformed
 from klog.formats.follow_file import FOLLOW_FILE, FollowFile, FollowTopic
 from klog.formats.names import CLUSTER_METADATA, INTERNAL
@@ -123,7 +124,9 @@ class View:
             self._decisions_about,
             lambda path: path in self._live,
         )
-        self._copies = _by_topic(partitions)
+        numbers = options.numbers
+        shown = [one for one in partitions if one.topic in INTERNAL or is_selected(one.topic, one.number, (), numbers)]
+        self._copies = _by_topic(shown)
         names = [name for name in self._copies if self._shows(name)]
         self.topics: Mapping[str, Topic] = {
             name: Topic(name, self._copies[name], lambda: self._known, options.missing, self._copied)

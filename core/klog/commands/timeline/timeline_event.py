@@ -15,6 +15,7 @@ from operator import itemgetter
 from typing import BinaryIO, Final, NamedTuple, TypeAlias
 
 from klog.data_dir.disk.disk import Disk
+from klog.data_dir.selection import PartitionChoice, is_selected
 from klog.formats.java_integers import LONG_MAX
 
 BROKER_CLOCK: Final = "broker"
@@ -105,7 +106,8 @@ class TimelineEvent(NamedTuple):
 class EventFilter(NamedTuple):
     """The filter of events: *start* and later, before *end* (ms); all *kinds* if there are none.
 
-    *topics*, *groups*: globs; with them, only events of such a topic or such a group.
+    *topics*, *groups*: globs; with them, only events of such a topic or such a group.  *numbers*: only events of one of
+    these partitions.
     """
 
     start: int = -LONG_MAX
@@ -113,6 +115,7 @@ class EventFilter(NamedTuple):
     kinds: Collection[str] = ()
     topics: Sequence[str] = ()
     groups: Sequence[str] = ()
+    numbers: Sequence[PartitionChoice] = ()
 
     def wants(self, event: TimelineEvent) -> bool:
         """Whether an event matches."""
@@ -121,6 +124,8 @@ class EventFilter(NamedTuple):
         is_of_group = not self.groups or any(fnmatchcase(event.group or "", glob) for glob in self.groups)
         # An event about several topics was filtered before they were combined.
         is_of_several = event.topic is None and event.kind in _OF_PARTITIONS
+        if self.numbers and not is_of_several and not is_selected(event.topic, event.partition, (), self.numbers):
+            return False
         return is_of_group and (is_of_several or self.wants_topic(event.topic))
 
     def wants_topic(self, topic: str | None) -> bool:

@@ -16,6 +16,7 @@ from klog.cluster.coordinator.transactional_ids import IN_PROGRESS, PREPARED, Tr
 from klog.commands.transactions.transaction_joins import JoinedTransaction, joined_transactions
 from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import IdentityChoice, choose_with_internal
+from klog.data_dir.selection import PartitionChoice, is_selected
 from klog.formats.internal_topics import CLUSTER_METADATA, SHARE_GROUP_STATE, TRANSACTION_STATE
 from klog.partition.start.replica_choice import select_replicas
 from klog.partition.transactions.spans import TransactionSpan
@@ -68,7 +69,7 @@ class TransactionDetail(NamedTuple):
 class TransactionQuery(NamedTuple):
     """The selected transactions: all, or those of some *states*, transactional *ids* (names or globs), *producer_ids*.
 
-    *longer_than*: only those that lasted at least so many ms.
+    *longer_than*: only those that lasted at least so many ms.  *topics*, *numbers*: only those in such a partition.
     """
 
     now_ms: int
@@ -77,6 +78,8 @@ class TransactionQuery(NamedTuple):
     producer_ids: Sequence[int] = ()
     longer_than: int | None = None
     choice: IdentityChoice = IdentityChoice()
+    topics: Sequence[str] = ()
+    numbers: Sequence[PartitionChoice] = ()
 
     def selects(self, one: TransactionDetail) -> bool:
         """Whether a transaction is meant."""
@@ -86,7 +89,11 @@ class TransactionQuery(NamedTuple):
             and (not self.ids or (name is not None and any(fnmatchcase(name, glob) for glob in self.ids)))
             and (not self.producer_ids or one.producer_id in self.producer_ids)
             and (self.longer_than is None or (one.duration or 0) >= self.longer_than)
+            and ((not self.topics and not self.numbers) or any(map(self._is_selected, one.partitions)))
         )
+
+    def _is_selected(self, part: TransactionPart) -> bool:
+        return is_selected(part.topic, part.partition, self.topics, self.numbers)
 
 
 def describe_transactions(

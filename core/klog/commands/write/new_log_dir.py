@@ -133,7 +133,8 @@ class NewLogDir:
                 )
             topic_id = self._options.topic_id or _new_id()
             config = self._sources.configs.get(name, self._config)
-            self._topics[name] = TopicPlace(name, topic_id, count, config)
+            most = 0 if self._options.partitions else _MOST_PARTITIONS
+            self._topics[name] = TopicPlace(name, topic_id, count, config, most=most)
         return self._topics[name]
 
     def _count(self, name: str) -> int:

@@ -230,7 +230,7 @@ class RecordWriter:
                 self._check(self._writer.compress())
             elif status == ASK:
                 i += self._asked(rows, i)
-            elif not (RECORD_FAULTS[status - FIRST_FAULT] == "topic" and self._add_topic()):
+            elif not self._is_mended(RECORD_FAULTS[status - FIRST_FAULT], rows, i):
                 i += self._fault(RECORD_FAULTS[status - FIRST_FAULT], rows, i)
             i, status = self._router.feed(rows, i)
 
@@ -239,6 +239,18 @@ class RecordWriter:
         """The partition at which the router stopped."""
         assert self._router.name is not None
         return self._writers[self._router.name.decode(), self._router.partition]
+
+    def _is_mended(self, fault: str, rows: InputRecords, i: int) -> bool:
+        """Add the topic, or the partition, that a record is the first to name; False if that cannot be."""
+        if fault == "topic":
+            return self._add_topic()
+        place = self._topics.get(self._router.name or b"")
+        number = rows.partition(i)
+        if fault != "partition" or place is None or number is None or not place.count <= number < place.most:
+            return False
+        self.route(place).builders.extend([None] * (number + 1 - place.count))
+        place.count = number + 1
+        return True
 
     def _add_topic(self) -> bool:
         """Look up the topic that the router does not know; False if it does not exist."""

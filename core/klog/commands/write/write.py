@@ -62,9 +62,9 @@ class WriteInput(NamedTuple):
         if kind is None and path.endswith(".log"):
             raise UsageError(f"{path}: a segment; name its partition directory, or what 'klog dump' made of it")
         if kind is None:
-            raise UsageError(f"{path}: its name does not tell what it is; --format {'|'.join(FORMATS)}")
+            raise UsageError(f"{path}: its name does not tell what it is; --input-format {'|'.join(FORMATS)}")
         if path == "-" and kind in ("parquet", "log"):
-            raise UsageError(f"--format {kind}: not from stdin")
+            raise UsageError(f"--input-format {kind}: not from stdin")
         return cls(path, kind)
 
 

@@ -107,7 +107,8 @@ class TopicPlace:
     """A topic at a destination.
 
     *topic_id*: None if unknown.  *count*: the number of its partitions.  *epochs*: by partition, the leader epoch in
-    force, none without metadata.  *is_broker*: it is in a broker's log dir.
+    force, none without metadata.  *is_broker*: it is in a broker's log dir.  *most*: how many partitions it may grow
+    to, by those that records name; 0 if it does not grow.
     """
 
     name: str
@@ -116,6 +117,7 @@ class TopicPlace:
     config: TopicConfig
     is_broker: bool = False
     epochs: Mapping[int, int] = field(default_factory=dict)
+    most: int = 0
 
     @property
     def settings(self) -> AppendSettings:

@@ -26,7 +26,7 @@ from klog.data_dir.replicas import (
     last_leader_epoch,
     log_end,
 )
-from klog.data_dir.selection import select
+from klog.data_dir.selection import PartitionChoice, select
 from klog.formats.checkpoint import epochs_in_force
 from klog.formats.names import FileKind
 
@@ -34,7 +34,7 @@ from klog.formats.names import FileKind
 def select_replicas(
     paths: Iterable[str],
     topics: Sequence[str],
-    numbers: Sequence[int],
+    numbers: Sequence[PartitionChoice],
     replicas: str = "longest",
     choice: IdentityChoice = IdentityChoice(),  # noqa: B008
     note: Callable[[str], object] = len,

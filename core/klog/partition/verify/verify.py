@@ -12,7 +12,7 @@ from klog.base.progress import Silence, Sink
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
-from klog.data_dir.selection import KafkaFile, select
+from klog.data_dir.selection import KafkaFile, PartitionChoice, select
 from klog.formats.checkpoint import Malformed
 from klog.formats.names import ROOT_KINDS
 from klog.partition.transactions.producer_replay import ProducerReplay
@@ -216,7 +216,9 @@ def _settled(facts: PartitionFacts, findings: list[Finding]) -> list[Finding]:
 
 
 def partitions_to_verify(
-    opened: Sequence[LogDir | Partition | KafkaFile], topics: Sequence[str] = (), numbers: Sequence[int] = ()
+    opened: Sequence[LogDir | Partition | KafkaFile],
+    topics: Sequence[str] = (),
+    numbers: Sequence[PartitionChoice] = (),
 ) -> list[tuple[Partition, LogDirFacts]]:
     """Return the partitions to check, each with the facts of its log dir; *topics* and *numbers* narrow log dirs.
 

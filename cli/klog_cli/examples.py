@@ -1,0 +1,104 @@
+"""Examples of each command, for its help: what it does, and the line to type.  A test runs them over `fixtures/`."""
+
+from __future__ import annotations
+
+EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
+    "doctor": (
+        ("whether the broker of this log dir will start, and what it loses", "klog doctor /data"),
+        ("a broker of the ZooKeeper era", "klog doctor /data --kafka-version 2.8"),
+    ),
+    "verify": (
+        ("check headers, checksums, indexes and checkpoints of every partition", "klog verify /data"),
+        ("decompress and read every record of one topic, too", "klog verify /data -t orders --deep"),
+        ("findings for a script, one a line", "klog verify /data -o jsonl"),
+    ),
+    "recover": (
+        ("show what would change, and what it costs", "klog recover /data"),
+        ("do it; 'klog undo' takes it back", "klog recover /data --apply"),
+        ("only rebuild index files", "klog recover /data --indexes-only"),
+    ),
+    "apply": (("carry out a plan that was saved", "klog apply plan.json"),),
+    "undo": (
+        ("show what the latest change would restore", "klog undo latest"),
+        ("restore it", "klog undo latest --apply"),
+    ),
+    "plans": (("the changes that were made here, and whether they can be undone", "klog plans /data"),),
+    "describe": (
+        ("the partitions of a log dir", "klog describe /data"),
+        ("the segments of a partition", "klog describe /data/orders-0"),
+    ),
+    "dump": (
+        ("the batches of a partition, as Kafka's dump tool prints them", "klog dump /data/orders-0"),
+        ("the last ten records as JSON lines", "klog dump /data/orders-0 --from-offset -10 -o jsonl"),
+        ("all records of a topic into a file", "klog dump /data -t orders --to orders.csv"),
+    ),
+    "lookup": (
+        ("where offset 5 is, step by step", "klog lookup /data/orders-0 --offset 5"),
+        ("the first record at or after a time", "klog lookup /data/orders-0 --timestamp 2025-06-15T15:06:40Z"),
+    ),
+    "search": (
+        ("the records with a key", "klog search /data -t orders --key key-1"),
+        ("the first three records whose value matches", "klog search /data --regex amount -n 3"),
+    ),
+    "stats": (("records, bytes and keys of each partition", "klog stats /data"),),
+    "timeline": (
+        ("what happened, in one order", "klog timeline /data"),
+        ("the first twenty events of a topic", "klog timeline /data -t orders -n 20"),
+    ),
+    "groups": (
+        ("members, offsets and lag of all groups", "klog groups /data"),
+        ("offsets as kafka-consumer-groups reads them", "klog groups /data -o reset-offsets --to offsets.csv"),
+    ),
+    "transactions": (
+        ("every transaction, and the hanging ones", "klog transactions /data"),
+        ("only those that are still open", "klog transactions /data --state open"),
+    ),
+    "metadata show": (("the cluster as this node's metadata log has it", "klog metadata show /data"),),
+    "metadata history": (
+        ("who led a partition, and every move of its ISR", "klog metadata history /data -p orders-0"),
+    ),
+    "metadata compare": (("which of three nodes has the newest metadata log", "klog metadata compare /b1 /b2 /b3"),),
+    "metadata plan": (
+        ("the voters have new addresses", "klog metadata plan /b1 /b2 /b3 --voters 1@h1:9093,2@h2:9093,3@h3:9093"),
+    ),
+    "fetch": (("the batches that a consumer would be given from offset 0 on", "klog fetch /data/orders-0 --offset 0"),),
+    "report": (("one page about a log dir, for the ticket", "klog report /data --to report.html"),),
+    "space": (
+        ("what fills the disk, and why it is still there", "klog space /data"),
+        ("how to free 100 KiB without losing anything", "klog space /data --free 100KiB"),
+    ),
+    "compact": (
+        ("what compaction would gain", "klog compact /data --estimate"),
+        ("show what would change", "klog compact /data"),
+    ),
+    "truncate": (("show what cutting at an offset removes", "klog truncate /data/orders-0 --to-offset 20"),),
+    "replicas diff": (("how the copies of three brokers differ", "klog replicas diff /b1 /b2 /b3"),),
+    "replicas plan": (("make copies that lack something equal to the others", "klog replicas plan /b1 /b2 /b3"),),
+    "replicas rescue": (
+        (
+            "save the records that would be lost if node 1 led",
+            "klog replicas rescue /b1 /b2 /b3 --if-leads 1 --to lost.jsonl",
+        ),
+    ),
+    "replicas simulate": (("play a scenario in slow motion", "klog replicas simulate events.json"),),
+    "adopt": (("show how a partition of another disk comes into this log dir", "klog adopt /old/orders-0 --to /data"),),
+    "keys check": (("keys that lie in another partition than their partitioner chose", "klog keys check /data"),),
+    "partition": (
+        ("which partition of 12 gets a key, by each partitioner", "klog partition customer-7 --partitions 12"),
+    ),
+    "assign": (
+        ("which brokers a new topic would get", "klog assign --brokers 1,2,3 --partitions 6 --replication 2 --seed 1"),
+    ),
+    "audit headers": (("every check of batch headers", "klog audit headers /data"),),
+    "audit misrouted": (("batches that a producer put into the wrong partition", "klog audit misrouted /data"),),
+    "serve": (("a read-only broker over this log dir, for any Kafka client", "klog serve /data"),),
+    "export": (("all records as Parquet files", "klog export /data --to rows"),),
+    "write": (("records of a file into a new log dir", "klog write orders.jsonl --to new"),),
+    "follow": (("copy the partitions of a live cluster", "klog follow localhost:9092 --to copy"),),
+    "spark verify": (("check many log dirs, a task for each part", "klog spark verify /data"),),
+    "spark audit": (("misrouted batches of many log dirs", "klog spark audit /data"),),
+    "spark stats": (("count the records of many log dirs", "klog spark stats /data"),),
+    "spark search": (("find a key in many log dirs", "klog spark search /data --key key-1"),),
+    "spark export": (("all records as Parquet files", "klog spark export /data --to rows"),),
+    "spark compact": (("the last value of each key as a table", "klog spark compact /data --to table"),),
+}
