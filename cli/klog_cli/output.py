@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from types import TracebackType
+from typing import Any
 
 from klog.base.unusable import UNUSABLE
 
@@ -41,6 +42,12 @@ class Colour:
     when = "auto"
 
 
+class Screen:
+    """The progress bar that is drawn on the terminal, or None: text of the same terminal takes its place."""
+
+    bar: Any = None
+
+
 def write(
     data: bytes | memoryview, descriptor: int = STDOUT, keep_colours: bool = False, name: str = "standard output"
 ) -> None:
@@ -49,7 +56,10 @@ def write(
     Raises ClosedPipeError if the reader has closed the pipe, else OutputError with *name*.  *keep_colours*: pass colour
     sequences to a terminal: klog itself has made the text.
     """
-    view = memoryview(_for_terminal(data, keep_colours) if is_terminal(descriptor) else data)
+    on_terminal = is_terminal(descriptor)
+    if on_terminal and Screen.bar is not None:
+        Screen.bar.clear()
+    view = memoryview(_for_terminal(data, keep_colours) if on_terminal else data)
     try:
         while len(view):
             view = view[os.write(descriptor, view) :]
@@ -299,6 +309,8 @@ def _widen_pipe(descriptor: int) -> None:
 class Results:
     """Receives the output of a dump: results to stdout or into a new file, damage to stderr, progress to a bar.
 
+    The bar is on stderr if that is a terminal, until the results themselves are written to a terminal.
+
     A file appears under its name only if the block ends without an exception.
     """
 
@@ -314,17 +326,22 @@ class Results:
             self.descriptor, self._name = self._file.descriptor, path
         self._room = Preallocation(self.descriptor)
         _widen_pipe(self.descriptor)
-        self._bar = Bar(shown=not Quiet.on and is_terminal(STDERR) and not is_terminal(self.descriptor))
-        self.expect, self.advance = self._bar.expect, self._bar.advance
+        self._on_terminal = is_terminal(self.descriptor)
+        self._bar = Screen.bar = Bar(shown=not Quiet.on and is_terminal(STDERR))
+        self.expect, self.measure, self.advance = self._bar.expect, self._bar.measure, self._bar.advance
+        self.found = self._bar.found
 
     def write(self, data: bytes | memoryview) -> None:
         """Take a part of the result."""
+        if self._on_terminal:
+            self._bar.close()
         self._room.make(len(data))
         write(data, self.descriptor, name=self._name)
 
     def report(self, line: str) -> None:
         """Take a line about damage."""
         self._bar.clear()
+        self._bar.found(1)
         plain(printable(line))
 
     def __enter__(self) -> Results:
@@ -334,6 +351,7 @@ class Results:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._bar.close()
+        Screen.bar = None
         self._room.release()
         if self._file is not None:
             with self._file:

@@ -1,8 +1,10 @@
-"""A bar on stderr, or nothing: bytes, rate, time left, once the work takes longer than about a second."""
+"""A bar on stderr, or nothing: the place, bytes, rate, time left, findings, once the work takes over a second."""
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Callable
 from typing import Any
 
 _PATIENCE_SECONDS = 1.0
@@ -28,23 +30,30 @@ class _Drawn:
         self._drawn = now
         return True
 
-    def _open(self, *columns: Any) -> None:
+    def _open(self) -> None:
         if self._progress is None:
             from rich.console import Console
-            from rich.progress import Progress
+            from rich.progress import BarColumn, Progress, TextColumn
 
-            self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
+            told = TextColumn("{task.description}", markup=False)
+            console = Console(stderr=True, highlight=False)
+            self._progress = Progress(BarColumn(20), told, console=console, transient=True)
             self._progress.start()
             self._task = self._progress.add_task("", total=None)
 
+    def _draw(self, parts: list[str], completed: int | None = None, total: int | None = None) -> None:
+        self._open()
+        self._progress.update(self._task, description=" · ".join(parts), completed=completed, total=total)
+
     def clear(self) -> None:
-        """Clear the progress bar for a line of text."""
+        """Clear the progress bar for a line of text; the next progress draws it again."""
         if self._progress is not None:
             self._progress.stop()
             self._progress = None
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Take the bar away for good."""
+        self._shown = False
         self.clear()
 
 
@@ -53,20 +62,45 @@ class Bar(_Drawn):
 
     def __init__(self, shown: bool) -> None:
         super().__init__(shown)
-        self._total = self._done = 0
+        self._total = self._measured = self._done = self._findings = 0
+        self._measure: Callable[[], int] | None = None
 
     def expect(self, size: int) -> None:
         """Add *size* bytes to the total."""
         self._total += size
 
-    def advance(self, size: int) -> None:
-        """Add *size* bytes to the progress."""
+    def measure(self, total: Callable[[], int]) -> None:
+        """Let *total* return the bytes of all files: it is called if the bar is drawn."""
+        self._measure = total
+
+    def found(self, findings: int) -> None:
+        """Add to the number of findings."""
+        self._findings += findings
+
+    def advance(self, size: int, path: str = "") -> None:
+        """Add *size* bytes of the log *path* to the progress."""
         self._done += size
         if self._is_time():
-            from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn, TransferSpeedColumn
+            if self._measure is not None:
+                self._measured, self._measure = self._measure(), None
+            total = max(self._measured, self._total, self._done)
+            self._draw(self._parts(total, path), self._done, total)
 
-            self._open(BarColumn(), DownloadColumn(binary_units=True), TransferSpeedColumn(), TimeRemainingColumn())
-            self._progress.update(self._task, completed=self._done, total=max(self._total, self._done))
+    def _parts(self, total: int, path: str) -> list[str]:
+        from klog_cli.output import human_size, printable
+
+        rate = self._done / max(time.monotonic() - self._began, 0.001)
+        parts = [f"{human_size(self._done)} of {human_size(total)}"]
+        parts += [f"{human_size(int(rate))}/s", f"{_duration((total - self._done) / rate)} left"] if rate >= 1 else []
+        parts += [f"{self._findings} finding{'s' * (self._findings != 1)}"] if self._findings else []
+        return [*parts, printable(os.path.basename(os.path.dirname(path)))] if path else parts
+
+
+def _duration(seconds: float) -> str:
+    """Return a duration for people: `0:05`, `1:02:03`."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
 
 
 class LagBar(_Drawn):
@@ -81,7 +115,7 @@ class LagBar(_Drawn):
         self._done += size
         self._lag += lag
         if self._is_time():
-            from rich.progress import BarColumn, FileSizeColumn, TextColumn, TransferSpeedColumn
+            from klog_cli.output import human_size
 
-            self._open(BarColumn(), FileSizeColumn(), TransferSpeedColumn(), TextColumn("{task.description}"))
-            self._progress.update(self._task, completed=self._done, description=f"{self._lag} behind")
+            rate = self._done / max(time.monotonic() - self._began, 0.001)
+            self._draw([human_size(self._done), f"{human_size(int(rate))}/s", f"{self._lag} offsets behind"])

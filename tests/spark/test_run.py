@@ -33,7 +33,7 @@ class Heard(Silence):
     def expect(self, size: int) -> None:
         self.expected += size
 
-    def advance(self, size: int) -> None:
+    def advance(self, size: int, path: str = "") -> None:
         self.done += size
 
 

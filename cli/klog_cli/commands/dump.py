@@ -16,7 +16,7 @@ from klog_cli.input_lines import input_lines
 from klog_cli.units import parse_key, parse_size, parse_time
 
 if TYPE_CHECKING:
-    from klog.commands.dump.dump_request import Decoder, DumpRequest, LogStyle
+    from klog.commands.dump.dump_request import Decoder, DumpRequest, DumpTarget, LogStyle
     from klog.data_dir.selection import PartitionChoice
     from klog.kernel import KeySet
     from klog.log.records import RecordFilter
@@ -172,6 +172,7 @@ def _dump(
     if request.output == PARQUET and to is None and output.is_terminal():
         raise UsageError("Parquet cannot be printed on a terminal: --to FILE")
     with output.Results(to) as results:
+        results.measure(lambda: sum(map(_size, expand(paths, topics, numbers, with_indexes, request.wanted))))
         if request.output == TEXT:
             return dump_text(targets, request, results)
         if request.output == PARQUET:
@@ -189,6 +190,14 @@ def _dump(
                 ).encode()
             )
         return dump_lines(targets, request, results)
+
+
+def _size(target: DumpTarget) -> int:
+    """Return the bytes of a file; 0 if it is gone, as a broker's may be."""
+    try:
+        return os.stat(target.path).st_size
+    except OSError:
+        return 0
 
 
 def wanted_of(

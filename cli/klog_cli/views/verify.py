@@ -102,8 +102,10 @@ def verify(
         of = checked.partition
         found.take(checked.findings, of.path, of.topic_id, of.checkpoints.cluster_id)
         found.totals = found.totals.plus(checked.totals)
+        results.found(len(checked.findings))
 
     with output.Results() as results:
+        results.measure(lambda: sum(partition.size for partition, _ in wanted))
         for thing in opened:
             if isinstance(thing, LogDir):
                 found.take(list(root(thing)), thing.path, None, thing.cluster_id)

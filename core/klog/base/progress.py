@@ -17,8 +17,8 @@ class Sink(Protocol):
     def expect(self, size: int) -> None:
         """Note that *size* more bytes will be read."""
 
-    def advance(self, size: int) -> None:
-        """Hear that *size* bytes have been read."""
+    def advance(self, size: int, path: str = "") -> None:
+        """Hear that *size* bytes have been read, of the log *path* if one is given."""
 
 
 class Silence:
@@ -33,5 +33,5 @@ class Silence:
     def expect(self, size: int) -> None:
         """Hear that there is work."""
 
-    def advance(self, size: int) -> None:
+    def advance(self, size: int, path: str = "") -> None:
         """Hear that work was done."""

@@ -130,7 +130,7 @@ def run(
                 last = process(window, piece, lane := OrderedOutput(sink, turns, piece.number))
                 lane.flush(window)
                 lane.wait()
-                sink.advance(piece.consumed)
+                sink.advance(piece.consumed, reader.source.path)
                 turns.done(piece.number, last)
                 if last:
                     break

@@ -36,7 +36,7 @@ class Progress(Silence):
     def expect(self, size: int) -> None:
         self.expected += size
 
-    def advance(self, size: int) -> None:
+    def advance(self, size: int, path: str = "") -> None:
         self.advanced += size
 
 

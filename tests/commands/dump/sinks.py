@@ -37,7 +37,7 @@ class Kept:
     def expect(self, size: int) -> None:
         self.expected += size
 
-    def advance(self, size: int) -> None:
+    def advance(self, size: int, path: str = "") -> None:
         self.advanced += size
 
     @property

@@ -332,7 +332,10 @@ def dump_parquet(targets: Iterable[DumpTarget], request: DumpRequest, sink: Sink
                 if kind_of(target, request) not in ("log", "checkpoint"):
                     raise UnsupportedError(f"{target.shown}: Parquet is for logs; --output jsonl shows it")
                 with inputs.open(target) as log:
+                    read = log.reader.position
                     for found in log.read(log.reader, window, codecs, count):
+                        sink.advance(log.reader.position - read, target.path)
+                        read = log.reader.position
                         damages = [found] if isinstance(found, Damage) else drop_crowded(found, log.file)
                         if isinstance(found, Window) and found.records:
                             table.add(found, *target.origin)

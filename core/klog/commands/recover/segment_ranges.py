@@ -217,7 +217,7 @@ class _Walk(NamedTuple):
                             chain.rows(run.window, run.first, run.end)
                     if piece.damage:
                         chain.damage(piece.damage, damage_id(piece.damage, self.is_last, source.size))
-                    sink.advance(piece.consumed)
+                    sink.advance(piece.consumed, path)
                 chain.finish()
                 return _SegmentWalk(self.files, reader.end, self.free.limit(chain.log.last_offset), chain.log)
         except KlogError as error:
