@@ -16,6 +16,7 @@ _klog() {
             apply) command=apply ;;
             undo) command=undo ;;
             plans) command=plans ;;
+            explain) command=explain ;;
             describe) command=describe ;;
             dump) command=dump ;;
             lookup) command=lookup ;;
@@ -36,6 +37,7 @@ _klog() {
             export) command=export ;;
             write) command=write ;;
             follow) command=follow ;;
+            completion) command=completion ;;
             metadata) command=metadata ;;
             'metadata show') command='metadata show' ;;
             'metadata history') command='metadata history' ;;
@@ -62,6 +64,7 @@ _klog() {
     done
     value=1
     case "$command $prev" in
+        *' -t' | *' --topic') words=$(klog completion topics -- "${COMP_WORDS[@]:1}" 2>/dev/null) ;;
         'doctor --kafka-version') words='' ;;
         'doctor --cluster-id') words='' ;;
         'doctor --node-id') words='' ;;
@@ -70,7 +73,6 @@ _klog() {
         'doctor -o' | 'doctor --output') words='text json' ;;
         'doctor -j' | 'doctor --jobs') words='' ;;
         'doctor --color') words='auto always never' ;;
-        'verify -t' | 'verify --topic') words='' ;;
         'verify -p' | 'verify --partition') words='' ;;
         'verify --sample') words='' ;;
         'verify --since') words='' ;;
@@ -79,7 +81,6 @@ _klog() {
         'verify -j' | 'verify --jobs') words='' ;;
         'verify --max-batch-bytes') words='' ;;
         'verify --color') words='auto always never' ;;
-        'recover -t' | 'recover --topic') words='' ;;
         'recover -p' | 'recover --partition') words='' ;;
         'recover --save-plan') words='' ;;
         'recover --backup') words='' ;;
@@ -103,13 +104,14 @@ _klog() {
         'plans -o' | 'plans --output') words='text json jsonl csv' ;;
         'plans -j' | 'plans --jobs') words='' ;;
         'plans --color') words='auto always never' ;;
-        'describe -t' | 'describe --topic') words='' ;;
+        'explain -o' | 'explain --output') words='text json jsonl csv' ;;
+        'explain -j' | 'explain --jobs') words='' ;;
+        'explain --color') words='auto always never' ;;
         'describe -p' | 'describe --partition') words='' ;;
         'describe -o' | 'describe --output') words='text json jsonl csv' ;;
         'describe -j' | 'describe --jobs') words='' ;;
         'describe --color') words='auto always never' ;;
         'dump --files') words='' ;;
-        'dump -t' | 'dump --topic') words='' ;;
         'dump -p' | 'dump --partition') words='' ;;
         'dump -o' | 'dump --output') words='text jsonl csv parquet' ;;
         'dump --to') words='' ;;
@@ -131,12 +133,10 @@ _klog() {
         'lookup --offset') words='' ;;
         'lookup --timestamp') words='' ;;
         'lookup --batch') words='' ;;
-        'lookup -t' | 'lookup --topic') words='' ;;
         'lookup -p' | 'lookup --partition') words='' ;;
         'lookup -o' | 'lookup --output') words='text json jsonl' ;;
         'lookup -j' | 'lookup --jobs') words='' ;;
         'lookup --color') words='auto always never' ;;
-        'search -t' | 'search --topic') words='' ;;
         'search -p' | 'search --partition') words='' ;;
         'search --key') words='' ;;
         'search --keys-from') words='' ;;
@@ -155,7 +155,6 @@ _klog() {
         'search --max-batch-bytes') words='' ;;
         'search -j' | 'search --jobs') words='' ;;
         'search --color') words='auto always never' ;;
-        'stats -t' | 'stats --topic') words='' ;;
         'stats -p' | 'stats --partition') words='' ;;
         'stats --cluster') words='' ;;
         'stats --topic-id') words='' ;;
@@ -167,7 +166,6 @@ _klog() {
         'timeline --window') words='' ;;
         'timeline --from-time') words='' ;;
         'timeline --to-time') words='' ;;
-        'timeline -t' | 'timeline --topic') words='' ;;
         'timeline -p' | 'timeline --partition') words='' ;;
         'timeline --group') words='' ;;
         'timeline --kind') words='' ;;
@@ -178,7 +176,6 @@ _klog() {
         'groups --group') words='' ;;
         'groups --at-time') words='' ;;
         'groups --type') words='classic consumer share streams' ;;
-        'groups -t' | 'groups --topic') words='' ;;
         'groups -p' | 'groups --partition') words='' ;;
         'groups --to') words='' ;;
         'groups --cluster') words='' ;;
@@ -190,7 +187,6 @@ _klog() {
         'transactions --transactional-id') words='' ;;
         'transactions --producer-id') words='' ;;
         'transactions --longer-than') words='' ;;
-        'transactions -t' | 'transactions --topic') words='' ;;
         'transactions -p' | 'transactions --partition') words='' ;;
         'transactions --now') words='' ;;
         'transactions --cluster') words='' ;;
@@ -203,7 +199,6 @@ _klog() {
         'fetch --min-bytes') words='' ;;
         'fetch --isolation') words='read_uncommitted read_committed log_end' ;;
         'fetch --end') words='log checkpoint' ;;
-        'fetch -t' | 'fetch --topic') words='' ;;
         'fetch -p' | 'fetch --partition') words='' ;;
         'fetch -o' | 'fetch --output') words='text json' ;;
         'fetch -j' | 'fetch --jobs') words='' ;;
@@ -214,7 +209,6 @@ _klog() {
         'report -j' | 'report --jobs') words='' ;;
         'report --max-batch-bytes') words='' ;;
         'report --color') words='auto always never' ;;
-        'space -t' | 'space --topic') words='' ;;
         'space -p' | 'space --partition') words='' ;;
         'space --by') words='' ;;
         'space --sort') words='bytes age name' ;;
@@ -229,7 +223,6 @@ _klog() {
         'space --to') words='' ;;
         'space -j' | 'space --jobs') words='' ;;
         'space --color') words='auto always never' ;;
-        'compact -t' | 'compact --topic') words='' ;;
         'compact -p' | 'compact --partition') words='' ;;
         'compact --save-plan') words='' ;;
         'compact --backup') words='' ;;
@@ -251,7 +244,6 @@ _klog() {
         'compact --color') words='auto always never' ;;
         'truncate --to-offset') words='' ;;
         'truncate --to-timestamp') words='' ;;
-        'truncate -t' | 'truncate --topic') words='' ;;
         'truncate -p' | 'truncate --partition') words='' ;;
         'truncate --save-plan') words='' ;;
         'truncate --backup') words='' ;;
@@ -263,7 +255,6 @@ _klog() {
         'truncate --color') words='auto always never' ;;
         'adopt --to') words='' ;;
         'adopt --as') words='' ;;
-        'adopt -t' | 'adopt --topic') words='' ;;
         'adopt -p' | 'adopt --partition') words='' ;;
         'adopt --epochs') words='rewrite keep' ;;
         'adopt --producers') words='drop keep' ;;
@@ -292,14 +283,12 @@ _klog() {
         'assign --shift') words='' ;;
         'assign --start-partition') words='' ;;
         'assign --fenced') words='' ;;
-        'assign -t' | 'assign --topic') words='' ;;
         'assign --check') words='' ;;
         'assign -o' | 'assign --output') words='text json jsonl csv reassignment' ;;
         'assign -j' | 'assign --jobs') words='' ;;
         'assign --color') words='auto always never' ;;
         'serve --listen') words='' ;;
         'serve --advertise') words='' ;;
-        'serve -t' | 'serve --topic') words='' ;;
         'serve -p' | 'serve --partition') words='' ;;
         'serve --cluster') words='' ;;
         'serve --topic-id') words='' ;;
@@ -313,7 +302,6 @@ _klog() {
         'serve -o' | 'serve --output') words='text jsonl' ;;
         'serve -j' | 'serve --jobs') words='' ;;
         'serve --color') words='auto always never' ;;
-        'export -t' | 'export --topic') words='' ;;
         'export -p' | 'export --partition') words='' ;;
         'export --to') words='' ;;
         'export -o' | 'export --output') words='jsonl parquet' ;;
@@ -331,7 +319,6 @@ _klog() {
         'export --color') words='auto always never' ;;
         'write --to') words='' ;;
         'write --input-format') words='jsonl csv parquet log' ;;
-        'write -t' | 'write --topic') words='' ;;
         'write --batches') words='fill keep' ;;
         'write --batch-size') words='' ;;
         'write --linger') words='' ;;
@@ -354,7 +341,6 @@ _klog() {
         'write -j' | 'write --jobs') words='' ;;
         'write --color') words='auto always never' ;;
         'follow --to') words='' ;;
-        'follow -t' | 'follow --topic') words='' ;;
         'follow -p' | 'follow --partition') words='' ;;
         'follow --rate') words='' ;;
         'follow --max-wait') words='' ;;
@@ -370,12 +356,12 @@ _klog() {
         'follow -o' | 'follow --output') words='text json jsonl' ;;
         'follow -j' | 'follow --jobs') words='' ;;
         'follow --color') words='auto always never' ;;
-        'metadata show -t' | 'metadata show --topic') words='' ;;
+        'completion -j' | 'completion --jobs') words='' ;;
+        'completion --color') words='auto always never' ;;
         'metadata show --at-offset') words='' ;;
         'metadata show -o' | 'metadata show --output') words='text json' ;;
         'metadata show -j' | 'metadata show --jobs') words='' ;;
         'metadata show --color') words='auto always never' ;;
-        'metadata history -t' | 'metadata history --topic') words='' ;;
         'metadata history -p' | 'metadata history --partition') words='' ;;
         'metadata history --broker') words='' ;;
         'metadata history --from-offset') words='' ;;
@@ -404,7 +390,6 @@ _klog() {
         'replicas diff --metadata') words='' ;;
         'replicas diff --up') words='' ;;
         'replicas diff --set') words='' ;;
-        'replicas diff -t' | 'replicas diff --topic') words='' ;;
         'replicas diff -p' | 'replicas diff --partition') words='' ;;
         'replicas diff --cluster') words='' ;;
         'replicas diff --topic-id') words='' ;;
@@ -415,7 +400,6 @@ _klog() {
         'replicas plan --choose') words='' ;;
         'replicas plan --without') words='' ;;
         'replicas plan --metadata') words='' ;;
-        'replicas plan -t' | 'replicas plan --topic') words='' ;;
         'replicas plan -p' | 'replicas plan --partition') words='' ;;
         'replicas plan --save-plan') words='' ;;
         'replicas plan --backup') words='' ;;
@@ -429,7 +413,6 @@ _klog() {
         'replicas rescue --plan') words='' ;;
         'replicas rescue --choose') words='' ;;
         'replicas rescue --metadata') words='' ;;
-        'replicas rescue -t' | 'replicas rescue --topic') words='' ;;
         'replicas rescue -p' | 'replicas rescue --partition') words='' ;;
         'replicas rescue --cluster') words='' ;;
         'replicas rescue --topic-id') words='' ;;
@@ -439,7 +422,6 @@ _klog() {
         'replicas simulate -j' | 'replicas simulate --jobs') words='' ;;
         'replicas simulate --color') words='auto always never' ;;
         'keys check --partitions') words='' ;;
-        'keys check -t' | 'keys check --topic') words='' ;;
         'keys check -p' | 'keys check --partition') words='' ;;
         'keys check --min-keys') words='' ;;
         'keys check --list') words='' ;;
@@ -453,7 +435,6 @@ _klog() {
         'audit headers --now') words='' ;;
         'audit headers --with') words='' ;;
         'audit headers --memory') words='' ;;
-        'audit headers -t' | 'audit headers --topic') words='' ;;
         'audit headers -p' | 'audit headers --partition') words='' ;;
         'audit headers -o' | 'audit headers --output') words='text json jsonl csv' ;;
         'audit headers --max-batch-bytes') words='' ;;
@@ -462,13 +443,11 @@ _klog() {
         'audit misrouted --with') words='' ;;
         'audit misrouted --min-confidence') words='confirmed likely possible' ;;
         'audit misrouted --memory') words='' ;;
-        'audit misrouted -t' | 'audit misrouted --topic') words='' ;;
         'audit misrouted -p' | 'audit misrouted --partition') words='' ;;
         'audit misrouted -o' | 'audit misrouted --output') words='text json jsonl csv' ;;
         'audit misrouted --max-batch-bytes') words='' ;;
         'audit misrouted -j' | 'audit misrouted --jobs') words='' ;;
         'audit misrouted --color') words='auto always never' ;;
-        'spark verify -t' | 'spark verify --topic') words='' ;;
         'spark verify -p' | 'spark verify --partition') words='' ;;
         'spark verify -o' | 'spark verify --output') words='text json jsonl csv' ;;
         'spark verify --max-batch-bytes') words='' ;;
@@ -480,7 +459,6 @@ _klog() {
         'spark audit --with') words='' ;;
         'spark audit --min-confidence') words='confirmed likely possible' ;;
         'spark audit --memory') words='' ;;
-        'spark audit -t' | 'spark audit --topic') words='' ;;
         'spark audit -p' | 'spark audit --partition') words='' ;;
         'spark audit -o' | 'spark audit --output') words='text json jsonl csv' ;;
         'spark audit --max-batch-bytes') words='' ;;
@@ -489,7 +467,6 @@ _klog() {
         'spark audit --ship') words='' ;;
         'spark audit -j' | 'spark audit --jobs') words='' ;;
         'spark audit --color') words='auto always never' ;;
-        'spark stats -t' | 'spark stats --topic') words='' ;;
         'spark stats -p' | 'spark stats --partition') words='' ;;
         'spark stats --cluster') words='' ;;
         'spark stats --topic-id') words='' ;;
@@ -500,7 +477,6 @@ _klog() {
         'spark stats --ship') words='' ;;
         'spark stats -j' | 'spark stats --jobs') words='' ;;
         'spark stats --color') words='auto always never' ;;
-        'spark search -t' | 'spark search --topic') words='' ;;
         'spark search -p' | 'spark search --partition') words='' ;;
         'spark search --key') words='' ;;
         'spark search --keys-from') words='' ;;
@@ -522,7 +498,6 @@ _klog() {
         'spark search --ship') words='' ;;
         'spark search -j' | 'spark search --jobs') words='' ;;
         'spark search --color') words='auto always never' ;;
-        'spark export -t' | 'spark export --topic') words='' ;;
         'spark export -p' | 'spark export --partition') words='' ;;
         'spark export --to') words='' ;;
         'spark export -o' | 'spark export --output') words='jsonl parquet' ;;
@@ -541,7 +516,6 @@ _klog() {
         'spark export --ship') words='' ;;
         'spark export -j' | 'spark export --jobs') words='' ;;
         'spark export --color') words='auto always never' ;;
-        'spark compact -t' | 'spark compact --topic') words='' ;;
         'spark compact -p' | 'spark compact --partition') words='' ;;
         'spark compact --to') words='' ;;
         'spark compact -o' | 'spark compact --output') words='jsonl parquet log' ;;
@@ -570,13 +544,14 @@ _klog() {
     esac
     if [[ -z $value ]]; then
         case "$command" in
-            '') words='doctor verify recover apply undo plans describe dump lookup search stats timeline groups transactions fetch report space compact truncate adopt partition assign serve export write follow metadata replicas keys audit spark -V --version -h --help' ;;
+            '') words='doctor verify recover apply undo plans explain describe dump lookup search stats timeline groups transactions fetch report space compact truncate adopt partition assign serve export write follow completion metadata replicas keys audit spark -V --version -h --help' ;;
             doctor) words='--kafka-version --cluster-id --node-id --directory-id --server-properties --records -o --output -j --jobs -q --quiet --color -h --help' ;;
             verify) words='-t --topic -p --partition --deep --sample --since -o --output --to -j --jobs --max-batch-bytes -q --quiet --color -h --help' ;;
             recover) words='-t --topic -p --partition --like-broker --salvage --apply --save-plan --backup --indexes-only --from-recovery-point --repair-bits --mark-clean --broker-epoch --rescue-records --index-interval --segment-index-bytes --producer-expiration --now -o --output -j --jobs --dry-run -q --quiet --color -h --help' ;;
             apply) words='--backup -o --output -j --jobs -q --quiet --color -h --help' ;;
             undo) words='--apply --backup -o --output --dry-run -j --jobs -q --quiet --color -h --help' ;;
             plans) words='-o --output -j --jobs -q --quiet --color -h --help' ;;
+            explain) words='-o --output -j --jobs -q --quiet --color -h --help' ;;
             describe) words='-t --topic -p --partition --deep -o --output -j --jobs -q --quiet --color -h --help' ;;
             dump) words='--files -t --topic -p --partition -o --output --to --deep-iteration --print-data-log --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder --with-indexes --as --from-offset --to-offset --from-time --to-time --key --keys-from -n --limit --isolation --tail --no-control --batches --batch-offsets --values -j --jobs --max-batch-bytes -q --quiet --color -h --help' ;;
             lookup) words='--offset --timestamp --batch -t --topic -p --partition --position-only -o --output -j --jobs -q --quiet --color -h --help' ;;
@@ -597,6 +572,7 @@ _klog() {
             export) words='-t --topic -p --partition --to -o --output --from-offset --to-offset --from-time --to-time --isolation --replicas --cluster --topic-id --by-name --file-size --max-batch-bytes -j --jobs -q --quiet --color -h --help' ;;
             write) words='--to --input-format -t --topic --keep-offsets --batches --batch-size --linger --codec --level --partitions --partitioner --seed --repartition --idempotent --producers --timestamp-type --leader-epoch --set --topic-id --metadata --one-replica --end-transactions --skip-bad --apply --save-plan --backup --now -o --output --dry-run -j --jobs -q --quiet --color -h --help' ;;
             follow) words='--to -t --topic -p --partition --internal --until-caught-up --continuous --rate --max-wait --min-bytes --fetch-bytes --partition-bytes --flush --set --prune --on-divergence --on-cleaned --security-config --timeout --trace -o --output -j --jobs -q --quiet --color -h --help' ;;
+            completion) words='-j --jobs -q --quiet --color -h --help' ;;
             metadata) words='show history compare plan -h --help' ;;
             'metadata show') words='-t --topic --at-offset -o --output -j --jobs -q --quiet --color -h --help' ;;
             'metadata history') words='-t --topic -p --partition --broker --quorum --from-offset -o --output -j --jobs -q --quiet --color -h --help' ;;
@@ -622,6 +598,7 @@ _klog() {
         esac
         # options only where one begins; otherwise paths, which `-o default` completes
         [[ $words == -* && $cur != -* ]] && words=
+        [[ ( $command == apply || $command == undo ) && $cur != -* ]] && words=$(klog completion plans 2>/dev/null)
     fi
     COMPREPLY=($(compgen -W "$words" -- "$cur"))
 }

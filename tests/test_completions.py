@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 from pathlib import Path
 
 import klog
 import pytest
+from klog_cli.command_catalog import Command, Option, read
+from klog_cli.completion_scripts import SHELLS
 
+from tests.conftest import FIXTURES, run_klog, writable_copy
 from tools import make_findings, make_man
-from tools.command_line import Command, Option, read
-from tools.make_completions import SHELLS
+from tools.make_completions import FILES
 
 ROOT = Path(__file__).parent.parent
+BASH = ROOT / "completions" / "klog.bash"
 PRESS_TAB = """
 source "$1"; shift
 COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
@@ -21,10 +26,13 @@ _klog
 """
 
 
-@pytest.mark.parametrize("name", SHELLS)
-def test_completions_are_those_of_the_command_line(name: str) -> None:
+@pytest.mark.parametrize("shell", SHELLS)
+def test_completions_are_those_of_the_command_line(shell: str) -> None:
     """A script from yesterday offers options that are gone and hides those that came; `make completions` mends it."""
-    assert (ROOT / "completions" / name).read_text(encoding="utf-8") == SHELLS[name](read())
+    script = (ROOT / "completions" / FILES[shell]).read_text(encoding="utf-8")
+    assert script == SHELLS[shell](read())
+    done = run_klog("completion", shell)
+    assert (done.exit_code, done.stdout.decode()) == (0, script)
 
 
 def test_the_manual_page_is_that_of_the_command_line() -> None:
@@ -62,7 +70,9 @@ def test_no_option_and_no_command_goes_without_help() -> None:
 def press_tab(script: Path, *words: str) -> list[str]:
     """Return what bash offers for the last of *words*."""
     command = ["bash", "-uc", PRESS_TAB, "bash", str(script), *words]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env={**os.environ, "PATH": path})
+    return done.stdout.splitlines()
 
 
 def made_up() -> Command:
@@ -93,5 +103,35 @@ def made_up() -> Command:
 def test_bash_offers_what_fits(tmp_path: Path, words: list[str], offered: list[str]) -> None:
     """TAB offers what may stand there: commands, then options of that command, then their values."""
     script = tmp_path / "klog.bash"
-    script.write_text(SHELLS["klog.bash"](made_up()))
+    script.write_text(SHELLS["bash"](made_up()))
     assert press_tab(script, *words) == offered
+
+
+def test_the_topics_of_the_paths_on_the_line_are_offered() -> None:
+    """A path that is no log dir, or cannot be read, has none."""
+    offered = press_tab(BASH, "klog", "verify", str(FIXTURES / "modern"), "-t", "z")
+    assert offered == ["zstd"]
+    offered = press_tab(BASH, "klog", "dump", "/nowhere", str(FIXTURES / "modern"), "--deep-iteration", "--topic", "")
+    assert {"plain", "tx", "zstd"} <= set(offered)
+
+
+def test_no_name_of_a_directory_is_run_by_the_shell(tmp_path: Path) -> None:
+    """bash expands the words that it is offered: a hostile name must not be among them."""
+    (tmp_path / f"$(touch${{IFS}}{tmp_path.name}-ran)-0").mkdir()
+    (tmp_path / "good-0").mkdir()
+    assert press_tab(BASH, "klog", "verify", str(tmp_path), "-t", "") == ["good"]
+    assert not list(Path.cwd().glob("*-ran"))
+
+
+def test_plans_are_offered_to_undo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writable_copy(FIXTURES / "crash" / "torn-in-batch", tmp_path / "data")
+    assert run_klog("recover", tmp_path / "data", "--apply").exit_code == 1
+    monkeypatch.chdir(tmp_path)
+    first, second = sorted(press_tab(BASH, "klog", "undo", ""))
+    assert second == "latest"
+    assert run_klog("undo", first).exit_code == 0
+
+
+def test_an_unknown_shell_is_16() -> None:
+    done = run_klog("completion", "fsh")
+    assert (done.exit_code, b"did you mean fish" in done.stderr) == (16, True)

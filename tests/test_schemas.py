@@ -9,17 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from klog_cli.command_catalog import read
 
 from tests.commands.serve.serving import Serving, Wire
 from tests.conftest import CORPORA, FIXTURES, ROOT, run_klog, run_klog_process, writable_copy
 from tests.partition.verify.faults import FAULTS
 from tests.support.samples import sampled
 from tools import json_fields
-from tools.command_line import read
 
 SPLIT = "replicas/split/broker-1 replicas/split/broker-2 replicas/split/broker-3"
 RUNS = [
     *("verify modern", "verify crash/flip-middle", "verify legacy", "verify --deep v39/data v39/data1"),
+    *("explain", "explain bad-crc retention-due"),
     *("audit modern", "audit crash/torn-in-batch", "audit misrouted modern", "audit misrouted replicas/keys/broker-1"),
     *("describe modern", "describe legacy", "describe modern/plain-1", "describe modern/empty-0"),
     *("describe crash/flip-middle/torn-0", "describe compaction/after", "describe compaction/after/tx-later-0"),

@@ -16,10 +16,10 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from klog_cli.command_catalog import Command, read
 
 from tests.conftest import ROOT
 from tests.support.browser import open_page
-from tools.command_line import Command, read
 from tools.make_pictures import CHOSEN, DIMMED
 
 LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "video": "src", "object": "data"}

@@ -259,6 +259,7 @@ SCHEMAS: dict[str, Declared] = {
         "apply": parts.APPLIED,
         "undo": parts.UNDONE,
         "plans": parts.PLANS,
+        "explain": parts.EXPLANATIONS,
     },
     **{"replicas plan": parts.REPLICAS_PLAN, "metadata plan": parts.METADATA_PLAN, "space": parts.SPACE},
     **{"metadata show": parts.METADATA_SHOW, "metadata compare": parts.METADATA_COMPARE, "assign": parts.ASSIGN},

@@ -362,3 +362,11 @@ SPACE: Declared = {
     ],
     "plan": [{"command?": TEXT, "manual?": TEXT, "frees": INT, "why": TEXT}],
 }
+EXPLANATIONS: Declared = {
+    "explanations": [
+        {
+            **{"id": TEXT, "command": TEXT, "severity": TEXT_OR_NULL, "meaning": TEXT_OR_NULL},
+            **{"broker": TEXT_OR_NULL, "cause": TEXT_OR_NULL, "fix": TEXT_OR_NULL},
+        }
+    ]
+}

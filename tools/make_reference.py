@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from klog_cli.command_catalog import Command, Option, read
+
 from tools import json_fields
-from tools.command_line import Command, Option, read
 
 HEAD = """# Commands
 

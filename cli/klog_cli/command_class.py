@@ -11,7 +11,7 @@ from typer.core import TyperCommand, TyperGroup, TyperOption
 from klog_cli import output
 
 PURPOSES = {
-    "First aid": ("doctor", "verify", "recover", "apply", "undo", "plans"),
+    "First aid": ("doctor", "verify", "recover", "apply", "undo", "plans", "explain"),
     "Look": (
         *("describe", "dump", "lookup", "search", "stats", "timeline", "groups", "transactions", "metadata", "fetch"),
         "report",
@@ -20,6 +20,7 @@ PURPOSES = {
     "Cluster": ("replicas", "adopt", "keys", "partition", "assign", "audit"),
     "In and out": ("serve", "export", "write", "follow"),
     "At scale": ("spark",),
+    "Shell": ("completion",),
 }
 """The commands, by purpose, in the order of the help."""
 OPTION_GROUPS = {

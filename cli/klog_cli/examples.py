@@ -23,6 +23,11 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("restore it", "klog undo latest --apply"),
     ),
     "plans": (("the changes that were made here, and whether they can be undone", "klog plans /data"),),
+    "completion": (("complete in this bash", "klog completion bash > klog.bash && source klog.bash"),),
+    "explain": (
+        ("what a finding means, and what helps", "klog explain bad-crc"),
+        ("every id of findings, one a line, for a script", "klog explain -o jsonl"),
+    ),
     "describe": (
         ("the partitions of a log dir", "klog describe /data"),
         ("the segments of a partition", "klog describe /data/orders-0"),

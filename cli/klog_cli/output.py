@@ -10,10 +10,11 @@ from typing import Any
 
 from klog.base.unusable import UNUSABLE
 
+from klog_cli.display import human_size as human_size
+from klog_cli.display import printable as printable
+
 STDOUT, STDERR = 1, 2
 Cell = object
-
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 class ClosedPipeError(Exception):
@@ -98,11 +99,6 @@ def _escape(char: str) -> str:
     return f"\\x{code - 0xDC00:02x}" if code >= 0xDC80 else f"\\u{code:04x}"
 
 
-def printable(text: str) -> str:
-    """Return *text* for a person's screen: control characters, as in a hostile file name, become visible."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
-
-
 def error(message: str) -> None:
     """Print one line about an error; --quiet does not silence it."""
     _tell(f"klog: {printable(message)}\n".encode("utf-8", "replace"))
@@ -146,6 +142,13 @@ def text(content: str) -> None:
 def is_terminal(descriptor: int = STDOUT) -> bool:
     """Whether a person is looking at it."""
     return os.isatty(descriptor)
+
+
+def width(at_most: int = 100) -> int:
+    """Return the columns of the terminal, between 60 and *at_most*; *at_most* if stdout is no terminal."""
+    with suppress(OSError):
+        return min(at_most, max(60, os.get_terminal_size(STDOUT).columns or at_most))
+    return at_most
 
 
 def takes_colour(descriptor: int = STDOUT) -> bool:
@@ -276,14 +279,6 @@ def _rich_table(columns: Sequence[str], rows: list[list[str]], numeric: list[boo
     with console.capture() as captured:
         console.print(table)
     text(captured.get())
-
-
-def human_size(size: int) -> str:
-    """Return *size* in bytes for people: `734 B`, `1.2 GiB`."""
-    value, unit = float(size), 0
-    while value >= 1024 and unit < len(_UNITS) - 1:
-        value, unit = value / 1024, unit + 1
-    return f"{size} B" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"
 
 
 def iso_time(timestamp: int) -> str:

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from klog_cli.display import human_size, printable
+
 _PATIENCE_SECONDS = 1.0
 _PAUSE_SECONDS = 0.1
 
@@ -87,8 +89,6 @@ class Bar(_Drawn):
             self._draw(self._parts(total, path), self._done, total)
 
     def _parts(self, total: int, path: str) -> list[str]:
-        from klog_cli.output import human_size, printable
-
         rate = self._done / max(time.monotonic() - self._began, 0.001)
         parts = [f"{human_size(self._done)} of {human_size(total)}"]
         parts += [f"{human_size(int(rate))}/s", f"{_duration((total - self._done) / rate)} left"] if rate >= 1 else []
@@ -115,7 +115,5 @@ class LagBar(_Drawn):
         self._done += size
         self._lag += lag
         if self._is_time():
-            from klog_cli.output import human_size
-
             rate = self._done / max(time.monotonic() - self._began, 0.001)
             self._draw([human_size(self._done), f"{human_size(int(rate))}/s", f"{self._lag} offsets behind"])

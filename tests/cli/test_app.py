@@ -199,7 +199,7 @@ VERBS = {
     "report": ["--to", "out.html"],
     "fetch": ["--offset", "0"],
 }
-WITHOUT_PATHS = ("partition", "follow")
+WITHOUT_PATHS = ("partition", "follow", "explain", "completion")
 
 
 @pytest.mark.parametrize("name", [name for name in COMMANDS if name not in WITHOUT_PATHS])

@@ -11,12 +11,12 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from klog_cli import command_catalog
 from pyarrow import parquet
 
 from tests.support import counts
 from tests.support.bomb_dirs import BOMBS, batch_with_value, bombs
 from tests.support.measure import measured
-from tools import command_line
 
 MEMORY_BYTES = 1 << 30
 SECONDS = 60
@@ -73,6 +73,8 @@ ELSEWHERE = {
     "apply": "reads a plan",
     "undo": "reads a backup",
     "follow": "reads a cluster",
+    "explain": "reads nothing",
+    "completion": "reads names of directories",
     "partition": "reads keys, see tests/cluster/partitioning",
     "replicas simulate": "reads a script",
     "serve": "runs until it is stopped; what it reads at its start is that of groups, transactions and metadata show",
@@ -92,7 +94,7 @@ FAST = {
 
 def test_every_command_is_run_or_said_to_be_run_elsewhere() -> None:
     """A new command fails until somebody has added it."""
-    leaves = {one.name for one in command_line.read().walk() if not one.children and one.words}
+    leaves = {one.name for one in command_catalog.read().walk() if not one.children and one.words}
     spark = {name for name in leaves if name.startswith("spark ")}
     assert leaves - spark == set(RUNS) | set(ELSEWHERE) - {"spark"}
     assert not set(RUNS) & set(ELSEWHERE)

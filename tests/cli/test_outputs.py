@@ -119,13 +119,16 @@ ARGUMENTS_READ = {
     "DIR...",
     "DISK...",
     "FILE",
+    "ID...",
     "INPUT...",
     "KEY...",
     "LOG_DIR...",
     "PARTITION",
     "PATH...",
     "PLAN",
+    "SHELL",
     "SOURCE...",
+    "WORD...",
 }
 """Arguments without an option are read, or changed by a plan."""
 NO_PLACE = (

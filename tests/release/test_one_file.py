@@ -7,17 +7,17 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from klog_cli import command_catalog
 
 from tests.commands.serve.readers import READERS
 from tests.commands.serve.serving import Serving
 from tests.conftest import FIXTURES, run_klog
 from tests.release.root import Root, lay_fixtures, log_dirs, one_file
 from tests.support.insight import unpack
-from tools import command_line
 
 pytestmark = pytest.mark.release
 LARGEST = 30 << 20
-COMMANDS = {command.name: command.words for command in command_line.read().walk()}
+COMMANDS = {command.name: command.words for command in command_catalog.read().walk()}
 LOG_DIRS = sorted({*map(str, log_dirs(FIXTURES)), "insight/data"})
 READING = (
     "describe {}",

@@ -77,6 +77,8 @@ ELSEWHERE = (
     "apply",
     "undo",
     "follow",
+    "explain",
+    "completion",
     "spark verify",
     "spark audit",
     "spark stats",
@@ -84,7 +86,9 @@ ELSEWHERE = (
     "spark search",
     "spark compact",
 )
-"""They read no broker's disk, but a plan or a cluster; or, as Spark's jobs, the same as the commands of that name."""
+"""They read no broker's disk, but a plan, a cluster or nothing; or, as Spark's jobs, the same as the commands
+of that name.
+"""
 
 
 def disks(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""The command line as data: the source of completions and the manual page."""
+"""The command line as data: the source of completions, the manual page and the reference."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ class Option:
 
     @property
     def takes_file(self) -> bool:
+        """Whether the value is the name of a file or a directory."""
         return any(word in FILES for word in self.metavar.replace("|", " ").split())
 
 
@@ -38,6 +39,7 @@ class Command:
 
     @property
     def name(self) -> str:
+        """The words in one text."""
         return " ".join(self.words)
 
     @property
@@ -55,6 +57,7 @@ class Command:
 def read() -> Command:
     """Return klog's command line, hidden commands and options left out."""
     import typer
+
     from klog_cli.command_tree import build
 
     klog = typer.main.get_command(build())
@@ -68,14 +71,18 @@ def _command(found: Any, words: tuple[str, ...], help_option: Option) -> Command
     return Command(
         words=words,
         help=(found.help or "").strip(),
-        arguments=tuple(_argument(param) for param in found.params if param.param_type_name == "argument"),
+        arguments=tuple(_argument(param) for param in found.params if _is_shown_argument(param)),
         options=(*options, help_option),
         children=tuple(_command(child, (*words, child.name), help_option) for child in children),
     )
 
 
+def _is_shown_argument(param: Any) -> bool:
+    return param.param_type_name == "argument" and not getattr(param, "hidden", False)
+
+
 def _argument(param: Any) -> str:
-    name = (param.metavar or param.name.upper()).rstrip(".…")
+    name: str = (param.metavar or param.name.upper()).rstrip(".…")
     return name + "..." if param.nargs != 1 else name
 
 

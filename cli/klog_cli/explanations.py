@@ -1,0 +1,93 @@
+"""Sentences about ids that no table of the core explains: events, reasons of segments, fates of partitions.
+
+The pages of docs/ have the same sentences, which a test compares.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# ruff: noqa: E501
+EVENTS: Final = {
+    "broker-registered": ("a broker started, or registered again; `epoch`: its broker epoch", "the record's"),
+    "broker-fenced": ("it lost or got its right to lead; it was taken out of the cluster", "the record's"),
+    "broker-unfenced": ("it lost or got its right to lead; it was taken out of the cluster", "the record's"),
+    "broker-unregistered": ("it lost or got its right to lead; it was taken out of the cluster", "the record's"),
+    "topic-created": ("with the number of partitions that it had at once", "the record's"),
+    "topic-deleted": ("with the number of partitions that it had at once", "the record's"),
+    "partition-changed": (
+        "leader, replicas, ISR or ELR, each as it was and as it became, with the reason where the records around it give one; a partition that came later; the voters of the quorum",
+        "the record's",
+    ),
+    "config-changed": (
+        "a setting of a topic, a broker, all brokers, a group, or a feature, with what it was before; passwords are not shown",
+        "the record's",
+    ),
+    "epoch": ("a leader epoch begins in a log; in `__cluster_metadata`, a node leads the quorum", "its first batch's"),
+    "txn-begin": ("a transaction's first partition was added", "the coordinator's; else its first batch's"),
+    "txn-commit": ("its end was decided. The markers follow within moments", "the coordinator's; else the marker's"),
+    "txn-abort": ("its end was decided. The markers follow within moments", "the coordinator's; else the marker's"),
+    "txn-fenced": (
+        "the coordinator aborted it for a new producer of the same transactional id. One that ran into its timeout is a `txn-abort` that says so. Clients of transactions v2 (Java 4.x) leave the same records when they abort and when they are fenced: both are `txn-abort`",
+        "the coordinator's",
+    ),
+    "txn-open": ("it has no end so far", "that of its begin"),
+    "commit": (
+        "a group committed offsets. Commits of a group within one second of the first are one event, with their number; those of a transaction count at its commit",
+        "the record's; the marker's",
+    ),
+    "rebalance": ("a group has a new generation or epoch; with its members", "the record's"),
+    "group-deleted": ("its metadata is gone: deleted by a tool, or expired. No record says which", "the record's"),
+    "roll": ("a segment begins", "its first batch's"),
+    "log-start": (
+        "records before it are gone, by DeleteRecords or retention",
+        'that of the epoch file, which a broker cuts at once; else "by then", that of the checkpoint',
+    ),
+    "compacted": ("the log cleaner has been up to here", 'that of the cleaner\'s checkpoint, "by then"'),
+    "producer": (
+        "an idempotent or transactional producer writes its first batch in a partition, or comes back with another epoch",
+        "the batch's",
+    ),
+    "first-record": ("where a log begins and ends", "the first batch's begin, the last one's end"),
+    "last-record": ("where a log begins and ends", "the first batch's begin, the last one's end"),
+    "silence": ("nothing was written for long", "its begin; `offset` is of the batch that ended it"),
+    "damage": ("what `klog verify` reports as damage of a log, by the same id", "that of what lies before it"),
+}
+"""Kinds of `klog timeline`: the event, and where its time is from."""
+SEGMENTS: Final = {
+    "active": "the last segment: it is rolled and goes only when all of the log is due; `due` is that date",
+    "retention-time": "not as old as `retention.ms`; `due` is its largest timestamp plus that, and `because` names a segment before it that goes later",
+    "retention-size": "within `retention.bytes`",
+    "retention-due": "goes at a broker's next check (`log.retention.check.interval.ms`, 5 minutes)",
+    "behind": "due itself, but a segment before it is not: brokers delete from the front and stop at the first that stays. `because` names it, `due` is its date",
+    "future-timestamp": "one of its records is dated later than now; the segment, and all behind it, goes `retention.ms` after that date",
+    "unlimited": "no limit by time or size",
+    "compacted": "clean part of a compacted log",
+    "dirty": "the cleaner takes it at its next run, or waits for the dirty ratio: `because` has the figures",
+    "uncleanable": "the cleaner leaves it alone: `min.compaction.lag.ms`, the high watermark, damage; `because` says which",
+    "open-transaction": "the cleaner stops before the first open transaction, which `because` names",
+    "below-log-start": "all of its records were deleted (`kafka-delete-records`): goes at the next check",
+    "deleting": "in a directory that is being deleted, was set aside, or is a copy that moves here",
+    "stray": "in a directory that is being deleted, was set aside, or is a copy that moves here",
+    "future": "in a directory that is being deleted, was set aside, or is a copy that moves here",
+    "leftover": "of an unfinished operation: `.deleted`, `.cleaned`, `.swap`, an index without its log",
+    "metadata": "the cluster's metadata log",
+    "remote": "of a topic with remote storage: goes by `local.retention.ms` and `local.retention.bytes`, once it has been copied",
+}
+"""Reasons of `klog space` why bytes are still there."""
+FATES: Final = {
+    "serves": "loads it as this partition",
+    "empties": "loads it and deletes all of its segments",
+    "strays": "renames it to `….<32 hex>-stray`: never served, never deleted by itself. `becomes: empty`: the partition is created again",
+    "creates": "has nothing for it, and makes an empty log, which a follower fills from its leader",
+    "promotes": "makes a `-future` directory the partition; a current one beside it is then `replaced`",
+    "replaced": "renames it to `-delete`, and removes it",
+    "deletes": "removes a `-delete` directory after the delay, even if it is the only copy",
+    "keeps": "loads a `-stray` directory and keeps it aside",
+    "moves": "goes on copying it from the current directory",
+    "leaderless": "loads it, or makes an empty log where there is none; it may stay without a leader until another start",
+    "offline": "does not serve it: its log dir goes offline",
+    "unreached": "stops before it would look",
+    "refuses": "stops because of it",
+}
+"""Fates of a partition at the start of a broker, as `klog doctor` has them."""
