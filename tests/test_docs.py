@@ -20,7 +20,7 @@ import pytest
 from tests.conftest import FIXTURES, ROOT, writable_copy
 from tests.test_layers import FLOOR
 
-SERVING = ("README.md", "docs/serve.md")
+SERVING = ("docs/serve.md",)
 PORT = "29092"
 """The port of `klog serve` on the pages; here it is another, which is free."""
 

@@ -86,7 +86,17 @@ def test_every_page_has_its_place(site: Path) -> None:
     made = [site / page.relative_to(ROOT).with_suffix(".html") for page in pages]
     made = [page.with_name("index.html") if page.stem == "README" else page for page in made]
     assert [page for page in made if not page.exists()] == []
-    assert "shows what a log dir, a partition or a file contains" in (site / "index.html").read_text(encoding="utf-8")
+    assert "klog is fsck for Kafka" in (site / "index.html").read_text(encoding="utf-8")
+
+
+def test_no_escape_for_a_table_is_visible(site: Path) -> None:
+    """In code, Markdown shows the mark that keeps `|` from ending a cell."""
+    cells = {
+        page.name: re.findall(r"<t[dh][^>]*>.*?\\\|.*?</t[dh]>", page.read_text(encoding="utf-8"))
+        for page in site.rglob("*.html")
+    }
+    assert len(cells) > 30
+    assert {name: found for name, found in cells.items() if found} == {}
 
 
 def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:

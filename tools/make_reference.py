@@ -68,7 +68,7 @@ def _options(options: tuple[Option, ...]) -> str:
 def _row(option: Option) -> str:
     names = ", ".join(f"`{name}`" for name in option.names)
     value = " `" + option.metavar.replace("|", "\\|") + "`" if option.metavar else ""
-    more = " *Repeatable.*" if option.repeatable else ""
+    more = " *Repeatable.*" if option.repeatable and "repeatable" not in option.help.lower() else ""
     return f"| {names}{value} | {_escape(option.help)}{more} |\n"
 
 
