@@ -7,6 +7,8 @@ import io
 import json
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -130,6 +132,23 @@ def test_an_active_segment_is_as_young_as_its_log_where_no_broker_stopped(data: 
         path.write_bytes(bytes(24))
     (data / ".kafka_cleanshutdown").unlink()
     assert document(data, "--topic", "plain")["segments"][0]["last_timestamp"] == before[0]["last_timestamp"]
+
+
+@pytest.mark.parametrize("is_running", [True, False])
+def test_a_segment_that_a_broker_deletes_meanwhile_is_no_problem(data: Path, is_running: bool) -> None:
+    """It was there when the directory was listed; on the disk of a stopped broker its absence is named."""
+    (data / ".lock").touch()
+    code = "import fcntl,sys; f=open(sys.argv[1],'r+'); fcntl.lockf(f, fcntl.LOCK_EX); print(flush=True); input()"
+    words = [sys.executable, "-c", code if is_running else "print(flush=True); input()", str(data / ".lock")]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"\n"
+        usage = DiskUsage(PartitionQuery([str(data)], ["tx"]), SpaceSettings({}, None, {}), 0)
+        for path in (data / "tx-0").glob(f"{0:020}.*"):
+            path.unlink()
+        assert len(list(usage.segments())) > 1
+        assert bool(usage.problems) is not is_running
+        holder.communicate(b"\n")
 
 
 def test_directories_that_are_no_logs_in_use_have_their_reasons(data: Path) -> None:

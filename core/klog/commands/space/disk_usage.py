@@ -251,28 +251,34 @@ class DiskUsage:
         """Return the largest timestamps of the segments of a partition; they are read once."""
         if usage.largest is None:
             is_stopped, active = log_dir.clean_shutdown is not None, usage.found.segments[-1]
+            is_live = bool(log_dir.lock.held)
             usage.largest = [
-                self._largest(usage.partition, one, is_stopped, is_stopped or one is not active)
+                self._largest(usage.partition, one, is_live, is_stopped, is_stopped or one is not active)
                 for one in usage.found.segments
             ]
         return usage.largest
 
-    def _largest(self, partition: Partition, one: SegmentSizes, is_stopped: bool, is_indexed: bool) -> int:
+    def _largest(
+        self, partition: Partition, one: SegmentSizes, is_live: bool, is_stopped: bool, is_indexed: bool
+    ) -> int:
         """Return a segment's largest timestamp in a broker after its next start.
 
         It is that of its time index; without an entry there, that of its file.  If the time index is missing a broker
         makes an empty one, unless it recovers the segment: after an unclean stop, or if the offset index is missing as
-        well.  *is_indexed*: the indexes are not behind the log.  Kafka: LogSegment.largestTimestamp, sanityCheck.
+        well.  *is_indexed*: the indexes are not behind the log.  *is_live*: a broker is running, and may have deleted
+        the segment since it was listed.  Kafka: LogSegment.largestTimestamp, sanityCheck.
         """
         if not one.log_bytes or (one.time_index is None and one.offset_index is not None and is_stopped):
             return one.modified_ms
         log, time_index = partition.file(one.log), one.time_index and partition.file(one.time_index)
+        offset_index = one.offset_index and partition.file(one.offset_index)
         try:
             if is_indexed:
                 return largest_timestamp(log, time_index)
-            return largest_timestamp_ahead(log, time_index, one.offset_index and partition.file(one.offset_index))
+            return largest_timestamp_ahead(log, time_index, offset_index)
         except KlogError as error:
-            self.note(str(error))
+            if not (is_live and any(path and not os.path.lexists(path) for path in (log, time_index, offset_index))):
+                self.note(str(error))
             return one.modified_ms
 
     def _judge(
