@@ -7,10 +7,12 @@ recorded.begun                    # (ms, partition) of each round
 from __future__ import annotations
 
 import json
+import os
 import re
 import tempfile
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
@@ -104,7 +106,9 @@ class Compactor:
 
     def compact(self, now_ms: int, directory: str) -> CompactionResult:
         """Compact a partition, which is eligible at *now_ms*."""
-        name, log_dirs = plan_id("compact", now_ms), [str(self.log_dir)]
+        log_dirs = [str(self.log_dir)]
+        names = (plan_id("compact", now_ms) for _ in count())  # of a recorded second: two in it may be the same
+        name = next(one for one in names if not os.path.exists(backup_places(one, log_dirs)[0]))
         backups = backup_places(name, log_dirs)
         cleaning = self._cleaning(now_ms, directory, Staging(f"{backups[0]}/{STAGED}", self._disk))
         assert [one.partition.directory for one in cleaning.eligible] == [directory]
