@@ -74,6 +74,18 @@ def test_what_would_be_destroyed_comes_first(disk: Path) -> None:
     assert firsts == ["klog recover", "klog recover", "move", "klog adopt", "move", "klog adopt"], steps
 
 
+def test_a_checkpoint_that_klog_adopt_refuses_is_repaired_first(disk: Path, tmp_path: Path) -> None:
+    """A broker passes over a number that is none; klog adopt must not, since it writes the file anew."""
+    (disk / "plain-1" / "partition.metadata").unlink()
+    (disk / "recovery-point-offset-checkpoint").write_text("0\n1\norders 1 many\n")
+    request = StartRequest((str(disk),), node_id=1)
+    told = diagnose(request)
+    assert [(step.command or "").split()[1:2] for step in told.next if step.command] == [["recover"], ["adopt"]]
+    follow(told.next, tmp_path / "aside")
+    after = diagnose(request)
+    assert (after.is_harmless, after.next) == (True, ()), after
+
+
 def test_many_foreign_directories_are_one_step_in_the_end(disk: Path) -> None:
     for i in range(1000):
         (disk / f"foreign{i}").mkdir()

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from klog.formats.names import FileKind
 from klog.partition.retention.due_records import DueRecords
-from klog.partition.start.start_reasons import WATERMARK_NUMBER, StartFailure, StartNote
+from klog.partition.start.start_reasons import CHECKPOINT_NUMBER, WATERMARK_NUMBER, StartFailure, StartNote
 
 
 class KafkaVersion(StrEnum):
@@ -177,4 +177,4 @@ def unread_number(kind: FileKind, message: str) -> StartNote:
     """
     if kind is FileKind.HIGH_WATERMARKS:
         return StartNote(WATERMARK_NUMBER, f"{message}; the broker then becomes leader or follower of hardly anything")
-    return StartNote("checkpoint-number", f"{message}; the broker takes none of it")
+    return StartNote(CHECKPOINT_NUMBER, f"{message}; the broker takes none of it")

@@ -25,7 +25,7 @@ from klog.data_dir.root_files import read_small
 from klog.formats.names import INTERNAL, FileKind
 from klog.formats.properties import MetaProperties, read_properties
 from klog.partition.start.metadata_log import DIRECTORY
-from klog.partition.start.start_reasons import WATERMARK_NUMBER, StartFailure
+from klog.partition.start.start_reasons import CHECKPOINT_NUMBER, WATERMARK_NUMBER, StartFailure
 
 _RECOVERED: Final = {
     "log-start-beyond-end": "all its records would be deleted: the log start is beyond the end",
@@ -108,6 +108,8 @@ class _Steps:
             steps = list(self._row(row))
             is_urgent = row.fate in _DESTROYS or row.reason in ("recovery-cuts", "torn-tail")
             adopts = any((step.command or "").startswith("klog adopt") for step in steps)
+            for step in self._readable_checkpoints() if adopts else ():
+                yield _NODE, step
             for step in steps:
                 yield (_ADOPTED if adopts else _DESTROYED) if is_urgent else _ASIDE, step
 
@@ -312,11 +314,8 @@ class _Steps:
             yield _aside(path, "the broker removes it" if row.fate is Fate.DELETES else "no broker serves it")
 
     def _stray(self, row: PartitionFate, path: str) -> Iterator[NextStep]:
-        if (
-            row.becomes == "empty"
-            and row.lost_records
-            and not (row.topic in INTERNAL and row.reason != "topic-id-missing")
-        ):
+        is_wanted = row.topic not in INTERNAL or row.reason == "topic-id-missing"
+        if row.becomes == "empty" and row.lost_records and is_wanted:
             yield from self._adopt(row, path)
             return
         why = f"the broker would set it aside: {row.message}"
@@ -347,6 +346,14 @@ class _Steps:
         why = f"{counted(row.lost_records, 'record')} would be only there: {why}"
         yield _command("klog", "adopt", path, *into, "--apply", why=why)
 
+    def _readable_checkpoints(self) -> Iterator[NextStep]:
+        """Yield the repair of each checkpoint that a broker passes over, and that klog adopt does not write beside."""
+        for one in self._diagnosis.log_dirs:
+            prefix = os.path.join(one.path, "")
+            if any(note.id == CHECKPOINT_NUMBER and note.message.startswith(prefix) for note in self._diagnosis.notes):
+                why = "klog adopt changes no log dir with a checkpoint that it cannot read"
+                yield _command("klog", "recover", one.path, "--apply", why=why)
+
     def _refused(self, row: PartitionFate, path: str) -> Iterator[NextStep]:
         if row.reason == "duplicate-partition":
             yield from self._duplicate(row)
@@ -375,11 +382,8 @@ class _Steps:
         return _command("klog", "recover", path, "--apply", why=_RECOVERED.get(row.reason or "", row.message))
 
     def _duplicate(self, row: PartitionFate) -> Iterator[NextStep]:
-        same = [
-            other
-            for other in self._diagnosis.partitions
-            if (other.topic, other.partition, other.reason) == (row.topic, row.partition, row.reason)
-        ]
+        key = row.topic, row.partition, row.reason
+        same = [one for one in self._diagnosis.partitions if (one.topic, one.partition, one.reason) == key]
         places = [os.path.join(one.log_dir or "", one.directory or "") for one in same]
         ends = ", ".join(f"{place} ends at {one.log_end}" for place, one in zip(places, same, strict=True))
         shorter = places[min(range(len(same)), key=lambda i: (same[i].log_end or 0, -_age(places[i])))]

@@ -34,6 +34,8 @@ class StartNote(NamedTuple):
     message: str
 
 
+CHECKPOINT_NUMBER: Final = "checkpoint-number"
+"""The id of the notes about checkpoints that a broker passes over."""
 WATERMARK_NUMBER: Final = "high-watermark-number"
 """The id of the reason why a broker leads nothing although it starts."""
 _OUT = "move the directory out of every log dir"

@@ -14,7 +14,7 @@ from klog.data_dir.log_dir import LogDir
 from klog.formats.checkpoint import EpochEntry, Malformed, epochs_in_force
 from klog.formats.follow_file import FOLLOW_FILE
 from klog.formats.names import ROOT_CHECKPOINTS, SEGMENT_KINDS, FileKind, FileName, PartitionState, Stage
-from klog.partition.start.start_reasons import GOES_OFFLINE, REASONS, REFUSES, WATERMARK_NUMBER
+from klog.partition.start.start_reasons import CHECKPOINT_NUMBER, GOES_OFFLINE, REASONS, REFUSES, WATERMARK_NUMBER
 from klog.partition.verify.findings import KINDS, Finding, Findings, PartitionFacts, quoted
 
 _OF_MARKED = {
@@ -186,7 +186,7 @@ def root(log_dir: LogDir) -> Iterator[Finding]:
     for kind in ROOT_CHECKPOINTS:
         malformed = log_dir.checkpoints.malformed(kind)
         if malformed is not None:
-            number = WATERMARK_NUMBER if kind is FileKind.HIGH_WATERMARKS else "checkpoint-number"
+            number = WATERMARK_NUMBER if kind is FileKind.HIGH_WATERMARKS else CHECKPOINT_NUMBER
             broker = REASONS[number if malformed.is_unchecked else "checkpoint-malformed"].broker
             yield _finding(log_dir, "checkpoint-malformed", kind.value, str(malformed), broker=broker)
     meta = log_dir.meta
