@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import atexit
 import base64
-import os
 import re
 import shutil
 import signal
@@ -30,9 +29,30 @@ from typing import ClassVar
 from tests.brokers import class_data, jars
 from tests.support.counts import count
 
-# A hundred ports for each worker of pytest-xdist: gw0, gw1 …
-WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-PORT = int(os.environ.get("KLOG_KAFKA_PORT", "24000")) + 100 * WORKER
+
+def _claim_ports() -> tuple[int, socket.socket]:
+    """Find a hundred ports that no other process has, and return the first with the socket that claims them all.
+
+    The socket is bound to the last of them for as long as this process runs: workers of pytest-xdist, and other runs
+    on the same machine, take other ports.
+    """
+    for first in range(24000, 32700, 100):
+        claim = socket.socket()
+        try:
+            for port in range(first, first + 100):
+                with socket.socket() as probe:
+                    if probe.connect_ex(("127.0.0.1", port)) == 0:
+                        raise OSError(f"somebody listens on port {port}")
+            claim.bind(("127.0.0.1", first + 99))
+            claim.listen()
+        except OSError:
+            claim.close()
+            continue
+        return first, claim
+    raise OSError("ports 24000 to 32700 are in use")
+
+
+PORT, _CLAIM = _claim_ports()
 NEWEST, BEFORE, LEGACY = "4.3.1", "3.9.1", "2.8.2"
 
 
@@ -307,7 +327,7 @@ class Cluster:
             if process.poll() is not None:
                 raise RuntimeError(f"Kafka {self.version} stopped at its start:\n{self.log()[-4000:]}")
             with socket.socket() as probe:
-                if probe.connect_ex(("localhost", port)) == 0:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
                     count(f"starts of real brokers: {self.version}")
                     return
             time.sleep(0.1)
