@@ -16,29 +16,30 @@ DOCTOR = os.path.join(ROOT, "docs", "doctor.md")
 
 HEAD = """# Findings
 
-Everything that `klog verify` can find, by id. Ids never change and are never reused, so scripts may rely on them. A
-*note* is harmless; a *warning* or *damage* makes the exit code 4. What a broker does at its next start often
-depends on how it was stopped and on the recovery point: `klog verify` then plays the start, as `klog recover
---like-broker` does, and says what it comes to for the case at hand.
+The findings of `klog verify`, by id. Ids never change and are never reused, so scripts may rely on them. A *note* is
+harmless; a *warning* or *damage* makes the exit code 4. A broker's reaction at its next start often depends on how it
+was stopped and on the recovery point: `klog verify` then simulates the start, as `klog recover --like-broker` does, and
+reports the result for the finding at hand.
 
-Missing offsets are legal in a compacted topic. klog knows compacted topics from the cleaner's checkpoint, and from
-`cleanup.policy` in the metadata log of the same log dir (`__cluster_metadata-0`), if that log is intact. If no
-policy was set there, the broker's own `server.properties` decides, which klog cannot see: missing offsets are then
-a warning (`offset-gap`).
+Missing offsets are legal in a compacted topic. klog recognises a compacted topic by the cleaner's checkpoint, and by
+`cleanup.policy` in the metadata log of the same log dir (`__cluster_metadata-0`), if that log is intact. If the topic
+has no policy there, the broker's own `server.properties` decides, which klog cannot see: missing offsets are then a
+warning (`offset-gap`).
 
-A broker writes an index entry when it appends. An offset index entry has the position where the append begins and
-the offset with which it ends (a batch's last; before 1.1 the first of the batch at the position). A time index entry
-has a batch's largest timestamp, and the batch's last offset or (before 3.8) that of the record with the timestamp. Any
-other entry is `index-inexact`, such as one with a flipped bit, even if all lookups come out right. Not judged are
-offsets of batches that are damaged, that hold old messages in compressed form, or that compaction has thinned out.
+A broker writes an index entry when it appends. An offset index entry has the position of the first batch of the append
+and the last offset of the append (before 1.1 the first offset of the batch at the position). A time index entry has the
+largest timestamp of a batch and the last offset of that batch, or (before 3.8) the offset of the record with the
+timestamp. Any other entry is `index-inexact`, for example one with a flipped bit, even if all lookups give the right
+result. klog does not judge the offsets of damaged batches, of compressed batches in the old message formats, or of
+batches from which compaction has removed records.
 
-`klog verify` names the command for the case at hand (`fix`): `--salvage` for a torn tail with intact batches behind
-it, none for directories that no command repairs, and a warning in front of the command if it may lose something
-intact. Each command repairs the finding that it is named for, or exits with 4 and says what is left (such as an
-index of a segment whose log is damaged). If no command is named, klog can do nothing about it, or nothing better
-than what brokers do ([recover.md](recover.md)).
+`klog verify` names the command for each finding (`fix`). It names `--salvage` for a torn tail with intact batches behind
+it, and no command for directories that no command repairs. If a command may lose something intact, a warning precedes
+it. Each command repairs the finding that it is named for, or exits with 4 and reports the remaining problems (such as an
+index of a segment whose log is damaged). If no command is named, klog cannot repair the finding, or has no better repair
+than a broker ([recover.md](recover.md)).
 
-| id | severity | what it is | a broker of 4.x at its next start | repaired by |
+| id | severity | meaning | a 4.x broker at its next start | repaired by |
 |---|---|---|---|---|
 """
 
@@ -46,10 +47,10 @@ than what brokers do ([recover.md](recover.md)).
 AUDIT = """
 ## What `klog audit` finds
 
-Nothing of this is damage on the disk, and no command repairs it ([audit.md](audit.md)). In its JSON, `count` says how
-many batches a finding is about.
+These findings are not damage on the disk, and no command repairs them ([audit.md](audit.md)). In JSON, `count` is the
+number of batches of a finding.
 
-| id | severity | what it is | what a broker of 4.x does about it |
+| id | severity | meaning | a 4.x broker |
 |---|---|---|---|
 """
 

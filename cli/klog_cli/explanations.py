@@ -1,4 +1,4 @@
-"""Sentences about ids that no table of the core explains: events, reasons of segments, fates of partitions.
+"""Sentences about ids that no table of the core explains: events, reasons of segments, outcomes of partitions.
 
 The pages of docs/ have the same sentences, which a test compares.
 """
@@ -75,19 +75,19 @@ SEGMENTS: Final = {
     "remote": "of a topic with remote storage: goes by `local.retention.ms` and `local.retention.bytes`, once it has been copied",
 }
 """Reasons of `klog space` why bytes are still there."""
-FATES: Final = {
+OUTCOMES: Final = {
     "serves": "loads it as this partition",
     "empties": "loads it and deletes all of its segments",
-    "strays": "renames it to `….<32 hex>-stray`: never served, never deleted by itself. `becomes: empty`: the partition is created again",
-    "creates": "has nothing for it, and makes an empty log, which a follower fills from its leader",
-    "promotes": "makes a `-future` directory the partition; a current one beside it is then `replaced`",
+    "strays": "renames it to `….<32 hex>-stray`, never serves it, and never deletes it. `becomes: empty`: the broker creates the partition again, empty",
+    "creates": "has no directory for it, and creates an empty log, which a follower fills from its leader",
+    "promotes": "turns a `-future` directory into the partition; a current directory beside it is then `replaced`",
     "replaced": "renames it to `-delete`, and removes it",
     "deletes": "removes a `-delete` directory after the delay, even if it is the only copy",
     "keeps": "loads a `-stray` directory and keeps it aside",
-    "moves": "goes on copying it from the current directory",
-    "leaderless": "loads it, or makes an empty log where there is none; it may stay without a leader until another start",
+    "moves": "continues to copy it from the current directory",
+    "leaderless": "loads it, or creates an empty log if there is none; the partition may stay without a leader until another start",
     "offline": "does not serve it: its log dir goes offline",
-    "unreached": "stops before it would look",
+    "unreached": "stops before it reaches this directory",
     "refuses": "stops because of it",
 }
-"""Fates of a partition at the start of a broker, as `klog doctor` has them."""
+"""Outcomes of a partition at the start of a broker, as `klog doctor` has them."""

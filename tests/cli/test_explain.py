@@ -16,7 +16,7 @@ from klog.commands.space.kept_reasons import Reason
 from klog.commands.timeline.timeline_event import KINDS as EVENT_KINDS
 from klog.partition.start import start_reasons
 from klog.partition.verify.findings import KINDS
-from klog_cli.explanations import EVENTS, FATES, SEGMENTS
+from klog_cli.explanations import EVENTS, OUTCOMES, SEGMENTS
 from klog_cli.views.explain import explanations
 
 from tests.conftest import FIXTURES, Ran
@@ -69,7 +69,7 @@ def rows_of(page: str, title: str) -> dict[str, tuple[str, ...]]:
 def test_the_pages_have_the_same_sentences() -> None:
     assert rows_of("timeline.md", "| Kind |") == EVENTS
     assert rows_of("space.md", "| Reason |") == {name: (text,) for name, text in SEGMENTS.items()}
-    assert rows_of("doctor.md", "| Fate |") == {name: (text,) for name, text in FATES.items()}
+    assert rows_of("doctor.md", "| Outcome |") == {name: (text,) for name, text in OUTCOMES.items()}
 
 
 def test_an_explanation_has_meaning_reaction_and_remedy(klog: Klog) -> None:

@@ -11,7 +11,7 @@ from klog.partition.start.start_reasons import REASONS
 from klog.partition.verify.findings import KINDS, FindingKind
 
 from klog_cli import output
-from klog_cli.explanations import EVENTS, FATES, SEGMENTS
+from klog_cli.explanations import EVENTS, OUTCOMES, SEGMENTS
 
 COLUMNS = ("id", "command", "severity", "meaning", "broker", "cause", "fix")
 Row = dict[str, str | None]
@@ -24,7 +24,7 @@ def explanations() -> Iterator[Row]:
             yield _row(kind.id, command, kind.severity.value, kind.meaning, kind.broker, fix=_fix(kind))
     for reason in REASONS.values():
         yield _row(reason.id, "doctor", None, None, reason.broker, reason.cause, reason.cure)
-    for id_, text in FATES.items():
+    for id_, text in OUTCOMES.items():
         yield _row(id_, "doctor", broker=text)
     for id_, text in SEGMENTS.items():
         yield _row(id_, "space", meaning=text)

@@ -63,7 +63,7 @@ def test_sequences_wrap_and_gaps_are_found_also_between_segments(tmp_path: Path)
         ("sequence-gap", "warning", "between-0", 1, 1),
         ("sequence-gap", "warning", "wraps-0", made.offset("wraps-0", 4), 2),
     ]
-    assert "producer 7 goes on with 9, expected 4" in found[1]["message"]
+    assert "producer 7 continues with 9, expected 4" in found[1]["message"]
 
 
 def test_a_producer_that_begins_late_is_a_note_where_nothing_was_cut_off(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_an_image_with_misrouted_batches_has_a_finding_for_each_partition(image:
         key = f"{row['topic']}-{row['partition']}", "damage" if row["confidence"] == "confirmed" else "warning"
         wanted[key] = wanted.get(key, 0) + 1
     assert {(f"{one['topic']}-{one['partition']}", one["severity"]): one["count"] for one in found} == wanted
-    assert all("home" in one["message"] or "also" in one["message"] for one in found)
+    assert all("original" in one["message"] or "also" in one["message"] for one in found)
 
 
 def gaps(batches: Iterator[Batch] | list[Batch]) -> list[int]:

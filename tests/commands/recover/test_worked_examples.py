@@ -119,7 +119,7 @@ def test_9_sequences_that_rise_from_zero_are_in_order(klog: Klog, tmp_path: Path
 def test_9_a_gap_is_out_of_order_and_no_repair_closes_it(klog: Klog, tmp_path: Path) -> None:
     """The missing part exists nowhere else; the broker continues from the rest."""
     log_dir = log_dir_of(tmp_path, sent((0, 0, 10), (10, 15, 5), (15, 20, 5)))
-    assert audit(klog, log_dir) == [("sequence-gap", 10, "producer 9001 goes on with 15, expected 10")]
+    assert audit(klog, log_dir) == [("sequence-gap", 10, "producer 9001 continues with 15, expected 10")]
     assert klog("verify", log_dir).exit_code == 4
     (log_dir / "orders-3" / f"{20:020}.snapshot").write_bytes(b"damaged")
     assert klog("recover", log_dir, NOW, "--apply").exit_code == 1

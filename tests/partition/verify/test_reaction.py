@@ -32,7 +32,7 @@ from tests.support.damage import Case, case, sources
 NORMAL = 80
 CASES = [pytest.param(n, marks=[pytest.mark.long] if n >= NORMAL else []) for n in range(1000)]
 HERE = re.compile(r"truncates the log here, at offset -?\d+(, and deletes the (\d+) segments? after it)?")
-BEFORE = re.compile(r"truncates the segment before it, at offset -?\d+")
+BEFORE = re.compile(r"truncates the segment earlier, at offset -?\d+")
 KEPT = "does not look at it"
 
 
@@ -170,8 +170,8 @@ def test_what_lies_behind_the_first_damage_is_deleted_with_its_segment(tmp_path:
     partition, around = found.partition("torn-0"), log_dir_facts(found)
     told = {one.file[-7:]: one.broker for one in verify_partition(partition, around).findings if one.id == "bad-crc"}
     assert told == {
-        "296.log": "truncates the log here, at offset 301, and deletes the 1 segment after it",
-        "364.log": "deletes this segment, with all others from the first damage on",
+        "296.log": "truncates the log here, at offset 301, and deletes the segment after it",
+        "364.log": "deletes this segment, like every segment after the first damage",
     }
 
 

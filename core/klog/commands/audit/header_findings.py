@@ -77,19 +77,19 @@ def _same(some: list[Repeats], contents: dict[TwinPlace, BatchContent]) -> list[
 FUTURE_MS: Final = 3_600_000
 """The time by which a timestamp may be ahead of the clock."""
 _N, _W, _D = Severity.NOTE, Severity.WARNING, Severity.DAMAGE
-_SERVED: Final = "is not looked at: it is kept and served as it is"
+_SERVED: Final = "does not check this: keeps the batch and serves it as it is"
 
 _TABLE: Final = (
     FindingKind("misrouted", _D, "batches that were meant for another partition (damage: confirmed; warning: likely)", _SERVED),
-    FindingKind("duplicate-batch", _N, "the same bytes twice in the partition: a producer sent again (a warning for one with an id)", _SERVED),
+    FindingKind("duplicate-batch", _N, "the same bytes twice in the partition: a producer sent a batch again (a warning if it has a producer id)", _SERVED),
     OF_VERIFY["sequence-gap"],
-    FindingKind("sequence-begins-late", _N, "a producer's first batch in the partition has a sequence above 0, though nothing was cut off", _SERVED),
-    FindingKind("time-future", _W, "a timestamp more than an hour ahead of the clock", "keeps the whole segment until then: the largest timestamp decides about retention"),
+    FindingKind("sequence-begins-late", _N, "a producer's first batch in the partition has a sequence above 0, although the log begins at offset 0", _SERVED),
+    FindingKind("time-future", _W, "a timestamp more than an hour ahead of the clock", "keeps the complete segment until then: retention uses the largest timestamp"),
     FindingKind("time-past", _N, "a base timestamp that was older than the retention time when its neighbours were written", "may delete the segment at once"),
     FindingKind("batch-oversized", _W, "a batch larger than max.message.bytes: the setting was lowered", "serves it; followers and consumers with smaller limits may stall"),
     FindingKind("batches-of-one", _N, "over half of the data batches hold one record: each costs a header of 61 bytes", _SERVED),
     FindingKind("codec-mixed", _N, "the data batches of the last segment have several codecs", _SERVED),
-    FindingKind("format-old", _N, "batches of v0 or v1", "reads them, and writes no more of them"),
+    FindingKind("format-old", _N, "batches of v0 or v1", "reads them, and writes new batches as v2"),
 )  # fmt: skip
 HEADER_KINDS: Final = {kind.id: kind for kind in _TABLE}
 """Every kind by its id, in the order of the table."""
@@ -157,7 +157,7 @@ def sequence_gaps(of: PartitionHeaders) -> HeaderFindings:
 
 
 def _broken(producer_id: int, found: int, expected: int) -> str:
-    return f"producer {producer_id} goes on with {found}, expected {expected}"
+    return f"producer {producer_id} continues with {found}, expected {expected}"
 
 
 def _first(batches: int, first: str) -> str:
@@ -252,7 +252,7 @@ def old_formats(of: PartitionHeaders) -> HeaderFindings:
     latest = max(one.facts.legacy_latest for one in found)
     stays = of.is_compacted or of.limits.retention_ms == FOR_EVER or latest < 0
     end = (
-        "retention does not tell when they go"
+        "retention gives no date for their removal"
         if stays
         else f"retention removes them after {latest + of.limits.retention_ms}"
     )
@@ -280,7 +280,7 @@ def misrouted_findings(of: PartitionHeaders, rows: Iterable[MisroutedBatch]) -> 
         found = list(some)
         row = found[0]
         other = row.home or row.twins[0]
-        where = f"{'home' if row.home else 'also'} {other.topic}-{other.partition} at offset {other.first_offset}"
+        where = f"{'original' if row.home else 'also'} in {other.topic}-{other.partition} at offset {other.first_offset}"
         message = f"offsets {row.first_offset} to {row.last_offset}, {where} ({' '.join(row.reasons)})"
         log = next(one.number for one in of.reports if of.survey.file(one.number) == row.file)
         severity = Severity.DAMAGE if is_confirmed else Severity.WARNING
@@ -292,7 +292,7 @@ def repeated_findings(of: PartitionHeaders, repeats: RepeatedBatches | None) -> 
     """Batches that the partition has several times: a warning where an idempotent producer's are among them."""
     if repeats is not None:
         offset = repeats.content.header.base_offset
-        message = _first(repeats.batches, f"the batch at offset {offset} was there before")
+        message = _first(repeats.batches, f"the batch at offset {offset} is a repetition")
         severity = Severity.WARNING if repeats.has_producer else Severity.NOTE
         place = repeats.place.position, offset
         yield of.finding("duplicate-batch", repeats.batches, message, repeats.place.log, place, severity)

@@ -28,7 +28,7 @@ class StartFailure(NamedTuple):
 
 
 class StartNote(NamedTuple):
-    """Something to know that is no row: the worst first."""
+    """Something to know that has no row: the worst first."""
 
     id: str
     message: str
@@ -42,55 +42,55 @@ _OUT = "move the directory out of every log dir"
 
 _TABLE = (
     # meta.properties
-    StartReason("cluster-id-differs", "does not start when two log dirs differ; does not compare it with anything else, but the other nodes of a quorum refuse it", "a disk of another cluster", "take the log dir out of `log.dirs`"),
+    StartReason("cluster-id-differs", "does not start if two log dirs differ; compares it with nothing else, but the other nodes of a quorum refuse the broker", "a disk of another cluster", "take the log dir out of `log.dirs`"),
     StartReason("node-id-differs", "does not start", "a disk of another broker, or a changed `node.id`", "start the broker whose disk it is"),
-    StartReason("meta-properties-missing", "does not start; before KRaft: formats the log dir", "a new disk that was not formatted, a mount that is missing", "`kafka-storage format --ignore-formatted`; for a disk with partitions write the file again, with the `directory.id` that `next` names"),
-    StartReason("meta-properties-malformed", "does not start if it is the metadata log dir; else the log dir goes offline", "a cut or edited file, a version other than 0 and 1", "write the file again"),
-    StartReason("directory-id-twice", "does not start", "a cloned disk", "give the clone the id that the metadata have for it, or take it out"),
-    StartReason("directory-id-reserved", "does not start", "an edited file", "remove the line: the broker makes a new id"),
-    StartReason("directory-id-unknown", "loads the partitions, and makes those that it does not have; they may stay without a leader until another start", "the line `directory.id` was changed, removed, or is from another time: an old backup, a file of version 0; or the log dir is not in `log.dirs`", "put the id back that `next` names, or mount the log dir"),
-    StartReason("log-dir-unusable", "the log dir goes offline; does not start if it is the metadata log dir or the last one", "a file in its place, no permission, a disk that fails", "repair or mount it"),
-    StartReason("lock-held", "does not start", "a broker is running on the log dir, or klog changes it", "stop that process; the answer is about the next start"),
+    StartReason("meta-properties-missing", "does not start; before KRaft: formats the log dir", "a new disk that was not formatted, a missing mount", "`kafka-storage format --ignore-formatted`; for a disk with partitions, write the file again with the `directory.id` that `next` names"),
+    StartReason("meta-properties-malformed", "does not start if it is the metadata log dir; otherwise the log dir goes offline", "a truncated or edited file, a version other than 0 and 1", "write the file again"),
+    StartReason("directory-id-twice", "does not start", "a cloned disk", "give the clone the id that the metadata log has for it, or remove it from `log.dirs`"),
+    StartReason("directory-id-reserved", "does not start", "an edited file", "remove the line: the broker then creates a new id"),
+    StartReason("directory-id-unknown", "loads the partitions, and creates the missing ones empty; they may stay without a leader until another start", "the line `directory.id` was changed or removed, or is older than the metadata log (an old backup, a file of version 0); or the log dir is not in `log.dirs`", "write the id that `next` names into the file again, or mount the log dir"),
+    StartReason("log-dir-unusable", "the log dir goes offline; does not start if it is the metadata log dir or the last one", "a file in its place, missing permission, a failing disk", "repair or mount it"),
+    StartReason("lock-held", "does not start", "a broker is running on the log dir, or klog is changing it", "stop that process; the answer describes the next start"),
     # the metadata log
-    StartReason("metadata-log-missing", "starts as an empty cluster, and sets every partition aside as -stray; with other live voters fetches the log again", "`__cluster_metadata-0` was lost or emptied; a broker of ZooKeeper's time", "restore the directory from another controller, or from a backup that is not older than the logs, before the first start; from ZooKeeper go over a bridge release (3.9)"),
-    StartReason("metadata-log-damaged", "truncates the log at the damage: topics since then turn stray, deleted ones come back", "a bad sector, a flipped bit, a lost write", "restore the directory from another controller, or from a backup that is not older than the logs, before the first start"),
-    StartReason("metadata-log-behind", "hands out producer ids again that are in use: what new producers send is acknowledged and not appended, or refused; forgets leader epochs, or uses one twice", "`__cluster_metadata-0` from an older backup, or damaged: the logs have leader epochs or producer ids that it does not know", "the metadata log of another node that is not behind; if there is none, `klog metadata plan`, which appends what is missing"),
-    StartReason("metadata-log-elsewhere", "does not start", "`metadata.log.dir` was changed, or a disk is another node's", "move the directory that is not used out, or name its log dir in `metadata.log.dir`"),
+    StartReason("metadata-log-missing", "starts as an empty cluster, and sets every partition aside as -stray; if other voters are alive, fetches the log again", "`__cluster_metadata-0` was lost or emptied; the data is from a ZooKeeper-era broker", "restore the directory from another controller, or from a backup that is not older than the logs, before the first start; to migrate from ZooKeeper, use a bridge release (3.9)"),
+    StartReason("metadata-log-damaged", "truncates the log at the damage: topics created later become stray, topics deleted later exist again", "a bad sector, a flipped bit, a lost write", "restore the directory from another controller, or from a backup that is not older than the logs, before the first start"),
+    StartReason("metadata-log-behind", "gives out producer ids that are already in use: batches of new producers are acknowledged and not appended, or refused; forgets leader epochs, or uses one twice", "`__cluster_metadata-0` is from an older backup, or damaged: the logs have leader epochs or producer ids that it does not have", "use the metadata log of another node that is not behind; if there is none, `klog metadata plan` appends the missing records"),
+    StartReason("metadata-log-elsewhere", "does not start", "`metadata.log.dir` was changed, or a disk is another node's", "move the unused directory out of the log dir, or name its log dir in `metadata.log.dir`"),
     StartReason("metadata-log-refused", "does not start", "segments and snapshots that do not fit together", "restore the directory from another controller, or from a backup that is not older than the logs"),
-    StartReason("quorum-state-malformed", "does not start", "a cut or edited file", "move the file out: a node starts without it"),
+    StartReason("quorum-state-malformed", "does not start", "a truncated or edited file", "move the file out: a node starts without it"),
     # log dirs
     StartReason("foreign-directory", "does not start", "`lost+found`, a backup, a copy under another name", _OUT),
-    StartReason("duplicate-partition", "does not start", "a move between log dirs that a crash interrupted, a restored copy", "move the shorter one out of every log dir"),
-    StartReason("future-beside-current", "does not start; before KRaft the log dir goes offline", "a copy into the log dir that the partition is in already", "move the `-future` directory out of every log dir"),
-    StartReason("checkpoint-malformed", "the log dir goes offline", "a cut or edited file", "`klog recover LOG_DIR`"),
-    StartReason("checkpoint-number", "takes nothing from the file, and goes on; before KRaft the log dir goes offline", "an edited file", "`klog recover LOG_DIR`"),
-    StartReason(WATERMARK_NUMBER, "starts, and becomes leader or follower of hardly any partition: an exception ends that step", "a number in `replication-offset-checkpoint` that is none: an edited file, a flipped bit", "`klog recover LOG_DIR`"),
-    StartReason("metadata-dir-offline", "does not start, or stops seconds later", "something takes the log dir with the metadata log offline", "see the reason of the log dir"),
-    StartReason("log-dirs-offline", "does not start, or stops seconds later", "something takes the last log dir offline", "see the reasons of the log dirs"),
+    StartReason("duplicate-partition", "does not start", "a move between log dirs that a crash interrupted; a restored copy", "move the shorter one out of every log dir"),
+    StartReason("future-beside-current", "does not start; before KRaft the log dir goes offline", "a copy into the log dir that already has the partition", "move the `-future` directory out of every log dir"),
+    StartReason("checkpoint-malformed", "the log dir goes offline", "a truncated or edited file", "`klog recover LOG_DIR`"),
+    StartReason("checkpoint-number", "ignores the file and continues; before KRaft the log dir goes offline", "an edited file", "`klog recover LOG_DIR`"),
+    StartReason(WATERMARK_NUMBER, "starts, but becomes leader or follower of hardly any partition, because an exception ends that step", "an entry of `replication-offset-checkpoint` is not a number: an edited file, a flipped bit", "`klog recover LOG_DIR`"),
+    StartReason("metadata-dir-offline", "does not start, or stops seconds later", "another fault takes the log dir with the metadata log offline", "see the reason for that log dir"),
+    StartReason("log-dirs-offline", "does not start, or stops seconds later", "other faults take every log dir offline", "see the reasons for the log dirs"),
     # partitions
-    StartReason("topic-id-missing", "sets the directory aside as -stray", "`partition.metadata` is not there: a file system check, a copy of segments alone", "write the file with the topic id that `next` names"),
+    StartReason("topic-id-missing", "sets the directory aside as -stray", "`partition.metadata` is missing: a file system check removed it, or only the segments were copied", "write the file with the topic id that `next` names"),
     StartReason("topic-id-differs", "sets the directory aside as -stray", "the topic was deleted and created again, or the directory is another cluster's", _OUT),
     StartReason("topic-unknown", "sets the directory aside as -stray", "the topic was deleted, or is another cluster's", _OUT),
-    StartReason("partition-unknown", "sets the directory aside as -stray", "the topic has fewer partitions than that", _OUT),
+    StartReason("partition-unknown", "sets the directory aside as -stray", "the topic has fewer partitions", _OUT),
     StartReason("not-assigned", "sets the directory aside as -stray", "the partition was reassigned to other brokers while this one was away", _OUT),
-    StartReason("metadata-malformed", "does not start, or the log dir goes offline; before KRaft does not start", "a cut or edited `partition.metadata`", "write the file with the topic id that `next` names"),
-    StartReason("epochs-malformed", "the log dir goes offline, or it does not start; before KRaft does not start", "a cut or edited `leader-epoch-checkpoint`", "`klog recover PARTITION`"),
-    StartReason("foreign-log-name", "does not start", "a file that ends like a segment's, but has no offset in front", "move the file out"),
+    StartReason("metadata-malformed", "does not start, or the log dir goes offline; before KRaft does not start", "a truncated or edited `partition.metadata`", "write the file with the topic id that `next` names"),
+    StartReason("epochs-malformed", "the log dir goes offline, or the broker does not start; before KRaft it does not start", "a truncated or edited `leader-epoch-checkpoint`", "`klog recover PARTITION`"),
+    StartReason("foreign-log-name", "does not start", "a file with the suffix of a segment file, but without an offset as its name", "move the file out"),
     StartReason("log-start-beyond-end", "deletes all segments", "a restored checkpoint, a log that lost its end", "`klog recover PARTITION`"),
-    StartReason("torn-tail", "appends behind it, where nobody reads; where the index leads to it, takes an earlier offset for the end, and gives offsets out again", "a truncated file under the clean-shutdown marker", "`klog recover PARTITION`"),
-    StartReason("txn-index-wrong", "leaves the index as it is, and gives read_committed consumers aborted records, or hides committed ones from them", "a `.txnindex` that is missing, cut, damaged, or from another time, below what a start recovers", "`klog recover PARTITION`"),
-    StartReason("recovery-cuts", "truncates the log at the first damage, and deletes the segments behind it", "a crash; damage in what had not been flushed", "`klog recover PARTITION --salvage`, where records behind the damage are intact"),
-    StartReason("log-refused", "does not start", "content of a log or an index that a load stumbles over", "`klog recover PARTITION`"),
-    StartReason("unreadable", "the log dir goes offline", "permissions, a disk that fails", "make it readable; klog tells what its own user may read"),
-    StartReason("marked-delete", "deletes it after `log.segment.delete.delay.ms`, whatever it contains", "the topic was deleted, or the log moved, and the broker stopped before it was done", "move it out of every log dir, or, where it is the only copy, give it its name back"),
-    StartReason("marked-stray", "keeps it, and never serves it", "an earlier start set it aside", "give it its name back where it is the only copy, else move it out"),
-    StartReason("leader-offline", "3.9: loads it, and may not lead it, as an exception about the log dir that is offline ends that step; 4.x elects again", "a kill, and a log dir that is offline since", "bring the log dir back, or start once more"),
-    StartReason("copy-unfinished", "goes on copying from the current directory", "a move between log dirs that was interrupted", "nothing"),
-    StartReason("future-complete", "puts the copy in the place of the partition", "a move between log dirs that was interrupted at its end", "nothing"),
-    StartReason("future-without-current", "makes an empty partition in the log dir that the metadata have, and truncates the copy to that", "a move between log dirs whose source was lost or removed", "rename the directory to the partition's name"),
-    StartReason("no-directory", "makes an empty log, which a follower fills from its leader", "a new replica, or a directory that was removed", "restore the directory if no other replica has it"),
+    StartReason("torn-tail", "appends new batches behind it, where no client can read them; if the index points into it, takes an earlier offset as the log end and assigns offsets again", "a truncated file in a log dir with the clean-shutdown marker", "`klog recover PARTITION`"),
+    StartReason("txn-index-wrong", "uses the index as it is: read_committed consumers receive aborted records, or miss committed ones", "a `.txnindex` that is missing, truncated, damaged or older than its log, in a segment that the start does not recover", "`klog recover PARTITION`"),
+    StartReason("recovery-cuts", "truncates the log at the first damage, and deletes the segments behind it", "a crash; damage in data that had not been flushed", "`klog recover PARTITION --salvage`, if records behind the damage are intact"),
+    StartReason("log-refused", "does not start", "content of a log or an index that the broker cannot load", "`klog recover PARTITION`"),
+    StartReason("unreadable", "the log dir goes offline", "permissions, a failing disk", "make it readable; klog reports what its own user may read"),
+    StartReason("marked-delete", "deletes it after `log.segment.delete.delay.ms`, whatever it contains", "the topic was deleted, or the log was moved, and the broker stopped before it had finished", "move it out of every log dir; if it is the only copy, rename it to the partition's name"),
+    StartReason("marked-stray", "keeps it, and never serves it", "an earlier start set it aside", "if it is the only copy, rename it to the partition's name; otherwise move it out"),
+    StartReason("leader-offline", "3.9: loads it, but may not lead it, because an exception about the offline log dir ends that step; 4.x elects a leader again", "the broker was killed, and a log dir is offline since then", "bring the log dir online, or start the broker once more"),
+    StartReason("copy-unfinished", "continues to copy from the current directory", "a move between log dirs that was interrupted", "nothing"),
+    StartReason("future-complete", "replaces the partition with the copy", "a move between log dirs that was interrupted at its end", "nothing"),
+    StartReason("future-without-current", "creates an empty partition in the log dir that the metadata log names, and truncates the copy to it", "a move between log dirs, whose source was lost or removed", "rename the directory to the partition's name"),
+    StartReason("no-directory", "creates an empty log, which a follower fills from its leader", "a new replica, or a directory that was removed", "restore the directory if no other replica has it"),
     # retention
-    StartReason("retention-due", "deletes the segments at its first retention pass, half a minute after the start", "the broker was down for long, or old records were written, adopted or copied", "the `kafka-configs` command that the note names, before the start or right after it"),
+    StartReason("retention-due", "deletes the segments at its first retention pass, half a minute after the start", "the broker was down for a long time, or old records were written, adopted or copied", "the `kafka-configs` command that the note names, before the start or right after it"),
 )  # fmt: skip
 
 REASONS: Final = {reason.id: reason for reason in _TABLE}

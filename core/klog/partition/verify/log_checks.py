@@ -29,7 +29,7 @@ def reaction_to_damage(facts: PartitionFacts, segment: SegmentFacts, position: i
     start = facts.next_start
     if start is None:
         return None
-    kept = "does not look at it; a consumer or follower that reads it fails"
+    kept = "does not check this; a consumer or follower that reads it fails"
     return _removal(start, segment, position) or kept
 
 
@@ -44,8 +44,8 @@ def reaction_to_batch(facts: PartitionFacts, segment: SegmentFacts, position: in
     if sum(piece.name == segment.files.log for pieces in start.logs.values() for piece in pieces) > 1:
         return "splits the segment"
     if segment.files.base_offset in start.recovered:
-        return "recovers the segment, and takes it as good data"
-    return "is not looked at: it is kept and served as it is"
+        return "recovers the segment, and accepts the batch"
+    return "does not check this: keeps the batch and serves it as it is"
 
 
 def _removal(start: StartOutcome, segment: SegmentFacts, position: int) -> str | None:
@@ -54,17 +54,17 @@ def _removal(start: StartOutcome, segment: SegmentFacts, position: int) -> str |
     if start.fails is not None:
         return f"fails: {start.fails}"
     if base in start.dropped:
-        return "deletes this segment, with all others from the first damage on"
+        return "deletes this segment, like every segment after the first damage"
     # A segment that is split becomes several logs, each of one piece of it.
     pieces = [(piece, int(name[:20])) for name, pieces in start.logs.items() for piece in pieces if piece.name == log]
     if not pieces:
-        return "deletes this segment: a compaction that had ended left .swap files, which replace it"
+        return "replaces this segment with the .swap files of a completed compaction"
     piece, base = max(one for one in pieces if one[0].start <= position)
     cut = next((cut for cut in start.cuts if cut.base == base), None)
     if position < piece.end or cut is None:
         return None
     if piece.end < position:
-        return f"truncates the segment before it, at offset {cut.offset}"
+        return f"truncates the segment earlier, at offset {cut.offset}"
     return f"truncates the log here, at offset {cut.offset}{_deleted_after(start, cut)}"
 
 
@@ -74,7 +74,7 @@ def _deleted_after(start: StartOutcome, cut: SegmentCut) -> str:
     # A segment that is truncated because its index is missing does not end recovery: others may follow it.
     if not ended_here or any(cut.base < base < min(start.dropped) for base in _bases(start)):
         return ""
-    return f", and deletes the {len(start.dropped)} segment{'s' if len(start.dropped) > 1 else ''} after it"
+    return f", and deletes the {f'{len(start.dropped)} segments' if len(start.dropped) > 1 else 'segment'} after it"
 
 
 def _bases(start: StartOutcome) -> list[int]:
@@ -118,8 +118,8 @@ def damaged_places(facts: PartitionFacts, segment: SegmentFacts) -> Iterator[tup
     """Yield each damaged stretch of a segment, the id of its kind of finding, and the detail."""
     for stretch in segment.damages:
         kind = _kind(facts, segment, stretch)
-        told = stretch.expected is None or kind.endswith("tail") or kind == "unfinished-append"
-        follows = "" if told else _what_follows(facts, segment, stretch)
+        is_complete = stretch.expected is None or kind.endswith("tail") or kind == "unfinished-append"
+        follows = "" if is_complete else _what_follows(facts, segment, stretch)
         yield stretch, kind, stretch.damage.detail + follows + _bit(segment, stretch)
 
 

@@ -276,6 +276,6 @@ def sequences(facts: PartitionFacts) -> Findings:
     for segment in facts.segments:
         for event in _anomalies(facts, segment):
             if event.kind.name == "SEQUENCE_GAP" and not facts.is_compacted:
-                message = f"producer {event.producer_id} goes on with {event.found}, expected {event.expected}"
+                message = f"producer {event.producer_id} continues with {event.found}, expected {event.expected}"
                 _, position, offset = event.place
                 yield facts.finding("sequence-gap", message, segment.files.log, position, offset)

@@ -54,7 +54,7 @@ def _file(facts: PartitionFacts, file: FileName) -> Findings:
 
 
 _LEFT = {
-    Stage.DELETED: "waiting to be removed; the next start removes it",
+    Stage.DELETED: "marked for removal; the next start removes it",
     Stage.CLEANED: "left by an unfinished compaction; the next start removes it",
     Stage.SWAP: "left by a finished compaction; the next start puts it in place",
     Stage.PART: "left by an unfinished metadata snapshot",
@@ -121,12 +121,12 @@ def _disagreements(
         said = kept[at].epoch if at >= 0 else None
         if said != epoch and (epoch, said) not in told and offset >= (facts.partition.log_start_offset or 0):
             told.add((epoch, said))
-            there = "nothing" if said is None else said
-            yield f"a batch of epoch {epoch} at offset {offset}, where it says {there}", offset
+            there = "no epoch" if said is None else f"epoch {said}"
+            yield f"the batch at offset {offset} has epoch {epoch}, but the checkpoint has {there} there", offset
     end = facts.end_offset
     if end is not None and kept and kept[-1].start_offset > end:
         start = kept[-1].start_offset
-        yield f"epoch {kept[-1].epoch} begins at {start}, the log ends at {end}", start
+        yield f"epoch {kept[-1].epoch} begins at {start}, but the log ends at {end}", start
 
 
 def snapshots(facts: PartitionFacts) -> Findings:
@@ -137,7 +137,7 @@ def snapshots(facts: PartitionFacts) -> Findings:
             continue
         late = [producer for producer in snapshot.producers if producer.last_offset >= offset]
         if late:
-            message = f"producer {late[0].producer_id} has offset {late[0].last_offset} in it, beyond its own"
+            message = f"producer {late[0].producer_id} has offset {late[0].last_offset}, which is beyond the snapshot's own offset"
             yield facts.finding("snapshot-disagrees", message, name, offset=offset)
     has_producers = any(segment.survey.producer_batches for segment in facts.segments)
     # A running broker takes the first one when it rolls, or stops.
@@ -159,15 +159,15 @@ def checkpoints(facts: PartitionFacts) -> Findings:
         ("high-watermark-beyond-end", partition.high_watermark, FileKind.HIGH_WATERMARKS),
     ):
         if said is not None and said > end and not damaged and not facts.log_dir.live:
-            yield _of_root(facts, kind, f"{said}, the log ends at {end}", file, said)
+            yield _of_root(facts, kind, f"{said}, but the log ends at {end}", file, said)
     if start > end:
-        yield _of_root(facts, "log-start-beyond-end", f"{start}, the log ends at {end}", FileKind.LOG_STARTS, start)
+        yield _of_root(facts, "log-start-beyond-end", f"{start}, but the log ends at {end}", FileKind.LOG_STARTS, start)
     elif partition.high_watermark is not None and partition.high_watermark < start:
-        message = f"{partition.high_watermark}, the log starts at {start}"
+        message = f"{partition.high_watermark}, but the log starts at {start}"
         yield _of_root(facts, "high-watermark-below-start", message, FileKind.HIGH_WATERMARKS, partition.high_watermark)
     cleaner = partition.cleaner_offset
     if cleaner is not None and not start <= cleaner <= end:
-        message = f"{cleaner}, the log goes from {start} to {end}"
+        message = f"{cleaner}, but the log has offsets {start} to {end}"
         yield _of_root(facts, "cleaner-offset-outside", message, FileKind.CLEANER_OFFSETS, cleaner)
 
 
