@@ -18,26 +18,26 @@ HEAD = """# Findings
 
 The findings of `klog verify`, by id. Ids never change and are never reused, so scripts may rely on them. A *note* is
 harmless; a *warning* or *damage* makes the exit code 4. A broker's reaction at its next start often depends on how it
-was stopped and on the recovery point: `klog verify` then simulates the start, as `klog recover --like-broker` does, and
-reports the result for the finding at hand.
+was stopped and on the recovery point: `klog verify` then simulates the start, as `klog recover --like-broker` does,
+and reports the result for the finding at hand.
 
 Missing offsets are legal in a compacted topic. klog recognises a compacted topic by the cleaner's checkpoint, and by
 `cleanup.policy` in the metadata log of the same log dir (`__cluster_metadata-0`), if that log is intact. If the topic
 has no policy there, the broker's own `server.properties` decides, which klog cannot see: missing offsets are then a
 warning (`offset-gap`).
 
-A broker writes an index entry when it appends. An offset index entry has the position of the first batch of the append
-and the last offset of the append (before 1.1 the first offset of the batch at the position). A time index entry has the
-largest timestamp of a batch and the last offset of that batch, or (before 3.8) the offset of the record with the
-timestamp. Any other entry is `index-inexact`, for example one with a flipped bit, even if all lookups give the right
-result. klog does not judge the offsets of damaged batches, of compressed batches in the old message formats, or of
-batches from which compaction has removed records.
+A broker writes an index entry when it appends. An offset index entry has the position of the first batch of the
+append and the last offset of the append (before 1.1 the first offset of the batch at the position). A time index
+entry has the largest timestamp of a batch and the last offset of that batch, or (before 3.8) the offset of the record
+with the timestamp. Any other entry is `index-inexact`, for example one with a flipped bit, even if all lookups give
+the right result. klog does not judge the offsets of damaged batches, of compressed batches in the old message
+formats, or of batches from which compaction has removed records.
 
-`klog verify` names the command for each finding (`fix`). It names `--salvage` for a torn tail with intact batches behind
-it, and no command for directories that no command repairs. If a command may lose something intact, a warning precedes
-it. Each command repairs the finding that it is named for, or exits with 4 and reports the remaining problems (such as an
-index of a segment whose log is damaged). If no command is named, klog cannot repair the finding, or has no better repair
-than a broker ([recover.md](recover.md)).
+`klog verify` names the command for each finding (`fix`). It names `--salvage` for a torn tail with intact batches
+behind it, and no command for directories that no command repairs. If a command may lose something intact, a warning
+precedes it. Each command repairs the finding that it is named for, or exits with 4 and reports the remaining problems
+(such as an index of a segment whose log is damaged). If no command is named, klog cannot repair the finding, or has
+no better repair than a broker ([recover.md](recover.md)).
 
 | id | severity | meaning | a 4.x broker at its next start | repaired by |
 |---|---|---|---|---|

@@ -280,7 +280,9 @@ def misrouted_findings(of: PartitionHeaders, rows: Iterable[MisroutedBatch]) -> 
         found = list(some)
         row = found[0]
         other = row.home or row.twins[0]
-        where = f"{'original' if row.home else 'also'} in {other.topic}-{other.partition} at offset {other.first_offset}"
+        where = (
+            f"{'original' if row.home else 'also'} in {other.topic}-{other.partition} at offset {other.first_offset}"
+        )
         message = f"offsets {row.first_offset} to {row.last_offset}, {where} ({' '.join(row.reasons)})"
         log = next(one.number for one in of.reports if of.survey.file(one.number) == row.file)
         severity = Severity.DAMAGE if is_confirmed else Severity.WARNING

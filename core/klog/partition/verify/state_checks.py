@@ -137,7 +137,7 @@ def snapshots(facts: PartitionFacts) -> Findings:
             continue
         late = [producer for producer in snapshot.producers if producer.last_offset >= offset]
         if late:
-            message = f"producer {late[0].producer_id} has offset {late[0].last_offset}, which is beyond the snapshot's own offset"
+            message = f"producer {late[0].producer_id} has offset {late[0].last_offset}, beyond the snapshot's own"
             yield facts.finding("snapshot-disagrees", message, name, offset=offset)
     has_producers = any(segment.survey.producer_batches for segment in facts.segments)
     # A running broker takes the first one when it rolls, or stops.
