@@ -16,3 +16,21 @@ def human_size(size: int) -> str:
     while value >= 1024 and unit < len(_UNITS) - 1:
         value, unit = value / 1024, unit + 1
     return f"{size} B" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"
+
+
+def time_text(timestamp: int) -> str:
+    """Return ms since the epoch in UTC: `2025-06-15 15:06:40.300Z`; the number itself if it is beyond the calendar."""
+    from datetime import UTC, datetime, timedelta
+
+    try:
+        time = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=timestamp)
+    except OverflowError:
+        return str(timestamp)
+    return time.isoformat(" ", "milliseconds").replace("+00:00", "Z")
+
+
+def range_text(first: int, last: int | None) -> str:
+    """Return a range of offsets, both inclusive: `0–59`, `7`, and `40–` if the last one is not known."""
+    if last is None:
+        return f"{first}–"
+    return str(first) if first == last else f"{first}–{last}"

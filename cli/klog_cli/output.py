@@ -12,8 +12,14 @@ from klog.base.unusable import UNUSABLE
 
 from klog_cli.display import human_size as human_size
 from klog_cli.display import printable as printable
+from klog_cli.display import range_text as range_text
+from klog_cli.display import time_text as time_text
+from klog_cli.layout import table_lines, wrap_line
+from klog_cli.style import rendered
 
 STDOUT, STDERR = 1, 2
+WIDEST_PROSE = 100
+"""Prose is not wider than this many columns: longer lines are hard to read."""
 Cell = object
 
 
@@ -100,8 +106,11 @@ def _escape(char: str) -> str:
 
 
 def error(message: str) -> None:
-    """Print one line about an error; --quiet does not silence it."""
-    _tell(f"klog: {printable(message)}\n".encode("utf-8", "replace"))
+    """Print one line about an error; --quiet does not silence it.  It may have marks of `style`."""
+    columns = _columns(STDERR)
+    parts = [message] if columns is None else wrap_line(f"klog: {message}", min(columns, WIDEST_PROSE), hang=6)
+    told = "\n".join(rendered(part, takes_colour(STDERR)) for part in parts)
+    _tell(f"{'klog: ' if columns is None else ''}{told}\n".encode("utf-8", "replace"))
 
 
 def note(message: str) -> None:
@@ -144,11 +153,18 @@ def is_terminal(descriptor: int = STDOUT) -> bool:
     return os.isatty(descriptor)
 
 
-def width(at_most: int = 100) -> int:
+def width(at_most: int = WIDEST_PROSE) -> int:
     """Return the columns of the terminal, between 60 and *at_most*; *at_most* if stdout is no terminal."""
+    return min(at_most, _columns(STDOUT) or at_most)
+
+
+def _columns(descriptor: int) -> int | None:
+    """Return the columns of the terminal, 60 at least; None if it is no terminal."""
+    if not is_terminal(descriptor):
+        return None
     with suppress(OSError):
-        return min(at_most, max(60, os.get_terminal_size(STDOUT).columns or at_most))
-    return at_most
+        return max(60, os.get_terminal_size(descriptor).columns or 80)
+    return 80
 
 
 def takes_colour(descriptor: int = STDOUT) -> bool:
@@ -229,67 +245,28 @@ def csv_lines(rows: Iterable[Sequence[Cell]]) -> bytes:
 
 
 def emit_table(titles: Sequence[str], columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
-    """Print *titles*, a line each, then a table: ruled on a terminal, else plain columns."""
-    for title in titles:
-        text(f"{printable(title)}\n")
-    cells = [["" if cell is None else printable(str(cell)) for cell in row] for row in rows]
-    numeric = [all(_is_number(row[i]) for row in cells) for i in range(len(columns))]
+    """Print *titles*, a line each, then a table, which fits a terminal's width.  A cell may have marks of `style`."""
+    lines(titles)
     if not columns:
         return
     if titles and titles[-1]:
         text("\n")
-    if is_terminal():
-        _rich_table(columns, cells, numeric)
-    else:
-        _plain_table(columns, cells, numeric)
+    cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    with_colours = takes_colour()
+    for line in table_lines(columns, cells, _columns(STDOUT)):
+        text(f"{rendered(line, with_colours)}\n")
 
 
-def _is_number(cell: str) -> bool:
-    return not cell or cell[0].isdigit() or cell[0] == "-"
+def lines(found: Iterable[str], hang: int | None = None) -> None:
+    """Print *found*, wrapped on a terminal; each may have marks of `style`.
 
-
-_WIDEST_COLUMN = 250
-"""A topic's name has 249 letters at most.  A longer cell moves its own row alone: thousands would be padded to it."""
-
-
-def _plain_table(columns: Sequence[str], rows: list[list[str]], numeric: list[bool]) -> None:
-    widths = [
-        max(len(column), *(min(len(row[i]), _WIDEST_COLUMN) for row in rows), 0) for i, column in enumerate(columns)
-    ]
-    for row in [list(columns), *rows]:
-        padded = [
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(row, widths, numeric, strict=True)
-        ]
-        text("  ".join(padded).rstrip() + "\n")
-
-
-def _rich_table(columns: Sequence[str], rows: list[list[str]], numeric: list[bool]) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=0)
-    for column, right in zip(columns, numeric, strict=True):
-        table.add_column(column, justify="right" if right else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
-    console = Console(width=None if is_terminal() else 100)
-    with console.capture() as captured:
-        console.print(table)
-    text(captured.get())
-
-
-def iso_time(timestamp: int) -> str:
-    """Return ms since the epoch as ISO 8601 in UTC; as the number itself if it is beyond the calendar."""
-    from datetime import UTC, datetime, timedelta
-
-    epoch = datetime(1970, 1, 1, tzinfo=UTC)
-    try:
-        return (epoch + timedelta(milliseconds=timestamp)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    except OverflowError:
-        return str(timestamp)
+    *hang*: the indentation of all lines of one but the first; by default two more than its own.
+    """
+    columns, with_colours = _columns(STDOUT), takes_colour()
+    most = None if columns is None else min(columns, WIDEST_PROSE)
+    for line in found:
+        for part in [line] if most is None else wrap_line(line, most, hang):
+            text(f"{rendered(part, with_colours)}\n")
 
 
 def _widen_pipe(descriptor: int) -> None:

@@ -46,9 +46,9 @@ def test_the_text_names_the_batches_and_what_is_cut(klog: Klog, five: Path) -> N
         "log start 0, high watermark 5, last stable offset 5\n"
         "\n"
         "offsets  position  bytes\n"
-        "    0-0         0   1094\n"
-        "    1-1      1094   1094\n"
-        "    2-2      2188   1094\n"
+        "    0–0         0   1094\n"
+        "    1–1      1094   1094\n"
+        "    2–2      2188   1094\n"
         "218 bytes of the next batch, which begins at offset 3: a consumer drops them\n"
     )
 

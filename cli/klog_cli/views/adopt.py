@@ -26,7 +26,7 @@ def adopt(request: AdoptRequest, options: AdoptOptions, plan_options: PlanOption
         output.emit_json(_json(result))
     else:
         for line in _lines(result):
-            output.text(f"{output.printable(line)}\n")
+            output.lines([line])
     for note in (*result.notes, *_source_notes(result)):
         output.note(note)
     if result.plan.plan is not None:

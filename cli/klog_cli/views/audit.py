@@ -93,7 +93,7 @@ def show(report: MisroutedReport, form: str) -> int:
         _csv(report.rows)
     else:
         for line in _text(report):
-            output.text(f"{output.printable(line)}\n")
+            output.lines([line])
     problems = ExitCode.PROBLEMS_LEFT if report.rows or report.damages else 0
     return problems | (ExitCode.OPERATIONAL_ERROR if report.unreadable else 0)
 
@@ -189,7 +189,7 @@ def _legal(report: MisroutedReport) -> Iterator[str]:
 
 def _coverage(report: MisroutedReport) -> Iterator[str]:
     coverage, batches = report.coverage, counted(report.totals.batches, "data batch", "es")
-    since = f", from {output.iso_time(coverage.earliest)}" if coverage.earliest is not None else ""
+    since = f", from {output.time_text(coverage.earliest)}" if coverage.earliest is not None else ""
     of = f" of {coverage.known}" if coverage.known is not None else ""
     ending = f"partition{'' if (coverage.known or coverage.read) == 1 else 's'}"
     whole = " of the cluster" if coverage.known is not None else ""

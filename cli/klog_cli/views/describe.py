@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 
-from klog.base.errors import ExitCode
+from klog.base.errors import ExitCode, counted
 from klog.commands.describe import (
     FileFacts,
     LogDirSummary,
@@ -187,7 +187,7 @@ def _show_log_dir(facts: LogDirSummary) -> None:
         ("metadata version", facts.metadata_version),
         ("clean shutdown", shutdown),
         ("lock", lock),
-        ("holds", f"{_count(len(rows), 'partition')}, {_count(segments, 'segment')}, {output.human_size(size)}"),
+        ("holds", f"{counted(len(rows), 'partition')}, {counted(segments, 'segment')}, {output.human_size(size)}"),
         *(("note", note) for note in facts.notes),
     )
     columns = ("partition", "segs", "size", "start", "high wm", "end", "recovery", "cleaned", "epoch", "notes")
@@ -219,7 +219,7 @@ def _show_log_dir(facts: LogDirSummary) -> None:
 def _copy_titles(copy: FollowFile | None) -> list[tuple[str, Value]]:
     if copy is None:
         return []
-    groups = f"offsets of {_count(len(copy.groups), 'group')}"
+    groups = f"offsets of {counted(len(copy.groups), 'group')}"
     return [("copy", f"of that cluster's partitions, from {copy.bootstrap}, as of {copy.updated}; {groups}")]
 
 
@@ -241,7 +241,7 @@ def _show_partition(facts: PartitionSummary) -> None:
         ("recovery point", row.recovery_point),
         ("cleaned up to", row.cleaner_offset),
         ("leader epoch", row.leader_epoch),
-        ("holds", f"{_count(row.segments, 'segment')}, {output.human_size(row.bytes)}; times are UTC"),
+        ("holds", f"{counted(row.segments, 'segment')}, {output.human_size(row.bytes)}; times are UTC"),
         *(("note", note) for note in row.notes),
         *([("note", "only --deep counts the records in older formats")] if unknown else []),
     )
@@ -256,8 +256,8 @@ def _segment_cells(row: SegmentRow) -> tuple[Value, ...]:
         row.records,
         output.human_size(row.bytes),
         row.index_entries,
-        _to_the_second(row.first_timestamp),
-        _to_the_second(row.last_timestamp),
+        _time(row.first_timestamp),
+        _time(row.last_timestamp),
         " ".join(row.codecs),
         " ".join(_SHORT.get(flag, flag) for flag in row.flags),
         "; ".join(row.notes),
@@ -303,13 +303,4 @@ def _readable(name: str, value: Value) -> Value:
 
 
 def _time(timestamp: int | None) -> str | None:
-    return None if timestamp is None or timestamp < 0 else output.iso_time(timestamp)
-
-
-def _to_the_second(timestamp: int | None) -> str | None:
-    text = _time(timestamp)
-    return f"{text[:10]} {text[11:19]}" if text is not None and text[10:11] == "T" else text
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    return None if timestamp is None or timestamp < 0 else output.time_text(timestamp)

@@ -40,7 +40,7 @@ def doctor(asked: DoctorRequest, form: str) -> int:
         output.emit_json(_document(found))
     else:
         for line in _lines(found, request.log_dirs):
-            output.text(f"{output.printable(line)}\n")
+            output.lines([line])
     return ExitCode.CLEAN if found.is_harmless else ExitCode.PROBLEMS_LEFT
 
 

@@ -112,7 +112,7 @@ def _show(
         return
     ends += f", last stable offset {fetched.last_stable_offset}"
     file = "".join(f" of {os.path.basename(piece.path)}" for piece in fetched.pieces)
-    rows = [(f"{one.base_offset}-{one.last_offset}", one.position, one.size) for one in held.batches]
+    rows = [(f"{one.base_offset}–{one.last_offset}", one.position, one.size) for one in held.batches]
     columns = ("offsets", "position", "bytes") if rows else ()
     output.emit_table((f"{head}: {fetched.size} bytes{file}", ends), columns, rows)
     if held.partial is not None:

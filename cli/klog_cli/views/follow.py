@@ -77,7 +77,7 @@ class _Reports(output.TerminalReporter):
         with self._lock:
             try:
                 if self._read:
-                    output.text(f"{output.printable(line)}\n")
+                    output.lines([line])
             except output.ClosedPipeError:
                 self._read = False
 
@@ -98,7 +98,7 @@ def _show(done: FollowResult, options: FollowOptions, form: str) -> None:
         output.emit_jsonl(map(_row, done.partitions))
     else:
         for line in _lines(done, options):
-            output.text(f"{output.printable(line)}\n")
+            output.lines([line])
 
 
 def _row(partition: FollowedPartition) -> dict[str, object]:

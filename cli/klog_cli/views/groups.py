@@ -184,5 +184,5 @@ def _cells(one: GroupDetail, row: PartitionLag) -> Iterator[object]:
     pending = None if committed is None else committed.producer_id
     yield "" if owner is None else owner.client_id
     at = None if committed is None else committed.committed_at
-    yield f"pending, producer {pending}" if pending is not None else "" if at is None else output.iso_time(at)
+    yield f"pending, producer {pending}" if pending is not None else "" if at is None else output.time_text(at)
     yield "" if committed is None else committed.metadata

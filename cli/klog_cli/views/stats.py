@@ -107,7 +107,7 @@ def _table(found: Sequence[Stats]) -> None:
 
 def _cells(one: Stats) -> tuple[output.Cell, ...]:
     first, last = (
-        output.iso_time(time) if time is not None else None for time in (one.first_timestamp, one.last_timestamp)
+        output.time_text(time) if time is not None else None for time in (one.first_timestamp, one.last_timestamp)
     )
     keys = " ".join(
         f"{key.start.decode('utf-8', 'backslashreplace')}×{key.records}" for key in one.top_keys[:_SHOWN_KEYS]

@@ -65,7 +65,7 @@ def event_json(event: TimelineEvent) -> dict[str, object]:
 
 def _line(event: TimelineEvent, several: bool) -> str:
     where = _where(event)
-    parts = [output.iso_time(event.time), event.clock.ljust(8), event.kind.ljust(_WIDEST), where.ljust(24)]
+    parts = [output.time_text(event.time), event.clock.ljust(8), event.kind.ljust(_WIDEST), where.ljust(24)]
     tail = f"  [{event.log_dir}]" if several and event.kind in ("damage", "log-start", "compacted") else ""
     return f"{' '.join(parts)} {event.message}{tail}"
 

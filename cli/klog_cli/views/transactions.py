@@ -109,11 +109,11 @@ def _csv(found: Iterator[TransactionDetail]) -> None:
 
 def _text(found: Iterator[TransactionDetail]) -> None:
     for one in found:
-        output.text("".join(f"{output.printable(line)}\n" for line in _lines(one)))
+        output.lines(_lines(one))
 
 
 def _lines(one: TransactionDetail) -> Iterator[str]:
-    began = "-" if one.began is None else output.iso_time(one.began)
+    began = "-" if one.began is None else output.time_text(one.began)
     name = "unknown id" if one.transactional_id is None else one.transactional_id
     facts = [f"producer {one.producer_id} epoch {one.producer_epoch}", counted(one.records, "record")]
     facts += [] if one.duration is None else [f"{'for' if one.ended is None else 'took'} {_span(one.duration)}"]

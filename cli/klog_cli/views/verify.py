@@ -67,7 +67,7 @@ class FoundFindings:
                 output.emit_jsonl([row])
             elif self._form == "text":
                 if heading != self._heading:
-                    output.text(f"{output.printable(heading)}\n")
+                    output.lines([heading])
                     self._heading = heading
                 output.text(f"  {coloured(finding_line(finding))}\n")
 
@@ -130,7 +130,7 @@ def finish(found: FoundFindings, form: str, to: str | None = None) -> None:
         output.emit_csv_rows(found.rows, FINDING_COLUMNS)
     elif form == "text":
         for line in _explained(found):
-            output.text(f"{output.printable(line)}\n")
+            output.lines([line])
         output.text(f"{_verdict(found)}\n")
 
 

@@ -50,7 +50,7 @@ def write(asked: WriteArguments, options: WriteOptions, plan_options: PlanOption
         output.emit_json(_json(done))
     else:
         for line in _lines(done, options):
-            output.text(f"{output.printable(line)}\n")
+            output.lines([line])
     for one in done.open_transactions:
         output.note(
             f"{one.topic}-{one.partition}: a transaction of producer {one.producer_id} is open: read_committed readers"

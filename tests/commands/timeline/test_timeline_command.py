@@ -57,7 +57,7 @@ def test_text_says_the_same_a_line_an_event(klog: Klog, modern: list[dict[str, A
     lines = klog("timeline", MODERN).stdout.decode().splitlines()
     assert len(lines) == len(modern)
     for line, row in zip(lines, modern, strict=True):
-        assert line.split()[1:3] == [row["clock"], row["kind"]]
+        assert line.split()[2:4] == [row["clock"], row["kind"]]
         assert row["message"] in line
 
 

@@ -53,7 +53,7 @@ def compact(
         output.emit_json(members(run, result, asked.to))
     else:
         for line in report(run, result, explain=asked.explain):
-            output.text(f"{output.printable(line)}\n")
+            output.lines([line])
     report_outcomes(run.outcomes, done.topics, is_narrow)
     if result.plan is not None:
         output.note(next_step(result, plan_options))

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from klog.base.errors import ExitCode, UsageError
+from klog.base.errors import ExitCode, UsageError, counted
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.formats.java_integers import LONG_MAX, LONG_MIN
 from klog.formats.record import Record
@@ -48,7 +48,7 @@ def look_up(asked: LookupArguments, target: int, by_time: bool) -> int:
             output.error(problem)
         output.text("\n" if trail.position is None else f"{trail.position}\n")
     elif asked.form == "text":
-        output.text("".join(f"{output.printable(line)}\n" for line in trail_lines(trail)))
+        output.lines(trail_lines(trail), hang=10)
     else:
         from klog_cli.views.lookup.json import Lines
 
@@ -171,12 +171,12 @@ def _steps(trail: Trail) -> Iterator[tuple[str, str, str]]:
     yield from _index(trail)
     scan, batch = trail.scan, trail.batch
     if scan is not None:
-        to = f": batch {_range(batch.base_offset, batch.last_offset)} at {batch.position}" if batch else " to the end"
-        yield "scan", f"from position {scan.position}{to}", _count(scan.batches, "batch header") + " read"
+        to = f": batch {batch.base_offset}–{batch.last_offset} at {batch.position}" if batch else " to the end"
+        yield "scan", f"from position {scan.position}{to}", counted(scan.batches, "batch header") + " read"
     if batch is not None:
         crc = "CRC holds" if batch.crc_holds else "CRC does not match"
         codec = "" if batch.codec == "none" else f", {batch.codec}"
-        offsets = _range(batch.base_offset, batch.last_offset)
+        offsets = f"{batch.base_offset}–{batch.last_offset}"
         yield "batch", f"position {batch.position}, {batch.size} bytes, offsets {offsets}{codec}, {crc}", ""
     if trail.record is not None:
         is_next = trail.outcome in (LookupOutcome.GAP, LookupOutcome.DAMAGED)
@@ -191,11 +191,11 @@ def _segment(trail: Trail) -> Iterator[tuple[str, str, str]]:
     found, time = trail.segment, trail.time_index
     if found is None:
         return
-    count = _count(found.segments, "segment")
+    count = counted(found.segments, "segment")
     following = "the last" if found.next_base_offset is None else f"next base {found.next_base_offset}"
     if time is not None:
         what = "modified" if time.by_mtime else "largest timestamp"
-        text = f"{found.file}   {what} {time.largest} ≥ {trail.target}"
+        text = f"{found.file}   {what} {output.time_text(time.largest)} ≥ {output.time_text(trail.target)}"
         yield "segment", text, f"{count}, the first so late"
         return
     between = "≤" if found.base_offset <= trail.target else ">"
@@ -211,7 +211,7 @@ def _time_index(trail: Trail) -> Iterator[tuple[str, str, str]]:
     if found.slot is None:
         yield "time", _no_entry(found.file, found.entries) + f": offset {found.offset}", _probes(found)
         return
-    entry = f"entry {found.slot} of {found.entries}: {found.timestamp} → offset {found.offset}"
+    entry = f"entry {found.slot} of {found.entries}: {output.time_text(found.timestamp)} → offset {found.offset}"
     yield "time", entry, _probes(found)
 
 
@@ -237,13 +237,13 @@ def _probes(found: IndexTrail | TimeIndexTrail) -> str:
     if not found.probes:
         return ""
     warm = "" if found.warm_from is None else f", warm section from entry {found.warm_from}"
-    return _count(found.probes, "probe") + warm
+    return counted(found.probes, "probe") + warm
 
 
 def _record(record: Record) -> str:
     key = "no key" if record.key is None else f"key {_quoted(record.key)}"
     value = "null" if record.value is None else f"{len(record.value)} bytes"
-    when = "no timestamp" if record.timestamp == -1 else output.iso_time(record.timestamp)
+    when = "no timestamp" if record.timestamp == -1 else output.time_text(record.timestamp)
     return f"offset {record.offset}, {key}, {value}, {when}"
 
 
@@ -254,11 +254,3 @@ def _quoted(key: bytes) -> str:
         text = ""
     shown = f'"{text}"' if text.isprintable() and (text or not key) else f"hex:{key.hex()}"
     return shown if len(shown) <= _MOST_KEY else f"{shown[:_MOST_KEY]}… ({len(key)} bytes)"
-
-
-def _range(first: int, last: int) -> str:
-    return f"{first}–{last}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -84,7 +84,7 @@ def _print(found: LogComparison) -> None:
         output.text("all one history\n")
     if found.lag:
         line = f"! the log of {found.logs[found.best].name} is behind the logs of partitions: {found.lag.description}"
-        output.text(f"{output.printable(line)}\n")
+        output.lines([line])
 
 
 def _fork(found: LogComparison, one: Divergence) -> str:

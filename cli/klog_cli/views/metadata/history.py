@@ -115,7 +115,7 @@ def _print(changes: Sequence[MetadataChange], subject: HistorySubject) -> None:
 
 def _cells(change: MetadataChange, columns: Sequence[str]) -> Iterator[object]:
     yield change.offset
-    yield output.iso_time(change.timestamp) if change.timestamp >= 0 else None
+    yield output.time_text(change.timestamp) if change.timestamp >= 0 else None
     for name in columns:
         yield _cell(name, change.state.get(name))
     yield change.reason or change.record

@@ -158,7 +158,7 @@ def _mended(planner: QuorumPlanner) -> dict[str, object] | None:
 
 def _show(planner: QuorumPlanner, result: PlanResult, options: PlanOptions) -> None:
     for line in _lines(planner):
-        output.text(output.printable(line) + "\n")
+        output.lines([line])
     made = result.plan
     if made is None:
         output.text("nothing to do\n")

@@ -139,4 +139,4 @@ def _print(diffs: Sequence[PartitionDiff], given: Sequence[str], *, lists_all: b
     else:
         lines = list(replicas_text.plain_table(shown, rows))
     for line in [*lines, summary(diffs, given)]:
-        output.text(output.printable(line) + "\n")
+        output.lines([line])

@@ -104,7 +104,7 @@ def _show(copies: CopyPlan, result: PlanResult, request: CopyRequest, options: P
     lines = [line for one in copies.equal for line in (*_equal_lines(one), *_help_lines(one.diff, request.paths))]
     lines += [line for one in copies.left for line in _left_lines(one)]
     for line in lines:
-        output.text(output.printable(line) + "\n")
+        output.lines([line])
     made = result.plan
     counts = [
         f"{counted(len(copies.equal), 'partition')} {'made' if result.is_applied else 'planned to become'} equal",

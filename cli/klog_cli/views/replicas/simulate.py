@@ -69,7 +69,7 @@ def _show(scenario: Scenario, simulation: Simulation, ending: Ending) -> None:
     widths = [max(len(line.cells[index]) for line in (header, *lines)) for index in range(len(header.cells))]
     for line in (header, *lines):
         for text in _laid_out(line, widths):
-            output.text(output.printable(text) + "\n")
+            output.lines([text])
     output.text("\n" + "".join(f"{line}\n" for line in wrap(ending.summary(scenario, simulation), WIDTH)))
 
 

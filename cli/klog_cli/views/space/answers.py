@@ -53,7 +53,7 @@ class Answers(NamedTuple):
             _table("The most frequent keys:", _KEY_COLUMNS, rows)
         if self.plan is not None:
             for line in _plan_lines(self.plan):
-                output.text(f"{output.printable(line)}\n")
+                output.lines([line])
 
 
 def answer(usage: DiskUsage, asked: ContentQuery) -> Answers:

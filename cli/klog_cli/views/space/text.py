@@ -73,7 +73,7 @@ def show(usage: DiskUsage, totals: SpaceTotals, asked: TextRequest) -> None:
                 f"{one.bytes / whole:.1%}",
                 "#" * round(_BAR * one.bytes / whole),
                 one.name,
-                "" if one.due is None else output.iso_time(one.due)[:19],
+                "" if one.due is None else output.time_text(one.due),
                 one.why,
             )
             for one in lines
