@@ -55,24 +55,24 @@ EVENTS: Final = {
 }
 """Kinds of `klog timeline`: the event, and where its time is from."""
 SEGMENTS: Final = {
-    "active": "the last segment: it is rolled and goes only when all of the log is due; `due` is that date",
-    "retention-time": "not as old as `retention.ms`; `due` is its largest timestamp plus that, and `because` names a segment before it that goes later",
+    "active": "the last segment: the broker rolls and deletes it only when the complete log is due; `due` is that date",
+    "retention-time": "younger than `retention.ms`; `due` is its largest timestamp plus `retention.ms`, and `because` names an earlier segment that is deleted later",
     "retention-size": "within `retention.bytes`",
-    "retention-due": "goes at a broker's next check (`log.retention.check.interval.ms`, 5 minutes)",
-    "behind": "due itself, but a segment before it is not: brokers delete from the front and stop at the first that stays. `because` names it, `due` is its date",
-    "future-timestamp": "one of its records is dated later than now; the segment, and all behind it, goes `retention.ms` after that date",
+    "retention-due": "a broker deletes it at its next check (`log.retention.check.interval.ms`, 5 minutes)",
+    "behind": "due, but an earlier segment is not: brokers delete from the front and stop at the first segment that stays. `because` names that segment, `due` is its date",
+    "future-timestamp": "one of its records has a timestamp in the future; a broker deletes the segment and all later ones `retention.ms` after that time",
     "unlimited": "no limit by time or size",
     "compacted": "clean part of a compacted log",
-    "dirty": "the cleaner takes it at its next run, or waits for the dirty ratio: `because` has the figures",
-    "uncleanable": "the cleaner leaves it alone: `min.compaction.lag.ms`, the high watermark, damage; `because` says which",
+    "dirty": "the cleaner cleans it in its next run, or waits for the dirty ratio: `because` has the figures",
+    "uncleanable": "the cleaner skips it because of `min.compaction.lag.ms`, the high watermark or damage; `because` has the reason",
     "open-transaction": "the cleaner stops before the first open transaction, which `because` names",
-    "below-log-start": "all of its records were deleted (`kafka-delete-records`): goes at the next check",
-    "deleting": "in a directory that is being deleted, was set aside, or is a copy that moves here",
-    "stray": "in a directory that is being deleted, was set aside, or is a copy that moves here",
-    "future": "in a directory that is being deleted, was set aside, or is a copy that moves here",
-    "leftover": "of an unfinished operation: `.deleted`, `.cleaned`, `.swap`, an index without its log",
+    "below-log-start": "all of its records were deleted (`kafka-delete-records`): a broker deletes it at its next check",
+    "deleting": "in a directory that is being deleted, was set aside, or is a copy that is moving to this log dir",
+    "stray": "in a directory that is being deleted, was set aside, or is a copy that is moving to this log dir",
+    "future": "in a directory that is being deleted, was set aside, or is a copy that is moving to this log dir",
+    "leftover": "left by an unfinished operation: `.deleted`, `.cleaned`, `.swap`, an index without its log",
     "metadata": "the cluster's metadata log",
-    "remote": "of a topic with remote storage: goes by `local.retention.ms` and `local.retention.bytes`, once it has been copied",
+    "remote": "of a topic with remote storage: once it has been copied, `local.retention.ms` and `local.retention.bytes` decide",
 }
 """Reasons of `klog space` why bytes are still there."""
 OUTCOMES: Final = {

@@ -110,7 +110,7 @@ def test_the_page_has_everything_in_words() -> None:
     assert ran.exit_code == 0
     for line in (
         "offset 117, leader epoch 5; the end of the log; snapshot at 117",
-        "which of the last records were committed, no file says",
+        "the files do not record which of the last records were committed",
         "leader 3, epoch 5; quorum-state: leader 3, epoch 5, voted for none",
         "2 QVafHrYZ9JF7tgHe76HItw CONTROLLER://localhost:31611",
         "metadata.version 4.3-IV0 (30)",

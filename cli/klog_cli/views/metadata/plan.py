@@ -58,7 +58,7 @@ def plan(request: QuorumRequest, options: PlanOptions, form: str) -> int:
     query = PartitionQuery([disk.log_dir.path for disk in disks])
     with PlanSession(query, options, reporter=output.TerminalReporter()) as session:
         if not all(one.whole for one in session.selections):
-            raise KlogError("an earlier plan is half done on these disks; first finish it, or take it back")
+            raise KlogError("an earlier plan is half done on these disks; first finish or undo it")
         # The directory may have changed between the listing and the lock.
         disks = [BrokerDisk(disk.node, one.log_dir) for disk, one in zip(disks, session.selections, strict=True)]
         settings = QuorumSettings(wanted.copies.now_ms, request.base, wanted.copies.without)

@@ -73,7 +73,7 @@ def _head(directory: MetadataDirectory, found: ClusterMetadata, end: LogPoint) -
     snapshot = "no snapshot" if found.snapshot is None else f"snapshot at {found.snapshot.offset}"
     yield "as of", f"offset {found.end_offset}, leader epoch {found.epoch}; {where}; {snapshot}"
     if found.end_offset == end.offset:
-        yield "", "which of the last records were committed, no file says"
+        yield "", "the files do not record which of the last records were committed"
     leader = "no leader known" if quorum.leader is None else f"leader {quorum.leader}, epoch {quorum.epoch}"
     state = directory.quorum_state
     if isinstance(state, QuorumState):
@@ -96,7 +96,7 @@ def _head(directory: MetadataDirectory, found: ClusterMetadata, end: LogPoint) -
 
 def _voters(quorum: QuorumImage) -> Iterator[tuple[str, str]]:
     if quorum.voters is None:
-        yield "voters", "in the configuration (controller.quorum.voters), for kraft.version is 0"
+        yield "voters", "in the configuration (controller.quorum.voters), because kraft.version is 0"
     for voter in sorted(quorum.voters or ()):
         yield "voter", f"{voter.id} {voter.directory_id} {' '.join(map(str, voter.endpoints))}"
 
