@@ -16,7 +16,7 @@ from klog_cli.command_class import PURPOSES, Command, Root
 
 COMMANDS = tuple(name for names in PURPOSES.values() for name in names)
 EXIT_CODES = (
-    "Exit codes, added up: 0 clean · 1 problems corrected · 4 problems left · "
+    "Exit codes, added up: 0 clean · 1 problems corrected · 4 problems left, or nothing found · "
     "8 could not do it (I/O, permission, not Kafka data, lock held) · 16 usage · 32 cancelled (^C)."
 )
 

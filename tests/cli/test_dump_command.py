@@ -58,13 +58,115 @@ def test_ranges_and_limits(klog: Klog, folder: Path) -> None:
         (["--limit", "5"], [0, 1, 2, 3, 4]),
         (["--tail"], [6, 7, 8]),
         (["--tail", "--limit", "2"], [7, 8]),
+        (["--tail", "--limit", "5"], [4, 5, 6, 7, 8]),
+        (["--tail", "--limit", "2", "--key", "key-1"], [4, 7]),
+        (["--tail", "--limit", "2", "--to-offset", "5"], [3, 4]),
+        (["--tail", "--limit", "99", "--from-offset", "2"], [2, 3, 4, 5, 6, 7, 8]),
         (["--key", "key-1"], [1, 4, 7]),
         (["--key", "key-1", "--key", "hex:6b65792d32"], [1, 2, 4, 5, 7, 8]),
         (["--key", "base64:a2V5LTA="], [0, 3, 6]),
-        (["--key", "nobody"], []),
         (["--from-time", "1000000000000 ms ago"], [*range(9)]),
     ):
         assert offsets(klog("dump", "--output", "jsonl", *options, folder)) == expected, options
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--key", "zz"], 'no record with key "zz" in orders-3'),
+        (["--key", "zz", "--key", "yy"], 'no record with key "zz" or "yy" in orders-3'),
+        (["--from-offset", "9"], "orders-3 ends at 9"),
+        (["--from-offset", "5", "--to-offset", "5"], "no record from offset 5 and below offset 5 in orders-3"),
+        (["--to-offset", "0"], "orders-3 begins at 0"),
+        (["--from-time", "2030-01-01T00:00:00Z"], "no record since 2030-01-01 00:00:00.000Z in orders-3"),
+        (["--to-time", "1000"], "no record before 1970-01-01 00:00:01.000Z in orders-3"),
+        (["--isolation", "read_committed", "--key", "z"], 'no committed record with key "z" in orders-3'),
+        (
+            ["--batches", "--from-offset", "5", "--to-offset", "5"],
+            "no batch from offset 5 and below offset 5 in orders-3",
+        ),
+    ],
+)
+def test_nothing_found_is_said_in_one_line(klog: Klog, folder: Path, options: list[str], sentence: str) -> None:
+    """grep exits with 1; here it is 4, and the line says what was looked for, and where."""
+    for form in ("jsonl", "csv"):
+        done = klog("dump", "--output", form, *options, folder)
+        header = b"" if form == "jsonl" else done.stdout
+        assert (done.exit_code, done.stdout, done.stderr.decode()) == (4, header, f"klog: {sentence}\n")
+        assert header.count(b"\n") == (form == "csv")
+        quiet = klog("dump", "--output", form, "--quiet", *options, folder)
+        assert (quiet.exit_code, quiet.stdout, quiet.stderr) == (4, header, b"")
+
+
+def test_nothing_found_in_several_places(klog: Klog, folder: Path, log: Path) -> None:
+    second = folder.parent / "orders-4"
+    second.mkdir()
+    (second / log.name).write_bytes(A)
+    done = klog("dump", "--print-data-log", "--key", "zz", folder, second)
+    assert (done.exit_code, done.stderr) == (4, b'klog: no record with key "zz" in 2 partitions\n')
+    done = klog("dump", "--from-offset", "100", log, second / log.name)
+    assert (done.exit_code, done.stderr) == (4, b"klog: no batch from offset 100 in 2 files\n")
+    done = klog("dump", "--output", "parquet", "--to", folder.parent / "out.parquet", "--key", "zz", folder)
+    assert (done.exit_code, done.stderr.splitlines()[-1]) == (4, b'klog: no record with key "zz" in orders-3')
+    assert pq.read_table(folder.parent / "out.parquet").num_rows == 0
+
+
+def test_an_empty_log_without_conditions_is_no_problem(klog: Klog, folder: Path, log: Path) -> None:
+    """Kafka's tool exits with 0 as well: the command has not looked for a record."""
+    for one in folder.iterdir():
+        one.unlink()
+    log.touch()
+    assert klog("dump", folder).exit_code == 0
+    assert klog("dump", "--output", "jsonl", folder).exit_code == 0
+    done = klog("dump", "--output", "jsonl", "--tail", folder)
+    assert (done.exit_code, done.stderr) == (4, b"klog: no record in orders-3\n")
+
+
+def test_conditions_are_for_logs(klog: Klog, folder: Path) -> None:
+    """An index that is named itself is printed, whatever range of records is given."""
+    done = klog("dump", "--from-offset", "100", "--output", "jsonl", folder / f"{0:020}.index")
+    assert (done.exit_code, done.stderr, done.stdout.count(b"\n")) == (0, b"", 1)
+    assert klog("dump", "--from-offset", "100", "--with-indexes", "--output", "jsonl", folder).exit_code == 4
+
+
+def test_batches_of_the_text_are_limited_behind_those_left_out(klog: Klog, folder: Path) -> None:
+    """--limit counted the batches below --from-offset, and nothing was printed."""
+    done = klog("dump", "--from-offset", "3", "--limit", "1", folder / f"{0:020}.log")
+    assert [line.split()[1] for line in done.stdout.splitlines() if line.startswith(b"baseOffset")] == [b"3"]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_the_newest_batches_of_every_segment(klog: Klog, folder: Path, count: int) -> None:
+    """The last segment has one: more are in the one before."""
+    rows = objects(klog("dump", "--output", "jsonl", "--batches", "--tail", "--limit", str(count), folder))
+    assert [row["base_offset"] for row in rows] == [0, 3, 6][-count:]
+    done = klog("dump", "--tail", "--limit", str(count), folder)
+    bases = [int(line.split()[1]) for line in done.stdout.splitlines() if line.startswith(b"baseOffset")]
+    assert bases == [0, 3, 6][-count:]
+
+
+def test_the_newest_records_of_each_partition(klog: Klog, folder: Path, log: Path) -> None:
+    second = folder.parent / "orders-4"
+    second.mkdir()
+    (second / log.name).write_bytes(A + B)
+    found = objects(klog("dump", "--output", "jsonl", "--tail", "--limit", "4", folder, second, log))
+    assert [(one["partition"], one["offset"]) for one in found] == [
+        *((3, offset) for offset in range(5, 9)),
+        *((4, offset) for offset in range(2, 6)),
+        *((3, offset) for offset in range(2, 6)),
+    ]
+
+
+def test_the_newest_records_beside_damage(klog: Klog, folder: Path, log: Path) -> None:
+    """A broken batch is named, and others are counted."""
+    content = bytearray(log.read_bytes())
+    content[len(A) + 70] ^= 0xFF
+    log.write_bytes(content)
+    done = klog("dump", "--output", "jsonl", "--tail", "--limit", "5", folder)
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [one["offset"] for one in found if "damage" not in one] == [1, 2, 6, 7, 8]
+    assert done.exit_code == 4
+    assert sum("damage" in one for one in found) == 1
 
 
 def test_keys_from_a_file_one_a_line(klog: Klog, folder: Path, tmp_path: Path) -> None:
@@ -80,13 +182,15 @@ def test_keys_from_a_file_one_a_line(klog: Klog, folder: Path, tmp_path: Path) -
             8,
         ]
     (tmp_path / "keys").write_bytes(b"")
-    assert offsets(klog("dump", "--output", "jsonl", "--keys-from", tmp_path / "keys", folder)) == []
+    done = klog("dump", "--output", "jsonl", "--keys-from", tmp_path / "keys", folder)
+    assert (done.exit_code, done.stdout) == (4, b"")
 
 
 def test_blanks_at_the_end_of_a_key_belong_to_it(klog: Klog, folder: Path, tmp_path: Path) -> None:
     """A line ends in its line end; everything before that may be what somebody took for a key."""
     (tmp_path / "keys").write_bytes(b"key-1 \nkey-2\t\r\n")
-    assert offsets(klog("dump", "--output", "jsonl", "--keys-from", tmp_path / "keys", folder)) == []
+    done = klog("dump", "--output", "jsonl", "--keys-from", tmp_path / "keys", folder)
+    assert (done.exit_code, done.stdout) == (4, b"")
 
 
 def test_csv_begins_with_its_columns(klog: Klog, folder: Path) -> None:

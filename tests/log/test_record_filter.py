@@ -110,6 +110,7 @@ def test_the_newest_records_cost_little(large: Path, monkeypatch: pytest.MonkeyP
     assert offsets == list(range(int(str(offsets[0])), 80_000))
     assert 10 <= len(offsets) < 100
     assert lines([large], tail=True, limit=7).offsets == list(range(79_993, 80_000))
+    assert lines([large], tail=True, limit=9, controls=False).offsets == list(range(79_991, 80_000))
     assert lines([large], tail=True, limit=7, from_offset=79_996).offsets == list(range(79_996, 80_000))
     assert sum(counted) < 400_000
 

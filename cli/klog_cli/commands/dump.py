@@ -8,7 +8,7 @@ from io import BufferedReader
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from klog.base.errors import UsageError
+from klog.base.errors import ExitCode, UsageError
 from klog.formats.java_integers import LONG_MAX, LONG_MIN
 
 from klog_cli import options, output
@@ -17,7 +17,7 @@ from klog_cli.units import parse_key, parse_size, parse_time
 
 if TYPE_CHECKING:
     from klog.commands.dump.dump_request import Decoder, DumpRequest, DumpTarget, LogStyle
-    from klog.data_dir.selection import PartitionChoice
+    from klog.data_dir.selection import PartitionChoice, PartitionQuery
     from klog.kernel import KeySet
     from klog.log.records import RecordFilter
 
@@ -76,10 +76,20 @@ As = Annotated[
     ),
 ]
 Limit = Annotated[
-    int | None, typer.Option("-n", "--limit", metavar="N", min=1, help="At most N records (batches with --batches).")
+    int | None,
+    typer.Option(
+        "-n",
+        "--limit",
+        metavar="N",
+        min=1,
+        help="The first N records (batches with --batches); with --tail the last N of each partition.",
+    ),
 ]
 Tail = Annotated[
-    bool, typer.Option("--tail", help="Only the newest batches of each partition (from the last index entry on).")
+    bool,
+    typer.Option(
+        "--tail", help="Only the newest batches of each partition (from the last index entry on); see --limit."
+    ),
 ]
 NoControl = Annotated[bool, typer.Option("--no-control", help="Omit control records.")]
 Batches = Annotated[bool, typer.Option("--batches", help="Print one row per batch instead of per record.")]
@@ -126,7 +136,8 @@ def dump(
     """Print any Kafka file as Kafka's dump tool does, or as data.
 
     The files of a directory are printed in order. Ranges are found through the indexes, so ten records from the middle
-    of a large segment cost a few KiB of reading. Damage is reported where it is and does not end the dump.
+    of a large segment cost a few KiB of reading. Damage is reported where it is and does not end the dump. Exit code 4:
+    data is damaged, or no record meets the conditions.
     """
     from klog.commands.dump.dump_request import ALL_BYTES, DumpRequest, IndexStyle
     from klog.kernel import VALUES
@@ -143,53 +154,90 @@ def dump(
     most_of_batch, threads = min(most_of_batch, ALL_BYTES), jobs or os.cpu_count() or 1
     styles, committed = (log_style, index_style, line_style), isolation == "read_committed"
     request = DumpRequest(form, *styles, wanted, committed, most, most_of_batch, threads, kind)
-    inputs = [*(files.rstrip(",").split(",") if files else ()), *(paths or ())]
-    return _dump(inputs, topic or (), partition or (), with_indexes, request, to)
+    asked = _inputs((files, paths), topic, partition, form, to)
+    return _dump(asked, (key or (), keys_from), with_indexes, request, to)
+
+
+def _inputs(
+    what: tuple[str | None, list[str] | None],
+    topics: list[str] | None,
+    numbers: list[PartitionChoice] | None,
+    form: str,
+    to: str | None,
+) -> PartitionQuery:
+    """Return what is to be dumped.  Raises UsageError if that is nothing, or cannot be written *to* that place."""
+    from klog.data_dir.selection import PartitionQuery
+
+    files, others = what
+    paths = [*(files.rstrip(",").split(",") if files else ()), *(others or ())]
+    if not paths:
+        raise UsageError("nothing to dump: name files, partition directories or log dirs")
+    if to is not None:
+        _check_to(to, paths)
+    elif form == "parquet" and output.is_terminal():
+        raise UsageError("Parquet cannot be printed on a terminal: --to FILE")
+    return PartitionQuery(paths, topics or (), numbers or ())
+
+
+def _check_to(to: str, paths: Sequence[str]) -> None:
+    """Raise UsageError if the output cannot be written there."""
+    from klog.data_dir.disk.output_gate import check_output
+
+    _spare_inputs(to, paths)
+    check_output(to, paths)
+    if not any(map(os.path.lexists, paths)):
+        # The output of an earlier run is kept.
+        raise UsageError(f"{paths[0]}: no such file")
 
 
 def _dump(
-    paths: Sequence[str],
-    topics: Sequence[str],
-    numbers: Sequence[PartitionChoice],
+    asked: PartitionQuery,
+    keys: tuple[Sequence[str], str | None],
     with_indexes: bool,
     request: DumpRequest,
     to: str | None,
 ) -> int:
+    from klog.log.records import RecordFilter
+
+    code, found = _print_rows(asked, with_indexes, request, to)
+    has_filter = request.committed or request.wanted != RecordFilter()
+    if found or not has_filter or code & ~ExitCode.PROBLEMS_LEFT:
+        return code
+    from klog_cli.views.nothing_found import Conditions, nothing_in
+
+    noun = "record" if request.is_of_records else "batch"
+    return code | nothing_in(asked, Conditions(request.wanted, *keys, is_committed=request.committed, noun=noun))
+
+
+def _print_rows(asked: PartitionQuery, with_indexes: bool, request: DumpRequest, to: str | None) -> tuple[int, bool]:
+    """Return the exit code, and whether there was a row."""
     from klog.commands.dump.dump_files import dump_lines, dump_text
     from klog.commands.dump.dump_request import CSV, PARQUET, TEXT, expand
+    from klog.log.records import RecordLimit
 
-    if not paths:
-        raise UsageError("nothing to dump: name files, partition directories or log dirs")
-    if to is not None:
-        from klog.data_dir.disk.output_gate import check_output
+    rows = RecordLimit(request.limit)
 
-        _spare_inputs(to, paths)
-        check_output(to, paths)
-        if not any(map(os.path.lexists, paths)):
-            # The output of an earlier run is kept.
-            raise UsageError(f"{paths[0]}: no such file")
-    targets = expand(paths, topics, numbers, with_indexes, request.wanted)
-    if request.output == PARQUET and to is None and output.is_terminal():
-        raise UsageError("Parquet cannot be printed on a terminal: --to FILE")
+    def targets() -> Iterator[DumpTarget]:
+        every = expand(*asked, with_indexes, request.wanted)
+        if not request.wanted.tail:
+            return every
+        from klog.commands.dump.newest_rows import newest
+
+        return newest(every, request)
+
     with output.Results(to) as results:
-        results.measure(lambda: sum(map(_size, expand(paths, topics, numbers, with_indexes, request.wanted))))
+        results.measure(lambda: sum(map(_size, targets())))
         if request.output == TEXT:
-            return dump_text(targets, request, results)
+            return dump_text(targets(), request, results, rows), rows.found
         if request.output == PARQUET:
             from klog.commands.dump.dump_files import dump_parquet
 
-            return dump_parquet(targets, request, results, results.descriptor)
+            return dump_parquet(targets(), request, results, results.descriptor, rows), rows.found
         if request.output == CSV:
-            from klog.commands.dump.log_lines import CSV_BATCH_COLUMNS, CSV_COLUMNS
+            from klog.commands.dump.log_lines import csv_header
 
-            results.write(
-                (
-                    (CSV_BATCH_COLUMNS if request.line_style.batches else CSV_COLUMNS)
-                    + ",batch" * request.line_style.batch_offsets
-                    + "\n"
-                ).encode()
-            )
-        return dump_lines(targets, request, results)
+            results.write(csv_header(request.line_style))
+        return dump_lines(targets(), request, results, rows), rows.found
 
 
 def _size(target: DumpTarget) -> int:

@@ -67,17 +67,26 @@ class RecordFilter(NamedTuple):
 
 
 class RecordLimit:
-    """Counts down the number of records that may still be returned."""
+    """Counts down the number of records (or batches) that may still be returned.  *found*: whether there was one."""
 
     def __init__(self, limit: int | None) -> None:
-        self.left = limit
+        self.left, self.found = limit, False
 
     def take(self, window: Window) -> bool:
         """Cut the decoded records to that number; True when none remains."""
+        if window.records:
+            self.found = True
         if self.left is None:
             return False
         window.cut_records(self.left)
         self.left -= window.records
+        return self.left == 0
+
+    def take_batch(self) -> bool:
+        """Count a batch; True when none remains."""
+        self.found = True
+        if self.left is not None:
+            self.left -= 1
         return self.left == 0
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from klog.commands.dump.dump_files import dump_lines, dump_text
 from klog.commands.dump.dump_request import CSV, JSON_LINES, TEXT, DumpRequest, DumpTarget, expand
+from klog.commands.dump.newest_rows import newest
 
 Object = dict[str, object]
 
@@ -54,7 +55,7 @@ class Kept:
 def dump(paths: Iterable[str | os.PathLike[str]], request: DumpRequest) -> tuple[int, Kept]:
     """Dump files and directories; return the exit code and the output."""
     sink = Kept()
-    targets = expand([os.fspath(path) for path in paths], (), (), False, request.wanted)
+    targets = newest(expand([os.fspath(path) for path in paths], (), (), False, request.wanted), request)
     code = dump_text(targets, request, sink) if request.output == TEXT else dump_lines(targets, request, sink)
     return code, sink
 

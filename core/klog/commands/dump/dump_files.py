@@ -147,11 +147,11 @@ class _LineEnds:
             self.write(b"\n")
 
 
-def dump_text(targets: Iterable[DumpTarget], request: DumpRequest, sink: Sink) -> int:
-    """Print *targets* as Kafka's dump tool does, then its reports; return the exit code."""
+def dump_text(targets: Iterable[DumpTarget], request: DumpRequest, sink: Sink, rows: RecordLimit | None = None) -> int:
+    """Print *targets* as Kafka's dump tool does, then its reports; return the exit code.  *rows* counts the rows."""
     reports = DumpReports()
     code = ExitCode.CLEAN
-    count, inputs = RecordLimit(request.wanted.limit), LogInputs(request)
+    count, inputs = rows or RecordLimit(request.limit), LogInputs(request)
     tracked = sink = _LineEnds(sink)
     for target in targets:
         if count.left == 0:
@@ -204,6 +204,7 @@ def _text_file(target: DumpTarget, inputs: LogInputs, sink: Sink, reports: DumpR
     kind = kind_of(target, request)
     if kind in ("log", "checkpoint"):
         return _text_log(target, inputs, sink, reports, count)
+    count.found |= target.segment is None  # filters are for logs
     from klog.commands.dump import kafka_index
     from klog.formats.names import FileKind, parse_file
 
@@ -287,10 +288,13 @@ def _text_log(target: DumpTarget, inputs: LogInputs, sink: Sink, reports: DumpRe
     return ExitCode.PROBLEMS_LEFT if dump.trouble and not unfinished else ExitCode.CLEAN
 
 
-def dump_lines(targets: Iterable[DumpTarget], request: DumpRequest, sink: Sink) -> int:
-    """Write the records (or batches, or other content) of *targets* as JSON lines or CSV; return the exit code."""
+def dump_lines(targets: Iterable[DumpTarget], request: DumpRequest, sink: Sink, rows: RecordLimit | None = None) -> int:
+    """Write the records (or batches, or other content) of *targets* as JSON lines or CSV; return the exit code.
+
+    *rows* counts the rows.
+    """
     code = ExitCode.CLEAN
-    count, inputs = RecordLimit(request.wanted.limit), LogInputs(request)
+    count, inputs = rows or RecordLimit(request.limit), LogInputs(request)
     for target in targets:
         if count.left == 0:
             break
@@ -300,6 +304,7 @@ def dump_lines(targets: Iterable[DumpTarget], request: DumpRequest, sink: Sink) 
             if kind in ("log", "checkpoint"):
                 code |= _log_lines(target, inputs, sink, count)
             else:
+                count.found |= target.segment is None  # filters are for logs
                 code |= value_lines(target, kind, request, sink)
         except KlogError as error:
             code |= report_failure(error, target, sink)
@@ -315,16 +320,22 @@ def _log_lines(target: DumpTarget, inputs: LogInputs, sink: Sink, count: RecordL
     return ExitCode.PROBLEMS_LEFT if dump.damages else ExitCode.CLEAN
 
 
-def dump_parquet(targets: Iterable[DumpTarget], request: DumpRequest, sink: Sink, descriptor: int) -> int:
+def dump_parquet(
+    targets: Iterable[DumpTarget],
+    request: DumpRequest,
+    sink: Sink,
+    descriptor: int,
+    rows: RecordLimit | None = None,
+) -> int:
     """Write the records of *targets* as one Parquet file to *descriptor*; return the exit code.
 
-    Damage is passed to the sink's reports.
+    Damage is passed to the sink's reports.  *rows* counts the rows.
     """
     from klog.log.arrow import Table, import_pyarrow
 
     import_pyarrow().set_cpu_count(max(1, request.jobs))
     code = ExitCode.CLEAN
-    count, inputs = RecordLimit(request.wanted.limit), LogInputs(request)
+    count, inputs = rows or RecordLimit(request.limit), LogInputs(request)
     window, codecs = Window(records=_BATCH_ROWS), Decompressor(request.max_batch_bytes).functions
     with Table(descriptor, batch_offsets=request.line_style.batch_offsets) as table:
         for target in targets:

@@ -87,13 +87,24 @@ class DumpRequest(NamedTuple):
     jobs: int = 1
     kind: str | None = None
 
+    @property
+    def limit(self) -> int | None:
+        """The number of rows behind which the dump ends; the newest ones have an offset at which they begin instead."""
+        return None if self.wanted.tail else self.wanted.limit
+
+    @property
+    def is_of_records(self) -> bool:
+        """Whether the rows of logs are records; otherwise they are batches."""
+        return self.log_style.deep if self.output == TEXT else not self.line_style.batches
+
 
 class DumpTarget(NamedTuple):
     """A file to dump: its path, its name in the output, its segment and partition if it belongs to one.
 
-    *segments* are all of the partition's, ascending; *segment* is the file's own, None for other files.
-    *live*: a broker is writing this very file.  *may_go*: klog found it in a log dir of a broker that is running, so
-    retention or compaction may remove it before it is read.
+    *segments* are all of the partition's, ascending; *segment* is the file's own, None for a file that is named itself.
+    An index beside a log has the segment, and no *segments*.  *live*: a broker is writing this very file.  *may_go*:
+    klog found it in a log dir of a broker that is running, so retention or compaction may remove it before it is read.
+    *from_offset*: the first offset to print, None for the one of the request.
     """
 
     path: str
@@ -101,6 +112,7 @@ class DumpTarget(NamedTuple):
     segments: tuple[SegmentFiles, ...] = ()
     live: bool = False
     may_go: bool = False
+    from_offset: int | None = None
 
     @property
     def shown(self) -> str:
@@ -166,14 +178,14 @@ def _files(partition: Partition, with_indexes: bool, wanted: RecordFilter) -> It
     live = bool(LogDir(partition.log_dir).lock.held)
     wanted = wanted.before_end(lambda: end.offset if (end := partition.log_end) is not None else 0)
     segments = segments_between(partition.segments, wanted.from_offset, wanted.to_offset)
-    for segment in segments[-1:] if wanted.tail else segments:
+    for segment in segments[-1:] if wanted.tail and wanted.limit is None else segments:
         last = segment is partition.segments[-1]
         yield DumpTarget(partition.file(segment.log), segment, partition.segments, live and last, live)
         if with_indexes:
             beside = [segment.offset_index, segment.time_index, segment.txn_index]
             snapshot = file_name(segment.base_offset, FileKind.SNAPSHOT)
             beside += [snapshot] if snapshot in {name.name for name in partition.snapshots} else []
-            yield from (DumpTarget(partition.file(name), may_go=live) for name in beside if name)
+            yield from (DumpTarget(partition.file(name), segment, may_go=live) for name in beside if name)
     # the dump reports paths with a log's name that are no file (a link to nowhere, a FIFO)
     yield from (DumpTarget(partition.file(name)) for name in partition.others if name.endswith(".log"))
 
@@ -221,7 +233,9 @@ class LogInputs:
         Raises KlogError if it cannot be read.
         """
         request, segment = self.request, Segment(target.path)
-        wanted = _narrowed(target, request.wanted.before_end(lambda: _log_end(target)))
+        wanted = request.wanted.before_end(lambda: _log_end(target))
+        if target.from_offset is not None:
+            wanted = wanted._replace(from_offset=max(wanted.from_offset, target.from_offset))
         seen, aborted = self._visible(target) if request.committed else (VisibleRange(), None)
         with ReadOnlyFile(target.path) as source:
             start = _start_of(source, target, wanted)
@@ -253,20 +267,14 @@ def _log_end(target: DumpTarget) -> int:
     if around.segments:
         end = Partition(around.directory).log_end
         return end.offset if end is not None else 0
+    return log_end_of(target)
+
+
+def log_end_of(target: DumpTarget) -> int:
+    """Return the offset at which one log file ends.  Raises UnreadableError."""
     from klog.log.log_end import find_log_end
 
     return find_log_end(target.path, _beside(target, "index"), Segment(target.path).base_offset or 0).offset
-
-
-def _narrowed(target: DumpTarget, wanted: RecordFilter) -> RecordFilter:
-    """Return *wanted* for one file: a limit to the newest records becomes a limit to the last offsets."""
-    if not wanted.tail or wanted.limit is None:
-        return wanted
-    from klog.log.log_end import find_log_end
-
-    base_offset = Segment(target.path).base_offset or 0
-    end = find_log_end(target.path, _beside(target, "index"), base_offset).offset
-    return wanted._replace(from_offset=max(wanted.from_offset, end - wanted.limit))
 
 
 def _beside(target: DumpTarget, suffix: str) -> str | None:

@@ -134,16 +134,16 @@ class _Worker:
     def _batch_lines(self, window: Window, end: int, lane: OrderedOutput) -> bool:
         """Print batches up to *end*; True at the requested number."""
         count = self._dump.count
-        ended = count.left is not None and count.left <= end
-        if count.left is not None:
-            end = min(end, count.left)
-            count.left -= end
-        self._lines_up_to(window, end, lane)
-        return ended
+        stops = (end,) if count.left is None else range(1, end + 1)  # a filter leaves some batches out
+        return any(self._lines_up_to(window, stop, lane) and count.take_batch() for stop in stops)
 
-    def _lines_up_to(self, window: Window, stop: int, lane: OrderedOutput) -> None:
+    def _lines_up_to(self, window: Window, stop: int, lane: OrderedOutput) -> bool:
+        """Print batches up to *stop*; return whether there was one to print."""
+        used, flushed = window.out_used, False
         while not window.batch_lines(stop, self._dump.flags):
             lane.flush(window)
+            flushed = True
+        return flushed or window.out_used > used
 
     def _records(self, window: Window, end: int, lane: OrderedOutput) -> bool:
         """Print batches up to *end* with their records; True at the requested number."""

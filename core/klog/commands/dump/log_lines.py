@@ -26,6 +26,12 @@ CSV_BATCH_COLUMNS = (
 )
 
 
+def csv_header(style: LineStyle) -> bytes:
+    """Return the header of CSV in this style."""
+    columns = CSV_BATCH_COLUMNS if style.batches else CSV_COLUMNS
+    return f"{columns}{',batch' * style.batch_offsets}\n".encode()
+
+
 class LineDump:
     """Makes lines of a log's windows.  `damages` counts faults."""
 
@@ -94,10 +100,8 @@ class LineDump:
         while at < run.end:
             used = run.window.out_used
             at = run.window.batch_rows(at, max(step, at + 1), self._style.csv, self._fields)
-            if self._count.left is not None and run.window.out_used > used:  # it was not a skipped one
-                self._count.left -= 1
-                if self._count.left == 0:
-                    return True
+            if run.window.out_used > used and self._count.take_batch():  # it was not a skipped one
+                return True
             if run.window.out_used == used or at < step:
                 lane.flush(run.window)
             step = run.end if self._count.left is None else at + 1
