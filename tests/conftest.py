@@ -124,7 +124,7 @@ def _captured() -> Iterator[dict[int, int]]:
     try:
         for number in (1, 2):
             os.dup2(files[number].fileno(), number)
-        sys.stdout, sys.stderr = (_text_stream(number) for number in (1, 2))
+        sys.stdout, sys.stderr = (text_stream(number) for number in (1, 2))
         yield {number: file.fileno() for number, file in files.items()}
     finally:
         for stream in (sys.stdout, sys.stderr):
@@ -137,7 +137,7 @@ def _captured() -> Iterator[dict[int, int]]:
             files[number].close()
 
 
-def _text_stream(number: int) -> io.TextIOWrapper:
+def text_stream(number: int) -> io.TextIOWrapper:
     raw = open(number, "wb", closefd=False)  # noqa: SIM115
     return io.TextIOWrapper(raw, encoding="utf-8", errors="surrogateescape", write_through=number == 2)
 
@@ -147,7 +147,7 @@ def _read(number: int) -> bytes:
 
 
 @functools.cache
-def _main() -> Callable[[], int]:
+def klog_main() -> Callable[[], int]:
     """Return the command line's main, its commands built once: that is four fifths of a short run."""
     import typer
     from klog.log import arrow
@@ -163,7 +163,7 @@ def _main() -> Callable[[], int]:
 
 def run_klog(*arguments: str | os.PathLike[str]) -> Ran:
     """Run the command line inside this process: some milliseconds instead of a tenth of a second."""
-    main = _main()
+    main = klog_main()
     given = sys.argv
     code: object = None
     with _captured() as files:

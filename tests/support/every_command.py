@@ -106,7 +106,7 @@ def several(folder: Path) -> None:
     writable_copy(FIXTURES / "replicas/split/controller-4", folder / "c4")
 
 
-_PASSING = re.compile(
+PASSING = re.compile(
     rb"klog-backup/[\w-]+|\b\d{8}-\d{6}-\w+-\w{4}\b|\d+ collisions? in \d+ probes?|^.* are free$", re.MULTILINE
 )
 """The ids of plans; the collisions of hashes with a seed that is drawn; the line of `klog space` about the file system,
@@ -124,7 +124,7 @@ def run(words: str) -> Ran:
         if new.is_dir():
             shutil.rmtree(new)
         new.unlink(missing_ok=True)
-    return Ran(_PASSING.sub(b"", ran.stdout + content), ran.stderr, ran.exit_code)
+    return Ran(PASSING.sub(b"", ran.stdout + content), ran.stderr, ran.exit_code)
 
 
 _RANDOM = ("meta.properties", "partition.metadata")
