@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from klog.base.errors import counted
 from klog.change.plan.model import APPEND, PUT, REMOVE, TRUNCATE, Action, FileState, Plan
@@ -12,11 +12,18 @@ from klog_cli import output
 
 MOST_LINES = 20
 """The most lines about one partition in text; JSON has all of them."""
+_FEW = 3
+"""So many segments that change in the same way have a line each."""
 
 
 def changes(count: int) -> str:
     """Return *count* as changes of files, in words."""
     return counted(count, "change")
+
+
+def changed_files(plan: Plan) -> str:
+    """Return the number of files that *plan* changes, in words; a file can change in several steps."""
+    return counted(len({(action.log_dir, action.file) for action in plan.actions}), "file")
 
 
 def first_lines(lines: Sequence[str], what: str) -> list[str]:
@@ -30,22 +37,48 @@ def make_indexes(actions: Sequence[Action]) -> bool:
     return any(action.do == PUT and action.file.endswith((".index", ".timeindex")) for action in actions)
 
 
-def action_lines(plan: Plan, actions: Sequence[Action], *, in_partition: bool = False) -> Iterator[str]:
+def action_lines(
+    plan: Plan, actions: Sequence[Action], *, in_partition: bool = False, everything: bool = False
+) -> Iterator[str]:
     """Yield, for people, lines for *actions* of *plan*: logs first, other files of a segment together.
 
-    *in_partition*: all of them are about one, which has been named; only so many lines then.
+    *in_partition*: all of them are about one, which has been named; only so many lines then.  *everything*: a line for
+    each segment, however many change in the same way.
     """
-    groups = sorted(_groups(actions), key=lambda group: not group[0].file.endswith(".log"))
-    shown = groups[:MOST_LINES] if in_partition else groups
-    for group in shown:
-        first, *others = group
-        where = f"{plan.log_dirs[first.log_dir]}/" if len(plan.log_dirs) > 1 else ""
-        name = os.path.basename(first.file) if in_partition else f"{where}{first.file}"
-        more = "".join(f" {os.path.splitext(other.file)[1]}" for other in others)
-        yield output.printable(f"{_what(first)} {name}{more}{_sizes(group)}")
-    left = sum(len(group) for group in groups[len(shown) :])
+    segments = sorted(_groups(_whole_changes(actions)), key=lambda group: not group[0].file.endswith(".log"))
+    changed = [[one] for one in segments] if everything else _alike(segments)
+    shown = changed[:MOST_LINES] if in_partition and not everything else changed
+    for alike in shown:
+        group = alike[0]
+        where = f"{plan.log_dirs[group[0].log_dir]}/" if len(plan.log_dirs) > 1 else ""
+        name = os.path.basename(group[0].file) if in_partition else f"{where}{group[0].file}"
+        more = "".join(f" {os.path.splitext(other.file)[1]}" for other in group[1:])
+        more += f" and {len(alike) - 1} more like it" if len(alike) > 1 else ""
+        yield output.printable(f"{_what(group[0])} {name}{more}{_sizes([one for same in alike for one in same])}")
+    left = sum(len(group) for alike in changed[len(shown) :] for group in alike)
     if left:
         yield f"and {left} more changes"
+
+
+def _alike(segments: Sequence[list[Action]]) -> list[list[list[Action]]]:
+    """Return the changes of *segments*: together those of a directory that are of the same kinds, if they are many."""
+    found: dict[tuple[int, str, str, tuple[str, ...]], list[list[Action]]] = {}
+    for group in segments:
+        first = group[0]
+        kinds = tuple(os.path.splitext(action.file)[1] for action in group)
+        found.setdefault((first.log_dir, os.path.dirname(first.file), _what(first), kinds), []).append(group)
+    return [part for same in found.values() for part in ([same] if len(same) > _FEW else [[one] for one in same])]
+
+
+def _whole_changes(actions: Iterable[Action]) -> list[Action]:
+    """Return one action for each file: a file that is cut and then replaced is replaced."""
+    found: dict[tuple[int, str], Action] = {}
+    for action in actions:
+        known = found.get((action.log_dir, action.file))
+        if known is not None:
+            action = action._replace(do=REMOVE if action.after is None else PUT, before=known.before)
+        found[action.log_dir, action.file] = action
+    return list(found.values())
 
 
 def _groups(actions: Sequence[Action]) -> list[list[Action]]:
