@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from klog.base.errors import range_text as range_text
+
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -27,10 +29,3 @@ def time_text(timestamp: int) -> str:
     except OverflowError:
         return str(timestamp)
     return time.isoformat(" ", "milliseconds").replace("+00:00", "Z")
-
-
-def range_text(first: int, last: int | None) -> str:
-    """Return a range of offsets, both inclusive: `0–59`, `7`, and `40–` if the last one is not known."""
-    if last is None:
-        return f"{first}–"
-    return str(first) if first == last else f"{first}–{last}"

@@ -76,3 +76,15 @@ def near_misses(name: str, known: Iterable[str]) -> str:
 def counted(count: int, noun: str, ending: str = "s") -> str:
     """Return *count* with its noun: `1 batch`, `2 batches`; *ending*: of the plural."""
     return f"{count} {noun}{'' if count == 1 else ending}"
+
+
+def range_text(first: int, last: int | None) -> str:
+    """Return a range of offsets, both inclusive: `0–59`, `7`, and `40–` if the last one is not known."""
+    if last is None:
+        return f"{first}–"
+    return str(first) if first == last else f"{first}–{last}"
+
+
+def offsets_text(first: int, last: int) -> str:
+    """Return a range of offsets with its noun: `offset 7`, `offsets 0–59`."""
+    return f"offset{'' if first == last else 's'} {range_text(first, last)}"

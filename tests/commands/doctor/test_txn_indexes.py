@@ -55,11 +55,11 @@ ENTRIES = [(5, 0, 2, 3), (6, 3, 7, 5), (5, 5, 8, 9)]
 @pytest.mark.parametrize(
     ("index", "said"),
     [
-        (None, "producer 5 aborted offsets 0 to 2, and there is no .txnindex"),
-        (b"", f"producer 5 aborted offsets 0 to 2, and {TXNS} has no entry for it"),
-        (aborted_entries(ENTRIES)[:-1], f"producer 5 aborted offsets 5 to 8, and {TXNS} has no entry for it"),
-        (aborted_entries(ENTRIES[:2]), f"producer 5 aborted offsets 5 to 8, and {TXNS} has no entry for it"),
-        (aborted_entries([(9, 0, 2, 3), *ENTRIES[1:]]), "producer 5 aborted offsets 0 to 2"),
+        (None, "producer 5 aborted offsets 0–2, and there is no .txnindex"),
+        (b"", f"producer 5 aborted offsets 0–2, and {TXNS} has no entry for it"),
+        (aborted_entries(ENTRIES)[:-1], f"producer 5 aborted offsets 5–8, and {TXNS} has no entry for it"),
+        (aborted_entries(ENTRIES[:2]), f"producer 5 aborted offsets 5–8, and {TXNS} has no entry for it"),
+        (aborted_entries([(9, 0, 2, 3), *ENTRIES[1:]]), "producer 5 aborted offsets 0–2"),
         (aborted_entries([(5, 1, 2, 3), *ENTRIES[1:]]), f"the entry in {TXNS} begins at 1"),
         (aborted_entries([(5, 0, 2, 77), *ENTRIES[1:]]), "has the last stable offset 77"),
         (aborted_entries([*ENTRIES[:2], (5, 5, 8, 10)]), "has the last stable offset 10"),
@@ -132,7 +132,7 @@ def test_a_killed_broker_recovers_from_the_recovery_point_on(
     two_segments(tmp_path / "data", recovery_point)
     reason, message, code = ask(klog, tmp_path / "data")
     assert (reason, code) == (("txn-index-wrong", 4) if is_wrong else (None, 0))
-    assert ("producer 5 aborted offsets 0 to 4" in message) == is_wrong
+    assert ("producer 5 aborted offsets 0–4" in message) == is_wrong
 
 
 def test_data_below_the_log_start_is_nobodys(klog: Klog, tmp_path: Path) -> None:

@@ -185,7 +185,7 @@ def test_what_was_cut_is_in_the_backup_and_is_listed(story: Story, klog: Callabl
     (said,) = {row["said"] for row in story.runs["parted"].values()}
     for topic in ("short", "long"):
         assert f"{topic}-0: leader epoch " in said
-        assert "ended at 20, and the copy goes on to 34: offsets 20 to 34 were cut" in said
+        assert "ended at 20, and the copy goes on to 34: offsets 20–34 were cut" in said
     backups = story.runs["parted"]["short-0"]["backups"]
     assert len(backups) == 2
     listed = klog("plans", story.copy).stdout.decode()

@@ -166,7 +166,7 @@ def test_what_was_deleted_before_it_was_copied_is_said(live: Live, klog: Callabl
     live.delete_before("late", 45)
     row = followed(live.bootstrap, copy, "--topic", "late", exit_code=4)["late-0"]
     assert row["missed"] == [[30, 44]]
-    assert "late-0: offsets 30 to 44 were deleted before they were copied" in row["said"]
+    assert "late-0: offsets 30–44 were deleted before they were copied" in row["said"]
     assert [path.stem for path in sorted((copy / "late-0").glob("*.log"))] == [f"{0:020}", f"{40:020}"]
     after = batches(copy / "late-0")
     assert after.startswith(before)

@@ -156,7 +156,7 @@ def test_transactions_are_told_from_begin_to_marker(log: Log) -> None:
         (11, "txn-commit", 1), (12, "txn-begin", 1), (13, "txn-abort", 1), (14, "txn-commit", 9),
     ]  # fmt: skip
     assert [event.clock for event in found[4:6]] == ["broker", "broker"]
-    assert "raised its epoch from 0 to 1" in found[7].message
+    assert "raised its epoch, 0 → 1" in found[7].message
     assert "its data is not in this log" in found[8].message
 
 

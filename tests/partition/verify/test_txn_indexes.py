@@ -78,7 +78,7 @@ def test_an_entry_that_hides_the_producers_next_abort(klog: Klog, tmp_path: Path
     batches = [data(0, 5), end(2, 5), data(3, 5), data(5, 6), end(7, 5)]
     index = aborted_entries([(5, 0, 2, 5), (5, 3, 7, 5)])
     (message,) = contradictions(klog, tmp_path / "orders-0", batches, index)
-    assert "aborted 0 to 2" in message
+    assert "aborted offsets 0–2" in message
 
 
 def test_every_transaction_of_a_log_is_compared(klog: Klog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from klog.base.errors import counted
+from klog.base.errors import counted, offsets_text
 from klog.commands.audit.audited_partitions import AuditPartition
 from klog.commands.audit.batches import BatchContent
 from klog.commands.audit.headers import FOR_EVER, HeaderSurvey, LogReport, Sighting, TopicLimits
@@ -283,7 +283,7 @@ def misrouted_findings(of: PartitionHeaders, rows: Iterable[MisroutedBatch]) -> 
         where = (
             f"{'original' if row.home else 'also'} in {other.topic}-{other.partition} at offset {other.first_offset}"
         )
-        message = f"offsets {row.first_offset} to {row.last_offset}, {where} ({' '.join(row.reasons)})"
+        message = f"{offsets_text(row.first_offset, row.last_offset)}, {where} ({' '.join(row.reasons)})"
         log = next(one.number for one in of.reports if of.survey.file(one.number) == row.file)
         severity = Severity.DAMAGE if is_confirmed else Severity.WARNING
         place = row.position, row.first_offset

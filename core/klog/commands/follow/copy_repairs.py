@@ -146,7 +146,7 @@ def _cut(partition: FollowedPartition, cut: Cut, options: FollowOptions, reporte
     if options.trace:
         reporter.trace(f"{partition.name} truncate LEO={now} kept={end - now}")
     if now < end:
-        reporter.error(f"{said}: offsets {now} to {end - 1} were cut; they are in {partition.backups[-1]}")
+        reporter.error(f"{said}: offsets {now}–{end - 1} were cut; they are in {partition.backups[-1]}")
         partition.cut.append((now, end - 1))
         partition.first_offset = min(partition.first_offset, now)
         partition.exit_code |= ExitCode.CORRECTED
@@ -162,7 +162,7 @@ def _skip(partition: FollowedPartition, skip: Skip, reporter: FollowReporter) ->
     first, last = partition.copy.end, skip.to - 1
     with partition.lock:
         partition.copy.skip_to(skip.to)
-    reporter.error(f"{partition.name}: offsets {first} to {last} were deleted before they were copied")
+    reporter.error(f"{partition.name}: offsets {first}–{last} were deleted before they were copied")
     partition.is_trusted, partition.skipped_to = True, skip.to
     partition.missed.append((first, last))
     partition.exit_code |= ExitCode.PROBLEMS_LEFT

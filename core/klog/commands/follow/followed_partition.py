@@ -251,7 +251,7 @@ class FollowedPartition:
         if backup is not None:
             self.keep(backup)
             why = "retention does not explain that, DeleteRecords would, and so would segments that it has lost"
-            gone = f"segments with offsets {first} to {self.first_stored - 1} are in {backup}"
+            gone = f"segments with offsets {first}–{self.first_stored - 1} are in {backup}"
             reporter.note(f"{self.name}: the leader's log starts at {self.copy.log_start} now; {why}: {gone}")
 
     @property

@@ -213,7 +213,7 @@ class BatchSequencer:
         if last > self.log.ceiling and following is not None and following.base_offset <= last:
             return "odd-offset", f"base offset {first}, where {self.log.last_offset + 1} was expected"
         if first < self._base or last > self.log.parts[-1].base + MAX_RELATIVE_OFFSET:
-            return "offset-overflow", f"offsets {first} to {last} are outside of what the segment can hold"
+            return "offset-overflow", f"offsets {first}–{last} are outside of what the segment can hold"
         if last > self.log.ceiling:
             return "segments-overlap", f"its last offset is {last}, the next segment begins at {self._limit}"
         return "offsets-backwards", f"base offset {first}, though offset {self.log.last_offset} stands before it"
@@ -266,7 +266,7 @@ class BatchSequencer:
             return False
         if not following.base_offset == odd.last_offset + 1 <= last.last_offset:
             return False
-        detail = f"offsets {first.base_offset} to {last.last_offset}, in front of offset {odd.base_offset}"
+        detail = f"offsets {first.base_offset}–{last.last_offset}, in front of offset {odd.base_offset}"
         for facts in reversed([self.log.unkeep() for _ in range(early)]):
             self.log.drop(facts, "offsets-backwards", detail)
         return True

@@ -147,7 +147,7 @@ class LogEvents:
         since = f"since offset {begun.event.offset}" if begun is not None else "its data is not in this log"
         words = f"producer {batch.producer_id} {what}: {since}"
         if begun is not None and marker.aborts and begun.producer_epoch < batch.producer_epoch:
-            words += f"; the coordinator raised its epoch from {begun.producer_epoch} to {batch.producer_epoch}"
+            words += f"; the coordinator raised its epoch, {begun.producer_epoch} → {batch.producer_epoch}"
         kind = "txn-abort" if marker.aborts else "txn-commit"
         event = self._event(kind, batch, words, epoch=batch.producer_epoch, producer_id=batch.producer_id)
         self._emit(event._replace(time=marker.timestamp, clock=BROKER_CLOCK))

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
+from klog.base.errors import offsets_text
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.formats.damage import Damage
 from klog.log.header_walk import header_at
@@ -148,7 +149,7 @@ class OffsetSearch:
         located.notes.insert(0, f"{trail.target} is in the damaged range at {damage.place.position}")
         if trail.batch is not None:
             after = trail.batch
-            where = f"{after.position}, offsets {after.base_offset} to {after.last_offset}"
+            where = f"{after.position}, {offsets_text(after.base_offset, after.last_offset)}"
             located.notes.append(f"the next intact batch is at {where}")
         header = header_at(self._segments.search(number).log, damage.place.position or 0)
         batch = None

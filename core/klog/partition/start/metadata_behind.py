@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final, NamedTuple
 
-from klog.base.errors import counted
+from klog.base.errors import counted, range_text
 from klog.cluster.coordinator.transactional_ids import COMPLETED, transaction_images
 from klog.cluster.metadata.metadata_loader import ClusterMetadata
 from klog.data_dir.partition import Partition
@@ -110,7 +110,7 @@ class MetadataLag(NamedTuple):
             )
         if self.producer_ids:
             first, last = self.producer_ids[0], self.producer_ids[-1]
-            which = f"{first}" if first == last else f"{first} to {last}"
+            which = range_text(first, last)
             found.append(
                 f"{counted(len(self.producer_ids), 'producer id')} in use ({which}) it would hand out again, from"
                 f" {self.next_producer_id} on: what new producers send can be acknowledged and not appended"

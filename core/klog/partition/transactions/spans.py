@@ -17,7 +17,7 @@ import os
 from collections.abc import Callable, Collection, Container, Iterator
 from typing import Final, NamedTuple
 
-from klog.base.errors import KlogError
+from klog.base.errors import KlogError, offsets_text
 from klog.base.read_only import ReadableLog, ReadOnlyFile
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.data_dir.preallocation import note_damage
@@ -226,7 +226,7 @@ class _Walk:
         self, name: str | None, producer: int, first: int, marker: int, known: dict[tuple[int, int], AbortedTxn]
     ) -> str | None:
         entry = known.pop((producer, marker), None)
-        aborted = f"producer {producer} aborted offsets {first} to {marker}"
+        aborted = f"producer {producer} aborted {offsets_text(first, marker)}"
         if entry is None:
             place = "there is no .txnindex" if name is None else f"{name} has no entry for it"
             return f"{aborted}, and {place}"
@@ -248,8 +248,8 @@ class _Walk:
         return None
 
     def _hides(self, name: str | None, entry: AbortedTxn) -> str:
-        span = f"{entry.first_offset} to {entry.last_offset}"
-        return f"{name} says that producer {entry.producer_id} aborted offsets {span}, where it committed records"
+        span = offsets_text(entry.first_offset, entry.last_offset)
+        return f"{name} says that producer {entry.producer_id} aborted {span}, where it committed records"
 
     def _aborted(self, segment: SegmentFiles) -> Iterator[tuple[int, int, int]]:
         """Yield producer, first offset and marker of the transactions with data that end aborted in *segment*."""

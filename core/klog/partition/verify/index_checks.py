@@ -46,7 +46,7 @@ def _entries(facts: PartitionFacts, name: str, entries: list[AbortedTxn], base: 
             return
         inside = base <= entry.last_offset < next_base and 0 <= entry.first_offset <= entry.last_offset
         if not inside or entry.last_offset <= last:
-            message = f"entry {slot} goes from offset {entry.first_offset} to {entry.last_offset}"
+            message = f"entry {slot} is for offsets {entry.first_offset}–{entry.last_offset}"
             yield facts.finding("txn-index-order", message, name, at, entry.last_offset)
         last = max(last, entry.last_offset)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from klog.base.errors import KlogError
+from klog.base.errors import KlogError, offsets_text
 from klog.base.read_only import ReadOnlyFile
 from klog.data_dir.preallocation import held_records
 from klog.formats.batch import BATCH, ENTRY
@@ -243,7 +243,7 @@ def _falls(path: str, position: int, epoch: int, before: int) -> bool:
 _EVENTS = {
     "odd offset": ("odd-offset", "base offset {0}, where {1} was expected; the batch after it begins below", True),
     "backwards": ("offsets-backwards", "base offset {0}, though offset {1} stands before it", True),
-    "overflow": ("offset-overflow", "offsets {0} to {1} are outside of what the segment can hold", True),
+    "overflow": ("offset-overflow", "offsets {0}–{1} are outside of what the segment can hold", True),
     "beyond next": ("segments-overlap", "its last offset is {0}, the next segment begins at {1}", True),
     "odd epoch": ("odd-epoch", "leader epoch {0} next to {1}", False),
     "bad counts": ("bad-counts", "{0} records, last offset delta {1}", False),
@@ -280,7 +280,7 @@ def _gaps(facts: PartitionFacts) -> Iterator[tuple[str, int, int, int]]:
 
 
 def _gap(first: int, found: int) -> str:
-    return f"offsets {first} to {found - 1} are missing" if found - 1 > first else f"offset {first} is missing"
+    return f"{offsets_text(first, found - 1)} {'are' if found - 1 > first else 'is'} missing"
 
 
 def unreadable(facts: PartitionFacts) -> Findings:

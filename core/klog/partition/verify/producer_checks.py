@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Final
 
-from klog.base.errors import KlogError
+from klog.base.errors import KlogError, offsets_text
 from klog.formats.batch import BatchFacts
 from klog.formats.index import ABORTED_TXN
 from klog.formats.snapshot import Producer
@@ -176,9 +176,8 @@ def _aborted(facts: PartitionFacts, segment: SegmentFacts, completed: Iterable[C
     for txn in completed:
         slot, entry = said.pop((txn.producer_id, txn.last_offset), (None, None)) if txn.aborted else (0, None)
         if txn.aborted and entry is None and facts.is_current:
-            message = (
-                f"producer {txn.producer_id} aborted offsets {txn.first_offset} to {txn.last_offset}: no entry says so"
-            )
+            aborted = offsets_text(txn.first_offset, txn.last_offset)
+            message = f"producer {txn.producer_id} aborted {aborted}: no entry says so"
             yield facts.finding("txn-index-disagrees", message, file, None, txn.last_offset)
         elif entry and slot is not None and txn.index_entry and not _explained(facts, entry, txn):
             message = f"entry {slot} says {_shown(entry)}, the log {_shown(txn.index_entry)}"
@@ -191,7 +190,7 @@ def _aborted(facts: PartitionFacts, segment: SegmentFacts, completed: Iterable[C
 
 def _shown(entry: AbortedTxn) -> str:
     _, producer, first, last, stable = entry
-    return f"producer {producer} aborted {first} to {last} (last stable offset {stable})"
+    return f"producer {producer} aborted {offsets_text(first, last)} (last stable offset {stable})"
 
 
 def _explained(facts: PartitionFacts, entry: AbortedTxn, txn: CompletedTxn | None) -> bool:

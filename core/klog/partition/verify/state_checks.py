@@ -167,7 +167,7 @@ def checkpoints(facts: PartitionFacts) -> Findings:
         yield _of_root(facts, "high-watermark-below-start", message, FileKind.HIGH_WATERMARKS, partition.high_watermark)
     cleaner = partition.cleaner_offset
     if cleaner is not None and not start <= cleaner <= end:
-        message = f"{cleaner}, but the log has offsets {start} to {end}"
+        message = f"{cleaner}, but the log starts at {start} and ends at {end}"
         yield _of_root(facts, "cleaner-offset-outside", message, FileKind.CLEANER_OFFSETS, cleaner)
 
 
