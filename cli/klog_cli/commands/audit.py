@@ -42,7 +42,9 @@ Check = Annotated[
 ]
 With = Annotated[
     list[str] | None,
-    typer.Option("--with", metavar="DISK", help="Another disk of the cluster, read only to find duplicates (repeatable)."),
+    typer.Option(
+        "--with", metavar="DISK", help="Another disk of the cluster, read only to find duplicates (repeatable)."
+    ),
 ]
 Deep = Annotated[bool, typer.Option("--deep", help="Also read records, to find batches without a duplicate.")]
 Confidence = Annotated[
