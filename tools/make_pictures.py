@@ -1,22 +1,22 @@
-"""The site's pictures (`make docs`), each of a run over fixtures/: terminals, a lookup, a compaction, a fork."""
+"""The site's pictures (`make docs`), each of a run over fixtures/: terminals, a lookup, a compaction, a fork.
+
+Run as a program, it writes the picture of the README, which is committed.
+"""
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 from xml.etree.ElementTree import Element
 
 from klog.commands.report.html_elements import element, html
-from rich.console import Console
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-FIXTURES = os.path.join(ROOT, "fixtures")
+from tools.terminals import FIXTURES, ROOT, command, environment, picture
+
 WIDTH, NAME, HEIGHT, SCALE = 620, 24, 24, 20
 """The sizes of a picture and, from above, of a row's name, its bar and its scale, in the picture's units."""
 
@@ -31,6 +31,8 @@ TERMINALS = {
     "terminal-replicas": "replicas diff replicas/split/broker-1 replicas/split/broker-2 replicas/split/broker-3",
     "terminal-describe": "describe modern/idempotent-0",
 }
+COLUMNS = 100
+README_PICTURE = "terminal-verify"
 LOOKUP = ("modern/idempotent-0", "202")
 COMPACTED = "keys-none-0"
 FORKED = "orders-0"
@@ -86,9 +88,9 @@ class Row(NamedTuple):
 
 def run(*words: str) -> str:
     """Return the output of klog; its findings are no failure."""
-    command = [sys.executable, "-m", "klog_cli.app", *words]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "COLUMNS": "110"}
-    done = subprocess.run(command, cwd=FIXTURES, env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        command(*words), cwd=FIXTURES, env=environment(), capture_output=True, text=True, timeout=60, check=False
+    )
     if done.returncode not in (0, 4):
         raise RuntimeError(f"klog {' '.join(words)}: {done.stderr}")
     return done.stdout
@@ -100,12 +102,8 @@ def rows_of(*words: str) -> list[dict[str, Any]]:
 
 
 def terminal(name: str) -> str:
-    """Return a terminal with a command and its output, as SVG that names no font of another host."""
-    command = TERMINALS[name]
-    console = Console(record=True, width=110, file=io.StringIO(), force_terminal=True, color_system="truecolor")
-    console.print(f"$ klog {command}", style="bold", markup=False, highlight=False)
-    console.print(run(*command.split()).rstrip(), markup=False)
-    return re.sub(r"@font-face\s*\{.*?\}\s*", "", console.export_svg(title="klog", unique_id=name), flags=re.DOTALL)
+    """Return one of `TERMINALS` as SVG."""
+    return picture(name, TERMINALS[name].split(), COLUMNS)
 
 
 def draw(title: str, rows: Iterable[Row]) -> str:
@@ -205,8 +203,8 @@ def replicas() -> str:
 
 
 def pictures() -> dict[str, str]:
-    """Return each terminal by the name of its file."""
-    return {f"{name}.svg": terminal(name) for name in TERMINALS}
+    """Return the terminals that only the site has, by the name of the file."""
+    return {f"{name}.svg": terminal(name) for name in TERMINALS if name != README_PICTURE}
 
 
 def page() -> str:
@@ -215,3 +213,13 @@ def page() -> str:
     shown = "\n\n".join(f"![klog {command}](../pictures/{name}.svg)" for name, command in TERMINALS.items())
     drawn = {"lookup": lookup(), "compaction": compaction(), "replicas": replicas()}
     return PAGE.format(directory=directory, offset=offset, **drawn) + shown + "\n"
+
+
+def main() -> None:
+    """Write the picture of the README."""
+    with open(os.path.join(ROOT, "docs/pictures", f"{README_PICTURE}.svg"), "w", encoding="utf-8") as file:
+        file.write(terminal(README_PICTURE))
+
+
+if __name__ == "__main__":
+    main()
