@@ -22,6 +22,7 @@ from tests.conftest import ROOT
 from tests.support.browser import open_page
 from tools.make_pictures import CHOSEN, DIMMED
 
+PAGE_CHECKS = Path(__file__).parent / "support/page_checks.js"
 LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "video": "src", "object": "data"}
 """Elements that a browser fetches something for, and the attribute with its place."""
 LOADING_LINKS = {"stylesheet", "icon", "preload", "preconnect", "dns-prefetch", "prefetch", "modulepreload", "manifest"}
@@ -35,7 +36,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=300)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     return folder
 
@@ -85,8 +86,18 @@ def test_every_page_has_its_place(site: Path) -> None:
     pages = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "bench/README.md"]
     made = [site / page.relative_to(ROOT).with_suffix(".html") for page in pages]
     made = [page.with_name("index.html") if page.stem == "README" else page for page in made]
-    assert [page for page in made if not page.exists()] == []
-    assert "klog is fsck for Kafka" in (site / "index.html").read_text(encoding="utf-8")
+    elsewhere = {site / "index.html": site / "readme.html", site / "docs/questions.html": site / "index.html"}
+    assert [page for page in made if not elsewhere.get(page, page).exists()] == []
+
+
+def test_the_site_begins_with_the_questions(site: Path) -> None:
+    """Somebody in trouble has a question; the README is one of the other pages, and every page leads back."""
+    assert '<td data-label="The question">The broker will not start</td>' in (site / "index.html").read_text()
+    assert "make demo" in (site / "readme.html").read_text()
+    for page in site.glob("docs/**/*.html"):
+        home = re.search(r'<a href="([^"]+)"[^>]*class="md-header__button md-logo"', page.read_text())
+        assert home, page
+        assert _file(site, page.relative_to(site).as_posix(), home[1]).resolve() == site / "index.html"
 
 
 def test_no_escape_for_a_table_is_visible(site: Path) -> None:
@@ -141,7 +152,7 @@ FOUND = "document.querySelectorAll('.md-search-result__item').length"
 def test_a_browser_asks_no_other_host_and_finds_what_is_searched(site: Path, tmp_path: Path) -> None:
     """Scripts may load what no attribute shows, and the search needs one that runs."""
     with served(site) as url, open_page(tmp_path) as page:
-        for name in ("index.html", "docs/doctor.html", "docs/reference/commands.html", "docs/questions.html"):
+        for name in ("index.html", "docs/doctor.html", "docs/reference/commands.html", "readme.html"):
             page.open(url + name)
             assert page.evaluate("document.querySelector('h1').innerText") != ""
         page.evaluate(SEARCH)
@@ -153,23 +164,76 @@ def test_a_browser_asks_no_other_host_and_finds_what_is_searched(site: Path, tmp
         assert [one for one in page.requests if not one.startswith((url, "data:", "blob:"))] == []
 
 
-PHONE = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
-WIDE = ("questions", "comparison", "findings", "reference/commands", "reference/pictures")
-"""Pages with the widest tables and pictures."""
+SCREENS = {
+    "phone": {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True},
+    "desk": {"width": 1280, "height": 900, "deviceScaleFactor": 1, "mobile": False},
+}
+WITHOUT_TRANSITIONS = "document.head.insertAdjacentHTML('beforeend', '<style>* {transition: none !important}</style>')"
 
 
 @pytest.mark.browser
-def test_on_a_phone_in_the_dark_no_page_is_wider_than_the_screen(site: Path, tmp_path: Path) -> None:
-    """An operator is woken at night.  Tables and terminals scroll by themselves, or shrink; the page does not."""
+@pytest.mark.slow
+@pytest.mark.parametrize("screen", SCREENS)
+def test_every_page_can_be_read(screen: str, site: Path, tmp_path: Path) -> None:
+    """Light and dark: nothing is cut or scrolls sideways, and each text contrasts with the page (WCAG AA: 4.5)."""
+    checks, found = PAGE_CHECKS.read_text(encoding="utf-8"), []
+    names = sorted(path.relative_to(site).as_posix() for path in site.rglob("*.html"))
+    assert len(names) > 100
     with served(site) as url, open_page(tmp_path) as page:
-        page.call("Emulation.setDeviceMetricsOverride", **PHONE)
+        page.call("Emulation.setDeviceMetricsOverride", **SCREENS[screen])
+        for name in names:
+            page.open(url + name)
+            page.evaluate(WITHOUT_TRANSITIONS)
+            for scheme in ("default", "slate"):
+                page.evaluate(f"document.body.dataset.mdColorScheme = '{scheme}'")
+                found += [f"{name}, {scheme}: {problem}" for problem in page.evaluate(checks)]
+        assert found == []
+        assert page.messages == []
+
+
+BAD = """<!doctype html><div class="md-content">
+<p style="color: #999">Pale</p><pre style="overflow: auto">{long}</pre><p>{long}</p></div>"""
+
+
+@pytest.mark.browser
+def test_text_that_cannot_be_read_is_seen(tmp_path: Path) -> None:
+    """Were it not, the test above could not fail."""
+    (tmp_path / "page.html").write_text(BAD.format(long="x" * 400))
+    with open_page(tmp_path / "browser") as page:
+        page.open(tmp_path / "page.html")
+        found = "\n".join(page.evaluate(PAGE_CHECKS.read_text(encoding="utf-8")))
+    assert "contrast 2.85" in found
+    assert "wider than its box" in found
+    assert "outside of the screen" in found
+    assert "the page is wider than the screen" in found
+
+
+@pytest.mark.browser
+def test_the_dark_page_is_dark_with_its_pictures(site: Path, tmp_path: Path) -> None:
+    """An operator is woken at night: the site is as dark as the system, and so are the pictures in its pages."""
+    with served(site) as url, open_page(tmp_path) as page:
         page.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark"}])
-        for name in WIDE:
-            page.open(f"{url}docs/{name}.html")
-            assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], name
-            assert page.evaluate("document.body.dataset.mdColorScheme") == "slate"
+        page.open(f"{url}docs/reference/pictures.html")
+        assert page.evaluate("document.body.dataset.mdColorScheme") == "slate"
         ink = page.evaluate("getComputedStyle(document.querySelector('figure text')).fill")
         assert min(map(int, re.findall(r"\d+", ink)[:3])) > 128, "a picture's letters are as dark as the page"
+
+
+SELECTED = """(() => {
+  const code = document.querySelectorAll("pre > code")[1];
+  getSelection().selectAllChildren(code);
+  code.toggleAttribute("data-md-copying", true);
+  return [getSelection().toString(), code.innerText];
+})()"""
+
+
+@pytest.mark.browser
+def test_a_copy_of_code_is_the_code(site: Path, tmp_path: Path) -> None:
+    """Each line is an element of its own, so that it wraps; a copy has no empty lines."""
+    with served(site) as url, open_page(tmp_path) as page:
+        page.open(f"{url}docs/reference/klog-verify.html")
+        copies = page.evaluate(SELECTED)
+    assert [copy[:41] for copy in copies] == ["$ klog verify /data\nclean: 23 partitions, "[:41]] * 2
 
 
 def _command_of(klog: Command, words: list[str]) -> Command:
@@ -208,14 +272,37 @@ def test_pictures_are_of_what_klog_said(site: Path) -> None:
 
 
 def test_the_reference_has_every_command_and_every_option(site: Path) -> None:
-    """Who searches the site for an option finds it."""
-    page = (site / "docs/reference/commands.html").read_text(encoding="utf-8")
-    sections = {part.partition('"')[0]: part for part in page.split('<h2 id="klog-')}
+    """Each command has a page, with its options under the headings that its help has."""
     for command in read().walk():
         if command.words and not command.children:
-            section = sections["-".join(command.words)]
+            page = (site / "docs/reference" / f"klog-{'-'.join(command.words)}.html").read_text(encoding="utf-8")
             names = [name for option in command.options for name in option.names]
-            assert [name for name in names if f"<code>{name}</code>" not in section] == []
+            assert [name for name in names if f"<code>{name}</code>" not in page] == []
+            headings = re.findall(r'<h[23] id="([^"]+)"', page)
+            assert {"usage", "options", "every-command", "examples", "exit-codes"} <= set(headings)
+            assert '<td data-label="Code">16</td>' in page
+            assert not re.search(r"<td[^>]*>[^<]*repeatable[^<]*repeatable", page, re.IGNORECASE)
+    select = page_part(site, "klog-replicas-plan", "select", "of-this-command")
+    assert "--topic-id" in select
+    assert "--choose" not in select
+
+
+def page_part(site: Path, name: str, first: str, end: str) -> str:
+    """Return a page of the reference between two headings."""
+    page = (site / f"docs/reference/{name}.html").read_text(encoding="utf-8")
+    return page.partition(f'<h3 id="{first}"')[2].partition(f'<h3 id="{end}"')[0]
+
+
+def test_examples_of_the_reference_have_been_run(site: Path) -> None:
+    """They show what a reader gets; of a command that needs a cluster or Spark they show the line alone."""
+    shown = {
+        path.stem: re.sub(r"<[^>]*>", "", path.read_text(encoding="utf-8"))
+        for path in (site / "docs/reference").glob("klog-*.html")
+    }
+    assert "$ klog verify /data\nclean: 23 partitions, 48 segments, 578.3 KiB, 1235 batches" in shown["klog-verify"]
+    assert "$ klog undo latest\nremove   plain-1/00000000000000000000.index" in shown["klog-undo"]
+    assert "diverged" in shown["klog-replicas-diff"]
+    assert {name for name, text in shown.items() if os.sep + "tmp" in text.partition("Exit codes")[0]} == set()
 
 
 def test_the_comparison_has_the_figures_of_the_last_benchmark() -> None:

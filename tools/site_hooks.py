@@ -6,6 +6,7 @@ the functions are MkDocs's: https://www.mkdocs.org/user-guide/configuration/#hoo
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -17,19 +18,30 @@ from tools import make_pictures, make_reference
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SITE_PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "bench/README.md", "fixtures/README.md")
+HOME, FRONT = "docs/questions.md", "README.md"
+"""The page that the site begins with, and the page that GitHub begins with."""
 MADE: dict[str, Callable[[], str]] = {
-    "docs/reference/commands.md": make_reference.commands_page,
     "docs/reference/json.md": make_reference.json_page,
     "docs/reference/pictures.md": make_pictures.page,
 }
 
 
 def on_config(config: Any) -> None:
-    """List every decision in the navigation."""
+    """List every command and every decision in the navigation."""
     folder = os.path.join(config.docs_dir, "decisions")
-    pages = sorted(f"docs/decisions/{name}" for name in os.listdir(folder) if name[0].isdigit())
-    (decisions,) = (part["Decisions"] for part in config.nav[-1]["How it is made"] if "Decisions" in part)
-    decisions += pages
+    _part(config.nav, "Decisions").extend(
+        f"docs/decisions/{name}" for name in sorted(os.listdir(folder)) if name[0].isdigit()
+    )
+    _part(config.nav, "Commands").extend(make_reference.navigation())
+
+
+def _part(navigation: list[Any], name: str) -> list[Any]:
+    """Return the list that the navigation has under *name*, at any depth.  Raises StopIteration if there is none."""
+    parts = [part for entry in navigation if isinstance(entry, dict) for part in entry.items()]
+    for title, below in parts:
+        if title == name:
+            return below
+    return next(_part(below, name) for _, below in parts if isinstance(below, list) and f"'{name}'" in str(below))
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -40,17 +52,30 @@ def on_files(files: Files, config: Any) -> Files:
 def _placed(files: Files, config: Any) -> Iterator[File]:
     for file in files:
         if file.src_dir == config.docs_dir:
-            yield File(f"docs/{file.src_uri}", ROOT, config.site_dir, config.use_directory_urls)
+            yield _of_repository(f"docs/{file.src_uri}", config)
         else:
             yield file
     for page in SITE_PAGES:
-        yield File(page, ROOT, config.site_dir, config.use_directory_urls)
-    for page, make in MADE.items():
-        yield File.generated(config, page, content=make())
+        yield _of_repository(page, config)
+    for page, text in {**{page: make() for page, make in MADE.items()}, **make_reference.pages()}.items():
+        yield File.generated(config, page, content=text)
     for name, picture in make_pictures.pictures().items():
         yield File.generated(config, f"docs/pictures/{name}", content=picture)
 
 
+def _of_repository(path: str, config: Any) -> File:
+    """Return a file of the repository; the site begins with the questions, and the README has a page of its own."""
+    place = {HOME: "index.html", FRONT: "readme.html"}.get(path)
+    return File(path, ROOT, config.site_dir, config.use_directory_urls, dest_uri=place)
+
+
 def on_page_content(html: str, **_: Any) -> str:
-    """Take the escape off each `|` in a table's code: pages have it for readers of the repository."""
-    return re.sub(r"<td[^>]*>.*?</td>", lambda cell: cell[0].replace(r"\|", "|"), html)
+    """Finish the tables of a page."""
+    return re.sub(r"<table>.*?</table>", lambda table: _table(table[0]), html, flags=re.DOTALL)
+
+
+def _table(html: str) -> str:
+    r"""Give each cell the heading of its column, for narrow screens, and take the escape off each `\|` in its code."""
+    headings = [re.sub(r"<[^>]*>", "", heading) for heading in re.findall(r"<th[^>]*>(.*?)</th>", html)]
+    columns = itertools.cycle(headings)
+    return re.sub(r"<td(?=[ >])", lambda _: f'<td data-label="{next(columns)}"', html).replace(r"\|", "|")

@@ -7,19 +7,26 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from klog_cli.command_class import group_of
+
 # Values that name something on disk: shells complete these as files.
 FILES = ("FILE", "DIR", "PATH", "PLAN", "BACKUP")
 
 
 @dataclass(frozen=True)
 class Option:
-    """One option.  *metavar* stands for its value (empty: a switch); *choices* are all its values (else free)."""
+    """One option.
+
+    *metavar* stands for its value (empty: a switch); *choices* are all its values (else free); *group* is its heading
+    in the help.
+    """
 
     names: tuple[str, ...]
     help: str
     metavar: str = ""
     choices: tuple[str, ...] = ()
     repeatable: bool = False
+    group: str = ""
 
     @property
     def takes_file(self) -> bool:
@@ -29,13 +36,18 @@ class Option:
 
 @dataclass(frozen=True)
 class Command:
-    """One command.  *words* follow `klog` (none for klog itself); a group has *children* and takes no paths."""
+    """One command.
+
+    *words* follow `klog` (none for klog itself); a group has *children* and takes no paths.  *argument_help* has a text
+    for each of *arguments*.
+    """
 
     words: tuple[str, ...]
     help: str
     arguments: tuple[str, ...]
     options: tuple[Option, ...]
     children: tuple[Command, ...]
+    argument_help: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -62,16 +74,18 @@ def read() -> Command:
 
     klog = typer.main.get_command(build())
     help_names = klog.context_settings.get("help_option_names", ["--help"])
-    return _command(klog, (), Option(tuple(help_names), "Show this help and exit."))
+    return _command(klog, (), Option(tuple(help_names), "Show this help and exit.", group=group_of(help_names)))
 
 
 def _command(found: Any, words: tuple[str, ...], help_option: Option) -> Command:
     children = [child for child in getattr(found, "commands", {}).values() if not child.hidden]
     options = [_option(param) for param in found.params if param.param_type_name == "option" and not param.hidden]
+    arguments = [param for param in found.params if _is_shown_argument(param)]
     return Command(
         words=words,
         help=(found.help or "").strip(),
-        arguments=tuple(_argument(param) for param in found.params if _is_shown_argument(param)),
+        arguments=tuple(map(_argument, arguments)),
+        argument_help=tuple(" ".join((param.help or "").split()) for param in arguments),
         options=(*options, help_option),
         children=tuple(_command(child, (*words, child.name), help_option) for child in children),
     )
@@ -95,4 +109,5 @@ def _option(param: Any) -> Option:
         metavar="" if param.is_flag else metavar,
         choices=choices,
         repeatable=bool(param.multiple),
+        group=group_of(param.opts),
     )

@@ -41,7 +41,7 @@ OPTION_GROUPS = {
 
 _GROUP_OF = {f"--{name}": group for group, names in OPTION_GROUPS.items() for name in names.split()}
 _OWN = "Options"
-_ORDER = ("Select", _OWN, "Result", "Change", "Kafka's own", "Tuning", "Every command")
+GROUP_ORDER = ("Select", _OWN, "Result", "Change", "Kafka's own", "Tuning", "Every command")
 _COLOURS = ("auto", "always", "never")
 
 
@@ -140,15 +140,16 @@ def write_parameters(parameters: Sequence[Any], ctx: Any, formatter: Any) -> Non
     grouped: dict[str, list[Any]] = {}
     for one in parameters:
         if one.param_type_name == "option":
-            grouped.setdefault(_group_of(one.opts), []).append(one)
-    for group in _ORDER:
+            grouped.setdefault(group_of(one.opts), []).append(one)
+    for group in GROUP_ORDER:
         records = [record for one in grouped.get(group, ()) if (record := one.get_help_record(ctx)) is not None]
         if records:
             with formatter.section(group):
                 formatter.write_dl(records)
 
 
-def _group_of(names: Sequence[str]) -> str:
+def group_of(names: Sequence[str]) -> str:
+    """Return the group of the option with *names*."""
     return next((_GROUP_OF[name] for name in names if name in _GROUP_OF), _OWN)
 
 

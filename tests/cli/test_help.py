@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,41 +11,17 @@ from klog_cli.command_class import OPTION_GROUPS
 from klog_cli.examples import EXAMPLES
 
 from tests.cli.test_vocabulary import EVERY
-from tests.conftest import FIXTURES, Ran, writable_copy
+from tests.conftest import FIXTURES, Ran
+from tools.example_runs import NOT_RUN, make_place, prepare, words_of
 
 Klog = Callable[..., Ran]
-NEEDS_MORE = {
-    "serve": "runs until it is stopped",
-    "follow": "needs a cluster",
-    **{name: "starts Spark, which tests/spark does" for name in EVERY if name.startswith("spark ")},
-}
-"""Examples that cannot run here; their options are parsed all the same."""
-NAMES = {"orders": "plain", "key-1": "after-restart-5", "customer-7": "customer-7"}
 
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory with what the examples name: /data, /old, /b1 to /b3 and files."""
-    writable_copy(FIXTURES / "modern", tmp_path / "data")
-    writable_copy(FIXTURES / "modern", tmp_path / "old")
-    for node in (1, 2, 3):
-        writable_copy(FIXTURES / f"replicas/quorum/broker-{node}", tmp_path / f"b{node}")
-    shutil.copy(FIXTURES / "replicas/simulate/quota.json", tmp_path / "events.json")
-    (tmp_path / "orders.jsonl").write_text('{"topic":"orders","key":"a","value":"b"}\n')
+    """A directory for what the examples name: /data, /old, /b1 to /b3 and files."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
-
-
-def words_of(line: str, place: Path) -> list[str]:
-    """Return a line of an example as arguments, for the fixtures."""
-    for given, there in NAMES.items():
-        line = line.replace(given, there) if "orders.jsonl" not in line else line
-    line = (
-        line.replace("/data/plain-0", "/data/plain-1")
-        .replace("/old/plain-0", "/old/plain-1")
-        .replace("-p plain-0", "-p plain-1")
-    )
-    return [f"{place}{word}" if word.startswith("/") else word for word in shlex.split(line)]
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -65,18 +39,15 @@ def test_each_command_has_examples(name: str, klog: Klog) -> None:
     }  # fmt: skip
 
 
-EVERY_EXAMPLE = [(name, line) for name, some in EXAMPLES.items() for _, line in some if name not in NEEDS_MORE]
+EVERY_EXAMPLE = [(name, line) for name, some in EXAMPLES.items() for _, line in some if name not in NOT_RUN]
 
 
 @pytest.mark.parametrize(("name", "line"), EVERY_EXAMPLE)
 def test_examples_run(name: str, line: str, klog: Klog, place: Path) -> None:
     """No example is a mistake in usage, or fails; some find nothing, or damage."""
-    if name in ("undo", "apply"):
-        index = next((place / "data/plain-1").glob("*.index"))
-        index.unlink()
-        assert klog("recover", place / "data", *(("--save-plan", "plan.json") if name == "apply" else ("--apply",)))
-    program, *words = words_of(line, place)
-    assert program == "klog"
+    make_place(str(place), name)
+    prepare(name, str(place))
+    words = words_of(line, str(place))
     done = klog(*words)
     assert done.exit_code in (0, 1, 4), (line, done.stderr.decode())
 
@@ -108,6 +79,7 @@ def test_what_is_missing_is_named_as_it_is_typed(klog: Klog) -> None:
 
 
 def test_dry_run_is_what_happens_without_apply(klog: Klog, place: Path) -> None:
+    make_place(str(place), "recover")
     next((place / "data/plain-1").glob("*.index")).unlink()
     words = ("recover", place / "data", "--now", "0")
     assert klog(*words, "--dry-run").stdout == klog(*words).stdout
