@@ -147,6 +147,7 @@ _klog() {
         'search --from-time') words='' ;;
         'search --to-time') words='' ;;
         'search --isolation') words='read_uncommitted read_committed' ;;
+        'search -o' | 'search --output') words='text json jsonl csv' ;;
         'search --values') words='text base64 hex redacted none' ;;
         'search -n' | 'search --limit') words='' ;;
         'search --replicas') words='' ;;
@@ -487,6 +488,7 @@ _klog() {
         'spark search --from-time') words='' ;;
         'spark search --to-time') words='' ;;
         'spark search --isolation') words='read_uncommitted read_committed' ;;
+        'spark search -o' | 'spark search --output') words='text json jsonl csv' ;;
         'spark search --values') words='text base64 hex redacted none' ;;
         'spark search -n' | 'spark search --limit') words='' ;;
         'spark search --replicas') words='' ;;
@@ -555,7 +557,7 @@ _klog() {
             describe) words='-t --topic -p --partition --deep -o --output -j --jobs -q --quiet --color -h --help' ;;
             dump) words='--files -t --topic -p --partition -o --output --to --deep-iteration --print-data-log --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder --with-indexes --as --from-offset --to-offset --from-time --to-time --key --keys-from -n --limit --isolation --tail --no-control --batches --batch-offsets --values -j --jobs --max-batch-bytes -q --quiet --color -h --help' ;;
             lookup) words='--offset --timestamp --batch -t --topic -p --partition --position-only -o --output -j --jobs -q --quiet --color -h --help' ;;
-            search) words='-t --topic -p --partition --key --keys-from --header --regex --from-offset --to-offset --from-time --to-time --isolation --values -n --limit --replicas --cluster --topic-id --by-name --max-batch-bytes -j --jobs -q --quiet --color -h --help' ;;
+            search) words='-t --topic -p --partition --key --keys-from --header --regex --from-offset --to-offset --from-time --to-time --isolation -o --output --values -n --limit --replicas --cluster --topic-id --by-name --max-batch-bytes -j --jobs -q --quiet --color -h --help' ;;
             stats) words='-t --topic -p --partition --cluster --topic-id -o --output --max-batch-bytes -j --jobs -q --quiet --color -h --help' ;;
             timeline) words='--around --window --from-time --to-time -t --topic -p --partition --group --kind -n --limit -o --output -j --jobs -q --quiet --color -h --help' ;;
             groups) words='--group --at-time --type -t --topic -p --partition --to --cluster --topic-id --by-name -o --output -j --jobs -q --quiet --color -h --help' ;;
@@ -592,7 +594,7 @@ _klog() {
             'spark verify') words='-t --topic -p --partition --deep -o --output --max-batch-bytes --master --spark-conf --ship -j --jobs -q --quiet --color -h --help' ;;
             'spark audit') words='--with --deep --min-confidence --memory -t --topic -p --partition --internal -o --output --max-batch-bytes --master --spark-conf --ship -j --jobs -q --quiet --color -h --help' ;;
             'spark stats') words='-t --topic -p --partition --cluster --topic-id -o --output --max-batch-bytes --master --spark-conf --ship -j --jobs -q --quiet --color -h --help' ;;
-            'spark search') words='-t --topic -p --partition --key --keys-from --header --regex --from-offset --to-offset --from-time --to-time --isolation --values -n --limit --replicas --cluster --topic-id --by-name --max-batch-bytes --master --spark-conf --ship -j --jobs -q --quiet --color -h --help' ;;
+            'spark search') words='-t --topic -p --partition --key --keys-from --header --regex --from-offset --to-offset --from-time --to-time --isolation -o --output --values -n --limit --replicas --cluster --topic-id --by-name --max-batch-bytes --master --spark-conf --ship -j --jobs -q --quiet --color -h --help' ;;
             'spark export') words='-t --topic -p --partition --to -o --output --from-offset --to-offset --from-time --to-time --isolation --replicas --cluster --topic-id --by-name --file-size --max-batch-bytes --master --spark-conf --ship -j --jobs -q --quiet --color -h --help' ;;
             'spark compact') words='-t --topic -p --partition --to -o --output --replicas --cluster --topic-id --by-name --file-size --policy --metadata --all --min-dirty-ratio --delete-retention --min-lag --segment-size --index-size --index-interval --map-memory --producer-expiration --now --max-batch-bytes --master --spark-conf --ship -j --jobs -q --quiet --color -h --help' ;;
         esac

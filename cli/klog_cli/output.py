@@ -107,7 +107,7 @@ def _escape(char: str) -> str:
 
 def error(message: str) -> None:
     """Print one line about an error; --quiet does not silence it.  It may have marks of `style`."""
-    columns = _columns(STDERR)
+    columns = screen_columns(STDERR)
     parts = [message] if columns is None else wrap_line(f"klog: {message}", min(columns, WIDEST_PROSE), hang=6)
     told = "\n".join(rendered(part, takes_colour(STDERR)) for part in parts)
     _tell(f"{'klog: ' if columns is None else ''}{told}\n".encode("utf-8", "replace"))
@@ -155,10 +155,10 @@ def is_terminal(descriptor: int = STDOUT) -> bool:
 
 def width(at_most: int = WIDEST_PROSE) -> int:
     """Return the columns of the terminal, between 60 and *at_most*; *at_most* if stdout is no terminal."""
-    return min(at_most, _columns(STDOUT) or at_most)
+    return min(at_most, screen_columns(STDOUT) or at_most)
 
 
-def _columns(descriptor: int) -> int | None:
+def screen_columns(descriptor: int) -> int | None:
     """Return the columns of the terminal, 60 at least; None if it is no terminal."""
     if not is_terminal(descriptor):
         return None
@@ -253,7 +253,7 @@ def emit_table(titles: Sequence[str], columns: Sequence[str], rows: Iterable[Seq
         text("\n")
     cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
     with_colours = takes_colour()
-    for line in table_lines(columns, cells, _columns(STDOUT)):
+    for line in table_lines(columns, cells, screen_columns(STDOUT)):
         text(f"{rendered(line, with_colours)}\n")
 
 
@@ -262,7 +262,7 @@ def lines(found: Iterable[str], hang: int | None = None) -> None:
 
     *hang*: the indentation of all lines of one but the first; by default two more than its own.
     """
-    columns, with_colours = _columns(STDOUT), takes_colour()
+    columns, with_colours = screen_columns(STDOUT), takes_colour()
     most = None if columns is None else min(columns, WIDEST_PROSE)
     for line in found:
         for part in [line] if most is None else wrap_line(line, most, hang):
@@ -303,12 +303,16 @@ class Results:
         self.expect, self.measure, self.advance = self._bar.expect, self._bar.measure, self._bar.advance
         self.found = self._bar.found
 
-    def write(self, data: bytes | memoryview) -> None:
-        """Take a part of the result."""
+    def write(self, data: bytes | memoryview, keep_colours: bool = False) -> None:
+        """Take a part of the result; *keep_colours*: as in the function `write`."""
         if self._on_terminal:
             self._bar.close()
         self._room.make(len(data))
-        write(data, self.descriptor, name=self._name)
+        write(data, self.descriptor, keep_colours, self._name)
+
+    def write_line(self, line: str) -> None:
+        """Take a line of text, which may have marks of `style`."""
+        self.write(f"{rendered(line, takes_colour())}\n".encode("utf-8", "surrogateescape"), keep_colours=True)
 
     def report(self, line: str) -> None:
         """Take a line about damage."""

@@ -42,9 +42,9 @@ def test_more_keys_than_fit_are_refused(tmp_path: Path, monkeypatch: pytest.Monk
 
     keys = tmp_path / "keys"
     keys.write_text("".join(f"{number}\n" for number in range(100)))
-    assert run_klog("search", PARTITION, "--keys-from", keys).exit_code == 0
+    assert run_klog("search", "-o", "jsonl", PARTITION, "--keys-from", keys).exit_code == 4
     monkeypatch.setattr(dump, "_MOST_KEYS_BYTES", 5000)
-    ran = run_klog("search", PARTITION, "--keys-from", keys)
+    ran = run_klog("search", "-o", "jsonl", PARTITION, "--keys-from", keys)
     assert ran.exit_code == 16
     assert b"more keys than fit into" in ran.stderr
 

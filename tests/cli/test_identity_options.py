@@ -29,7 +29,7 @@ def exported(folder: Path) -> set[str]:
 def test_search_refuses_two_clusters(klog: Klog, tmp_path: Path, replicas: str) -> None:
     """The longer log would win in silence, and its records would replace those of the other topic."""
     paths = two_clusters(tmp_path)
-    done = klog("search", *paths, "--replicas", replicas)
+    done = klog("search", "-o", "jsonl", *paths, "--replicas", replicas)
     assert (done.exit_code, done.stdout, done.stderr) == (8, b"", refusal(paths))
 
 
@@ -43,13 +43,13 @@ def test_search_refuses_two_clusters(klog: Klog, tmp_path: Path, replicas: str) 
     ],
 )
 def test_search_takes_the_chosen_one(klog: Klog, tmp_path: Path, choice: tuple[str, ...], found: str) -> None:
-    done = klog("search", *two_clusters(tmp_path), *choice)
+    done = klog("search", "-o", "jsonl", *two_clusters(tmp_path), *choice)
     assert (done.exit_code, values(done), done.stderr) == (0, {found}, NOTE)
-    assert klog("search", *two_clusters(tmp_path / "quiet"), *choice, "--quiet").stderr == b""
+    assert klog("search", "-o", "jsonl", *two_clusters(tmp_path / "quiet"), *choice, "--quiet").stderr == b""
 
 
 def test_an_unknown_id_is_refused_with_what_it_may_have_been(klog: Klog, tmp_path: Path) -> None:
-    done = klog("search", *two_clusters(tmp_path), "--cluster", CLUSTER[:-1])
+    done = klog("search", "-o", "jsonl", *two_clusters(tmp_path), "--cluster", CLUSTER[:-1])
     assert (done.exit_code, done.stdout) == (16, b"")
     assert f"did you mean {CLUSTER}".encode() in done.stderr
 
@@ -67,9 +67,9 @@ def test_export_writes_nothing_of_two_clusters(klog: Klog, tmp_path: Path) -> No
 def test_a_topic_that_was_created_again_is_another_one(klog: Klog, tmp_path: Path) -> None:
     """A broker that was away keeps the directory of the topic that was deleted meanwhile."""
     paths = [partition(tmp_path / "b1", TOPIC, CLUSTER), partition(tmp_path / "b2", OTHER_TOPIC, CLUSTER)]
-    done = klog("search", *paths, "--by-name")
+    done = klog("search", "-o", "jsonl", *paths, "--by-name")
     assert (done.exit_code, done.stderr.count(b"\n")) == (8, 1)
-    assert values(klog("search", *paths, "--topic-id", OTHER_TOPIC)) == {"b2"}
+    assert values(klog("search", "-o", "jsonl", *paths, "--topic-id", OTHER_TOPIC)) == {"b2"}
 
 
 def test_each_name_has_a_line_up_to_ten(klog: Klog, tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_each_name_has_a_line_up_to_ten(klog: Klog, tmp_path: Path) -> None:
     for name, topic_id in (("b1", TOPIC), ("b2", OTHER_TOPIC)):
         for number in range(12):
             partition(tmp_path / name, topic_id, CLUSTER, f"orders-{number}")
-    lines = klog("search", tmp_path / "b1", tmp_path / "b2").stderr.decode().splitlines()
+    lines = klog("search", "-o", "jsonl", tmp_path / "b1", tmp_path / "b2").stderr.decode().splitlines()
     assert [line.startswith("klog: orders-") for line in lines] == [True] * 10 + [False]
     assert lines[-1] == "klog: 2 more names like these"
 
@@ -85,22 +85,22 @@ def test_each_name_has_a_line_up_to_ten(klog: Klog, tmp_path: Path) -> None:
 @pytest.mark.parametrize("named", ["", "orders-3"], ids=["before 2.8", "bare directories"])
 def test_directories_without_ids_are_copies_by_name(klog: Klog, tmp_path: Path, named: str) -> None:
     paths = [partition(tmp_path / name, None, None) / named for name in ("b1", "b2")]
-    done = klog("search", *paths)
+    done = klog("search", "-o", "jsonl", *paths)
     assert (done.exit_code, done.stdout) == (8, b"")
     assert b"orders-3 is there 2 times, and no file says of which topic" in done.stderr
     assert b"--by-name takes equal names for equal" in done.stderr
-    assert values(klog("search", *paths, "--by-name")) == {"b1"}
-    assert len(klog("search", *paths, "--by-name", "--replicas", "all").stdout.splitlines()) == 6
+    assert values(klog("search", "-o", "jsonl", *paths, "--by-name")) == {"b1"}
+    assert len(klog("search", "-o", "jsonl", *paths, "--by-name", "--replicas", "all").stdout.splitlines()) == 6
 
 
 def test_one_disk_without_ids_needs_no_choice(klog: Klog, tmp_path: Path) -> None:
-    assert values(klog("search", partition(tmp_path / "b1", None, None))) == {"b1"}
+    assert values(klog("search", "-o", "jsonl", partition(tmp_path / "b1", None, None))) == {"b1"}
 
 
 def test_a_topic_that_is_not_read_is_not_compared(klog: Klog, tmp_path: Path) -> None:
     paths = two_clusters(tmp_path)
     partition(paths[0], TOPIC, CLUSTER, "payments-0")
-    assert values(klog("search", *paths, "--topic", "payments")) == {"b1"}
+    assert values(klog("search", "-o", "jsonl", *paths, "--topic", "payments")) == {"b1"}
 
 
 def test_stats_counts_each_directory_by_itself(klog: Klog, tmp_path: Path) -> None:

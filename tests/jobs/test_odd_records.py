@@ -51,24 +51,26 @@ def test_all_readers_have_the_same_records(tmp_path: Path, name: str, codec: str
     directory, count = partition(tmp_path, name, codec)
     dumped = offsets(run_klog("dump", "--output", "jsonl", directory).stdout)
     assert len(dumped) == count
-    assert offsets(run_klog("search", directory).stdout) == dumped
+    assert offsets(run_klog("search", "-o", "jsonl", directory).stdout) == dumped
     assert json.loads(run_klog("stats", directory, "--output", "json").stdout)[0]["records"] == count
     run_klog("export", directory, "--output", "jsonl", "--to", tmp_path / "out")
     (file,) = (tmp_path / "out").rglob("*.jsonl")
     assert offsets(file.read_bytes()) == dumped
     committed = run_klog("dump", "--output", "jsonl", "--isolation", "read_committed", directory)
-    assert offsets(run_klog("search", "--isolation", "read_committed", directory).stdout) == offsets(committed.stdout)
+    assert offsets(run_klog("search", "-o", "jsonl", "--isolation", "read_committed", directory).stdout) == offsets(
+        committed.stdout
+    )
 
 
 def test_what_lies_below_a_log_start_stays_hidden(tmp_path: Path) -> None:
     """An offset below zero counts as deleted only where records were deleted."""
     directory, _ = partition(tmp_path, "an offset below zero", "none")
     (directory.parent / "log-start-offset-checkpoint").write_text("0\n1\nt 0 7\n")
-    assert offsets(run_klog("search", directory).stdout) == [100]
+    assert offsets(run_klog("search", "-o", "jsonl", directory).stdout) == [100]
 
 
 def test_a_range_that_is_asked_for_has_its_end(tmp_path: Path) -> None:
     directory, _ = partition(tmp_path, "the highest offset", "none")
-    assert offsets(run_klog("search", "--from-offset", "0", directory).stdout) == [HIGHEST, 100]
-    assert offsets(run_klog("search", "--to-offset", str(HIGHEST - 1), directory).stdout) == [100]
-    assert offsets(run_klog("search", "--to-offset", "100", directory).stdout) == []
+    assert offsets(run_klog("search", "-o", "jsonl", "--from-offset", "0", directory).stdout) == [HIGHEST, 100]
+    assert offsets(run_klog("search", "-o", "jsonl", "--to-offset", str(HIGHEST - 1), directory).stdout) == [100]
+    assert offsets(run_klog("search", "-o", "jsonl", "--to-offset", "100", directory).stdout) == []

@@ -31,7 +31,7 @@ MODERN = FIXTURES / "modern"
 @pytest.mark.parametrize("jobs", [1, 3])
 def test_finds_are_lines_of_a_dump(klog: Klog, jobs: int) -> None:
     how = ("--topic", "[dgpsz]*", "--key", "key-17", "--key", "hex:6b65792d33", "--from-offset", "2")
-    done = klog("search", MODERN, *how, "--jobs", str(jobs))
+    done = klog("search", "-o", "jsonl", MODERN, *how, "--jobs", str(jobs))
     expected = klog("dump", MODERN, "--output", "jsonl", *how)
     assert (done.exit_code, done.stderr) == (0, b"")
     assert done.stdout == expected.stdout != b""
@@ -40,8 +40,8 @@ def test_finds_are_lines_of_a_dump(klog: Klog, jobs: int) -> None:
 @pytest.mark.parametrize("jobs", [1, 3])
 @pytest.mark.parametrize("limit", [1, 100, 700])
 def test_the_first_finds_are_given_whoever_is_done_first(klog: Klog, jobs: int, limit: int) -> None:
-    every = klog("search", MODERN, "--topic", "[a-z]*").stdout.splitlines()
-    done = klog("search", MODERN, "--topic", "[a-z]*", "--limit", str(limit), "--jobs", str(jobs))
+    every = klog("search", "-o", "jsonl", MODERN, "--topic", "[a-z]*").stdout.splitlines()
+    done = klog("search", "-o", "jsonl", MODERN, "--topic", "[a-z]*", "--limit", str(limit), "--jobs", str(jobs))
     assert done.stdout.splitlines() == every[:limit]
 
 
@@ -78,7 +78,7 @@ def test_an_export_has_each_record_once_and_goes_on_where_one_was_killed(
 
 def test_damage_is_told_and_is_4(klog: Klog, tmp_path: Path) -> None:
     data = FIXTURES / "crash/flip-middle"
-    found = klog("search", data)
+    found = klog("search", "-o", "jsonl", data)
     assert (found.exit_code, found.stderr.count(b"\n")) == (4, 1)
     exported = klog("export", data, "--to", tmp_path / "out")
     assert (exported.exit_code, exported.stderr) == (4, found.stderr)

@@ -23,19 +23,21 @@ MODERN = FIXTURES / "modern"
 
 def test_finds_are_lines_of_a_dump(spark: SparkSession, klog: Klog) -> None:
     how = ("--topic", "[dgpsz]*", "--key", "key-17", "--key", "hex:6b65792d33", "--from-offset", "2")
-    done = klog("spark", "search", MODERN, *how)
+    done = klog("spark", "search", "-o", "jsonl", MODERN, *how)
     expected = klog("dump", MODERN, "--output", "jsonl", *how)
     assert (done.exit_code, done.stderr) == (0, b"")
     assert done.stdout == expected.stdout != b""
 
 
 def test_headers_and_values_are_searched(spark: SparkSession, klog: Klog) -> None:
-    done = klog("spark", "search", MODERN, "--regex", '^[{]"number":7,', "--values", "none", "--limit", "2")
+    done = klog(
+        "spark", "search", "-o", "jsonl", MODERN, "--regex", '^[{]"number":7,', "--values", "none", "--limit", "2"
+    )
     assert done.exit_code == 0
     assert [("value" in line, line["offset"] >= 0) for line in map(json.loads, done.stdout.splitlines())] == [
         (False, True)
     ] * 2
-    found = klog("spark", "search", MODERN, "--header", "trace")
+    found = klog("spark", "search", "-o", "jsonl", MODERN, "--header", "trace")
     expected = [
         line
         for one in partitions(MODERN)
@@ -47,7 +49,7 @@ def test_headers_and_values_are_searched(spark: SparkSession, klog: Klog) -> Non
 
 def test_committed_finds_alone(spark: SparkSession, klog: Klog) -> None:
     every, committed = (
-        klog("spark", "search", MODERN / "tx-0", "--isolation", isolation).stdout.count(b"\n")
+        klog("spark", "search", "-o", "jsonl", MODERN / "tx-0", "--isolation", isolation).stdout.count(b"\n")
         for isolation in ("read_uncommitted", "read_committed")
     )
     assert every > committed > 0
@@ -55,7 +57,7 @@ def test_committed_finds_alone(spark: SparkSession, klog: Klog) -> None:
 
 def test_damage_is_told_and_is_4(spark: SparkSession, klog: Klog, tmp_path: Path) -> None:
     data = FIXTURES / "crash/flip-middle"
-    found = klog("spark", "search", data)
+    found = klog("spark", "search", "-o", "jsonl", data)
     assert (found.exit_code, found.stderr.count(b"\n")) == (4, 1)
     exported = klog("spark", "export", data, "--to", tmp_path / "out")
     assert (exported.exit_code, exported.stderr) == (4, found.stderr)

@@ -23,9 +23,9 @@ Klog = Callable[..., Ran]
 
 def test_search(spark: SparkSession, klog: Klog, tmp_path: Path) -> None:
     paths = two_clusters(tmp_path)
-    done = klog("spark", "search", *paths)
+    done = klog("spark", "search", "-o", "jsonl", *paths)
     assert (done.exit_code, done.stdout, done.stderr) == (8, b"", refusal(paths))
-    done = klog("spark", "search", *paths, "--cluster", OTHER_CLUSTER)
+    done = klog("spark", "search", "-o", "jsonl", *paths, "--cluster", OTHER_CLUSTER)
     assert (done.exit_code, values(done), done.stderr) == (0, {"other"}, NOTE)
 
 
@@ -55,9 +55,9 @@ def test_compacted_partitions(spark: SparkSession, klog: Klog, tmp_path: Path) -
 
 def test_old_directories(spark: SparkSession, klog: Klog, tmp_path: Path) -> None:
     paths = [partition(tmp_path / name, None, None) for name in ("b1", "b2")]
-    done = klog("spark", "search", *paths)
+    done = klog("spark", "search", "-o", "jsonl", *paths)
     assert (done.exit_code, b"--by-name takes" in done.stderr) == (8, True)
-    assert values(klog("spark", "search", *paths, "--by-name")) == {"b1"}
+    assert values(klog("spark", "search", "-o", "jsonl", *paths, "--by-name")) == {"b1"}
 
 
 @pytest.mark.parametrize("form", ["jsonl", "log"])

@@ -120,6 +120,7 @@ def search(
     from_time: options.FromTime = None,
     to_time: options.ToTime = None,
     isolation: options.Isolation = "read_uncommitted",
+    form: search_command.SearchOutput = "text",
     values: options.Values = "text",
     limit: options.Limit = None,
     replicas: options.Replicas = "longest",
@@ -135,14 +136,14 @@ def search(
     from klog_cli.views.search import search as run
 
     runner = options.on_spark("klog search", master, conf, ship)
-    query = search_command.search_query(
-        paths, (key, keys_from), (header, regex), (from_offset, to_offset), (from_time, to_time), values, limit
+    ranges = (from_offset, to_offset), (from_time, to_time)
+    asked = search_command.search_job(
+        paths, (key, keys_from), (header, regex), *ranges, isolation, (form, values), limit
     )
-    query = query._replace(max_batch_bytes=options.batch_bytes(max_batch_bytes))
-    level = options.known("--isolation", isolation, options.ISOLATIONS)
+    asked = search_command.with_batch_bytes(asked, max_batch_bytes)
     choice = options.identity_choice(cluster, topic_id, by_name)
     found = options.selected_replicas(paths, topic, partition, replicas, choice)
-    return run(found, query, level, runner)
+    return run(found, asked, runner)
 
 
 @spark.command("export", help=getdoc(export_command.export))

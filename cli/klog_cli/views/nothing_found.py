@@ -44,7 +44,7 @@ class Conditions(NamedTuple):
     @property
     def words(self) -> str:
         """The conditions behind their noun: `record with key "zz" from offset 5`."""
-        keys = [f'"{key}"' for key in self.keys] + [f"one of those in {self.keys_from}"] * bool(self.keys_from)
+        keys = [f'"{key}"' for key in self.keys] + [f"one of {self.keys_from}"] * bool(self.keys_from)
         parts = ["committed"] * self.is_committed + [self.noun]
         parts += [f"with key {' or '.join(keys)}"] if keys else []
         parts += [f'with header "{self.header}"'] if self.header is not None else []
@@ -53,11 +53,12 @@ class Conditions(NamedTuple):
         return " ".join(parts + _range(self.wanted.from_time, self.wanted.to_time, "since", "before", time_text))
 
 
-def no_record_in(partitions: Sequence[Partition], conditions: Conditions, read: str = "") -> int:
-    """Print that no record of *partitions* meets *conditions*; return the exit code.  *read*: an addition."""
+def no_record_in(partitions: Sequence[Partition], conditions: Conditions, read: int | None = None) -> int:
+    """Print that no record of *partitions* meets *conditions*, of so many that were *read*; return the exit code."""
     edge = _edge(partitions[0], conditions.wanted) if len(partitions) == 1 else None
     names = [os.path.basename(os.path.abspath(one.directory)) for one in partitions]
-    return nothing_found(edge or f"no {conditions.words} {named_or_counted(names)}{read}")
+    told = "" if read is None else f" ({read:,} {'record' if read == 1 else 'records'} read)".replace(",", " ")
+    return nothing_found(edge or f"no {conditions.words} {named_or_counted(names)}{told}")
 
 
 def nothing_in(asked: PartitionQuery, conditions: Conditions) -> int:

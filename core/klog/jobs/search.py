@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from klog.data_dir.partition import Partition
 from klog.formats.damage import Damage
 from klog.jobs.export import ExportTask, damage_facts, plan_tasks
 from klog.jobs.runner import Job, Runner, TaskResult, json_result
+from klog.jobs.search_hits import HitStyle, hit_lines
 from klog.jobs.slice_scan import SliceScan
 from klog.jobs.slices import TASK_BYTES
 from klog.kernel import Window
@@ -28,7 +30,7 @@ class SearchQuery(NamedTuple):
 
     *wanted*: keys, offsets, times; of its *limit* each piece gives so many at most.  *header*: its name and value; None
     instead of the value for any, null too.  *pattern*: of a regular expression that is found somewhere in the value, as
-    it stands.  *style*: how lines are to look.
+    it stands.  *style*: how lines are to look.  *hits*: they are those of `klog.jobs.search_hits` instead, for a view.
     """
 
     wanted: RecordFilter = RecordFilter()
@@ -36,6 +38,7 @@ class SearchQuery(NamedTuple):
     pattern: bytes | None = None
     style: LineStyle = LineStyle()
     max_batch_bytes: int = MAX_BATCH_BYTES
+    hits: bool = False
 
 
 def compile_pattern(pattern: bytes) -> re.Pattern[bytes]:
@@ -56,9 +59,10 @@ def search_partitions(
 ) -> None:
     """Hand the records that match *query* to *take*, as results `lines`, by topic, partition and offset; and `damage`.
 
-    Nothing more is read when the limit is reached, and damage behind that record is not reported.  Raises KlogError.
+    Results `read` count the records that were read, matching or not.  Nothing more is read when the limit is reached,
+    and damage behind that record is not reported.  Raises KlogError.
     """
-    limit = LineLimit(query.wanted.limit)
+    limit = LineLimit(query.wanted.limit, query.style.csv)
 
     def cut(result: TaskResult) -> bool:
         take(limit.cut(result))
@@ -70,17 +74,19 @@ def search_partitions(
 
 
 def search(unit: Sequence[ExportTask], query: SearchQuery) -> Iterator[TaskResult]:
-    """Yield results `lines`, the matching records of each piece in their order, and `damage`.
+    """Yield results `lines`, the matching records of each piece in their order, `damage`, and at the end `read`.
 
     Raises nothing for what is on the disk.
     """
     scan = SliceScan(query.wanted, query.max_batch_bytes)
     find = None if query.pattern is None else compile_pattern(query.pattern).search
+    style = HitStyle(query.wanted.keys is not None, query.header, find, query.style.values) if query.hits else None
     for piece in unit:
         count = RecordLimit(query.wanted.limit)
         waiting = bytearray()
         for part in piece.slices:
-            fields = RecordOrigin(part.path, part.topic, part.partition).json()
+            origin = RecordOrigin(part.path, part.topic, part.partition)
+            fields = origin.csv() if query.style.csv else origin.json()
             for found in scan.read(part) if count.left != 0 else ():
                 if isinstance(found, Damage):
                     yield json_result("damage", damage_facts(part, found), piece.number)
@@ -90,7 +96,7 @@ def search(unit: Sequence[ExportTask], query: SearchQuery) -> Iterator[TaskResul
                 if find is not None:
                     found.keep_values(find)
                 is_last = count.take(found)
-                for some in _lines(found, fields, query.style):
+                for some in _lines(found, fields, query.style) if style is None else hit_lines(found, part, style):
                     waiting += some
                     if len(waiting) >= _RESULT_BYTES:  # perhaps a part of a line
                         yield TaskResult("lines", bytes(waiting), piece.number)
@@ -99,6 +105,8 @@ def search(unit: Sequence[ExportTask], query: SearchQuery) -> Iterator[TaskResul
                     break
         if waiting:
             yield TaskResult("lines", bytes(waiting), piece.number)
+    if unit:
+        yield json_result("read", {"records": scan.decoded}, unit[-1].number)
 
 
 def _lines(rows: Window, fields: bytes, style: LineStyle) -> Iterator[bytes | memoryview]:
@@ -108,18 +116,21 @@ def _lines(rows: Window, fields: bytes, style: LineStyle) -> Iterator[bytes | me
 
 
 class LineLimit:
-    """Counts down the lines that may still be given; None for all."""
+    """Counts down the lines that may still be given; None for all.  *csv*: a quoted field may have lines of its own."""
 
-    def __init__(self, limit: int | None) -> None:
-        self.left = limit
+    def __init__(self, limit: int | None, csv: bool = False) -> None:
+        self.left, self._csv, self._is_quoted = limit, csv, False
 
     def cut(self, result: TaskResult) -> TaskResult:
         """Return *result*, its lines cut to what may still be given."""
         if result.kind != "lines" or self.left is None:
             return result
-        content = result.content
-        lines = content.count(b"\n")
-        if lines > self.left:
-            content = b"".join(content.splitlines(keepends=True)[: self.left])
-        self.left -= min(lines, self.left)
-        return result._replace(content=content)
+        size = 0
+        for line in io.BytesIO(result.content) if self.left else ():
+            size += len(line)
+            self._is_quoted ^= self._csv and line.count(b'"') % 2 == 1
+            if line.endswith(b"\n") and not self._is_quoted:
+                self.left -= 1
+                if self.left == 0:
+                    break
+        return result._replace(content=result.content[:size])

@@ -30,9 +30,9 @@ from klog.log.records import (
     OffsetRange,
     RecordFilter,
     RecordLimit,
+    decoded_rows,
     intact_runs,
     message_damages,
-    wanted_rows,
 )
 from klog.partition.transactions.isolation import AbortedFilter, TxnBatch
 
@@ -41,11 +41,13 @@ class RecordStream:
     """A log, or a part of it, that is read.  Several threads may use it, each with windows of its own.
 
     *file*: the name of the log in damage.  *span*: the offsets that it can have.  *wanted*: the filter of records.
-    *aborted*: the filter of aborted ones, None if all are shown.
+    *aborted*: the filter of aborted ones, None if all are shown.  *decoded* counts the records that were read, matching
+    or not; a single thread can rely on it.
     """
 
     def __init__(self, file: str, span: OffsetRange, wanted: RecordFilter, aborted: AbortedFilter | None) -> None:
         self.file, self.span, self.wanted, self.aborted = file, span, wanted, aborted
+        self.decoded = 0
 
     def is_end(self, damage: Damage) -> bool:
         """Whether *damage* is no damage, but an end of the log that is being written or was cut off."""
@@ -69,7 +71,12 @@ class RecordStream:
 
     def rows(self, window: Window, codecs: Codecs, taker: BatchTaker | None = None) -> Iterator[Window | Damage]:
         """Yield a window each time that it is filled with rows of matching records, and each damage in its place."""
-        return wanted_rows(self.runs(window), self.wanted, codecs, self.file, taker)
+        for found in decoded_rows(self.runs(window), codecs, self.file, taker):
+            if isinstance(found, Window):
+                self.decoded += found.records
+                self.wanted.keep(found)
+            if isinstance(found, Damage) or found.records:
+                yield found
 
     def behind(self, piece: WindowResult, txns: Sequence[TxnBatch]) -> list[Damage]:
         """Return the damage behind a window, and that of the markers among *txns*; to be called in the log's order."""
@@ -104,13 +111,14 @@ _ROWS = 16 << 10
 class SliceScan:
     """Reads data records that match *wanted*, whose limit does not count, and control records if *controls*.
 
-    No batch larger than *max_batch_bytes* is read.
+    No batch larger than *max_batch_bytes* is read.  *decoded* counts the records that were read, matching or not.
     """
 
     def __init__(self, wanted: RecordFilter, max_batch_bytes: int = MAX_BATCH_BYTES, *, controls: bool = False) -> None:
         self._wanted, self._max_batch_bytes = wanted._replace(controls=controls), max_batch_bytes
         self._window = Window(records=_ROWS)
         self._codecs = Decompressor(max_batch_bytes).functions
+        self.decoded = 0
 
     @property
     def position(self) -> int:
@@ -128,7 +136,10 @@ class SliceScan:
             with ReadOnlyFile(part.path) as source:
                 stream = _SliceStream(part, self._wanted)
                 reader = stream.reader(source, self._max_batch_bytes)
-                yield from stream.read(reader, self._window, self._codecs, RecordLimit(None), taker)
+                try:
+                    yield from stream.read(reader, self._window, self._codecs, RecordLimit(None), taker)
+                finally:
+                    self.decoded += stream.decoded
                 yield from stream.changed(reader)
         except KlogError as error:
             if not _was_removed(part.path):

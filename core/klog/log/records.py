@@ -169,11 +169,10 @@ def decode_window(
             yield run.window, damage
 
 
-def wanted_rows(
-    runs: Iterable[BatchRun | Damage], wanted: RecordFilter, codecs: Codecs, file: str, taker: BatchTaker | None = None
+def decoded_rows(
+    runs: Iterable[BatchRun | Damage], codecs: Codecs, file: str, taker: BatchTaker | None = None
 ) -> Iterator[Window | Damage]:
-    """Decode *runs*; yield their window each time it is filled with rows of matching records, and each Damage in its
-    place.
+    """Decode *runs*; yield their window each time it is filled with rows of records, and each Damage in its place.
 
     Use the rows before the next step.  Batches that *taker* takes have no rows.
     """
@@ -184,12 +183,7 @@ def wanted_rows(
             yield run.damage
         else:
             for damage in decode_run(run, codecs, file, taker):
-                if damage:
-                    yield damage
-                    continue
-                wanted.keep(run.window)
-                if run.window.records:
-                    yield run.window
+                yield damage or run.window
 
 
 def decode_run(run: BatchRun, codecs: Codecs, file: str, taker: BatchTaker | None = None) -> Iterator[Damage | None]:

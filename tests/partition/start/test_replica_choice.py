@@ -74,7 +74,7 @@ def test_the_copy_that_is_left_is_searched(klog: Run, tmp_path: Path) -> None:
     copies = Copies(tmp_path)
     paths = [copies.add("a", 60, clean=False, damage=20), copies.add("b", 50)]
     for rule in ("longest", "leader-epoch"):
-        done = klog("search", *paths, "--key", "k", "--replicas", rule)
+        done = klog("search", "-o", "jsonl", *paths, "--key", "k", "--replicas", rule)
         assert done.exit_code == 0, done.stderr
         assert len(done.stdout.splitlines()) == 50
 

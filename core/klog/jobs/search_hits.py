@@ -1,0 +1,97 @@
+"""Records that a search has found, as short JSON objects: a line each, for a view that shows them to people."""
+
+from __future__ import annotations
+
+import json
+import os
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from re import Match
+from typing import NamedTuple
+
+from klog.jobs.slices import LogSlice
+from klog.kernel import VALUES, Window, is_utf8
+
+_MOST_BYTES, _BYTES_BEFORE = 400, 100
+_WHOLE = (0, 1 << 62)
+
+
+class Excerpt(NamedTuple):
+    """A short part of a text: the part *before* the hit, the *hit*, which may be empty, and the part *after* it."""
+
+    before: str
+    hit: str
+    after: str
+
+
+class HitStyle(NamedTuple):
+    """How hits are marked and shown.
+
+    *of_key*: keys are marked.  *header*: the name and value of the header to mark, as in a query.  *find* finds the
+    part of a value to mark.  *values*: the form of values, a place in kernel.VALUES.
+    """
+
+    of_key: bool
+    header: tuple[bytes, bytes | None] | None
+    find: Callable[[bytes], Match[bytes] | None] | None
+    values: int
+
+
+def hit_lines(rows: Window, part: LogSlice, style: HitStyle) -> Iterator[bytes]:
+    """Yield the line of each of *rows*, which are those of *part*."""
+    name = os.path.basename(os.path.dirname(part.path)) if part.topic is None else f"{part.topic}-{part.partition}"
+    for i in range(rows.records):
+        offset, timestamp, key, value, headers, _, batch = rows.record(i, style.header is not None)
+        facts = {
+            "partition": name,
+            "offset": offset,
+            "timestamp": timestamp,
+            "key": None if key is None else _excerpt(key, _WHOLE if style.of_key else (0, 0), "text"),
+            "value": None if value is None else _value(value, style),
+            "header": _header(headers or (), style),
+            "file": os.path.basename(part.path),
+            "position": rows.batch(batch).position,
+        }
+        yield json.dumps(facts, ensure_ascii=True).encode() + b"\n"
+
+
+def _value(value: bytes, style: HitStyle) -> Excerpt:
+    found = None if style.find is None else style.find(value)
+    return _excerpt(value, (0, 0) if found is None else found.span(), VALUES[style.values])
+
+
+def _header(headers: tuple[tuple[bytes, bytes | None], ...], style: HitStyle) -> Excerpt | None:
+    for name, value in headers if style.header is not None else ():
+        wanted, content = style.header or (b"", None)
+        if name == wanted and content in (None, value):
+            return _excerpt(name if value is None else name + b"=" + value, _WHOLE, "text")
+    return None
+
+
+def _excerpt(content: bytes, hit: tuple[int, int], form: str) -> Excerpt:
+    """Return the part of *content* around the bytes of *hit*: text, or hex with 0x if it is not UTF-8."""
+    if form in ("redacted", "none"):
+        return Excerpt(f"({len(content)} bytes)" if form == "redacted" else "", "", "")
+    if form == "base64":
+        return Excerpt(b64encode(content[:_MOST_BYTES]).decode() + "…" * (len(content) > _MOST_BYTES), "", "")
+    is_text = form == "text" and is_utf8(content)
+    first, end = _bounds(content, hit[0], is_text)
+    begin = min(max(first, hit[0]), end)
+    stop = min(max(begin, hit[1]), end)
+    before, found, after = (
+        part.decode("utf-8", "backslashreplace") if is_text else part.hex()
+        for part in (content[first:begin], content[begin:stop], content[stop:end])
+    )
+    sign = "" if is_text or not content else "0x"
+    return Excerpt("…" * (first > 0) + sign + before, found, after + "…" * (end < len(content)))
+
+
+def _bounds(content: bytes, hit: int, is_text: bool) -> tuple[int, int]:
+    """Return the bytes from which and up to which to show *content*, with the byte *hit*; never inside a character."""
+    first = max(0, hit - _BYTES_BEFORE)
+    end = min(len(content), first + _MOST_BYTES)
+    while is_text and first > 0 and content[first] & 0xC0 == 0x80:
+        first -= 1
+    while is_text and end < len(content) and content[end] & 0xC0 == 0x80:
+        end -= 1
+    return first, end
