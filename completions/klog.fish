@@ -54,6 +54,7 @@ complete -c klog -n 'test (__klog_command) = "doctor"' -l node-id -x -d 'node.id
 complete -c klog -n 'test (__klog_command) = "doctor"' -l directory-id -x -d 'Id by which the cluster knows a log dir, in their order'
 complete -c klog -n 'test (__klog_command) = "doctor"' -l server-properties -r -F -d 'The broker\'s server.properties'
 complete -c klog -n 'test (__klog_command) = "doctor"' -l records -d 'Count the records of every partition, and compare every transaction index with its log'
+complete -c klog -n 'test (__klog_command) = "doctor"' -l all -d 'A line for each partition and topic, also for those that fare alike'
 complete -c klog -n 'test (__klog_command) = "doctor"' -s o -l output -x -a 'text json' -d 'Form of the output'
 complete -c klog -n 'test (__klog_command) = "doctor"' -s j -l jobs -x -d 'At most N threads'
 complete -c klog -n 'test (__klog_command) = "doctor"' -s q -l quiet -d 'Print no notes and no progress'

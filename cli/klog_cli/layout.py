@@ -22,12 +22,14 @@ _NUMBER: Final = re.compile(rf"-|\?|-?\d[\d .,]*(?:–\d+)?(?: ?{_UNIT})?")
 def wrap_line(line: str, width: int, hang: int | None = None) -> list[str]:
     """Return *line* in lines of at most *width* columns, broken at spaces.
 
-    *hang*: the indentation of all lines but the first; by default two more than the line's own.  A line that is a
-    command is continued with a backslash, so that a shell reads it as one.
+    *hang*: the indentation of all lines but the first; by default two more than the line's own, or that of the text
+    behind a number: `1. `.  A line that is a command is continued with a backslash, so that a shell reads it as one.
     """
     if columns_of(line) <= width:
         return [line]
     own = len(line) - len(line.lstrip(" "))
+    if hang is None and (number := re.match(r" *\d+\. ", line)):
+        hang = len(number[0])
     if hang is None or hang > width // 2:
         hang = min(own + 2, width // 2)
     return _filled(line, width, hang, " \\" if is_command(line) else "")

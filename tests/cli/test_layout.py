@@ -26,6 +26,11 @@ def test_prose_is_broken_at_spaces_and_hangs() -> None:
     assert wrap_line("short", 60) == ["short"]
 
 
+def test_a_numbered_step_hangs_under_its_text() -> None:
+    assert wrap_line("  1. aaa bbb ccc", 14) == ["  1. aaa bbb", "     ccc"]
+    assert wrap_line("  10. aaa bbb ccc", 15) == ["  10. aaa bbb", "      ccc"]
+
+
 @pytest.mark.parametrize("width", range(30, 70))
 def test_a_time_and_a_size_stay_in_one_piece(width: int) -> None:
     line = f"it was written at {TIME} and has 8.2 KiB, read at 1.9 GiB/s in 12 ms, which is 40 % of it"

@@ -36,6 +36,9 @@ def doctor(
             "--records", help="Count the records of every partition, and compare every transaction index with its log."
         ),
     ] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="A line for each partition and topic, also for those that fare alike.")
+    ] = False,
     form: Annotated[str, options.output_form(FORMS)] = "text",
 ) -> int:
     """Say what a broker will do at its next start.
@@ -51,4 +54,4 @@ def doctor(
     options.known_form(form, FORMS)
     options.known("--kafka-version", version, VERSIONS)
     request = DoctorRequest(log_dirs or (), version, cluster_id, node_id, directory_id or (), config, records)
-    return run(request, form)
+    return run(request, form, everything)

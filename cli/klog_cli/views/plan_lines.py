@@ -13,7 +13,7 @@ from klog_cli import output
 MOST_LINES = 20
 """The most lines about one partition in text; JSON has all of them."""
 _FEW = 3
-"""So many segments that change in the same way have a line each."""
+"""The most segments with the same change that have a line each."""
 
 
 def changes(count: int) -> str:

@@ -105,11 +105,11 @@ def test_a_log_dir_that_is_not_there_may_be_mounted(klog: Klog, disk: Path, tmp_
 def test_what_nobody_here_can_do_promises_nothing(klog: Klog, disk: Path) -> None:
     """A metadata log has to be copied from another node: the doctor cannot predict its next answer."""
     (disk / "lost+found").mkdir()
-    assert b"(says: starts, loses nothing)" in klog("doctor", disk).stdout
+    assert b"It should report: starts, loses nothing." in klog("doctor", disk).stdout
     shutil.rmtree(disk / METADATA)
     text = klog("doctor", disk).stdout
-    assert b"then  klog doctor" in text
-    assert b"(says: starts, loses nothing)" not in text
+    assert f"Check what is left.\n       klog doctor {disk}\n".encode() in text
+    assert b"It should report" not in text
 
 
 def test_a_damaged_metadata_log_stands_first_whatever_else_there_is(klog: Klog, disk: Path) -> None:
@@ -119,7 +119,10 @@ def test_a_damaged_metadata_log_stands_first_whatever_else_there_is(klog: Klog, 
     drop(disk, "node.id")
     found: dict[str, Any] = json.loads(klog("doctor", "--output", "json", "--node-id", "1", disk).stdout)
     assert (found["fatal"]["id"], found["notes"][0]["id"]) == ("meta-properties-malformed", "metadata-log-damaged")
-    assert klog("doctor", "--node-id", "1", disk).stdout.startswith(b"metadata-log-damaged: ")
+    verdict, reason = klog("doctor", "--node-id", "1", disk).stdout.decode().splitlines()[:2]
+    assert verdict.startswith("WILL NOT START: ")
+    assert verdict.endswith("(meta-properties-malformed); its metadata log is damaged")
+    assert reason.endswith("(metadata-log-damaged)")
 
 
 def test_a_directory_id_that_the_cluster_is_known_to_have(disk: Path) -> None:

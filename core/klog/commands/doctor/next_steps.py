@@ -343,7 +343,8 @@ class _Steps:
             why = "the broker loads no directory of such a name"
         elif row.fate is Fate.DELETES:
             why = f"the broker removes it {row.message}"
-        why = f"{counted(row.lost_records, 'record')} would be only there: {why}"
+        where = "in a -stray directory" if row.fate is Fate.STRAYS else "there"
+        why = f"the {counted(row.lost_records, 'record')} of {row.directory} would exist only {where}: {why}"
         yield _command("klog", "adopt", path, *into, "--apply", why=why)
 
     def _readable_checkpoints(self) -> Iterator[NextStep]:

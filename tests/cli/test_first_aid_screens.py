@@ -1,0 +1,60 @@
+"""`klog doctor`, `recover` and `truncate` on screens of 80 and 120 columns: golden files with the names of colours.
+
+The golden files are in `screens`; a changed one is read line by line, like code.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import FIXTURES
+from tests.support.terminal import COLOURS, on_screen
+
+SCREENS = Path(__file__).parent / "screens"
+WIDTHS = (80, 120)
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Make the place of the disks the working directory, so that paths in the output are short and always the same."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def modern(here: Path) -> Path:
+    shutil.copytree(FIXTURES / "modern", here / "data")
+    return here / "data"
+
+
+def power_loss(here: Path) -> None:
+    """A log dir without its marker, with a torn tail and a malformed checkpoint."""
+    data = modern(here)
+    (data / ".kafka_cleanshutdown").unlink()
+    log = data / f"plain-1/{0:020}.log"
+    log.write_bytes(log.read_bytes()[:-10])
+    (data / "recovery-point-offset-checkpoint").write_text("x\n")
+
+
+def no_topic_id(here: Path) -> None:
+    (modern(here) / "plain-1/partition.metadata").unlink()
+
+
+DISKS = {
+    "doctor-will-not-start": (power_loss, "doctor data"),
+    "doctor-loses": (no_topic_id, "doctor data"),
+    "doctor-loses-nothing": (modern, "doctor data"),
+}
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+@pytest.mark.parametrize("name", DISKS)
+def test_the_screen_is_as_in_the_golden_file(name: str, columns: int, here: Path) -> None:
+    make, words = DISKS[name]
+    make(here)
+    shown = on_screen(*words.split(), columns=columns)
+    lines = COLOURS.sub("", shown.text).splitlines()
+    assert all(len(line) <= columns for line in lines)
+    assert shown.marked == (SCREENS / f"{name}-{columns}.txt").read_text()
