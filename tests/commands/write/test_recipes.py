@@ -79,7 +79,7 @@ def test_one_topic_is_restored_into_a_stopped_cluster(klog: Klog, place: Path) -
     assert content(klog, place / "kafka") == before
     shutil.rmtree(place / "kafka")
     original.rename(place / "kafka")
-    follow("The same without a detour")
+    follow("The same without decoding records")
     assert content(klog, place / "kafka") == before
     assert klog("verify", "--deep", place / "kafka").exit_code == 0
 
@@ -108,7 +108,7 @@ def test_ten_records_are_corrected_in_parquet_and_put_back(klog: Klog, place: Pa
 
 def test_test_data_comes_from_anywhere(place: Path) -> None:
     """Through a pipe, to as many partitions as are wanted."""
-    (echo, text, bar, *words) = recipe("Test data from anywhere")[0]
+    (echo, text, bar, *words) = recipe("Write test data of your own")[0]
     assert (echo, bar, words[0]) == ("echo", "|", "klog")
     command = [sys.executable, "-m", "klog_cli.app", *words[1:]]
     (place / "data").rename(place / "before")
