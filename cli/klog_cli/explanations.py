@@ -11,8 +11,14 @@ from typing import Final
 EVENTS: Final = {
     "broker-registered": ("a broker started, or registered again; `epoch`: its broker epoch", "the record's"),
     "broker-fenced": ("a broker lost or got its right to lead; a broker was removed from the cluster", "the record's"),
-    "broker-unfenced": ("a broker lost or got its right to lead; a broker was removed from the cluster", "the record's"),
-    "broker-unregistered": ("a broker lost or got its right to lead; a broker was removed from the cluster", "the record's"),
+    "broker-unfenced": (
+        "a broker lost or got its right to lead; a broker was removed from the cluster",
+        "the record's",
+    ),
+    "broker-unregistered": (
+        "a broker lost or got its right to lead; a broker was removed from the cluster",
+        "the record's",
+    ),
     "topic-created": ("with the number of partitions at that moment", "the record's"),
     "topic-deleted": ("with the number of partitions at that moment", "the record's"),
     "partition-changed": (
@@ -25,8 +31,14 @@ EVENTS: Final = {
     ),
     "epoch": ("a leader epoch begins in a log; in `__cluster_metadata`, a node leads the quorum", "its first batch's"),
     "txn-begin": ("a transaction's first partition was added", "the coordinator's; otherwise its first batch's"),
-    "txn-commit": ("the coordinator decided its end. The markers follow within moments", "the coordinator's; otherwise the marker's"),
-    "txn-abort": ("the coordinator decided its end. The markers follow within moments", "the coordinator's; otherwise the marker's"),
+    "txn-commit": (
+        "the coordinator decided its end. The markers follow within moments",
+        "the coordinator's; otherwise the marker's",
+    ),
+    "txn-abort": (
+        "the coordinator decided its end. The markers follow within moments",
+        "the coordinator's; otherwise the marker's",
+    ),
     "txn-fenced": (
         "the coordinator aborted it for a new producer of the same transactional id. After a timeout the event is a `txn-abort` that names the timeout. Clients of transactions v2 (Java 4.x) leave the same records when they abort and when they are fenced: both are `txn-abort`",
         "the coordinator's",
@@ -37,7 +49,10 @@ EVENTS: Final = {
         "the record's; the marker's",
     ),
     "rebalance": ("a group has a new generation or epoch; the event has its members", "the record's"),
-    "group-deleted": ("the metadata of a group was removed: deleted by a tool, or expired; the records do not show which", "the record's"),
+    "group-deleted": (
+        "the metadata of a group was removed: deleted by a tool, or expired; the records do not show which",
+        "the record's",
+    ),
     "roll": ("a segment begins", "its first batch's"),
     "log-start": (
         "earlier records were removed, by DeleteRecords or retention",
