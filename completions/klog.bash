@@ -548,7 +548,7 @@ _klog() {
         case "$command" in
             '') words='doctor verify recover apply undo plans explain describe dump lookup search stats timeline groups transactions fetch report space compact truncate adopt partition assign serve export write follow completion metadata replicas keys audit spark -V --version -h --help' ;;
             doctor) words='--kafka-version --cluster-id --node-id --directory-id --server-properties --records --all -o --output -j --jobs -q --quiet --color -h --help' ;;
-            verify) words='-t --topic -p --partition --deep --sample --since -o --output --to -j --jobs --max-batch-bytes -q --quiet --color -h --help' ;;
+            verify) words='-t --topic -p --partition --deep --sample --since --all -o --output --to -j --jobs --max-batch-bytes -q --quiet --color -h --help' ;;
             recover) words='-t --topic -p --partition --like-broker --salvage --apply --save-plan --backup --indexes-only --from-recovery-point --repair-bits --mark-clean --broker-epoch --rescue-records --index-interval --segment-index-bytes --producer-expiration --now -o --output -j --jobs --dry-run -q --quiet --color -h --help' ;;
             apply) words='--backup -o --output -j --jobs -q --quiet --color -h --help' ;;
             undo) words='--apply --backup -o --output --dry-run -j --jobs -q --quiet --color -h --help' ;;
@@ -591,7 +591,7 @@ _klog() {
             'audit headers') words='--check --now --with --memory -t --topic -p --partition --internal -o --output --max-batch-bytes -j --jobs -q --quiet --color -h --help' ;;
             'audit misrouted') words='--with --deep --min-confidence --memory -t --topic -p --partition --internal -o --output --max-batch-bytes -j --jobs -q --quiet --color -h --help' ;;
             spark) words='verify audit stats search export compact -h --help' ;;
-            'spark verify') words='-t --topic -p --partition --deep -o --output --max-batch-bytes --master --spark-conf --ship -j --jobs -q --quiet --color -h --help' ;;
+            'spark verify') words='-t --topic -p --partition --deep --all -o --output --max-batch-bytes --master --spark-conf --ship -j --jobs -q --quiet --color -h --help' ;;
             'spark audit') words='--with --deep --min-confidence --memory -t --topic -p --partition --internal -o --output --max-batch-bytes --master --spark-conf --ship -j --jobs -q --quiet --color -h --help' ;;
             'spark stats') words='-t --topic -p --partition --cluster --topic-id -o --output --max-batch-bytes --master --spark-conf --ship -j --jobs -q --quiet --color -h --help' ;;
             'spark search') words='-t --topic -p --partition --key --keys-from --header --regex --from-offset --to-offset --from-time --to-time --isolation -o --output --values -n --limit --replicas --cluster --topic-id --by-name --max-batch-bytes --master --spark-conf --ship -j --jobs -q --quiet --color -h --help' ;;

@@ -112,6 +112,11 @@ class Ran:
     stderr: bytes
     exit_code: int
 
+    @property
+    def backup(self) -> str:
+        """The backup that a change names."""
+        return self.stdout.decode().rpartition("backup: ")[2].partition("\n")[0]
+
 
 @contextmanager
 def _captured() -> Iterator[dict[int, int]]:

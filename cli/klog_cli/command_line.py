@@ -13,6 +13,7 @@ from klog.change.plan.model import PLAN, Plan
 from klog.change.plan.session import PlanOptions, PlanResult
 
 from klog_cli import output
+from klog_cli.style import command
 
 
 def check_exclusive(apply: bool, plan_file: str | None) -> None:
@@ -26,13 +27,18 @@ def plan_options(name: str, apply: bool, plan_file: str | None, backup: str | No
     return PlanOptions(name, apply, plan_file, backup, command_line())
 
 
-def next_step(result: PlanResult, options: PlanOptions) -> str:
-    """Return the next step for the user, before or after a change."""
+def next_step(result: PlanResult, options: PlanOptions) -> list[str]:
+    """Return lines about the next step, before or after a change: a sentence, and the command below it."""
     assert result.plan is not None
     if result.is_applied:
-        return f"next: start the broker; until then 'klog undo {_name(result.plan)} --apply' takes it back"
-    where = with_option("--apply") if options.plan_file is None else f"klog apply {quote(options.plan_file)}"
-    return f"nothing has been changed; next: {where}"
+        undo = f"klog undo {_name(result.plan)}"
+        return ["next: start the broker; to undo this before the broker has run:", f"  {command(undo)}"]
+    where = (
+        with_option("--apply", ("--dry-run",))
+        if options.plan_file is None
+        else f"klog apply {quote(options.plan_file)}"
+    )
+    return ["nothing has been changed; next:", f"  {command(where)}"]
 
 
 def _name(plan: Plan) -> str:

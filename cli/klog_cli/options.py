@@ -149,6 +149,10 @@ Deep = Annotated[
     bool, typer.Option("--deep", help="Also decompress and read every record, and compare snapshots with the log.")
 ]
 
+AllFindings = Annotated[
+    bool, typer.Option("--all", help="List every finding; text shows the first of each kind in a partition otherwise.")
+]
+
 # apply, undo, plans
 PLAN_OUTPUTS = ("text", "json")
 PlanFile = Annotated[

@@ -593,14 +593,14 @@ def test_severities_are_coloured_on_a_terminal_alone(
     """Damage has to catch the eye; in a pipe, under NO_COLOR and on a dumb terminal there is no escape sequence."""
     damage(log)
     seen = on_a_terminal(*arguments, folder)
-    assert b"  \x1b[31mdamage\x1b[0m  bad-crc" in seen
+    assert b"  \x1b[31mdamage \x1b[0m  bad-crc" in seen
     if arguments == ["verify"]:
-        assert b"  \x1b[33mwarning\x1b[0m index-missing" in seen
+        assert b"  \x1b[33mwarning\x1b[0m  index-missing" in seen
     for plain in (on_a_terminal(*arguments, folder, NO_COLOR="1"), on_a_terminal(*arguments, folder, TERM="dumb")):
-        assert b"damage  bad-crc" in plain
+        assert b"damage   bad-crc" in plain
         assert not COLOUR.search(plain)
     piped = klog_process(*arguments, folder)
-    assert b"  damage  bad-crc" in piped.stdout
+    assert b"  damage   bad-crc" in piped.stdout
     assert b"\x1b" not in piped.stdout + piped.stderr
 
 

@@ -46,13 +46,58 @@ def test_findings_are_grouped_and_explained_once(klog: Klog, damaged: Path) -> N
     done = klog("verify", str(damaged))
     assert done.exit_code == 4
     lines = done.stdout.decode().splitlines()
-    assert lines[0] == f"{damaged}/idempotent-0"
-    assert lines[1].split()[:6] == ["damage", "bad-crc", "00000000000000000375.log", "@", "0", "(offset"]
-    assert lines[2] == f"{damaged}/zstd-0"
-    assert lines[3].split()[:2] == ["note", "leftover"]
-    assert lines[5] == "bad-crc: a batch whose checksum does not match its bytes"
-    assert lines[7] == f"  klog recover {damaged}/idempotent-0 --salvage"
-    assert lines[-1].startswith("1 damage, 1 note in 2 partitions, 6 segments")
+    assert lines[0].startswith("damaged: 1 case of damage, 1 note in 2 partitions, 6 segments")
+    assert lines[2] == f"{damaged}/idempotent-0"
+    assert lines[3].startswith(f"  damage   bad-crc   {375:020}.log @ 0 (offset ")
+    assert lines[5] == f"{damaged}/zstd-0"
+    assert lines[6].startswith(f"  note     leftover  {0:020}.log.cleaned: ")
+    assert lines[8] == "bad-crc: a batch whose checksum does not match its bytes"
+    assert lines[9].startswith("  a broker at its next start: does not check this")
+    assert lines[10] == f"    klog recover {damaged}/idempotent-0 --salvage"
+    assert lines[12:] == ["more about a finding, by its id:", "  klog explain bad-crc"]
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> Path:
+    """Three partitions without offset indexes, and a file in the log dir whose finding has the longest id."""
+    log_dir = Damageable(tmp_path / "data", "tx-0", "plain-1", "zstd-0").path
+    for index in log_dir.glob("*/*.index"):
+        index.unlink()
+    (log_dir / "meta.properties").write_text("version=1\nnode.id=x\n")
+    return log_dir
+
+
+def test_findings_that_repeat_are_one_line(klog: Klog, many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With their number, the first of them, and one command for all partitions; the column of ids fits all of them."""
+    monkeypatch.chdir(many)
+    lines = klog("verify", ".").stdout.decode().splitlines()
+    message = f"{0:020}.log: lookups in this segment read from its start"
+    width = len("meta-properties-malformed")
+    assert lines[lines.index("./plain-1") + 1] == f"  warning  {'index-missing':{width}}  {message}"
+    assert lines[lines.index("./tx-0") + 1] == f"  warning  {'index-missing ×11':{width}}  e.g. {message}"
+    assert any(line.startswith("  damage   meta-properties-malformed  meta.properties: ") for line in lines)
+    at = lines.index("index-missing: a segment without .index")
+    assert lines[at + 2 : at + 4] == ["    klog recover ./plain-1 ./tx-0 ./zstd-0 --indexes-only", ""]
+    assert "--all lists each of the" in klog("verify", ".").stdout.decode()
+    assert klog("recover", "./plain-1", "./tx-0", "./zstd-0", "--indexes-only", "--apply").exit_code & 1
+    assert b"index-missing" not in klog("verify", ".").stdout
+
+
+def test_all_of_them_are_listed_on_request(klog: Klog, many: Path) -> None:
+    """The lines are as many as JSON has findings, and none says that there are more."""
+    listed = klog("verify", "--all", many).stdout.decode()
+    found = json.loads(klog("verify", "--output", "json", many).stdout)["findings"]
+    assert listed.count("  warning  index-missing ") == sum(one["id"] == "index-missing" for one in found) > 12
+    assert "--all" not in listed
+    assert " ×" not in listed
+
+
+def test_many_partitions_are_repaired_by_their_log_dir(klog: Klog, damaged: Path) -> None:
+    """A command with a thousand paths can neither be read nor pasted."""
+    for number in range(10):
+        shutil.copytree(damaged / "idempotent-0", damaged / f"many-{number}")
+    lines = klog("verify", damaged).stdout.decode().splitlines()
+    assert [line for line in lines if line.startswith("    klog ")] == [f"    klog recover {damaged} --salvage"]
 
 
 def test_json_and_jsonl_give_the_same_findings(klog: Klog, damaged: Path) -> None:

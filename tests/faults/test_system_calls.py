@@ -276,8 +276,8 @@ def test_the_command_that_takes_it_back_does_so_without_a_home(tmp_path: Path) -
     (tmp_path / "state").write_text("no directory")
     before = [tree(tmp_path / name) for name in change.log_dirs]
     done = klog(tmp_path, *change.words)
-    (shown,) = re.findall(r"'klog (undo .*?)' takes it back", done.stderr)
-    undone = klog(tmp_path, *shlex.split(shown))
+    (shown,) = re.findall(r"^  klog (undo .*)$", done.stdout, re.MULTILINE)
+    undone = klog(tmp_path, *shlex.split(shown), "--apply")
     assert undone.returncode == ExitCode.CLEAN, undone
     assert [tree(tmp_path / name) for name in change.log_dirs] == before
 

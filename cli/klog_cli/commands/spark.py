@@ -33,6 +33,7 @@ def verify(
     topic: options.Topics = None,
     partition: options.Partitions = None,
     deep: options.Deep = False,
+    everything: options.AllFindings = False,
     form: options.VerifyOutput = "text",
     max_batch_bytes: options.MaxBatchBytes = "128MiB",
     master: options.Master = None,
@@ -52,7 +53,7 @@ def verify(
         raise UsageError("nothing to verify: name log dirs or partition directories")
     request = SurveyOptions(deep, 1, options.batch_bytes(max_batch_bytes))
     runner = options.on_spark("klog verify", master, conf, ship)
-    return run(paths, topic or (), partition or (), request, None, form, runner)
+    return run(paths, topic or (), partition or (), request, None, form, runner, everything=everything)
 
 
 @spark.command("audit")

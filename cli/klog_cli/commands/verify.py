@@ -29,6 +29,7 @@ def verify(
     deep: options.Deep = False,
     sample: Sample = None,
     since: Since = None,
+    everything: options.AllFindings = False,
     form: Annotated[str, options.output_form(FORMS)] = "text",
     to: options.PrometheusTo = None,
     jobs: options.Jobs = None,
@@ -36,7 +37,8 @@ def verify(
 ) -> int:
     """Check all batches, indexes, snapshots and checkpoints.
 
-    Each finding says what it means, what a broker would do about it at its next start, and which command repairs it.
+    The result says whether the data is clean, names what was found in each partition, and then for each kind of problem
+    its meaning, a broker's reaction at its next start, and the command that repairs it.
     """
     from klog.partition.verify.segment_pass import SurveyOptions
 
@@ -48,7 +50,7 @@ def verify(
         raise UsageError("nothing to verify: name log dirs, partition directories or files")
     request = SurveyOptions(deep, jobs or os.cpu_count() or 1, options.batch_bytes(max_batch_bytes))
     chosen = _chosen(sample, since)
-    return run(paths, topic or (), partition or (), request, chosen, form, to=to)
+    return run(paths, topic or (), partition or (), request, chosen, form, to=to, everything=everything)
 
 
 def _chosen(sample: str | None, since: str | None) -> Chosen | None:

@@ -29,8 +29,8 @@ def adopt(request: AdoptRequest, options: AdoptOptions, plan_options: PlanOption
             output.lines([line])
     for note in (*result.notes, *_source_notes(result)):
         output.note(note)
-    if result.plan.plan is not None:
-        output.note(next_step(result.plan, plan_options))
+    if form == "text" and result.plan.plan is not None:
+        output.lines(next_step(result.plan, plan_options))
     return _exit_code(result)
 
 

@@ -61,7 +61,7 @@ def headers(
 def show_headers(report: HeaderReport, form: str) -> int:
     """Print a report and return the exit code."""
     _tell(report)
-    found = FoundFindings(form)
+    found = FoundFindings(form, everything=True)
     for partition, findings in report.partitions:
         directory = partition.directory
         counts = [one.batches for one in findings]

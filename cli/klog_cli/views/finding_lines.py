@@ -1,27 +1,70 @@
-"""Findings as lines for people, their severity in colour on a terminal."""
+"""Findings as lines for people: those of one kind in one place are a line, with their number and the first one."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
 from klog.partition.verify.findings import Finding, Severity
 
-from klog_cli import output
+from klog_cli import style
 
-_COLOURS = {Severity.DAMAGE.value: "31", Severity.WARNING.value: "33", Severity.NOTE.value: "34"}
-
-
-def finding_line(finding: Finding) -> str:
-    """Return *finding* as a printable line: severity, id, place, message."""
-    place = finding.file.rpartition("/")[2]
-    if finding.position is not None:
-        place += f" @ {finding.position}"
-    if finding.offset is not None:
-        place += f" (offset {finding.offset})"
-    return output.printable(f"{finding.severity.value:<8}{finding.id:<22}{place}: {finding.message}")
+WORST_FIRST: Final = (Severity.DAMAGE, Severity.WARNING, Severity.NOTE)
+_MARKS: Final[dict[Severity, Callable[[str], str]]] = {Severity.DAMAGE: style.bad, Severity.WARNING: style.warning}
 
 
-def coloured(line: str) -> str:
-    """Return a printable *line* with the severity at its beginning in colour, if stdout takes colours."""
-    severity = line.split(maxsplit=1)[0] if line.strip() else ""
-    if severity not in _COLOURS or not output.takes_colour():
-        return line
-    return line.replace(severity, f"\x1b[{_COLOURS[severity]}m{severity}\x1b[0m", 1)
+class FindingGroup(NamedTuple):
+    """Findings of one kind in one place: the first of them, and their number."""
+
+    first: Finding
+    number: int
+
+    @property
+    def label(self) -> str:
+        """The id, with the number of findings if there are several."""
+        return self.first.id if self.number == 1 else f"{self.first.id} ×{self.number}"
+
+
+def grouped(findings: Iterable[Finding], *, singly: bool = False) -> list[FindingGroup]:
+    """Return *findings* of one place in groups, the worst first; *singly*: each in a group of its own."""
+    groups: dict[str | int, FindingGroup] = {}
+    for at, finding in enumerate(findings):
+        key = at if singly else finding.id
+        known = groups.get(key)
+        groups[key] = FindingGroup(finding, 1) if known is None else known._replace(number=known.number + 1)
+    return sorted(groups.values(), key=lambda group: WORST_FIRST.index(group.first.severity))
+
+
+def label_width(groups: Iterable[FindingGroup]) -> int:
+    """Return the width of the column of ids that all of *groups* fit into."""
+    return max((len(group.label) for group in groups), default=0)
+
+
+def finding_lines(groups: Sequence[FindingGroup], width: int | None = None) -> Iterator[str]:
+    """Yield a line for each of *groups*: severity, id, place, message; *width*: see `label_width`."""
+    for group in groups:
+        finding = group.first
+        severity = marked(finding.severity, f"{finding.severity.value:<7}")
+        label = f"{group.label:<{label_width(groups) if width is None else width}}"
+        example = "e.g. " if group.number > 1 else ""
+        yield f"{severity}  {label}  {example}{place(finding)}: {finding.message}"
+
+
+def marked(severity: Severity, text: str) -> str:
+    """Return *text* in the colour of *severity*."""
+    return _MARKS[severity](text) if severity in _MARKS else text
+
+
+def place(finding: Finding) -> str:
+    """Return the file, the position in it and the offset."""
+    name = finding.file.rpartition("/")[2]
+    position = "" if finding.position is None else f" @ {finding.position}"
+    return name + position + ("" if finding.offset is None else f" (offset {finding.offset})")
+
+
+def fix_lines(fix: str) -> list[str]:
+    """Return the lines of a remedy: the warning, if it has one, and the command below it."""
+    if fix.startswith("klog "):
+        return [style.command(fix)]
+    before, colon, command = fix.partition(": klog ")
+    return [f"{before}:", style.command(f"klog {command}")] if colon else [fix]

@@ -20,14 +20,12 @@ from klog.partition.verify.findings import Finding, Severity
 
 from klog_cli import output
 from klog_cli.command_line import next_step, with_option
-from klog_cli.views.finding_lines import coloured, finding_line
+from klog_cli.views.finding_lines import finding_lines, grouped
 from klog_cli.views.plan_lines import action_lines, changes, first_lines, make_indexes
 from klog_cli.views.topic_settings import settings_json, settings_text
 
 if TYPE_CHECKING:
     from klog.commands.recover.mark_clean import MarkCleanRefusal, MarkCleanResult
-
-_WORST = (Severity.DAMAGE, Severity.WARNING, Severity.NOTE)
 
 _ADVICE = (
     "if another replica of a damaged partition is in sync, drop this copy, or truncate it on a follower, rather than"
@@ -78,10 +76,11 @@ def recover(
     if form == "json":
         output.emit_json(shown.json())
     else:
-        lines = [output.printable(line) for line in [*shown.lines()]]
-        output.text("".join(f"{line}\n" for line in [coloured(line) for line in lines]))
-        for line in shown.notes(plan_options):
+        output.lines(shown.lines())
+        for line in shown.notes():
             output.note(line)
+        if result.plan is not None:
+            output.lines(next_step(result, plan_options))
     return shown.exit_code
 
 
@@ -204,9 +203,8 @@ class _RecoveryReport:
 
     def lines(self) -> Iterator[str]:
         """Yield the findings and the changes, partition by partition, and the sum."""
-        for finding in self._recovery.findings:
-            if finding.severity is not Severity.NOTE:
-                yield finding_line(finding)
+        worth_telling = [one for one in self._recovery.findings if one.severity is not Severity.NOTE]
+        yield from finding_lines(grouped(worth_telling))
         for result in self._recovery.results:
             yield from self._of_partition(result)
         plan = self._plan
@@ -224,9 +222,7 @@ class _RecoveryReport:
         if not (actions or told or result.fails):
             return
         yield result.partition.path
-        # The worst first: of thousands only some are shown.
-        told.sort(key=lambda one: _WORST.index(one.severity))
-        yield from (f"  {line}" for line in first_lines([finding_line(one) for one in told], "findings"))
+        yield from (f"  {line}" for line in finding_lines(grouped(told)))
         if result.fails is not None:
             yield f"  nothing is changed here: {result.fails}"
         plan = self._plan
@@ -261,17 +257,15 @@ class _RecoveryReport:
         if self._is_applied:
             yield f"backup: {plan.backups[0]}"
 
-    def notes(self, options: PlanOptions) -> Iterator[str]:
-        """Yield the next steps for the user."""
-        results, plan = self._recovery.results, self._plan
+    def notes(self) -> Iterator[str]:
+        """Yield remarks for the user."""
+        results = self._recovery.results
         for partition in self._recovery.skipped:
             yield f"{partition.path} is not touched"
         if any(result.losses or result.choices for result in results):
             yield _ADVICE
         if self._marking is not None:
             yield from _marker_notes(self._marking, from_recovery_point=self._settings.from_recovery_point)
-        if plan is not None:
-            yield next_step(PlanResult(plan, self._is_applied), options)
 
 
 def _choice_json(choice: OtherMode) -> dict[str, object]:

@@ -82,4 +82,4 @@ def _show(cut: Truncation, interval: Mapping[str, Setting], result: PlanResult, 
     if result.is_applied:
         output.text(f"backup: {output.printable(made.backups[0])}\n")
     output.note(_RISK)
-    output.note(next_step(result, plan_options))
+    output.lines(next_step(result, plan_options))

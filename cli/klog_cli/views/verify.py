@@ -6,19 +6,20 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 
-from klog.base.errors import ExitCode, counted
+from klog.base.errors import ExitCode
 from klog.data_dir.disk.output_gate import check_output
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.selection import PartitionChoice, open_path
 from klog.jobs.runner import Runner
 from klog.jobs.verify import verify_in_tasks, verify_partitions
-from klog.partition.verify.findings import KINDS, Finding, FindingKind, Severity
+from klog.partition.verify.findings import KINDS, Finding, Severity
 from klog.partition.verify.segment_pass import SurveyOptions
 from klog.partition.verify.state_checks import root
 from klog.partition.verify.verify import Chosen, PartitionResult, VerifyTotals, partitions_to_verify, segments_of_files
 
 from klog_cli import output
-from klog_cli.views.finding_lines import coloured, finding_line
+from klog_cli.views.finding_lines import WORST_FIRST, FindingGroup, grouped
+from klog_cli.views.finding_report import finding_report
 from klog_cli.views.prometheus import Metric, emit_metrics
 
 FINDING_COLUMNS = (
@@ -29,16 +30,15 @@ FINDING_COLUMNS = (
 
 
 class FoundFindings:
-    """The findings so far, counted."""
+    """The findings so far, counted; text needs only the first of each kind in each place, unless *everything*."""
 
-    def __init__(self, form: str) -> None:
-        self._form = form
-        self._heading: str | None = None
+    def __init__(self, form: str, *, everything: bool = False) -> None:
+        self._form, self._everything = form, everything
         self.totals = VerifyTotals()
         self.rows: list[dict[str, object]] = []
-        self.counts = dict.fromkeys((Severity.DAMAGE, Severity.WARNING, Severity.NOTE), 0)
+        self.places: dict[str, list[FindingGroup]] = {}
+        self.counts = dict.fromkeys(WORST_FIRST, 0)
         self.ids = dict.fromkeys(KINDS, 0)
-        self.kinds: dict[str, Finding] = {}
         self.could_not = False
 
     def take(
@@ -49,7 +49,7 @@ class FoundFindings:
         cluster_id: str | None,
         counts: Sequence[int] | None = None,
     ) -> None:
-        """Take the findings of a partition or a log dir, and its ids; text and jsonl are printed at once.
+        """Take the findings of a partition or a log dir, whose path is *heading*, and its ids; print jsonl at once.
 
         *counts*: the number of faults that each finding represents, if more than one.
         """
@@ -57,19 +57,14 @@ class FoundFindings:
             self.counts[finding.severity] += 1
             self.ids[finding.id] = self.ids.get(finding.id, 0) + 1
             self.could_not |= finding.id == "unreadable"
-            if not (finding.id in self.kinds and self.kinds[finding.id].fix):
-                self.kinds[finding.id] = finding if finding.fix else self.kinds.get(finding.id, finding)
             row = {**finding.json(), "topic_id": topic_id, "cluster_id": cluster_id}
             row |= {} if counts is None else {"count": counts[at]}
             if self._form in ("json", "csv"):
                 self.rows.append(row)
             elif self._form == "jsonl":
                 output.emit_jsonl([row])
-            elif self._form == "text":
-                if heading != self._heading:
-                    output.lines([heading])
-                    self._heading = heading
-                output.text(f"  {coloured(finding_line(finding))}\n")
+        if self._form == "text" and findings:
+            self.places.setdefault(heading, []).extend(grouped(findings, singly=self._everything))
 
     @property
     def exit_code(self) -> int:
@@ -87,15 +82,16 @@ def verify(
     form: str,
     runner: AbstractContextManager[Runner] | None = None,
     to: str | None = None,
+    everything: bool = False,
 ) -> int:
     """Check all of *paths* and return the exit code.  Raises UsageError for a path that is none of Kafka's.
 
-    *runner*: None for this machine.  *to*: the file for metrics; None for stdout.
+    *runner*: None for this machine.  *to*: the file for metrics; None for stdout.  *everything*: each finding in text.
     """
     if to is not None:
         check_output(to, paths)
     opened = [open_path(path) for path in paths]
-    found = FoundFindings(form)
+    found = FoundFindings(form, everything=everything)
     wanted = partitions_to_verify(opened, topics, numbers)
 
     def take(checked: PartitionResult) -> None:
@@ -129,9 +125,7 @@ def finish(found: FoundFindings, form: str, to: str | None = None) -> None:
     elif form == "csv":
         output.emit_csv_rows(found.rows, FINDING_COLUMNS)
     elif form == "text":
-        for line in _explained(found):
-            output.lines([line])
-        output.text(f"{_verdict(found)}\n")
+        output.lines(finding_report(found.places, found.counts, found.totals))
 
 
 def _metrics(found: FoundFindings) -> Iterator[Metric]:
@@ -139,36 +133,3 @@ def _metrics(found: FoundFindings) -> Iterator[Metric]:
     yield Metric("klog_findings", "Findings of klog verify, by their id.", counts)
     yield Metric("klog_verify_timestamp_seconds", "When klog verify ended, since the epoch.", [({}, int(time.time()))])
     yield Metric("klog_verify_bytes", "Bytes of logs that klog verify has checked.", [({}, found.totals.bytes)])
-
-
-def _explained(found: FoundFindings) -> Iterator[str]:
-    """Yield, for each kind of problem that was found, its meaning and the remedy."""
-    kinds = [finding for finding in found.kinds.values() if finding.severity is not Severity.NOTE]
-    for finding in kinds:
-        kind: FindingKind = finding.kind
-        yield ""
-        yield f"{kind.id}: {kind.meaning}"
-        yield f"  a broker at its next start: {finding.broker}"
-        if finding.fix:
-            yield f"  {finding.fix}"
-    if kinds:
-        yield ""
-
-
-def _verdict(found: FoundFindings) -> str:
-    totals = found.totals
-    numbers = zip((totals.partitions, totals.segments, totals.batches, totals.records), _NOUNS, strict=True)
-    partitions, segments, batches, records = (counted(number, *noun) for number, noun in numbers)
-    seen = f"{partitions}, {segments}, {output.human_size(totals.bytes)}, {batches}, {records}"
-    counts = ", ".join(
-        f"{count} {severity.value}" if severity is Severity.DAMAGE else counted(count, severity.value)
-        for severity, count in found.counts.items()
-        if count
-    )
-    problems = found.counts[Severity.DAMAGE] + found.counts[Severity.WARNING]
-    if not problems:
-        return f"clean: {seen}" + (f"; {counts}" if counts else "")
-    return f"{counts} in {seen}"
-
-
-_NOUNS = (("partition", "s"), ("segment", "s"), ("batch", "es"), ("record", "s"))

@@ -58,8 +58,8 @@ def write(asked: WriteArguments, options: WriteOptions, plan_options: PlanOption
         )
     for note in done.notes:
         output.note(note)
-    if done.plan is not None and done.plan.plan is not None:
-        output.note(next_step(done.plan, plan_options))
+    if form == "text" and done.plan is not None and done.plan.plan is not None:
+        output.lines(next_step(done.plan, plan_options))
     return ExitCode.PROBLEMS_LEFT if done.skipped else 0
 
 

@@ -313,7 +313,7 @@ def test_what_becomes_of_a_partition_is_told_in_words(image: Image, tmp_path: Pa
     narrowed = (*given(root), "--topic", "orders", "--choose", "orders-0=3", "--partition", "0", "--partition", "1")
     done = klog("replicas", "plan", *narrowed)
     assert done.exit_code == 4
-    assert done.stdout.decode().splitlines() == [
+    assert done.stdout.decode().splitlines()[:-1] == [
         "orders-0  diverged, keeps node 3 (0..39 e2)",
         "    node 1: cut to 31; 27 records lost, 9 records added (943 B)",
         "    node 2: cut to 31; 17 records lost, 9 records added (943 B)",
@@ -322,8 +322,9 @@ def test_what_becomes_of_a_partition_is_told_in_words(image: Image, tmp_path: Pa
         "    --choose orders-1=2: 25 records lost",
         "    --choose orders-1=3: 44 records lost",
         "1 partition planned to become equal, 1 left; 22 changes",
+        "nothing has been changed; next:",
     ]
-    assert "nothing has been changed; next: klog" in done.stderr.decode()
+    assert done.stdout.decode().splitlines()[-1].startswith("  klog replicas plan ")
     assert klog("replicas", "plan", *narrowed, "--apply").exit_code == 5
     for wrong in (("--keep", "oldest"), ("--keep", "7"), ("--choose", "orders-0"), ("--choose", "orders-0=7")):
         assert klog("replicas", "plan", *given(root), *wrong).exit_code == 16

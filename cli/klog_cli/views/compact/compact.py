@@ -55,8 +55,8 @@ def compact(
         for line in report(run, result, explain=asked.explain):
             output.lines([line])
     report_outcomes(run.outcomes, done.topics, is_narrow)
-    if result.plan is not None:
-        output.note(next_step(result, plan_options))
+    if form == "text" and result.plan is not None:
+        output.lines(next_step(result, plan_options))
     return exit_code(run.outcomes, is_narrow) | (ExitCode.OPERATIONAL_ERROR if result.is_partial else 0)
 
 

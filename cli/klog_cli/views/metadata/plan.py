@@ -171,7 +171,7 @@ def _show(planner: QuorumPlanner, result: PlanResult, options: PlanOptions) -> N
         output.text(f"next: {output.printable(line)}\n")
     for warning in warnings(planner):
         output.note(output.printable(warning))
-    output.note(next_step(result, options))
+    output.lines(next_step(result, options))
 
 
 def _lines(planner: QuorumPlanner) -> Iterator[str]:

@@ -128,7 +128,7 @@ def _show(copies: CopyPlan, result: PlanResult, request: CopyRequest, options: P
             "consumers that had read beyond a cut will see other records under the offsets they know;"
             " 'klog replicas rescue' saves what goes, before it goes"
         )
-    output.note(next_step(result, options))
+    output.lines(next_step(result, options))
 
 
 def _equal_lines(one: EqualCopies) -> Iterator[str]:
