@@ -314,14 +314,14 @@ def test_what_becomes_of_a_partition_is_told_in_words(image: Image, tmp_path: Pa
     done = klog("replicas", "plan", *narrowed)
     assert done.exit_code == 4
     assert done.stdout.decode().splitlines()[:-1] == [
-        "orders-0  diverged, keeps node 3 (0..39 e2)",
-        "    node 1: cut to 31; 27 records lost, 9 records added (943 B)",
-        "    node 2: cut to 31; 17 records lost, 9 records added (943 B)",
-        "orders-1  diverged, left: the copies diverge at offset 37: --keep or --choose",
+        "1 partition planned to become equal, 1 left unchanged; 22 changes",
+        "orders-0: diverged, keeps node 3 (0–39 e2)",
+        "    node 1: log end 58 → 31; 27 records lost, 9 records added (943 B)",
+        "    node 2: log end 48 → 31; 17 records lost, 9 records added (943 B)",
+        "orders-1: diverged, left unchanged: the copies diverge at offset 37: --keep or --choose",
         "    --choose orders-1=1: 19 records lost",
         "    --choose orders-1=2: 25 records lost",
         "    --choose orders-1=3: 44 records lost",
-        "1 partition planned to become equal, 1 left; 22 changes",
         "nothing has been changed; next:",
     ]
     assert done.stdout.decode().splitlines()[-1].startswith("  klog replicas plan ")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from shlex import quote
 
 from klog.base.errors import counted
 from klog.commands.replicas.diff import PartitionDiff, Verdict
 from klog.commands.replicas.disks import BrokerCopies, MetadataLog
 from klog.partition.start.metadata_behind import lag_behind
+
+from klog_cli.style import bad, command, good, warning
 
 _DANGEROUS = (Verdict.INCOMPARABLE, Verdict.DAMAGED, Verdict.DIVERGED, Verdict.MISSING)
 
@@ -63,27 +65,52 @@ def disk_list(given: Sequence[str]) -> str:
     return " ".join(map(quote, given))
 
 
-def summary(diffs: Sequence[PartitionDiff], given: Sequence[str]) -> str:
-    """Return the last line: the verdict of all, and the next command."""
+def summary(diffs: Sequence[PartitionDiff], given: Sequence[str]) -> list[str]:
+    """Return the verdict about all partitions, and below it the commands to type next."""
+    if all(diff.verdict is Verdict.SAME and diff.is_safe for diff in diffs):
+        return [good(f"{counted(len(diffs), 'partition')}, all copies equal")]
+    mark, ending, steps = _next(diffs, given)
+    found = [mark(f"{_verdicts(diffs)}: {ending}")]
+    for word, step, shell in zip(("next", "then"), *zip(*steps, strict=True), strict=False) if steps else ():
+        found += [f"{word}: {step}", f"  {command(shell)}"]
+    return found
+
+
+def _verdicts(diffs: Sequence[PartitionDiff]) -> str:
+    """Return the number of partitions of each verdict, as a sentence."""
     counts = {verdict: sum(diff.verdict is verdict for diff in diffs) for verdict in Verdict}
-    total = counted(len(diffs), "partition")
-    if counts[Verdict.SAME] == len(diffs) and all(diff.is_safe for diff in diffs):
-        return f"{total}, all copies equal"
-    verdicts = ", ".join(f"{count} {verdict.value}" for verdict, count in counts.items() if count)
-    return f"{total}: {verdicts}. {_next(diffs, given)}"
+    found = [f"{count} {_VERBS[verdict][count != 1]}" for verdict, count in counts.items() if count]
+    number, _, rest = found[0].partition(" ")
+    return ", ".join([f"{counted(int(number), 'partition')} {rest}", *found[1:]])
 
 
-def _next(diffs: Sequence[PartitionDiff], given: Sequence[str]) -> str:
+_VERBS = {
+    Verdict.INCOMPARABLE: ("cannot be compared", "cannot be compared"),
+    Verdict.DAMAGED: ("has damaged copies", "have damaged copies"),
+    Verdict.DIVERGED: ("diverges", "diverge"),
+    Verdict.MISSING: ("lacks copies", "lack copies"),
+    Verdict.BEHIND: ("has copies that are behind", "have copies that are behind"),
+    Verdict.SAME: ("has equal copies", "have equal copies"),
+}
+
+
+def _next(
+    diffs: Sequence[PartitionDiff], given: Sequence[str]
+) -> tuple[Callable[[str], str], str, list[tuple[str, str]]]:
+    """Return the colour and the end of the verdict, and the next steps, each with its command."""
     losing = [diff for diff in diffs if any(outcome.lost.records for outcome in diff.all_back)]
     disks = disk_list(given)
     leaders = [diff.leader for diff in diffs if diff.leader is not None and diff.verdict is Verdict.DIVERGED]
+    plan = f"klog replicas plan {disks}"
     if leaders:
         most = max(set(leaders), key=leaders.count)
-        return f"Do not start these brokers yet: klog replicas rescue {disks} --if-leads {most} --to lost.jsonl"
+        rescue = f"klog replicas rescue {disks} --if-leads {most} --to lost.jsonl"
+        steps = [(f"save the records that are lost if node {most} leads", rescue), ("choose the copies to keep", plan)]
+        return bad, "do not start these brokers yet", steps
     if losing or any(diff.verdict in _DANGEROUS for diff in diffs):
-        return f"Do not start these brokers yet: klog replicas plan {disks}"
+        return bad, "do not start these brokers yet", [("make the copies equal", plan)]
     if any(lost.records for diff in diffs for lost in diff.lost_if_leads.values()):
-        return f"Mind the start order, or fill the copies up: klog replicas plan {disks}"
+        return warning, "the start order decides whether records are lost", [("make the copies equal", plan)]
     if any(diff.not_given for diff in diffs):
-        return "Whether something is lost is not known: copies that may lead are not given."
-    return "Nothing is lost, whoever leads."
+        return warning, "whether records are lost is not known, because copies that may lead are not given", []
+    return good, "nothing is lost, whoever leads", []

@@ -18,7 +18,7 @@ from klog_cli import output
 from klog_cli.views.replicas import advice as replicas_advice
 from klog_cli.views.replicas import json as replicas_json
 from klog_cli.views.replicas import text as replicas_text
-from klog_cli.views.replicas.advice import name, summary
+from klog_cli.views.replicas.advice import summary
 
 
 class DiffRequest(NamedTuple):
@@ -56,6 +56,7 @@ def diff(request: DiffRequest, form: str) -> int:
     for line in behind:
         output.note(line)
     left = ExitCode.PROBLEMS_LEFT if behind else ExitCode.CLEAN
+    given = [*request.paths, *(() if request.metadata is None else ("--metadata", request.metadata))]
     differ = ReplicaDiffer(disks, options)
     kept: list[PartitionDiff] = []
     unsafe = 0
@@ -64,17 +65,17 @@ def diff(request: DiffRequest, form: str) -> int:
         nonlocal unsafe
         unsafe += not one.is_safe
         if form == "jsonl":
-            output.emit_jsonl([replicas_json.partition_json(one, request.paths)])
+            output.emit_jsonl([replicas_json.partition_json(one, given)])
         else:
             kept.append(one)
 
     diff_all(differ, found, request.jobs, take)
     if form == "json":
-        output.emit_json(_document(kept, disks, options, request.paths))
+        output.emit_json(_document(kept, disks, options, given))
     elif form == "csv":
-        output.emit_csv_rows(replicas_json.partition_json(one, request.paths) for one in kept)
+        output.emit_csv_rows(replicas_json.partition_json(one, given) for one in kept)
     elif form == "text":
-        _print(kept, request.paths, lists_all=request.lists_all)
+        _print(kept, given, lists_all=request.lists_all)
     return left | (ExitCode.PROBLEMS_LEFT if unsafe else ExitCode.CLEAN)
 
 
@@ -131,12 +132,10 @@ def _document(
 
 
 def _print(diffs: Sequence[PartitionDiff], given: Sequence[str], *, lists_all: bool) -> None:
+    output.lines(summary(diffs, given))
     shown = [one for one in diffs if lists_all or one.verdict is not Verdict.SAME or not one.is_safe]
-    rows = [replicas_text.row(one) for one in shown]
-    if output.is_terminal():
-        output.emit_table([], replicas_text.COLUMNS, rows)
-        lines = [line for one in shown for line in replicas_text.below(one, name(one))]
-    else:
-        lines = list(replicas_text.plain_table(shown, rows))
-    for line in [*lines, summary(diffs, given)]:
-        output.lines([line])
+    for one in shown:
+        output.lines(["", *replicas_text.section(one, output.width())])
+    if shown:
+        output.emit_table([""], replicas_text.COLUMNS, (row for one in shown for row in replicas_text.rows(one)))
+        output.lines(replicas_text.legend(shown))

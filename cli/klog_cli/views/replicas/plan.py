@@ -14,6 +14,7 @@ from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.replicas.catch_up import CatchUp
 from klog.commands.replicas.copy_choice import LeftPartition
 from klog.commands.replicas.copy_plan import CopyPlan, EqualCopies, of_copies
+from klog.commands.replicas.copy_state import CopyState
 from klog.commands.replicas.diff import DiffOptions, PartitionDiff, ReplicaDiffer, Verdict
 from klog.commands.replicas.disks import BrokerDisk, copies_on, find_metadata, open_disks
 from klog.data_dir.log_dir import LogDir
@@ -22,10 +23,14 @@ from klog.data_dir.selection import PartitionChoice, PartitionQuery
 from klog.partition.retention.due_records import COPIED, due_notes
 
 from klog_cli import output
-from klog_cli.command_line import next_step
+from klog_cli.command_line import next_step, with_option
+from klog_cli.style import bad, command, good, strong, warning
 from klog_cli.views.plan_lines import changes
 from klog_cli.views.replicas import advice as replicas_advice
 from klog_cli.views.replicas.choice import copy_settings
+
+_CHOICES = (Verdict.DIVERGED, Verdict.MISSING, Verdict.DAMAGED)
+"""The verdicts that --choose can settle."""
 
 
 class CopyRequest(NamedTuple):
@@ -101,28 +106,21 @@ def _json(copies: CopyPlan, result: PlanResult) -> dict[str, object]:
 
 
 def _show(copies: CopyPlan, result: PlanResult, request: CopyRequest, options: PlanOptions) -> None:
-    lines = [line for one in copies.equal for line in (*_equal_lines(one), *_help_lines(one.diff, request.paths))]
-    lines += [line for one in copies.left for line in _left_lines(one)]
-    for line in lines:
-        output.lines([line])
     made = result.plan
-    counts = [
-        f"{counted(len(copies.equal), 'partition')} {'made' if result.is_applied else 'planned to become'} equal",
-        *([f"{len(copies.left)} left"] if copies.left else []),
-        *([f"{copies.same} equal already"] if copies.same else []),
-    ]
     if made is None and not copies.left:
-        output.text(f"nothing to do: {counted(copies.same, 'partition')}, all copies equal\n")
+        output.lines([good(f"nothing to do: {counted(copies.same, 'partition')}, all copies equal")])
         return
-    output.text(f"{', '.join(counts)}" + (f"; {changes(len(made.actions))}\n" if made is not None else "\n"))
+    output.lines([_verdict(copies, result)])
+    output.lines(line for one in copies.equal for line in (*_equal_lines(one), *_help_lines(one.diff, request.paths)))
+    output.lines(line for one in copies.left for line in _left_lines(one))
     for one in request.without:
         name = f"node {one}" if one.isdecimal() else f"the log dir with directory.id={one}"
         output.note(f"{name} must not come up with its old copies")
     if made is None:
+        output.lines(_choice_lines(copies.left))
         return
     if result.is_applied:
-        for backup in made.backups:
-            output.text(f"backup: {output.printable(backup)}\n")
+        output.lines(f"backup: {backup}" for backup in made.backups)
     if any(target.records_lost for one in copies.equal for target in one.targets):
         output.note(
             "consumers that had read beyond a cut will see other records under the offsets they know;"
@@ -131,33 +129,62 @@ def _show(copies: CopyPlan, result: PlanResult, request: CopyRequest, options: P
     output.lines(next_step(result, options))
 
 
+def _verdict(copies: CopyPlan, result: PlanResult) -> str:
+    made = "made" if result.is_applied else "planned to become"
+    parts = [good(f"{counted(len(copies.equal), 'partition')} {made} equal")] if copies.equal else []
+    if copies.left:
+        left = str(len(copies.left)) if parts else counted(len(copies.left), "partition")
+        parts.append(warning(f"{left} left unchanged"))
+    if copies.same:
+        parts.append(f"{copies.same} equal already")
+    return ", ".join(parts) + (f"; {changes(len(result.plan.actions))}" if result.plan is not None else "")
+
+
+def _choice_lines(left: Sequence[LeftPartition]) -> Iterator[str]:
+    """Yield the command that chooses the copy with the fewest losses, for the first partition with a choice."""
+    for one in left:
+        if one.diff.verdict in _CHOICES and one.diff.lost_if_leads:
+            node = min(one.diff.lost_if_leads, key=lambda node: one.diff.lost_if_leads[node].records)
+            yield "next: choose a copy for each of them, this one for example"
+            yield f"  {command(with_option(f'--choose={replicas_advice.name(one.diff)}={node}'))}"
+            return
+
+
 def _equal_lines(one: EqualCopies) -> Iterator[str]:
     """Yield the changes of a partition, a line for each copy that changes."""
     copy = one.diff.copies.get(one.kept)
-    offsets = f"{copy.log_start}..{copy.log_end - 1}" if copy is not None and copy.log_end > copy.log_start else "empty"
+    offsets = "empty"
+    if copy is not None and copy.log_end > copy.log_start:
+        offsets = output.range_text(copy.log_start, copy.log_end - 1)
     epoch = f" e{copy.last_epoch}" if copy is not None and copy.last_epoch >= 0 else ""
-    yield f"{replicas_advice.name(one.diff)}  {one.diff.verdict.value}, keeps node {one.kept} ({offsets}{epoch})"
+    name = strong(replicas_advice.name(one.diff))
+    yield f"{name}: {one.diff.verdict.value}, keeps node {one.kept} ({offsets}{epoch})"
     for target in one.targets:
-        mine = one.diff.copies.get(target.node)
-        is_cut = mine is not None and mine.log_end > target.cut_to
-        is_new = target.is_replaced and mine is not None and mine.log_end > mine.log_start
-        verb = (
-            "new directory"
-            if mine is None
-            else "replaced as a whole"
-            if is_new
-            else f"cut to {target.cut_to}"
-            if is_cut
-            else f"from {target.cut_to} on"
-        )
-        lost = f"{counted(target.records_lost, 'record')} lost, " if target.records_lost else ""
-        size = output.human_size(target.bytes_copied)
-        yield f"    node {target.node}: {verb}; {lost}{counted(target.records_added, 'record')} added ({size})"
-        if mine is None:
-            yield from _directory_lines(one.diff, target)
-        elif mine.open_transactions and is_cut:
-            ends = counted(mine.open_transactions, "open transaction")
-            yield f"    node {target.node}: {ends} at its end; what would end it may be on the branch that goes"
+        yield _target_line(one.diff.copies.get(target.node), target)
+        yield from _target_remarks(one.diff, target)
+
+
+def _target_line(mine: CopyState | None, target: CatchUp) -> str:
+    """Return the change of a copy, *mine* now."""
+    verb = f"copied from offset {target.cut_to} on"
+    if mine is None:
+        verb = "new directory"
+    elif target.is_replaced and mine.log_end > mine.log_start:
+        verb = "replaced as a whole"
+    elif mine.log_end > target.cut_to:
+        verb = f"log end {mine.log_end} → {target.cut_to}"
+    lost = f"{bad(counted(target.records_lost, 'record') + ' lost')}, " if target.records_lost else ""
+    added = f"{counted(target.records_added, 'record')} added ({output.human_size(target.bytes_copied)})"
+    return f"    node {target.node}: {verb}; {lost}{added}"
+
+
+def _target_remarks(diff: PartitionDiff, target: CatchUp) -> Iterator[str]:
+    mine = diff.copies.get(target.node)
+    if mine is None:
+        yield from _directory_lines(diff, target)
+    elif mine.open_transactions and mine.log_end > target.cut_to:
+        ends = counted(mine.open_transactions, "open transaction")
+        yield f"    node {target.node}: {ends} at its end; what would end it may be on the branch that goes"
 
 
 def _directory_lines(diff: PartitionDiff, target: CatchUp) -> Iterator[str]:
@@ -176,7 +203,8 @@ def _help_lines(diff: PartitionDiff, given: Sequence[str]) -> Iterator[str]:
 
 def _left_lines(one: LeftPartition) -> Iterator[str]:
     name = replicas_advice.name(one.diff)
-    yield f"{name}  {one.diff.verdict.value}, left: {one.reason}"
-    if one.diff.verdict in (Verdict.DIVERGED, Verdict.MISSING, Verdict.DAMAGED):
+    yield f"{strong(name)}: {warning(f'{one.diff.verdict.value}, left unchanged')}: {one.reason}"
+    if one.diff.verdict in _CHOICES:
         for node, lost in one.diff.lost_if_leads.items():
-            yield f"    --choose {name}={node}: {counted(lost.records, 'record')} lost"
+            mark = bad if lost.records else good
+            yield f"    --choose {name}={node}: {mark(counted(lost.records, 'record') + ' lost')}"

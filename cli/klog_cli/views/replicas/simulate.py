@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from textwrap import wrap
 from typing import NamedTuple
 
 from klog.base.errors import ExitCode, UsageError
@@ -13,9 +12,10 @@ from klog.commands.simulate.simulation import Simulation
 from klog.commands.simulate.simulation_rows import StepRow
 
 from klog_cli import output
+from klog_cli.layout import wrap_line
+from klog_cli.style import bad, good
 from klog_cli.views.replicas.simulate_words import Ending, sentences
 
-WIDTH = 100
 _LEAST_WORDS = 40
 _GAP = "  "
 
@@ -64,13 +64,14 @@ def _show(scenario: Scenario, simulation: Simulation, ending: Ending) -> None:
         cells = (str(row["step"]), str(row["at"]), *(_cell(row, before, node) for node in nodes))
         lines.append(_Line(cells, " ".join(sentences(event, row, before))))
         before = row
-    output.text("log end/high watermark of each replica: * leads, - is outside the ISR, (down), ↑ ↓ have moved\n\n")
+    mark = bad if ending.was_broken else good
+    output.lines([mark(ending.summary(scenario, simulation)), ""])
+    output.lines(["log end/high watermark of each replica: * leads, - is outside the ISR, (down), ↑ ↓ have moved", ""])
     header = _Line(("step", "ms", *nodes), "what happened")
     widths = [max(len(line.cells[index]) for line in (header, *lines)) for index in range(len(header.cells))]
+    width = output.width() if output.is_terminal() else None
     for line in (header, *lines):
-        for text in _laid_out(line, widths):
-            output.lines([text])
-    output.text("\n" + "".join(f"{line}\n" for line in wrap(ending.summary(scenario, simulation), WIDTH)))
+        output.lines(_laid_out(line, widths, width))
 
 
 def _cell(row: StepRow, before: StepRow, node: str) -> str:
@@ -88,14 +89,20 @@ def _arrow(before: int, after: int) -> str:
     return "" if before == after else "↑" if after > before else "↓"
 
 
-def _laid_out(line: _Line, widths: list[int]) -> Iterator[str]:
-    """Yield the lines of text for *line*: the words beside the cells if there is room, else below."""
+def _laid_out(line: _Line, widths: list[int], width: int | None) -> Iterator[str]:
+    """Yield the lines of text for *line*: the words beside the cells if there is room, else below.
+
+    *width*: the columns of the screen; None for any number.
+    """
     numbers = [cell.rjust(width) for cell, width in zip(line.cells[:2], widths, strict=False)]
     states = [cell.ljust(width) for cell, width in zip(line.cells[2:], widths[2:], strict=True)]
     left = _GAP.join((*numbers, *states))
-    beside = WIDTH - len(left) - len(_GAP) >= _LEAST_WORDS
+    if width is None:
+        yield f"{left}{_GAP}{line.words}".rstrip()
+        return
+    beside = width - len(left) - len(_GAP) >= _LEAST_WORDS
     margin = len(left) + len(_GAP) if beside else 2 * len(_GAP)
-    words = wrap(line.words, WIDTH - margin) or [""]
+    words = wrap_line(line.words, width - margin, 0)
     if beside:
         yield f"{left}{_GAP}{words.pop(0)}".rstrip()
     else:

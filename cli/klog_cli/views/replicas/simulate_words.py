@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from klog.base.errors import counted
+from klog.base.errors import counted, offsets_text
 from klog.cluster.leader_epoch_cache import TruncationRow
 from klog.commands.simulate.scenario import Scenario, SimulationEvent
 from klog.commands.simulate.simulation import STILL_WAITS, Simulation
 from klog.commands.simulate.simulation_rows import AnswerRow, StepRow
+
+from klog_cli.style import bad
 
 
 def listed(values: Sequence[int]) -> str:
     """Return *values* as a sentence lists them: `1, 2 and 3`."""
     *words, last = map(str, values)
     return f"{', '.join(words)} and {last}" if words else last
-
-
-def offsets(first: int, last: int) -> str:
-    """Return a range of offsets in words; *last* is included."""
-    return f"offset {first}" if first == last else f"offsets {first}-{last}"
 
 
 def sentences(event: SimulationEvent, row: StepRow, before: StepRow) -> Iterator[str]:
@@ -52,7 +49,7 @@ def _deed(event: SimulationEvent, row: StepRow, before: StepRow) -> Iterator[str
             yield f"Node {leader} refuses {records} with acks={acks}: {row['error']}."
         else:
             end = row["replicas"][str(leader)]["log_end"]
-            yield f"Node {leader} appends {records} with acks={acks}, {offsets(end - event.records, end - 1)}."
+            yield f"Node {leader} appends {records} with acks={acks}, {offsets_text(end - event.records, end - 1)}."
     elif event.do == "fetch":
         fetch = row["fetch"]
         epoch = fetch["last_fetched_epoch"]
@@ -109,7 +106,7 @@ def _arrival(event: SimulationEvent, row: StepRow, before: StepRow) -> Iterator[
     if event.do == "crash" and now["log_end"] < then["log_end"]:
         yield f"What is left of its log ends at {now['log_end']}."
     if event.do == "response" and "truncation" not in row and now["log_end"] > then["log_end"]:
-        yield f"It appends {offsets(then['log_end'], now['log_end'] - 1)}."
+        yield f"It appends {offsets_text(then['log_end'], now['log_end'] - 1)}."
     if now["high_watermark"] != then["high_watermark"]:
         yield f"Its high watermark is {now['high_watermark']}."
     if event.do == "restart" and row["leader"] is None:
@@ -140,7 +137,7 @@ def _answer(answer: AnswerRow, row: StepRow) -> str:
         epoch, end = answer["diverging"]
         return f"{answers} that the logs diverge: its epoch {epoch} ends at {end}."
     records = answer["records"]
-    what = "no records" if records is None else offsets(*records)
+    what = "no records" if records is None else offsets_text(*records)
     throttled = ", for the quota is used up" if "throttled" in answer else ""
     return f"{answers}: {what}{throttled}; high watermark {answer['high_watermark']}."
 
@@ -151,7 +148,7 @@ def _acknowledgements(row: StepRow, before: StepRow) -> Iterator[str]:
         yield f"{_steps(new)} {'is' if len(new) == 1 else 'are'} acknowledged."
     lost = [step for step in row.get("broken", []) if step not in before.get("broken", [])]
     if lost:
-        yield f"BROKEN: it lacks the records of {_steps(lost).lower()}, which were acknowledged."
+        yield f"{bad('BROKEN')}: it lacks the records of {_steps(lost).lower()}, which were acknowledged."
 
 
 def _steps(steps: Sequence[int]) -> str:

@@ -1,88 +1,84 @@
-"""The results of `klog replicas diff`, in words and in pictures of at most 100 columns."""
+"""The results of `klog replicas diff`, in words, pictures and a table."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from klog.base.errors import counted
+from klog.cluster.election import ElectionReason
+from klog.commands.replicas.copy_state import CopyState
 from klog.commands.replicas.diff import Outcome, PartitionDiff, Verdict
 
+from klog_cli import output
+from klog_cli.style import bad, faint, good, strong, warning
 from klog_cli.views.replicas.advice import name
 
-COLUMNS = ("partition", "verdict", "common", "copies", "leads", "would be lost")
-_WIDTH = 56
+COLUMNS = ("partition", "node", "offsets", "epoch", "only here", "lost if it leads", "leads")
+_WIDEST_PICTURE = 56
+_NARROWEST_PICTURE = 16
+_REASONS = {
+    ElectionReason.ELR: "elr: an eligible leader replica, which the controller elects if no replica of the ISR is back",
+    ElectionReason.UNCLEAN: "unclean: the topic allows a leader outside the ISR, which may lack committed records",
+}
+_BAD = (Verdict.INCOMPARABLE, Verdict.DAMAGED, Verdict.DIVERGED, Verdict.MISSING)
 
 
-def row(diff: PartitionDiff) -> tuple[str, ...]:
-    """Return the cells of a partition, in the order of COLUMNS."""
-    return name(diff), diff.verdict.value, common(diff), copies(diff), leads(diff), lost(diff)
-
-
-def plain_table(diffs: Sequence[PartitionDiff], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield the lines of a table for pipes, below each row the remarks about the partition."""
-    if not rows:
-        return
-    widths = [max(map(len, column)) for column in zip(COLUMNS, *rows, strict=True)]
-    indent = " " * (widths[0] + 2)
-    for number, cells in enumerate((COLUMNS, *rows)):
-        yield "  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
-        if number:
-            yield from (f"{indent}{line}" for line in below(diffs[number - 1]))
-
-
-def below(diff: PartitionDiff, title: str = "") -> Iterator[str]:
-    """Yield the lines below the row of a partition, the first one behind *title*."""
-    lines = [*(f"! {remark}" for remark in remarks(diff)), *picture(diff)]
+def section(diff: PartitionDiff, width: int) -> Iterator[str]:
+    """Yield the verdict about a partition, its branches on a screen of *width* columns, and the remarks."""
+    mark = bad if diff.verdict in _BAD else warning if not diff.is_safe or diff.verdict is Verdict.BEHIND else good
+    parts = [f"{strong(name(diff))}: {mark(diff.verdict.value)}", f"equal in all copies: {common(diff)}", leads(diff)]
+    yield "; ".join(part for part in parts if part)
+    yield from (f"  {line}" for line in picture(diff, width - 2))
+    yield from (f"  {warning('!')} {remark}" for remark in remarks(diff))
     if diff.what_if is not None:
-        lines += [outcome_line(diff, outcome) for outcome in diff.what_if.outcomes]
-    for number, line in enumerate(lines):
-        yield f"{title}: {line}" if title and not number else f"{'  ' if title else ''}{line}"
+        yield from (f"  {outcome_line(diff, outcome)}" for outcome in diff.what_if.outcomes)
 
 
-def copies(diff: PartitionDiff) -> str:
-    """Return the copies in a line: node, offsets, last epoch."""
-    found = []
-    for node, copy in diff.copies.items():
-        offsets = f"{copy.log_start}..{copy.log_end - 1}" if copy.log_end > copy.log_start else "empty"
-        bad = (
-            f", {counted(len(copy.facts.bad_batches), 'bad batch', 'es')}"
-            if copy.facts and copy.facts.bad_batches
-            else ""
-        )
-        found.append(f"{node}: {offsets}{f' e{copy.last_epoch}' if copy.last_epoch >= 0 else ''}{bad}")
-    found += [f"{node}: none" for node in diff.missing]
-    return "  ".join(found)
+def rows(diff: PartitionDiff) -> Iterator[tuple[str, ...]]:
+    """Yield the cells of each copy of a partition, in the order of COLUMNS."""
+    for node in sorted({*diff.copies, *diff.missing}):
+        leads = "yes" if node == diff.leader else ""
+        yield strong(name(diff)), str(node), *_copy_cells(diff.copies.get(node)), _loss(diff, node), leads
+
+
+def _copy_cells(copy: CopyState | None) -> tuple[str, str, str]:
+    if copy is None:
+        return bad("none"), "", ""
+    offsets = output.range_text(copy.log_start, copy.log_end - 1) if copy.log_end > copy.log_start else "empty"
+    only_here = copy.facts.only_here.count if copy.facts is not None else 0
+    return offsets, f"e{copy.last_epoch}" if copy.last_epoch >= 0 else "", str(only_here or "")
+
+
+def _loss(diff: PartitionDiff, node: int) -> str:
+    lost = diff.lost_if_leads.get(node)
+    if lost is None or diff.verdict is Verdict.INCOMPARABLE:
+        return "?"
+    return bad(counted(lost.records, "record")) if lost.records else good("nothing")
+
+
+def legend(diffs: Sequence[PartitionDiff]) -> list[str]:
+    """Return the meaning of the abbreviations that the table and the sections use."""
+    used = {outcome.because for diff in diffs for outcome in diff.all_back}
+    found = ["e0: the last record has leader epoch 0"]
+    return [faint(line) for line in (*found, *(text for reason, text in _REASONS.items() if reason in used))]
 
 
 def common(diff: PartitionDiff) -> str:
     """Return the offsets that all copies have alike."""
     start = max((copy.log_start for copy in diff.copies.values()), default=0)
-    return f"{start}..{diff.common_prefix_end - 1}" if diff.common_prefix_end > start else "none"
+    return output.range_text(start, diff.common_prefix_end - 1) if diff.common_prefix_end > start else "none"
 
 
 def leads(diff: PartitionDiff) -> str:
-    """Return who leads once all are back, and why."""
-    if diff.because is None:
-        return "?"
-    if diff.leader is None:
-        return "a race" if len(diff.all_back) > 1 else "nobody"
-    return f"{diff.leader} ({diff.because.value})"
-
-
-def lost(diff: PartitionDiff) -> str:
-    """Return the loss if that one leads."""
-    if diff.leader is None or diff.verdict is Verdict.INCOMPARABLE:
+    """Return who leads once all are back, why, and the loss."""
+    if diff.leader is None or diff.because is None or diff.verdict is Verdict.INCOMPARABLE:
         most = max((one.records for one in diff.lost_if_leads.values()), default=0)
-        return f"up to {counted(most, 'record')}" if most else ""
+        is_known = diff.because is not None and diff.leader is None and len(diff.all_back) < 2
+        who = "nobody leads" if is_known else "it is not known who leads"
+        return f"{who}: {bad('up to ' + counted(most, 'record') + ' lost')}" if most else who
     records = diff.lost_if_leads[diff.leader].records
-    if not records:
-        return "nothing"
-    only = [
-        f"{copy.facts.only_here.count} only on {node}"
-        for node, copy in diff.copies.items()
-        if node != diff.leader and copy.facts is not None and copy.facts.only_here.count
-    ]
-    return counted(records, "record") + (f": {', '.join(only)}" if only else "")
+    lost = bad(f"{counted(records, 'record')} lost") if records else good("nothing lost")
+    return f"node {diff.leader} leads ({diff.because.value}): {lost}"
 
 
 def remarks(diff: PartitionDiff) -> Iterator[str]:
@@ -92,11 +88,11 @@ def remarks(diff: PartitionDiff) -> Iterator[str]:
     if diff.is_unregistered:
         yield "the metadata log does not know this partition: it is not known who leads"
     others = [outcome for outcome in diff.all_back if outcome.leader != diff.leader]
-    costs = ", ".join(f"{outcome.leader} -> {outcome.lost.records} lost" for outcome in others if outcome.lost.records)
-    if others and costs and diff.unclean:
-        yield f"unclean election is on: whoever registers first may lead: {costs}"
-    elif others and costs:
-        yield f"brokers and controller went down together: any member of the ISR may lead: {costs}"
+    costly = " or ".join(str(outcome.leader) for outcome in others if outcome.lost.records)
+    if costly and diff.unclean:
+        yield f"unclean election is on: the node that registers first leads, even if it is {costly}"
+    elif costly:
+        yield f"brokers and controller went down together: any member of the ISR may lead, even {costly}"
     if not diff.trusts_epochs:
         yield (
             "leader epochs and batches do not agree where the copies part: trust neither, "
@@ -124,32 +120,39 @@ def remarks(diff: PartitionDiff) -> Iterator[str]:
         yield f"{node} is a replica, but {what} is not given: its copy may lead, and is not compared"
 
 
-def picture(diff: PartitionDiff) -> list[str]:
-    """Return the branches of diverging copies, a line each; none without a divergence."""
+def picture(diff: PartitionDiff, width: int) -> list[str]:
+    """Return the branches of diverging copies, a line each of at most *width* columns; none without a divergence."""
     if diff.verdict is not Verdict.DIVERGED:
         return []
     start = min(copy.log_start for copy in diff.copies.values())
-    end = max(copy.log_end for copy in diff.copies.values())
-    span = max(end - start, 1)
-    trunk = max(1, (diff.common_prefix_end - start) * _WIDTH // span)
+    fork = diff.common_prefix_end
+    span = max(max(copy.log_end for copy in diff.copies.values()) - start, 1)
+    names = {node: f"{copy.log_end}  node {node}{_epochs(copy)}" for node, copy in diff.copies.items()}
+    beside = len(f"{start}  {fork} +> ") + max(map(len, names.values()))
+    room = max(_NARROWEST_PICTURE, min(_WIDEST_PICTURE, width - beside))
+    trunk = max(1, (fork - start) * room // span)
+    stem = f"{start} {'-' * trunk} {fork} "
     lines = []
     for number, (node, copy) in enumerate(diff.copies.items()):
-        branch = max(0, (copy.log_end - start) * _WIDTH // span - trunk)
-        stem = f"{start} {'-' * trunk} {diff.common_prefix_end} "
-        indent = stem if number == 0 else " " * len(stem)
-        ending = f"+{'-' * branch}> {copy.log_end}" if copy.log_end > diff.common_prefix_end else f"+ {copy.log_end}"
-        epochs = ", ".join(f"e{run.epoch}" for run in copy.facts.epochs[-2:]) if copy.facts is not None else ""
-        lines.append(f"{indent}{ending}  node {node}{f' ({epochs})' if epochs else ''}")
+        length = max(0, (copy.log_end - start) * room // span - trunk)
+        arrow = f"+{'-' * length}>" if copy.log_end > fork else "+"
+        mark = good if node == diff.leader else bad if diff.leader is not None and copy.log_end > fork else str
+        lines.append((stem if number == 0 else " " * len(stem)) + mark(f"{arrow} {names[node]}"))
     return lines
+
+
+def _epochs(copy: CopyState) -> str:
+    epochs = ", ".join(f"e{run.epoch}" for run in copy.facts.epochs[-2:]) if copy.facts is not None else ""
+    return f" ({epochs})" if epochs else ""
 
 
 def outcome_line(diff: PartitionDiff, outcome: Outcome) -> str:
     """Return an outcome of an election in a line."""
     if outcome.leader is None:
         return "nobody leads: no copy is changed"
-    cuts = ", ".join(
-        f"{node} to {offset}" for node, offset in outcome.cuts.items() if offset < diff.copies[node].log_end
-    )
-    ends = f"{outcome.leader} leads ({outcome.because.value}), log end {outcome.log_end}"
+    ends = {node: diff.copies[node].log_end for node in outcome.cuts}
+    cuts = ", ".join(f"node {node}: {ends[node]} → {to}" for node, to in outcome.cuts.items() if to < ends[node])
+    leader = f"node {outcome.leader} leads ({outcome.because.value}), log end {outcome.log_end}"
     records = outcome.lost.records
-    return f"{ends}; {f'cut: {cuts}; ' if cuts else ''}{counted(records, 'record') if records else 'nothing'} lost"
+    lost = bad(f"{counted(records, 'record')} lost") if records else good("nothing lost")
+    return f"{leader}; {f'truncated: {cuts}; ' if cuts else ''}{lost}"

@@ -1,0 +1,40 @@
+"""The text of commands as terminals of 80 and 120 columns show it, with colours: `screens/` has what they show.
+
+Each file has the command on its first line.  `KLOG_SCREENS=write` writes the files anew; read the change like code.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import FIXTURES
+from tests.support.terminal import on_screen
+
+SCREENS = Path(__file__).parent / "screens"
+FREE = re.compile(r"\d[\d.]* [KMGTP]?i?B of \d[\d.]* [KMGTP]?i?B are free")
+"""The room on the disk of the tests."""
+SPLIT = "replicas/split/broker-1 replicas/split/broker-2 replicas/split/broker-3"
+BEHIND = "replicas/behind/broker-1 replicas/behind/broker-2 replicas/behind/broker-3"
+COMMANDS = {
+    "replicas-diff": f"replicas diff {SPLIT} --metadata replicas/split/controller-4",
+    "replicas-diff-up": f"replicas diff {BEHIND} --metadata replicas/behind/controller-4 --up '3 then 1,2'",
+    "replicas-simulate": "replicas simulate replicas/simulate/loss-high-watermark.json",
+}
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_screen_looks_as_it_did(name: str, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(FIXTURES)
+    shown = on_screen(*shlex.split(COMMANDS[name]), columns=columns)
+    text = f"$ klog {COMMANDS[name]}\n{FREE.sub('… of … are free', shown.marked)}"
+    assert max(map(len, FREE.sub("", shown.plain).splitlines())) <= columns
+    golden = SCREENS / f"{name}-{columns}.txt"
+    if os.environ.get("KLOG_SCREENS") == "write":
+        golden.write_text(text)
+    assert text == golden.read_text()
