@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
 from typing import NamedTuple
@@ -45,6 +45,7 @@ from klog.commands.doctor.partition_loader import (
     FirstPass,
     LoadedPartition,
     PartitionLoader,
+    TxnIndexCheck,
     not_compared_notes,
     recovery_work,
     with_retention,
@@ -64,6 +65,7 @@ class StartRequest(NamedTuple):
     of log dirs in their order, if no metadata log has them.  *metadata_log_dir*: None: the log dir that has the
     metadata log, else the first.  *count_all*: count records even if none can be lost.  *producer_expiration_ms*:
     `producer.id.expiration.ms`, None: the value in the metadata log.  *file*: the content of `server.properties`.
+    *has_steps*: find the next steps.  *plain*: paths of partitions known to have no transactions.
     """
 
     log_dirs: Sequence[str]
@@ -76,6 +78,8 @@ class StartRequest(NamedTuple):
     count_all: bool = False
     producer_expiration_ms: int | None = None
     file: Mapping[str, str] = MappingProxyType({})
+    has_steps: bool = True
+    plain: Container[str] = ()
 
 
 def diagnose(request: StartRequest, sink: Sink | None = None) -> Diagnosis:
@@ -83,7 +87,7 @@ def diagnose(request: StartRequest, sink: Sink | None = None) -> Diagnosis:
     start = _Start(request, sink, AssumedRepairs())
     found = play = start.run()
     found = with_retention(found, start.due_records())
-    if found.is_harmless and not play.notes:
+    if not request.has_steps or (found.is_harmless and not play.notes):
         return found
     from klog.commands.doctor.next_steps import StepFinder
 
@@ -303,11 +307,10 @@ class _Start:
 
     def _load_dir(self, log_dir: LogDir, metadata: RecoveredMetadata) -> list[LoadedPartition]:
         clean, request = log_dir.clean_shutdown is not None, self._request
-        now_ms = int(time.time() * 1000)
-        clock = producer_clock(now_ms, metadata.cluster, self.node_id, request.producer_expiration_ms)
-        loader = PartitionLoader(log_dir.checkpoints, clean, metadata.cluster, clock, request.count_all, self._sink)
-        known = self.repairs.loaded
-        ids = {} if metadata.cluster is None else metadata.cluster.topic_ids
+        clock = producer_clock(int(time.time() * 1000), metadata.cluster, self.node_id, request.producer_expiration_ms)
+        check = TxnIndexCheck(metadata.cluster, request.count_all, request.plain)
+        loader = PartitionLoader(log_dir.checkpoints, clean, metadata.cluster, clock, check, self._sink)
+        known, ids = self.repairs.loaded, {} if metadata.cluster is None else metadata.cluster.topic_ids
         found = []
         for name in self._names(log_dir):
             path = os.path.join(log_dir.path, name.name)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from klog.base.errors import KlogError, UnreadableError, counted
@@ -62,11 +62,11 @@ class CheckedIndex(NamedTuple):
 class TxnIndexCheck:
     """Compares the transaction indexes of one log dir, as long as its logs are not too large.
 
-    *compare_all*: whatever their size.
+    *compare_all*: whatever their size.  *plain*: paths of partitions that are known to have no transactions.
     """
 
-    def __init__(self, cluster: ClusterMetadata | None, compare_all: bool) -> None:
-        self._cluster = cluster
+    def __init__(self, cluster: ClusterMetadata | None, compare_all: bool, plain: Container[str] = ()) -> None:
+        self._cluster, self._plain = cluster, plain
         self._left_bytes = LONG_MAX if compare_all else _MOST_BYTES
 
     def of(self, partition: Partition, outcome: StartOutcome) -> CheckedIndex:
@@ -74,6 +74,8 @@ class TxnIndexCheck:
 
         Logs that are too large count as compared if there never was a transaction.
         """
+        if partition.path in self._plain:
+            return CheckedIndex()
         if partition.size > self._left_bytes:
             return CheckedIndex(is_compared=not self._may_have_transactions(partition))
         self._left_bytes -= partition.size
@@ -136,7 +138,7 @@ class LoadedPartition(NamedTuple):
 class PartitionLoader:
     """Loads the partitions of one log dir.
 
-    *cluster*: has the settings of topics; None: Kafka's defaults.  *compare_all*: see `TxnIndexCheck`.
+    *cluster*: has the settings of topics; None: Kafka's defaults.
     """
 
     def __init__(
@@ -145,13 +147,13 @@ class PartitionLoader:
         clean: bool,
         cluster: ClusterMetadata | None,
         clock: BrokerClock,
-        compare_all: bool,
+        check: TxnIndexCheck,
         sink: Sink | None,
     ) -> None:
         self._root, self._clean, self._cluster, self._sink = root, clean, cluster, sink
         self._settings: dict[str, ReadSettings] = {}
         self._window = Window(output=0)
-        self._clock, self._check = clock, TxnIndexCheck(cluster, compare_all)
+        self._clock, self._check = clock, check
 
     def load(self, name: PartitionName) -> LoadedPartition:
         """Play the load of one directory."""
