@@ -7,26 +7,29 @@ import os
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import islice
+from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple
 
 from klog import __version__
 from klog.base.errors import ExitCode, KlogError, UsageError
 from klog.commands.groups.group_details import GroupQuery, describe_groups
-from klog.commands.report.html_elements import Row
-from klog.commands.report.report_page import MOST_ROWS, Redaction, Report, page
-from klog.commands.report.svg_pictures import PartitionStrip, strip_of
+from klog.commands.report.page_sections import MOST_ROWS
+from klog.commands.report.partition_strip import PartitionStrip, strip_of
+from klog.commands.report.redaction import Redaction
+from klog.commands.report.report_page import Report, VerdictLine, page
+from klog.commands.report.tables import Row
 from klog.commands.space.disk_usage import DiskUsage, SpaceSettings
 from klog.commands.space.totals import add_up
 from klog.commands.timeline.log_events import LogEvents
 from klog.commands.timeline.timeline import Timeline, pass_events
 from klog.commands.timeline.timeline_event import EventFilter, TimelineEvent
-from klog.commands.transactions.transaction_details import TransactionQuery, describe_transactions
+from klog.commands.transactions.transaction_details import TransactionDetail, TransactionQuery, describe_transactions
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.data_dir.selection import KafkaFile, PartitionQuery, Selection, open_path
+from klog.formats.properties import MetaProperties
 from klog.jobs.verify import verify_partitions
 from klog.partition.verify.findings import Finding, PartitionFacts, Severity, quoted
 from klog.partition.verify.segment_pass import SurveyOptions
@@ -34,13 +37,16 @@ from klog.partition.verify.state_checks import root
 from klog.partition.verify.verify import PartitionResult, VerifyTotals, partitions_to_verify, segments_of_files
 
 from klog_cli import output
+from klog_cli.views import report_verdict
 from klog_cli.views.groups import group_json
 from klog_cli.views.space.space import in_words, log_dir_rows, topic_rows
+from klog_cli.views.space.text import WORDS
 from klog_cli.views.timeline import event_json
 from klog_cli.views.transactions import transaction_json
 
 _MOST_COMMANDS = 5
 _MOST_TRANSACTIONS = 100_000
+_UNENDED = ("hanging", "open")
 _MOST_BYTES = 16 << 20
 """The size limit for the JSON of groups, and for that of transactions."""
 _MOST_LETTERS = 1000
@@ -49,11 +55,15 @@ _ORDER = (Severity.DAMAGE, Severity.WARNING, Severity.NOTE)
 
 
 class _Summary(NamedTuple):
-    """The small results of the pass over a partition: its picture, its latest events, whether it has transactions."""
+    """The small results of the pass over a partition: its picture, its latest events, whether it has transactions.
+
+    *latest*: its largest timestamp, ms.
+    """
 
     strip: PartitionStrip
     events: list[TimelineEvent]
     has_transactions: bool
+    latest: int
 
 
 class _Pass(LogEvents):
@@ -75,14 +85,22 @@ class _Pass(LogEvents):
         for event in pass_events(facts, self._where, self):
             self._keep(event)
         could_not = any(segment.unreadable is not None for segment in facts.segments)
-        return _Summary(strip_of(facts), self._latest, self.has_transactions or could_not)
+        latest = max((segment.survey.max_timestamp for segment in facts.segments), default=-1)
+        return _Summary(strip_of(facts), self._latest, self.has_transactions or could_not, latest)
 
 
 class _Verified:
-    """The results of a check of all partitions; *timeline* receives their events."""
+    """The results of a check of all partitions; *timeline* receives their events.
 
-    def __init__(self, timeline: Timeline, selections: Iterable[Selection]) -> None:
+    *rows*: the findings, the worst first, with the node and the log dir of each.  *latest*: the largest timestamp of
+    each partition that has some in the future, by topic and number, or by the path of another directory.
+    """
+
+    def __init__(self, timeline: Timeline, selections: Iterable[Selection], now_ms: int) -> None:
         self.findings: list[Finding] = []
+        self.latest: dict[object, int] = {}
+        self._rows: list[tuple[Finding, str, int | None]] = []
+        self.now_ms = now_ms
         self.strips: list[PartitionStrip] = []
         self.totals = VerifyTotals()
         self.without_transactions: set[str] = set()
@@ -91,10 +109,14 @@ class _Verified:
         self._known: dict[str, str] = {}
 
     def _observe(self, partition: Partition) -> _Pass:
+        return _Pass(partition, self._around(partition), self._timeline.coordinated)
+
+    def _around(self, partition: Partition) -> str:
+        """Return the log dir of a partition, in the words of the command line."""
         around = partition.log_dir
         if around not in self._known:
             self._known[around] = self._log_dirs.get(os.path.realpath(around), around)
-        return _Pass(partition, self._known[around], self._timeline.coordinated)
+        return self._known[around]
 
     def run(
         self, opened: Sequence[LogDir | Partition | KafkaFile], request: SurveyOptions, sink: output.Results
@@ -102,23 +124,52 @@ class _Verified:
         """Check all of *opened*."""
         for one in opened:
             if isinstance(one, LogDir):
-                self.findings += root(one)
+                self._add(root(one), one.path, one.node_id)
         wanted = partitions_to_verify(opened)
         chosen = segments_of_files(opened)
         verify_partitions(wanted, request, sink, self._take, chosen, self._observe)
 
+    def _add(self, findings: Iterable[Finding], log_dir: str, node: int | None) -> None:
+        found = list(findings)
+        self.findings += found
+        self._rows += ((one, log_dir, node) for one in found)
+
+    @property
+    def rows(self) -> list[Row]:
+        """The findings as rows."""
+        worst = sorted(self._rows, key=lambda one: _ORDER.index(one[0].severity))
+        return [
+            {**one.json(), "meaning": one.kind.meaning, "node": node, "log_dir": log_dir}
+            for one, log_dir, node in worst
+        ]
+
     def _take(self, result: PartitionResult) -> None:
-        self.findings += result.findings
+        partition = result.partition
+        meta = partition.checkpoints.meta
+        node = meta.node_id if isinstance(meta, MetaProperties) else None
+        log_dir = self._around(partition)
+        self._add(result.findings, log_dir, node)
         self.totals = self.totals.plus(result.totals)
         counts = [sum(one.severity is severity for one in result.findings) for severity in _ORDER[:2]]
         if isinstance(result.summary, _Summary):
-            self.strips.append(result.summary.strip._replace(problems=(counts[0], counts[1])))
+            is_ahead = report_verdict.is_ahead(result.summary.latest, self.now_ms)
+            if is_ahead:
+                self._note_time(partition, result.summary.latest)
+            notes = ("timestamps in the future",) if is_ahead else ()
+            problems = counts[0], counts[1]
+            self.strips.append(
+                result.summary.strip._replace(log_dir=log_dir, problems=problems, node=node, notes=notes)
+            )
             for event in result.summary.events:
                 self._timeline.add(event)
             if not result.summary.has_transactions:
-                self.without_transactions.add(result.partition.path)
-        if result.partition.unreadable is not None:
-            self._timeline.problems.append(f"{result.partition.path}: {result.partition.unreadable}")
+                self.without_transactions.add(partition.path)
+        if partition.unreadable is not None:
+            self._timeline.problems.append(f"{partition.path}: {partition.unreadable}")
+
+    def _note_time(self, partition: Partition, latest: int) -> None:
+        name = partition.name or partition.path
+        self.latest[name] = max(latest, self.latest.get(name, latest))
 
     @property
     def counts(self) -> dict[str, int]:
@@ -143,26 +194,59 @@ def report(
     with output.Results(target) as results, Timeline(selections, EventFilter(), Disk()) as timeline:
         if output.is_terminal(results.descriptor):
             raise UsageError(f"--to {target}: a page is no text for a terminal; name a file")
-        verified = _Verified(timeline, selections)
+        verified = _Verified(timeline, selections, now_ms)
         timeline.read_state()
         verified.run(opened, request, results)
+        shown = collected.read(paths, now_ms, timeline, verified.without_transactions)
+        brokers = report_verdict.brokers_of([one for one in opened if isinstance(one, LogDir)])
+        copies = report_verdict.compare_copies(brokers, request.jobs)
         made = Report(
             title or f"klog report: {', '.join(log_dirs)}",
             __version__,
             now_ms,
             log_dirs,
+            _verdict(paths, verified, collected, copies.lines, brokers, results),
             verified.counts,
             verified.totals._asdict(),
-            _next_commands(verified.findings, _doctors(opened)),
-            [{**one.json(), "meaning": one.kind.meaning} for one in _worst_first(verified.findings)],
-            verified.strips,
+            _next_commands(verified.findings),
+            verified.rows,
+            [_with_copies(strip, copies.unequal) for strip in verified.strips],
             _space(paths, now_ms),
-            *collected.read(paths, now_ms, timeline, verified.without_transactions),
+            {reason.value: meaning for reason, meaning in WORDS.items()},
+            *shown,
+            {} if collected.counts is None else collected.counts.states,
             collected.problems,
         )
         for part in page(_redacted(made, title) if redact else made):
             results.write(part)
     return verified.exit_code
+
+
+def _verdict(
+    paths: Sequence[str],
+    verified: _Verified,
+    collected: _Collected,
+    copies: Sequence[VerdictLine],
+    brokers: report_verdict.Brokers,
+    sink: output.Results,
+) -> list[VerdictLine]:
+    """Return the result of each check."""
+    words = " ".join(map(quoted, paths))
+    latest = max(verified.latest.values(), default=0)
+    return [
+        report_verdict.data_line(verified.findings, verified.totals, words),
+        *report_verdict.start_lines(brokers, sink, verified.without_transactions),
+        report_verdict.transaction_line(collected.counts, words),
+        *copies,
+        report_verdict.time_line(len(verified.latest), latest, verified.now_ms, words),
+    ]
+
+
+def _with_copies(strip: PartitionStrip, unequal: Mapping[tuple[str, int], str]) -> PartitionStrip:
+    """Add the verdict about the copies of a partition, if they are not equal."""
+    if strip.topic is None or strip.partition is None or (strip.topic, strip.partition) not in unequal:
+        return strip
+    return strip._replace(notes=(*strip.notes, f"copies: {unequal[strip.topic, strip.partition]}"))
 
 
 def _space(paths: Sequence[str], now_ms: int) -> Row:
@@ -179,10 +263,14 @@ def _space(paths: Sequence[str], now_ms: int) -> Row:
 
 
 class _Collected:
-    """The results of the other commands.  *problems*: the missing parts, and why; the rest is right."""
+    """The results of the other commands.  *problems*: the missing parts, and why; the rest is right.
+
+    *counts*: of transactions; None if they could not be read.
+    """
 
     def __init__(self) -> None:
         self.problems: list[str] = []
+        self.counts: report_verdict.TransactionCounts | None = None
 
     def read(
         self, paths: Sequence[str], now_ms: int, timeline: Timeline, without: Container[str]
@@ -220,8 +308,16 @@ class _Collected:
         return map(group_json, describe_groups(paths, GroupQuery(), self.problems.append) or [])
 
     def _transactions(self, paths: Sequence[str], now_ms: int, without: Container[str]) -> Iterable[Row]:
-        found = describe_transactions(paths, TransactionQuery(now_ms), without=without)
-        return map(transaction_json, islice(found, _MOST_TRANSACTIONS))
+        """Return the hanging and open transactions, then as many of the others as a page has room for."""
+        counts = report_verdict.TransactionCounts()
+        rows: dict[str, list[TransactionDetail]] = {state: [] for state in (*_UNENDED, "")}
+        for one in describe_transactions(paths, TransactionQuery(now_ms), without=without):
+            counts.take(one)
+            kept = rows[one.state if one.state in _UNENDED else ""]
+            if len(kept) < _MOST_TRANSACTIONS:
+                kept.append(one)
+        self.counts = counts
+        return map(transaction_json, chain.from_iterable(rows.values()))
 
 
 def _clipped_row(row: Row) -> Row:
@@ -237,27 +333,13 @@ def _clipped(value: object) -> object:
     return _clipped_row(value) if isinstance(value, dict) else value
 
 
-def _worst_first(findings: Sequence[Finding]) -> list[Finding]:
-    return sorted(findings, key=lambda finding: _ORDER.index(finding.severity))
-
-
-def _next_commands(findings: Sequence[Finding], doctors: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the next steps: each command that repairs a problem, with the first problem that it repairs."""
+def _next_commands(findings: Sequence[Finding]) -> list[tuple[str, str]]:
+    """Return the repairs: each command, with the first problem that it repairs, the worst problems first."""
     fixes: dict[str, str] = {}
-    for finding in _worst_first(findings):
+    for finding in sorted(findings, key=lambda one: _ORDER.index(one.severity)):
         if finding.fix and finding.severity is not Severity.NOTE:
             fixes.setdefault(finding.fix, f"{finding.id} in {finding.file}: {finding.kind.meaning}")
-    commands = list(fixes.items())[:_MOST_COMMANDS]
-    return [*commands, *((one, "what a broker does with these log dirs at its next start") for one in doctors)]
-
-
-def _doctors(opened: Sequence[LogDir | Partition | KafkaFile]) -> list[str]:
-    """Return the command that foretells the next start, for each broker whose log dirs these are."""
-    brokers: dict[tuple[str | None, int | None], list[str]] = {}
-    for one in opened:
-        if isinstance(one, LogDir):
-            brokers.setdefault((one.cluster_id, one.node_id), []).append(quoted(one.path))
-    return [" ".join(["klog doctor", *paths]) for paths in brokers.values()]
+    return list(fixes.items())[:_MOST_COMMANDS]
 
 
 def _redacted(made: Report, title: str | None) -> Report:
@@ -270,6 +352,7 @@ def _redacted(made: Report, title: str | None) -> Report:
     return made._replace(
         title=title or "klog report",
         log_dirs=[words.name("log-dir", path) for path in made.log_dirs],
+        verdict=[line._replace(detail="", command=None) for line in made.verdict],
         next_commands=[],
         problems=[],
         findings=redacted(made.findings),

@@ -45,7 +45,7 @@ def test_the_page_says_what_the_commands_say(page: Path) -> None:
     paths = [DISK, FIXTURES / "crash/flip-middle"]
     _, data = read(page)
     verified = answers("verify", *paths)
-    ids = {"topic_id", "cluster_id", "meaning"}
+    ids = {"topic_id", "cluster_id", "meaning", "node", "log_dir"}
     without = [{name: value for name, value in row.items() if name not in ids} for row in verified["findings"]]  # type: ignore[attr-defined]
     shown = [{name: value for name, value in row.items() if name not in ids} for row in data["findings"]]  # type: ignore[attr-defined]
     assert sorted(shown, key=str) == sorted(without, key=str)
@@ -56,29 +56,29 @@ def test_the_page_says_what_the_commands_say(page: Path) -> None:
     assert data["space"]["reasons"] == space["reasons"]  # type: ignore[index]
     assert data["groups"] == answers("groups", *paths)["groups"]
     transactions = answers("transactions", *paths, "--now", "2026-01-01T00:00:00Z")["transactions"]
-    assert data["transactions"] == transactions
+    assert isinstance(transactions, list)
+    first = {"hanging": 0, "open": 1}
+    assert data["transactions"] == sorted(transactions, key=lambda one: first.get(one["state"], 2))
     lines = run_klog("timeline", *paths, "--output", "jsonl").stdout.splitlines()
     assert data["events"] == [json.loads(line) for line in lines][-2000:]
 
 
 def test_the_next_commands_are_those_that_verify_names(page: Path) -> None:
-    """Damage is repaired first; then a broker's start is predicted, a command a broker."""
+    """The commands of the other checks are in their lines of the verdict."""
     _, data = read(page)
     commands = [one["command"] for one in data["next_commands"]]  # type: ignore[attr-defined]
     damaged = FIXTURES / "crash/flip-middle"
-    assert commands == [
-        f"klog recover {damaged}/torn-0 --salvage",
-        f"klog doctor {DISK}",
-        f"klog doctor {damaged}",
-    ]
+    assert commands == [f"klog recover {damaged}/torn-0 --salvage"]
+    verdict = [one["command"] for one in data["verdict"] if one["check"] == "doctor"]  # type: ignore[attr-defined]
+    assert verdict == [f"klog doctor {DISK}", f"klog doctor {damaged}"]
 
 
 def test_a_clean_log_dir_exits_with_0(tmp_path: Path) -> None:
-    """As verify does."""
+    """As verify does, whatever the other checks find: the transaction is open for years."""
     assert run_klog("report", DISK, "--to", tmp_path / "r.html", "--title", "Disk 7 & <8>").exit_code == 0
     parsed, data = read(tmp_path / "r.html")
     assert data["title"] == "Disk 7 & <8>"
-    assert "Clean: " in parsed.text
+    assert "Not clean: Transactions." in parsed.text
     assert os.listdir(tmp_path) == ["r.html"]
 
 
@@ -139,9 +139,12 @@ def test_transactions_are_looked_for_only_where_some_can_be(tmp_path: Path, monk
     counted = count_reads(monkeypatch)
     run_klog("verify", plain.parent, "--jobs", "1")
     needed = counted.of(plain)[1]
+    counted.bytes.clear()
     run_klog("report", disk, "--jobs", "1", "--now", str(now), "--to", tmp_path / "r.html")
-    assert read(tmp_path / "r.html")[1]["transactions"] == found
-    assert counted.of(plain)[1] < 3.1 * needed, "verify, twice, and space for its newest record: it has no time index"
+    assert sorted(read(tmp_path / "r.html")[1]["transactions"], key=str) == sorted(found, key=str)  # type: ignore[call-overload]
+    # The log has no indexes and is on a disk that stopped uncleanly: verify reads it once, space for its newest record,
+    # doctor as the broker does to rebuild the indexes and to recover, and to count what no broker would serve.
+    assert counted.of(plain)[1] < 5.1 * needed
 
 
 def test_it_changes_nothing(tmp_path: Path) -> None:
@@ -163,7 +166,7 @@ def test_what_cannot_be_read_is_said_in_its_place(tmp_path: Path) -> None:
     log.write_bytes(content)
     assert run_klog("report", disk, "--to", tmp_path / "r.html").exit_code == 4
     parsed, _ = read(tmp_path / "r.html")
-    assert "Damaged in 1 place" in parsed.text
+    assert "damaged in 1 place" in parsed.text
     assert "bad-crc" in parsed.text
 
 

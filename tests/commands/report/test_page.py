@@ -9,8 +9,9 @@ from collections import Counter
 from html.parser import HTMLParser
 
 import pytest
-from klog.commands.report.report_page import MOST_PICTURES, Report, page
-from klog.commands.report.svg_pictures import PartitionStrip, StripSegment, StripSpan
+from klog.commands.report.page_sections import MOST_PICTURES
+from klog.commands.report.partition_strip import PartitionStrip, StripSegment, StripSpan
+from klog.commands.report.report_page import Report, VerdictLine, VerdictState, page
 
 HOSTILE = (
     "</script><script>alert(1)</script>",
@@ -43,6 +44,7 @@ def made(name: str) -> Report:
         ((0, 0), (3, 40)),
         7,
         (1, 2),
+        1,
     )
     row = {"topic": name, "partition": 0, "offset": 5}
     return Report(
@@ -50,6 +52,11 @@ def made(name: str) -> Report:
         "1.0",
         1_700_000_000_000,
         [name],
+        [
+            VerdictLine("verify", "Data", VerdictState.DAMAGE, "damaged in 1 place", name, name),
+            VerdictLine("doctor", "Next start", VerdictState.CLEAN, "a broker 4.3 starts", command=name),
+            VerdictLine("replicas", "Copies", VerdictState.UNASKED, "not compared"),
+        ],
         {"damage": 1, "warning": 2, "note": 0},
         {"partitions": 1, "segments": 2, "bytes": 1000, "batches": 9, "records": 80},
         [(name, name)],
@@ -59,14 +66,29 @@ def made(name: str) -> Report:
             "topics": [{"topic": name, "bytes": 1000, "partitions": 1, "reasons": {"active": 400}}],
             "reasons": {"active": 1},
         },
-        [{**row, "time": 1_700_000_000_000, "clock": "broker", "kind": "roll", "message": name}],
+        {"active": "the segment that is written to"},
+        [
+            {**row, "time": 1_700_000_000_000, "clock": "broker", "kind": "roll", "message": name},
+            {"time": 1_700_000_000_001, "clock": "broker", "kind": "commit", "message": name, "group": name},
+            {"time": 1_700_000_000_002, "clock": "broker", "kind": "txn-begin", "transactional_id": name},
+        ],
         [{"group": name, "type": "classic", "state": None, "offsets": [{**row, "log_end": 9, "lag": 4}]}],
-        [{"state": "hanging", "transactional_id": name, "producer_id": 4, "abort": name, "began": 2**62}],
+        [
+            {
+                "state": "hanging",
+                "transactional_id": name,
+                "producer_id": 4,
+                "abort": name,
+                "began": 2**62,
+                "partitions": [{**row, "first_offset": 1, "last_offset": 4}],
+            }
+        ],
+        {"hanging": 1},
     )
 
 
 class Outline(HTMLParser):
-    """Counts elements with the names of their attributes, and keeps what scripts hold."""
+    """Counts elements with the names of their attributes, and keeps scripts, and texts without the style."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,20 +96,20 @@ class Outline(HTMLParser):
         self.values: list[tuple[str, str | None]] = []
         self.scripts: list[str] = []
         self.text = ""
-        self._in_script = False
+        self._in_script = self._in_style = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements[tag, tuple(name for name, _ in attrs)] += 1
         self.values += attrs
-        self._in_script = tag == "script"
+        self._in_script, self._in_style = tag == "script", tag == "style"
 
     def handle_endtag(self, tag: str) -> None:
-        self._in_script = False
+        self._in_script = self._in_style = False
 
     def handle_data(self, data: str) -> None:
         if self._in_script:
             self.scripts.append(data)
-        else:
+        elif not self._in_style:
             self.text += data
 
 
@@ -146,7 +168,15 @@ def test_every_section_is_there_and_says_what_is_in_it() -> None:
     ids = [value for name, value in parsed.values if name == "id"]
     sections = ["verdict", "space", "partitions", "timeline", "groups", "transactions", "findings"]
     assert [one for one in ids if one in sections] == sections
-    for text in ("Damaged in 1 place, 2 warnings: 2 segments", "orders-0", "hanging", "roll", "active", "7 more spans"):
+    for text in (
+        "Not clean: Data.",
+        "damaged in 1 place: orders",
+        "orders-0",
+        "hanging",
+        "roll",
+        "active",
+        "7 more spans",
+    ):
         assert text in parsed.text
 
 
@@ -165,6 +195,6 @@ def test_of_many_partitions_the_worst_are_drawn_and_all_are_listed() -> None:
 def test_every_shape_of_a_picture_has_a_title() -> None:
     """Titles help readers who cannot see colours, or anything."""
     parsed = outline(made("orders"))
-    assert parsed.elements["svg", ("class", "viewbox", "role", "aria-label")] == 2
-    for span in ("no records 10 to 19", "damage at 60", "aborted transaction 1 to 4", "leader epoch 3", "log start 5"):
+    assert parsed.elements["svg", ("class", "viewbox", "preserveaspectratio", "role", "aria-label")] == 1
+    for span in ("no records 10–19", "damage at 60", "aborted transaction 1–4", "leader epoch 3", "log start 5"):
         assert span in parsed.text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from klog.commands.report.report_page import Redaction
+from klog.commands.report.redaction import Redaction
 
 SECRET = "s3cret"
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from klog.commands.report.svg_pictures import MOST_TILES, Rectangle, Tile, draw_treemap, squarify
+from klog.commands.report.html_elements import letters
+from klog.commands.report.treemap import MOST_TILES, Rectangle, Tile, draw_treemap, squarify
 
 SIZES = st.lists(st.integers(1, 2**50), min_size=1, max_size=60).map(lambda sizes: sorted(sizes, reverse=True))
 
@@ -35,6 +36,14 @@ def test_what_is_too_small_shares_a_tile() -> None:
     titles = [title.text or "" for title in picture.iter("title")]
     assert any(text.startswith("50 smaller topics: ") for text in titles)
     assert len([one for one in picture.iter("rect") if one.get("class") == "tile"]) == MOST_TILES + 1
+
+
+def test_a_label_is_as_wide_as_the_name_is_shown() -> None:
+    """A letter of East Asia is as wide as two, and a control character is shown as an escape."""
+    for name in ("\u5927" * 30, "\u202e" * 30, "m" * 30):
+        (label,) = (one.text or "" for one in draw_treemap([Tile(name, 1, {})]).iter("text"))
+        assert letters(label) <= 24
+    assert letters("a\u5927") == 3
 
 
 def test_nothing_at_all_is_an_empty_picture() -> None:

@@ -18,7 +18,7 @@ _BAR: Final = 10
 _MOST_REASONS: Final = 3
 _MOST: Final = {"topic": 30, "partition": 12, "segment": 12}
 _COLUMNS: Final = ("size", "share", "", "name", "next goes (UTC)", "why it is still there")
-_WORDS: Final = {
+WORDS: Final = {
     Reason.ACTIVE: "the segment that is written to",
     Reason.RETENTION_TIME: "not as old as retention.ms",
     Reason.RETENTION_SIZE: "within retention.bytes",
@@ -59,7 +59,7 @@ def show(usage: DiskUsage, totals: SpaceTotals, asked: TextRequest) -> None:
     titles = list(_titles(totals))
     if asked.by == "reason":
         total = totals.all.reasons
-        lines = [_Line(reason.value, total[reason], _WORDS[reason], None) for reason in Reason if reason in total]
+        lines = [_Line(reason.value, total[reason], WORDS[reason], None) for reason in Reason if reason in total]
         lines.sort(key=lambda one: -one.bytes)
     else:
         lines = list(_tree(usage, totals, asked))

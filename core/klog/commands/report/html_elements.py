@@ -1,4 +1,4 @@
-"""HTML and SVG elements, and tables of them: all texts and attributes are added here, and none can become markup.
+"""HTML and SVG elements: all texts and attributes are added here, and none can become markup.
 
 `xml.etree` escapes them when the page is written; characters without an escape in HTML are made visible first.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from xml.etree.ElementTree import Element, tostring
 
@@ -72,61 +72,17 @@ def embedded_json(value: object) -> str:
     return json.dumps(value, ensure_ascii=True, separators=(",", ":")).translate(_ESCAPES)
 
 
-Row = Mapping[str, object]
-_HEADINGS = {
-    "abort": "To end it",
-    "committed_at": "Committed",
-    "message": "What",
-    "name": "Partition",
-    "position": "Byte",
-    "producer_epoch": "Epoch",
-    "producer_id": "Producer",
-}
-"""The headings of members of objects; other members have their own name as heading."""
-_NUMBERS = (
-    *("damages", "lag", "log_end", "log_start", "offset", "partition", "partitions", "position"),
-    *("producer_epoch", "producer_id", "segments", "warnings"),
-)
-_FORMS = {
-    **dict.fromkeys(_NUMBERS, "number"),
-    **dict.fromkeys(("began", "committed_at", "ended", "time"), "time"),
-    "abort": "code",
-    "bytes": "bytes",
-}
-"""How members are shown: `number`, `bytes`, `time` or `code`; others as text."""
-_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB")
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
-def table(caption: str, columns: Sequence[str], rows: Iterable[Row], left_out: int = 0) -> Element:
-    """Return a table in a box that scrolls separately; *left_out*: the number of further rows.
-
-    *columns*: the members to show.
-    """
-    head = element("tr", None, *map(_heading, columns))
-    cells = (element("tr", None, *(_cell(row.get(column), column) for column in columns)) for row in rows)
-    body = element("tbody", None, *cells)
-    note = f" (and {left_out} more, which are not listed here)" if left_out else ""
-    made = element(
-        "table", {"class": "rows"}, element("caption", None, caption + note), element("thead", None, head), body
-    )
-    return element("div", {"class": "wide"}, made)
+def letters(text: str) -> int:
+    """Return the width of *text* in a font of equally wide letters: those of East Asia are as wide as two."""
+    return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
 
 
-def _heading(member: str) -> Element:
-    heading = _HEADINGS.get(member, member.replace("_", " ").capitalize())
-    return element("th", {"scope": "col", "class": "text" if _FORMS.get(member, "code") == "code" else "n"}, heading)
-
-
-def _cell(value: object, member: str) -> Element:
-    form = _FORMS.get(member)
-    if value is None:
-        return element("td", None, "")
-    if form is None:
-        return element("td", None, str(value))
-    if form == "code":
-        return element("td", None, element("code", None, str(value)))
-    shown = size(value) if form == "bytes" else time(value) if form == "time" else str(value)
-    return element("td", {"class": "n", "data-n": str(value)}, shown)
+def offsets(first: object, last: object) -> str:
+    """Return a range, both ends inclusive: `0–59`, or `7` if both are the same."""
+    return f"{first}" if first == last else f"{first}–{last}"
 
 
 def size(value: object) -> str:
@@ -147,7 +103,12 @@ def time(value: object) -> str:
         return str(value)
 
 
-def legend(pairs: Iterable[tuple[str, Child]]) -> Element:
+def term(sign: Child, swatch: str, *meaning: Child) -> Element:
+    """Return a sign and its meaning, for a `legend`; *swatch*: the classes of the shape that it explains, if any."""
+    colour = [element("span", {"class": f"swatch {swatch}", "aria-hidden": "true"})] if swatch else []
+    return element("div", None, element("dt", None, *colour, sign), element("dd", None, *meaning))
+
+
+def legend(*terms: Element) -> Element:
     """Return the meaning of signs."""
-    items = (element("div", None, element("dt", None, sign), element("dd", None, meaning)) for sign, meaning in pairs)
-    return element("dl", {"class": "legend"}, *items)
+    return element("dl", {"class": "legend"}, *terms)

@@ -1,5 +1,5 @@
 "use strict";
-// Sorting, filters, larger pictures, and the data as a file.  The page is whole without any of it.
+// Sorting, filters, larger pictures, unfolding on paper, and the data as a file.  The page is whole without any of it.
 (() => {
   const make = (tag, text, more = {}) => Object.assign(document.createElement(tag), { textContent: text }, more);
   const value = (row, at) => row.cells[at].dataset.n ?? row.cells[at].textContent;
@@ -57,6 +57,18 @@
       figure.querySelector("figcaption").append(button);
     }
   }
+
+  // On paper nothing is folded.
+  const folded = [];
+  addEventListener("beforeprint", () => {
+    for (const one of document.querySelectorAll("details:not([open])")) {
+      folded.push(one);
+      one.open = true;
+    }
+  });
+  addEventListener("afterprint", () => {
+    for (const one of folded.splice(0)) one.open = false;
+  });
 
   const save = make("button", "Save the data as JSON", { type: "button" });
   save.addEventListener("click", () => {

@@ -1,18 +1,14 @@
-"""The SVG pictures of a report: the treemap of topics, and the strip of a partition in offset order.
-
-A tile of the treemap is as large as the bytes of its topic, split by the reasons.  A strip shows segments, damage,
-gaps, transactions and marks.  Squarified treemaps: Bruls, Huizing, van Wijk, 2000.
-"""
+"""The strip of a partition: its segments, damage, gaps, transactions and marks in the order of offsets, as SVG."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
-from klog.base.errors import UnreadableError
-from klog.commands.report.html_elements import element, visible
+from klog.base.errors import UnreadableError, counted
+from klog.commands.report.html_elements import element, letters, offsets, size
 from klog.formats.batch import CODEC_NAMES
 from klog.log.index import read_txn_index
 from klog.partition.verify.findings import PartitionFacts
@@ -49,7 +45,7 @@ class PartitionStrip(NamedTuple):
 
     *spans*: kinds `gap`, `damage`, `aborted`, `open`.  *marks*: kinds `log-start`, `high-watermark`, `last-stable`,
     `cleaner`.  *epochs*: each with its first offset.  *more*: the number of omitted spans.  *problems*: findings that
-    are no notes, by severity.
+    are no notes, by severity.  *node*: whose log dir it is, None: unknown.  *notes*: further problems, in klog's words.
     """
 
     topic: str | None
@@ -65,6 +61,13 @@ class PartitionStrip(NamedTuple):
     epochs: tuple[tuple[int, int], ...]
     more: int
     problems: tuple[int, int] = (0, 0)
+    node: int | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_sick(self) -> bool:
+        """Whether something is wrong with the partition, or a transaction in it has no end."""
+        return any(self.problems) or bool(self.notes) or any(span.kind == "open" for span in self.spans)
 
 
 def strip_of(facts: PartitionFacts) -> PartitionStrip:
@@ -172,118 +175,10 @@ def _epochs(facts: PartitionFacts) -> Iterable[tuple[int, int]]:
         yield from ((epoch, offset) for segment in facts.segments for epoch, offset, _ in segment.survey.epochs)
 
 
-WIDTH, HEIGHT = 1000.0, 420.0
-MOST_TILES = 200
-_LETTER, _LINE = 7.0, 16.0
-"""A character is about that wide, and that high, in units of the picture."""
-
-
-class Tile(NamedTuple):
-    """A future rectangle: a name, its bytes, and the bytes by reason."""
-
-    name: str
-    bytes: int
-    reasons: Mapping[str, int]
-
-
-class Rectangle(NamedTuple):
-    """A place in the picture, in its units."""
-
-    x: float
-    y: float
-    width: float
-    height: float
-
-
-def squarify(sizes: Sequence[float], room: Rectangle) -> Iterator[Rectangle]:
-    """Yield a rectangle in *room* for each of *sizes* (above 0, descending), as near to squares as rows allow."""
-    left = sum(sizes)
-    at = 0
-    while at < len(sizes):
-        side = min(room.width, room.height)
-        scale = room.width * room.height / left if left > 0 else 0.0
-        end = at + 1
-        while end < len(sizes) and _worst(sizes[at : end + 1], side, scale) <= _worst(sizes[at:end], side, scale):
-            end += 1
-        row = sum(sizes[at:end])
-        yield from _row(sizes[at:end], room, row / left if left > 0 else 0.0)
-        room, left, at = _rest(room, row / left if left > 0 else 1.0), left - row, end
-
-
-def _worst(row: Sequence[float], side: float, scale: float) -> float:
-    """Return the longest of a row's rectangles: its length by its breadth."""
-    area, largest, smallest = sum(row) * scale, row[0] * scale, row[-1] * scale
-    if area <= 0 or smallest <= 0 or side <= 0:
-        return float("inf")
-    return max(side * side * largest / (area * area), area * area / (side * side * smallest))
-
-
-def _row(row: Sequence[float], room: Rectangle, share: float) -> Iterator[Rectangle]:
-    total, done = sum(row), 0.0
-    for size in row:
-        part = size / total if total > 0 else 0.0
-        if room.width >= room.height:
-            yield Rectangle(room.x, room.y + done * room.height, room.width * share, room.height * part)
-        else:
-            yield Rectangle(room.x + done * room.width, room.y, room.width * part, room.height * share)
-        done += part
-
-
-def _rest(room: Rectangle, share: float) -> Rectangle:
-    if room.width >= room.height:
-        return Rectangle(room.x + room.width * share, room.y, room.width * (1 - share), room.height)
-    return Rectangle(room.x, room.y + room.height * share, room.width, room.height * (1 - share))
-
-
-def draw_treemap(tiles: Sequence[Tile]) -> Element:
-    """Return the picture of *tiles*; the smallest beyond MOST_TILES share one."""
-    known = sorted((tile for tile in tiles if tile.bytes > 0), key=lambda tile: (-tile.bytes, tile.name))
-    shown, rest = known[:MOST_TILES], known[MOST_TILES:]
-    if rest:
-        shown.append(Tile(f"{len(rest)} smaller topics", sum(tile.bytes for tile in rest), {}))
-        shown.sort(key=lambda tile: -tile.bytes)
-    total = sum(tile.bytes for tile in shown)
-    label = f"Bytes by topic: {len(known)} topics, {total} bytes"
-    picture = element(
-        "svg",
-        {"class": "treemap", "viewBox": f"0 0 {WIDTH:g} {HEIGHT:g}", "role": "img", "aria-label": label},
-        element("title", None, label),
-    )
-    places = squarify([tile.bytes for tile in shown], Rectangle(0.0, 0.0, WIDTH, HEIGHT))
-    for tile, place in zip(shown, places, strict=True):
-        picture.append(_tile(tile, place, total))
-    return picture
-
-
-def _tile(tile: Tile, place: Rectangle, total: int) -> Element:
-    reasons = sorted(((size, reason) for reason, size in tile.reasons.items() if size > 0), reverse=True)
-    parts = ", ".join(f"{reason} {size}" for size, reason in reasons)
-    title = f"{visible(tile.name)}: {tile.bytes} bytes ({tile.bytes / total:.1%}){', ' if parts else ''}{parts}"
-    group = element("g", None, element("title", None, title))
-    sizes = [float(size) for size, _ in reasons]
-    known = sum(sizes)
-    inner = squarify(sizes, place) if known else iter(())
-    for (size, reason), part in zip(reasons, inner, strict=False):
-        label = element("title", None, f"{tile.name}, {reason}: {size} bytes")
-        group.append(element("rect", {**_rounded(part), "class": f"r {reason}"}, label))
-        if part.width > (len(reason) + 1) * _LETTER and part.height > 2 * _LINE:
-            place_of = {"x": round(part.x + 4, 2), "y": round(part.y + part.height - 5, 2), "class": "reason"}
-            group.append(element("text", place_of, reason))
-    group.append(element("rect", {**_rounded(place), "class": "tile"}))
-    if place.width > (min(len(tile.name), 24) + 1) * _LETTER and place.height > _LINE:
-        name = tile.name if len(tile.name) <= 24 else f"{tile.name[:23]}…"
-        group.append(element("text", {"x": round(place.x + 4, 2), "y": round(place.y + 14, 2)}, name))
-    return group
-
-
-def _rounded(place: Rectangle) -> dict[str, float]:
-    return {name: round(value, 2) for name, value in place._asdict().items()}
-
-
 STRIP_WIDTH = 1000
 _TOP, _HEIGHT = 22, 30
-_STRIP_LETTER = 6.5
-"""A character is about that wide, in units of the picture."""
+_LETTER = 7.0
+"""A letter is at most that wide, in units of the picture."""
 
 _MARKS = {
     "log-start": "log start",
@@ -317,7 +212,13 @@ def draw_strip(strip: PartitionStrip, name: str) -> Element:
     scale = _Scale(first, end)
     return element(
         "svg",
-        {"class": "strip", "viewBox": f"0 0 {STRIP_WIDTH} 86", "role": "img", "aria-label": describe(strip, name)},
+        {
+            "class": "strip",
+            "viewBox": f"0 0 {STRIP_WIDTH} 86",
+            "preserveAspectRatio": "none",
+            "role": "img",
+            "aria-label": describe(strip, name),
+        },
         element("title", None, describe(strip, name)),
         *(_segment_shape(segment, scale) for segment in strip.segments),
         *(shape for span in strip.spans if (shape := _span_shape(span, scale)) is not None),
@@ -329,28 +230,47 @@ def draw_strip(strip: PartitionStrip, name: str) -> Element:
 def describe(strip: PartitionStrip, name: str) -> str:
     """Return one sentence about the picture, for those who do not see it."""
     counts = {kind: sum(span.kind == kind for span in strip.spans) for kind in _SPANS}
-    seen = ", ".join(f"{count} × {_SPANS[kind]}" for kind, count in counts.items() if count)
-    segments = sum(segment.segments for segment in strip.segments)
-    return f"{name}: offsets {strip.log_start} to {strip.log_end}, segments: {segments}{', ' if seen else ''}{seen}"
+    seen = "".join(f", {count} × {_SPANS[kind]}" for kind, count in counts.items() if count)
+    segments = counted(sum(segment.segments for segment in strip.segments), "segment")
+    held = "no offsets"
+    if strip.log_end > strip.log_start:
+        is_one = strip.log_end == strip.log_start + 1
+        held = f"offset{'' if is_one else 's'} {offsets(strip.log_start, strip.log_end - 1)}"
+    return f"{name}: {held}, {segments}{seen}"
+
+
+def marks_of(strip: PartitionStrip) -> str:
+    """Return the labels of the marks, for a screen that is too narrow for them in the picture."""
+    return " · ".join(label for _, _, label in _labels(strip))
+
+
+def _labels(strip: PartitionStrip) -> Iterator[tuple[int, str, str]]:
+    """Yield the marks by offset: the offset, the first kind, and the label of all marks there."""
+    kinds: dict[int, list[str]] = {}
+    for kind, offset in strip.marks:
+        kinds.setdefault(offset, []).append(kind)
+    for offset, here in sorted(kinds.items()):
+        yield offset, here[0], f"{', '.join(_MARKS[kind] for kind in here)} {offset}"
 
 
 def _segment_shape(segment: StripSegment, scale: _Scale) -> Element:
     left, right = scale(segment.first), scale(segment.end)
-    codec = "+".join(segment.codecs) or "empty"
+    codec = "+".join("uncompressed" if one == "none" else one for one in segment.codecs) or "empty"
     kind = segment.codecs[0] if len(segment.codecs) == 1 else "mixed" if segment.codecs else "empty"
     many = f"{segment.segments} segments" if segment.segments > 1 else "segment"
     shape = {"x": left, "y": _TOP, "width": max(round(right - left, 2), 0.5), "height": _HEIGHT, "class": f"s {kind}"}
-    title = f"{many} {segment.first} to {segment.end}, {segment.bytes} bytes, {codec}"
+    held = f"offsets {offsets(segment.first, segment.end - 1)}" if segment.end > segment.first else "no offsets"
+    title = f"{many}, {held}, {size(segment.bytes)}, {codec}"
     box = element("g", None, element("rect", shape, element("title", None, title)))
-    if right - left > len(codec) * _STRIP_LETTER + 4:
+    if kind not in ("none", "empty") and right - left > letters(codec) * _LETTER + 6:
         box.append(element("text", {"x": left + 3, "y": _TOP + 19, "class": "codec"}, codec))
     return box
 
 
 def _span_shape(span: StripSpan, scale: _Scale) -> Element | None:
     left, right = scale(span.first), scale(span.end)
-    offsets = f"at {span.first}" if span.first == span.end else f"{span.first} to {span.end - 1}"
-    title = element("title", None, f"{_SPANS[span.kind]} {offsets}{': ' if span.text else ''}{span.text}")
+    where = f"at {span.first}" if span.first == span.end else offsets(span.first, span.end - 1)
+    title = element("title", None, f"{_SPANS[span.kind]} {where}{': ' if span.text else ''}{span.text}")
     if span.kind == "damage":
         points = f"{left},{_TOP} {left - 6},{_TOP - 10} {left + 6},{_TOP - 10}"
         line = {"x1": left, "x2": left, "y1": _TOP, "y2": _TOP + _HEIGHT, "class": "damage"}
@@ -369,19 +289,22 @@ def _epoch_shapes(strip: PartitionStrip, scale: _Scale) -> Iterator[Element]:
         title = element("title", None, f"leader epoch {epoch} from offset {offset}")
         yield element("line", {"x1": at, "x2": at, "y1": 70, "y2": 76, "class": "epoch"}, title)
         label = f"e{epoch}"
-        if at >= free and at < STRIP_WIDTH - len(label) * _STRIP_LETTER:
-            free = at + (len(label) + 1) * _STRIP_LETTER
+        if at >= free and at < STRIP_WIDTH - len(label) * _LETTER:
+            free = at + (len(label) + 1) * _LETTER
             yield element("text", {"x": at + 2, "y": 82, "class": "epoch"}, label)
 
 
 def _mark_shapes(strip: PartitionStrip, scale: _Scale) -> Iterator[Element]:
     """Yield a line for each mark; labels that would meet another one are in the titles alone."""
     free = -1.0
-    for kind, offset in strip.marks:
-        at, label = scale(offset), f"{_MARKS[kind]} {offset}"
+    for offset, kind, label in _labels(strip):
+        at = scale(offset)
         title = element("title", None, label)
         yield element("line", {"x1": at, "x2": at, "y1": 12, "y2": 70, "class": f"mark {kind}"}, title)
-        left = min(at, STRIP_WIDTH - len(label) * _STRIP_LETTER)
+        width = letters(label) * _LETTER
+        is_last = at + width > STRIP_WIDTH
+        left = STRIP_WIDTH - width if is_last else at
         if left >= free:
-            free = left + (len(label) + 1) * _STRIP_LETTER
-            yield element("text", {"x": round(left, 2), "y": 10, "class": "mark"}, label)
+            free = left + width + _LETTER
+            anchor = {"x": STRIP_WIDTH, "text-anchor": "end"} if is_last else {"x": round(left, 2)}
+            yield element("text", {**anchor, "y": 10, "class": "mark"}, label)
