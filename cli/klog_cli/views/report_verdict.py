@@ -30,6 +30,7 @@ from klog_cli.views.replicas.advice import behind_logs
 _LONGEST_TRANSACTION_MS = 900_000
 """Kafka's default of transaction.max.timeout.ms: an open transaction of an unknown timeout may last that long."""
 _DANGEROUS = (Verdict.INCOMPARABLE, Verdict.DAMAGED, Verdict.DIVERGED, Verdict.MISSING)
+_RUNS = "lock-held"
 _FATES = {
     Fate.EMPTIES: "emptied",
     Fate.STRAYS: "set aside as stray",
@@ -96,11 +97,15 @@ def start_lines(brokers: Brokers, sink: Sink, plain: Container[str]) -> Iterator
 def _start_state(found: Diagnosis) -> VerdictState:
     if found.is_harmless:
         return VerdictState.CLEAN
+    if found.failure is not None and found.failure.id == _RUNS:
+        return VerdictState.UNASKED
     return VerdictState.DAMAGE if not found.starts or found.loses else VerdictState.WARNING
 
 
 def _start(found: Diagnosis) -> tuple[str, str]:
     """Return the course of a start in klog's own words, and the details with names of the disk."""
+    if found.failure is not None and found.failure.id == _RUNS:
+        return "not known: a broker is running on the log dir", ""
     if found.failure is not None:
         return f"a broker {found.version.value} does not start ({found.failure.id})", found.failure.message
     lost = sum(bool(row.lost_records) for row in found.partitions)

@@ -72,7 +72,15 @@ def made(name: str) -> Report:
             {"time": 1_700_000_000_001, "clock": "broker", "kind": "commit", "message": name, "group": name},
             {"time": 1_700_000_000_002, "clock": "broker", "kind": "txn-begin", "transactional_id": name},
         ],
-        [{"group": name, "type": "classic", "state": None, "offsets": [{**row, "log_end": 9, "lag": 4}]}],
+        [
+            {
+                "group": name,
+                "type": "classic",
+                "state": None,
+                "offsets": [{**row, "log_end": 9, "lag": 4}],
+                "members": [{"member_id": name, "client_id": name, "host": name}],
+            }
+        ],
         [
             {
                 "state": "hanging",

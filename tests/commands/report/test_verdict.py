@@ -15,6 +15,7 @@ from klog_cli.views import report_verdict
 
 from tests.commands.report.test_command import read
 from tests.conftest import FIXTURES, run_klog, writable_copy
+from tests.data_dir.test_log_dir import held
 from tests.support.insight import STOPPED, unpack
 
 SPLIT = [FIXTURES / "replicas/split" / name for name in ("broker-1", "broker-2", "broker-3", "controller-4")]
@@ -147,6 +148,16 @@ def test_a_disk_of_zookeepers_time_is_judged_by_its_own_version(tmp_path: Path) 
     assert line(found, "doctor")["said"].startswith("a broker 2.8 starts, and loses nothing")
     assert line(found, "doctor")["command"] == f"klog doctor --kafka-version 2.8 {FIXTURES / 'legacy'}"
     assert "Clean: 4 checks found nothing." in text
+
+
+def test_the_disk_of_a_running_broker_has_no_next_start(tmp_path: Path) -> None:
+    """A broker whose lock is held does not start; that is no problem of the disk."""
+    disk = writable_copy(FIXTURES / "legacy", tmp_path / "disk")
+    (disk / ".lock").touch()
+    with held(disk / ".lock"):
+        text, found = report(tmp_path, disk)
+    assert (line(found, "doctor")["state"], line(found, "doctor")["detail"]) == ("unasked", "")
+    assert "Clean: 3 checks found nothing." in text
 
 
 def test_partitions_alone_have_no_start(tmp_path: Path) -> None:
