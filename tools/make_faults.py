@@ -11,21 +11,22 @@ from tests.faults.single_faults import FAULTS, FILES, STOPS, UNREADABLE, Cell, p
 PAGE = Path(__file__).parents[1] / "docs" / "faults.md"
 HEAD = """# One fault in one file
 
-What a start of Kafka 4.3.1 makes of a log dir in which one file has one fault, and what after `klog verify` and
-`klog recover --apply`. The faults: a flipped bit at the middle, a block of 512 bytes there of zeros or of junk (all of
-a smaller file), the last third cut off, a block there that cannot be read (EIO). The log dir has one partition of 648
-records, and no metadata log. Kafka's own `LogManager` loads it, after a kill and after a clean stop; where both come to
-the same, there is one answer. `tools/make_faults.py` writes this page from what it finds, and a test compares them.
+This page shows how a start of Kafka 4.3.1 reacts to a log dir in which one file has one fault, and how it reacts after
+`klog verify` and `klog recover --apply`. The faults are: a flipped bit in the middle; a block of 512 bytes there of
+zeros or of junk (all of a smaller file); the last third truncated; a block there that cannot be read (EIO). The log dir
+has one partition of 648 records, and no metadata log. Kafka's own `LogManager` loads it, after a kill and after a clean
+stop; if both give the same result, there is one answer. `tools/make_faults.py` writes this page from its measurements,
+and a test compares them.
 
-*Offline*: a broker goes on without this log dir, or stops if it has no other. *Dies*: it stops at once. Lost records
-of a damaged log lie behind the fault and in the damaged batch; `klog recover` shows what `--salvage` would keep of
-them ([recover.md](recover.md)). A flipped bit in a checkpoint may make another topic's name of one: then the
-file is as good as any, and nobody finds it.
+*Offline*: a broker continues without this log dir, or stops if it has no other. *Dies*: it stops at once. Lost records
+of a damaged log are in the damaged batch and behind it; `klog recover` shows how many of them `--salvage` would keep
+([recover.md](recover.md)). A flipped bit in a checkpoint may change the name of a topic into another one: the file is
+then still valid, and no check finds the fault.
 
-*Unreadable* is a bad sector of a disk, for as long as the file is the same one; the system reads pages of 4 KiB, so
-more than the block is lost. `klog verify` names the file and the error, and judges all others. `klog recover` puts
-another file in its place where the logs say what was in it, and keeps it, under a second name, as the original. The
-block of a log is lost: `--salvage` goes around it.
+*Unreadable* simulates a bad sector of a disk, for as long as the file keeps its inode; the system reads pages of 4 KiB,
+so more than the block is lost. `klog verify` names the file and the error, and checks all other files. If the logs
+determine the content of the file, `klog recover` replaces it and keeps the unreadable file as the original, under a
+second name. The lost block of a log stays lost: `--salvage` keeps the batches around it.
 
 | file | fault | Kafka alone | `klog verify` | Kafka after `klog recover --apply` |
 |---|---|---|---|---|

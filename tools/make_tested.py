@@ -34,12 +34,12 @@ KINDS = {
     "fuse": "on a file system of the tests' own",
     "spark": "on Spark",
     "browser": "in a real browser",
-    "release": "of the one static file, in a root that holds nothing else",
+    "release": "of the one static file, in a root that has nothing else",
 }
 HEAD = """# What was tested
 
 `make tested` runs the whole suite and writes this page; every figure was counted while the tests ran.
-The suite takes samples of what `make test ARGS="-m long"` runs whole: cuts, kills and failing calls everywhere.
+The suite takes samples of power cuts, kills and failing calls; `make test ARGS="-m long"` runs all of them.
 """
 
 
@@ -62,13 +62,13 @@ class Share(NamedTuple):
     units: tuple[str, str]
 
 
-_CUTS = """A change runs on a disk that loses its power before one of the calls. Then the disk shows what it kept, by
-one of three models; the change must be finished or taken back, and nothing may be lost."""
-_LOSSY = """Commands run, as they are, on a file system of the tests' own. Its power goes before one of the calls that
-reach it; then it shows what was synced, and of the rest what one of four models leaves. The change must be finished or
-taken back, and nothing may be lost."""
-_CALLS = """A command that changes something runs, and one of its system calls fails. Exit code and message are right;
-what was there before must be there, or come back by the command that the message names."""
+_CUTS = """A change runs on a disk that loses its power before one of the calls. The disk then has the content that one of
+three models keeps; klog must finish or undo the change, and nothing may be lost."""
+_LOSSY = """Unchanged commands run on a file system of the tests' own. It loses its power before one of its calls; then it
+has the synced data, and the part of the rest that one of four models leaves. klog must finish or undo the change, and
+nothing may be lost."""
+_CALLS = """A command that changes a disk runs, and one of its system calls fails. Exit code and message must be right;
+the former data must still exist, or the command in the message must restore it."""
 PARTS = (
     Part("Tests", "tests that passed", "Tests that passed, by what they need.", "tests"),
     Part("Power cuts", "power cuts", _CUTS, "cuts"),
@@ -76,12 +76,11 @@ PARTS = (
     Part("System calls that failed", "system calls that failed", _CALLS, "calls"),
     Part("Real brokers", "starts of real brokers", "Starts of brokers and controllers, by version of Kafka.", "starts"),
 )
-_BRANCHES = """Ways that an `if`, a loop or a condition may go, and those that a test went. Counted in a second run,
+_BRANCHES = """The branches of each `if`, loop and condition, and those that a test took. They were counted in a second run,
 of the tests that need no broker, Spark, browser or strace, with counters in klog's Python and in its compiled kernel.
-Checks of types, bounds and errors that Cython adds by itself do not count: they decide nothing that the source says."""
-_MUTANTS = """One small mistake at a time is put into a package: a comparison, a limit, a condition, a constant, a
-result, a statement that is missing, two arguments the other way round. A mutant is killed when a test fails or takes
-far too long. The tests are those of klog alone that run the changed line; the mutants are a sample, always the same."""
+Checks of types, bounds and errors that Cython adds by itself do not count, because they are not in the source."""
+_MUTANTS = """A tool puts one small mistake at a time into a package: a changed comparison, limit, condition, constant or
+result, a missing statement, two exchanged arguments. A mutant is killed if a test fails or takes far too long. The tests are those of klog alone that run the changed line; the mutants are a sample, always the same."""
 SHARES = (
     Share("Branches", "branches", "branches taken", _BRANCHES, ("branches", "taken")),
     Share("Mutants", "mutants made", "mutants killed", _MUTANTS, ("mutants", "killed")),
