@@ -76,13 +76,15 @@ PARTITIONERS: Final = (
         "random",
         _MIXED_NULLS,
     ),
-    Partitioner("librdkafka", 1, "librdkafka by default (consistent_random) and what builds on it", "random", "random"),
+    Partitioner(
+        "librdkafka", 1, "librdkafka by default (consistent_random) and clients based on it", "random", "random"
+    ),
     Partitioner("consistent", 1, "librdkafka's consistent", "hashed", "as an empty key"),
     Partitioner("fnv1a", 2, "librdkafka's fnv1a and fnv1a_random, Sarama", "hashed", "as an empty key", _SARAMA_NULLS),
     Partitioner("fnv1a-mask", 3, "Sarama's reference hash partitioner", "hashed", "random"),
     Partitioner("fnv1a-unsigned", 4, "franz-go's first SaramaHasher", "hashed", "random"),
     Partitioner("murmur2-unsigned", 5, "KafkaEx before 1.0", "hashed", "random"),
-    Partitioner("murmur2-abs", 6, "partitioners of one's own that take abs() for the mask", "hashed", "random"),
+    Partitioner("murmur2-abs", 6, "custom partitioners that use abs() instead of the mask", "hashed", "random"),
 )
 """The usual ones first: where two agree on every key, the first is named."""
 NAMES: Final = tuple(one.name for one in PARTITIONERS)
