@@ -62,13 +62,13 @@ class Share(NamedTuple):
     units: tuple[str, str]
 
 
-_CUTS = """A change runs on a disk that loses its power before one of the calls. The disk then has the content that one of
-three models keeps; klog must finish or undo the change, and nothing may be lost."""
-_LOSSY = """Unchanged commands run on a file system of the tests' own. It loses its power before one of its calls; then it
-has the synced data, and the part of the rest that one of four models leaves. klog must finish or undo the
-change, and nothing may be lost."""
-_CALLS = """A command that changes a disk runs, and one of its system calls fails. Exit code and message must be right; the
-former data must still exist, or the command in the message must restore it."""
+_CUTS = """A change runs on a disk that loses its power before one of the calls. The disk then has the content
+that one of three models keeps; klog must finish or undo the change, and nothing may be lost."""
+_LOSSY = """Unchanged commands run on a file system of the tests' own. It loses its power before one of its
+calls; then it has the synced data, and the part of the rest that one of four models leaves. klog
+must finish or undo the change, and nothing may be lost."""
+_CALLS = """A command that changes a disk runs, and one of its system calls fails. Exit code and message must be
+right; the former data must still exist, or the command in the message must restore it."""
 PARTS = (
     Part("Tests", "tests that passed", "Tests that passed, by what they need.", "tests"),
     Part("Power cuts", "power cuts", _CUTS, "cuts"),
@@ -76,13 +76,14 @@ PARTS = (
     Part("System calls that failed", "system calls that failed", _CALLS, "calls"),
     Part("Real brokers", "starts of real brokers", "Starts of brokers and controllers, by version of Kafka.", "starts"),
 )
-_BRANCHES = """The branches of each `if`, loop and condition, and those that a test took. They were counted in a second run, of
-the tests that need no broker, Spark, browser or strace, with counters in klog's Python and in its compiled
-kernel. Checks of types, bounds and errors that Cython adds by itself do not count, because they are not in the
-source."""
-_MUTANTS = """A tool puts one small mistake at a time into a package: a changed comparison, limit, condition, constant or
-result, a missing statement, two exchanged arguments. A mutant is killed if a test fails or takes far too long.
-The tests are those of klog alone that run the changed line; the mutants are a sample, always the same."""
+_BRANCHES = """The branches of each `if`, loop and condition, and those that a test took. They were counted in a
+second run, of the tests that need no broker, Spark, browser or strace, with counters in klog's
+Python and in its compiled kernel. Checks of types, bounds and errors that Cython adds by itself do
+not count, because they are not in the source."""
+_MUTANTS = """A tool puts one small mistake at a time into a package: a changed comparison, limit, condition,
+constant or result, a missing statement, two exchanged arguments. A mutant is killed if a test fails
+or takes far too long. The tests are those of klog alone that run the changed line; the mutants are
+a sample, always the same."""
 SHARES = (
     Share("Branches", "branches", "branches taken", _BRANCHES, ("branches", "taken")),
     Share("Mutants", "mutants made", "mutants killed", _MUTANTS, ("mutants", "killed")),
