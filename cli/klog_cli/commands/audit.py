@@ -29,7 +29,7 @@ class _PathsOrVerb(CommandGroup):
 
 audit = typer.Typer(
     cls=_PathsOrVerb,
-    help="Check batch headers for misplaced batches, gaps, waste.",
+    help="Check batch headers: misplaced batches, gaps, waste.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -42,9 +42,11 @@ Check = Annotated[
 ]
 With = Annotated[
     list[str] | None,
-    typer.Option("--with", metavar="DISK", help="Further disks of the cluster, only read for twins (repeatable)."),
+    typer.Option(
+        "--with", metavar="DISK", help="Another disk of the cluster, read only to find duplicates (repeatable)."
+    ),
 ]
-Deep = Annotated[bool, typer.Option("--deep", help="Also read records, for batches whose twin is gone.")]
+Deep = Annotated[bool, typer.Option("--deep", help="Also read records, to find batches without a duplicate.")]
 Confidence = Annotated[
     str, typer.Option("--min-confidence", metavar="|".join(CONFIDENCES), help="Leave out rows of weaker confidence.")
 ]
@@ -55,7 +57,7 @@ MisroutedOutput = Annotated[str, options.output_form(MISROUTED_OUTPUTS)]
 
 @audit.callback()
 def _audit() -> None:
-    """Check batch headers for misplaced batches, gaps, waste."""
+    """Check batch headers: misplaced batches, gaps, waste."""
 
 
 @audit.command("headers")
@@ -74,8 +76,8 @@ def headers(
 ) -> int:
     """Make all checks of batch headers, without reading records.
 
-    'klog audit PATH...' is the same. Batches in the wrong partition, batches that are there twice, gaps in sequences,
-    wrong times, batches that are too large or too small, old formats, mixed codecs.
+    'klog audit PATH...' is the same. It finds misplaced batches, repeated batches, gaps in sequences, wrong times,
+    batches that are too large or too small, old formats and mixed codecs.
     """
     from klog.commands.audit.audit import AuditOptions
     from klog.commands.audit.audited_partitions import AuditQuery
@@ -109,9 +111,8 @@ def misrouted(
 ) -> int:
     """Find batches that a producer put into the wrong partition.
 
-    Java producers had a fault (KAFKA-19012). Such a batch is at home as well, byte for byte. Give all disks of a
-    cluster: on one of them half of the twins are missing. Exit code 4: batches are in the wrong place, or data is
-    damaged.
+    Java producers had a fault (KAFKA-19012). Such a batch is also in its own partition, byte for byte. Give all disks
+    of a cluster: one disk alone lacks many of the duplicates. Exit code 4: batches are misplaced, or data is damaged.
     """
     from klog_cli.views.audit import misrouted as run
 

@@ -22,8 +22,8 @@ _SHOWN_MISSING = 5
 _SHOWN_TWINS = 3
 _WHY = {
     "share": "one program writes both, or one is a copy of the other",
-    "run": "batches side by side",
-    "repeats": "the same batch over and over",
+    "run": "runs of equal neighbours",
+    "repeats": "the same batch many times",
 }
 _HOME = ("home_topic", "home_partition", "home_first_offset")
 
@@ -138,7 +138,7 @@ def _text(report: MisroutedReport) -> Iterator[str]:
         yield from _rows(report.rows)
         yield _sum(report.rows)
     if report.legal_twins:
-        yield f"not counted: {' · '.join(_legal(report))}"
+        yield f"legal duplicates, not counted: {' · '.join(_legal(report))}"
     if report.rows or not report.coverage.is_whole:
         yield from _coverage(report)
 
@@ -162,10 +162,10 @@ def _rows(rows: Sequence[MisroutedBatch]) -> Iterator[str]:
 
 def _elsewhere(row: MisroutedBatch) -> str:
     if row.home is not None:
-        return f"home {_place(row.home)}"
+        return f"original {_place(row.home)}"
     more = len(row.twins) - _SHOWN_TWINS
     some = ", ".join(map(_place, row.twins[:_SHOWN_TWINS])) + (f" and {more} more" if more > 0 else "")
-    return f"also {some}" if some else "no twin"
+    return f"also {some}" if some else "no duplicate"
 
 
 def _place(place: BatchPlace) -> str:
@@ -178,13 +178,13 @@ def _sum(rows: Sequence[MisroutedBatch]) -> str:
     topics = list(dict.fromkeys(row.topic for row in rows))
     some = ", ".join(topics[:_SHOWN_TOPICS]) + (", …" if len(topics) > _SHOWN_TOPICS else "")
     batches, records = counted(len(rows), "batch", "es"), counted(sum(row.records for row in rows), "record")
-    return f"{batches}, {records} in the wrong partition: {parts}. Read by whoever consumed {some}"
+    return f"{batches}, {records} in the wrong partition: {parts}. Consumers of {some} have read them"
 
 
 def _legal(report: MisroutedReport) -> Iterator[str]:
     for one in report.legal_twins:
         topics = one.topics[0] if one.topics[0] == one.topics[1] else ", ".join(one.topics)
-        yield f"{topics} {counted(one.groups, 'twin')} ({_WHY[one.why]})"
+        yield f"{topics} {counted(one.groups, 'duplicate')} ({_WHY[one.why]})"
 
 
 def _coverage(report: MisroutedReport) -> Iterator[str]:
@@ -192,11 +192,11 @@ def _coverage(report: MisroutedReport) -> Iterator[str]:
     since = f", from {output.time_text(coverage.earliest)}" if coverage.earliest is not None else ""
     of = f" of {coverage.known}" if coverage.known is not None else ""
     ending = f"partition{'' if (coverage.known or coverage.read) == 1 else 's'}"
-    whole = " of the cluster" if coverage.known is not None else ""
-    yield f"looked at: {coverage.read}{of} {ending}{whole}, {batches}{since}"
+    scope = " of the cluster" if coverage.known is not None else ""
+    yield f"read: {coverage.read}{of} {ending}{scope}, {batches}{since}"
     if coverage.missing:
         more = len(coverage.missing) - _SHOWN_MISSING
         some = ", ".join(coverage.missing[:_SHOWN_MISSING]) + (f" and {more} more" if more > 0 else "")
-        yield f"not read: {some}; twins there are not known, so that nothing found proves nothing"
+        yield f"not read: {some}; duplicates there are unknown, so the result is not conclusive"
     elif coverage.known is None:
-        yield "how many partitions the cluster has is not known: no metadata log is here; name all its disks"
+        yield "the number of partitions of the cluster is unknown without a metadata log; give all its disks"
