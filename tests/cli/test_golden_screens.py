@@ -16,13 +16,18 @@ from tests.conftest import FIXTURES
 from tests.support.terminal import on_screen
 
 SCREENS = Path(__file__).parent / "screens"
-FREE = re.compile(r"\d[\d.]* [KMGTP]?i?B of \d[\d.]* [KMGTP]?i?B are free")
-"""The room on the disk of the tests."""
+SIZE = r"\d[\d.]* [KMGTP]?i?B"
+OF_THE_DISK = re.compile(
+    rf"{SIZE} of {SIZE}(?= are free)|{SIZE}(?= on (?:the )?disk)|(?<=frees ){SIZE}|(?:\[\w+\])?\d+% full(?:\[\])?"
+)
+"""Facts about the disk of the tests: its room, and the blocks that its files take."""
 SPLIT = "replicas/split/broker-1 replicas/split/broker-2 replicas/split/broker-3"
 BEHIND = "replicas/behind/broker-1 replicas/behind/broker-2 replicas/behind/broker-3"
 COMMANDS = {
     "replicas-diff": f"replicas diff {SPLIT} --metadata replicas/split/controller-4",
     "replicas-diff-up": f"replicas diff {BEHIND} --metadata replicas/behind/controller-4 --up '3 then 1,2'",
+    "space": "space modern --topic tx --topic dense --topic trimmed --by partition --now 2025-06-18T00:00:00Z",
+    "space-free": "space modern --free 2M --now 2026-06-18T00:00:00Z",
     "replicas-simulate": "replicas simulate replicas/simulate/loss-high-watermark.json",
 }
 
@@ -32,8 +37,8 @@ COMMANDS = {
 def test_a_screen_looks_as_it_did(name: str, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(FIXTURES)
     shown = on_screen(*shlex.split(COMMANDS[name]), columns=columns)
-    text = f"$ klog {COMMANDS[name]}\n{FREE.sub('… of … are free', shown.marked)}"
-    assert max(map(len, FREE.sub("", shown.plain).splitlines())) <= columns
+    text = f"$ klog {COMMANDS[name]}\n{OF_THE_DISK.sub('…', shown.marked)}"
+    assert max(map(len, shown.plain.splitlines())) <= columns
     golden = SCREENS / f"{name}-{columns}.txt"
     if os.environ.get("KLOG_SCREENS") == "write":
         golden.write_text(text)

@@ -30,7 +30,9 @@ def space(
     paths: options.Paths = None,
     topic: options.Topics = None,
     partition: options.Partitions = None,
-    by: Annotated[str, typer.Option(metavar="|".join(LEVELS), help="How deep the tree of sizes goes.")] = "topic",
+    by: Annotated[
+        str | None, typer.Option(metavar="|".join(LEVELS), help="How deep the tree of sizes goes (default: topic).")
+    ] = None,
     sort: Annotated[
         str | None, typer.Option(metavar="|".join(ORDERS), help="Largest, oldest or alphabetically first.")
     ] = None,
@@ -63,7 +65,8 @@ def space(
     from klog_cli.views.space.space import space as run
 
     options.known_form(form, FORMS)
-    options.known("--by", by, LEVELS)
+    if by is not None:
+        options.known("--by", by, LEVELS)
     if sort is not None:
         options.known("--sort", sort, ORDERS)
     if not paths:

@@ -214,11 +214,35 @@ def test_text_is_a_tree(data: Path) -> None:
     """The largest first, each with the part that it has of the whole."""
     lines = run_klog("space", data, "--by", "segment", "--now", NOW).stdout.decode().splitlines()
     names = [line.split()[-1] if "…" in line else line for line in lines]
-    assert "23 partitions, 48 segments" in names[0]
+    assert "the disk of " in names[0]
+    assert "can go at the next retention check" in names[0]
+    assert "23 partitions, 48 segments" in names[1]
     tx = next(at for at, line in enumerate(lines) if "  tx-0 " in line)
     assert "00000000000000000534" in lines[tx + 1]
     assert "future-timestamp" in lines[tx + 1]
     assert len(run_klog("space", data, "--by", "reason").stdout.splitlines()) > 5
+
+
+@pytest.mark.parametrize("log_dirs", [1, 2])
+def test_shares_add_up_to_the_whole(data: Path, log_dirs: int) -> None:
+    """A log dir is no row among its topics: it is a heading if there are several."""
+    paths = [data, Path(shutil.copytree(data, data.with_name("second")))][:log_dirs]
+    lines = run_klog("space", *paths, "--now", NOW).stdout.decode().splitlines()
+    shares = [float(word[:-1]) for line in lines[log_dirs + 2 :] for word in line.split() if word.endswith("%")]
+    assert sum(shares) == pytest.approx(100, abs=2)
+    headings = [line.split() for line in lines if line.split()[2:3] in [[str(path)] for path in paths]]
+    assert len(headings) == (0 if log_dirs == 1 else 2)
+
+
+def test_a_date_that_has_passed_is_now(data: Path) -> None:
+    """A date long ago, called the next one, had operators look for a broken clock."""
+    early, late = (
+        run_klog("space", data, "--topic", "dense", "--now", now).stdout.decode()
+        for now in (NOW, "2025-07-18T00:00:00Z")
+    )
+    assert "2025-06-22 15:06:40.970Z" in early
+    assert "2025-06-22" not in late
+    assert " dense        now  retention-due" in late
 
 
 def test_metrics_are_read_by_prometheus_own_parser(data: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ cleaning all."""
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from collections import Counter
@@ -255,6 +256,22 @@ def test_the_plan_frees_what_nobody_needs_and_no_more(made: tuple[Path, Counter[
         subprocess.run(["bash", "-c", command], check=True)
     assert freed - _disk_bytes(data) == sum(step["frees"] for step in found["plan"])
     assert (data / "t-0" / "00000000000000000000.log").exists()
+
+
+def test_a_plan_is_all_that_is_printed_unless_a_table_is_requested(made: tuple[Path, Counter[str]]) -> None:
+    """The operator of a full disk reads the steps first, and whether they are enough."""
+    words = ("space", made[0], "--now", str(NOW + 8 * 86_400_000), "--free")
+    lines = run_klog(*words, "1").stdout.decode().splitlines()
+    assert lines[0] == "To free 1 B:"
+    assert re.fullmatch(r"  1  frees \d+\.\d MiB: retention deletes .*", lines[1])
+    assert lines[2] == f"       start the broker on {made[0]}"
+    assert re.fullmatch(r"       \d+\.\d MiB in files, which take \d+\.\d MiB on the disk", lines[3])
+    assert re.fullmatch(r"enough: that frees \d+\.\d MiB", lines[4])
+    assert len(lines) == 5
+    both = run_klog(*words, "1T", "--by", "topic").stdout.decode()
+    assert both.startswith("To free 1.0 TiB:\n")
+    assert "\nnot enough: 1024.0 GiB cannot be freed" in both
+    assert "\nthe disk of " in both
 
 
 def _disk_bytes(data: Path) -> int:

@@ -11,6 +11,7 @@ from klog.commands.space.free_plan import CleanerGain, FreePlan, FreeStep, find_
 from klog.data_dir.partition import Partition
 
 from klog_cli import output
+from klog_cli.style import bad, command, faint, good, strong
 from klog_cli.views.stats import key_json
 
 _CODEC_COLUMNS = ("topic", "codec", "batches", "size", "between", "and", "read")
@@ -51,9 +52,6 @@ class Answers(NamedTuple):
         if self.keys:
             rows = (cells for one in self.keys for cells in _key_cells(*one))
             _table("The most frequent keys:", _KEY_COLUMNS, rows)
-        if self.plan is not None:
-            for line in _plan_lines(self.plan):
-                output.lines([line])
 
 
 def answer(usage: DiskUsage, asked: ContentQuery) -> Answers:
@@ -123,13 +121,18 @@ def _key_cells(partition: Partition, found: FrequentKeys) -> Iterator[tuple[str,
         yield partition.directory, key, str(one.records), f"{one.share:.2%}", off, f"{found.sampled:.1%}"
 
 
-def _plan_lines(plan: FreePlan) -> Iterator[str]:
-    yield ""
-    yield f"To free {output.human_size(plan.wanted)}:"
+def plan_lines(plan: FreePlan) -> Iterator[str]:
+    """Yield the steps of a plan, each command on a line of its own, and whether they are enough."""
+    yield f"To free {strong(output.human_size(plan.wanted))}:"
     for number, step in enumerate(plan.steps, start=1):
-        yield f"{number:>3}  {output.human_size(step.frees):>10}  {step.command or step.manual}"
-        yield f"                 ({step.why})"
+        yield f"{number:>3}  frees {output.human_size(step.frees)}: {step.why}"
+        shell = step.preview or step.command
+        yield f"       {step.manual or ''}" if shell is None else f"       {command(shell)}"
+        in_files = "" if step.file_bytes is None else output.human_size(step.file_bytes)
+        if in_files not in ("", output.human_size(step.frees)):
+            yield faint(f"       {in_files} in files, which take {output.human_size(step.frees)} on the disk")
     if plan.missing:
-        yield f"{output.human_size(plan.missing)} cannot be freed: retention keeps all else, or nothing takes it away"
+        kept = "retention keeps all other data, or nothing removes it"
+        yield bad(f"not enough: {output.human_size(plan.missing)} cannot be freed, because {kept}")
     else:
-        yield f"That frees {output.human_size(plan.freed)}."
+        yield good(f"enough: that frees {output.human_size(plan.freed)}")

@@ -26,12 +26,12 @@ MOST_TOPICS: Final = 10_000
 
 
 class SpaceRequest(NamedTuple):
-    """The command line.  *sort*: None for the order that suits the output."""
+    """The command line.  *by*, *sort*: None for the level and the order that suit the output."""
 
     query: PartitionQuery
     settings: SpaceSettings
     now_ms: int
-    by: str
+    by: str | None
     sort: str | None
     to: str | None
     what_if: ContentQuery
@@ -48,21 +48,36 @@ def space(asked: SpaceRequest, form: str) -> int:
     usage = DiskUsage(asked.query, asked.settings, asked.now_ms)
     answers = _answers(usage, asked.what_if)
     if form == "text":
-        show(usage, add_up(usage), TextRequest(asked.by, asked.sort or "bytes"))
-        if answers is not None:
-            answers.show()
+        _show(usage, answers, asked)
     elif form == "json":
         _emit_document(_document(usage, asked.sort, answers))
     elif form == "prometheus":
         emit_metrics(_metrics(add_up(usage)), asked.to)
     else:
-        _emit_rows(rows(usage, asked.by, asked.sort), form)
+        _emit_rows(rows(usage, asked.by or "topic", asked.sort), form)
     for problem in (*usage.problems, *usage.damage):
         output.error(problem)
     is_left = usage.damage or (answers is not None and answers.is_unmet)
     return (ExitCode.PROBLEMS_LEFT if is_left else ExitCode.CLEAN) | (
         ExitCode.OPERATIONAL_ERROR if usage.problems else ExitCode.CLEAN
     )
+
+
+def _show(usage: DiskUsage, answers: Answers | None, asked: SpaceRequest) -> None:
+    """Print the plan if one was requested, and the tree unless only a plan was."""
+    is_plan = answers is not None and answers.plan is not None
+    if answers is not None and answers.plan is not None:
+        from klog_cli.views.space.answers import plan_lines
+
+        *steps, verdict = plan_lines(answers.plan)
+        output.lines(steps, hang=7)
+        output.lines([verdict])
+    if not is_plan or asked.by is not None:
+        if is_plan:
+            output.text("\n")
+        show(usage, add_up(usage), TextRequest(asked.by or "topic", asked.sort or "bytes"))
+    if answers is not None:
+        answers.show()
 
 
 def _answers(usage: DiskUsage, asked: ContentQuery) -> Answers | None:

@@ -69,12 +69,17 @@ _REMOVED_ANYWAY: Final = (".deleted", ".cleaned")
 
 
 class FreeStep(NamedTuple):
-    """A step: a *command*, or a sentence if klog has none for it.  *frees*: bytes on disk, about."""
+    """A step: a *command*, or a sentence if klog has none for it.  *frees*: bytes on disk, about.
+
+    *file_bytes*: the size of the files, if that is known too.  *preview*: the command without its --apply.
+    """
 
     command: str | None
     manual: str | None
     frees: int
     why: str
+    file_bytes: int | None = None
+    preview: str | None = None
 
 
 class FreePlan(NamedTuple):
@@ -166,17 +171,19 @@ def _due(usage: DiskUsage, log_dir: LogDirUsage) -> Iterator[FreeStep]:
     elif size:
         manual = f"wait until the broker on {path} has removed its -delete directories"
         yield FreeStep(None, manual, size, "it does so after file.delete.delay.ms, a minute")
-    due = sum(
-        segment.disk_bytes
+    due = [
+        segment
         for one in log_dir.partitions
         if one.state_reason is None
         for segment in usage.segments_of(log_dir, one)
         if segment.reason in _DUE
-    )
+    ]
     if due:
+        on_disk = sum(segment.disk_bytes for segment in due)
+        in_files = sum(segment.bytes + segment.index_bytes for segment in due)
         what = "wait for the next check of the broker" if is_locked else "start the broker"
         why = "retention deletes these segments at its next check (log.retention.check.interval.ms, 5 minutes)"
-        yield FreeStep(None, f"{what} on {path}", due, why)
+        yield FreeStep(None, f"{what} on {path}", on_disk, why, in_files)
 
 
 def _compaction(gain: CleanerGain) -> FreeStep:
@@ -188,8 +195,8 @@ def _compaction(gain: CleanerGain) -> FreeStep:
         )
         return FreeStep(None, manual, gain.bytes, "a broker runs here; about, from a sample")
     why = "about, from a sample; the originals are kept as a backup: name one on another disk, or remove it afterwards"
-    command = f"klog compact {quote(partition.path)} --all --apply --backup DIR"
-    return FreeStep(command, None, gain.bytes, why)
+    preview = f"klog compact {quote(partition.path)} --all --backup DIR"
+    return FreeStep(f"{preview} --apply", None, gain.bytes, why, preview=preview)
 
 
 def _moves(usage: DiskUsage, missing: int) -> Iterator[FreeStep]:
