@@ -116,8 +116,9 @@ def test_awkward_places_are_said_in_words(
     text = out(klog("lookup", folder, *options), code)
     assert word in text.split("answer    ")[1].splitlines()[0]
     assert json.loads(out(klog("lookup", folder, *options, "--output", "json"), code))["outcome"] == outcome
-    position = out(klog("lookup", folder, *options, "--position-only"), code)
-    assert position == ("0\n" if outcome == "gap" else "\n")
+    ran = klog("lookup", folder, *options, "--position-only")
+    assert (ran.exit_code, ran.stdout) == (code, b"0\n" if outcome == "gap" else b"\n")
+    assert (word in ran.stderr.decode(), ran.stderr.count(b"\n")) == ((True, 1) if code else (False, 0))
 
 
 def test_a_wrong_index_is_told_with_the_right_answer(klog: Klog, folder: Path) -> None:
@@ -212,8 +213,9 @@ def test_many_are_answered_in_the_order_asked(klog: Klog, folder: Path, tmp_path
         f"{SECOND + 500} {second} - beyond end",
         f"{BASE} {first} 0 record",
     ]
-    positions = out(klog("lookup", folder, "--batch", asked, "--position-only"), 4)
-    assert positions == "1211\n0\n\n17127\n0\n\n0\n"
+    ran = klog("lookup", folder, "--batch", asked, "--position-only")
+    assert (ran.exit_code, ran.stdout) == (4, b"1211\n0\n\n17127\n0\n\n0\n")
+    assert ran.stderr.decode() == f"klog: {folder}: 2 not found, an empty line for each\n"
     lines = [
         json.loads(line) for line in out(klog("lookup", folder, "--batch", asked, "--output", "jsonl"), 4).splitlines()
     ]

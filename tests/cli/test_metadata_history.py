@@ -109,7 +109,7 @@ def test_who_led_the_quorum() -> None:
 def test_changes_from_an_offset_on() -> None:
     every = rows(disk(1), "--partition", "elr16-0")
     assert rows(disk(1), "--partition", "elr16-0", "--from-offset", "85") == every[2:]
-    assert rows(disk(1), "--partition", "elr16-0", "--from-offset", "999") == []
+    assert rows(disk(1), "--partition", "elr16-0", "--from-offset", "999", code=4) == []
 
 
 def test_where_the_log_begins_later_the_oldest_snapshot_is_first(tmp_path: Path) -> None:

@@ -84,14 +84,20 @@ def test_finds_come_in_the_order_of_the_logs(spark: SparkSession, limit: int | N
     wanted = {f"key-{number}" for number in range(5)}
     query = SearchQuery(RecordFilter(limit=limit), pattern=b"number")
     found: list[dict[str, Any]] = []
+    read = 0
 
     def take(answer: TaskResult) -> None:
+        nonlocal read
+        if answer.kind == "read":
+            read += answer.facts["records"]
+            return
         assert answer.kind == "lines"
         found.extend(json.loads(line) for line in answer.content.splitlines())
 
     search_partitions(partitions(MODERN), query, "read_uncommitted", SparkRunner(spark), Silence(), take)
     expected = [line for one in partitions(MODERN) for line in dumped(one) if "number" in (line.get("value") or "")]
     assert found == expected[:limit]
+    assert read >= len(found)
     assert wanted & {line["key"] for line in found} or limit == 3
 
 

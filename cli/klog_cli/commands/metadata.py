@@ -76,7 +76,8 @@ def history(
     """Show each change of a partition, a broker or the quorum.
 
     With its time, and with its reason where the records tell.  It begins with the log, or with what the oldest
-    snapshot says where the log begins later.  A topic that was deleted and created again appears with both ids.
+    snapshot says where the log begins later.  A topic that was deleted and created again appears with both ids.  Exit
+    code 4: there is no such change, or the log is damaged.
     """
     from klog_cli.views.metadata.history import history as run
 

@@ -23,6 +23,8 @@ def plans(
     """List the plans made for a log dir, and their status.
 
     States: being planned, not begun, half done, applied, taken back, used since (its directories have changed).
+
+    Exit code 4: there is no plan.
     """
     from klog_cli.views.plans import list_plans
 

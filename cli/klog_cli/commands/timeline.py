@@ -43,7 +43,8 @@ def timeline(
     """Tell what happened, in one order, from brokers' disks.
 
     Brokers, topics and settings; leaders, segments, transactions, groups and producers; silences and damage.  Each
-    event says whose clock it has.  The same event on several disks is listed once.
+    event says whose clock it has.  The same event on several disks is listed once.  Exit code 4: there is no such
+    event, or data is damaged; '--kind damage' alone is a check, and 0 if it finds none.
     """
     from klog_cli.views.timeline import timeline as run
 

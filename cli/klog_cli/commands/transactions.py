@@ -40,7 +40,7 @@ def transactions(
 
     What a producer wrote between two of its markers, over all partitions given; with its transactional id and its
     coordinator's state from __transaction_state. A hanging transaction comes with the command that aborts it. Exit code
-    4: there is one.
+    4: there is one, or no transaction is found; '--state hanging' alone is a check, and 0 if it finds none.
     """
     from klog.commands.transactions.transaction_details import TransactionQuery
 

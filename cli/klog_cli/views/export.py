@@ -13,6 +13,7 @@ from klog.jobs.runner import Runner
 from klog.partition.transactions.isolation import Isolation
 
 from klog_cli import output
+from klog_cli.views.nothing_found import Conditions, no_record_in
 
 
 def export(
@@ -25,7 +26,11 @@ def export(
     """Write the records as files, and return the exit code."""
     with output.Results() as results, runner as running:
         manifest = export_records(partitions, to, options, isolation, running, results)
-    return _tell(manifest, to)
+    code = _tell(manifest, to)
+    is_committed = isolation == "read_committed"
+    if manifest["records"] or not (options.wanted.in_range or is_committed):
+        return code
+    return code | no_record_in(partitions, Conditions(options.wanted, is_committed=is_committed))
 
 
 def latest(

@@ -11,6 +11,7 @@ from klog.commands.groups.group_details import GroupDetail, GroupQuery, Partitio
 from klog.data_dir.disk.output_gate import check_output
 
 from klog_cli import output
+from klog_cli.views.nothing_found import nothing_found, where
 
 _COLUMNS = ("topic", "partition", "offset", "log end", "lag", "owner", "committed at", "metadata")
 _CSV = (
@@ -41,17 +42,26 @@ def groups(paths: Sequence[str], query: GroupQuery, form: str, to: str | None) -
     if to not in (None, "-"):
         check_output(to, paths)
     found = describe_groups(paths, query._replace(names=()), output.error)
+    selected = [one for one in found or () if query.selects(one.image)]
+    if form == "reset-offsets" and selected:
+        return _export(selected, to)
+    if form != "reset-offsets":
+        _print(selected, form)
+    if selected:
+        return ExitCode.CLEAN
     if found is None:
-        output.error(f"{', '.join(paths)}: no __consumer_offsets; groups are on the disks of their coordinators")
-        return ExitCode.PROBLEMS_LEFT
-    names = {one.image.group for one in found}
-    found = [one for one in found if query.selects(one.image)]
-    if query.names and not found:
-        near = near_misses(query.names[0], names)
-        output.error(f"no group {', '.join(query.names)}{near}")
-        return ExitCode.PROBLEMS_LEFT
-    if form == "reset-offsets":
-        return _export(found, to)
+        return nothing_found(
+            f"{', '.join(paths)}: no __consumer_offsets; groups are on the disks of their coordinators"
+        )
+    kind = f"{' or '.join(query.types)} " if query.types else ""
+    if query.names:
+        near = near_misses(query.names[0], {one.image.group for one in found})
+        return nothing_found(f"no {kind}group {', '.join(query.names)}{near}")
+    chosen = " with offsets of these partitions" if query.topics or query.numbers else ""
+    return nothing_found(f"no {kind}group{chosen} {where(paths)}")
+
+
+def _print(found: Sequence[GroupDetail], form: str) -> None:
     if form == "json":
         output.emit_json({"groups": [group_json(one) for one in found]})
     elif form == "jsonl":
@@ -60,7 +70,6 @@ def groups(paths: Sequence[str], query: GroupQuery, form: str, to: str | None) -
         _csv(found)
     else:
         _text(found)
-    return ExitCode.CLEAN
 
 
 def _export(found: Sequence[GroupDetail], path: str | None) -> int:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from klog.base.errors import ExitCode, KlogError, counted
 from klog.data_dir.partition import Partition
-from klog.data_dir.selection import PartitionQuery, open_path, partitions_of, select
+from klog.data_dir.selection import PartitionChoice, PartitionQuery, open_path, partitions_of, select
 from klog.formats.java_integers import LONG_MAX, LONG_MIN
 from klog.log.records import RecordFilter
 
@@ -25,6 +25,12 @@ def nothing_found(message: str) -> int:
 def named_or_counted(names: Sequence[str], noun: str = "partition") -> str:
     """Return the words for where klog looked: `in orders-3`, `in 14 partitions`."""
     return f"in {names[0]}" if len(names) == 1 else f"in {counted(len(names), noun)}"
+
+
+def where(paths: Sequence[str], topics: Sequence[str] = (), numbers: Sequence[PartitionChoice] = ()) -> str:
+    """Return the words for the partitions of *paths*: `in orders-3`, `in 14 partitions`."""
+    found = [one for some in PartitionQuery(paths, topics, numbers).selections() for one in some.partitions]
+    return named_or_counted([os.path.basename(os.path.abspath(one.directory)) for one in found])
 
 
 class Conditions(NamedTuple):

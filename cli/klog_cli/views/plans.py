@@ -16,6 +16,7 @@ from klog.data_dir.log_dir import LogDir
 from klog.data_dir.selection import open_path
 
 from klog_cli import output
+from klog_cli.views.nothing_found import nothing_found
 from klog_cli.views.plan_lines import action_lines, changes
 
 
@@ -92,7 +93,7 @@ def list_plans(directory: str | None, form: str) -> int:
     elif form == "jsonl":
         output.emit_jsonl(rows)
     elif form == "csv":
-        output.emit_csv_rows(rows)
+        output.emit_csv_rows(rows, _CSV)
     elif found:
         columns = ("id", "created", "state", "changes", "command", "backup")
         cells = [
@@ -100,8 +101,8 @@ def list_plans(directory: str | None, form: str) -> int:
             for kept, state in found
         ]
         output.emit_table((), columns, cells)
-    else:
-        output.text(f"no plans {where}\n")
+    if not found:
+        return nothing_found(f"no plans {where}")
     for kept, state in found:
         if state is PlanStatus.HALF_DONE:
             place = quote(output.printable(kept.backup))
@@ -114,6 +115,9 @@ def list_plans(directory: str | None, form: str) -> int:
                 " the log dir removes what it left"
             )
     return 0
+
+
+_CSV = ("id", "created", "command", "state", "actions", "log_dirs", "undoes", "backup")
 
 
 def _row(kept: StoredPlan, state: PlanStatus) -> dict[str, object]:

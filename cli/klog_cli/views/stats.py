@@ -16,6 +16,7 @@ from klog.jobs.stats import FrequentKey, LargeRecord, Stats, count_records
 from klog.kernel import is_utf8
 
 from klog_cli import output
+from klog_cli.views.nothing_found import nothing_found
 
 _COLUMNS = ("topic", "partition", "records", "bytes", "keys", "null keys", "null values", "codecs", "first", "last")
 _SHOWN_KEYS = 3
@@ -39,9 +40,11 @@ def stats(
     elif form == "jsonl":
         output.emit_jsonl(_json(one) for one in found)
     elif form == "csv":
-        output.emit_csv_rows(map(_json, found))
-    else:
+        output.emit_csv_rows(map(_json, found), _FIELDS)
+    elif found:
         _table(found)
+    if not found:
+        return nothing_found(f"no partition in {', '.join(query.paths)}")
     return ExitCode.PROBLEMS_LEFT if any(one.damages for one in found) else 0
 
 
@@ -66,12 +69,18 @@ def _refuse(path: str) -> Partition:
     raise UsageError(f"{path}: a file; name its partition directory")
 
 
+_FIELDS = (
+    *("topic", "partition", "records", "markers", "bytes", "keys", "null_keys", "null_values", "codecs"),
+    *("first_timestamp", "last_timestamp", "first_offset", "last_offset"),
+    *("top_keys", "largest_records", "damages", "path", "topic_id", "cluster_id"),
+)
+"""The members of a row, in the order of the contract."""
+
+
 def _json(one: Stats) -> dict[str, object]:
-    """Return *one* as the members of a JSON object, in the order of the contract."""
-    names = ("topic", "partition", "records", "markers", "bytes", "keys", "null_keys", "null_values", "codecs")
-    bounds = ("first_timestamp", "last_timestamp", "first_offset", "last_offset")
+    """Return *one* as the members of a JSON object."""
     return {
-        **{name: getattr(one, name) for name in (*names, *bounds)},
+        **{name: getattr(one, name) for name in _FIELDS[:13]},
         "top_keys": [_key(key) for key in one.top_keys],
         "largest_records": [LargeRecord(*large)._asdict() for large in one.largest],
         "damages": one.damages,

@@ -9,8 +9,11 @@ from klog.commands.timeline.timeline import Timeline
 from klog.commands.timeline.timeline_event import METADATA_KINDS, EventFilter, TimelineEvent
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.selection import PartitionQuery
+from klog.formats.java_integers import LONG_MAX
 
 from klog_cli import output
+from klog_cli.display import time_text
+from klog_cli.views.nothing_found import nothing_found, where
 
 _WIDEST = max(map(len, ("broker-unregistered", "partition-changed")))
 
@@ -30,11 +33,24 @@ def timeline(paths: Sequence[str], wanted: EventFilter, limit: int | None, form:
         raise KlogError(f"no room for temporary files: {error.strerror}; TMPDIR says where they go") from error
     for sentence in found.problems:
         output.error(sentence)
-    if not told:
-        output.note("no such event")
+    code = ExitCode.CLEAN if told else nothing_found(f"no {_words(wanted)} {where(paths)}")
+    if set(wanted.kinds) == {"damage"}:  # a check: 4 is for what it finds
+        code = ExitCode.CLEAN
     if found.damaged:
         output.note(f"{counted(found.damaged, 'damaged place')}: klog verify explains them")
-    return ExitCode.PROBLEMS_LEFT if found.damaged or found.problems else ExitCode.CLEAN
+    return ExitCode.PROBLEMS_LEFT if found.damaged or found.problems else code
+
+
+def _words(wanted: EventFilter) -> str:
+    """Return the conditions: `event of kind damage, of topic orders since …`."""
+    parts = [f"of kind {' or '.join(sorted(wanted.kinds))}"] if wanted.kinds else []
+    parts += [f"of topic {' or '.join(wanted.topics)}"] if wanted.topics else []
+    parts += [f"of group {' or '.join(wanted.groups)}"] if wanted.groups else []
+    names = [str(one) if isinstance(one, int) else f"{one[0]}-{one[1]}" for one in wanted.numbers]
+    parts += [f"of partition {' or '.join(names)}"] if names else []
+    parts += [f"since {time_text(wanted.start)}"] if wanted.start > -LONG_MAX else []
+    parts += [f"before {time_text(wanted.end)}"] if wanted.end < LONG_MAX else []
+    return " ".join(["event", *parts])
 
 
 def _print(events: Iterable[TimelineEvent], form: str, *, several: bool) -> int:

@@ -13,6 +13,7 @@ from klog.commands.transactions.transaction_details import (
 )
 
 from klog_cli import output
+from klog_cli.views.nothing_found import nothing_found, where
 
 _CSV = (
     "transactional_id",
@@ -33,20 +34,36 @@ def transactions(paths: Sequence[str], query: TransactionQuery, form: str) -> in
     """Print the transactions and return the exit code.  Raises UsageError, KlogError."""
     if not paths:
         raise UsageError("no transactions: name log dirs or partition directories")
-    hangs = False
+    hangs, shown = False, 0
     say = {"json": _json, "jsonl": _jsonl, "csv": _csv, "text": _text}[form]
 
     def found() -> Iterator[TransactionDetail]:
-        nonlocal hangs
+        nonlocal hangs, shown
         # A hanging transaction decides about the exit code, even if it is not shown.
         wanted = (*query.states, "hanging") if query.states else ()
         for one in describe_transactions(paths, query._replace(states=wanted), output.error):
             hangs |= one.state == "hanging"
             if not query.states or one.state in query.states:
+                shown += 1
                 yield one
 
     say(found())
+    if not shown:
+        code = nothing_found(f"no {_words(query)} {where(paths, query.topics, query.numbers)}")
+        if set(query.states) == {"hanging"}:  # a check, which found no problem
+            return ExitCode.CLEAN
+        return code
     return ExitCode.PROBLEMS_LEFT if hangs else ExitCode.CLEAN
+
+
+def _words(query: TransactionQuery) -> str:
+    """Return the conditions: `open transactions of tx-one`."""
+    parts = [" or ".join(query.states)] if query.states else []
+    parts += ["transactions"]
+    parts += [f"of {' or '.join(query.ids)}"] if query.ids else []
+    parts += [f"of producer {' or '.join(map(str, query.producer_ids))}"] if query.producer_ids else []
+    parts += [] if query.longer_than is None else [f"of at least {_span(query.longer_than)}"]
+    return " ".join(parts)
 
 
 # ---------------------------------------------------------------- json

@@ -128,8 +128,14 @@ def test_nothing_found_is_said(klog: Klog) -> None:
     """An empty answer looks like a broken one."""
     done = klog("timeline", MODERN, "--kind", "damage")
     assert (done.exit_code, done.stdout) == (0, b"")
-    assert done.stderr == b"klog: no such event\n"
+    assert done.stderr == b"klog: no event of kind damage in 23 partitions\n"
     assert klog("timeline", MODERN, "--kind", "damage", "--quiet").stderr == b""
+    done = klog("timeline", MODERN, "--kind", "damage,txn-abort", "--topic", "plain", "--to-time", "1000")
+    sentence = "no event of kind damage or txn-abort of topic plain before 1970-01-01 00:00:01.000Z in 23 partitions"
+    assert (done.exit_code, done.stdout, done.stderr.decode()) == (4, b"", f"klog: {sentence}\n")
+    done = klog("timeline", MODERN / "plain-1", "--group", "g*", "--partition", "plain-2", "--output", "json")
+    sentence = "no event of group g* of partition plain-2 in plain-1"
+    assert (done.exit_code, json.loads(done.stdout), done.stderr.decode()) == (4, {"events": []}, f"klog: {sentence}\n")
 
 
 def test_reading_leaves_no_trace(tmp_path: Path) -> None:

@@ -47,6 +47,8 @@ def look_up(asked: LookupArguments, target: int, by_time: bool) -> int:
         for problem in trail.problems:
             output.error(problem)
         output.text("\n" if trail.position is None else f"{trail.position}\n")
+        if not trail.found and trail.notes:
+            output.note(f"{asked.path}: {trail.notes[0]}")
     elif asked.form == "text":
         output.lines(trail_lines(trail), hang=10)
     else:
@@ -74,18 +76,21 @@ def look_up_many(asked: LookupArguments, file: str, by_time: bool) -> int:
     else:
         line = _position if asked.position_only else _time_row if by_time else _row
     told: set[str] = set()
-    code = ExitCode.CLEAN
+    code, missing = ExitCode.CLEAN, 0
     with Lookup(partition, segments, wanted) as lookup:
         for targets in _numbers(file):
             lines = [""] * len(targets)
             for place, trail in lookup.many(targets, by_time):
                 lines[place] = line(trail)
+                missing += not trail.found
                 if trail.problems or not trail.found:
                     code = ExitCode.PROBLEMS_LEFT
                     told.update(trail.problems)
             output.text("\n".join(lines) + "\n")
     for problem in sorted(told):
         output.error(problem)
+    if missing and asked.position_only:
+        output.note(f"{asked.path}: {missing} not found, an empty line for each")
     return code
 
 

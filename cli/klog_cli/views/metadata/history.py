@@ -17,8 +17,10 @@ from klog.cluster.metadata.metadata_directory import MetadataDirectory, open_met
 from klog.cluster.metadata.metadata_replay import Problems
 
 from klog_cli import output
+from klog_cli.views.nothing_found import nothing_found
 
 _WHEN = ("offset", "time")
+_FACTS = ("offset", "epoch", "timestamp", "record", "changed", "reason")
 _COLUMNS = {
     PartitionSubject: ("leader", "leader_epoch", "partition_epoch", "replicas", "isr", "elr"),
     BrokerSubject: ("epoch", "fenced", "shutting_down", "rack", "endpoints"),
@@ -35,28 +37,32 @@ def history(
     directory.check_content()
     problems = Problems()
     is_in_use = directory.log_dir is not None and bool(directory.log_dir.lock.held)
-    known = False
+    change, shown = None, False
     kept = []
     for change in read_history(directory.partition, subject, problems, is_in_use):
-        known = True
         if change.offset < start:
             continue
+        shown = True
         if form == "jsonl":
             output.emit_jsonl([_row(change, subject)])
         else:
             kept.append(change)
-    rows = (_row(change, subject) for change in kept)
+    rows = (_row(one, subject) for one in kept)
     for sentence in problems.sentences():
         output.error(sentence)
-    if not known:
-        output.error(f"{directory.partition.path}: {_unknown(directory, subject)}")
-        return ExitCode.PROBLEMS_LEFT
     if form == "json":
         output.emit_json_rows("changes", rows)
     elif form == "csv":
-        output.emit_csv_rows(rows)
-    elif form == "text":
+        output.emit_csv_rows(rows, _FACTS if change is None else tuple(_row(change, subject)))
+    elif form == "text" and shown:
         _print(kept, subject)
+    if not shown:
+        why = (
+            _unknown(directory, subject)
+            if change is None
+            else f"no change from offset {start}; the last is {change.offset}"
+        )
+        return nothing_found(f"{directory.partition.path}: {why}")
     return ExitCode.PROBLEMS_LEFT if problems.sentences(only_damage=True) else ExitCode.CLEAN
 
 
