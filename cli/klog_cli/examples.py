@@ -5,16 +5,16 @@ from __future__ import annotations
 EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "doctor": (
         ("whether the broker of this log dir will start, and what it loses", "klog doctor /data"),
-        ("a broker of the ZooKeeper era", "klog doctor /data --kafka-version 2.8"),
+        ("a ZooKeeper-era broker", "klog doctor /data --kafka-version 2.8"),
     ),
     "verify": (
         ("check headers, checksums, indexes and checkpoints of every partition", "klog verify /data"),
         ("decompress and read every record of one topic, too", "klog verify /data -t orders --deep"),
-        ("findings for a script, one a line", "klog verify /data -o jsonl"),
+        ("findings for a script, one per line", "klog verify /data -o jsonl"),
     ),
     "recover": (
-        ("show what would change, and what it costs", "klog recover /data"),
-        ("do it; 'klog undo' takes it back", "klog recover /data --apply"),
+        ("show the changes and the losses", "klog recover /data"),
+        ("do it; 'klog undo' undoes it", "klog recover /data --apply"),
         ("only rebuild index files", "klog recover /data --indexes-only"),
     ),
     "apply": (("carry out a plan that was saved", "klog apply plan.json"),),
@@ -25,8 +25,8 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     "plans": (("the changes that were made here, and whether they can be undone", "klog plans /data"),),
     "completion": (("complete in this bash", "klog completion bash > klog.bash && source klog.bash"),),
     "explain": (
-        ("what a finding means, and what helps", "klog explain bad-crc"),
-        ("every id of findings, one a line, for a script", "klog explain -o jsonl"),
+        ("the meaning of a finding, and its remedy", "klog explain bad-crc"),
+        ("every id of findings, one per line, for a script", "klog explain -o jsonl"),
     ),
     "describe": (
         ("the partitions of a log dir", "klog describe /data"),
@@ -38,7 +38,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("all records of a topic into a file", "klog dump /data -t orders --to orders.csv"),
     ),
     "lookup": (
-        ("where offset 5 is, step by step", "klog lookup /data/orders-0 --offset 5"),
+        ("the place of offset 5, step by step", "klog lookup /data/orders-0 --offset 5"),
         ("the first record at or after a time", "klog lookup /data/orders-0 --timestamp 2025-06-15T15:06:40Z"),
     ),
     "search": (
@@ -47,52 +47,51 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "stats": (("records, bytes and keys of each partition", "klog stats /data"),),
     "timeline": (
-        ("what happened, in one order", "klog timeline /data"),
+        ("all events, in order", "klog timeline /data"),
         ("the first twenty events of a topic", "klog timeline /data -t orders -n 20"),
     ),
     "groups": (
         ("members, offsets and lag of all groups", "klog groups /data"),
-        ("offsets as kafka-consumer-groups reads them", "klog groups /data -o reset-offsets --to offsets.csv"),
+        ("offsets as a file for kafka-consumer-groups", "klog groups /data -o reset-offsets --to offsets.csv"),
     ),
     "transactions": (
         ("every transaction, and the hanging ones", "klog transactions /data"),
         ("only those that are still open", "klog transactions /data --state open"),
     ),
     "metadata show": (("the cluster as this node's metadata log has it", "klog metadata show /data"),),
-    "metadata history": (
-        ("who led a partition, and every move of its ISR", "klog metadata history /data -p orders-0"),
-    ),
+    "metadata history": (("the leaders of a partition, and its ISR", "klog metadata history /data -p orders-0"),),
     "metadata compare": (("which of three nodes has the newest metadata log", "klog metadata compare /b1 /b2 /b3"),),
     "metadata plan": (
         ("the voters have new addresses", "klog metadata plan /b1 /b2 /b3 --voters 1@h1:9093,2@h2:9093,3@h3:9093"),
     ),
-    "fetch": (("the batches that a consumer would be given from offset 0 on", "klog fetch /data/orders-0 --offset 0"),),
+    "fetch": (("the batches that a consumer would receive from offset 0 on", "klog fetch /data/orders-0 --offset 0"),),
     "report": (("one page about a log dir, for the ticket", "klog report /data --to report.html"),),
     "space": (
-        ("what fills the disk, and why it is still there", "klog space /data"),
+        ("what uses the disk, and why", "klog space /data"),
         ("how to free 100 KiB without losing anything", "klog space /data --free 100KiB"),
     ),
     "compact": (
-        ("what compaction would gain", "klog compact /data --estimate"),
+        ("the space that compaction would free", "klog compact /data --estimate"),
         ("show what would change", "klog compact /data"),
     ),
-    "truncate": (("show what cutting at an offset removes", "klog truncate /data/orders-0 --to-offset 20"),),
+    "truncate": (("show the records that a truncation removes", "klog truncate /data/orders-0 --to-offset 20"),),
     "replicas diff": (("how the copies of three brokers differ", "klog replicas diff /b1 /b2 /b3"),),
-    "replicas plan": (("make copies that lack something equal to the others", "klog replicas plan /b1 /b2 /b3"),),
+    "replicas plan": (("complete copies that lack records", "klog replicas plan /b1 /b2 /b3"),),
     "replicas rescue": (
         (
             "save the records that would be lost if node 1 led",
             "klog replicas rescue /b1 /b2 /b3 --if-leads 1 --to lost.jsonl",
         ),
     ),
-    "replicas simulate": (("play a scenario in slow motion", "klog replicas simulate events.json"),),
-    "adopt": (("show how a partition of another disk comes into this log dir", "klog adopt /old/orders-0 --to /data"),),
-    "keys check": (("keys that lie in another partition than their partitioner chose", "klog keys check /data"),),
-    "partition": (
-        ("which partition of 12 gets a key, by each partitioner", "klog partition customer-7 --partitions 12"),
-    ),
+    "replicas simulate": (("simulate a scenario step by step", "klog replicas simulate events.json"),),
+    "adopt": (("show how a partition of another disk is restored", "klog adopt /old/orders-0 --to /data"),),
+    "keys check": (("keys in another partition than their partitioner chose", "klog keys check /data"),),
+    "partition": (("the partition of a key, of 12, by each partitioner", "klog partition customer-7 --partitions 12"),),
     "assign": (
-        ("which brokers a new topic would get", "klog assign --brokers 1,2,3 --partitions 6 --replication 2 --seed 1"),
+        (
+            "the brokers that a new topic would get",
+            "klog assign --brokers 1,2,3 --partitions 6 --replication 2 --seed 1",
+        ),
     ),
     "audit headers": (("every check of batch headers", "klog audit headers /data"),),
     "audit misrouted": (("batches that a producer put into the wrong partition", "klog audit misrouted /data"),),

@@ -128,7 +128,7 @@ Values = Annotated[
     str, typer.Option(metavar="text|base64|hex|redacted|none", help="Form of record values (jsonl, csv).")
 ]
 Jobs = Annotated[
-    int | None, typer.Option("-j", "--jobs", metavar="N", min=1, help="At most N threads; default: one a core.")
+    int | None, typer.Option("-j", "--jobs", metavar="N", min=1, help="At most N threads; default: one per core.")
 ]
 Limit = Annotated[int | None, typer.Option("-n", "--limit", metavar="N", min=1, help="At most N rows.")]
 MaxBatchBytes = Annotated[str, typer.Option(metavar="SIZE", help="Largest batch to read or decompress.")]
@@ -162,14 +162,14 @@ PlanFile = Annotated[
     ),
 ]
 PlanOutput = Annotated[str, output_form(PLAN_OUTPUTS)]
-Apply = Annotated[bool, typer.Option("--apply", help="Make the changes; without it they are only shown.")]
+Apply = Annotated[bool, typer.Option("--apply", help="Make the changes; without it klog only shows them.")]
 
 # recover, truncate, compact
 PlanTo = Annotated[
     str | None, typer.Option("--save-plan", metavar="FILE", help="Write the plan to FILE, for 'klog apply', and stop.")
 ]
 BackupTo = Annotated[
-    str | None, typer.Option("--backup", metavar="DIR", help="Where to keep the original files; outside of log dirs.")
+    str | None, typer.Option("--backup", metavar="DIR", help="Directory for the original files; outside of log dirs.")
 ]
 IndexInterval = Annotated[
     str | None, typer.Option(metavar="SIZE", help="index.interval.bytes; default: the topic's setting.")
@@ -182,7 +182,7 @@ Now = Annotated[str | None, typer.Option(metavar="TIME", help="Use TIME as the c
 # compact, spark compact
 Policy = Annotated[
     str | None,
-    typer.Option(metavar="POLICY", help="compact: also topics that are not known to be compacted."),
+    typer.Option(metavar="POLICY", help="compact: also topics whose cleanup.policy is unknown."),
 ]
 MetadataDir = Annotated[
     str | None,
@@ -220,7 +220,7 @@ ServerProperties = Annotated[
 # space, verify
 PrometheusTo = Annotated[
     str | None,
-    typer.Option("--to", metavar="FILE", help="With --output prometheus: write the metrics to FILE."),
+    typer.Option("--to", metavar="FILE", help="With --output prometheus: write the metrics to FILE (atomically)."),
 ]
 
 
@@ -240,7 +240,7 @@ Master = Annotated[
     str | None,
     typer.Option(
         metavar="URL",
-        help="Spark master: local[*], spark://…, yarn, k8s://…, sc://…; default: the environment's, else local[*].",
+        help="Spark master: local[*], spark://…, yarn, k8s://…, sc://…; default: the environment's or local[*].",
     ),
 ]
 SparkConf = Annotated[
@@ -261,13 +261,13 @@ REPLICAS = ("longest", "leader-epoch", "all")
 OutputPath = Annotated[str, typer.Option("--to", metavar="DIR", help="Directory to write to; new or empty.")]
 FileSize = Annotated[str, typer.Option(metavar="SIZE", help="Start a new file when one is larger than SIZE.")]
 Replicas = Annotated[
-    str, typer.Option(metavar="|".join(REPLICAS), help="Which replica to read when a partition is found several times.")
+    str, typer.Option(metavar="|".join(REPLICAS), help="The replica to read if several log dirs have a partition.")
 ]
 
 # replicas, metadata
 Disks = Annotated[
     list[str],
-    typer.Argument(metavar="DISK...", help="Brokers' log dirs; N=DIR says that DIR is node N's."),
+    typer.Argument(metavar="DISK...", help="Brokers' log dirs; N=DIR: DIR belongs to node N."),
 ]
 
 # search, export, stats, serve, spark, replicas

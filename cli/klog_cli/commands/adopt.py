@@ -18,34 +18,34 @@ OPEN_TRANSACTIONS = ("abort", "refuse")
 
 Sources = Annotated[
     list[str],
-    typer.Argument(metavar="SOURCE...", help="Partition directories in any state, from anywhere, or log dirs."),
+    typer.Argument(metavar="SOURCE...", help="Partition directories in any state, from any place, or log dirs."),
 ]
 Into = Annotated[
     list[str], typer.Option("--to", metavar="LOG_DIR", help="Log dir of the broker that gets them (repeatable).")
 ]
 Name = Annotated[
-    str | None, typer.Option("--as", metavar="TOPIC-N", help="Which partition it becomes; default: its own name.")
+    str | None, typer.Option("--as", metavar="TOPIC-N", help="The partition that it becomes; default: its own name.")
 ]
-Replace = Annotated[bool, typer.Option("--replace", help="Replace what the partition has; it goes to the backup.")]
+Replace = Annotated[bool, typer.Option("--replace", help="Replace the partition's records; the backup keeps them.")]
 Epochs = Annotated[
     str | None,
     typer.Option(
         metavar="|".join(EPOCHS),
-        help="Give all batches the partition's leader epoch (default where theirs are higher), or keep theirs.",
+        help="Give all batches the partition's leader epoch (default if theirs are higher), or keep theirs.",
     ),
 ]
 Producers = Annotated[
     str | None,
     typer.Option(
         metavar="|".join(PRODUCERS),
-        help="Forget the producers, or keep them; default: keep those with ids that this cluster has handed out.",
+        help="Drop the producers, or keep them; default: keep those with ids that this cluster has assigned.",
     ),
 ]
 OpenTransactions = Annotated[
     str | None,
     typer.Option(
         metavar="|".join(OPEN_TRANSACTIONS),
-        help="Abort all open transactions, or refuse them; default: end those that no coordinator here has under way.",
+        help="Abort all open transactions, or refuse them; default: end those that no coordinator has in progress.",
     ),
 ]
 
@@ -67,10 +67,10 @@ def adopt(
     jobs: options.Jobs = None,
     form: options.PlanOutput = "text",
 ) -> int:
-    """Bring deleted, stray, recreated or foreign partitions home.
+    """Restore deleted, stray, recreated or foreign partitions.
 
-    They get the topic id that the cluster has. The topic must exist, and its broker must be stopped. Sources are only
-    read. Nothing changes without --apply. Exit code 4: some sources were refused; 8: all were.
+    They get the topic id that the cluster has. The topic must exist, and its broker must be stopped. Sources are
+    only read. Nothing changes without --apply. Exit code 4: some sources were refused; 8: all were.
     """
     from klog.commands.adopt.adopt import AdoptRequest
     from klog.commands.adopt.adopted_content import AdoptOptions

@@ -8,7 +8,7 @@ import typer
 
 from klog_cli import options
 
-BackupsIn = Annotated[str | None, typer.Option("--backup", metavar="DIR", help="Where to look for the plan's backup.")]
+BackupsIn = Annotated[str | None, typer.Option("--backup", metavar="DIR", help="The directory of the plan's backup.")]
 
 
 def apply(
@@ -18,8 +18,8 @@ def apply(
 ) -> int:
     """Carry out a saved plan, or finish an interrupted one.
 
-    klog refuses when a file has changed since the plan was made, or while a broker runs. The original files are kept
-    first, for 'klog undo'.
+    klog refuses if a file has changed since the plan was made, or while a broker runs. It first saves the original
+    files, for 'klog undo'.
     """
     from klog_cli.views.plans import apply_plan
 

@@ -24,18 +24,21 @@ From = Annotated[
     str | None,
     typer.Option("--metadata", metavar="DIR", help="Brokers, racks and fencing of the metadata log in this log dir."),
 ]
-PartitionCount = Annotated[int | None, typer.Option(metavar="N", help="How many partitions to place.")]
-Replication = Annotated[int | None, typer.Option(metavar="N", help="How many replicas each has.")]
+PartitionCount = Annotated[int | None, typer.Option(metavar="N", help="Number of partitions to place.")]
+Replication = Annotated[int | None, typer.Option(metavar="N", help="Number of replicas of each partition.")]
 Algorithm = Annotated[
     str,
     typer.Option(
-        metavar="|".join(ALGORITHMS), help="The controller's placer, or that of ZooKeeper and of tools up to 3.9."
+        metavar="|".join(ALGORITHMS),
+        help="kraft: as KRaft controllers; classic: as ZooKeeper-era controllers and tools up to 3.9.",
     ),
 ]
 Seed = Annotated[int | None, typer.Option(metavar="N", help="Seed of java.util.Random for kraft; default: random.")]
 StartIndex = Annotated[
     int | None,
-    typer.Option(metavar="N", min=0, max=MOST_STEPS, help="First broker index of classic; default: random."),
+    typer.Option(
+        metavar="N", min=0, max=MOST_STEPS, help="Starting broker index for the classic algorithm; default: random."
+    ),
 ]
 Shift = Annotated[
     int | None,
@@ -48,7 +51,7 @@ StartPartition = Annotated[
 Fenced = Annotated[
     str | None, typer.Option(metavar="ID,ID,...|none", help="Fenced brokers; none: no broker is fenced.")
 ]
-NoRacks = Annotated[bool, typer.Option("--no-racks", help="Leave racks out of account.")]
+NoRacks = Annotated[bool, typer.Option("--no-racks", help="Ignore racks.")]
 Check = Annotated[
     str | None, typer.Option(metavar="DIR", help="Check the topics of the metadata log in this log dir instead.")
 ]
@@ -74,10 +77,9 @@ def assign(
 ) -> int:
     """Show which brokers a new topic's partitions would get.
 
-    With --check: whether those that topics have are as good.
-
-    The controller draws at random: --seed makes it the same each time. Exit code 4, with --check: a partition has a
-    broker twice, or is over fewer racks than it could be.
+    With --check, klog checks the replicas of existing topics instead. The controller draws at random: --seed gives
+    the same result each time. Exit code 4, with --check: a partition has a broker twice, or is in fewer racks than
+    it could be.
     """
     from klog_cli.views.assign.assign import AssignRequest
     from klog_cli.views.assign.assign import assign as run

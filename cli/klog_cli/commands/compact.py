@@ -20,7 +20,7 @@ Rules = Annotated[
     typer.Option(
         "--kafka-version",
         metavar="4.3|3.9|2.8",
-        help="Rules of which version: 4.3 keeps an empty last batch, 3.9 (3.1 and later) does not; 2.8 (up to 3.0)"
+        help="Rules of this version: 4.3 keeps an empty last batch, 3.9 (3.1 and later) does not; 2.8 (up to 3.0)"
         " removes tombstones and markers by the age of segments.",
     ),
 ]
@@ -28,7 +28,7 @@ CopyTo = Annotated[
     str | None, typer.Option("--to", metavar="DIR", help="Write compacted copies to DIR; the log dir stays as it is.")
 ]
 Estimated = Annotated[bool, typer.Option("--estimate", help="Only estimate how much space would be gained.")]
-Explain = Annotated[bool, typer.Option("--explain", help="Say for each partition why it is compacted or skipped.")]
+Explain = Annotated[bool, typer.Option("--explain", help="Show for each partition why it is compacted or skipped.")]
 
 
 def compact(

@@ -20,9 +20,9 @@ def describe(
     ] = False,
     form: Annotated[str, options.output_form(FORMS)] = "text",
 ) -> int:
-    """Show what a log dir, a partition or a file contains.
+    """Show the content of a log dir, a partition or a file.
 
-    A log dir is listed by partition, a partition by segment; for a file the facts of its headers are shown.
+    A log dir is listed by partition, a partition by segment; for a file klog shows the facts in its headers.
     """
     from klog_cli.views.describe import describe as run
 

@@ -37,16 +37,16 @@ def doctor(
         ),
     ] = False,
     everything: Annotated[
-        bool, typer.Option("--all", help="A line for each partition and topic, also for those that fare alike.")
+        bool, typer.Option("--all", help="A line for each partition and topic, even if their outcomes are equal.")
     ] = False,
     form: Annotated[str, options.output_form(FORMS)] = "text",
 ) -> int:
-    """Say what a broker will do at its next start.
+    """Predict the next start of a broker.
 
-    Whether it starts; which partitions it serves, empties, deletes or sets aside; how many records nobody can read
-    after it; how long it recovers; and the steps to a start that loses nothing. Nothing is changed. Exit code 4: it
-    does not start, or loses or sets something aside, or its metadata log is damaged or behind the logs, or a
-    transaction index does not say what was aborted.
+    The output has the verdict, the partitions that are served, emptied, deleted or set aside, the number of records
+    that nobody can read afterwards, the time of the recovery, and the steps to a start that loses nothing. Nothing
+    is changed. Exit code 4: the broker does not start; or it loses records or sets a directory aside; or its
+    metadata log is damaged or behind the logs; or a transaction index lacks aborted transactions.
     """
     from klog_cli.views.doctor import DoctorRequest
     from klog_cli.views.doctor import doctor as run

@@ -30,7 +30,7 @@ _BYTES_OF_A_KEY = 100  # in memory, beside its own
 
 DUMP_OUTPUTS = ("text", "jsonl", "csv", "parquet")
 Files = Annotated[
-    str | None, typer.Option(metavar="FILE,FILE,...", help="Files, separated by commas, as Kafka's tool takes them.")
+    str | None, typer.Option(metavar="FILE,FILE,...", help="Files, separated by commas, as for Kafka's tool.")
 ]
 DumpOutput = Annotated[
     str | None,
@@ -72,7 +72,7 @@ WithIndexes = Annotated[
 As = Annotated[
     str | None,
     typer.Option(
-        "--as", metavar="log|index|timeindex|txnindex|snapshot", help="Kind of a file whose name does not say it."
+        "--as", metavar="log|index|timeindex|txnindex|snapshot", help="Kind of a file whose name does not show it."
     ),
 ]
 Limit = Annotated[

@@ -39,8 +39,8 @@ def export(
 ) -> int:
     """Write all records as Parquet or JSON lines.
 
-    Each topic and partition has a directory. Each record is written once, even if tasks are killed or run twice. The
-    same command continues what a killed run left. Exit code 4: no record is in the range, or data is damaged.
+    Each topic and partition has a directory. Each record is written once, even if tasks are killed or run twice.
+    The same command continues a killed run. Exit code 4: no record is in the range, or data is damaged.
     """
     from klog_cli.views.export import export as run
 

@@ -24,10 +24,10 @@ FetchIsolation = Annotated[
     typer.Option(
         "--isolation",
         metavar="|".join(FETCH_ISOLATIONS),
-        help="Who fetches: a consumer of either isolation level, or (log_end) a follower.",
+        help="Fetch as a consumer of either isolation level, or (log_end) as a follower.",
     ),
 ]
-Partial = Annotated[bool, typer.Option("--partial", help="Cut the last batch at --max-bytes, as a broker does.")]
+Partial = Annotated[bool, typer.Option("--partial", help="Truncate the last batch at --max-bytes, as a broker does.")]
 
 
 def fetch(
@@ -44,7 +44,7 @@ def fetch(
 ) -> int:
     """Show which batches a consumer or a follower would receive.
 
-    The limits are applied as a broker applies them. As from a broker, damaged batches are included; klog reports them.
+    klog applies the limits as a broker does. Like a broker, it includes damaged batches, and reports them.
     """
     from klog.data_dir.selection import open_path
 

@@ -28,28 +28,32 @@ UntilCaughtUp = Annotated[
     bool,
     typer.Option("--until-caught-up", help="End when each partition has reached its high watermark (the default)."),
 ]
-Continuous = Annotated[bool, typer.Option("--continuous", help="Go on until ^C or SIGTERM.")]
-Rate = Annotated[str | None, typer.Option(metavar="SIZE", help="Limit of the transfer, such as 20MiB: bytes a second.")]
-MaxWait = Annotated[str, typer.Option(metavar="DURATION", help="How long a leader may wait for more to send.")]
-MinBytes = Annotated[str, typer.Option(metavar="SIZE", help="How much a leader waits for.")]
-FetchBytes = Annotated[str, typer.Option(metavar="SIZE", help="At most so much in one answer of all leaders together.")]
+Continuous = Annotated[bool, typer.Option("--continuous", help="Run until ^C or SIGTERM.")]
+Rate = Annotated[
+    str | None, typer.Option(metavar="SIZE", help="Limit the transfer rate, for example 20MiB (per second).")
+]
+MaxWait = Annotated[str, typer.Option(metavar="DURATION", help="Time that a leader may wait for more data.")]
+MinBytes = Annotated[str, typer.Option(metavar="SIZE", help="Bytes that a leader waits for.")]
+FetchBytes = Annotated[str, typer.Option(metavar="SIZE", help="Maximum size of one answer, of all leaders together.")]
 PartitionBytes = Annotated[
-    str, typer.Option(metavar="SIZE", help="At most so much of a partition; a larger batch still comes.")
+    str, typer.Option(metavar="SIZE", help="Maximum size for one partition; a larger batch is still sent.")
 ]
 Flush = Annotated[
     str,
-    typer.Option(metavar="DURATION|SIZE", help="Force data to disk this often; a power cut can lose as much."),
+    typer.Option(metavar="DURATION|SIZE", help="fsync this often; a power cut can lose up to this much."),
 ]
 CopyConfig = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting by which segments roll (repeatable).")
 ]
-Prune = Annotated[bool, typer.Option("--prune", help="Remove segments wholly below the leader's log start.")]
+Prune = Annotated[
+    bool, typer.Option("--prune", help="Remove segments that are completely below the leader's log start.")
+]
 Divergence = Annotated[
     str,
     typer.Option(
         "--on-divergence",
         metavar="|".join(ON_DIVERGENCE),
-        help="Where histories part: cut the copy there and keep what is cut in the backup, or leave that partition.",
+        help="If copy and cluster have diverged: truncate the copy, with a backup, or leave that partition.",
     ),
 ]
 Cleaned = Annotated[
@@ -57,14 +61,17 @@ Cleaned = Annotated[
     typer.Option(
         "--on-cleaned",
         metavar="|".join(ON_CLEANED),
-        help="Where deletions were compacted away before they were copied: say so, or copy that partition anew.",
+        help="If deletions were compacted away before they were copied: report it, or copy the partition again.",
     ),
 ]
 SecurityConfig = Annotated[
     str | None, typer.Option("--security-config", metavar="FILE", help="Java client properties: TLS, SASL, client.id.")
 ]
 Timeout = Annotated[
-    str, typer.Option(metavar="DURATION", help="Give up a partition that has no leader for so long (not --continuous).")
+    str,
+    typer.Option(
+        metavar="DURATION", help="Give up a partition after this time without a leader (not with --continuous)."
+    ),
 ]
 Trace = Annotated[bool, typer.Option("--trace", help="Print a line for each event of the protocol.")]
 FollowOutput = Annotated[

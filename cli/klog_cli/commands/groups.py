@@ -38,9 +38,9 @@ def groups(
 ) -> int:
     """Show consumer and share groups: members, offsets, lag.
 
-    Now, or as of any time that compaction has left; also what open transactions would commit. The form
-    reset-offsets is what 'kafka-consumer-groups --reset-offsets --from-file' reads. Exit code 4: there is no such
-    group, or no __consumer_offsets.
+    The groups are shown as of now or of an earlier time, with the offsets that open transactions would commit. The
+    form reset-offsets is a file for 'kafka-consumer-groups --reset-offsets --from-file'. Exit code 4: there is no
+    such group, or no __consumer_offsets.
     """
     from klog.commands.groups.group_details import GroupQuery
 

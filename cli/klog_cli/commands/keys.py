@@ -49,10 +49,10 @@ def check(
     max_batch_bytes: options.MaxBatchBytes = "128MiB",
     jobs: options.Jobs = None,
 ) -> int:
-    """Find each topic's partitioner, and the keys that lie elsewhere.
+    """Find each topic's partitioner, and the misplaced keys.
 
-    For each misplaced key it says what may have put it there: an earlier number of partitions, another client, a key
-    hashed without its schema id, or nothing known. Exit code 4: keys are misplaced, or data is damaged.
+    For each misplaced key klog names the possible reason: an earlier number of partitions, another client, a key
+    hashed without its schema id, or none. Exit code 4: keys are misplaced, or data is damaged.
     """
     from klog.commands.keys.key_check import KeyCheckOptions
 

@@ -45,8 +45,8 @@ def lookup(
 ) -> int:
     """Find an offset or a timestamp the way a broker does.
 
-    Each step is shown: segment, index entry, scan, batch, record. If an index is missing or wrong, klog searches the
-    log itself: the answer is right, and the output says what was wrong.
+    klog shows each step: segment, index entry, scan, batch, record. If an index is missing or wrong, it searches
+    the log itself: the answer is right, and the output names the fault.
     """
     from klog_cli.views.lookup.lookup import LookupArguments, look_up, look_up_many
 

@@ -36,8 +36,9 @@ def show(
 ) -> int:
     """Show the cluster as the metadata log of a node has it.
 
-    Brokers, voters, features, topics, settings, quotas, ACLs and users with credentials; as of the log's end or of any
-    offset.  Brokers have that log as well as controllers.  No secret is ever printed.  Exit code 4: the log is damaged.
+    Brokers, voters, features, topics, settings, quotas, ACLs and users with credentials, as of the end of the log
+    or of any offset. Brokers have this log, like controllers. klog never prints a secret. Exit code 4: the log is
+    damaged.
     """
     from klog_cli.views.metadata.show import show as run
 
@@ -61,13 +62,13 @@ def history(
             "--partition",
             metavar="N|TOPIC-N",
             parser=parse_partition,
-            help="The changes of this partition: who led, every move of the ISR.",
+            help="The changes of this partition: leaders and the ISR.",
         ),
     ] = None,
     broker: Annotated[
-        int | None, typer.Option("--broker", metavar="N", help="Of this broker: its registrations, when it was fenced.")
+        int | None, typer.Option("--broker", metavar="N", help="The changes of this broker: registrations and fencing.")
     ] = None,
-    quorum: Annotated[bool, typer.Option("--quorum", help="Of the quorum: who led, who could vote.")] = False,
+    quorum: Annotated[bool, typer.Option("--quorum", help="The changes of the quorum: leaders and voters.")] = False,
     start: Annotated[
         int | None, typer.Option("--from-offset", metavar="N", min=0, help="Only changes from this offset on.")
     ] = None,
@@ -75,9 +76,9 @@ def history(
 ) -> int:
     """Show each change of a partition, a broker or the quorum.
 
-    With its time, and with its reason where the records tell.  It begins with the log, or with what the oldest
-    snapshot says where the log begins later.  A topic that was deleted and created again appears with both ids.  Exit
-    code 4: there is no such change, or the log is damaged.
+    Each change has its time, and its reason if the records show it. The history begins with the log, or, if the log
+    begins later, with the content of its oldest snapshot. A topic that was deleted and created again appears with
+    both ids. Exit code 4: there is no such change, or the log is damaged.
     """
     from klog_cli.views.metadata.history import history as run
 
@@ -98,13 +99,13 @@ COMPARE_OUTPUTS = ("text", "json")
 def compare(
     directories: Annotated[
         list[str],
-        typer.Argument(metavar="DIR...", help="Log dirs with a metadata log; N=DIR says that DIR is node N's."),
+        typer.Argument(metavar="DIR...", help="Log dirs with a metadata log; N=DIR: DIR belongs to node N."),
     ],
     cluster: options.Clusters = None,
     by_name: options.ByName = False,
     form: Annotated[str, options.output_form(COMPARE_OUTPUTS)] = "text",
 ) -> int:
-    """Show which node's metadata log is ahead, and where two fork.
+    """Show which node's metadata log is ahead, and where two diverge.
 
     Exit code 4: two logs have different batches at an offset, or one is damaged.
     """

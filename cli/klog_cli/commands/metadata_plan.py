@@ -12,12 +12,13 @@ DIRECTORY_IDS = ("keep", "disks")
 
 Voters = Annotated[
     str | None,
-    typer.Option(metavar="ID@HOST:PORT,...", help="The addresses that the voters of the quorum have now, all of them."),
+    typer.Option(metavar="ID@HOST:PORT,...", help="The new addresses of all voters of the quorum."),
 ]
 DirectoryIds = Annotated[
     str,
     typer.Option(
-        metavar="|".join(DIRECTORY_IDS), help="Directory ids: as the log has them, or as the disks' meta.properties."
+        metavar="|".join(DIRECTORY_IDS),
+        help="Directory ids: keep those in the log, or use those in the disks' meta.properties.",
     ),
 ]
 OnlyBroker = Annotated[
@@ -28,23 +29,24 @@ OnlyVoter = Annotated[
     typer.Option("--only-voter", metavar="N", help="Let node N be the only voter; brokers stay."),
 ]
 Voter = Annotated[
-    str | None, typer.Option("--voter", metavar="HOST:PORT", help="Where the controller of the only voter will listen.")
+    str | None,
+    typer.Option("--voter", metavar="HOST:PORT", help="Address on which the controller of the only voter will listen."),
 ]
 Keep = Annotated[
     str | None,
-    typer.Option(metavar="newest|longest|kafka|N", help="Which copy of a partition to take where copies diverge."),
+    typer.Option(metavar="newest|longest|kafka|N", help="The copy of a partition to use if copies diverge."),
 ]
 Choose = Annotated[
     list[str] | None,
-    typer.Option("--choose", metavar="T-P=N", help="Of this partition take node N's copy (repeatable)."),
+    typer.Option("--choose", metavar="T-P=N", help="For this partition use node N's copy (repeatable)."),
 ]
-Repair = Annotated[bool, typer.Option("--repair", help="Replace bad batches by intact ones of other copies.")]
+Repair = Annotated[bool, typer.Option("--repair", help="Replace bad batches with intact ones of other copies.")]
 Without = Annotated[
     list[str] | None,
     typer.Option(
         "--without",
         metavar="N|ID",
-        help="The disk of voter N, or the log dir with this directory.id, cannot be had (repeatable).",
+        help="The disk of voter N, or the log dir with this directory.id, is lost (repeatable).",
     ),
 ]
 Base = Annotated[
@@ -70,10 +72,11 @@ def plan(
     cluster: options.Clusters = None,
     form: options.PlanOutput = "text",
 ) -> int:
-    """Bring up a quorum that has moved, or one node alone.
+    """Restart a quorum that has moved, or one node alone.
 
-    Before anything is added, each metadata log is brought up to date with the most recent one. Nothing changes without
-    --apply. Nothing is started; the lines for server.properties are printed. Exit code 4: no disk has some partitions.
+    Before anything is added, each metadata log is brought up to date with the most recent one. Nothing changes
+    without --apply. klog starts no node; it prints the lines for server.properties. Exit code 4: no disk has some
+    partitions.
     """
     from klog_cli.command_line import check_exclusive, plan_options
     from klog_cli.views.metadata.plan import QuorumRequest

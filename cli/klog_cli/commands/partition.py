@@ -16,22 +16,22 @@ KEY_FORMS = ("text", "hex", "base64", "int32", "int64")
 
 
 def partition(
-    keys: Annotated[list[str] | None, typer.Argument(metavar="KEY...", help="Keys, as --as says.")] = None,
+    keys: Annotated[list[str] | None, typer.Argument(metavar="KEY...", help="Keys, in the form of --as.")] = None,
     partitions: Annotated[
         int, typer.Option(metavar="N", min=1, max=MOST_PARTITIONS, help="Partitions of the topic.")
     ] = ...,  # type: ignore[assignment]  # Typer's way to say that it must be given
     partitioner: Annotated[
         str, typer.Option(metavar="|".join((*NAMES, "all")), help="Partitioner; all: every one of them.")
     ] = "all",
-    form: Annotated[str, typer.Option("--as", metavar="|".join(KEY_FORMS), help="What a key is given as.")] = "text",
-    keys_from: Annotated[str | None, typer.Option(metavar="FILE", help="More keys, one a line; - for stdin.")] = None,
-    null: Annotated[bool, typer.Option("--null", help="Also show where a null key goes.")] = False,
+    form: Annotated[str, typer.Option("--as", metavar="|".join(KEY_FORMS), help="Form of the keys.")] = "text",
+    keys_from: Annotated[str | None, typer.Option(metavar="FILE", help="More keys, one per line; - for stdin.")] = None,
+    null: Annotated[bool, typer.Option("--null", help="Also show the partition of a null key.")] = False,
     output: Annotated[str, options.output_form(PARTITION_OUTPUTS)] = "text",
 ) -> int:
     """Show the partition that producers put a key into.
 
-    Give keys as serialized: a number sent by Java's IntegerSerializer is --as int32. With one partitioner only the
-    partition is printed; 'random' where it picks one.
+    Give keys as serialized: for Java's IntegerSerializer use --as int32. With one partitioner klog prints only the
+    partition, or 'random' if the partitioner picks one.
     """
     from klog_cli.views.partition import PartitionRequest, show_partitions
 

@@ -12,7 +12,7 @@ from klog_cli import options, output
 from klog_cli.units import parse_duration, parse_now, parse_size
 
 LikeBroker = Annotated[
-    bool, typer.Option("--like-broker", help="Do exactly what a broker of 4.x does at its next start.")
+    bool, typer.Option("--like-broker", help="Do exactly the same as a 4.x broker at its next start.")
 ]
 Salvage = Annotated[
     bool, typer.Option("--salvage", help="Keep every intact batch, before and after damage; cut the damage out.")
@@ -28,7 +28,7 @@ RepairBits = Annotated[
     bool,
     typer.Option(
         "--repair-bits",
-        help="Repair a batch in which one bit is flipped, if it is small enough to tell that from other damage.",
+        help="Repair a batch with one flipped bit, if the batch is small enough to exclude other damage.",
     ),
 ]
 RescueRecords = Annotated[
@@ -39,14 +39,14 @@ MarkClean = Annotated[
     bool,
     typer.Option(
         "--mark-clean",
-        help="Do a broker's whole recovery and write the clean-shutdown marker, so that the broker skips its own.",
+        help="Do a broker's complete recovery and write the clean-shutdown marker, so that the broker skips its own.",
     ),
 ]
 BrokerEpoch = Annotated[
     str | None,
     typer.Option(
         metavar="none|registered",
-        help="Broker epoch in the clean-shutdown marker: none, or registered, which says that no record was lost.",
+        help="Broker epoch in the clean-shutdown marker: none; or registered, which claims that no record was lost.",
     ),
 ]
 SegmentIndexBytes = Annotated[
@@ -78,7 +78,8 @@ def recover(
 ) -> int:
     """Rebuild indexes, snapshots and epochs; truncate torn tails. Nothing changes without --apply.
 
-    Damage with intact batches behind it is not cut: klog shows what --like-broker and --salvage would each cost.
+    klog does not truncate damage with intact batches behind it: it shows the losses of --like-broker and of
+    --salvage.
     """
     from klog.commands.recover.recover_outcome import RecoverMode, RecoverOptions
     from klog.data_dir.selection import PartitionQuery

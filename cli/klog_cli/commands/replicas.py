@@ -30,7 +30,7 @@ def diff(
     metadata: Metadata = None,
     up: Annotated[
         str | None,
-        typer.Option(metavar="ORDER", help="Show what a start order comes to: '3 then 1,2'."),
+        typer.Option(metavar="ORDER", help="Show the result of a start order: '3 then 1,2'."),
     ] = None,
     settings: Annotated[
         list[str] | None,
@@ -48,7 +48,7 @@ def diff(
 ) -> int:
     """Show how copies differ, who would lead, what that would cost.
 
-    Nothing is changed, and the brokers need not run.  Exit code 4: records would be lost, or copies differ.
+    Nothing is changed, and no broker has to run. Exit code 4: records would be lost, or copies differ.
     """
     from klog_cli.views.replicas.diff import DiffRequest
     from klog_cli.views.replicas.diff import diff as run
@@ -74,7 +74,7 @@ def diff(
 def plan(
     disks: options.Disks,
     keep: Annotated[
-        str | None, typer.Option(metavar="newest|longest|kafka|N", help="Which copy to keep where copies diverge.")
+        str | None, typer.Option(metavar="newest|longest|kafka|N", help="The copy to keep if copies diverge.")
     ] = None,
     choose: Annotated[
         list[str] | None,
@@ -83,11 +83,11 @@ def plan(
     without: Annotated[
         list[str] | None,
         typer.Option(
-            "--without", metavar="N|ID", help="Node N, or the log dir with this directory.id, will not come back."
+            "--without", metavar="N|ID", help="Node N, or the log dir with this directory.id, will not return."
         ),
     ] = None,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Replace bad batches by intact ones of other copies.")
+        bool, typer.Option("--repair", help="Replace bad batches with intact ones of other copies.")
     ] = False,
     metadata: Metadata = None,
     topic: options.Topics = None,
@@ -101,10 +101,10 @@ def plan(
     jobs: options.Jobs = None,
     form: options.PlanOutput = "text",
 ) -> int:
-    """Make all copies of a partition equal, or leave it alone. Nothing changes without --apply.
+    """Make all copies of a partition equal, or leave it unchanged. Nothing changes without --apply.
 
-    Copies that lack something are filled up. Where copies diverge, nothing is done until --keep or --choose says which
-    one counts. Exit code 4: a partition was left.
+    klog completes copies that lack records. If copies diverge, it changes nothing until --keep or --choose selects
+    one. Exit code 4: a partition was left.
     """
     from klog_cli.command_line import check_exclusive, plan_options
     from klog_cli.views.replicas.plan import CopyRequest
@@ -131,14 +131,13 @@ def plan(
 @replicas.command("rescue")
 def rescue(
     disks: options.Disks,
-    to: Annotated[
-        str, typer.Option("--to", metavar="FILE", help="Where to write the records, as JSON lines; - for stdout.")
-    ],
+    to: Annotated[str, typer.Option("--to", metavar="FILE", help="File for the records, as JSON lines; - for stdout.")],
     if_leads: Annotated[
-        int | None, typer.Option("--if-leads", metavar="N", help="Write what would be lost if node N led.")
+        int | None, typer.Option("--if-leads", metavar="N", help="Write the records that would be lost if node N led.")
     ] = None,
     plan: Annotated[
-        str | None, typer.Option("--plan", metavar="FILE", help="Write what a plan of 'klog replicas plan' removes.")
+        str | None,
+        typer.Option("--plan", metavar="FILE", help="Write the records that a plan of 'klog replicas plan' removes."),
     ] = None,
     choose: Annotated[
         list[str] | None,
@@ -151,10 +150,10 @@ def rescue(
     topic_id: options.TopicIds = None,
     by_name: options.ByName = False,
 ) -> int:
-    """Save the records that would be gone if one replica led.
+    """Save the records that would be lost if one replica led.
 
-    Each with who has it, and whether it was committed.  Where two copies differ at one offset, both records are
-    written.  klog does not publish them again; that is up to you.
+    Each record has the nodes that hold it, and whether it was committed. If two copies differ at one offset, klog
+    writes both records. klog does not publish them again; that is up to you.
     """
     from klog_cli.views.replicas.rescue import RescueRequest
     from klog_cli.views.replicas.rescue import rescue as run
@@ -174,7 +173,7 @@ def simulate(
     ],
     form: Annotated[str, options.output_form(SIMULATE_OUTPUTS)] = "text",
 ) -> int:
-    """Play replication in slow motion, a row for each event.
+    """Simulate replication step by step, a row for each event.
 
     Appends, fetches, lost answers, crashes and elections move log ends, high watermarks and the ISR as in brokers.
     Exit code 4: a leader lacks records that were acknowledged to acks=all.

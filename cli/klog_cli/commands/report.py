@@ -15,7 +15,9 @@ from klog_cli.units import parse_time
 To = Annotated[str, typer.Option("--to", metavar="FILE.html", help="The page to write.")]
 Redact = Annotated[bool, typer.Option("--redact", help="Leave out all names on the disk; topics become topic-1, ….")]
 Title = Annotated[str | None, typer.Option(metavar="TEXT", help="Title of the page.")]
-Now = Annotated[str | None, typer.Option(metavar="TIME", help="Say what is due as of TIME, not now.")]
+Now = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Use TIME as the current time, for example for due segments.")
+]
 
 
 def report(
@@ -30,7 +32,8 @@ def report(
 ) -> int:
     """Write one HTML page about log dirs, for the ticket.
 
-    Verdict, space, partitions, timeline, groups, transactions and findings; the page loads nothing from anywhere.
+    It has the verdict, space, partitions, timeline, groups, transactions and findings. The page loads nothing from
+    the network.
     """
     from klog.partition.verify.segment_pass import SurveyOptions
 

@@ -26,14 +26,14 @@ Listen = Annotated[str, typer.Option(metavar="HOST:PORT", help="Address to liste
 Advertise = Annotated[
     str | None,
     typer.Option(
-        metavar="HOST[:PORT]", help="Address that clients are told to connect to; default: the one of --listen."
+        metavar="HOST[:PORT]", help="Address that klog gives to clients to connect to; default: that of --listen."
     ),
 ]
 Expose = Annotated[
     bool,
     typer.Option(
         "--expose",
-        help="Allow --listen on other interfaces than loopback: anyone who reaches the port can read everything.",
+        help="Allow --listen on other interfaces than loopback: anyone who can connect can read everything.",
     ),
 ]
 Until = Annotated[
@@ -48,7 +48,7 @@ OpenTransactions = Annotated[
     str,
     typer.Option(
         metavar="|".join(OPEN_TRANSACTIONS),
-        help="Treat open transactions as aborted, or hide what follows them from read_committed clients.",
+        help="Treat open transactions as aborted, or hide all later records from read_committed clients.",
     ),
 ]
 ServeDamaged = Annotated[
@@ -103,7 +103,8 @@ def serve(
 ) -> int:
     """Serve the data of a disk to Kafka clients, read-only.
 
-    Consumers, consumer groups, MirrorMaker and Spark can read; producers are refused. It runs until ^C or SIGTERM.
+    Consumers, consumer groups, MirrorMaker and Spark can read; producers are refused. klog runs until ^C or
+    SIGTERM.
     """
     from klog.commands.serve.view import ServeOptions
 

@@ -20,10 +20,12 @@ Sample = Annotated[
     str | None,
     typer.Option(
         metavar="SHARE",
-        help="Read this share of the data (0.05, 5%, 1/20; 1: all); also estimates what compaction would leave.",
+        help="Read this share of the data (0.05, 5%, 1/20; 1: all); also estimate what compaction would leave.",
     ),
 ]
-Free = Annotated[str | None, typer.Option(metavar="SIZE", help="Plan how to free SIZE, keeping what retention keeps.")]
+Free = Annotated[
+    str | None, typer.Option(metavar="SIZE", help="Plan how to free SIZE without data that retention keeps.")
+]
 
 
 def space(
@@ -31,7 +33,7 @@ def space(
     topic: options.Topics = None,
     partition: options.Partitions = None,
     by: Annotated[
-        str | None, typer.Option(metavar="|".join(LEVELS), help="How deep the tree of sizes goes (default: topic).")
+        str | None, typer.Option(metavar="|".join(LEVELS), help="Depth of the tree of sizes (default: topic).")
     ] = None,
     sort: Annotated[
         str | None, typer.Option(metavar="|".join(ORDERS), help="Largest, oldest or alphabetically first.")
@@ -41,7 +43,7 @@ def space(
     ] = 0,
     codecs: Annotated[
         str | None,
-        typer.Option(metavar="LIST", help="How large logs would be with codecs: zstd,lz4,snappy,gzip."),
+        typer.Option(metavar="LIST", help="Size of the logs with other codecs: zstd,lz4,snappy,gzip."),
     ] = None,
     sample: Sample = None,
     free: Free = None,
@@ -51,11 +53,11 @@ def space(
     form: Annotated[str, options.output_form(FORMS)] = "text",
     to: options.PrometheusTo = None,
 ) -> int:
-    """Say what fills a disk, why it is there and when it goes.
+    """Show what uses a disk, why, and when it is deleted.
 
-    The answer comes from file sizes, indexes and a few headers; nothing is changed. Settings of topics come from the
-    metadata log, the broker's from --server-properties, else Kafka's defaults count. --top-keys, --codecs and --free
-    read a sample of the logs, one in a hundred if --sample says nothing else. Exit code 4: --free cannot be met.
+    klog reads file sizes, indexes and a few headers; nothing is changed. Settings of topics come from the metadata
+    log, those of the broker from --server-properties, otherwise Kafka's defaults apply. --top-keys, --codecs and
+    --free read a sample of the logs, one in a hundred without --sample. Exit code 4: --free cannot be met.
     """
     from klog.commands.space.disk_usage import ContentQuery, SpaceSettings
     from klog.data_dir.root_files import read_server_properties

@@ -224,8 +224,8 @@ def compact(
 ) -> int:
     """Write the last value of each key as a table, or as a log.
 
-    The table (Parquet or JSON lines) is what a read_committed consumer sees: no aborted data, no tombstones. --output
-    log writes the compacted partitions of 'klog compact --to', and takes its options.
+    The table (Parquet or JSON lines) has the records that a read_committed consumer receives: no aborted data, no
+    tombstones. --output log writes the compacted partitions of 'klog compact --to', and takes its options.
     """
     from klog.commands.compact.job import CompactJobOptions
     from klog.commands.compact.log_cleaner import CleanerOptions

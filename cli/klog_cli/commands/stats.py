@@ -28,8 +28,9 @@ def stats(
 ) -> int:
     """Count records, bytes, keys and codecs of each partition.
 
-    Also time ranges, nulls, the largest records and the most frequent keys. The number of distinct keys is estimated by
-    HyperLogLog, to within about a percent. Each directory is counted by itself, whatever it is a copy of.
+    The output also has time ranges, nulls, the largest records and the most frequent keys. The number of distinct
+    keys is estimated by HyperLogLog, to within about a percent. Each directory is counted by itself, even if it is
+    a copy of another.
     """
     from klog_cli.views.stats import stats as run
 

@@ -40,11 +40,11 @@ def timeline(
     form: Annotated[str, options.output_form(FORMS)] = "text",
     jobs: options.Jobs = None,
 ) -> int:
-    """Tell what happened, in one order, from brokers' disks.
+    """List the events of a cluster, in order, from brokers' disks.
 
-    Brokers, topics and settings; leaders, segments, transactions, groups and producers; silences and damage.  Each
-    event says whose clock it has.  The same event on several disks is listed once.  Exit code 4: there is no such
-    event, or data is damaged; '--kind damage' alone is a check, and 0 if it finds none.
+    Brokers, topics and settings; leaders, segments, transactions, groups and producers; silences and damage. Each
+    event names its clock. An event that is on several disks is listed once. Exit code 4: there is no such event, or
+    data is damaged; '--kind damage' alone is a check, and 0 if it finds none.
     """
     from klog_cli.views.timeline import timeline as run
 

@@ -20,13 +20,17 @@ def transactions(
     ] = None,
     transactional_id: Annotated[
         list[str] | None,
-        typer.Option("--transactional-id", metavar="NAME", help="Only of this id (name or glob; repeatable)."),
+        typer.Option(
+            "--transactional-id", metavar="NAME", help="Only transactions of this id (name or glob; repeatable)."
+        ),
     ] = None,
     producer_id: Annotated[
-        list[int] | None, typer.Option("--producer-id", metavar="N", help="Only of this producer id (repeatable).")
+        list[int] | None,
+        typer.Option("--producer-id", metavar="N", help="Only transactions of this producer id (repeatable)."),
     ] = None,
     longer_than: Annotated[
-        str | None, typer.Option("--longer-than", metavar="DURATION", help="Only those that lasted at least so long.")
+        str | None,
+        typer.Option("--longer-than", metavar="DURATION", help="Only transactions that lasted at least this long."),
     ] = None,
     topic: options.Topics = None,
     partition: options.Partitions = None,
@@ -38,9 +42,10 @@ def transactions(
 ) -> int:
     """List transactions, and flag hanging ones.
 
-    What a producer wrote between two of its markers, over all partitions given; with its transactional id and its
-    coordinator's state from __transaction_state. A hanging transaction comes with the command that aborts it. Exit code
-    4: there is one, or no transaction is found; '--state hanging' alone is a check, and 0 if it finds none.
+    A transaction has the records of one producer between two of its markers, in all given partitions, with its
+    transactional id and its coordinator's state from __transaction_state. For a hanging transaction klog prints the
+    command that aborts it. Exit code 4: there is one, or no transaction is found; '--state hanging' alone is a
+    check, and 0 if it finds none.
     """
     from klog.commands.transactions.transaction_details import TransactionQuery
 

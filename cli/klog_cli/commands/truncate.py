@@ -39,8 +39,8 @@ def truncate(
 ) -> int:
     """Truncate a partition at an offset, as a follower would. Nothing changes without --apply.
 
-    Indexes, snapshots, epochs and checkpoints are adjusted to the shorter log. An offset inside a batch drops the whole
-    batch.
+    klog adjusts indexes, snapshots, epochs and checkpoints to the shorter log. If the offset is inside a batch, the
+    complete batch is dropped.
     """
     from klog.data_dir.selection import PartitionQuery, open_path
     from klog.partition.truncate import TruncateOptions, TruncateTarget

@@ -13,7 +13,7 @@ UndoBackupTo = Annotated[
     typer.Option(
         "--backup",
         metavar="DIR",
-        help="Where to keep the files that undo replaces; a plan id is looked for there, too.",
+        help="Directory for the files that undo replaces; klog also looks for a plan id there.",
     ),
 ]
 
@@ -26,8 +26,8 @@ def undo(
 ) -> int:
     """Undo an applied plan: restore the original files.
 
-    Content, modes, owners and modification times are restored exactly. klog refuses when the partitions have been used
-    since. An undo has its own backup and can itself be undone.
+    Content, modes, owners and modification times are restored exactly. klog refuses if the partitions have been
+    used since. An undo has its own backup and can itself be undone.
     """
     from klog_cli.views.plans import undo_plan
 

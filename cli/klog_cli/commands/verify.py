@@ -37,8 +37,8 @@ def verify(
 ) -> int:
     """Check all batches, indexes, snapshots and checkpoints.
 
-    The result says whether the data is clean, names what was found in each partition, and then for each kind of problem
-    its meaning, a broker's reaction at its next start, and the command that repairs it.
+    The result has the verdict, the findings of each partition, and for each kind of problem its meaning, a broker's
+    reaction at its next start, and the command that repairs it.
     """
     from klog.partition.verify.segment_pass import SurveyOptions
 

@@ -23,7 +23,7 @@ InputFormat = Annotated[
     typer.Option("--input-format", metavar="jsonl|csv|parquet|log", help="Form of the inputs; default: by name."),
 ]
 ToTopic = Annotated[str | None, typer.Option("-t", "--topic", metavar="TOPIC", help="Write everything to this topic.")]
-KeepOffsets = Annotated[bool, typer.Option("--keep-offsets", help="Keep the offsets of the input, gaps included.")]
+KeepOffsets = Annotated[bool, typer.Option("--keep-offsets", help="Keep the offsets of the input, including gaps.")]
 Batches = Annotated[
     str | None, typer.Option(metavar="fill|keep", help="Fill batches to --batch-size, or keep those of the input.")
 ]
@@ -42,7 +42,7 @@ CodecName = Annotated[
 Level = Annotated[int | None, typer.Option(metavar="N", help="Compression level; default: Kafka's.")]
 NewPartitions = Annotated[
     int | None,
-    typer.Option("--partitions", metavar="N", min=1, help="Partitions of a new topic; default: as records name."),
+    typer.Option("--partitions", metavar="N", min=1, help="Partitions of a new topic; default: as the records name."),
 ]
 Partitioner = Annotated[
     str | None,
@@ -73,7 +73,7 @@ TimestampType = Annotated[
 ]
 LeaderEpoch = Annotated[
     str | None,
-    typer.Option(metavar="N|keep", help="Default: the partition's in the metadata; else keep that of the records."),
+    typer.Option(metavar="N|keep", help="Default: the partition's in the metadata log; otherwise that of the records."),
 ]
 Config = Annotated[list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A topic setting (repeatable).")]
 TopicId = Annotated[str | None, typer.Option("--topic-id", metavar="ID", help="Id of a new topic; default: random.")]
@@ -83,7 +83,7 @@ OneReplica = Annotated[
 EndTransactions = Annotated[
     str | None, typer.Option(metavar="ACTION", help="With abort: abort transactions that are open at the end.")
 ]
-SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave out records that cannot be written, and report them.")]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Skip records that cannot be written, and report them.")]
 
 
 def write(
@@ -119,7 +119,7 @@ def write(
 ) -> int:
     """Write records into partitions, from files or another log.
 
-    In a log dir that exists nothing changes without --apply; its broker must be stopped, and have the topic.
+    In an existing log dir nothing changes without --apply; its broker must be stopped, and the topic must exist.
     """
     from klog.cluster.metadata.topic_config import parse_settings
     from klog.commands.write.write import WriteInput, check_record_options
