@@ -63,6 +63,8 @@ LINES = [
     *("timeline modern", "timeline crash/flip-middle", "timeline compaction/before", "timeline legacy"),
     f"timeline {SPLIT} replicas/split/controller-4",
     *("dump modern/plain-1 modern/tx-0 modern/__consumer_offsets-1", "dump compaction/after/tx-later-0 legacy"),
+    *("search modern", "search legacy", "search modern --values base64 -n 9", "search modern --values hex -n 9"),
+    *(f"search modern -t gzip --header trace -n 9 --values {form}" for form in ("redacted", "none", "hex", "base64")),
     *("dump crash/flip-middle", "dump modern legacy crash/flip-middle --batches", "dump modern/dense-0 --with-indexes"),
     *(f"dump modern/tx-0/00000000000000000016.{kind}" for kind in ("index", "timeindex", "txnindex")),
     *("partition user-42 --partitions 12", "partition ff --as hex --partitions 12", "partition --null --partitions 3"),
@@ -243,6 +245,7 @@ def test_each_command_with_json_has_a_schema() -> None:
     "run",
     [
         "timeline modern",
+        "search modern --key key-1",
         "partition a b --partitions 3",
         "metadata history modern --quorum",
         "replicas simulate replicas/simulate/quota.json",

@@ -28,7 +28,8 @@ FINDINGS: Declared = {
 }
 RECORD: Declared = {
     **{"offset": INT, "timestamp": INT, "key?": TEXT_OR_NULL, "key_base64?": TEXT, "value?": TEXT_OR_NULL},
-    **{"value_base64?": TEXT, "headers?": [[(TEXT_OR_NULL, {"base64": TEXT})]], "partition?": INT, "topic?": TEXT},
+    **{"value_base64?": TEXT, "value_hex?": TEXT, "value_size?": INT, "partition?": INT, "topic?": TEXT},
+    **{"headers?": [[(TEXT_OR_NULL, {"base64": TEXT}, {"hex": TEXT}, {"size": INT})]]},
     **{"timestamp_type?": TEXT, "leader_epoch?": INT, "producer_id?": INT, "producer_epoch?": INT, "sequence?": INT},
     **{"transactional?": BOOL, "control?": TEXT, "coordinator_epoch?": INT, "position": INT},
 }
@@ -266,7 +267,7 @@ SCHEMAS: dict[str, Declared] = {
 }
 """The output of each command with `--output json`."""
 LINES: dict[str, Declared] = {
-    **{"dump": DUMP, "timeline": parts.TIMELINE, "partition": parts.PARTITION},
+    **{"dump": DUMP, "search": RECORD, "timeline": parts.TIMELINE, "partition": parts.PARTITION},
     **{"metadata history": parts.METADATA_HISTORY, "replicas simulate": parts.SIMULATE},
     "serve": {
         **{"client": TEXT, "client_id": TEXT_OR_NULL, "software": TEXT_OR_NULL, "api": TEXT, "version": INT},
@@ -274,9 +275,15 @@ LINES: dict[str, Declared] = {
     },
 }
 """A line of `--output jsonl`, for each command without an object of its own in `--output json`."""
-ROWS = {"timeline": "events", "partition": "keys", "metadata history": "changes", "replicas simulate": "steps"}
+ROWS = {
+    **{"search": "records", "timeline": "events", "partition": "keys"},
+    **{"metadata history": "changes", "replicas simulate": "steps"},
+}
 """The member with all lines in `--output json`."""
-SAME = {"spark verify": "verify", "spark stats": "stats", "spark audit": "audit misrouted", "audit headers": "audit"}
+SAME = {
+    **{"spark verify": "verify", "spark stats": "stats", "spark search": "search", "spark audit": "audit misrouted"},
+    "audit headers": "audit",
+}
 """Commands that print what another prints."""
 
 
