@@ -549,7 +549,7 @@ _klog() {
             '') words='doctor verify recover apply undo plans explain describe dump lookup search stats timeline groups transactions fetch report space compact truncate adopt partition assign serve export write follow completion metadata replicas keys audit spark -V --version -h --help' ;;
             doctor) words='--kafka-version --cluster-id --node-id --directory-id --server-properties --records --all -o --output -j --jobs -q --quiet --color -h --help' ;;
             verify) words='-t --topic -p --partition --deep --sample --since --all -o --output --to -j --jobs --max-batch-bytes -q --quiet --color -h --help' ;;
-            recover) words='-t --topic -p --partition --like-broker --salvage --apply --save-plan --backup --indexes-only --from-recovery-point --repair-bits --mark-clean --broker-epoch --rescue-records --index-interval --segment-index-bytes --producer-expiration --now -o --output -j --jobs --dry-run -q --quiet --color -h --help' ;;
+            recover) words='-t --topic -p --partition --like-broker --salvage --apply --save-plan --backup --indexes-only --from-recovery-point --repair-bits --mark-clean --broker-epoch --rescue-records --index-interval --segment-index-bytes --producer-expiration --now --all -o --output -j --jobs --dry-run -q --quiet --color -h --help' ;;
             apply) words='--backup -o --output -j --jobs -q --quiet --color -h --help' ;;
             undo) words='--apply --backup -o --output --dry-run -j --jobs -q --quiet --color -h --help' ;;
             plans) words='-o --output -j --jobs -q --quiet --color -h --help' ;;

@@ -92,6 +92,7 @@ complete -c klog -n 'test (__klog_command) = "recover"' -l index-interval -x -d 
 complete -c klog -n 'test (__klog_command) = "recover"' -l segment-index-bytes -x -d 'segment.index.bytes'
 complete -c klog -n 'test (__klog_command) = "recover"' -l producer-expiration -x -d 'producer.id.expiration.ms: producers idle for longer are removed'
 complete -c klog -n 'test (__klog_command) = "recover"' -l now -x -d 'Use TIME as the current time'
+complete -c klog -n 'test (__klog_command) = "recover"' -l all -d 'List every finding'
 complete -c klog -n 'test (__klog_command) = "recover"' -s o -l output -x -a 'text json' -d 'Form of the output'
 complete -c klog -n 'test (__klog_command) = "recover"' -s j -l jobs -x -d 'At most N threads'
 complete -c klog -n 'test (__klog_command) = "recover"' -l dry-run -d 'Only show the changes: the same as leaving out --apply'

@@ -34,7 +34,7 @@ def next_step(result: PlanResult, options: PlanOptions) -> list[str]:
         undo = f"klog undo {_name(result.plan)}"
         return ["next: start the broker; to undo this before the broker has run:", f"  {command(undo)}"]
     where = (
-        with_option("--apply", ("--dry-run",))
+        with_option("--apply", without=("--dry-run",))
         if options.plan_file is None
         else f"klog apply {quote(options.plan_file)}"
     )
@@ -52,7 +52,7 @@ def command_line() -> str:
     return " ".join(map(quote, ["klog", *sys.argv[1:]]))
 
 
-def with_option(option: str, without: Sequence[str] = ()) -> str:
-    """Return the command as it was typed, with *option* and without others."""
+def with_option(*options: str, without: Sequence[str] = ()) -> str:
+    """Return the command as it was typed, with *options* and without others."""
     kept = [argument for argument in sys.argv[1:] if argument not in without]
-    return output.printable(" ".join(map(quote, ["klog", *kept, option])))
+    return output.printable(" ".join(map(quote, ["klog", *kept, *options])))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -72,23 +73,29 @@ def test_a_plan_is_shown_and_nothing_is_changed(klog: Klog, torn: Path) -> None:
     done = klog("recover", torn)
     assert done.exit_code == 4
     lines = done.stdout.decode().splitlines()
-    assert lines[0] == f"{torn}/plain-1"
-    assert lines[1].split()[:5] == ["damage", "torn-tail", f"{0:020}.log", "@", "8209"]
-    assert [line.split()[:2] for line in lines[2:6]] == [
+    assert lines[:4] == [
+        "would change 5 files in 1 of 2 partitions; loses 20 records (plain-1, offsets 93–112, 1.9 KiB)",
+        "keeps 367 records (64.6 KiB); a broker would keep as many",
+        "",
+        f"{torn}/plain-1",
+    ]
+    assert lines[4].split()[:5] == ["damage", "torn-tail", f"{0:020}.log", "@", "8209"]
+    assert [line.split()[:2] for line in lines[5:8]] == [
         ["cut", f"{0:020}.log"],
         ["remove", f"{113:020}.snapshot"],
         ["replace", "leader-epoch-checkpoint"],
-        ["lost", "20"],
     ]
-    assert lines[-5:] == [
-        "5 changes planned in 1 of 2 partitions",
-        "lost: 20 records, 1981 bytes, offsets 93 to 112",
-        "kept: 367 records, 66162 bytes; a broker would keep 367 records, 68143 bytes",
+    assert lines[-7:] == [
+        "If another replica is in sync, it is safer to delete this copy, or to truncate it on a follower, and to let"
+        " the broker fetch it again: klog cannot see other brokers.",
+        "",
+        "More about what was found:",
+        "  klog explain torn-tail",
+        "",
         "nothing has been changed; next:",
         f"  klog recover {torn} --apply",
     ]
-    (said,) = done.stderr.decode().splitlines()
-    assert "another replica" in said
+    assert done.stderr == b""
     assert tree(torn) == before
     assert backups(torn) == []
 
@@ -98,11 +105,15 @@ def test_a_sum_says_whether_the_records_of_all_that_is_lost_are_known(klog: Klog
     data = Damageable(tmp_path / "data", "plain-1", "idempotent-0")
     data.change(PLAIN, flipped(-300))
     text = klog("recover", data.path, "--salvage").stdout.decode()
-    assert "lost     an unknown number of records, offsets 93 to the end, 1991 bytes (bad-crc)\n" in text
-    assert "\nlost: an unknown number of records, 1991 bytes\n" in text
+    first = (
+        "would change 5 files in 1 of 2 partitions; loses an unknown number of records (plain-1, offsets 93–, 1.9 KiB)"
+    )
+    assert text.startswith(f"{first}\n")
     data.change(FLIPPED, flipped(100))
     text = klog("recover", data.path, "--salvage").stdout.decode()
-    assert "\nlost: at least 25 records, 2650 bytes\n" in text
+    assert "; loses at least 25 records (2 partitions, 2.6 KiB)\n" in text
+    assert "\n  loses an unknown number of records, offsets 93–, 1.9 KiB (bad-crc)\n" in text
+    assert "\n  loses 25 records, offsets 375–399, 659 B (bad-crc)\n" in text
 
 
 def test_what_is_repaired_stays_so_and_can_be_taken_back(klog: Klog, torn: Path) -> None:
@@ -110,7 +121,8 @@ def test_what_is_repaired_stays_so_and_can_be_taken_back(klog: Klog, torn: Path)
     done = klog("recover", torn, "--apply")
     assert done.exit_code == 1
     lines = done.stdout.decode().splitlines()
-    assert "5 changes made in 1 of 2 partitions" in lines
+    assert lines[0] == "changed 5 files in 1 of 2 partitions; lost 20 records (plain-1, offsets 93–112, 1.9 KiB)"
+    assert not [line for line in lines if "torn-tail" in line], "the preview had the findings"
     (backup,) = backups(torn)
     assert lines[-3:] == [
         f"backup: {torn.parent}/klog-backup/{backup}",
@@ -123,19 +135,55 @@ def test_what_is_repaired_stays_so_and_can_be_taken_back(klog: Klog, torn: Path)
     assert same(torn, before)
 
 
-def test_damage_before_intact_batches_is_left_and_both_ways_out_are_shown(klog: Klog, damaged: Path) -> None:
-    """Neither costs nothing, so an operator decides: with the numbers, and with the commands to copy."""
+def test_damage_before_intact_batches_is_left_and_the_ways_out_are_shown(klog: Klog, damaged: Path) -> None:
+    """An operator decides, with the numbers and the commands to copy; the way that loses nothing is the first."""
     before = (damaged / FLIPPED).read_bytes()
     done = klog("recover", damaged, "--apply", "--quiet")
     assert (done.exit_code, done.stderr) == (5, b"")
     text = done.stdout.decode()
-    assert "--salvage would lose 25 records, 659 bytes, offsets 375 to 399, and keep 775 records, 85543 bytes:" in text
-    for way in ("--salvage", "--like-broker"):
-        assert f"\n      klog recover {damaged} --quiet {way}\n" in text
+    lines = text.splitlines()
+    assert lines[0].endswith("; 1 partition is damaged and was left unchanged: choose")
+    at = lines.index("Choose for the damaged partition")
+    assert lines[at + 1 : at + 6] == [
+        "  1. Repair the flipped bits: loses nothing, keeps 800 records (84.2 KiB).",
+        f"       klog recover {damaged} --quiet --repair-bits",
+        "  2. Cut the damage out, and keep every intact batch: loses 25 records (idempotent-0, offsets 375–399, 659 B),"
+        " keeps 775 records (83.5 KiB).",
+        f"       klog recover {damaged} --quiet --salvage",
+        "  A broker does not check this place when it starts: the damage stays, and stops the consumers that reach it.",
+    ]
     assert (damaged / FLIPPED).read_bytes() == before
     left = klog("recover", damaged)
     assert left.exit_code == 4
-    assert left.stdout.decode().endswith("2 partitions: nothing to do; problems are left\n")
+    assert left.stdout.decode().startswith("1 partition is damaged and was left unchanged: choose\n")
+
+
+def test_each_choice_keeps_and_loses_what_it_says(klog: Klog, tmp_path: Path) -> None:
+    """The first one loses nothing, and no way is offered that does nothing."""
+    shutil.copytree(FIXTURES / "crash/flip-middle", tmp_path / "data")
+    shown = klog("recover", tmp_path / "data").stdout.decode()
+    choices = re.findall(r"  \d\. [^:]*: (loses [^,]*?)(?: \([^)]*\))?, (keeps \d+ records) .*\n +klog (.*)\n", shown)
+    assert [words.split()[-1] for _, _, words in choices] == ["--repair-bits", "--salvage", "--like-broker"]
+    assert choices[0][:2] == ("loses nothing", "keeps 410 records")
+    for lost, kept, words in choices:
+        planned = repaired(klog, *words.split()[1:])
+        assert f"keeps {planned['kept']['records']} records" == kept  # type: ignore[index]
+        records = sum(one["records"] for one in planned["lost"])  # type: ignore[attr-defined]
+        assert lost == (f"loses {records} records" if records else "loses nothing")
+
+
+def test_bits_and_other_damage_are_repaired_together(klog: Klog, tmp_path: Path) -> None:
+    """One batch has a flipped bit, another one is lost: --repair-bits alone would change nothing."""
+    data = Damageable(tmp_path / "data", "idempotent-0")
+    data.change(FLIPPED, flipped(100))
+    data.change(f"idempotent-0/{210:020}.log", lambda log: bytes(500) + log[500:])
+    shown = klog("recover", data.path).stdout.decode()
+    first, command, second = shown[shown.index("  1. ") :].splitlines()[:3]
+    assert first.startswith("  1. Repair the flipped bits, and cut other damage out: loses ")
+    assert command == f"       klog recover {data.path} --salvage --repair-bits"
+    assert second.startswith("  2. Cut the damage out, and keep every intact batch: loses ")
+    kept = [int(re.findall(r"keeps (\d+)", line)[0]) for line in (first, second)]
+    assert kept[0] == kept[1] + 25
 
 
 def test_like_a_broker_tells_what_its_start_stumbles_over(klog: Klog, damaged: Path) -> None:
@@ -230,7 +278,9 @@ def test_a_single_flipped_bit_is_put_right_when_that_is_asked_for(klog: Klog, tm
     damageable = Damageable(tmp_path / "data", "idempotent-0")
     before = tree(damageable.path)
     damageable.change(FLIPPED, flipped(100))
-    assert "klog recover --repair-bits repairs it" in klog("recover", damageable.path).stdout.decode()
+    assert (
+        f"\n       klog recover {damageable.path} --repair-bits\n" in klog("recover", damageable.path).stdout.decode()
+    )
     done = klog("recover", damageable.path, "--repair-bits", "--apply")
     assert done.exit_code == 1
     told = "  one flipped bit: bit 0 of byte 100 (the records); other damage would look like this once in 830 000"
@@ -692,15 +742,14 @@ def test_thousands_of_changes_stay_readable(klog: Klog, tmp_path: Path) -> None:
     assert len(lines) < 60
     assert any(line.startswith(f"  cut      {297:020}.log") for line in lines)
     assert any(line.startswith("  damage   torn-tail") for line in lines)
-    more = next(line for line in lines if line.endswith("more changes"))
-    shown = [line for line in lines if line.startswith(("  create", "  cut", "  remove", "  replace"))]
-    assert len(shown) == 20
-    assert f"  create   {0:020}.index .timeindex (12 B)" in shown
+    assert f"  create   {0:020}.index .timeindex and 98 more like it (1.2 KiB)" in lines
+    every = klog("recover", tmp_path / "data", "--all").stdout.decode().splitlines()
+    assert f"  create   {0:020}.index .timeindex (12 B)" in every
     planned = repaired(klog, tmp_path / "data")["actions"]
     assert isinstance(planned, list)
-    counted = sum(1 + line.count(" .") for line in shown)
+    shown = [line for line in every if line.startswith(("  create", "  cut", "  remove", "  replace"))]
     in_partition = [one for one in planned if one["file"].startswith("many-0/")]
-    assert int(more.split()[1]) == len(in_partition) - counted
+    assert sum(1 + line.count(" .") for line in shown) == len(in_partition)
 
 
 def test_it_is_a_process_like_any_other(klog_process: Klog, torn: Path) -> None:

@@ -73,6 +73,7 @@ def recover(
     segment_index_bytes: SegmentIndexBytes = None,
     producer_expiration: options.ProducerExpiration = "24h",
     now: options.Now = None,
+    everything: options.AllFindings = False,
     form: options.PlanOutput = "text",
     jobs: options.Jobs = None,
 ) -> int:
@@ -111,7 +112,7 @@ def recover(
     given = {"index.interval.bytes": index_interval, "segment.index.bytes": segment_index_bytes}
     sizes = {name: str(parse_size(text)) for name, text in given.items() if text is not None}
     query = PartitionQuery(paths, topic or (), partition or ())
-    return run(query, settings, sizes, plan_options("recover", apply, plan, backup), form, rescue_records)
+    return run(query, settings, sizes, plan_options("recover", apply, plan, backup), form, rescue_records, everything)
 
 
 def _check_mark_clean(mark_clean: bool, broker_epoch: str | None, others: dict[str, bool], is_narrowed: bool) -> None:

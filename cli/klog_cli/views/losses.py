@@ -51,3 +51,9 @@ def offsets_text(losses: Sequence[Loss]) -> str:
     last = None if None in lasts else max(one for one in lasts if one is not None)
     first = min(loss.first_offset for loss in bounded if loss.first_offset is not None)
     return f"{'offset' if first == last else 'offsets'} {output.range_text(first, last)}"
+
+
+def losses_line(loss: Loss, verb: str) -> str:
+    """Return one loss as a line below its partition, with the reason."""
+    where = ", ".join(filter(None, [offsets_text([loss]), output.human_size(loss.bytes)]))
+    return f"{style.bad(f'{verb} {lost_records([loss])}')}, {where} ({loss.reason})"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from klog.change.partition_plan import checkpoints
 from klog.change.plan.draft import Draft
@@ -12,15 +12,16 @@ from klog.cluster.metadata.topic_config import Setting, TopicConfig
 from klog.data_dir.selection import PartitionQuery, only
 from klog.partition.truncate import TruncateOptions, TruncateTarget, Truncation, plan
 
-from klog_cli import output
+from klog_cli import output, style
 from klog_cli.command_line import next_step
-from klog_cli.views.plan_lines import action_lines, changes, make_indexes
+from klog_cli.views.losses import kept, loses
+from klog_cli.views.plan_lines import action_lines, make_indexes
 from klog_cli.views.topic_settings import settings_json, settings_text
 
 _INTERVAL = "index.interval.bytes"
 _RISK = (
-    "if this copy becomes the leader, the other replicas cut their logs to it; consumers that had read further"
-    " will see other records under the offsets they know"
+    "If this copy becomes the leader, the other replicas truncate their logs to it; consumers that had read further"
+    " will see other records under the offsets they know."
 )
 
 
@@ -45,7 +46,7 @@ def truncate(
     if form == "json":
         output.emit_json(_json(cut, {_INTERVAL: interval}, result))
     else:
-        _show(cut, {_INTERVAL: interval}, result, plan_options)
+        output.lines(_lines(cut, {_INTERVAL: interval}, result, plan_options))
     return 0
 
 
@@ -63,23 +64,32 @@ def _json(cut: Truncation, interval: Mapping[str, Setting], result: PlanResult) 
     }
 
 
-def _show(cut: Truncation, interval: Mapping[str, Setting], result: PlanResult, plan_options: PlanOptions) -> None:
+def _lines(cut: Truncation, interval: Mapping[str, Setting], result: PlanResult, options: PlanOptions) -> Iterator[str]:
     made = result.plan
     if made is None:
-        output.text(f"nothing to do: the log ends at {cut.log_end}\n")
+        yield f"nothing to do: the log ends at {cut.log_end}"
         return
-    for line in action_lines(made, made.actions):
-        output.text(f"{line}\n")
+    yield _verdict(cut, result.is_applied)
+    lost = loses(cut.losses, "lost" if result.is_applied else "loses")
+    yield f"{lost}; {'kept' if result.is_applied else 'keeps'} {style.good(kept(cut.kept))}"
+    yield ""
+    yield from action_lines(made, made.actions)
     if make_indexes(made.actions):
-        output.text(f"{settings_text(interval)}\n")
-    if cut.inside is not None:
-        output.text(f"offset {cut.to_offset} is inside of a batch, which goes from its base offset {cut.inside} on\n")
-    done = "made" if result.is_applied else "planned"
-    output.text(f"{changes(len(made.actions))} {done}; the log ends at {cut.log_end}\n")
-    records, size = sum(loss.records or 0 for loss in cut.losses), sum(loss.bytes for loss in cut.losses)
-    counted = "" if cut.kept.records is None else f"{cut.kept.records} records, "
-    output.text(f"lost: {records} records, {size} bytes; kept: {counted}{cut.kept.bytes} bytes\n")
+        yield style.faint(settings_text(interval))
+    yield ""
+    yield _RISK
+    yield ""
     if result.is_applied:
-        output.text(f"backup: {output.printable(made.backups[0])}\n")
-    output.note(_RISK)
-    output.lines(next_step(result, plan_options))
+        yield f"backup: {style.faint(made.backups[0])}"
+    yield from next_step(result, options)
+
+
+def _verdict(cut: Truncation, is_applied: bool) -> str:
+    """Return the offset at which the log is really cut."""
+    verb, be = ("cut", "was") if is_applied else ("cuts", "is")
+    if cut.inside is not None and cut.log_end < cut.to_offset:
+        batch = output.range_text(*cut.inside)
+        told = f"{cut.inside[0]}, not {cut.to_offset}: {cut.to_offset} {be} inside the batch {batch}"
+        return f"{verb} at {style.strong(told)}"
+    ends = "" if cut.log_end == cut.to_offset else f": the log then ends at {cut.log_end}, behind its last batch"
+    return f"{verb} at {style.strong(str(cut.to_offset))}{ends}"

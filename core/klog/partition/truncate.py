@@ -66,14 +66,14 @@ class TruncateTarget(NamedTuple):
 class Truncation(NamedTuple):
     """The result of a truncation.
 
-    *to_offset*: the first truncated offset.  *log_end*: the next offset after the truncation.  *inside*: base offset of
-    the batch with *to_offset*, which is dropped whole, None if the cut is between batches.  *offsets*: new values in
-    the log dir's checkpoints.
+    *to_offset*: the first truncated offset.  *log_end*: the next offset after the truncation.  *inside*: the first and
+    the last offset of the batch with *to_offset*, which is dropped whole, None if the cut is between batches.
+    *offsets*: new values in the log dir's checkpoints.
     """
 
     to_offset: int
     log_end: int
-    inside: int | None
+    inside: tuple[int, int] | None
     losses: tuple[Loss, ...]
     kept: Amount
     offsets: dict[FileKind, int | None]
@@ -85,7 +85,7 @@ class _Place(NamedTuple):
     position: int
     builder: IndexBuilder
     survey: SegmentSurvey
-    inside: int | None
+    inside: tuple[int, int] | None
 
 
 def plan(partition: Partition, to_offset: int, settings: TruncateOptions, draft: Draft) -> Truncation:
@@ -172,7 +172,8 @@ class _Cut:
                     if reaching < run.end:
                         batch = run.window.batch(reaching)
                         builder.finish()
-                        inside = batch.base_offset if batch.base_offset < self._to_offset else None
+                        is_inside = batch.base_offset < self._to_offset
+                        inside = (batch.base_offset, batch.last_offset) if is_inside else None
                         return _Place(batch.position, builder, survey, inside)
                 if piece.damage is not None:
                     return self._at_damage(piece.damage, builder, survey)

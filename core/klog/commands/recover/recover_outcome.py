@@ -72,8 +72,9 @@ class RecoverResult:
     *findings*: all of them; *left*: those that remain after the repair, and need action.  *losses*: the lost parts.
     *kept*, *broker_would_keep*: of its logs; the latter None if a broker would not start.  *fails*: the reason why
     this way of repair changes nothing here; *could_not*: the system refused something.  *offsets*: new values in the
-    log dir's checkpoints; None removes a line.  *choices*: if damage is left, the costs of the other ways.  *settings*:
-    the topic's settings that affect the content of an index.
+    log dir's checkpoints; None removes a line.  *choices*: if damage is left, the costs of the other ways.
+    *bit_repairs*: the costs of the ways that also repair bits, if that repairs one.  *settings*: the topic's settings
+    that affect the content of an index.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class RecoverResult:
         self.broker_would_keep: Amount | None = None
         self.offsets: Mapping[FileKind, int | None] = {}
         self.choices: Mapping[RecoverMode, OtherMode] = {}
+        self.bit_repairs: Mapping[RecoverMode, OtherMode] = {}
         self.notes: list[str] = []
         self.settings: Mapping[str, Setting] = {}
 

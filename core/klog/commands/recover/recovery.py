@@ -27,6 +27,7 @@ from klog.data_dir.partition import Partition
 from klog.data_dir.selection import Selection
 from klog.formats.names import FileKind, PartitionState
 from klog.partition.verify.findings import Finding, LogDirFacts, Severity, is_left_alone
+from klog.partition.verify.log_checks import BIT_REPAIR
 from klog.partition.verify.state_checks import root
 from klog.partition.verify.verify import log_dir_facts
 
@@ -233,5 +234,8 @@ def _compare(result: RecoverResult, survey: PartitionSurvey, settings: RecoverOp
         from klog.commands.recover.segment_ranges import salvage_ranges
 
         found = salvage_ranges(survey.partition, SalvageOptions(settings.repair_bits), ordered=survey.ordered)
-        lost = [loss for segment in found.segments for loss in salvage.losses(survey, segment)]
-        result.choices = {**choices, RecoverMode.SALVAGE: OtherMode(lost, salvage.kept(found))}
+        result.choices = {**choices, RecoverMode.SALVAGE: salvage.outcome(survey, found)}
+        if any(BIT_REPAIR in one.message for one in result.left) and not settings.repair_bits:
+            found = salvage_ranges(survey.partition, SalvageOptions(repair_bits=True), ordered=survey.ordered)
+            mode = RecoverMode.DEFAULT if salvage.costs_nothing(found) else RecoverMode.SALVAGE
+            result.bit_repairs = {mode: salvage.outcome(survey, found)}

@@ -22,7 +22,13 @@ from klog.change.plan.model import Amount, Loss
 from klog.commands.recover import rebuild
 from klog.commands.recover.partition_survey import PartitionSurvey
 from klog.commands.recover.rebuild import ENDS, MENDED, OF_INDEXES, OFFSET_KINDS, problems
-from klog.commands.recover.recover_outcome import RecoverMode, RecoverOptions, RecoverResult, SalvageOptions
+from klog.commands.recover.recover_outcome import (
+    OtherMode,
+    RecoverMode,
+    RecoverOptions,
+    RecoverResult,
+    SalvageOptions,
+)
 from klog.commands.recover.segment_ranges import (
     DroppedBytes,
     PartitionRanges,
@@ -96,7 +102,7 @@ def plan(survey: PartitionSurvey, settings: RecoverOptions, draft: Draft, sink: 
     if survey.fails is not None:
         return rebuild.plan(survey, settings, draft)
     found = salvage_ranges(survey.partition, SalvageOptions(settings.repair_bits), sink, survey.ordered)
-    if settings.mode is RecoverMode.DEFAULT and not _costs_nothing(found):
+    if settings.mode is RecoverMode.DEFAULT and not costs_nothing(found):
         return _unsure_told(rebuild.plan(survey, settings, draft), found)
     if all(segment.is_whole for segment in found.segments) and not found.in_the_way:
         return _unsure_told(rebuild.plan(survey, settings, draft), found)
@@ -129,7 +135,7 @@ def _splits(segment: SegmentRanges) -> Iterator[str]:
         yield f"{segment.files.log} is split into {len(bases) - _MOST_SPLITS} more, up to offset {bases[-1]}"
 
 
-def _costs_nothing(found: PartitionRanges) -> bool:
+def costs_nothing(found: PartitionRanges) -> bool:
     """Whether something is repaired, no intact batch follows a cut, and no segment is split."""
     is_behind = False
     for segment in reversed(found.segments):
@@ -157,6 +163,11 @@ def losses(survey: PartitionSurvey, segment: SegmentRanges) -> list[Loss]:
             records = cut.records - cut.copied_records or cut.offsets_lost
             found.append(Loss(name.topic, name.number, first, last, records, cut.bytes, cut.reason))
     return found
+
+
+def outcome(survey: PartitionSurvey, found: PartitionRanges) -> OtherMode:
+    """Return the losses and the kept part of a repair that keeps *found*."""
+    return OtherMode([loss for segment in found.segments for loss in losses(survey, segment)], kept(found))
 
 
 def kept(found: PartitionRanges) -> Amount:

@@ -103,7 +103,7 @@ def _shape(facts: PartitionFacts, segment: SegmentFacts, index: IndexFile, layou
     elif index.why == "order":
         yield facts.finding(f"{prefix}index-order", f"entry {index.used} does not ascend", index.name, at)
     elif index.why == "zeros" and not _may_be_preallocated(facts, segment):
-        message = f"{index.size - at} bytes of zeros after {index.used} entries"
+        message = f"{index.size - at} bytes of zeros after {index.used} {'entry' if index.used == 1 else 'entries'}"
         yield facts.finding(f"{prefix}index-zero-tail", message, index.name, at)
 
 

@@ -92,6 +92,8 @@ IDS = {
     DamageKind.ZEROED_TAIL: "zeroed",
     DamageKind.TORN_TAIL: "torn-tail",
 }
+BIT_REPAIR = "; klog recover --repair-bits repairs it"
+"""Ends the message about a batch that one flipped bit explains."""
 _MOST_OFFERS = 100
 """Looked into for a flipped bit; who has more than this has another problem."""
 _ZERO_BYTES = 512
@@ -137,7 +139,7 @@ def _bit(segment: SegmentFacts, stretch: ByteRange) -> str:
 
     at = segment.damages.index(stretch)
     found = offer(stretch.damage, MAX_BATCH_BYTES) if at < _MOST_OFFERS and stretch.expected is not None else None
-    return f"; {found}; klog recover --repair-bits repairs it" if found else ""
+    return f"; {found}{BIT_REPAIR}" if found else ""
 
 
 def _what_follows(facts: PartitionFacts, segment: SegmentFacts, stretch: ByteRange) -> str:
