@@ -28,6 +28,9 @@ COMMANDS = {
     "replicas-diff-up": f"replicas diff {BEHIND} --metadata replicas/behind/controller-4 --up '3 then 1,2'",
     "space": "space modern --topic tx --topic dense --topic trimmed --by partition --now 2025-06-18T00:00:00Z",
     "space-free": "space modern --free 2M --now 2026-06-18T00:00:00Z",
+    "transactions": "transactions modern --state open --state hanging --now 2026-11-23T00:00:00Z",
+    "groups": "groups modern --group 'next*' --group sticky",
+    "timeline": "timeline modern --topic tx --kind txn-abort,txn-commit,roll --limit 12",
     "replicas-simulate": "replicas simulate replicas/simulate/loss-high-watermark.json",
 }
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from klog.base.errors import ExitCode, UsageError, near_misses
+from klog.base.errors import ExitCode, UsageError, counted, near_misses
 from klog.base.unusable import UNUSABLE
 from klog.cluster.coordinator.consumer_groups import MemberImage
 from klog.commands.groups.group_details import GroupDetail, GroupQuery, PartitionLag, describe_groups, export_rows
 from klog.data_dir.disk.output_gate import check_output
 
 from klog_cli import output
+from klog_cli.style import faint, good, strong, warning
 from klog_cli.views.nothing_found import nothing_found, where
 
 _COLUMNS = ("topic", "partition", "offset", "log end", "lag", "owner", "committed at", "metadata")
@@ -164,21 +165,31 @@ def _text(found: Sequence[GroupDetail]) -> None:
             output.emit_table(titles, (), ())
 
 
+_MARKS: Mapping[str, Callable[[str], str]] = {"Stable": good, "Empty": str, "Dead": str}
+"""The colours of states; others are on the way to one of these."""
+
+
 def _titles(one: GroupDetail) -> Iterator[str]:
     image = one.image
-    facts = [f"{image.group}: {image.type}", image.state or "state unknown"]
+    state = image.state or "state unknown"
+    facts = [f"{strong(image.group)}: {image.type}", _MARKS.get(state, warning)(state)]
     facts += [] if image.epoch is None else [f"epoch {image.epoch}"]
     facts += [] if image.protocol is None else [image.protocol]
+    lags = [row.lag for row in one.offsets if row.lag is not None]
+    unknown = len(one.offsets) - len(lags)
+    more = f" ({counted(unknown, 'partition')} unknown)" if unknown else ""
+    facts += [f"lag {strong(str(sum(lags)))}{more}"] if lags else []
     yield ", ".join(facts)
     if not image.certain:
-        yield "  compaction has taken what its members were then"
+        yield f"  {warning('compaction has removed the members of that time')}"
     for member in image.members:
         static = f" (instance {member.instance_id})" if member.instance_id is not None else ""
         owned: dict[str, list[int]] = {}
         for topic, number in member.partitions:
             owned.setdefault(topic, []).append(number)
         listed = " ".join(f"{topic}:{','.join(map(str, numbers))}" for topic, numbers in owned.items())
-        yield f"  member {member.member_id}{static}, client {member.client_id}, host {member.host}: {listed or '-'}"
+        where = faint(f"client {member.client_id}, host {member.host}")
+        yield f"  member {member.member_id}{static}, {where}: {listed or '-'}"
 
 
 def _cells(one: GroupDetail, row: PartitionLag) -> Iterator[object]:
@@ -188,7 +199,7 @@ def _cells(one: GroupDetail, row: PartitionLag) -> Iterator[object]:
     uncertain = committed is not None and not committed.certain
     yield "?" if uncertain else "-" if row.offset is None else row.offset
     yield "-" if row.log_end is None else row.log_end
-    yield "-" if row.lag is None else row.lag
+    yield "-" if row.lag is None else strong(str(row.lag)) if row.lag else row.lag
     owner = _owner(one, row)
     pending = None if committed is None else committed.producer_id
     yield "" if owner is None else owner.client_id

@@ -13,8 +13,13 @@ from klog.formats.java_integers import LONG_MAX
 
 from klog_cli import output
 from klog_cli.display import time_text
+from klog_cli.style import bad, faint, good, strong, warning
 from klog_cli.views.nothing_found import nothing_found, where
 
+_TIME_COLUMNS = 26
+_BAD, _DOUBTFUL = ("damage",), ("broker-fenced", "silence", "txn-abort", "txn-fenced", "txn-open")
+_GOOD = ("broker-unfenced", "txn-commit")
+_MARKS = {**dict.fromkeys(_BAD, bad), **dict.fromkeys(_DOUBTFUL, warning), **dict.fromkeys(_GOOD, good)}
 _WIDEST = max(map(len, ("broker-unregistered", "partition-changed")))
 
 
@@ -69,8 +74,7 @@ def _print(events: Iterable[TimelineEvent], form: str, *, several: bool) -> int:
     elif form == "csv":
         output.emit_csv_rows(map(event_json, counted_events()), TimelineEvent._fields)
     else:
-        for event in counted_events():
-            output.text(f"{output.printable(_line(event, several))}\n")
+        output.lines((_line(event, several) for event in counted_events()), hang=_TIME_COLUMNS)
     return count
 
 
@@ -80,10 +84,11 @@ def event_json(event: TimelineEvent) -> dict[str, object]:
 
 
 def _line(event: TimelineEvent, several: bool) -> str:
-    where = _where(event)
-    parts = [output.time_text(event.time), event.clock.ljust(8), event.kind.ljust(_WIDEST), where.ljust(24)]
-    tail = f"  [{event.log_dir}]" if several and event.kind in ("damage", "log-start", "compacted") else ""
-    return f"{' '.join(parts)} {event.message}{tail}"
+    subject = _where(event)
+    kind = _MARKS.get(event.kind, str)(event.kind) + " " * (_WIDEST - len(event.kind))
+    parts = [output.time_text(event.time), faint(event.clock) + " " * (8 - len(event.clock)), kind]
+    tail = f"  [{faint(event.log_dir or '')}]" if several and event.kind in ("damage", "log-start", "compacted") else ""
+    return f"{' '.join(parts)} {strong(subject) if subject else ''}{' ' * (24 - len(subject))} {event.message}{tail}"
 
 
 def _where(event: TimelineEvent) -> str:

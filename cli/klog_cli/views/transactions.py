@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Final
 
-from klog.base.errors import ExitCode, UsageError, counted
+from klog.base.errors import ExitCode, UsageError, counted, offsets_text
 from klog.commands.transactions.transaction_details import (
     TransactionDetail,
     TransactionPart,
@@ -13,6 +16,7 @@ from klog.commands.transactions.transaction_details import (
 )
 
 from klog_cli import output
+from klog_cli.style import bad, command, good, strong, warning
 from klog_cli.views.nothing_found import nothing_found, where
 
 _CSV = (
@@ -35,7 +39,6 @@ def transactions(paths: Sequence[str], query: TransactionQuery, form: str) -> in
     if not paths:
         raise UsageError("no transactions: name log dirs or partition directories")
     hangs, shown = False, 0
-    say = {"json": _json, "jsonl": _jsonl, "csv": _csv, "text": _text}[form]
 
     def found() -> Iterator[TransactionDetail]:
         nonlocal hangs, shown
@@ -47,7 +50,10 @@ def transactions(paths: Sequence[str], query: TransactionQuery, form: str) -> in
                 shown += 1
                 yield one
 
-    say(found())
+    if form == "text":
+        _text(found(), shows_hanging=not query.states or "hanging" in query.states)
+    else:
+        {"json": _json, "jsonl": _jsonl, "csv": _csv}[form](found())
     if not shown:
         code = nothing_found(f"no {_words(query)} {where(paths, query.topics, query.numbers)}")
         if set(query.states) == {"hanging"}:  # a check, which found no problem
@@ -124,9 +130,50 @@ def _csv(found: Iterator[TransactionDetail]) -> None:
 # ---------------------------------------------------------------- text
 
 
-def _text(found: Iterator[TransactionDetail]) -> None:
+_MOST_KEPT: Final = 10_000
+"""The transactions that are kept in memory, so that the hanging ones can be shown first."""
+_MARKS: Final[Mapping[str, Callable[[str], str]]] = {"committed": good, "aborted": str, "open": warning, "hanging": bad}
+_INDENT: Final = " " * 26
+
+
+def _text(found: Iterator[TransactionDetail], *, shows_hanging: bool) -> None:
+    """Print the transactions below the verdict; above it if they are too many to keep.
+
+    *shows_hanging*: hanging ones would be among them.
+    """
+    first = list(islice(found, _MOST_KEPT))
+    counts: Counter[str] = Counter(one.state for one in first)
+    if len(first) < _MOST_KEPT:
+        if first:
+            output.lines([_verdict(counts, shows_hanging)])
+        first.sort(key=lambda one: one.state != "hanging")
+        _print(first)
+        return
+    _print(first)
     for one in found:
-        output.lines(_lines(one))
+        counts[one.state] += 1
+        _print([one])
+    output.lines([_verdict(counts, shows_hanging)])
+
+
+def _verdict(counts: Mapping[str, int], shows_hanging: bool) -> str:
+    """Return the number of transactions by state, the hanging ones first."""
+    total = counted(sum(counts.values()), "transaction")
+    parts = [f"{counts[state]} {state}" for state in ("committed", "aborted", "open") if counts.get(state)]
+    hanging = counts.get("hanging", 0)
+    if not hanging:
+        none_hangs = good("none hangs") + ": " if shows_hanging else ""
+        return f"{none_hangs}{total}, {', '.join(parts)}"
+    hangs = bad(f"{counted(hanging, 'transaction')} {'hangs' if hanging == 1 else 'hang'}")
+    waits = f"{hangs}: consumers that read committed records wait behind it; end it with its command below"
+    return waits if not parts else f"{waits}; others: {', '.join(parts)}"
+
+
+def _print(found: Iterable[TransactionDetail]) -> None:
+    for one in found:
+        first, *others = _lines(one)
+        output.lines([first], hang=len(_INDENT))
+        output.lines(others)
 
 
 def _lines(one: TransactionDetail) -> Iterator[str]:
@@ -136,19 +183,21 @@ def _lines(one: TransactionDetail) -> Iterator[str]:
     facts += [] if one.duration is None else [f"{'for' if one.ended is None else 'took'} {_span(one.duration)}"]
     told = _status(one)
     facts += [f"coordinator {told}"] if told is not None and one.state == "open" else []
-    yield f"{began:<24}  {one.state:<9}  {name}  {', '.join(facts)}"
+    state = _MARKS[one.state](one.state) + " " * (9 - len(one.state))
+    yield f"{began:<24}  {state}  {strong(name)}  {', '.join(facts)}"
     for part in one.partitions:
-        yield f"{'':<24}  {_part(part)}"
+        yield f"{_INDENT}{_part(part)}"
     if one.abort is not None:
-        yield f"{'':<24}  {one.abort}"
+        yield f"  {command(one.abort)}"
 
 
 def _part(part: TransactionPart) -> str:
     name = f"{part.topic}-{part.partition}"
-    if part.first_offset is None:
+    if part.first_offset is None or part.last_offset is None:
         return f"{name} marker {part.marker_offset}" if part.marker_offset is not None else f"{name} not here"
     end = "no marker" if part.marker_offset is None else f"marker {part.marker_offset}"
-    return f"{name} {part.first_offset} to {part.last_offset}, {counted(part.records, 'record')}, {end}"
+    offsets = offsets_text(part.first_offset, part.last_offset)
+    return f"{name} {offsets}, {counted(part.records, 'record')}, {end}"
 
 
 def _span(ms: int) -> str:

@@ -95,7 +95,7 @@ def test_the_command_prints_all_forms(data: Path, tmp_path: Path) -> None:
     assert csv[0].startswith("group,type,state,topic,partition,offset,")
     assert csv[1] == "g-848,consumer,Empty,skew,1,30,0,,1795376714372,0,200,170,true,,,,"
     text = run_klog("groups", data, "--type", "share").stdout.decode()
-    assert text.startswith("g-share: share, Empty, epoch 4\n")
+    assert text.startswith("g-share: share, Empty, epoch 4, lag 33 (2 partitions unknown)\n")
     assert (
         run_klog(
             "groups", data, "--output", "reset-offsets", "--to", tmp_path / "offsets.csv", "--group", "g-classic"

@@ -82,7 +82,7 @@ def test_a_topic_is_told_once_with_its_size(log: MetadataLog) -> None:
     ]  # fmt: skip
     assert events[0].message == "2 partitions, replication factor 2"
     assert events[0].topic_id == uuid(1)
-    assert events[2].message.endswith("leader 1 -> 2; ISR 1,2 -> 2")
+    assert events[2].message.endswith("leader 1 → 2; ISR 1,2 → 2")
     assert (events[2].node, events[2].epoch) == (2, 1)
 
 

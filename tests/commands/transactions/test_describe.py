@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 from klog.commands.transactions.transaction_details import TransactionDetail, TransactionQuery, describe_transactions
+from klog_cli.views import transactions
 
 from tests.conftest import run_klog
 from tests.support.insight import STOPPED, TRUTH, unpack
+from tests.support.terminal import on_screen
 
 STATES = {"commit": "committed", "abort": "aborted", "open": "open"}
 SLACK_MS = 600  # a second producer fences the first one half a second after its last send
@@ -87,3 +90,46 @@ def test_the_coordinator_alone_tells_what_is_open(data: Path) -> None:
     assert (one["transactional_id"], one["state"], one["records"]) == ("tx-hung", "open", 0)
     assert one["partitions"][0]["topic"] == "ledger"
     assert one["partitions"][0]["first_offset"] is None
+
+
+@pytest.fixture
+def hanging(data: Path, tmp_path: Path) -> Path:
+    """A disk whose coordinator has no record of the open transaction."""
+    copy = Path(shutil.copytree(data, tmp_path / "data"))
+    for file in copy.glob("__transaction_state-*/0*"):
+        if file.suffix in (".log", ".index", ".timeindex"):
+            file.write_bytes(b"")
+    return copy
+
+
+def test_hanging_transactions_are_first_with_their_command(hanging: Path) -> None:
+    """They were the last of thousands, and their command ended a line."""
+    done = run_klog("transactions", hanging)
+    lines = done.stdout.decode().splitlines()
+    assert done.exit_code == 4
+    assert lines[0].startswith("1 transaction hangs: ")
+    assert lines[0].endswith("; others: 6 committed, 7 aborted")
+    assert lines[1].split()[2] == "hanging"
+    assert lines[2].split() == ["ledger-0", "offsets", "22–25,", "4", "records,", "no", "marker"]
+    abort = "kafka-transactions --bootstrap-server HOST:PORT abort --topic ledger --partition 0 --start-offset 22"
+    assert lines[3] == f"  {abort}"
+    shown = on_screen("transactions", hanging, columns=80).marked
+    assert shown.startswith("[red]1 transaction hangs[]: ")
+    assert "  [cyan]kafka-transactions --bootstrap-server HOST:PORT abort --topic ledger \\\n" in shown
+    aborted = run_klog("transactions", hanging, "--state", "aborted").stdout.decode()
+    assert aborted.startswith("7 transactions, 7 aborted\n")
+
+
+def test_beyond_so_many_transactions_the_verdict_is_the_last_line(
+    hanging: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Millions of transactions are not kept in memory."""
+    monkeypatch.setattr(transactions, "_MOST_KEPT", 5)
+    lines = run_klog("transactions", hanging).stdout.decode().splitlines()
+    assert lines[-1].startswith("1 transaction hangs: ")
+    assert sum(line.startswith("2026") for line in lines) == 14
+
+
+def test_no_hanging_transaction_is_said_first(data: Path) -> None:
+    text = run_klog("transactions", data).stdout.decode()
+    assert text.startswith("none hangs: 14 transactions, 6 committed, 7 aborted, 1 open\n")

@@ -209,7 +209,7 @@ def _differences(before: PartitionRegistration | None, after: PartitionRegistrat
     for name, title in _SHOWN:
         new = getattr(after, name)
         if before is None or getattr(before, name) != new:
-            then = "" if before is None else f"{_nodes(getattr(before, name))} -> "
+            then = "" if before is None else f"{_nodes(getattr(before, name))} → "
             if before is not None or new:
                 yield f"{title} {then}{_nodes(new)}"
 
