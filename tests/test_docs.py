@@ -5,6 +5,7 @@ A line `…` stands for any lines, a `…` at a line's end for the rest of that 
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shlex
@@ -12,7 +13,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -230,6 +231,28 @@ def test_the_library_example_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert printed[0].startswith("0 1750000000200 b'librdkafka-3' b'{")
     assert printed[-1] == "zstd 0 274"
     assert len(printed) == 113 + 23
+
+
+def test_the_examples_with_duckdb_and_pandas_run(path_with_klog: str, tmp_path: Path) -> None:
+    """From the export to the new log dir, each step with the files of the one before."""
+    page = "docs/duckdb.md"
+    text = (ROOT / page).read_text(encoding="utf-8").replace("/tmp/", f"{tmp_path}/")
+    found, names, printed = [], {}, ""
+    for kind, block in re.findall(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        found.append(kind)
+        if kind == "console":
+            command, _, expected = block.removeprefix("$ ").partition("\n")
+            compare(page, command, expected, path_with_klog, FIXTURES)
+        elif kind == "python":
+            with redirect_stdout(io.StringIO()) as out:
+                exec(compile(block, page, "exec"), names)
+            printed = re.sub(" +$", "", out.getvalue(), flags=re.MULTILINE).rstrip("\n") + "\n"
+        elif kind == "text":
+            assert printed == block
+        else:
+            compare(page, block, "plain-1  2 records, …\n…\n", path_with_klog, FIXTURES)
+    assert found == ["console", *["python", "text"] * 5, "python", "bash"]
+    assert (tmp_path / "selected/plain-1").is_dir()
 
 
 @pytest.mark.spark
