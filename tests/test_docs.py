@@ -9,6 +9,7 @@ import io
 import os
 import re
 import shlex
+import shutil
 import socket
 import subprocess
 import sys
@@ -231,6 +232,41 @@ def test_the_library_example_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert printed[0].startswith("0 1750000000200 b'librdkafka-3' b'{")
     assert printed[-1] == "zstd 0 274"
     assert len(printed) == 113 + 23
+
+
+def demo(readme: str, path: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run tools/demo.sh in *folder*, beside a README."""
+    for name in (".venv", "tools", "fixtures"):
+        (folder / name).mkdir()
+    (folder / ".venv/bin").symlink_to(path.partition(":")[0])
+    shutil.copy(ROOT / "tools/demo.sh", folder / "tools")
+    for name in ("modern", "crash"):
+        writable_copy(FIXTURES / name, folder / "fixtures" / name)
+    (folder / "README.md").write_text(readme, encoding="utf-8")
+    return subprocess.run([folder / "tools/demo.sh"], capture_output=True, text=True, cwd=folder, check=False)
+
+
+def test_the_demo_is_the_tour_of_the_readme(path_with_klog: str, tmp_path: Path) -> None:
+    """`make demo` runs the five commands under their headings, over the same data."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    done = demo(readme, path_with_klog, tmp_path)
+    assert (done.returncode, "not expected" in done.stderr) == (0, False), done.stderr
+    headings = re.findall("^# (.+)$", done.stdout, re.MULTILINE)
+    assert len(headings) == 5
+    assert [heading for heading in headings if f"\n**{heading}** " not in readme] == []
+    typed = [command.partition(" | ")[0].replace("/tmp/", "../build/demo/") for _, command, _ in shown(["README.md"])]
+    ran = re.findall(r"^\$ (.+)$", done.stdout, re.MULTILINE)
+    assert ran[:-1] == typed
+    commands = [command.split()[1] for command in ran if command.startswith("klog ")]
+    assert list(dict.fromkeys(commands)) == ["doctor", "verify", "recover", "dump", "report"]
+    assert (tmp_path / "build/demo/page.html").stat().st_size > 100_000
+
+
+def test_the_demo_fails_if_a_command_does(path_with_klog: str, tmp_path: Path) -> None:
+    """It does not show an error as if that were the tour."""
+    done = demo("## Five commands\n$ klog verify /tmp/none | tail -1\n## Commands\n", path_with_klog, tmp_path)
+    assert done.returncode == 1
+    assert "** klog verify ../build/demo/none: not expected" in done.stderr
 
 
 def test_the_examples_with_duckdb_and_pandas_run(path_with_klog: str, tmp_path: Path) -> None:
