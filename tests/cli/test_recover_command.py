@@ -723,7 +723,7 @@ def test_what_is_asked_wrongly_is_16_and_says_what_was_expected(klog: Klog, torn
 
 
 def test_what_is_no_log_dir_is_16(klog: Klog, torn: Path, tmp_path: Path) -> None:
-    for arguments in ((), (tmp_path / "nowhere",), (tmp_path,), (torn / PLAIN,), (torn, tmp_path / "nowhere")):
+    for arguments in ((), (tmp_path / "nowhere",), (torn / PLAIN,), (torn, tmp_path / "nowhere")):
         done = klog("recover", *arguments)
         assert (done.exit_code, done.stdout, done.stderr.count(b"\n")) == (16, b"", 1), arguments
 

@@ -299,7 +299,7 @@ def test_what_is_asked_wrongly_is_16_and_says_what_was_expected(klog: Klog, log_
 
 
 def test_what_is_no_partition_is_16(klog: Klog, log_dir: Path, tmp_path: Path) -> None:
-    for path in (tmp_path / "nowhere", tmp_path, log_dir / f"plain-1/{0:020}.log", log_dir / "meta.properties"):
+    for path in (tmp_path / "nowhere", log_dir / f"plain-1/{0:020}.log", log_dir / "meta.properties"):
         done = klog("truncate", path, "--to-offset", "5")
         assert (done.exit_code, done.stdout, done.stderr.count(b"\n")) == (16, b"", 1), path
     shutil.rmtree(log_dir / "plain-1")

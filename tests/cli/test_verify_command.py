@@ -159,7 +159,11 @@ def test_samples_and_ages(klog: Klog, damaged: Path) -> None:
 
 def test_what_is_no_kafka_data_is_refused(klog: Klog, tmp_path: Path) -> None:
     assert klog("verify").exit_code == 16
-    assert klog("verify", str(tmp_path)).exit_code == 16
+    (tmp_path / "dbus-1/system.d").mkdir(parents=True)
+    for command in ("verify", "recover", "doctor", "space"):
+        done = klog(command, tmp_path)
+        assert (done.exit_code, done.stdout) == (8, b"")
+        assert done.stderr.decode().startswith(f"klog: {tmp_path} is not a Kafka log dir (no meta.properties, no ")
     assert klog("verify", "--output", "xml", str(tmp_path)).exit_code == 16
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -13,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from klog.base.errors import KlogError, UnreadableError, UsageError
+from klog.base.errors import KlogError, NotKafkaError, UnreadableError, UsageError
 from klog.data_dir.log_dir import Lock, LogDir, lock_state
 from klog.data_dir.partition import Partition
 from klog.data_dir.root_files import RootFiles
@@ -272,7 +273,7 @@ def test_a_partition_may_be_called_anything(tmp_path: Path, content: str) -> Non
 
 def test_an_empty_directory_is_a_partition_only_inside_a_log_dir(tmp_path: Path) -> None:
     (tmp_path / "orders-3").mkdir()
-    with pytest.raises(UsageError, match="no Kafka data in this directory; expected a log dir"):
+    with pytest.raises(NotKafkaError):
         open_path(str(tmp_path / "orders-3"))
     (tmp_path / "meta.properties").touch()
     assert isinstance(open_path(str(tmp_path / "orders-3")), Partition)
@@ -281,11 +282,32 @@ def test_an_empty_directory_is_a_partition_only_inside_a_log_dir(tmp_path: Path)
 def test_logs_of_other_programs_are_no_kafka_data(tmp_path: Path) -> None:
     (tmp_path / "kern.log").write_text("[0.0] Linux version\n")
     (tmp_path / "notes.txt").touch()
-    for path in (tmp_path, tmp_path / "notes.txt", tmp_path / "missing", Path("/dev/null")):
+    with pytest.raises(NotKafkaError, match="is not a Kafka log dir"):
+        open_path(str(tmp_path))
+    for path in (tmp_path / "notes.txt", tmp_path / "missing", Path("/dev/null")):
         with pytest.raises(UsageError, match="expected a log dir") as raised:
             open_path(str(path))
         assert str(path) in str(raised.value)
         assert "\n" not in str(raised.value)
+
+
+def test_directories_with_names_like_partitions_make_no_log_dir(tmp_path: Path) -> None:
+    """/etc has dbus-1 and polkit-1; a broker's directories hold its files, or nothing while they are new."""
+    (tmp_path / "dbus-1/system.d").mkdir(parents=True)
+    (tmp_path / "orders-3").mkdir()
+    message = f"{tmp_path} is not a Kafka log dir (no meta.properties, no checkpoints, no partitions)"
+    with pytest.raises(NotKafkaError, match=re.escape(message)):
+        open_path(str(tmp_path))
+    (tmp_path / f"orders-3/{0:020}.log").touch()
+    assert isinstance(open_path(str(tmp_path)), LogDir)
+
+
+def test_a_partition_that_cannot_be_listed_may_be_a_brokers(in_the_open: Path) -> None:
+    (in_the_open / "data/orders-3").mkdir(parents=True)
+    (in_the_open / "data/dbus-1/system.d").mkdir(parents=True)
+    os.chmod(in_the_open / "data/orders-3", 0)
+    with powerless():
+        assert isinstance(open_path(str(in_the_open / "data")), LogDir)
 
 
 def test_a_pipe_is_refused_without_waiting_for_a_writer(tmp_path: Path) -> None:

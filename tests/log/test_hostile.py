@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -172,9 +173,9 @@ def test_an_empty_directory(hostile: Callable[..., Measured], tmp_path: Path) ->
     (tmp_path / "empty").mkdir()
     for command in ("dump", "describe"):
         done = hostile(command, "empty")
-        assert (done.exit_code, done.stdout) == (USAGE, b"")
+        assert (done.exit_code, done.stdout) == (8, b"")
         assert len(lines(done)) == 1, done.stderr
-        assert "expected a log dir" in done.stderr
+        assert "empty is not a Kafka log dir" in done.stderr
 
 
 def test_a_path_that_is_not_there(hostile: Callable[..., Measured]) -> None:
@@ -416,7 +417,7 @@ def test_verify_of_a_log_that_is_all_damage(hostile: Callable[..., Measured], tm
     put(tmp_path, b"".join(pairs))
     done = hostile("verify", "orders-3", memory=100_000_000, seconds=60)
     assert done.exit_code == DAMAGED
-    assert done.stdout.count(b"  damage  bad-crc ") == 1000
+    assert re.search(r"  damage   bad-crc ×1000 +  e\.g\. ", done.stdout.decode())
     assert b"49000 more damaged places" in done.stdout
 
 

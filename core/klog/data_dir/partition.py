@@ -87,6 +87,12 @@ class BrokerDirectory:
         return self._listing.others
 
     @property
+    def is_empty(self) -> bool:
+        """Whether nothing is in the directory, or it cannot be listed."""
+        found = self._listing
+        return not (found.files or found.directories or found.others)
+
+    @property
     def leftovers(self) -> tuple[FileName, ...]:
         """Files of interrupted or unfinished operations: `.deleted`, `.cleaned`, `.swap`, `.part`, `.tmp`."""
         return tuple(file for file in self.files if file.stage is not Stage.IN_USE)

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Final, NamedTuple
 
-from klog.base.errors import KlogError, UsageError, counted, near_misses
+from klog.base.errors import KlogError, NotKafkaError, UsageError, counted, near_misses
 from klog.base.read_only import ReadOnlyFile
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition, SegmentFiles
@@ -64,7 +64,7 @@ def _in_path(path: str, states: Collection[PartitionState]) -> list[Partition]:
         try:
             found += _in_directory(each, states)
             kafka = True
-        except UsageError:
+        except (UsageError, NotKafkaError):
             continue  # lost+found, a file: a star on the command line matches those, too
     if not kafka:
         raise UsageError(f"{path}: {'no Kafka data in what' if matched else 'nothing'} this matches; {EXPECTED}")

@@ -13,11 +13,13 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from klog.base.errors import UnreadableError, UsageError, near_misses
+from klog.base.errors import NotKafkaError, UnreadableError, UsageError, near_misses
 from klog.base.read_only import normalized
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.formats.names import ROOT_KINDS, SEGMENT_KINDS, FileKind, FileName, parse_file
+
+_NUMBERED_KINDS = {*SEGMENT_KINDS, FileKind.SNAPSHOT, FileKind.KRAFT_SNAPSHOT}
 
 
 class KafkaFile(NamedTuple):
@@ -30,7 +32,8 @@ class KafkaFile(NamedTuple):
 def open_path(path: str) -> LogDir | Partition | KafkaFile:
     """Return the object at *path*, by its content and its name; only the directory is read.
 
-    Raises UsageError when it is none of the three, UnreadableError when it cannot be read.
+    Raises UsageError when it is none of the three, NotKafkaError for a directory of another program, UnreadableError
+    when it cannot be read.
     """
     try:
         is_directory, is_file = os.path.isdir(path), os.path.isfile(path)
@@ -63,20 +66,34 @@ def _open_directory(path: str) -> LogDir | Partition:
     kinds = {file.kind for file in partition.files}
     if kinds & ROOT_KINDS:
         return LogDir(path)
-    # Many programs call their files .log, but with an offset for a name only Kafka.
-    numbered = {file.kind for file in partition.files if file.offset is not None}
-    if numbered & {*SEGMENT_KINDS, FileKind.SNAPSHOT, FileKind.KRAFT_SNAPSHOT} or kinds & {
-        FileKind.LEADER_EPOCHS,
-        FileKind.PARTITION_METADATA,
-    }:
+    if _holds_partition_files(partition):
         return partition
     log_dir = LogDir(path)
-    if log_dir.partitions:
+    if _holds_partitions(log_dir):
         return log_dir
     beside = Partition(os.path.dirname(os.path.abspath(path)))
     if partition.name is not None and ROOT_KINDS & {file.kind for file in beside.files}:
         return partition
-    raise UsageError(f"{path}: no Kafka data in this directory; {EXPECTED}")
+    raise NotKafkaError(f"{path} is not a Kafka log dir (no meta.properties, no checkpoints, no partitions)")
+
+
+def _holds_partition_files(partition: Partition) -> bool:
+    """Whether a file is one of a partition: many programs have files called .log, only Kafka has offsets for names."""
+    kinds = {file.kind for file in partition.files}
+    numbered = {file.kind for file in partition.files if file.offset is not None}
+    return bool(numbered & _NUMBERED_KINDS or kinds & {FileKind.LEADER_EPOCHS, FileKind.PARTITION_METADATA})
+
+
+def _holds_partitions(log_dir: LogDir) -> bool:
+    """Whether a directory without files of a log dir has partitions: /etc/dbus-1 has the name of one, and no file.
+
+    An empty partition counts if there is nothing else, and one that cannot be listed is not known to be none.
+    """
+    found = log_dir.partitions
+    if any(_holds_partition_files(one) or one.unreadable is not None for one in found):
+        return True
+    is_alone = not (log_dir.files or log_dir.foreign_directories)
+    return bool(found) and is_alone and all(one.is_empty for one in found)
 
 
 PartitionChoice = int | tuple[str, int]

@@ -417,3 +417,16 @@ def test_what_to_name_instead(wrong: str, told: str, disk: Path, tmp_path: Path,
     assert done.exit_code == 16
     assert done.stdout == b""
     assert done.stderr.decode() == f"klog: {tmp_path / wrong}: {told.format(disk=disk, folder=tmp_path)}\n"
+
+
+def test_a_disk_that_is_not_formatted_yet_is_analysed(klog: Klog, tmp_path: Path) -> None:
+    """An empty directory, with or without the lost+found of its file system; another program's is none of Kafka's."""
+    disk = tmp_path / "disk"
+    (disk / "lost+found").mkdir(parents=True)
+    assert b"meta-properties-missing" in klog("doctor", disk).stdout
+    (disk / "lost+found").rmdir()
+    assert b"meta-properties-missing" in klog("doctor", disk).stdout
+    (disk / "passwd").touch()
+    done = klog("doctor", disk)
+    assert (done.exit_code, done.stdout) == (8, b"")
+    assert f"{disk} is not a Kafka log dir" in done.stderr.decode()

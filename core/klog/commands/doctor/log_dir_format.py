@@ -14,7 +14,7 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from klog.base.errors import KlogError, UsageError
+from klog.base.errors import KlogError, NotKafkaError, UsageError
 from klog.commands.doctor.diagnosis import KafkaVersion
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
@@ -28,6 +28,8 @@ from klog.formats.properties import MetaProperties, read_meta_properties, read_p
 from klog.partition.start.start_reasons import StartFailure
 
 DELETE_DELAY_MS: Final = 60_000
+_LOST_AND_FOUND: Final = "lost+found"
+"""A directory that a file system of its own has from the start."""
 
 
 class BrokerConfig(NamedTuple):
@@ -115,16 +117,25 @@ class FormattedDir(NamedTuple):
 
 
 def not_log_dir(path: str) -> str | None:
-    """Return the fault of *path*, and the name to report, if it cannot be meant as a log dir."""
+    """Return the fault of *path*, and the name to report, if it cannot be meant as a log dir.
+
+    An empty directory is a disk that is not formatted yet.  Raises NotKafkaError for one of another program.
+    """
     if os.path.isfile(path):
         return f"{path}: a file; expected a log dir"
-    with suppress(KlogError):
+    try:
         if isinstance(open_path(path), Partition):
             return f"{path}: a partition directory; name its log dir: {os.path.dirname(os.path.abspath(path))}"
+    except NotKafkaError:
+        with suppress(OSError), os.scandir(path) as entries:
+            found = [one.path for one in entries if one.name != _LOST_AND_FOUND]
+            inner = sorted(one for one in found if os.path.isfile(os.path.join(one, FileKind.META_PROPERTIES.value)))
+            if inner:
+                return f"{path}: no log dir, but it holds some; name them: {' '.join(inner)}"
+            if found:
+                raise
+    except KlogError:
         return None
-    with suppress(OSError), os.scandir(path) as entries:
-        inner = sorted(one.path for one in entries if os.path.isfile(os.path.join(one, FileKind.META_PROPERTIES.value)))
-        return f"{path}: no log dir, but it holds some; name them: {' '.join(inner)}" if inner else None
     return None
 
 
