@@ -31,8 +31,7 @@ def next_step(result: PlanResult, options: PlanOptions) -> list[str]:
     """Return lines about the next step, before or after a change: a sentence, and the command below it."""
     assert result.plan is not None
     if result.is_applied:
-        undo = f"klog undo {_name(result.plan)}"
-        return ["next: start the broker; to undo this before the broker has run:", f"  {command(undo)}"]
+        return applied_lines(result.plan)
     where = (
         with_option("--apply", without=("--dry-run",))
         if options.plan_file is None
@@ -41,10 +40,18 @@ def next_step(result: PlanResult, options: PlanOptions) -> list[str]:
     return ["nothing has been changed; next:", f"  {command(where)}"]
 
 
-def _name(plan: Plan) -> str:
-    """Return the plan's id if that finds its backup, else the path of the backup."""
+def applied_lines(plan: Plan) -> list[str]:
+    """Return lines about the next step after *plan* was applied."""
+    return [
+        "next: start the broker; to undo this before the broker has run:",
+        f"  {command(f'klog undo {plan_name(plan, plan.backups[0])}')}",
+    ]
+
+
+def plan_name(plan: Plan, backup: str) -> str:
+    """Return the plan's id if that finds its backup, else the path of *backup*."""
     is_found = any(os.path.isfile(os.path.join(place, PLAN)) for place in backups_of_plan(plan.id, os.getcwd()))
-    return plan.id if is_found else quote(plan.backups[0])
+    return plan.id if is_found else quote(backup)
 
 
 def command_line() -> str:

@@ -50,18 +50,21 @@ def backup_of(plan_file: Path) -> str:
     return backup
 
 
-def test_apply_says_what_was_done_and_how_to_take_it_back(klog: Klog, plan_file: Path, original: Path) -> None:
+def test_apply_names_the_changes_and_the_command_that_undoes_them(klog: Klog, plan_file: Path, original: Path) -> None:
     done = klog("apply", plan_file)
     backup = backup_of(plan_file)
     assert (done.exit_code, done.stdout.decode()) == (
         0,
-        f"20261121-051019-recover-7f3a: 2 changes made\nbackup: {backup}\n",
+        "applied: 20261121-051019-recover-7f3a, 2 changes made\n"
+        f"backup: {backup}\n"
+        "next: start the broker; to undo this before the broker has run:\n"
+        f"  klog undo {backup}\n",
     )
-    assert f"klog undo {backup} --apply" in done.stderr.decode()
+    assert done.stderr == b""
     assert (original / name(1841, "index")).read_bytes() == b"entries!"
     again = klog("apply", plan_file)
     assert (again.exit_code, again.stderr) == (0, b"")
-    assert again.stdout == b"20261121-051019-recover-7f3a: nothing to do, it was carried out before\n"
+    assert again.stdout == b"nothing to do: 20261121-051019-recover-7f3a was applied before\n"
 
 
 def test_a_plan_file_may_be_moved_with_what_waits_beside_it(klog: Klog, plan_file: Path, tmp_path: Path) -> None:
@@ -128,11 +131,15 @@ def test_undo_only_shows_unless_told(klog: Klog, plan_file: Path, original: Path
     before = tree(original)
     shown = klog("undo", plan_file)
     assert shown.exit_code == 0
-    assert shown.stdout.decode().splitlines()[:2] == [
+    command = f"klog recover {original} --save-plan {plan_file}"
+    assert shown.stdout.decode().splitlines() == [
+        f"would undo 20261121-051019-recover-7f3a with 2 changes ({command})",
         f"replace  {name(1841, 'log')} (1.5 KiB → 3.3 KiB)",
         f"replace  {name(1841, 'index')} (8 B → 20 B)",
+        "nothing has been changed; next:",
+        f"  klog undo {plan_file} --apply",
     ]
-    assert shown.stderr.decode() == f"klog: next: klog undo {plan_file} --apply\n"
+    assert shown.stderr == b""
     assert tree(original) == before
 
 
@@ -149,7 +156,7 @@ def test_undo_takes_the_plan_s_file_its_backup_or_its_id(
     members = json.loads(done.stdout)
     assert members["undoes"] == "20261121-051019-recover-7f3a"
     assert tree(original) == before
-    assert klog("undo", what, "--apply").stdout == b"20261121-051019-recover-7f3a: nothing to take back\n"
+    assert klog("undo", what, "--apply").stdout == b"nothing to undo: 20261121-051019-recover-7f3a\n"
     assert klog("undo", members["id"], "--apply").exit_code == 0
     assert (original / name(1841, "index")).read_bytes() == b"entries!"
 
@@ -181,19 +188,44 @@ def test_plans_lists_what_was_done(klog: Klog, plan_file: Path, original: Path) 
     klog("undo", plan_file, "--apply")
     assert sorted(listed(klog, original / "orders-3")) == [("recover", "taken back"), ("undo", "applied")]
     text = klog("plans", original).stdout.decode()
-    assert text.splitlines()[0].split() == ["id", "created", "state", "changes", "command", "backup"]
-    assert "20261121-051019-recover-7f3a" in text
+    title, first, second, backups = text.splitlines()
+    assert title.split() == ["id", "when", "state", "changes", "command"]
+    assert first.startswith("20261121-051019-recover-7f3a  2026-11-21 05:30:19Z  undone         2  klog recover ")
+    assert second.split()[3:5] == ["applied", "2"]
+    assert backups == f"backups are in {original.parent}/klog-backup"
 
 
 def test_plans_says_what_is_half_done_and_apply_finishes_it(klog: Klog, original: Path) -> None:
     plan: Plan = half_done(original)
     done = klog("plans", original)
     assert b"half done" in done.stdout
-    assert f"'klog apply {plan.backups[0]}' finishes it" in done.stderr.decode()
+    assert done.stdout.decode().splitlines()[-3:] == [
+        f"{plan.id} is half done: finish it, or undo it:",
+        f"  klog apply {plan.backups[0]}",
+        f"  klog undo {plan.backups[0]}",
+    ]
     finished = klog("apply", plan.backups[0])
     assert finished.exit_code == 0
     assert "had been made before" in finished.stdout.decode()
     assert listed(klog, original) == [("recover", "applied")]
+
+
+def test_an_undo_is_undone_and_the_words_follow(
+    klog: Klog, plan_file: Path, original: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Undone, redone, and each names the command for the other: by its id where that is found, with no --apply."""
+    klog("apply", plan_file)
+    monkeypatch.chdir(original)
+    undone = klog("undo", "20261121", "--apply").stdout.decode().splitlines()
+    assert undone[0] == "undone: 20261121-051019-recover-7f3a, 2 changes made"
+    assert undone[2:] == ["to redo it:", f"  klog undo {os.path.basename(undone[1])}"]
+    assert undone[1].startswith("backup: ")
+    command = undone[3].split()[1:]
+    shown = klog(*command).stdout.decode().splitlines()
+    assert shown[0] == "would redo 20261121-051019-recover-7f3a with 2 changes (klog undo 20261121-051019-recover-7f3a)"
+    redone = klog(*command, "--apply").stdout.decode().splitlines()
+    assert redone[0] == "redone: 20261121-051019-recover-7f3a, 2 changes made"
+    assert redone[2] == "to undo it:"
 
 
 @pytest.mark.parametrize("command", ["apply", "undo", "plans"])

@@ -431,7 +431,7 @@ def test_what_a_killed_planner_has_left_is_listed_and_removed(klog: Klog, dirty:
     listed = klog("plans", dirty, "--output", "json")
     (plan,) = json.loads(listed.stdout)["plans"]
     assert (plan["state"], plan["backup"]) == ("being planned", str(left))
-    assert b"the next command that changes the log dir removes" in listed.stderr
+    assert b"the next command that changes the log dir removes" in klog("plans", dirty).stdout
     backup = applied(klog, *COMPACT, dirty / "keys-none-0")
     assert os.listdir(dirty.parent / "klog-backup") == [os.path.basename(backup)]
 

@@ -54,7 +54,7 @@ def test_findings_are_grouped_and_explained_once(klog: Klog, damaged: Path) -> N
     assert lines[8] == "bad-crc: a batch whose checksum does not match its bytes"
     assert lines[9].startswith("  a broker at its next start: does not check this")
     assert lines[10] == f"    klog recover {damaged}/idempotent-0 --salvage"
-    assert lines[12:] == ["more about a finding, by its id:", "  klog explain bad-crc"]
+    assert lines[12:] == ["The ids are explained by:", "  klog explain bad-crc leftover"]
 
 
 @pytest.fixture

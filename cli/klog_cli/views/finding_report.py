@@ -36,10 +36,11 @@ def finding_report(places: Places, counts: Mapping[Severity, int], totals: Verif
     for found in kinds:
         yield ""
         yield from _kind_lines(found)
-    worst = kinds[0][0][1] if kinds else next(iter(places.values()))[0].first
+    ids = [found[0][1].id for found in kinds]
+    ids += [group.first.id for groups in places.values() for group in groups]
     yield ""
-    yield "more about a finding, by its id:"
-    yield f"  {style.command(f'klog explain {worst.id}')}"
+    yield "The ids are explained by:"
+    yield f"  {style.command(' '.join(['klog explain', *dict.fromkeys(ids)]))}"
 
 
 def verdict(counts: Mapping[Severity, int], totals: VerifyTotals) -> str:

@@ -134,7 +134,7 @@ class BackupWriter:
         place = (tail_place if tail else original_place)(self._plan, history.log_dir, history.file)
         if not history.is_untouched:
             if status_of(place) is None:
-                raise StaleError(f"{place}: gone, and {history.path} is changed already: it could not be taken back")
+                raise StaleError(f"{place}: gone, and {history.path} is changed already: it could not be undone")
             return
         after = self._plan.actions[history.actions[0]].after
         if tail and after is not None:

@@ -149,7 +149,7 @@ def _used(plan: Plan, path: str) -> str:
             after = action.after
             if later.path(action.log_dir, action.file) == path and facts == (after and (after.size, after.modified_ns)):
                 return f"{path}: changed by {later.id} since the plan was carried out; take that back first"
-    return f"{path}: used since the plan was carried out; it can no longer be taken back"
+    return f"{path}: used since the plan was carried out; it can no longer be undone"
 
 
 def _with_room(
@@ -252,7 +252,7 @@ def _stood_in(
         if state is not None and same_content(state, content):
             return state
     if content.size:
-        raise StaleError(f"{history.path}: nothing has what it had any more; the plan can no longer be taken back")
+        raise StaleError(f"{history.path}: nothing has what it had any more; the plan can no longer be undone")
     return content
 
 
