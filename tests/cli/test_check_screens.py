@@ -1,4 +1,4 @@
-"""`klog verify`, `plans` and `undo` on screens of 80 and 120 columns: golden files with the names of colours."""
+"""`klog verify`, `plans`, `undo`, `compact` on screens of 80 and 120 columns: golden files with names of colours."""
 
 from __future__ import annotations
 
@@ -59,11 +59,18 @@ def half(here: Path) -> None:
     half_done(here / "original")
 
 
+def dirty(here: Path) -> None:
+    """Topics whose cleanup.policy is unknown, for there is no metadata log."""
+    writable_copy(FIXTURES / "compaction/before", here / "data")
+
+
 DISKS: dict[str, tuple[Callable[[Path], None], str]] = {
     "verify-damaged": (damaged, "verify data"),
     "verify-clean": (clean, "verify data"),
     "plans-applied": (applied, "plans original"),
     "plans-half-done": (half, "plans original"),
+    "compact-unknown": (dirty, "compact data"),
+    "compact": (dirty, "compact data --topic t* --policy compact --now 2025-06-15T15:10:00Z"),
     "undo": (applied, f"undo {ID}"),
 }
 

@@ -89,18 +89,13 @@ def test_a_compaction_is_shown_and_nothing_is_changed(klog: Klog, log_dir: Path)
     before = tree(log_dir)
     done = klog("compact", log_dir / "tx-later-0", NOW)
     assert done.exit_code == 0
-    shown = re.sub(
-        r"\d+ collisions? in \d+", "few collisions in 40", done.stdout.decode()
-    )  # the key is drawn at random
-    assert shown.splitlines() == [
-        f"{log_dir}/tx-later-0: dirty ratio 1, above 0.5",
-        "  before  [#####################################################|...........]  18.7 KiB",
-        "          # dirty 0 to 89, 15.4 KiB | . active 89 to 108, 3.2 KiB",
-        "  round 1: offsets 0 to 89; map: 8 keys in 5592405 slots (0.00014 %), few collisions in 40 probes",
-        "    segments 0, 22, 44, 66: 15787 to 2241 bytes, 89 to 17 records, 34 to 12 batches",
-        "    removed: 32 superseded, 40 aborted or ended; markers: 9 of 9 retained",
-        "  after   [========|...........]  5.4 KiB",
-        "1 of 1 partition: 89 to 17 records, 15.4 KiB to 2.2 KiB",
+    removed = "72 of 89 records removed: 32 superseded, 40 aborted or ended"
+    assert done.stdout.decode().splitlines() == [
+        "would compact 1 of 1 partition: 18.7 KiB → 5.4 KiB, 89 → 17 records",
+        f"{log_dir}/tx-later-0  18.7 KiB → 5.4 KiB  ({removed})",
+        "  before  [####################################|........]",
+        "          # dirty 0–88, 15.4 KiB | . active 89–107, 3.2 KiB",
+        "  after   [=====|........]",
         "nothing has been changed; next:",
         f"  klog compact {log_dir}/tx-later-0 {NOW} --apply",
     ]
@@ -109,13 +104,27 @@ def test_a_compaction_is_shown_and_nothing_is_changed(klog: Klog, log_dir: Path)
     assert not (log_dir.parent / "klog-backup").exists()
 
 
+def test_the_figures_of_the_map_are_shown_on_request(klog: Klog, log_dir: Path) -> None:
+    """The reason, the rounds, the groups and the settings; a first look is not about the engine."""
+    explained = klog("compact", log_dir / "tx-later-0", NOW, "--explain").stdout.decode()
+    shown = re.sub(r"\d+ collisions? in \d+", "few collisions in 40", explained)  # the key is drawn at random
+    _, _, reason, _, _, *figures, _, settings, _, _ = shown.splitlines()
+    assert reason == "  dirty ratio 1, above 0.5"
+    assert figures == [
+        "  round 1: offsets 0–88; map: 8 keys in 5592405 slots (0.00014 %), few collisions in 40 probes",
+        "    segments 0, 22, 44, 66: 15.4 KiB → 2.2 KiB, 89 → 17 records, 34 → 12 batches",
+        "    removed: 32 superseded, 40 aborted or ended; markers: 9 of 9 retained",
+    ]
+    assert settings.startswith("  cleanup.policy compact (")
+
+
 def test_what_is_compacted_stays_so_and_can_be_taken_back(klog: Klog, log_dir: Path) -> None:
     """The second run finds nothing to do, verify finds nothing wrong, and undo brings back the last byte."""
     before = tree(log_dir)
     done = klog("compact", log_dir, NOW, "--apply")
     assert done.exit_code == 0
-    *_, total, backup, undo, command = done.stdout.decode().splitlines()
-    assert total == "7 of 8 partitions: 1319 to 257 records, 97.6 KiB to 14.3 KiB"
+    total, *_, backup, undo, command = done.stdout.decode().splitlines()
+    assert total == "compacted 7 of 8 partitions: 118.1 KiB → 34.8 KiB, 1319 → 257 records"
     backup = backup.removeprefix("backup: ")
     assert (undo, command) == (
         "next: start the broker; to undo this before the broker has run:",
@@ -261,9 +270,9 @@ def test_an_estimate_only_reckons(klog: Klog, log_dir: Path) -> None:
     done = klog("compact", log_dir / "grouping-0", NOW, "--estimate")
     assert (done.exit_code, done.stderr) == (0, b"")
     lines = done.stdout.decode().splitlines()
-    assert lines[-2:] == [
-        "  about 1.5 KiB of 22.6 KiB would be retained: 27 keys in 400 dirty records, 1 round",
-        "1 of 1 partition: about 21.1 KiB would be gained",
+    assert lines[:2] == [
+        "would gain about 21.1 KiB in 1 of 1 partition",
+        f"{log_dir}/grouping-0  24.0 KiB → about 2.9 KiB  (27 keys in 400 dirty records)",
     ]
     assert tree(log_dir) == before
     members = compacted(klog, log_dir, "--estimate")
@@ -314,9 +323,9 @@ def test_every_choice_is_explained(klog: Klog, log_dir: Path) -> None:
     done = klog("compact", log_dir, "--topic", "shapes", "--topic", "__*", "--explain", NOW)
     lines = [line for line in done.stdout.decode().splitlines() if not line.startswith("  ")]
     assert lines == [
+        "nothing compacted: 1 partition refused",
         f"{log_dir}/__cluster_metadata-0: not compacted: the metadata log has no keys",
         f"{log_dir}/shapes-0: not compacted: nothing is dirty below the active segment, from offset 80",
-        "2 partitions: nothing to do",
     ]
 
 
@@ -354,16 +363,22 @@ def test_of_log_dirs_of_two_clusters_each_has_its_own_settings(klog: Klog, log_d
 def test_a_policy_that_nobody_knows_is_refused_where_it_is_named(klog: Klog, bare: Path) -> None:
     """A log whose records have no meaning by key would lose most of them."""
     done = klog("compact", bare / "shapes-0", NOW)
-    assert (done.exit_code, done.stdout) == (16, b"1 partition: nothing to do\n")
+    assert (done.exit_code, done.stdout) == (16, b"nothing compacted: 1 partition refused\n")
     assert done.stderr.decode() == (
         f"klog: {bare}/shapes-0: nothing here shows the topic's cleanup.policy; --metadata DIR names the log dir with"
         " the metadata log; --policy compact if you know it\n"
     )
     done = klog("compact", bare, NOW)
-    assert (done.exit_code, done.stdout) == (0, b"7 partitions: nothing to do\n")
-    assert done.stderr.decode().startswith(
-        "klog: 7 partitions left out, because nothing here shows their cleanup.policy"
-    )
+    assert (done.exit_code, done.stderr) == (0, b"")
+    assert done.stdout.decode().splitlines() == [
+        "nothing compacted: 7 partitions skipped: their cleanup.policy is unknown here",
+        "to take the settings of topics from the log dir with the metadata log:",
+        f"  klog compact {bare} {NOW} --metadata LOG_DIR",
+        "to compact a topic of which you know that it may be:",
+        f"  klog compact {bare} {NOW} --topic grouping --policy compact",
+    ]
+    assert results(compacted(klog, bare, "--topic", "grouping", "--policy", "compact")) == {"grouping-0": "to compact"}
+    assert b"7 partitions skipped" in klog("compact", bare, NOW, "--output", "json").stderr
     assert results(compacted(klog, bare / "shapes-0", "--policy", "compact")) == {"shapes-0": "to compact"}
 
 
@@ -443,7 +458,7 @@ def test_what_is_not_klogs_to_compact_is_8_when_named_and_passed_over_else(
         (bare / "shapes-0").rename(bare / partition)
     before = tree(bare / partition)
     done = klog("compact", bare / partition, NOW, "--apply")
-    assert (done.exit_code, done.stdout) == (8, b"1 partition: nothing to do\n")
+    assert (done.exit_code, done.stdout) == (8, b"nothing compacted: 1 partition refused\n")
     assert what in done.stderr.decode()
     assert klog("compact", bare, NOW, "--apply", "--quiet").exit_code == 0
     assert tree(bare / partition) == before

@@ -49,12 +49,15 @@ def compact(
     else:
         done = _in_place(asked, options, wishes, plan_options)
     run, result, is_narrow = done.run, done.result, not all(one.whole for one in done.selections)
+    skipped = [] if is_narrow else skipped_topics(run.outcomes, done.topics)
+    refusals = errors(run.outcomes, is_narrow)
     if form == "json":
         output.emit_json(members(run, result, asked.to))
+        note_skipped(skipped)
     else:
-        for line in report(run, result, explain=asked.explain):
-            output.lines([line])
-    report_outcomes(run.outcomes, done.topics, is_narrow)
+        output.lines(report(run, result, skipped, len(refusals), explain=asked.explain, to=asked.to))
+    for refusal in refusals:
+        output.error(refusal)
     if form == "text" and result.plan is not None:
         output.lines(next_step(result, plan_options))
     return exit_code(run.outcomes, is_narrow) | (ExitCode.OPERATIONAL_ERROR if result.is_partial else 0)
@@ -102,24 +105,43 @@ def _beside(asked: CompactArguments, options: Mapping[str, str], wishes: Compact
 # why partitions were skipped
 
 
-def report_outcomes(outcomes: Sequence[PartitionOutcome], topics: Sequence[TopicConfig], is_narrow: bool) -> None:
-    """Report which partitions were skipped, and why; *is_narrow*: they were selected by name."""
-    unknown = 0
+def errors(outcomes: Sequence[PartitionOutcome], is_narrow: bool) -> list[str]:
+    """Return why partitions could not be compacted; *is_narrow*: they were selected by name."""
+    found: list[str] = []
     for outcome in outcomes:
         if outcome.failed is not None:
-            output.error(str(outcome.failed))
+            found.append(str(outcome.failed))
         elif outcome.refused is not None and (
             is_narrow or outcome.is_damaged or outcome.refused.ground is RefusalReason.NAMES
         ):
-            output.error(str(outcome.refused))
-        elif outcome.refused is not None and outcome.refused.ground is RefusalReason.POLICY:
-            # If there is a metadata log, a topic without settings in it is most likely not compacted.
-            is_unknown = outcome.rules is not None and not outcome.rules.is_told
-            unknown += is_unknown and topics[outcome.number].metadata is None
-    if unknown:
+            found.append(str(outcome.refused))
+    return found
+
+
+def skipped_topics(outcomes: Sequence[PartitionOutcome], topics: Sequence[TopicConfig]) -> list[str]:
+    """Return the topic of each partition that was skipped because its cleanup.policy is unknown.
+
+    If there is a metadata log, a topic without settings in it is most likely not compacted.
+    """
+    return [
+        outcome.partition.topic or outcome.partition.directory
+        for outcome in outcomes
+        if outcome.refused is not None
+        and outcome.refused.ground is RefusalReason.POLICY
+        and not outcome.is_damaged
+        and outcome.rules is not None
+        and not outcome.rules.is_told
+        and topics[outcome.number].metadata is None
+    ]
+
+
+def note_skipped(topics: Sequence[str]) -> None:
+    """Print how many partitions were skipped, and the options that compact them."""
+    if topics:
+        whose = "its" if len(topics) == 1 else "their"
         output.note(
-            f"{counted(unknown, 'partition')} left out, because nothing here shows their cleanup.policy:"
-            " --metadata DIR names the log dir with the metadata log; --topic with --policy compact if you know it"
+            f"{counted(len(topics), 'partition')} skipped: {whose} cleanup.policy is unknown here; --metadata LOG_DIR"
+            " names the log dir with the metadata log, --topic with --policy compact a topic that may be compacted"
         )
 
 
@@ -160,7 +182,9 @@ def compact_on_spark(
         if one["result"] in ("compacted", "copied"):
             output.text(output.printable(_line(one)) + "\n")
     is_narrow = not all(one.whole for one in found)
-    report_outcomes(outcomes, topics, is_narrow)
+    for refusal in errors(outcomes, is_narrow):
+        output.error(refusal)
+    note_skipped([] if is_narrow else skipped_topics(outcomes, topics))
     return exit_code(outcomes, is_narrow)
 
 
@@ -184,5 +208,5 @@ def _selections(query: PartitionQuery, choice: IdentityChoice) -> list[Selection
 def _line(one: Facts) -> str:
     if one["result"] == "copied":
         return f"{one['directory']}: as it is, {one['reason']}"
-    sizes = f"{output.human_size(one['bytes_in'])} to {output.human_size(one['bytes_out'])}"
-    return f"{one['directory']}: compacted, {one['records_in']} to {one['records_out']} records, {sizes}"
+    sizes = f"{output.human_size(one['bytes_in'])} → {output.human_size(one['bytes_out'])}"
+    return f"{one['directory']}: compacted, {sizes}, {one['records_in']} → {one['records_out']} records"
