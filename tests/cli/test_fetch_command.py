@@ -42,14 +42,14 @@ def test_the_text_names_the_batches_and_what_is_cut(klog: Klog, five: Path) -> N
     ran = klog("fetch", five, "--offset", "0", "--max-bytes", "3500", "--partial", "--quiet")
     assert (ran.exit_code, ran.stderr) == (0, b"")
     assert ran.stdout.decode() == (
-        "five-0 from offset 0, at most 3500 bytes: 3500 bytes of 00000000000000000000.log\n"
+        "five-0 from offset 0, at most 3.4 KiB: 3.4 KiB of 00000000000000000000.log\n"
         "log start 0, high watermark 5, last stable offset 5\n"
         "\n"
         "offsets  position  bytes\n"
-        "    0–0         0   1094\n"
-        "    1–1      1094   1094\n"
-        "    2–2      2188   1094\n"
-        "218 bytes of the next batch, which begins at offset 3: a consumer drops them\n"
+        "      0         0   1094\n"
+        "      1      1094   1094\n"
+        "      2      2188   1094\n"
+        "218 B of the next batch, which begins at offset 3: a consumer drops this part\n"
     )
 
 

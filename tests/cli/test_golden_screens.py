@@ -31,6 +31,15 @@ COMMANDS = {
     "transactions": "transactions modern --state open --state hanging --now 2026-11-23T00:00:00Z",
     "groups": "groups modern --group 'next*' --group sticky",
     "timeline": "timeline modern --topic tx --kind txn-abort,txn-commit,roll --limit 12",
+    "lookup": "lookup modern/tx-0 --offset 500",
+    "lookup-damage": "lookup crash/flip-middle/torn-0 --offset 302",
+    "fetch": "fetch modern/tx-0 --offset 100 --partial --max-bytes 3000",
+    "metadata-compare": "metadata compare replicas/quorum/broker-1 replicas/quorum/broker-2 replicas/quorum/broker-3",
+    "metadata-show": "metadata show modern --topic tx",
+    "describe": "describe modern --topic trimmed",
+    "keys": "keys check replicas/keys/broker-1 --list 2",
+    "audit-misrouted": "audit misrouted modern",
+    "explain": "explain bad-crc active",
     "replicas-simulate": "replicas simulate replicas/simulate/loss-high-watermark.json",
 }
 

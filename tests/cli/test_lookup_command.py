@@ -44,12 +44,12 @@ def test_the_trail_as_text(klog: Klog, folder: Path) -> None:
     remarked = [
         (f"segment   {BASE:020}.log   base {BASE} ≤ {BASE + 60} < next base {SECOND}", "2 segments, floor search"),
         ("index     entry 1 of 4: relative 48 → offset 368817, position 8304", "3 probes, warm section from entry 0"),
-        ("scan      from position 8304: batch 368829–368829 at 10380", "13 batch headers read"),
+        ("scan      from position 8304: batch 368829 at 10380", "13 batch headers read"),
     ]
     width = max(len(step) for step, _ in remarked)
     assert out(klog("lookup", folder, "--offset", str(BASE + 60))).splitlines() == [
         *(f"{step:{width}}   ({remark})" for step, remark in remarked),
-        "batch     position 10380, 173 bytes, offsets 368829–368829, CRC holds",
+        "batch     position 10380, 173 bytes, offset 368829, CRC holds",
         "record    offset 368829, no key, 103 bytes, 2023-11-14 22:19:28.829Z",
     ]
 

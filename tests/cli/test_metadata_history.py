@@ -141,7 +141,7 @@ def test_where_the_log_begins_later_the_oldest_snapshot_is_first(tmp_path: Path)
     ("arguments", "said"),
     [
         (("--partition", "orders-1"), "no topic orders; did you mean orders21?"),
-        (("--partition", "orders21-7"), "no partition orders21-7; known are 0 to 2"),
+        (("--partition", "orders21-7"), "no partition orders21-7; known are 0–2"),
         (("--broker", "9"), "no broker 9; known are 1, 2, 3"),
     ],
 )

@@ -19,7 +19,7 @@ from tests.support.terminal import COLOURS, on_screen
 
 WIDTHS = (60, 80, 120)
 ACTING = re.compile(r"[\0-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-"""What acts on a terminal: control characters, and Unicode's marks that end lines or turn them around."""
+"""Characters that act on a terminal: control characters, and Unicode's marks that end lines or reverse them."""
 HOSTILE = "\x1b[2J\x1b[35m\x07\x85\x9b2J\u202eevil\u2066\r\n\t"
 """It clears the screen, asks for a colour that klog never uses, rings, and turns the line around."""
 TEXT = {

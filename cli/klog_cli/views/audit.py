@@ -15,6 +15,7 @@ from klog.jobs.runner import Runner
 from klog.partition.verify.verify import VerifyTotals
 
 from klog_cli import output
+from klog_cli.style import bad, good, strong, warning
 from klog_cli.views.verify import FoundFindings, finish
 
 _SHOWN_TOPICS = 5
@@ -25,6 +26,7 @@ _WHY = {
     "run": "runs of equal neighbours",
     "repeats": "the same batch many times",
 }
+_COLUMNS = ("confidence", "partition", "offsets", "records", "elsewhere", "reasons")
 _HOME = ("home_topic", "home_partition", "home_first_offset")
 
 
@@ -92,8 +94,7 @@ def show(report: MisroutedReport, form: str) -> int:
     elif form == "csv":
         _csv(report.rows)
     else:
-        for line in _text(report):
-            output.lines([line])
+        _text(report)
     problems = ExitCode.PROBLEMS_LEFT if report.rows or report.damages else 0
     return problems | (ExitCode.OPERATIONAL_ERROR if report.unreadable else 0)
 
@@ -129,35 +130,27 @@ def _csv(rows: Sequence[MisroutedBatch]) -> None:
         output.emit_csv(None, [cell for name in facts for cell in (home if name == "home" else (facts[name],))])
 
 
-def _text(report: MisroutedReport) -> Iterator[str]:
+def _text(report: MisroutedReport) -> None:
     totals = report.totals
     looked_at = f"{counted(totals.partitions, 'partition')}, {counted(totals.batches, 'data batch', 'es')}"
     if not report.rows:
-        yield f"none: {looked_at}"
+        output.lines([f"{good('no batch in the wrong partition')}: {looked_at}"])
     else:
-        yield from _rows(report.rows)
-        yield _sum(report.rows)
+        output.emit_table((_sum(report.rows), ""), _COLUMNS, list(_rows(report.rows)))
+        output.text("\n")
     if report.legal_twins:
-        yield f"legal duplicates, not counted: {' · '.join(_legal(report))}"
+        output.lines([f"legal duplicates, not counted: {' · '.join(_legal(report))}"])
     if report.rows or not report.coverage.is_whole:
-        yield from _coverage(report)
+        output.lines(_coverage(report))
 
 
-def _rows(rows: Sequence[MisroutedBatch]) -> Iterator[str]:
-    cells = [
-        (
-            row.confidence,
-            f"{row.topic}-{row.partition}",
-            f"{row.first_offset} … {row.last_offset}",
-            counted(row.records, "record") + (" aborted" if row.aborted else ""),
-            _elsewhere(row),
-            " ".join(row.reasons),
-        )
-        for row in rows
-    ]
-    widths = [max(len(row[i]) for row in cells) for i in range(5)]
-    for row in cells:
-        yield "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]).rstrip()
+def _rows(rows: Sequence[MisroutedBatch]) -> Iterator[tuple[str, ...]]:
+    for row in rows:
+        mark = bad if row.confidence == "confirmed" else warning
+        records = counted(row.records, "record") + (" aborted" if row.aborted else "")
+        offsets = output.range_text(row.first_offset, row.last_offset)
+        name = strong(f"{row.topic}-{row.partition}")
+        yield mark(row.confidence), name, offsets, records, _elsewhere(row), " ".join(row.reasons)
 
 
 def _elsewhere(row: MisroutedBatch) -> str:
@@ -169,7 +162,7 @@ def _elsewhere(row: MisroutedBatch) -> str:
 
 
 def _place(place: BatchPlace) -> str:
-    return f"{place.topic}-{place.partition} {place.first_offset} … {place.last_offset}"
+    return f"{place.topic}-{place.partition} {output.range_text(place.first_offset, place.last_offset)}"
 
 
 def _sum(rows: Sequence[MisroutedBatch]) -> str:
@@ -178,7 +171,8 @@ def _sum(rows: Sequence[MisroutedBatch]) -> str:
     topics = list(dict.fromkeys(row.topic for row in rows))
     some = ", ".join(topics[:_SHOWN_TOPICS]) + (", …" if len(topics) > _SHOWN_TOPICS else "")
     batches, records = counted(len(rows), "batch", "es"), counted(sum(row.records for row in rows), "record")
-    return f"{batches}, {records} in the wrong partition: {parts}. Consumers of {some} have read them"
+    wrong = bad(f"{batches}, {records} in the wrong partition")
+    return f"{wrong}: {parts}; consumers of {some} have read them"
 
 
 def _legal(report: MisroutedReport) -> Iterator[str]:
@@ -197,6 +191,6 @@ def _coverage(report: MisroutedReport) -> Iterator[str]:
     if coverage.missing:
         more = len(coverage.missing) - _SHOWN_MISSING
         some = ", ".join(coverage.missing[:_SHOWN_MISSING]) + (f" and {more} more" if more > 0 else "")
-        yield f"not read: {some}; duplicates there are unknown, so the result is not conclusive"
+        yield f"{warning('not read')}: {some}; duplicates there are unknown, so the result is not conclusive"
     elif coverage.known is None:
         yield "the number of partitions of the cluster is unknown without a metadata log; give all its disks"

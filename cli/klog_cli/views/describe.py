@@ -23,6 +23,7 @@ from klog.formats.follow_file import FollowFile
 from klog.formats.names import ROOT_CHECKPOINTS, FileKind
 
 from klog_cli import output
+from klog_cli.style import faint, good, strong, warning
 
 Facts = LogDirSummary | PartitionSummary | FileFacts
 Row = dict[str, Value]
@@ -171,14 +172,14 @@ def _show(facts: Facts) -> None:
 def _show_log_dir(facts: LogDirSummary) -> None:
     rows = facts.partitions
     segments, size = sum(row.segments for row in rows), sum(row.bytes for row in rows)
-    shutdown = "yes" if facts.clean_shutdown else "no"
+    shutdown = good("yes") if facts.clean_shutdown else warning("no")
     if facts.broker_epoch is not None:
         shutdown += f", broker epoch {facts.broker_epoch}"
-    lock = {True: "held by a running process", False: "free", None: "unknown"}[facts.locked]
+    lock = {True: f"{warning('held')} by a running process", False: "free", None: "unknown"}[facts.locked]
     if facts.lock_pid:
         lock += f", pid {facts.lock_pid}"
     titles = _titles(
-        ("log dir", facts.path),
+        ("log dir", strong(facts.path)),
         ("cluster id", facts.cluster_id),
         *_copy_titles(facts.copy),
         ("node id", facts.node_id),
@@ -193,7 +194,7 @@ def _show_log_dir(facts: LogDirSummary) -> None:
     columns = ("partition", "segs", "size", "start", "high wm", "end", "recovery", "cleaned", "epoch", "notes")
     table = [
         (
-            row.directory if row.state == "current" else f"{row.topic}-{row.partition}",
+            strong(row.directory if row.state == "current" else f"{row.topic}-{row.partition}"),
             row.segments,
             output.human_size(row.bytes),
             row.log_start_offset,
@@ -202,7 +203,7 @@ def _show_log_dir(facts: LogDirSummary) -> None:
             row.recovery_point,
             row.cleaner_offset,
             row.leader_epoch,
-            "; ".join(row.notes),
+            warning("; ".join(row.notes)) if row.notes else "",
         )
         for row in rows
     ]
@@ -231,7 +232,7 @@ def _show_partition(facts: PartitionSummary) -> None:
     row = facts.row
     unknown = any(segment.records is None and not segment.incomplete for segment in facts.segments)
     titles = _titles(
-        ("partition", facts.path),
+        ("partition", strong(facts.path)),
         ("topic", row.topic),
         ("number", row.partition),
         ("topic id", row.topic_id),
@@ -260,7 +261,7 @@ def _segment_cells(row: SegmentRow) -> tuple[Value, ...]:
         _time(row.last_timestamp),
         " ".join(row.codecs),
         " ".join(_SHORT.get(flag, flag) for flag in row.flags),
-        "; ".join(row.notes),
+        warning("; ".join(row.notes)) if row.notes else "",
     )
 
 
@@ -273,9 +274,9 @@ def _emit(titles: list[str], columns: Sequence[str], rows: Sequence[Sequence[Val
 def _show_file(facts: FileFacts) -> None:
     kind = facts.kind.value + (f", {facts.stage.removeprefix('.')}" if facts.stage else "")
     titles = _titles(
-        ("file", facts.path),
+        ("file", strong(facts.path)),
         ("kind", kind),
-        ("size", f"{facts.size} bytes"),
+        ("size", _size(facts.size)),
         *((name.replace("_", " "), _readable(name, value)) for name, value in facts.facts.items()),
         *(("note", note) for note in facts.notes),
     )
@@ -287,11 +288,20 @@ def _show_file(facts: FileFacts) -> None:
     output.emit_table(titles, columns, rows)
 
 
+def _size(size: int) -> str:
+    """Return the size for people, and to the byte."""
+    shown = output.human_size(size)
+    return shown if size < 1024 else f"{shown} ({size} bytes)"
+
+
 def _titles(*facts: tuple[str, Value]) -> list[str]:
     """Return the lines above a table: a name and a value each; unknown values are omitted."""
     known = [(name, value) for name, value in facts if value is not None]
     width = max(len(name) for name, _ in known) + 3
-    return [f"{name:<{width}}{value}" for name, value in known]
+    return [
+        f"{faint(name)}{' ' * (width - len(name))}{warning(str(value)) if name == 'note' else value}"
+        for name, value in known
+    ]
 
 
 def _readable(name: str, value: Value) -> Value:

@@ -12,6 +12,7 @@ from klog.partition.verify.findings import KINDS, FindingKind
 
 from klog_cli import output
 from klog_cli.explanations import EVENTS, OUTCOMES, SEGMENTS
+from klog_cli.style import bad, faint, strong, warning
 
 COLUMNS = ("id", "command", "severity", "meaning", "broker", "cause", "fix")
 Row = dict[str, str | None]
@@ -47,7 +48,8 @@ def explain_ids(ids: Sequence[str], form: str) -> int:
     elif form == "csv":
         output.emit_csv_rows(rows, COLUMNS)
     elif ids:
-        output.text("\n".join(map(_paragraphs, rows)))
+        for number, row in enumerate(rows):
+            output.lines([*([""] if number else []), *_paragraphs(row)])
     else:
         for row in rows:
             output.text(f"{row['id']:29} {row['command']:9} {_short(row)}\n")
@@ -70,9 +72,14 @@ def _fix(kind: FindingKind) -> str | None:
     return kind.fix.format(partition="PARTITION", log_dir="LOG_DIR", path="it") or None
 
 
-def _paragraphs(row: Row) -> str:
-    """Return an explanation for people, a fact to a paragraph."""
-    lines = [" ".join(filter(None, (row["id"], f"({row['severity']})" if row["severity"] else "")))]
+_MARKS = {"damage": bad, "warning": warning}
+
+
+def _paragraphs(row: Row) -> Iterator[str]:
+    """Yield an explanation for people, a fact to a paragraph."""
+    severity = row["severity"]
+    mark = _MARKS.get(severity or "", str)
+    yield strong(str(row["id"])) + (f" ({mark(severity)})" if severity else "")
     facts = (
         ("found by", f"klog {row['command']}"),
         ("meaning", row["meaning"]),
@@ -82,15 +89,7 @@ def _paragraphs(row: Row) -> str:
     )
     for name, text in facts:
         if text:
-            lines += textwrap.wrap(
-                f"{name}: {text}".replace("`", "'"),
-                width=output.width(),
-                initial_indent="  ",
-                subsequent_indent="    ",
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
-    return "\n".join(lines) + "\n"
+            yield f"  {faint(f'{name}:')} " + text.replace("`", "'")
 
 
 def _short(row: Row) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
-from klog.base.errors import ExitCode
+from klog.base.errors import ExitCode, counted
 from klog.data_dir.partition import Partition
 from klog.jobs.export import ExportOptions, export_latest_values, export_records
 from klog.jobs.output import Facts
@@ -13,6 +13,7 @@ from klog.jobs.runner import Runner
 from klog.partition.transactions.isolation import Isolation
 
 from klog_cli import output
+from klog_cli.style import strong
 from klog_cli.views.nothing_found import Conditions, no_record_in
 
 
@@ -48,6 +49,6 @@ def _tell(manifest: Facts, to: str) -> int:
         output.plain(output.printable(one["message"]))
     files: list[Facts] = manifest["files"]
     size = output.human_size(sum(one["bytes"] for one in files))
-    records, several = manifest["records"], "" if len(files) == 1 else "s"
-    output.text(output.printable(f"{records} records in {len(files)} file{several}, {size}: {to}") + "\n")
+    records = strong(counted(manifest["records"], "record"))
+    output.lines([f"{records} in {counted(len(files), 'file')}, {size}: {to}"])
     return ExitCode.PROBLEMS_LEFT if manifest["damage"] else 0

@@ -18,6 +18,7 @@ from klog.log.segment import Segment
 from klog.partition.fetch import FetchListing, FetchResult, OpenFiles, list_batches
 
 from klog_cli import output
+from klog_cli.style import bad, strong, warning
 
 
 class FetchArguments(NamedTuple):
@@ -103,20 +104,21 @@ def _document(partition: Partition, wanted: FetchArguments, fetched: FetchResult
 def _show(
     partition: Partition, wanted: FetchArguments, fetched: FetchResult, held: FetchListing, seen: PartitionView
 ) -> None:
-    head = f"{partition.directory} from offset {wanted.offset}, at most {wanted.max_bytes} bytes"
+    head = f"{strong(partition.directory)} from offset {wanted.offset}, at most {output.human_size(wanted.max_bytes)}"
     ends = f"log start {seen.log_start_offset}, high watermark {seen.high_watermark}"
     if fetched.error:
         beyond = "beyond the log's end" if wanted.offset > seen.log_start_offset else "below the log's start"
         why = f": {wanted.offset} is {beyond}" if fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE else ""
-        output.text(f"{head}: {fetched.error.name} ({int(fetched.error)}){why}\n{ends}\n")
+        output.lines([f"{head}: {bad(f'{fetched.error.name} ({int(fetched.error)})')}{why}", ends])
         return
     ends += f", last stable offset {fetched.last_stable_offset}"
     file = "".join(f" of {os.path.basename(piece.path)}" for piece in fetched.pieces)
-    rows = [(f"{one.base_offset}–{one.last_offset}", one.position, one.size) for one in held.batches]
+    rows = [(output.range_text(one.base_offset, one.last_offset), one.position, one.size) for one in held.batches]
     columns = ("offsets", "position", "bytes") if rows else ()
-    output.emit_table((f"{head}: {fetched.size} bytes{file}", ends), columns, rows)
+    output.emit_table((f"{head}: {strong(output.human_size(fetched.size))}{file}", ends), columns, rows)
     if held.partial is not None:
         which = "" if held.partial.base_offset is None else f", which begins at offset {held.partial.base_offset}"
-        output.text(f"{held.partial.bytes} bytes of the next batch{which}: a consumer drops them\n")
+        part = output.human_size(held.partial.bytes)
+        output.lines([f"{warning(part)} of the next batch{which}: a consumer drops this part"])
     for txn in fetched.aborted:
-        output.text(f"aborted: producer {txn.producer_id} from offset {txn.first_offset} on\n")
+        output.lines([f"{warning('aborted')}: producer {txn.producer_id} from offset {txn.first_offset} on"])

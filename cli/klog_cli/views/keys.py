@@ -6,7 +6,7 @@ from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from klog.base.errors import ExitCode
+from klog.base.errors import ExitCode, counted
 from klog.cluster.keyed_topics import NO_PARTITIONER, KeyTopic, key_topics
 from klog.cluster.partitioners import NAME_OF_RULE
 from klog.commands.keys.key_check import CheckedTopic, KeyCheckOptions, MisplacedKey, check_keys
@@ -17,6 +17,7 @@ from klog.kernel import is_utf8
 from klog.partition.start.replica_choice import select_replicas
 
 from klog_cli import output
+from klog_cli.style import bad, good, strong
 
 _COLUMNS = ("topic", "partitions", "records", "keys", "rule", "share", "misplaced", "why", "in several")
 _KEY_COLUMNS = ("key", "partition", "expected", "records", "first", "last", "why")
@@ -121,7 +122,7 @@ def _key_json(one: MisplacedKey) -> dict[str, object]:
 
 
 def _text(found: Sequence[CheckedTopic], min_keys: int) -> None:
-    output.emit_table((), _COLUMNS, [tuple(_cells(one, min_keys)) for one in found])
+    output.emit_table((_verdict(found), ""), _COLUMNS, [tuple(_cells(one, min_keys)) for one in found])
     for one in (one for one in found if one.examples):
         more = one.judgement.misplaced - len({key.key for key in one.examples})
         rows = [_key_cells(key) for key in one.examples]
@@ -130,12 +131,23 @@ def _text(found: Sequence[CheckedTopic], min_keys: int) -> None:
         output.emit_table((f"{title}{f', {more} more' if more > 0 else ''}",), _KEY_COLUMNS, rows)
 
 
+def _verdict(found: Sequence[CheckedTopic]) -> str:
+    topics = counted(len(found), "topic")
+    misplaced = sum(one.judgement.misplaced for one in found)
+    if not misplaced:
+        return f"{good('no key in the wrong partition')}: {topics}"
+    wrong = sum(bool(one.judgement.misplaced) for one in found)
+    keys = bad(f"{counted(misplaced, 'key')} in the wrong partition")
+    return f"{keys}, in {wrong} of {topics}"
+
+
 def _cells(one: CheckedTopic, min_keys: int) -> Iterator[output.Cell]:
     judged = one.judgement
-    yield from (one.topic.name, one.topic.partition_count, one.records, judged.keys)
+    yield from (strong(one.topic.name), one.topic.partition_count, one.records, judged.keys)
     yield judged.rule_name or ("none" if judged.keys >= min_keys else "too few keys")
     yield "" if judged.share is None else f"{judged.share:.1%}"
-    yield from (judged.misplaced, ", ".join(_reasons(one)), judged.several)
+    misplaced = bad(str(judged.misplaced)) if judged.misplaced else judged.misplaced
+    yield from (misplaced, ", ".join(_reasons(one)), judged.several)
 
 
 def _reasons(one: CheckedTopic) -> Iterator[str]:

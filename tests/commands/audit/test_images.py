@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from klog.base.errors import range_text
 
 from tests.commands.audit.auditing import ARCHIVES, Place, audit, disks, log_dirs, place, places, truth_of
 from tests.conftest import CORPORA, run_klog
@@ -152,9 +153,11 @@ def test_all_forms_of_output_have_the_same_rows(image: Image) -> None:
             line
             for line in text.splitlines()
             if f" {row['topic']}-{row['partition']} " in line
-            and f" {row['first_offset']} … {row['last_offset']} " in line
+            and f" {range_text(row['first_offset'], row['last_offset'])} " in line
         )
-        assert f"{other['topic']}-{other['partition']} {other['first_offset']} … {other['last_offset']}" in line
+        assert (
+            f"{other['topic']}-{other['partition']} {range_text(other['first_offset'], other['last_offset'])}" in line
+        )
     assert run_klog("audit", "misrouted", *paths).stdout.decode() == text
 
 

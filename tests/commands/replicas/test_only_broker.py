@@ -182,14 +182,14 @@ def test_people_read_what_becomes_of_it(klog: Run, tmp_path: Path) -> None:
     ran = klog("metadata", "plan", *disks(made.root), "--only-broker", "1", "--voter", "here:9093")
     assert ran.exit_code == 0
     end = made.logs[0].end
-    assert ran.stdout.decode().splitlines() == [
+    assert ran.stdout.decode().splitlines()[:-2] == [
+        "1 metadata log planned; 20 changes",
         f"base: node 1, offset {end}, epoch 0 ({made.root}/broker-1/__cluster_metadata-0)",
         f"    node 1: 1 batch from {end} on",
-        f"batch at {end}, epoch 1: PARTITION_CHANGE x 2, UNREGISTER_BROKER",
+        f"batch at {end}, epoch 1: PARTITION_CHANGE × 2, UNREGISTER_BROKER",
         "node 1 owns 2 partitions; 2 copied from other disks",
         "    t-0 from node 2",
         "    t-1 from node 2",
-        ran.stdout.decode().splitlines()[6],
         "next: on node 1: process.roles=broker,controller",
         "next: on node 1: controller.quorum.voters=1@here:9093",
         "next: on node 1: offsets.topic.replication.factor=1",
@@ -199,7 +199,7 @@ def test_people_read_what_becomes_of_it(klog: Run, tmp_path: Path) -> None:
         "next: once it is up: kafka-configs --alter --entity-type topics --entity-name t"
         " --add-config min.insync.replicas=1 (it is 2)",
     ]
-    assert "1 metadata log planned; " in ran.stdout.decode()
+    assert ran.stdout.decode().splitlines()[-2] == "nothing has been changed; next:"
     assert b"no disk of cluster x that was left out may come up again with this cluster id" in ran.stderr
     assert b"once a controller has started on these logs there is no undo" in ran.stderr
 
@@ -310,7 +310,7 @@ def test_a_repaired_copy_lacks_only_what_is_behind_it(is_longer: bool, harm: str
     (folders[1] / f"{0:020d}.log").write_bytes(first + second + third * is_longer)
     words = ("--voter", "localhost:9093", "--choose", "t-0=1", "--repair")
     shown = klog("metadata", "plan", *disks(made.root), "--only-broker", "1", *words).stdout.decode()
-    assert ("    t-0: 1 record lost, offsets 2 to 2 (only in copies that are left out)" in shown) == is_longer
+    assert ("    t-0: 1 record lost, offset 2 (only in copies that are left out)" in shown) == is_longer
     plan = own(klog, made.root, 1, *words)
     assert b"".join(path.read_bytes() for path in sorted(folders[0].glob("*.log"))) == first + second
     named = [(one["topic"], one["partition"], one["first_offset"], one["records"]) for one in plan["losses"]]

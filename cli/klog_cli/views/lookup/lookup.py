@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from klog.base.errors import ExitCode, UsageError, counted
+from klog.base.errors import ExitCode, UsageError, counted, offsets_text, range_text
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.formats.java_integers import LONG_MAX, LONG_MIN
 from klog.formats.record import Record
@@ -15,6 +15,7 @@ from klog.partition.lookup.lookup_trail import IndexTrail, LookupOutcome, TimeIn
 
 from klog_cli import output
 from klog_cli.input_lines import input_lines
+from klog_cli.style import bad, columns_of, faint, good, strong, warning
 
 if TYPE_CHECKING:
     from klog.data_dir.selection import KafkaFile
@@ -50,7 +51,7 @@ def look_up(asked: LookupArguments, target: int, by_time: bool) -> int:
         if not trail.found and trail.notes:
             output.note(f"{asked.path}: {trail.notes[0]}")
     elif asked.form == "text":
-        output.lines(trail_lines(trail), hang=10)
+        output.lines(trail_lines(trail, output.width() if output.is_terminal() else None), hang=_LABEL)
     else:
         from klog_cli.views.lookup.json import Lines
 
@@ -161,12 +162,19 @@ def _of_file(found: KafkaFile) -> tuple[Partition, Sequence[SegmentFiles]]:
     return folder, [SegmentFiles(found.name.offset, os.path.getsize(found.path), found.name.name, *files)]
 
 
-def trail_lines(trail: Trail) -> Iterator[str]:
-    """Yield the lines, with the parts in brackets aligned."""
+def trail_lines(trail: Trail, columns: int | None) -> Iterator[str]:
+    """Yield the lines, with the parts in brackets aligned, or below their lines if *columns* are too few."""
     steps = list(_steps(trail))
-    width = max((len(text) for _, text, remark in steps if remark), default=0)
+    width = max((columns_of(text) for _, text, remark in steps if remark), default=0)
+    longest = _LABEL + width + 5 + max((len(remark) for _, _, remark in steps), default=0)
     for label, text, remark in steps:
-        yield f"{label:{_LABEL}}{f'{text:{width}}   ({remark})' if remark else text}"
+        head = f"{faint(label)}{' ' * (_LABEL - len(label))}{text}"
+        if remark and (columns is None or longest <= columns):
+            yield f"{head}{' ' * (width - columns_of(text))}   {faint(f'({remark})')}"
+            continue
+        yield head
+        if remark:
+            yield f"{' ' * _LABEL}{faint(f'({remark})')}"
 
 
 def _steps(trail: Trail) -> Iterator[tuple[str, str, str]]:
@@ -176,20 +184,25 @@ def _steps(trail: Trail) -> Iterator[tuple[str, str, str]]:
     yield from _index(trail)
     scan, batch = trail.scan, trail.batch
     if scan is not None:
-        to = f": batch {batch.base_offset}–{batch.last_offset} at {batch.position}" if batch else " to the end"
+        to = (
+            f": batch {range_text(batch.base_offset, batch.last_offset)} at {batch.position}"
+            if batch
+            else " to the end"
+        )
         yield "scan", f"from position {scan.position}{to}", counted(scan.batches, "batch header") + " read"
     if batch is not None:
-        crc = "CRC holds" if batch.crc_holds else "CRC does not match"
+        crc = good("CRC holds") if batch.crc_holds else bad("CRC does not match")
         codec = "" if batch.codec == "none" else f", {batch.codec}"
-        offsets = f"{batch.base_offset}–{batch.last_offset}"
-        yield "batch", f"position {batch.position}, {batch.size} bytes, offsets {offsets}{codec}, {crc}", ""
+        offsets = offsets_text(batch.base_offset, batch.last_offset)
+        yield "batch", f"position {batch.position}, {counted(batch.size, 'byte')}, {offsets}{codec}, {crc}", ""
     if trail.record is not None:
         is_next = trail.outcome in (LookupOutcome.GAP, LookupOutcome.DAMAGED)
         yield "next" if is_next else "record", _record(trail.record), ""
     for number, note in enumerate(trail.notes):
-        yield "answer" if number == 0 and trail.outcome is not LookupOutcome.RECORD else "note", note, ""
+        is_answer = number == 0 and trail.outcome is not LookupOutcome.RECORD
+        yield "answer" if is_answer else "note", warning(note) if is_answer else note, ""
     for problem in trail.problems:
-        yield "problem", problem, ""
+        yield "problem", bad(problem), ""
 
 
 def _segment(trail: Trail) -> Iterator[tuple[str, str, str]]:
@@ -235,6 +248,8 @@ def _index(trail: Trail) -> Iterator[tuple[str, str, str]]:
 def _no_entry(file: str | None, entries: int) -> str:
     if file is None:
         return "no file"
+    if entries == 1:
+        return "its entry is not used"
     return f"none of {entries} entries is used" if entries else "no entries"
 
 
@@ -247,9 +262,9 @@ def _probes(found: IndexTrail | TimeIndexTrail) -> str:
 
 def _record(record: Record) -> str:
     key = "no key" if record.key is None else f"key {_quoted(record.key)}"
-    value = "null" if record.value is None else f"{len(record.value)} bytes"
+    value = "null" if record.value is None else counted(len(record.value), "byte")
     when = "no timestamp" if record.timestamp == -1 else output.time_text(record.timestamp)
-    return f"offset {record.offset}, {key}, {value}, {when}"
+    return f"offset {strong(str(record.offset))}, {key}, {value}, {when}"
 
 
 def _quoted(key: bytes) -> str:

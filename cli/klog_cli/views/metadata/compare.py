@@ -9,9 +9,10 @@ from klog.commands.replicas.log_comparison import ComparedLog, Divergence, LogCo
 from klog.data_dir.replicas import IdentityChoice
 
 from klog_cli import output
+from klog_cli.style import bad, good, strong, warning
 from klog_cli.views.metadata.json import point, quorum_state
 
-_COLUMNS = ("log", "roles", "end", "epoch", "snapshot", "behind", "")
+_COLUMNS = ("log", "roles", "end", "epoch", "snapshot", "behind", "note")
 
 
 def compare(paths: Sequence[str], choice: IdentityChoice, form: str) -> int:
@@ -69,22 +70,23 @@ def _print(found: LogComparison) -> None:
     rows = []
     for i, log in enumerate(found.logs):
         snapshots = log.directory.snapshots
-        remark = "ahead" if i == found.best else ""
+        remark = good("ahead") if i == found.best else ""
         if log.gone:
-            remark = f"its node truncates it there: {counted(log.gone, 'offset')} behind damage are gone"
+            are = "is" if log.gone == 1 else "are"
+            remark = bad(f"its node truncates it there: {counted(log.gone, 'offset')} behind damage {are} gone")
         elif log.bad_batches:
-            remark = f"{counted(len(log.bad_batches), 'bad batch', 'es')}, the first at {log.bad_batches[0]}"
+            remark = bad(f"{counted(len(log.bad_batches), 'bad batch', 'es')}, the first at {log.bad_batches[0]}")
         roles = " ".join(log.roles)
         newest = snapshots[0].offset if snapshots else None
-        rows.append((log.name, roles, log.end.offset, log.end.epoch, newest, log.behind, remark))
-    output.emit_table((), _COLUMNS, rows)
-    for one in found.diverged:
-        output.text(f"{output.printable(_fork(found, one))}\n")
-    if not found.diverged:
-        output.text("all one history\n")
+        rows.append((strong(log.name), roles, log.end.offset, log.end.epoch, newest, log.behind, remark))
+    best = found.logs[found.best].name
+    titles = [good("all one history")] if not found.diverged else []
+    titles += [f"{bad('diverged')}: {_fork(found, one)}" for one in found.diverged]
     if found.lag:
-        line = f"! the log of {found.logs[found.best].name} is behind the logs of partitions: {found.lag.description}"
-        output.lines([line])
+        titles.append(
+            f"{warning('behind')}: the log of {best} is behind the logs of partitions: {found.lag.description}"
+        )
+    output.emit_table([*titles, ""], _COLUMNS, rows)
 
 
 def _fork(found: LogComparison, one: Divergence) -> str:
@@ -93,4 +95,4 @@ def _fork(found: LogComparison, one: Divergence) -> str:
         seen = f"both in epoch {one.epochs[0]}: no node would notice"
     else:
         seen = f"epoch {one.epochs[0]} there and {one.epochs[1]} here: the one of the older epoch would be cut"
-    return f"! {names} have different batches from offset {one.offset} on, {seen}"
+    return f"{names} have different batches from offset {one.offset} on, {seen}"

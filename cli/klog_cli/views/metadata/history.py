@@ -106,7 +106,7 @@ def _unknown(directory: MetadataDirectory, subject: HistorySubject) -> str:
 
 def _listed(numbers: Sequence[int]) -> str:
     if numbers == list(range(len(numbers))) and len(numbers) > 1:
-        return f"0 to {numbers[-1]}"
+        return output.range_text(0, numbers[-1])
     return ", ".join(map(str, numbers)) or "none"
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from klog.base.errors import ExitCode, KlogError, UsageError, counted
+from klog.base.errors import ExitCode, KlogError, UsageError, counted, offsets_text
+from klog.change.plan.model import Loss
 from klog.change.plan.plan_document import plan_json
 from klog.change.plan.session import PlanOptions, PlanResult, PlanSession
 from klog.commands.replicas.copy_plan import CopyPlanSettings, of_copies
@@ -21,6 +22,7 @@ from klog.partition.retention.due_records import COPIED, due_notes
 
 from klog_cli import output
 from klog_cli.command_line import next_step
+from klog_cli.style import bad, good
 from klog_cli.views.plan_lines import changes, first_lines
 from klog_cli.views.replicas.choice import copy_settings
 
@@ -157,21 +159,24 @@ def _mended(planner: QuorumPlanner) -> dict[str, object] | None:
 
 
 def _show(planner: QuorumPlanner, result: PlanResult, options: PlanOptions) -> None:
-    for line in _lines(planner):
-        output.lines([line])
     made = result.plan
     if made is None:
-        output.text("nothing to do\n")
+        output.lines([good("nothing to do"), *_lines(planner)])
         return
     done = "written" if result.is_applied else "planned"
-    output.text(f"{counted(len(planner.logs.changes), 'metadata log')} {done}; {changes(len(made.actions))}\n")
-    for backup in made.backups if result.is_applied else ():
-        output.text(f"backup: {output.printable(backup)}\n")
-    for line in next_steps(planner):
-        output.text(f"next: {output.printable(line)}\n")
+    logs = good(f"{counted(len(planner.logs.changes), 'metadata log')} {done}")
+    output.lines([f"{logs}; {changes(len(made.actions))}", *_lines(planner)])
+    output.lines(f"backup: {backup}" for backup in (made.backups if result.is_applied else ()))
+    output.lines(f"next: {line}" for line in next_steps(planner))
     for warning in warnings(planner):
-        output.note(output.printable(warning))
+        output.note(warning)
     output.lines(next_step(result, options))
+
+
+def _offsets(loss: Loss) -> str:
+    if loss.first_offset is None or loss.last_offset is None:
+        return "its offsets are unknown"
+    return offsets_text(loss.first_offset, loss.last_offset)
 
 
 def _lines(planner: QuorumPlanner) -> Iterator[str]:
@@ -188,7 +193,7 @@ def _lines(planner: QuorumPlanner) -> Iterator[str]:
         ]
         yield f"    node {one.change.node}: {', then '.join(steps)}"
     for batch in planner.new.batches:
-        names = ", ".join(f"{name} x {count}" if count > 1 else name for name, count in Counter(batch.records).items())
+        names = ", ".join(f"{name} × {count}" if count > 1 else name for name, count in Counter(batch.records).items())
         yield f"batch at {batch.offset}, epoch {batch.epoch}: {names}"
     if planner.gathering is None:
         return
@@ -200,8 +205,8 @@ def _lines(planner: QuorumPlanner) -> Iterator[str]:
     copied = [f"    {one.diff.topic}-{one.diff.number} from node {one.kept}" for one in gathered.equal]
     yield from first_lines(copied, "partitions")
     losses = [
-        f"    {one.topic}-{one.partition}: {counted(one.records or 0, 'record')} lost, offsets {one.first_offset} to"
-        f" {one.last_offset} ({one.reason})"
+        f"    {one.topic}-{one.partition}: {bad(counted(one.records or 0, 'record') + ' lost')},"
+        f" {_offsets(one)} ({one.reason})"
         for one in gathered.losses
     ]
     yield from first_lines(losses, "losses")

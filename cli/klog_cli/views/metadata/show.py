@@ -13,10 +13,11 @@ from klog.cluster.metadata.topics_image import PartitionRegistration
 from klog.formats.properties import QuorumState
 
 from klog_cli import output
+from klog_cli.style import bad, faint, good, strong, warning
 from klog_cli.views.metadata import json as metadata_json
 
 _MOST_PARTITIONS = 100
-_WIDTH = 86
+_LABEL = 12
 _BROKERS = ("broker", "epoch", "rack", "state", "endpoints")
 _TOPICS = ("topic", "topic id", "partitions", "no leader", "not in sync", "settings")
 _PARTITIONS = ("partition", "leader", "epoch", "replicas", "isr", "elr", "last known elr", "reassignment")
@@ -43,8 +44,7 @@ def show(path: str, globs: Sequence[str], at: int | None, form: str) -> int:
 def _page(
     directory: MetadataDirectory, found: ClusterMetadata, end: LogPoint, topics: Sequence[str], chosen: bool
 ) -> None:
-    for label, line in _head(directory, found, end):
-        output.text(f"{label:<12}{output.printable(line)}\n")
+    output.lines((_labelled(label, line) for label, line in _head(directory, found, end)), hang=_LABEL)
     output.text("\n")
     output.emit_table((), _BROKERS, list(_brokers(found)))
     output.text("\n")
@@ -56,12 +56,15 @@ def _page(
             (), _PARTITIONS, [_partition(f"{topic}-{number}", one) for topic, number, one in sorted(rows)]
         )
     else:
-        output.text(f"{len(rows)} partitions: --topic NAME shows those of a topic, --output json all\n")
+        output.lines([faint(f"{len(rows)} partitions: --topic NAME shows those of a topic, --output json all")])
     tail = list(_tail(found))
     if tail:
         output.text("\n")
-    for label, line in tail:
-        output.text(f"{label:<12}{output.printable(line)}\n")
+    output.lines((_labelled(label, line) for label, line in tail), hang=_LABEL)
+
+
+def _labelled(label: str, line: str) -> str:
+    return f"{faint(label) if label else ''}{' ' * (_LABEL - len(label))}{line}"
 
 
 def _head(directory: MetadataDirectory, found: ClusterMetadata, end: LogPoint) -> Iterator[tuple[str, str]]:
@@ -87,7 +90,9 @@ def _head(directory: MetadataDirectory, found: ClusterMetadata, end: LogPoint) -
         for name, level in sorted({**found.features, "kraft.version": quorum.kraft_version}.items())
     ]
     # The break is never inside of a feature.
-    lines = wrap(", ".join(level.replace(" ", "\0") for level in levels), _WIDTH, break_long_words=False)
+    features = ", ".join(level.replace(" ", "\0") for level in levels)
+    room = output.width() - _LABEL if output.is_terminal() else max(1, len(features))
+    lines = wrap(features, room, break_long_words=False)
     for number, line in enumerate(lines):
         yield "" if number else "features", line.replace("\0", " ")
     for id_, controller in sorted(found.state.cluster.controllers.items()):
@@ -104,7 +109,8 @@ def _voters(quorum: QuorumImage) -> Iterator[tuple[str, str]]:
 def _brokers(found: ClusterMetadata) -> Iterator[tuple[object, ...]]:
     for id_, broker in sorted(found.brokers.items()):
         if broker.registered:
-            state = "fenced" if broker.fenced else "shutting down" if broker.shutting_down else "alive"
+            state = warning("shutting down") if broker.shutting_down else good("alive")
+            state = warning("fenced") if broker.fenced else state
             yield id_, broker.epoch, broker.rack, state, " ".join(map(str, broker.endpoints))
 
 
@@ -114,14 +120,15 @@ def _topic(found: ClusterMetadata, topic: str) -> tuple[object, ...]:
     settings = " ".join(f"{name}={text}" for name, text in sorted(found.topic_config(topic).items()))
     leaderless = sum(one.leader < 0 for one in partitions)
     lagging = sum(len(one.isr) < len(one.replicas) for one in partitions)
-    return topic, topic_id, len(partitions), leaderless, lagging, settings
+    no_leader = bad(str(leaderless)) if leaderless else leaderless
+    return strong(topic), topic_id, len(partitions), no_leader, warning(str(lagging)) if lagging else lagging, settings
 
 
 def _partition(name: str, one: PartitionRegistration) -> tuple[object, ...]:
     moves = [f"{sign}{node}" for sign, nodes in (("+", one.adding), ("-", one.removing)) for node in nodes]
     members = [",".join(map(str, nodes)) for nodes in (one.replicas, one.isr, one.elr, one.last_known_elr)]
-    leader = "none" if one.leader < 0 else f"{one.leader}{' (recovering)' if one.recovering else ''}"
-    return name, leader, one.leader_epoch, *members, " ".join(moves)
+    leader = bad("none") if one.leader < 0 else f"{one.leader}{' (recovering)' if one.recovering else ''}"
+    return strong(name), leader, one.leader_epoch, *members, " ".join(moves)
 
 
 def _tail(found: ClusterMetadata) -> Iterator[tuple[str, str]]:

@@ -115,7 +115,7 @@ def _titles(totals: SpaceTotals) -> list[str]:
 
 
 def _verdict(totals: SpaceTotals) -> str:
-    """Return how full the fullest disk is, and how much of it nobody needs."""
+    """Return the use of the fullest disk, and the bytes that can go."""
     reasons = totals.all.reasons
     found = []
     for words, kinds in _RECLAIMABLE.items():
