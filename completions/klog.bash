@@ -18,6 +18,7 @@ _klog() {
             plans) command=plans ;;
             explain) command=explain ;;
             describe) command=describe ;;
+            records) command=records ;;
             dump) command=dump ;;
             lookup) command=lookup ;;
             search) command=search ;;
@@ -111,6 +112,24 @@ _klog() {
         'describe -o' | 'describe --output') words='text json jsonl csv' ;;
         'describe -j' | 'describe --jobs') words='' ;;
         'describe --color') words='auto always never' ;;
+        'records -p' | 'records --partition') words='' ;;
+        'records -n' | 'records --limit') words='' ;;
+        'records --from-offset') words='' ;;
+        'records --to-offset') words='' ;;
+        'records --from-time') words='' ;;
+        'records --to-time') words='' ;;
+        'records --key') words='' ;;
+        'records --keys-from') words='' ;;
+        'records --key-as') words='auto text json hex int32 int64 float64 uuid' ;;
+        'records --header') words='' ;;
+        'records --regex') words='' ;;
+        'records --isolation') words='read_uncommitted read_committed' ;;
+        'records --format') words='' ;;
+        'records --value-as') words='auto text json hex int32 int64 float64 uuid' ;;
+        'records -o' | 'records --output') words='text json jsonl csv' ;;
+        'records --max-batch-bytes') words='' ;;
+        'records -j' | 'records --jobs') words='' ;;
+        'records --color') words='auto always never' ;;
         'dump --files') words='' ;;
         'dump -p' | 'dump --partition') words='' ;;
         'dump -o' | 'dump --output') words='text jsonl csv parquet' ;;
@@ -140,6 +159,7 @@ _klog() {
         'search -p' | 'search --partition') words='' ;;
         'search --key') words='' ;;
         'search --keys-from') words='' ;;
+        'search --key-as') words='auto text json hex int32 int64 float64 uuid' ;;
         'search --header') words='' ;;
         'search --regex') words='' ;;
         'search --from-offset') words='' ;;
@@ -546,7 +566,7 @@ _klog() {
     esac
     if [[ -z $value ]]; then
         case "$command" in
-            '') words='doctor verify recover apply undo plans explain describe dump lookup search stats timeline groups transactions fetch report space compact truncate adopt partition assign serve export write follow completion metadata replicas keys audit spark -V --version -h --help' ;;
+            '') words='doctor verify recover apply undo plans explain describe records dump lookup search stats timeline groups transactions fetch report space compact truncate adopt partition assign serve export write follow completion metadata replicas keys audit spark -V --version -h --help' ;;
             doctor) words='--kafka-version --cluster-id --node-id --directory-id --server-properties --records --all -o --output -j --jobs -q --quiet --color -h --help' ;;
             verify) words='-t --topic -p --partition --deep --sample --since --all -o --output --to -j --jobs --max-batch-bytes -q --quiet --color -h --help' ;;
             recover) words='-t --topic -p --partition --like-broker --salvage --apply --save-plan --backup --indexes-only --from-recovery-point --repair-bits --mark-clean --broker-epoch --rescue-records --index-interval --segment-index-bytes --producer-expiration --now --all -o --output -j --jobs --dry-run -q --quiet --color -h --help' ;;
@@ -555,9 +575,10 @@ _klog() {
             plans) words='-o --output -j --jobs -q --quiet --color -h --help' ;;
             explain) words='-o --output -j --jobs -q --quiet --color -h --help' ;;
             describe) words='-t --topic -p --partition --deep -o --output -j --jobs -q --quiet --color -h --help' ;;
+            records) words='-t --topic -p --partition -n --limit --head -f --follow --from-offset --to-offset --from-time --to-time --key --keys-from --key-as --header --regex --isolation --format --value-as --pretty --full -o --output --max-batch-bytes -j --jobs -q --quiet --color -h --help' ;;
             dump) words='--files -t --topic -p --partition -o --output --to --deep-iteration --print-data-log --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder --with-indexes --as --from-offset --to-offset --from-time --to-time --key --keys-from -n --limit --isolation --tail --no-control --batches --batch-offsets --values -j --jobs --max-batch-bytes -q --quiet --color -h --help' ;;
             lookup) words='--offset --timestamp --batch -t --topic -p --partition --position-only -o --output -j --jobs -q --quiet --color -h --help' ;;
-            search) words='-t --topic -p --partition --key --keys-from --header --regex --from-offset --to-offset --from-time --to-time --isolation -o --output --values -n --limit --replicas --cluster --topic-id --by-name --max-batch-bytes -j --jobs -q --quiet --color -h --help' ;;
+            search) words='-t --topic -p --partition --key --keys-from --key-as --header --regex --from-offset --to-offset --from-time --to-time --isolation -o --output --values -n --limit --replicas --cluster --topic-id --by-name --max-batch-bytes -j --jobs -q --quiet --color -h --help' ;;
             stats) words='-t --topic -p --partition --cluster --topic-id -o --output --max-batch-bytes -j --jobs -q --quiet --color -h --help' ;;
             timeline) words='--around --window --from-time --to-time -t --topic -p --partition --group --kind -n --limit -o --output -j --jobs -q --quiet --color -h --help' ;;
             groups) words='--group --at-time --type -t --topic -p --partition --to --cluster --topic-id --by-name -o --output -j --jobs -q --quiet --color -h --help' ;;

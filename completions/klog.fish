@@ -4,7 +4,7 @@ function __klog_command --description 'The command whose arguments are being wri
     set -l command
     for word in (commandline -opc)[2..-1]
         switch "$command $word"
-            case ' doctor' ' verify' ' recover' ' apply' ' undo' ' plans' ' explain' ' describe' ' dump' ' lookup' ' search' ' stats' ' timeline' ' groups' ' transactions' ' fetch' ' report' ' space' ' compact' ' truncate' ' adopt' ' partition' ' assign' ' serve' ' export' ' write' ' follow' ' completion' ' metadata' 'metadata show' 'metadata history' 'metadata compare' 'metadata plan' ' replicas' 'replicas diff' 'replicas plan' 'replicas rescue' 'replicas simulate' ' keys' 'keys check' ' audit' 'audit headers' 'audit misrouted' ' spark' 'spark verify' 'spark audit' 'spark stats' 'spark search' 'spark export' 'spark compact'
+            case ' doctor' ' verify' ' recover' ' apply' ' undo' ' plans' ' explain' ' describe' ' records' ' dump' ' lookup' ' search' ' stats' ' timeline' ' groups' ' transactions' ' fetch' ' report' ' space' ' compact' ' truncate' ' adopt' ' partition' ' assign' ' serve' ' export' ' write' ' follow' ' completion' ' metadata' 'metadata show' 'metadata history' 'metadata compare' 'metadata plan' ' replicas' 'replicas diff' 'replicas plan' 'replicas rescue' 'replicas simulate' ' keys' 'keys check' ' audit' 'audit headers' 'audit misrouted' ' spark' 'spark verify' 'spark audit' 'spark stats' 'spark search' 'spark export' 'spark compact'
                 set command $command $word
         end
     end
@@ -20,6 +20,7 @@ complete -c klog -n 'test (__klog_command) = ""' -a undo -d 'Undo an applied pla
 complete -c klog -n 'test (__klog_command) = ""' -a plans -d 'List the plans made for a log dir, and their status'
 complete -c klog -n 'test (__klog_command) = ""' -a explain -d 'Explain the id of a finding, a reason or an event'
 complete -c klog -n 'test (__klog_command) = ""' -a describe -d 'Show the content of a log dir, a partition or a file'
+complete -c klog -n 'test (__klog_command) = ""' -a records -d 'Print the last records of each partition, or a range'
 complete -c klog -n 'test (__klog_command) = ""' -a dump -d 'Print any Kafka file as Kafka\'s dump tool does, or as data'
 complete -c klog -n 'test (__klog_command) = ""' -a lookup -d 'Find an offset or a timestamp the way a broker does'
 complete -c klog -n 'test (__klog_command) = ""' -a search -d 'Find records by key, header, pattern, offset or time'
@@ -138,6 +139,32 @@ complete -c klog -n 'test (__klog_command) = "describe"' -s j -l jobs -x -d 'At 
 complete -c klog -n 'test (__klog_command) = "describe"' -s q -l quiet -d 'Print no notes and no progress'
 complete -c klog -n 'test (__klog_command) = "describe"' -l color -x -a 'auto always never' -d 'Use colours: auto, on a terminal unless NO_COLOR is set'
 complete -c klog -n 'test (__klog_command) = "describe"' -s h -l help -d 'Show this help and exit'
+complete -c klog -n 'test (__klog_command) = "records"' -F
+complete -c klog -n 'test (__klog_command) = "records"' -s t -l topic -x -a '(klog completion topics -- (commandline -opc)[2..-1] 2>/dev/null)' -d 'Only these topics (repeatable)'
+complete -c klog -n 'test (__klog_command) = "records"' -s p -l partition -x -d 'Only these partitions (repeatable)'
+complete -c klog -n 'test (__klog_command) = "records"' -s n -l limit -x -d 'The last N records of each partition'
+complete -c klog -n 'test (__klog_command) = "records"' -l head -d 'The first records instead of the last ones'
+complete -c klog -n 'test (__klog_command) = "records"' -s f -l follow -d 'Keep printing the records that a running broker appends, until ^C'
+complete -c klog -n 'test (__klog_command) = "records"' -l from-offset -x -d 'First offset to include'
+complete -c klog -n 'test (__klog_command) = "records"' -l to-offset -x -d 'First offset to exclude'
+complete -c klog -n 'test (__klog_command) = "records"' -l from-time -x -d 'First timestamp to include: ms since the epoch, ISO 8601, an age (2h), 14:03, yesterday 14:03; UTC'
+complete -c klog -n 'test (__klog_command) = "records"' -l to-time -x -d 'First timestamp to exclude'
+complete -c klog -n 'test (__klog_command) = "records"' -l key -x -d 'Only records with this key (text, hex:… or base64:…; repeatable)'
+complete -c klog -n 'test (__klog_command) = "records"' -l keys-from -r -F -d 'Only records with one of the keys in FILE (one per line)'
+complete -c klog -n 'test (__klog_command) = "records"' -l key-as -x -a 'auto text json hex int32 int64 float64 uuid' -d 'Form of keys, in --key and in text output'
+complete -c klog -n 'test (__klog_command) = "records"' -l header -x -d 'Only records with this header (a value may be hex:… or base64:…)'
+complete -c klog -n 'test (__klog_command) = "records"' -l regex -x -d 'Only records whose value, as bytes, matches REGEX'
+complete -c klog -n 'test (__klog_command) = "records"' -l isolation -x -a 'read_uncommitted read_committed' -d 'read_committed omits aborted and open transactions'
+complete -c klog -n 'test (__klog_command) = "records"' -l format -x -d 'Print each record so, with kcat\'s letters: %t topic, %p partition, %o offset, %k key, %v or %s value, %K and %S their lengths, %h headers, %T time in ms, %I time in ISO 8601, \\n'
+complete -c klog -n 'test (__klog_command) = "records"' -l value-as -x -a 'auto text json hex int32 int64 float64 uuid' -d 'Form of values in text output'
+complete -c klog -n 'test (__klog_command) = "records"' -l pretty -d 'Indent values that are JSON'
+complete -c klog -n 'test (__klog_command) = "records"' -l full -d 'Print long values in full'
+complete -c klog -n 'test (__klog_command) = "records"' -s o -l output -x -a 'text json jsonl csv' -d 'Form of the output'
+complete -c klog -n 'test (__klog_command) = "records"' -l max-batch-bytes -x -d 'Largest batch to read or decompress'
+complete -c klog -n 'test (__klog_command) = "records"' -s j -l jobs -x -d 'At most N threads'
+complete -c klog -n 'test (__klog_command) = "records"' -s q -l quiet -d 'Print no notes and no progress'
+complete -c klog -n 'test (__klog_command) = "records"' -l color -x -a 'auto always never' -d 'Use colours: auto, on a terminal unless NO_COLOR is set'
+complete -c klog -n 'test (__klog_command) = "records"' -s h -l help -d 'Show this help and exit'
 complete -c klog -n 'test (__klog_command) = "dump"' -F
 complete -c klog -n 'test (__klog_command) = "dump"' -l files -x -d 'Files, separated by commas, as for Kafka\'s tool'
 complete -c klog -n 'test (__klog_command) = "dump"' -s t -l topic -x -a '(klog completion topics -- (commandline -opc)[2..-1] 2>/dev/null)' -d 'Only these topics (repeatable)'
@@ -193,6 +220,7 @@ complete -c klog -n 'test (__klog_command) = "search"' -s t -l topic -x -a '(klo
 complete -c klog -n 'test (__klog_command) = "search"' -s p -l partition -x -d 'Only these partitions (repeatable)'
 complete -c klog -n 'test (__klog_command) = "search"' -l key -x -d 'Only records with this key (text, hex:… or base64:…; repeatable)'
 complete -c klog -n 'test (__klog_command) = "search"' -l keys-from -r -F -d 'Only records with one of the keys in FILE (one per line)'
+complete -c klog -n 'test (__klog_command) = "search"' -l key-as -x -a 'auto text json hex int32 int64 float64 uuid' -d 'Form of keys, in --key and in text output'
 complete -c klog -n 'test (__klog_command) = "search"' -l header -x -d 'Only records with this header (a value may be hex:… or base64:…)'
 complete -c klog -n 'test (__klog_command) = "search"' -l regex -x -d 'Only records whose value, as bytes, matches REGEX'
 complete -c klog -n 'test (__klog_command) = "search"' -l from-offset -x -d 'First offset to include'

@@ -62,6 +62,7 @@ RUNS = [
 LINES = [
     *("timeline modern", "timeline crash/flip-middle", "timeline compaction/before", "timeline legacy"),
     f"timeline {SPLIT} replicas/split/controller-4",
+    *("records modern legacy", "records crash/flip-middle --from-offset 0"),
     *("dump modern/plain-1 modern/tx-0 modern/__consumer_offsets-1", "dump compaction/after/tx-later-0 legacy"),
     *("search modern", "search legacy", "search modern --values base64 -n 9", "search modern --values hex -n 9"),
     *(f"search modern -t gzip --header trace -n 9 --values {form}" for form in ("redacted", "none", "hex", "base64")),

@@ -31,7 +31,7 @@ RECORD: Declared = {
     **{"value_base64?": TEXT, "value_hex?": TEXT, "value_size?": INT, "partition?": INT, "topic?": TEXT},
     **{"headers?": [[(TEXT_OR_NULL, {"base64": TEXT}, {"hex": TEXT}, {"size": INT})]]},
     **{"timestamp_type?": TEXT, "leader_epoch?": INT, "producer_id?": INT, "producer_epoch?": INT, "sequence?": INT},
-    **{"transactional?": BOOL, "control?": TEXT, "coordinator_epoch?": INT, "position": INT},
+    **{"transactional?": BOOL, "control?": TEXT, "coordinator_epoch?": INT, "position": INT, "file?": TEXT},
 }
 BATCH: Declared = {
     **{"base_offset": INT_OR_NULL, "last_offset": INT, "records": INT_OR_NULL, "position": INT, "size": INT},
@@ -267,7 +267,8 @@ SCHEMAS: dict[str, Declared] = {
 }
 """The output of each command with `--output json`."""
 LINES: dict[str, Declared] = {
-    **{"dump": DUMP, "search": RECORD, "timeline": parts.TIMELINE, "partition": parts.PARTITION},
+    **{"dump": DUMP, "records": (RECORD, DAMAGE), "search": RECORD, "timeline": parts.TIMELINE},
+    "partition": parts.PARTITION,
     **{"metadata history": parts.METADATA_HISTORY, "replicas simulate": parts.SIMULATE},
     "serve": {
         **{"client": TEXT, "client_id": TEXT_OR_NULL, "software": TEXT_OR_NULL, "api": TEXT, "version": INT},
@@ -276,7 +277,7 @@ LINES: dict[str, Declared] = {
 }
 """A line of `--output jsonl`, for each command without an object of its own in `--output json`."""
 ROWS = {
-    **{"search": "records", "timeline": "events", "partition": "keys"},
+    **{"records": "records", "search": "records", "timeline": "events", "partition": "keys"},
     **{"metadata history": "changes", "replicas simulate": "steps"},
 }
 """The member with all lines in `--output json`."""

@@ -32,6 +32,11 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("the partitions of a log dir", "klog describe /data"),
         ("the segments of a partition", "klog describe /data/orders-0"),
     ),
+    "records": (
+        ("the last ten records of a partition", "klog records /data/orders-0"),
+        ("three of a topic by key, with JSON indented", "klog records /data -t orders --key key-1 -n 3 --pretty"),
+        ("offset and value of the first five", "klog records /data/orders-0 --head -n 5 --format '%o %v\\n'"),
+    ),
     "dump": (
         ("the batches of a partition, as Kafka's dump tool prints them", "klog dump /data/orders-0"),
         ("the last ten records as JSON lines", "klog dump /data/orders-0 --from-offset -10 -o jsonl"),

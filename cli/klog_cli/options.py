@@ -120,6 +120,11 @@ Key = Annotated[
 KeysFrom = Annotated[
     str | None, typer.Option(metavar="FILE", help="Only records with one of the keys in FILE (one per line).")
 ]
+VALUE_FORMS = ("auto", "text", "json", "hex", "int32", "int64", "float64", "uuid")
+KeyAs = Annotated[
+    str,
+    typer.Option("--key-as", metavar="|".join(VALUE_FORMS), help="Form of keys, in --key and in text output."),
+]
 Isolation = Annotated[
     str,
     typer.Option(metavar="read_uncommitted|read_committed", help="read_committed omits aborted and open transactions."),

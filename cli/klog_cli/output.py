@@ -155,10 +155,10 @@ def is_terminal(descriptor: int = STDOUT) -> bool:
 
 def width(at_most: int = WIDEST_PROSE) -> int:
     """Return the columns of the terminal, between 60 and *at_most*; *at_most* if stdout is no terminal."""
-    return min(at_most, screen_columns(STDOUT) or at_most)
+    return min(at_most, screen_columns() or at_most)
 
 
-def screen_columns(descriptor: int) -> int | None:
+def screen_columns(descriptor: int = STDOUT) -> int | None:
     """Return the columns of the terminal, 60 at least; None if it is no terminal."""
     if not is_terminal(descriptor):
         return None
@@ -244,16 +244,21 @@ def csv_lines(rows: Iterable[Sequence[Cell]]) -> bytes:
     return "".join(f"{line[:-2]}\n" for line in lines).encode("utf-8", "surrogateescape")
 
 
-def emit_table(titles: Sequence[str], columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
+def emit_table(titles: Sequence[str], columns: Sequence[str], cells: Iterable[Sequence[Cell]]) -> None:
     """Print *titles*, a line each, then a table, which fits a terminal's width.  A cell may have marks of `style`."""
     lines(titles)
     if not columns:
         return
     if titles and titles[-1]:
         text("\n")
-    cells = [["" if cell is None else str(cell) for cell in row] for row in rows]
+    shown = [["" if cell is None else str(cell) for cell in row] for row in cells]
+    rows(table_lines(columns, shown, screen_columns()))
+
+
+def rows(found: Iterable[str]) -> None:
+    """Print lines that fit the screen; each may have marks of `style`."""
     with_colours = takes_colour()
-    for line in table_lines(columns, cells, screen_columns(STDOUT)):
+    for line in found:
         text(f"{rendered(line, with_colours)}\n")
 
 
@@ -262,7 +267,7 @@ def lines(found: Iterable[str], hang: int | None = None) -> None:
 
     *hang*: the indentation of all lines of one but the first; by default two more than its own.
     """
-    columns, with_colours = screen_columns(STDOUT), takes_colour()
+    columns, with_colours = screen_columns(), takes_colour()
     most = None if columns is None else min(columns, WIDEST_PROSE)
     for line in found:
         for part in [line] if most is None else wrap_line(line, most, hang):

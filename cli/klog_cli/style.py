@@ -77,10 +77,15 @@ def rendered(text: str, colours: bool) -> str:
     if text.isascii():
         return printable(text)
     parts: list[str] = []
-    at = 0
+    at, within = 0, [_END]
     for mark in _MARKS.finditer(text):
         parts.append(printable(text[at : mark.start()]))
-        if colours:
-            parts.append(f"\x1b[{_CODES[mark[0]]}m")
         at = mark.end()
+        if mark[0] != _END:
+            within.append(mark[0])
+        elif len(within) > 1:
+            within.pop()
+        if colours:
+            codes = within if mark[0] == _END else within[-1:]
+            parts.append("".join(f"\x1b[{_CODES[one]}m" for one in codes))
     return "".join([*parts, printable(text[at:])])

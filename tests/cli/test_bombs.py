@@ -59,6 +59,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "replicas plan": ("D E",),
     "replicas rescue": ("D E --to=N",),
     "report": ("D --to=N",),
+    "records": ("D", "D --head", "D --full --pretty -n 1000000", "D -o jsonl"),
     "search": ("D", "D --regex=zz", "D --header=h"),
     "space": ("D", "D --what-if=compression", "D --what-if=compact", "D --keys"),
     "stats": ("D",),

@@ -57,6 +57,7 @@ def test_a_wrapped_command_can_be_pasted() -> None:
 def test_marks_become_colours_and_data_stays_without() -> None:
     line = f"{bad('lost')} {strong('t-0')} \x1b[31m"
     assert rendered(line, colours=True) == "\x1b[31mlost\x1b[0m \x1b[1mt-0\x1b[0m \\x1b[31m"
+    assert rendered(faint(f"a {bad(str(1))} b"), colours=True) == "\x1b[2ma \x1b[31m1\x1b[0m\x1b[2m b\x1b[0m"
     assert rendered(line, colours=False) == "lost t-0 \\x1b[31m"
     assert without_marks(line) == "lost t-0 \x1b[31m"
     assert columns_of(faint("größe 日本")) == 10

@@ -25,7 +25,7 @@ HOSTILE = "\x1b[2J\x1b[35m\x07\x85\x9b2J\u202eevil\u2066\r\n\t"
 TEXT = {
     name: words
     for name, words in {**ON_ONE_DISK, **ON_SEVERAL_DISKS}.items()
-    if name != "serve" and "--output" not in words and " new" not in words and not name.startswith("spark")
+    if name != "serve" and "--output" not in words and " new" not in words and not name.startswith(("spark", "search"))
 }
 
 

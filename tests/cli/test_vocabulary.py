@@ -89,7 +89,8 @@ def test_short_names_and_the_options_of_every_command(name: str) -> None:
         assert short not in found or long in found[short]
     assert {"--quiet", "--color", "--jobs"} <= found.keys()
     assert ("--apply" in found) == ("--dry-run" in found)
-    assert not found.keys() & OLD
+    # The format of a record, with the letters of kcat, is not the form of a result.
+    assert not found.keys() & (OLD - {"--format"} if name == "records" else OLD)
 
 
 def test_a_name_has_one_meaning() -> None:

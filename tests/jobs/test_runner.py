@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -34,7 +35,7 @@ def test_finds_are_lines_of_a_dump(klog: Klog, jobs: int) -> None:
     done = klog("search", "-o", "jsonl", MODERN, *how, "--jobs", str(jobs))
     expected = klog("dump", MODERN, "--output", "jsonl", *how)
     assert (done.exit_code, done.stderr) == (0, b"")
-    assert done.stdout == expected.stdout != b""
+    assert re.sub(rb',"file":"[^"]*"', b"", done.stdout) == expected.stdout != b""
 
 
 @pytest.mark.parametrize("jobs", [1, 3])

@@ -39,10 +39,17 @@ def answers(pieces: Sequence[ExportTask], query: SearchQuery, tasks: int = 3) ->
 
 
 def found(pieces: Sequence[ExportTask], query: SearchQuery, tasks: int = 3) -> list[Object]:
-    """Return the objects found."""
+    """Return the objects found, without the name of the log that holds each: it is that of the piece."""
     limit = LineLimit(query.wanted.limit)
     every = [limit.cut(one) for one in sorted(answers(pieces, query, tasks), key=lambda one: one.number)]
-    return [json.loads(line) for one in every if one.kind == "lines" for line in one.content.splitlines()]
+    lines = [json.loads(line) for one in every if one.kind == "lines" for line in one.content.splitlines()]
+    logs = {os.path.join(os.path.basename(os.path.dirname(log)), os.path.basename(log)) for log in logs_of(pieces)}
+    assert all(line.pop("file") in logs for line in lines)
+    return lines
+
+
+def logs_of(pieces: Sequence[ExportTask]) -> set[str]:
+    return {part.path for piece in pieces for part in piece.slices}
 
 
 def expected(log_dir: Path, wanted: Callable[[Object], object]) -> list[Object]:
@@ -68,7 +75,7 @@ def test_values_are_found_by_regular_expression(pattern: bytes) -> None:
         value = bytes_of(line, "value")
         return value is not None and re.search(pattern, value)
 
-    assert found(split(MODERN), SearchQuery(pattern=pattern)) == expected(MODERN, holds)
+    assert found(split(MODERN), SearchQuery(RecordFilter(pattern=re.compile(pattern)))) == expected(MODERN, holds)
 
 
 def headers_log(tmp_path: Path) -> Path:
@@ -103,12 +110,12 @@ def headers_log(tmp_path: Path) -> Path:
 )
 def test_headers_are_found(header: tuple[bytes, bytes | None], kinds: set[int], tmp_path: Path) -> None:
     """The whole name and the whole value have to match; a null is a value of its own."""
-    offsets = [line["offset"] for line in found(split(headers_log(tmp_path)), SearchQuery(header=header))]
+    offsets = [line["offset"] for line in found(split(headers_log(tmp_path)), SearchQuery(RecordFilter(header=header)))]
     assert offsets == [at for at in range(120) if at % 6 in kinds]
 
 
 def test_all_that_is_asked_for_has_to_hold(tmp_path: Path) -> None:
-    query = SearchQuery(RecordFilter(10, 100), (b"trace", b"abc"), b"v")
+    query = SearchQuery(RecordFilter(10, 100, header=(b"trace", b"abc"), pattern=re.compile(b"v")))
     offsets = [line["offset"] for line in found(split(headers_log(tmp_path)), query)]
     assert offsets == [at for at in range(10, 100) if at % 6 in (1, 2) and at % 7]
 
@@ -165,10 +172,11 @@ def test_values_can_be_kept_back() -> None:
 
 
 def test_a_query_can_be_sent() -> None:
-    query = SearchQuery(RecordFilter(keys=KeySet([b"key-3"])), (b"h", None), b"x")
+    query = SearchQuery(RecordFilter(keys=KeySet([b"key-3"]), header=(b"h", None), pattern=re.compile(b"x")))
     again = pickle.loads(pickle.dumps(query))
     assert again[1:] == query[1:]
-    assert found(split(MODERN), again._replace(header=None, pattern=None))
+    assert (again.wanted.header, again.wanted.pattern) == (query.wanted.header, query.wanted.pattern)
+    assert found(split(MODERN), SearchQuery(again.wanted._replace(header=None, pattern=None)))
 
 
 @pytest.mark.parametrize("pattern", [b"(", b"[z-a]", b"a{99999999999999999999}", b"(?P<n>a)(?P<n>b)"])

@@ -28,6 +28,8 @@ ON_ONE_DISK: Mapping[str, str] = {
     "dump partition": "dump data/tx-0",
     "lookup": "lookup data/tx-0 --offset 5",
     "lookup time": "lookup data/tx-0 --timestamp 1",
+    "records": "records data --full",
+    "records jsonl": "records data/tx-0 --head -n 40 --output jsonl",
     "search": "search data",
     "stats": "stats data",
     "space": f"space data {NOW}",

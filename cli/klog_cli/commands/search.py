@@ -12,6 +12,8 @@ from klog_cli import options
 from klog_cli.units import parse_key
 
 if TYPE_CHECKING:
+    from klog.log.records import RecordFilter
+
     from klog_cli.views.search import SearchJob
 
 FORMS = ("text", "json", "jsonl", "csv")
@@ -29,6 +31,7 @@ def search(
     partition: options.Partitions = None,
     key: options.Key = None,
     keys_from: options.KeysFrom = None,
+    key_as: options.KeyAs = "auto",
     header: Header = None,
     regex: Regex = None,
     from_offset: options.FromOffset = None,
@@ -54,7 +57,7 @@ def search(
     from klog_cli.views.search import search as run
 
     ranges = (from_offset, to_offset), (from_time, to_time)
-    asked = search_job(paths, (key, keys_from), (header, regex), *ranges, isolation, (form, values), limit)
+    asked = search_job(paths, (key, keys_from), (header, regex), *ranges, isolation, (form, values), limit, key_as)
     asked = with_batch_bytes(asked, max_batch_bytes)
     choice = options.identity_choice(cluster, topic_id, by_name)
     found = options.selected_replicas(paths, topic, partition, replicas, choice)
@@ -70,12 +73,13 @@ def search_job(
     isolation: str,
     forms: tuple[str, str],
     limit: int | None,
+    key_as: str = "auto",
 ) -> SearchJob:
     """Return the search: *keys* and a file of them, header and pattern, ranges, *forms* of output and values, *limit*.
 
     Raises UsageError, also for a search without *paths*.
     """
-    from klog.jobs.search import SearchQuery, compile_pattern
+    from klog.jobs.search import SearchQuery
     from klog.kernel import VALUES
     from klog.log.json_lines import LineStyle
 
@@ -89,20 +93,36 @@ def search_job(
     options.known_form(form, FORMS)
     options.known("--values", values, VALUES)
     level = options.known("--isolation", isolation, options.ISOLATIONS)
-    header, regex = content
-    pattern = None if regex is None else regex.encode("utf-8", "surrogateescape")
-    if pattern is not None:
-        compile_pattern(pattern)  # a mistake in it is reported before anything starts
-    wanted = wanted_of(offsets, times, key_set(*keys), True, limit, False)
+    wanted = with_content(
+        wanted_of(offsets, times, key_set(typed_keys(keys[0], key_as), keys[1]), True, limit, False), *content
+    )
     style = LineStyle(csv=form == "csv", values=VALUES.index(values))
-    query = SearchQuery(wanted, None if header is None else _header(header), pattern, style, hits=form == "text")
-    conditions = Conditions(wanted, keys[0] or (), keys[1], header, regex, level == "read_committed")
+    query = SearchQuery(wanted, style, hits=form == "text")
+    conditions = Conditions(wanted, keys[0] or (), keys[1], *content, level == "read_committed")
     return SearchJob(query, level, conditions, form)
 
 
 def with_batch_bytes(job: SearchJob, text: str) -> SearchJob:
     """Return *job* with the largest batch that --max-batch-bytes allows.  Raises UsageError."""
     return job._replace(query=job.query._replace(max_batch_bytes=options.batch_bytes(text)))
+
+
+def with_content(wanted: RecordFilter, header: str | None, regex: str | None) -> RecordFilter:
+    """Return *wanted* with the conditions of --header and --regex.  Raises UsageError."""
+    from klog.jobs.search import compile_pattern
+
+    pattern = None if regex is None else compile_pattern(regex.encode("utf-8", "surrogateescape"))
+    return wanted._replace(header=None if header is None else _header(header), pattern=pattern)
+
+
+def typed_keys(keys: list[str] | None, form: str) -> list[str] | None:
+    """Return the values of --key, which --key-as says the *form* of, as those of `parse_key`.  Raises UsageError."""
+    options.known("--key-as", form, options.VALUE_FORMS)
+    if keys is None or form in ("auto", "text", "json"):
+        return keys
+    from klog_cli.typed_values import key_bytes
+
+    return [f"hex:{key_bytes(key, form).hex()}" for key in keys]
 
 
 def _header(text: str) -> tuple[bytes, bytes | None]:

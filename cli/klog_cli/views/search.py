@@ -110,7 +110,7 @@ class _Text(_Lines):
 
     def begin(self) -> None:
         names = [f"{one.topic}-{one.number}" for one in self._partitions if one.topic is not None]
-        self._columns = output.screen_columns(output.STDOUT)
+        self._columns = output.screen_columns()
         most = _NAME_COLUMNS if self._columns is None else self._columns // 6
         self._name_columns = min(max(map(len, names), default=0), most)
 

@@ -28,14 +28,11 @@ _RESULT_BYTES = 1 << 20
 class SearchQuery(NamedTuple):
     """Conditions on a record, which must all be met.
 
-    *wanted*: keys, offsets, times; of its *limit* each piece gives so many at most.  *header*: its name and value; None
-    instead of the value for any, null too.  *pattern*: of a regular expression that is found somewhere in the value, as
-    it stands.  *style*: how lines are to look.  *hits*: they are those of `klog.jobs.search_hits` instead, for a view.
+    *wanted*: the conditions; of its *limit* each piece gives so many at most.  *style*: how lines are to look.  *hits*:
+    they are those of `klog.jobs.search_hits` instead, for a view.
     """
 
     wanted: RecordFilter = RecordFilter()
-    header: tuple[bytes, bytes | None] | None = None
-    pattern: bytes | None = None
     style: LineStyle = LineStyle()
     max_batch_bytes: int = MAX_BATCH_BYTES
     hits: bool = False
@@ -79,22 +76,17 @@ def search(unit: Sequence[ExportTask], query: SearchQuery) -> Iterator[TaskResul
     Raises nothing for what is on the disk.
     """
     scan = SliceScan(query.wanted, query.max_batch_bytes)
-    find = None if query.pattern is None else compile_pattern(query.pattern).search
-    style = HitStyle(query.wanted.keys is not None, query.header, find, query.style.values) if query.hits else None
+    style = HitStyle(query.wanted, query.style.values) if query.hits else None
     for piece in unit:
         count = RecordLimit(query.wanted.limit)
         waiting = bytearray()
         for part in piece.slices:
             origin = RecordOrigin(part.path, part.topic, part.partition)
-            fields = origin.csv() if query.style.csv else origin.json()
+            fields = origin.csv() if query.style.csv else origin.json(with_file=True)
             for found in scan.read(part) if count.left != 0 else ():
                 if isinstance(found, Damage):
                     yield json_result("damage", damage_facts(part, found), piece.number)
                     continue
-                if query.header is not None:
-                    found.keep_with_header(*query.header)
-                if find is not None:
-                    found.keep_values(find)
                 is_last = count.take(found)
                 for some in _lines(found, fields, query.style) if style is None else hit_lines(found, part, style):
                     waiting += some

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 from base64 import b64encode
-from collections.abc import Callable, Iterator
-from re import Match
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from klog.jobs.slices import LogSlice
 from klog.kernel import VALUES, Window, is_utf8
+from klog.log.records import RecordFilter
 
 _MOST_BYTES, _BYTES_BEFORE = 400, 100
 _WHOLE = (0, 1 << 62)
@@ -25,15 +25,9 @@ class Excerpt(NamedTuple):
 
 
 class HitStyle(NamedTuple):
-    """How hits are marked and shown.
+    """How hits are shown: parts that *wanted* asks for are marked.  *values*: their form, a place in kernel.VALUES."""
 
-    *of_key*: keys are marked.  *header*: the name and value of the header to mark, as in a query.  *find* finds the
-    part of a value to mark.  *values*: the form of values, a place in kernel.VALUES.
-    """
-
-    of_key: bool
-    header: tuple[bytes, bytes | None] | None
-    find: Callable[[bytes], Match[bytes] | None] | None
+    wanted: RecordFilter
     values: int
 
 
@@ -41,12 +35,12 @@ def hit_lines(rows: Window, part: LogSlice, style: HitStyle) -> Iterator[bytes]:
     """Yield the line of each of *rows*, which are those of *part*."""
     name = os.path.basename(os.path.dirname(part.path)) if part.topic is None else f"{part.topic}-{part.partition}"
     for i in range(rows.records):
-        offset, timestamp, key, value, headers, _, batch = rows.record(i, style.header is not None)
+        offset, timestamp, key, value, headers, _, batch = rows.record(i, style.wanted.header is not None)
         facts = {
             "partition": name,
             "offset": offset,
             "timestamp": timestamp,
-            "key": None if key is None else _excerpt(key, _WHOLE if style.of_key else (0, 0), "text"),
+            "key": None if key is None else _excerpt(key, _WHOLE if style.wanted.keys is not None else (0, 0), "text"),
             "value": None if value is None else _value(value, style),
             "header": _header(headers or (), style),
             "file": os.path.basename(part.path),
@@ -56,13 +50,13 @@ def hit_lines(rows: Window, part: LogSlice, style: HitStyle) -> Iterator[bytes]:
 
 
 def _value(value: bytes, style: HitStyle) -> Excerpt:
-    found = None if style.find is None else style.find(value)
+    found = None if style.wanted.pattern is None else style.wanted.pattern.search(value)
     return _excerpt(value, (0, 0) if found is None else found.span(), VALUES[style.values])
 
 
 def _header(headers: tuple[tuple[bytes, bytes | None], ...], style: HitStyle) -> Excerpt | None:
-    for name, value in headers if style.header is not None else ():
-        wanted, content = style.header or (b"", None)
+    for name, value in headers if style.wanted.header is not None else ():
+        wanted, content = style.wanted.header or (b"", None)
         if name == wanted and content in (None, value):
             return _excerpt(name if value is None else name + b"=" + value, _WHOLE, "text")
     return None

@@ -42,12 +42,13 @@ class RecordStream:
 
     *file*: the name of the log in damage.  *span*: the offsets that it can have.  *wanted*: the filter of records.
     *aborted*: the filter of aborted ones, None if all are shown.  *decoded* counts the records that were read, matching
-    or not; a single thread can rely on it.
+    or not; a single thread can rely on it.  *next_offset*: behind the last intact batch that `read` has passed.
     """
 
     def __init__(self, file: str, span: OffsetRange, wanted: RecordFilter, aborted: AbortedFilter | None) -> None:
         self.file, self.span, self.wanted, self.aborted = file, span, wanted, aborted
         self.decoded = 0
+        self.next_offset = span.min_offset
 
     def is_end(self, damage: Damage) -> bool:
         """Whether *damage* is no damage, but an end of the log that is being written or was cut off."""
@@ -101,7 +102,16 @@ class RecordStream:
                 yield found
                 yield from bad
             yield from self.behind(piece, txns)
+            self._note_end(window)
             if is_last:
+                return
+
+    def _note_end(self, window: Window) -> None:
+        """Note the end of the last batch whose checksum was computed and holds: those that are left out have none."""
+        for i in range(window.count - 1, -1, -1):
+            last = window.batch(i)
+            if last.crc_holds:
+                self.next_offset = min(last.last_offset, LONG_MAX - 1) + 1
                 return
 
 
@@ -167,7 +177,6 @@ class _SliceStream(RecordStream):
         super().__init__(part.path, part.span, wanted, aborted)
         self._part = part
         self._end = part.start  # of the last intact batch that was read, in bytes
-        self._next_offset = self.span.min_offset  # behind that batch
 
     def reader(self, source: ReadOnlyFile, max_batch_bytes: int) -> LogReader:
         """Return the reader of its windows."""
@@ -188,7 +197,7 @@ class _SliceStream(RecordStream):
     def runs(self, window: Window) -> Iterator[BatchRun | Damage]:
         """Yield the intact batches of the slice, the damaged ones, and before them the damage of markers."""
         window.check(0, window.count)
-        between = OffsetRange(self._next_offset, self.span.max_offset)
+        between = OffsetRange(self.next_offset, self.span.max_offset)
         self._note_end(window)
         yield from self._hide(window)
         latest = window
@@ -210,11 +219,10 @@ class _SliceStream(RecordStream):
                 window.skip(i)
 
     def _note_end(self, window: Window) -> None:
-        if window.count:
-            last = window.batch(window.count - 1)
-            if last.crc_holds:
-                self._end = last.position + last.size
-                self._next_offset = min(last.last_offset, LONG_MAX - 1) + 1
+        super()._note_end(window)
+        last = window.batch(window.count - 1) if window.count else None
+        if last is not None and last.crc_holds:
+            self._end = last.position + last.size
 
     def is_end(self, damage: Damage) -> bool:
         """Whether the damage is only space at the end of a log, for a batch that is or was to be written."""

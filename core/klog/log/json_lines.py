@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from binascii import b2a_base64
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -39,11 +40,13 @@ class RecordOrigin:
     topic: str | None = None
     partition: int | None = None
 
-    def json(self) -> bytes:
-        """Return the members that every JSON line carries."""
-        if self.topic is None:
-            return b""
-        return f',"partition":{self.partition},"topic":{_json(self.topic)}'.encode()
+    def json(self, with_file: bool = False) -> bytes:
+        """Return the members that every JSON line carries.  *with_file*: the log too, relative to the log dir."""
+        where = "" if self.topic is None else f',"partition":{self.partition},"topic":{_json(self.topic)}'
+        if with_file:
+            folder, name = os.path.split(self.file)
+            where += f',"file":{_json(os.path.join(os.path.basename(folder), name))}'
+        return where.encode()
 
     def csv(self) -> bytes:
         """Return the fields that every CSV line carries."""

@@ -12,6 +12,8 @@ from klog.log.header_walk import window_of
 from klog.log.resync import bad_crc
 
 if TYPE_CHECKING:
+    import re
+
     from klog.base.read_only import ReadOnlyFile
 
 
@@ -19,7 +21,8 @@ class RecordFilter(NamedTuple):
     """The requested records: offsets and times from … up to, not including, to; *keys* None for all; *controls*:
     include markers.  A negative offset counts from the log end: `before_end` makes it absolute.
 
-    *limit*: the largest number of records (or batches), None for all.  *tail*: only the newest batches.
+    *limit*: the largest number of records (or batches), None for all.  *tail*: only the newest batches.  *header*: name
+    and value of a header; None instead of the value for any, null too.  *pattern*: found somewhere in the value.
     """
 
     from_offset: int = LONG_MIN
@@ -30,6 +33,8 @@ class RecordFilter(NamedTuple):
     controls: bool = True
     limit: int | None = None
     tail: bool = False
+    header: tuple[bytes, bytes | None] | None = None
+    pattern: re.Pattern[bytes] | None = None
 
     @property
     def in_range(self) -> bool:
@@ -44,7 +49,8 @@ class RecordFilter(NamedTuple):
     @property
     def all_records(self) -> bool:
         """Whether all records are selected."""
-        return not self.in_range and self.keys is None and self.controls and self.limit is None
+        of_content = self.keys is not None or self.header is not None or self.pattern is not None
+        return not self.in_range and not of_content and self.controls and self.limit is None
 
     def before_end(self, log_end: Callable[[], int]) -> RecordFilter:
         """Return the filter with offsets in place of those that count from the log end."""
@@ -64,6 +70,10 @@ class RecordFilter(NamedTuple):
         """Keep only the matching ones of the decoded records."""
         if self.in_range or self.keys is not None or not self.controls:
             window.keep(self.from_offset, self.to_offset, self.from_time, self.to_time, self.controls, self.keys)
+        if self.header is not None:
+            window.keep_with_header(*self.header)
+        if self.pattern is not None:
+            window.keep_values(self.pattern.search)
 
 
 class RecordLimit:

@@ -26,6 +26,7 @@ from klog.log.records import RecordFilter, start_position
 from klog.log.segment import Segment
 from klog.partition.transactions.isolation import (
     AbortedFilter,
+    IsolationState,
     VisibleRange,
     committed_in_file,
     visible_range,
@@ -168,10 +169,11 @@ def expand(
         assert not isinstance(found, KafkaFile)
         partitions = select(found.partitions, topics, numbers) if isinstance(found, LogDir) else [found]
         for partition in partitions:
-            yield from _files(partition, with_indexes, wanted)
+            yield from partition_targets(partition, with_indexes, wanted)
 
 
-def _files(partition: Partition, with_indexes: bool, wanted: RecordFilter) -> Iterator[DumpTarget]:
+def partition_targets(partition: Partition, with_indexes: bool, wanted: RecordFilter) -> Iterator[DumpTarget]:
+    """Yield the files of *partition*: the segments that can match, and with *with_indexes* the files beside them."""
     from klog.data_dir.log_dir import LogDir
     from klog.formats.names import FileKind, file_name
 
@@ -220,8 +222,10 @@ class LogInput(RecordStream):
 class LogInputs:
     """Opens logs for a request.  The hidden ranges of a partition are determined once, at its first log."""
 
-    def __init__(self, request: DumpRequest) -> None:
+    def __init__(self, request: DumpRequest, learnt: IsolationState | None = None) -> None:
+        """*learnt*: the transactions of the partition that earlier readings have found; updated."""
         self.request = request
+        self._learnt = learnt
         self._directory: str | None = None
         self._seen = VisibleRange()
         self._aborted = AbortedFilter((), "")
@@ -255,7 +259,7 @@ class LogInputs:
             seen = committed_in_file(target.path)
             return seen, AbortedFilter(seen.aborted or (), target.path)
         if around.directory != self._directory:
-            self._seen = visible_range(Partition(around.directory), "read_committed")
+            self._seen = visible_range(Partition(around.directory), "read_committed", self._learnt)
             self._aborted = AbortedFilter(self._seen.aborted or (), "")
             self._directory = around.directory
         return self._seen, self._aborted.for_log(target.path)

@@ -261,6 +261,11 @@ class AbortedFilter:
         other._ranges, other._is_whole = self._ranges, True
         return other
 
+    def hides(self, producer_id: int, offset: int) -> bool:
+        """Whether data of a producer at *offset* is aborted."""
+        ranges = self._ranges.get(producer_id)
+        return ranges is not None and ranges.meet(offset, offset)
+
     def hide(self, window: Window) -> list[Damage]:
         """Hide the aborted batches of *window*, whose checksums are computed; return the damage of markers.
 

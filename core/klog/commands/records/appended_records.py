@@ -1,0 +1,78 @@
+"""Reads what a running broker appends to a partition.  The files are polled; nothing is locked.
+
+followed = AppendedRecords(partition, request, partition.log_end.offset)
+while True:
+    for row in followed.read():
+        print(row)
+    time.sleep(0.2)
+
+A poll looks at the size of the newest log and at the time of the directory, which changes when a segment is added or
+replaced.  Only then are logs read: from the offset behind the last batch that was read, found through the index.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from klog.base.errors import UnreadableError
+from klog.commands.dump.dump_request import DumpRequest, partition_targets
+from klog.commands.records.record_rows import RecordRow, RecordRows
+from klog.data_dir.partition import Partition
+from klog.formats.damage import Damage
+from klog.log.records import RecordLimit
+
+Seen = tuple[int, int, int]
+
+
+class AppendedRecords:
+    """The records of *partition* from *next_offset* on, as they are appended.
+
+    *is_cut*: whether the log was cut below what was read; the broker is a follower that was ahead of its leader.
+    """
+
+    def __init__(self, partition: Partition, request: DumpRequest, next_offset: int) -> None:
+        self.path, self.next_offset = partition.path, next_offset
+        self.is_cut = False
+        self._request = request
+        self._rows = RecordRows(request)
+        self._newest = partition.segments[-1].log if partition.segments else ""
+        self._seen: Seen | None = None
+
+    def read(self) -> Iterator[RecordRow | Damage]:
+        """Yield what was appended since the last call.  Raises UnreadableError if the directory is gone."""
+        seen = self._look()
+        if seen == self._seen:
+            return
+        partition = Partition(self.path)
+        segments = partition.segments
+        self._newest = segments[-1].log if segments else ""
+        self._seen = seen if seen is not None and segments else None
+        end = partition.log_end
+        if end is None:
+            return
+        self.is_cut = end.offset < self.next_offset
+        if self.is_cut:
+            self.next_offset = end.offset
+            return
+        wanted = self._request.wanted._replace(from_offset=self.next_offset)
+        targets = [
+            target._replace(from_offset=self.next_offset, live=target.segment is segments[-1], may_go=True)
+            for target in partition_targets(partition, False, wanted)
+            if target.segment is not None
+        ]
+        yield from self._rows.read(targets, RecordLimit(None))
+        self.next_offset = max(self.next_offset, self._rows.next_offset or 0)
+
+    def _look(self) -> Seen | None:
+        """Return the size of the newest log, and the times of both it and the directory.  Raises UnreadableError."""
+        try:
+            folder = os.stat(self.path)
+            log = os.stat(os.path.join(self.path, self._newest)) if self._newest else folder
+        except (FileNotFoundError, NotADirectoryError) as error:
+            if not os.path.isdir(self.path):
+                raise UnreadableError(f"{self.path}: the partition is gone") from error
+            return None
+        except OSError as error:
+            raise UnreadableError(f"{self.path}: {error.strerror}") from error
+        return log.st_size, log.st_mtime_ns, folder.st_mtime_ns

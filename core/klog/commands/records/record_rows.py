@@ -1,0 +1,123 @@
+"""Reads the records of a partition with what surrounds each: its transaction, its marker, and damage in its place.
+
+for row in RecordRows(request).read(targets):
+    print(row if isinstance(row, Damage) else row.record.offset)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from typing import NamedTuple
+
+from klog.base.errors import KlogError
+from klog.commands.dump.dump_request import DumpRequest, DumpTarget, LogInput, LogInputs
+from klog.data_dir.partition import Partition
+from klog.formats.batch import Attributes, BatchFacts
+from klog.formats.codec import Decompressor
+from klog.formats.control import control_record
+from klog.formats.damage import Damage, DamageKind, Location
+from klog.formats.record import Record
+from klog.kernel import Window
+from klog.log.records import RecordLimit
+from klog.partition.transactions.isolation import (
+    AbortedFilter,
+    IsolationState,
+    VisibleRange,
+    committed_in_file,
+    visible_range,
+)
+
+
+class TxnOutcome(Enum):
+    """How the transaction of a record ended, as a consumer sees it."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    OPEN = "open"
+
+
+class RecordRow(NamedTuple):
+    """A record, and the facts of its batch.
+
+    *producer_id*: of its transaction, None if it is in none.  *outcome*: of that transaction.  *control*: the name of a
+    control record: COMMIT, ABORT, LEADER_CHANGE.  *has_all_headers*: False if the record has more headers than klog
+    takes; it has none then.
+    """
+
+    record: Record
+    producer_id: int | None = None
+    outcome: TxnOutcome | None = None
+    control: str | None = None
+    has_all_headers: bool = True
+
+
+class RecordRows:
+    """Reads records of one partition after the other; of a growing log only the new part is read the next time."""
+
+    def __init__(self, request: DumpRequest) -> None:
+        self._request = request
+        self._window = Window()
+        self._codecs = Decompressor(request.max_batch_bytes).functions
+        self._directory: str | None = None
+        self._learnt = IsolationState()
+        self._seen: VisibleRange | None = None
+        self._aborted = AbortedFilter((), "")
+        self.next_offset: int | None = None
+        """The offset behind the last intact batch that `read` has passed; None if there was none."""
+
+    def read(self, targets: Iterable[DumpTarget], count: RecordLimit) -> Iterator[RecordRow | Damage]:
+        """Yield the records of *targets*, logs of one partition, and each damage in its place.
+
+        Content and unreadable files are damage; nothing is raised for them.
+        """
+        targets = list(targets)
+        if targets and targets[0].directory != self._directory:
+            self._directory, self._learnt = targets[0].directory, IsolationState()
+        self._seen = self.next_offset = None
+        inputs = LogInputs(self._request, self._learnt)
+        for target in targets:
+            if count.left == 0:
+                return
+            try:
+                with inputs.open(target) as log:
+                    yield from self._rows(log, count)
+            except KlogError as error:
+                reason = str(error).removeprefix(target.path).lstrip(" :")
+                yield Damage(DamageKind.UNREADABLE, Location(target.path), reason)
+
+    def _rows(self, log: LogInput, count: RecordLimit) -> Iterator[RecordRow | Damage]:
+        for found in log.read(log.reader, self._window, self._codecs, count):
+            if isinstance(found, Damage):
+                yield found
+                continue
+            for i in range(found.records):
+                yield self._row(found, i, log.target)
+        if log.next_offset > log.span.min_offset:
+            self.next_offset = min(log.next_offset, log.wanted.to_offset)
+
+    def _row(self, rows: Window, i: int, target: DumpTarget) -> RecordRow:
+        offset, timestamp, key, value, headers, sequence, batch = rows.record(i)
+        facts = rows.batch(batch)
+        record = Record(offset, timestamp, key, value, headers or (), sequence)
+        if facts.is_control:
+            control = control_record(key, value)
+            producer = facts.producer_id if facts.producer_id >= 0 else None
+            return RecordRow(record, producer, control=control.name or "UNKNOWN")
+        outcome = self._outcome(facts, offset, target)
+        return RecordRow(record, None if outcome is None else facts.producer_id, outcome, None, headers is not None)
+
+    def _outcome(self, facts: BatchFacts, offset: int, target: DumpTarget) -> TxnOutcome | None:
+        if not facts.attributes & Attributes.TRANSACTIONAL:
+            return None
+        if self._seen is None:
+            self._seen = self._visible(target)
+            self._aborted = AbortedFilter(self._seen.aborted or (), target.path)
+        if self._aborted.hides(facts.producer_id, offset):
+            return TxnOutcome.ABORTED
+        return TxnOutcome.OPEN if offset >= self._seen.to_offset else TxnOutcome.COMMITTED
+
+    def _visible(self, target: DumpTarget) -> VisibleRange:
+        if not target.segments:
+            return committed_in_file(target.path)
+        return visible_range(Partition(target.directory), "read_committed", self._learnt)

@@ -1,0 +1,140 @@
+"""`klog records --follow`: each record that is appended is printed once, in order."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from klog.commands.dump.dump_request import DumpRequest
+from klog.commands.records.appended_records import AppendedRecords
+from klog.commands.records.record_rows import RecordRow
+from klog.data_dir.partition import Partition
+from klog.log.records import RecordFilter
+
+from tests.brokers import clients, kafka
+from tests.conftest import FIXTURES, run_klog, writable_copy
+
+PATIENCE_S = 120
+
+
+def offsets(followed: AppendedRecords) -> list[int]:
+    found = list(followed.read())
+    assert all(isinstance(row, RecordRow) for row in found), found
+    return [row.record.offset for row in found if isinstance(row, RecordRow)]
+
+
+def snapshots_after(log: Path, logs: list[Path]) -> list[Path]:
+    """Return the snapshot that a broker writes when it rolls *log*: it has the base offset of the next segment."""
+    return [each.with_suffix(".snapshot") for each in logs[logs.index(log) + 1 :][:1]]
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_a_log_that_grows_in_pieces(tmp_path: Path, committed: bool) -> None:
+    """A batch that is half written is no damage; it is printed when it is complete.  Segments roll.
+
+    The broker has written the transaction index and the snapshot of a segment when it begins the next one.
+    """
+    source = FIXTURES / "modern/tx-0"
+    logs = sorted(source.glob("*.log"))
+    folder = tmp_path / "tx-0"
+    folder.mkdir()
+    (folder / logs[0].name).touch()
+    followed = AppendedRecords(Partition(str(folder)), DumpRequest("jsonl", committed=committed), 0)
+    found: list[int] = []
+    for log in logs:
+        content = log.read_bytes()
+        for at in range(0, len(content) + 1, 997):
+            (folder / log.name).write_bytes(content[: at + 997])
+            found += offsets(followed)
+        for path in (folder / f"{log.stem}.txnindex", *snapshots_after(log, logs)):
+            if (source / path.name).exists():
+                shutil.copy(source / path.name, folder)
+    assert offsets(followed) == []
+    everything = AppendedRecords(Partition(str(source)), DumpRequest("jsonl", committed=committed), 0)
+    assert found == offsets(everything) == sorted(set(found))
+    assert len(found) > 300
+
+
+def test_with_a_filter_nothing_is_read_twice(tmp_path: Path) -> None:
+    """Records that do not match are passed as well."""
+    folder = writable_copy(FIXTURES / "modern/plain-1", tmp_path / "plain-1")
+    followed = AppendedRecords(Partition(str(folder)), DumpRequest("jsonl", wanted=RecordFilter(to_time=1)), 0)
+    assert offsets(followed) == []
+    assert followed.next_offset == 113
+
+
+def test_a_partition_that_vanishes_is_an_error(tmp_path: Path) -> None:
+    folder = writable_copy(FIXTURES / "modern/plain-1", tmp_path / "plain-1")
+    process = follow(folder)
+    begun = read_until(process, 112)
+    folder.rename(tmp_path / "plain-1.gone-delete")
+    out, said = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 8
+    assert said == f"klog: {folder}: the partition is gone\n".encode()
+    assert (len(begun), out) == (10, b"")
+
+
+def follow(*words: str | Path) -> subprocess.Popen[bytes]:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    command = [sys.executable, "-m", "klog_cli.app", "records", "-f", "--format", "%o\\n", *map(str, words)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
+
+
+@pytest.mark.kafka
+def test_beside_a_broker(tmp_path: Path) -> None:
+    """All codecs and transactions, across rolls and compaction; ^C ends it with exit code 0.
+
+    Compaction may remove a record before it is read, so only those that are left have to be among the printed ones.
+    """
+    settings = {"log.cleaner.backoff.ms": "200", "log.initial.task.delay.ms": "100"}
+    rolled = {"internal.segment.bytes": "100000"}
+    topics = {"kept": rolled, "cleaned": rolled | {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}}
+    with kafka.Cluster(kafka.NEWEST, tmp_path, port=kafka.PORT + 60, settings=settings) as cluster:
+        clients.create(cluster.bootstrap, topics)
+        processes = {topic: follow(cluster.data / f"{topic}-0", "--from-offset", "0") for topic in topics}
+        sent = 0
+        for turn, codec in enumerate(("none", "gzip", "snappy", "lz4", "zstd", "none")):
+            given = [one for one in clients.records(f"turn {turn}", 90) if one.key is not None]
+            sent += len(given)
+            for topic in topics:
+                transaction = f"follow-{topic}" if turn % 2 else ""
+                clients.with_librdkafka(cluster.bootstrap, topic, codec, given, transaction=transaction)
+        found = {}
+        for topic, process in processes.items():
+            partition = cluster.data / f"{topic}-0"
+            left = dumped(partition)
+            lines = read_until(process, left[-1])
+            assert len(list(partition.glob("*.log"))) > 1
+            process.send_signal(signal.SIGINT)
+            out, said = process.communicate(timeout=PATIENCE_S)
+            assert (process.returncode, said) == (0, b"")
+            found[topic] = list(map(int, [*lines, *out.splitlines()]))
+            assert found[topic] == sorted(set(found[topic]))
+            assert set(left) <= set(found[topic])
+    assert len(found["kept"]) == sent
+    assert len(left) < sent, "compaction has removed records"
+
+
+def dumped(partition: Path) -> list[int]:
+    """Return the offsets of the data records that a partition has."""
+    done = run_klog("dump", partition, "--no-control", "--output", "jsonl", "--values", "none")
+    return [json.loads(line)["offset"] for line in done.stdout.splitlines()]
+
+
+def read_until(process: subprocess.Popen[bytes], offset: int) -> list[bytes]:
+    """Return the lines of a process, up to that of *offset* at least."""
+    assert process.stdout is not None
+    read, until = b"", time.monotonic() + PATIENCE_S
+    while f"\n{offset}\n".encode() not in b"\n" + read and time.monotonic() < until:
+        if select.select([process.stdout], [], [], 0.5)[0]:
+            read += os.read(process.stdout.fileno(), 1 << 16)
+    assert read.endswith(b"\n")
+    return read.splitlines()
