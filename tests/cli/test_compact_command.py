@@ -365,7 +365,7 @@ def test_a_policy_that_nobody_knows_is_refused_where_it_is_named(klog: Klog, bar
     done = klog("compact", bare / "shapes-0", NOW)
     assert (done.exit_code, done.stdout) == (16, b"nothing compacted: 1 partition refused\n")
     assert done.stderr.decode() == (
-        f"klog: {bare}/shapes-0: nothing here shows the topic's cleanup.policy; --metadata DIR names the log dir with"
+        f"klog: {bare}/shapes-0: the topic's cleanup.policy is unknown here; --metadata DIR names the log dir with"
         " the metadata log; --policy compact if you know it\n"
     )
     done = klog("compact", bare, NOW)
@@ -389,7 +389,7 @@ def test_a_log_dir_with_topics_of_another_policy_is_no_reason_for_words(klog: Kl
     assert (done.exit_code, done.stdout, done.stderr) == (0, b"8 partitions: nothing to do\n", b"")
     done = klog("compact", bare / "grouping-0", NOW)
     assert done.exit_code == 16
-    assert "cleanup.policy=delete; --policy compact compacts it all the same, once" in done.stderr.decode()
+    assert "cleanup.policy=delete; --policy compact compacts it anyway, once" in done.stderr.decode()
 
 
 def test_what_is_deleted_from_as_well_is_compacted(klog: Klog, bare: Path) -> None:
@@ -415,7 +415,7 @@ def leave_over(log_dir: Path) -> None:
 
 @pytest.mark.parametrize(
     ("damage", "what"),
-    [(flip, "the checksum does not match"), (overlap, ""), (leave_over, "an operation did not end")],
+    [(flip, "the checksum does not match"), (overlap, ""), (leave_over, "an interrupted operation")],
 )
 @pytest.mark.parametrize("how", [(), ("--apply",), ("--estimate",)], ids=["shown", "applied", "estimated"])
 def test_damage_comes_first(
@@ -444,7 +444,7 @@ def test_a_torn_tail_of_the_active_segment_is_the_brokers_affair(klog: Klog, log
 @pytest.mark.parametrize(
     ("settings", "partition", "what"),
     [
-        ((COMPACT, ("remote.storage.enable", "true")), "shapes-0", "a part of the log is elsewhere"),
+        ((COMPACT, ("remote.storage.enable", "true")), "shapes-0", "a part of the log is in remote storage"),
         ((COMPACT,), "__cluster_metadata-0", "the metadata log has no keys"),
         ((COMPACT,), "shapes-0.f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff-stray", "this directory is not in use (-stray)"),
     ],

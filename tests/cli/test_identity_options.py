@@ -87,7 +87,7 @@ def test_directories_without_ids_are_copies_by_name(klog: Klog, tmp_path: Path, 
     paths = [partition(tmp_path / name, None, None) / named for name in ("b1", "b2")]
     done = klog("search", "-o", "jsonl", *paths)
     assert (done.exit_code, done.stdout) == (8, b"")
-    assert b"orders-3 is there 2 times, and no file says of which topic" in done.stderr
+    assert b"orders-3 exists 2 times, and no file has its topic id" in done.stderr
     assert b"--by-name takes equal names for equal" in done.stderr
     assert values(klog("search", "-o", "jsonl", *paths, "--by-name")) == {"b1"}
     assert len(klog("search", "-o", "jsonl", *paths, "--by-name", "--replicas", "all").stdout.splitlines()) == 6

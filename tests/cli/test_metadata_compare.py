@@ -149,7 +149,7 @@ def test_logs_of_two_clusters_are_never_compared(tmp_path: Path) -> None:
     copied = shutil.copytree(Path(DISKS[0]) / "__cluster_metadata-0", tmp_path / "copy")
     ran = klog("metadata", "compare", DISKS[1], copied)
     assert ran.exit_code == 8
-    assert "--by-name takes unknown ones for the same" in ran.stderr
+    assert "--by-name treats unknown ones as the same" in ran.stderr
     ran = klog("metadata", "compare", DISKS[1], f"1={copied}", "--by-name", "--output", "json")
     assert [(log["node"], log["behind"]) for log in json.loads(ran.stdout)["logs"]] == [(2, 13), (1, 0)]
 

@@ -131,7 +131,7 @@ def test_where_the_log_begins_later_the_oldest_snapshot_is_first(tmp_path: Path)
         path.unlink()
     ran = klog("metadata", "history", folder, "--quorum")
     assert (ran.exit_code, ran.stdout) == (8, "")
-    assert "the log begins at 79, and no whole snapshot ends there or later" in ran.stderr
+    assert "the log begins at 79, and no complete snapshot ends there or later" in ran.stderr
 
 
 # the request

@@ -361,7 +361,7 @@ def refused(done: Ran, place: str | Path) -> bool:
     assert (done.exit_code in (8, 16), done.stdout, said.count("\n")) == (True, b"", 1), done
     # A backup is shown by its own path: with the plan's id behind, and the end of `..`.
     is_named = any(said.startswith(f"klog: {one}") for one in (place, os.path.abspath(place), os.path.realpath(place)))
-    return is_named and said.endswith("; name a place outside of log dirs and partitions\n")
+    return is_named and said.endswith("; give a path outside of log dirs and partitions\n")
 
 
 @pytest.mark.usefixtures("no_spark")
@@ -402,10 +402,10 @@ def test_a_place_that_is_refused_is_told_with_its_reason(root: Path) -> None:
 
 
 SAYS = {
-    "other/new": "lies in the log dir {0}/other (it has meta.properties), which is for Kafka's files alone; name a",
+    "other/new": "lies in the log dir {0}/other (it has meta.properties), which is for Kafka's files alone; give a",
     "links/segment": "leads to {0}/data/torn-0/00000000000000000364.log, which lies in the log dir {0}/data",
     "alone/torn-0/new": "lies in the partition directory {0}/alone/torn-0 (it has ",
-    "lone/leader-epoch-checkpoint": "is one of Kafka's files; name a place",
+    "lone/leader-epoch-checkpoint": "is one of Kafka's files; give a path",
 }
 
 

@@ -145,7 +145,7 @@ def test_the_plan_that_is_in_the_way_is_named(klog: Klog, data: Path) -> None:
     second = applied(klog, "truncate", data / "torn-0", "--to-offset", "300")
     done = klog("undo", first, "--apply")
     assert done.exit_code == 8
-    assert f"by {os.path.basename(second)} since the plan was carried out; take that back first" in done.stderr.decode()
+    assert f"by {os.path.basename(second)} since the plan was carried out; undo that plan first" in done.stderr.decode()
 
 
 def test_chains_of_undo_and_redo_go_on(klog: Klog, dirty: Path) -> None:

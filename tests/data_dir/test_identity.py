@@ -123,7 +123,7 @@ def test_a_refusal_is_no_longer_than_a_screen(tmp_path: Path, names: int, last: 
 def test_where_nothing_is_known_only_the_name_can_count(tmp_path: Path) -> None:
     """Kafka before 2.8 wrote no topic id, and a directory that was copied has no log dir around it."""
     found = [directory(tmp_path, f"b{number}", None, None) for number in (1, 2)]
-    with pytest.raises(IdentityError, match=r"orders-3 is there 2 times, and no file says .* --by-name takes"):
+    with pytest.raises(IdentityError, match=r"orders-3 exists 2 times, and no file has .* --by-name takes"):
         group_copies(found)
     assert group_copies(found, IdentityChoice(by_name=True)) == [found]
 

@@ -510,7 +510,7 @@ def test_what_did_not_end_comes_first(data: Callable[..., Path], suffix: str) ->
     """A `.swap` that a broker would finish at its next start would restore the cut part."""
     log_dir = data("plain-1")
     (log_dir / "plain-1" / f"{0:020}.log{suffix}").touch()
-    with pytest.raises(DamagedError, match="an operation did not end there; first: klog recover "):
+    with pytest.raises(DamagedError, match="it has an interrupted operation; first: klog recover "):
         cut(log_dir, "plain-1", 50)
 
 

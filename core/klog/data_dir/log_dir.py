@@ -97,7 +97,7 @@ def lock_holder(descriptor: int) -> Lock:
     elif sys.platform == "darwin":
         layout, order = "qqihh", (3, 2)
     else:
-        return Lock(None, reason=f"locks are not looked at on {sys.platform}")
+        return Lock(None, reason=f"locks cannot be checked on {sys.platform}")
     question = [0] * 5
     question[order[0]] = fcntl.F_WRLCK
     answer = struct.unpack(layout, fcntl.fcntl(descriptor, fcntl.F_GETLK, struct.pack(layout, *question)))

@@ -302,7 +302,7 @@ def _differences(group: Sequence[Partition], choice: IdentityChoice) -> list[str
     name, identities = group[0].directory, list(places)
     cluster, topic_id, by_name = choice.options
     if len(identities) == 1:
-        times = f"{name} is there {len(group)} times, and no file says of which topic: {_things(places)}"
+        times = f"{name} exists {len(group)} times, and no file has its topic id: {_things(places)}"
         return [f"{times}; {by_name} takes equal names for equal"]
     advice = f"{cluster} or {topic_id} chooses"
     if any(None in identity for identity in identities) and not choice.by_name:

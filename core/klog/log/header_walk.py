@@ -121,7 +121,7 @@ class HeaderWalk:
             return Damage(DamageKind.ZEROED_TAIL, place, f"{left} bytes that begin with zeros", left)
         kind = read_header(there, 0, position, left)
         assert isinstance(kind, DamageKind)  # otherwise the kernel would have found an entry
-        return Damage(kind, place, f"{left} bytes that begin with no whole entry", left)
+        return Damage(kind, place, f"{left} bytes that do not begin with a complete entry", left)
 
     def _load(self, position: int, size: int) -> None:
         window = self.window

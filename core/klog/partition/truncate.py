@@ -115,7 +115,7 @@ def check_finished(partition: Partition) -> None:
     """Raise DamagedError if an operation on *partition* was interrupted."""
     if any(file.stage is not Stage.IN_USE for file in partition.log_files):
         raise DamagedError(
-            f"{partition.path}: an operation did not end there; first: klog recover {quote(partition.path)}"
+            f"{partition.path}: it has an interrupted operation; first: klog recover {quote(partition.path)}"
         )
 
 

@@ -91,7 +91,7 @@ def test_a_plan_that_finds_no_room(
     (line,) = done.stderr.decode().splitlines()
     free = r", [1-9][0-9]* bytes are free" if error == errno.ENOSPC else ""
     option = "--backup" if how == "--apply" else "--save-plan"
-    more = f"; without {how} klog tells how much is needed"
+    more = f"; without {how} klog reports the needed space"
     told = f"nothing was changed; make room, or name another place with {option}{more}"
     assert re.fullmatch(rf"klog: {re.escape(str(data))}: {os.strerror(error)}{free}; {told}", line), line
     assert same(data, before)
@@ -182,7 +182,7 @@ def test_a_copy_of_a_live_cluster_goes_on_when_there_is_room(
     assert caught.value.filename == str(tmp_path / "copy")
     assert caught.value.strerror is not None
     assert caught.value.strerror.count("bytes are free") == 1
-    assert caught.value.strerror.endswith("; make room, and the next run goes on")
+    assert caught.value.strerror.endswith("; make room, and run the command again")
     fill(None)
     with open_copy(tmp_path / "copy", "orders-3", SMALL) as (_, copied):
         found = content(tmp_path / "copy/orders-3")

@@ -142,7 +142,7 @@ def test_what_nothing_has_any_more_is_not_taken_back(data: Path) -> None:
     apply(plan, HastyDisk())
     (data / f"{BASE}.timeindex").write_bytes(b"x")
     before = files_of(data)
-    with pytest.raises(StaleError, match=r"timeindex\.swap: nothing has what it had"):
+    with pytest.raises(StaleError, match=r"timeindex\.swap: its former content no longer exists"):
         plan_undo(plan, NOW)
     assert files_of(data) == before
 
@@ -179,7 +179,7 @@ def test_a_new_file_that_somebody_else_has_changed_is_not_put_in_place(data: Pat
     content[-1] ^= 0xFF
     waiting.write_bytes(content)
     os.utime(waiting, ns=(1, 1))
-    with pytest.raises(StaleError, match="not what the plan says"):
+    with pytest.raises(StaleError, match="not in the state of the plan"):
         apply(plan, HastyDisk())
     assert same(data, before)
 

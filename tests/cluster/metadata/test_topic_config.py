@@ -132,7 +132,7 @@ def test_another_log_dir_without_a_metadata_log_or_of_another_cluster_is_refused
 
 
 def test_an_unknown_option_is_refused_with_near_misses() -> None:
-    with pytest.raises(UsageError, match=r"segment.byte is not a setting that klog knows; did you mean segment.bytes"):
+    with pytest.raises(UsageError, match=r"segment.byte is an unknown setting; did you mean segment.bytes"):
         TopicConfig(None, {"segment.byte": "1"})
     with pytest.raises(KeyError):
         TopicConfig().value("t", "segment.byte")

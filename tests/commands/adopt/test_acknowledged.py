@@ -118,7 +118,7 @@ def test_a_transaction_under_way_ends_as_its_coordinator_says(decision: str, tmp
     (cluster.data / "orders-0").rename(found)
     done = run_klog("adopt", found, "--as", "orders-0", "--to", cluster.data, "--apply")
     assert done.exit_code == 0
-    assert b"is left open: its coordinator has it under way" in done.stderr
+    assert b"is left open: its coordinator has it in progress" in done.stderr
     with cluster:
         if decision == "ongoing":
             producer.commit_transaction(clients.WAIT_S)

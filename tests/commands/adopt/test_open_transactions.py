@@ -163,7 +163,7 @@ def test_some_partitions_of_the_coordinator_are_elsewhere(tmp_path: Path, run: A
     done = run(opened(tmp_path), "--to", data, "--apply", code=4)
     assert one(done) == ([], [], [(1, False)])
     (note,) = done["notes"]
-    assert "do not tell whether its coordinator ends it" in note
+    assert "do not show whether its coordinator ends it" in note
     assert "--open-transactions abort" in note
 
 

@@ -185,7 +185,7 @@ def test_all_of_it_is_dirty_when_all_is_asked_for(four: Log) -> None:
     four.says("replication-offset", 25)
     found = four.sections(everything=True, min_cleanable_dirty_ratio="1")
     assert (found.first_dirty, found.because, found.checkpoint) == (0, DirtyStart.ALL, 20)
-    assert (found.verdict, found.reason) == (Eligibility.ALL, "all of it was requested")
+    assert (found.verdict, found.reason) == (Eligibility.ALL, "the complete log was requested")
     assert bases(found) == [[], [0, 10], [20], [30]]
 
 
@@ -480,8 +480,8 @@ def test_kafkas_own_topics_are_known(told: Log, name: str) -> None:
 @pytest.mark.parametrize(
     ("directory", "ground", "says"),
     [
-        ("u-0", RefusalReason.POLICY, "cleanup.policy=delete; --policy compact compacts it all the same"),
-        ("w-0", RefusalReason.POLICY, "nothing here shows the topic's cleanup.policy; --metadata DIR"),
+        ("u-0", RefusalReason.POLICY, "cleanup.policy=delete; --policy compact compacts it anyway"),
+        ("w-0", RefusalReason.POLICY, "the topic's cleanup.policy is unknown here; --metadata DIR"),
         ("v-0", RefusalReason.TIERED, "remote.storage.enable=true"),
         ("__cluster_metadata-0", RefusalReason.METADATA_LOG, "the metadata log has no keys"),
     ],
@@ -517,7 +517,7 @@ def test_an_operation_that_did_not_end_has_to_be_settled_first(four: Log, suffix
     (four.path / f"{10:020d}.{suffix}").touch()
     found = four.refused()
     assert (found.ground, found.needs_recover) == (RefusalReason.UNFINISHED, True)
-    assert str(found).endswith(f"{suffix}: an operation did not end; first: klog recover {four.path}")
+    assert str(found).endswith(f"{suffix}: left by an interrupted operation; first: klog recover {four.path}")
 
 
 def test_segments_that_overlap_have_to_be_settled_first(four: Log) -> None:

@@ -220,7 +220,7 @@ def test_disks_of_two_brokers_are_no_one_brokers(klog: Klog, disk: Path, tmp_pat
     (other / "meta.properties").write_text("\n".join([*lines, "node.id=2"]) + "\n")
     done = klog("doctor", disk, other)
     assert (done.exit_code, done.stdout) == (16, b"")
-    assert b"one broker at a time" in done.stderr
+    assert b"give the log dirs of one broker" in done.stderr
     assert answer(klog, "--node-id", "1", disk, other, code=4)["fatal"]["id"] == "node-id-differs"
 
 
@@ -407,7 +407,7 @@ def test_an_index_that_leads_behind_the_last_batch(klog: Klog, disk: Path) -> No
     [
         ("disk/plain-1", "a partition directory; name its log dir: {disk}"),
         ("disk/meta.properties", "a file; expected a log dir"),
-        (".", "no log dir, but it holds some; name them: {folder}/disk"),
+        (".", "not a log dir, but it contains some; name them: {folder}/disk"),
     ],
 )
 def test_what_to_name_instead(wrong: str, told: str, disk: Path, tmp_path: Path, klog: Klog) -> None:

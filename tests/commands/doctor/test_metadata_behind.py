@@ -184,7 +184,7 @@ def test_one_of_several_nodes_is_led_to_the_others(klog: Klog, tmp_path: Path) -
     (step,) = steps(klog, tmp_path / "data")
     assert "another node whose copy is not behind" in step
     said = notes(klog, tmp_path / "data")[BEHIND]
-    assert "the log of another voter may have the rest, which nothing here tells" in said
+    assert "the log of another voter may have the rest, which these disks do not show" in said
 
 
 def test_a_node_that_is_alone_has_no_other_voter(klog: Klog, tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_many_foreign_directories_are_one_step_in_the_end(disk: Path) -> None:
         (disk / f"foreign{i}").mkdir()
     steps = manual(disk)
     assert len(steps) == 21
-    assert steps[-1] == f"move the other 980 directories whose names are no partition's out of the log dir {disk}"
+    assert steps[-1] == f"move the other 980 directories whose names are not a partition's out of the log dir {disk}"
 
 
 def test_a_log_dir_that_is_not_there_may_be_mounted(klog: Klog, disk: Path, tmp_path: Path) -> None:

@@ -199,7 +199,7 @@ def test_a_file_of_no_known_name_is_no_kafka_file(tmp_path: Path) -> None:
     for name in ("notes.txt", "README", "00000000000000000000.bak"):
         code, kept = said(tmp_path / name, b"text")
         assert (code, kept.objects) == (8, [])
-        assert "not a Kafka file by its name (--as says what it is)" in kept.reports[0]
+        assert "not a Kafka file by its name (--as gives its kind)" in kept.reports[0]
 
 
 def test_csv_is_for_logs(stem: Path) -> None:

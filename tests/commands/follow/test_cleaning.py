@@ -96,7 +96,7 @@ def test_it_is_said_until_the_partition_is_copied_anew(klog: Klog, tmp_path: Pat
     with ScriptedCluster({"orders": [*BASE[3:], *more], "calm": BASE}) as cluster:
         ran, _ = follow(klog, cluster, copy)
         assert ran.exit_code == 4
-        assert b"orders-0: from 100 on, as an earlier run has found" in ran.stderr
+        assert b"orders-0: from 100 on, as an earlier run has reported" in ran.stderr
         ran, _ = follow(klog, cluster, copy, "--on-cleaned", "anew")
         assert ran.exit_code == 1, ran
         assert batches(copy / "orders-0") == b"".join([*BASE[3:], *more])

@@ -162,7 +162,8 @@ def test_a_tail_that_the_disk_lost_is_fetched_again(
         ran, rows = follow(klog, cluster, copy, *segments)
         assert ran.exit_code == 1, ran
         assert (
-            b"below the offset 200 up to which it had been on the disk: what is missing is fetched again" in ran.stderr
+            b"below the offset 200 up to which it had been on the disk: the missing records are fetched again"
+            in ran.stderr
         )
         assert rows["orders"]["cut"][0][1] == 199
         assert rows["calm"]["cut"] == []

@@ -178,10 +178,10 @@ def test_a_damaged_file_is_said_where_it_counts(copy: Path, klog: Klog) -> None:
     assert b"follow-file-malformed" in verified.stdout
     assert b"klog-follow.json: cluster_id is null" in klog("describe", copy).stdout
     with View.open([str(copy)]) as view:
-        assert any("klog-follow.json: cluster_id is null, expected a text; put it right" in note for note in view.notes)
+        assert any("klog-follow.json: cluster_id is null, expected a text; correct it" in note for note in view.notes)
     compacted = klog("compact", copy)
     assert compacted.exit_code == 4
-    assert b"klog-follow.json: cluster_id is null, expected a text; put it right, or move it away" in compacted.stderr
+    assert b"klog-follow.json: cluster_id is null, expected a text; correct it, or move it away" in compacted.stderr
     before = sorted(path.name for path in copy.iterdir())
     with pytest.raises(DamagedError, match=r"klog-follow\.json: cluster_id is null"), CopyDir(str(copy)):
         pass

@@ -82,7 +82,7 @@ def test_a_throttle_time_without_end_is_given_up(klog: Klog, tmp_path: Path, ms:
         ran, _ = follow(klog, cluster, copy, "--timeout", "2s")
         assert time.monotonic() - began < 15
         assert ran.exit_code == 8, ran
-        assert b"given up: nothing comes within" in ran.stderr
+        assert b"given up: no data arrives within" in ran.stderr
     assert batches(copy / "orders-0") == (b"".join(SMALL) if with_records else b"")
 
 

@@ -68,7 +68,7 @@ def test_what_retention_does_not_explain_is_kept_in_the_backup(
 ) -> None:
     """A leader that has lost its first segments answers as after DeleteRecords: nothing is destroyed."""
     ran = pruned(klog, tmp_path / "copy", settings, "--prune")
-    assert b"orders-0: the leader's log starts at 100 now; retention does not explain that" in ran.stderr
+    assert b"orders-0: the leader's log starts at 100 now; retention does not explain this" in ran.stderr
     (backup,) = json.loads(ran.stdout)["backups"]
     kept = batches(Path(backup) / "originals" / "orders-0")
     left = batches(tmp_path / "copy" / "orders-0")

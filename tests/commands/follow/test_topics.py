@@ -154,4 +154,4 @@ def test_settings_that_may_not_be_read_hide_no_others() -> None:
     assert file.settings("orders").segment_bytes == 9000
     assert file.settings("secret").segment_bytes == 1 << 30
     assert file.settings("secret").segment_ms == 77
-    assert said == ["settings of secret: TOPIC_AUTHORIZATION_FAILED: Kafka's defaults are taken instead"]
+    assert said == ["settings of secret: TOPIC_AUTHORIZATION_FAILED: Kafka's defaults are used instead"]

@@ -217,7 +217,7 @@ def test_a_torn_end_that_a_broker_would_not_come_by_keeps_a_log_dir_from_being_m
     before = tree(data)
     done = marking(klog, data)
     assert (done.exit_code, tree(data)) == (4, before)
-    assert "is not just what is broken" in plan_of(done)["refused"][0]["reason"]
+    assert "not only damage" in plan_of(done)["refused"][0]["reason"]
     assert klog("recover", str(data), NOW, "--apply").exit_code == 1
     assert marking(klog, data).exit_code == 1
 
@@ -341,7 +341,7 @@ def test_what_was_repaired_before_is_not_taken_back_below_a_marker(klog: Klog, t
     marked = tree(data.path)
     refused = klog("undo", repaired, "--apply")
     assert (refused.exit_code, tree(data.path)) == (8, marked)
-    assert b"take that back first" in refused.stderr
+    assert b"undo that plan first" in refused.stderr
     assert klog("undo", str(plan_of(done)["backup"]), "--apply").exit_code == 0
     assert tree(data.path) == between
     assert klog("undo", repaired, "--apply").exit_code == 0

@@ -192,7 +192,7 @@ def test_a_voter_that_is_left_out(klog: Run, quorum: Path) -> None:
     assert ran.exit_code == 0, ran.stderr
     made = json.loads(ran.stdout)["metadata"]
     assert made["extended"] == {"2": 13}
-    assert any("node 1 may come up later" in line for line in made["next"])
+    assert any("node 1 may start later" in line for line in made["next"])
     assert content(two[0]) == content(two[1])
 
 
@@ -275,9 +275,9 @@ def test_a_fork_that_kafka_does_not_see_is_mended(klog: Run, quorum: Path) -> No
     base = content(quorum / "broker-3")
     assert len(content(quorum / "broker-1")) == len(base)
     said = refused(klog, quorum, "--voters", ADDRESSES, code=16)
-    assert "the logs of nodes 1 and 3 end alike and differ from offset 104 on: --base" in said
+    assert "the logs of nodes 1 and 3 end at the same offset and differ from offset 104 on: choose one with --base" in said
     said = refused(klog, quorum, "--voters", ADDRESSES, "--base", "1")
-    assert "broker-3/__cluster_metadata-0: it parts from the base at offset 104" in said
+    assert "broker-3/__cluster_metadata-0: it diverges from the base at offset 104" in said
     made = planned(klog, quorum, "--voters", ADDRESSES, "--base", "3", "--apply")["metadata"]
     assert (made["cut"], made["extended"]) == ({"1": 13}, {"1": 13, "2": 13})
     assert {content(disk)[: len(base)] for disk in disks(quorum)} == {base}
@@ -337,7 +337,7 @@ def test_static_voters_are_in_the_configuration(klog: Run, image: Image, tmp_pat
 @pytest.mark.parametrize(
     ("voters", "reason"),
     [
-        ("1@a:1,2@b:2,9@c:3", "node 9 is no voter; the voters of the newest set are 1, 2, 3"),
+        ("1@a:1,2@b:2,9@c:3", "node 9 is not a voter; the voters of the newest set are 1, 2, 3"),
         ("1@a:1,2@b:2", "the address of voter 3 is missing"),
         ("1@a:1,2@b:2,2@c:3", "node 2 is named twice"),
         ("1@a:1,2@b:2,3@user@c:3", "user@c is not a host's name"),
@@ -371,7 +371,7 @@ def test_addresses_that_are_none(klog: Run, quorum: Path, voters: str, reason: s
         (("--only-voter", 1, "--repair"), "--repair goes with --only-broker"),
         (("--only-voter", 7), "--only-voter 7: no disk of node 7 is given"),
         (("--voters", ADDRESSES, "--without", 1), "the disk of node 1 is given"),
-        (("--voters", ADDRESSES, "--without", 8), "--without 8: node 8 is no voter"),
+        (("--voters", ADDRESSES, "--without", 8), "--without 8: node 8 is not a voter"),
         (("--voters", ADDRESSES, "--base", 7), "no disk of node 7"),
         (("--voters", ADDRESSES, "--directory-ids", "new"), "expected one of keep, disks"),
         (("--only-broker", 1, "--directory-ids", "disks"), "--directory-ids goes with --voters"),

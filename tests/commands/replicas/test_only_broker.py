@@ -196,12 +196,12 @@ def test_people_read_what_becomes_of_it(klog: Run, tmp_path: Path) -> None:
         "next: on node 1: transaction.state.log.replication.factor=1",
         "next: on node 1: transaction.state.log.min.isr=1",
         "next: on node 1: min.insync.replicas=1",
-        "next: once it is up: kafka-configs --alter --entity-type topics --entity-name t"
-        " --add-config min.insync.replicas=1 (it is 2)",
+        "next: once it is running: kafka-configs --alter --entity-type topics --entity-name t"
+        " --add-config min.insync.replicas=1 (now 2)",
     ]
     assert ran.stdout.decode().splitlines()[-2] == "nothing has been changed; next:"
-    assert b"no disk of cluster x that was left out may come up again with this cluster id" in ran.stderr
-    assert b"once a controller has started on these logs there is no undo" in ran.stderr
+    assert b"no disk of cluster x that was left out may start again with this cluster id" in ran.stderr
+    assert b"once a controller has started on these logs, undo is impossible" in ran.stderr
 
 
 def test_an_open_transaction_is_ended_first(klog: Run, tmp_path: Path) -> None:
@@ -279,7 +279,7 @@ def test_who_is_no_broker(klog: Run, tmp_path: Path) -> None:
     made = Disks(tmp_path / "disks", 30)
     properties = made.root / "broker-2" / "meta.properties"
     properties.write_text(properties.read_text().replace("node.id=2", "node.id=5"))
-    assert "no broker has registered as 5; the log knows 1, 2" in refused(klog, made.root, "--only-broker", 5, code=16)
+    assert "no broker has registered as 5; the log has 1, 2" in refused(klog, made.root, "--only-broker", 5, code=16)
 
 
 def test_who_was_no_voter_needs_an_address(klog: Run, tmp_path: Path) -> None:

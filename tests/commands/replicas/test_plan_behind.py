@@ -119,7 +119,7 @@ def test_static_voters_are_mended_as_well(klog: Run, tmp_path: Path) -> None:
     voters = "1@a:9093,2@b:9093"
     made = planned(klog, *disks(tmp_path), "--voters", voters)
     assert [one["records"] for one in made["appended"]] == [["PARTITION", "PRODUCER_IDS"]]
-    assert f"on every node, brokers too: controller.quorum.voters={voters}" in made["next"]
+    assert f"on every node, including brokers: controller.quorum.voters={voters}" in made["next"]
     logs = [sorted((disk / "__cluster_metadata-0").glob("*.log")) for disk in disks(tmp_path)]
     assert [one.read_bytes() for one in logs[0]] == [one.read_bytes() for one in logs[1]]
     for disk in disks(tmp_path):
@@ -160,7 +160,7 @@ def test_a_damaged_base_is_built_on_as_far_as_its_node_has_it(roll: bool, klog: 
     assert ran.exit_code == 5, ran
     made = json.loads(ran.stdout)["metadata"]
     assert made["base"]["offset"] == 6
-    assert any("2 offsets, which its own start would cut as well" in one for one in made["next"])
+    assert any("2 offsets, which its own start would also truncate" in one for one in made["next"])
     found = state(folder)
     assert (found.state.settings.next_producer_id, "gone" in found.topic_ids) == (6000, False)
     assert found.partitions[uuid(7)][0].leader_epoch == 5

@@ -42,7 +42,7 @@ def test_a_record_from_the_future_holds_what_is_behind_it() -> None:
         SegmentFate(Reason.RETENTION_DUE, NOW - HOUR, "retention.ms"),
         SegmentFate(Reason.FUTURE_TIMESTAMP, NOW + 41 * HOUR),
         SegmentFate(Reason.BEHIND, NOW + 41 * HOUR, "segment 10"),
-        SegmentFate(Reason.ACTIVE, NOW + 41 * HOUR, "segment 10 goes later"),
+        SegmentFate(Reason.ACTIVE, NOW + 41 * HOUR, "segment 10 is deleted later"),
     ]
 
 
@@ -50,7 +50,7 @@ def test_a_date_that_another_segment_puts_off_says_so() -> None:
     """The second segment is as young as its timestamp, and is still deleted only after the first."""
     first, second, _ = judge_segments(log(1, 1000, 1000), TIME, 0, NOW)
     assert first == SegmentFate(Reason.RETENTION_TIME, NOW + HOUR - 1)
-    assert second == SegmentFate(Reason.RETENTION_TIME, NOW + HOUR - 1000, "segment 0 goes later")
+    assert second == SegmentFate(Reason.RETENTION_TIME, NOW + HOUR - 1000, "segment 0 is deleted later")
 
 
 def test_by_size_the_rest_stays_at_or_above_the_limit() -> None:

@@ -111,7 +111,12 @@ def test_the_log_start_is_that_of_the_checkpoint(data: Path) -> None:
 def test_sums_have_the_oldest_time_and_the_first_date() -> None:
     """A segment that waits for an earlier one has no date of its own."""
     total = Sum()
-    for timestamp, due, because in ((5, 50, None), (3, 30, "segment 0 goes later"), (7, 70, None), (None, None, None)):
+    for timestamp, due, because in (
+        (5, 50, None),
+        (3, 30, "segment 0 is deleted later"),
+        (7, 70, None),
+        (None, None, None),
+    ):
         total.take(SegmentUsage("t", 0, "d", "t-0", 0, 1, 2, 4096, timestamp, Reason.RETENTION_TIME, due, because))
     assert (total.oldest, total.due, total.segments, total.bytes, total.disk_bytes) == (3, 50, 4, 12, 4 * 4096)
 

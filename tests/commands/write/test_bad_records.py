@@ -27,10 +27,10 @@ def without(*names: str) -> dict[str, Any]:
 
 
 BAD: dict[str, tuple[str | dict[str, Any], list[str], str]] = {
-    "no JSON": ("{", [], "column 2: not what 'klog dump' prints"),
-    "an array": ("[]", [], "column 1: not what 'klog dump' prints"),
-    "two objects": (json.dumps(GOOD) * 2, [], "not what 'klog dump' prints"),
-    "a string without end": ('{"topic":"t","value":"v', [], "not what 'klog dump' prints"),
+    "no JSON": ("{", [], "column 2: not in the form of 'klog dump'"),
+    "an array": ("[]", [], "column 1: not in the form of 'klog dump'"),
+    "two objects": (json.dumps(GOOD) * 2, [], "not in the form of 'klog dump'"),
+    "a string without end": ('{"topic":"t","value":"v', [], "not in the form of 'klog dump'"),
     "half a surrogate": ('{"topic":"t","key":"\\ud800","value":"v"}', [], "column 21: key: not UTF-8"),
     "no UTF-8": ('{"topic":"t","key":"\udcff","value":"v"}', [], "not UTF-8"),
     "a number for text": (GOOD | {"value": 5}, [], "a value of another type"),
@@ -43,7 +43,7 @@ BAD: dict[str, tuple[str | dict[str, Any], list[str], str]] = {
     "a header without a key": (GOOD | {"headers": [[None, "v"]]}, [], "a value of another type"),
     "bad base64": (without("value") | {"value_base64": "a"}, [], "not base64"),
     "bad base64 in a header": (GOOD | {"headers": [["k", {"base64": "$$$$"}]]}, [], "not base64"),
-    "damage": ({"damage": "bad CRC", "position": 8192}, [], "damage in what was dumped"),
+    "damage": ({"damage": "bad CRC", "position": 8192}, [], "a line about damage"),
     "no topic": (without("topic"), [], "no topic"),
     "an illegal topic": (GOOD | {"topic": "../x"}, [], "no topic can have the name ../x"),
     "a topic of 300 letters": (GOOD | {"topic": "x" * 300}, [], "no topic"),

@@ -159,7 +159,7 @@ def test_options_of_records_do_not_go_with_a_log(klog: Klog, tmp_path: Path) -> 
     (tmp_path / "t-0").mkdir()
     done = klog("write", tmp_path / "t-0", "--to", tmp_path / "out", "--codec", "zstd")
     assert done.exit_code == 16
-    assert b"--codec: batches of a log are taken as they are" in done.stderr
+    assert b"--codec: batches of a log are copied unchanged" in done.stderr
 
 
 def test_a_new_log_dir_is_there_whole_or_not_at_all(klog: Klog, tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_a_new_log_dir_is_there_whole_or_not_at_all(klog: Klog, tmp_path: Path) 
     [
         (("nosuch.jsonl",), "nosuch.jsonl: No such file or directory; expected"),
         (("",), "'': No such file or directory"),
-        (("in.txt",), "its name does not tell what it is; --input-format jsonl|csv|parquet|log"),
+        (("in.txt",), "its name does not show its form; --input-format jsonl|csv|parquet|log"),
         (("in.jsonl", "./in.jsonl"), "given twice, and its records would be written twice"),
         (("-", "-"), "-: given twice"),
         (("pipe.jsonl",), "not a file; - reads lines from stdin"),

@@ -186,13 +186,13 @@ def test_a_dictionary_of_one_large_value_takes_no_memory_without_end(tmp_path: P
 GOOD = '{"key":"k","value":"v"}'
 LINES = {
     "deep": ('{"nobody":' + "[" * 1_000_000 + "]" * 1_000_000 + ',"key":"k","value":"v"}', None),
-    "deep and cut": ('{"nobody":' + '{"a":' * 1_000_000, "not what 'klog dump' prints"),
+    "deep and cut": ('{"nobody":' + '{"a":' * 1_000_000, "not in the form of 'klog dump'"),
     "deep in headers": ('{"key":"k","value":"v","headers":' + "[" * 1_000_000, "headers: "),
     "NaN": ('{"key":"k","value":"v","timestamp":NaN}', "timestamp: a value of another type"),
     "a float": ('{"key":"k","value":"v","timestamp":1e3}', "timestamp: a value of another type"),
     "a million digits": ('{"key":"k","value":"v","offset":' + "9" * 1_000_000 + "}", "offset: a value of another type"),
-    "a NUL": ('{"key":"k\x00","value":"v"}', "key: not what 'klog dump' prints"),
-    "a NUL between": ('{"key":"k",\x00"value":"v"}', "not what 'klog dump' prints"),
+    "a NUL": ('{"key":"k\x00","value":"v"}', "key: not in the form of 'klog dump'"),
+    "a NUL between": ('{"key":"k",\x00"value":"v"}', "not in the form of 'klog dump'"),
     "names twice": ('{"key":"a","value":"b","key":"k","value":"v"}', None),
     "a long name": ('{"' + "n" * 1_000_000 + '":1,"key":"k","value":"v"}', None),
     "ten thousand fields": ("{" + "".join(f'"f{i}":{i},' for i in range(10_000)) + '"key":"k","value":"v"}', None),

@@ -103,7 +103,7 @@ def test_undecided_data_is_refused(klog: Klog, tmp_path: Path) -> None:
     words = ("write", file, "--to", tmp_path / "out", "--producers", "drop")
     done = klog(*words)
     assert (done.exit_code, done.stderr.count(b"\n")) == (8, 1), done.stderr
-    assert f"{file}, line 2: of a transaction that nothing in the input ends".encode() in done.stderr
+    assert f"{file}, line 2: of a transaction without an end in the input".encode() in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
     assert klog(*words, "--skip-bad").exit_code == 4
     assert [one["value"] for one in lines(klog, [tmp_path / "out/t-0"])] == ["plain", "done"]

@@ -177,7 +177,7 @@ def test_a_kill_at_any_call_leaves_what_the_next_run_finishes(
     ("change", "why"),
     [
         ({"topic": "no.such"}, "the cluster has no topic no.such: create it on a broker first"),
-        ({"topic": "__cluster_metadata"}, "written by controllers alone"),
+        ({"topic": "__cluster_metadata"}, "only controllers write the metadata log"),
         ({"partition": 9}, "no such partition 9"),
     ],
 )
@@ -260,7 +260,9 @@ def test_a_topic_with_further_replicas_wants_the_same_on_each(klog: Klog, tmp_pa
     disks = [writable_copy(FIXTURES / "replicas/behind" / f"broker-{node}", tmp_path / f"{node}") for node in (1, 2)]
     before = [tree(disk) for disk in disks]
     unknown = write_one(klog, disks[0], tmp_path, "orders", "--apply")
-    assert (unknown.exit_code, b"--metadata DIR names who has it" in unknown.stderr) == (8, True), unknown.stderr
+    assert (unknown.exit_code, b"--metadata DIR names the log dir that has it" in unknown.stderr) == (8, True), (
+        unknown.stderr
+    )
     metadata = ("--metadata", str(FIXTURES / "replicas/behind/controller-4"))
     refused = write_one(klog, disks[0], tmp_path, "orders", "--apply", *metadata)
     assert (refused.exit_code, b"orders has 3 replicas" in refused.stderr) == (8, True), refused.stderr

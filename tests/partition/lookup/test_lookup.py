@@ -178,7 +178,7 @@ def test_the_fate_of_a_transaction_is_said(tmp_path: Path) -> None:
     assert "a marker, which consumers do not receive" in words[2]
     assert [look_up(folder, offset).outcome for offset in (1, 2)] == [LookupOutcome.RECORD, LookupOutcome.CONTROL]
     (folder / f"{0:020}.txnindex").unlink()
-    assert "aborted at 2, but no transaction index says so" in said(look_up(folder, 1))
+    assert "aborted at 2, but no transaction index has this" in said(look_up(folder, 1))
 
 
 def test_a_marker_may_be_in_a_later_segment(tmp_path: Path) -> None:

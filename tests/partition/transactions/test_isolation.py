@@ -211,7 +211,7 @@ def test_a_commit_that_the_index_takes_for_an_abort_is_damage(folder: Path) -> N
     ("first", "shown", "told"),
     [
         (0, [8, 9], "a COMMIT marker that the transaction index takes for an ABORT"),
-        (5, [0, 1, 3, 4, 8, 9], "an ABORT marker whose transaction begins earlier than the transaction index says"),
+        (5, [0, 1, 3, 4, 8, 9], "an ABORT marker whose transaction begins earlier than in the transaction index"),
     ],
 )
 def test_an_entry_with_a_wrong_first_offset_is_damage(folder: Path, first: int, shown: list[int], told: str) -> None:

@@ -149,7 +149,7 @@ def test_a_directory_that_is_set_aside_and_named_is_said_not_to_be_repaired(
     before = tree(data)
     ran = run_klog("recover", partition, *MODES[mode], "--apply", "--quiet")
     assert ran.exit_code == 4
-    assert b"a broker has set it aside or is about to delete it" in ran.stdout
+    assert b"a broker has set it aside or will delete it" in ran.stdout
     assert run_klog("recover", data, *MODES[mode], "--apply").exit_code == 0
     assert tree(data) == before
 

@@ -31,9 +31,9 @@ from tests.support.damage import Case, case, sources
 
 NORMAL = 80
 CASES = [pytest.param(n, marks=[pytest.mark.long] if n >= NORMAL else []) for n in range(1000)]
-HERE = re.compile(r"truncates the log here, at offset -?\d+(, and deletes the (\d+) segments? after it)?")
+HERE = re.compile(r"truncates the log here, at offset -?\d+(, and deletes the (\d+ segments|segment) after it)?")
 BEFORE = re.compile(r"truncates the segment earlier, at offset -?\d+")
-KEPT = "does not look at it"
+KEPT = "does not check this; a consumer"
 
 
 @pytest.fixture(scope="module")

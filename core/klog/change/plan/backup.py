@@ -134,7 +134,7 @@ class BackupWriter:
         place = (tail_place if tail else original_place)(self._plan, history.log_dir, history.file)
         if not history.is_untouched:
             if status_of(place) is None:
-                raise StaleError(f"{place}: gone, and {history.path} is changed already: it could not be undone")
+                raise StaleError(f"{place}: gone, and {history.path} is already changed: the plan could not be undone")
             return
         after = self._plan.actions[history.actions[0]].after
         if tail and after is not None:
@@ -182,7 +182,7 @@ class BackupWriter:
             self._bring(origin, target, after)
             state = self._state(target, after)
         if state is None or state.content != after.content:
-            what = "gone" if state is None else "not what the plan says"
+            what = "gone" if state is None else "not in the state of the plan"
             raise StaleError(f"{target}: {what}, although the plan needs it for {action.file}; make the plan again")
         like = self._like(action)
         if state != after or like is not None:

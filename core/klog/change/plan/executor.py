@@ -185,7 +185,7 @@ class _Run:
         what = f"has changed since {self._done_before} of {len(self._plan.actions)} changes had been made"
         if all(is_above(self._plan, other) for other in others):
             undo = f"klog undo {shlex.quote(self._plan.backups[0])} --apply"
-            raise StaleError(f"{path}: {what}: '{undo}' takes these back, and keeps what has come since")
+            raise StaleError(f"{path}: {what}: '{undo}' undoes these, and keeps later data")
         raise StaleError(f"{path}: {what}; nothing more was done, the originals are in {self._plan.backups[0]}")
 
     def _staleness(self, strange: FileHistory, is_new: bool) -> str:

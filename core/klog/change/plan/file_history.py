@@ -236,7 +236,7 @@ def check_directories(plan: Plan) -> None:
     for (number, directory), modified_ns in plan.directory_times.items():
         path = plan.path(number, directory)
         if directory and os.stat(path).st_mtime_ns != modified_ns:
-            raise StaleError(f"{path}: files have come or gone since the plan was made; make it again")
+            raise StaleError(f"{path}: files were added or removed since the plan was made; make it again")
 
 
 # files beside those of the plan

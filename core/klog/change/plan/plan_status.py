@@ -397,4 +397,4 @@ def plan_disk_full(
     place = place_of(error, waits, log_dirs)
     other, less = ("--save-plan", "--save-plan") if is_saved else ("--backup", "--apply")
     standing = f"nothing was changed; make room, or name another place with {other}"
-    return full_disk(error, place, disk, f"{standing}; without {less} klog tells how much is needed")
+    return full_disk(error, place, disk, f"{standing}; without {less} klog reports the needed space")

@@ -100,8 +100,8 @@ def exit_hint(plan: Plan, path: str, now_ms: int) -> str | None:
         return None
     undo = f"klog undo {quote(plan.backups[0])} --apply"
     return (
-        f"{path}: has changed since {plan.id} was half done, so it cannot be finished: '{undo}' takes back what it had"
-        " done, and keeps what has come since"
+        f"{path}: has changed since {plan.id} was half done, so it cannot be finished: '{undo}' undoes its"
+        " changes, and keeps later data"
     )
 
 
@@ -148,8 +148,8 @@ def _used(plan: Plan, path: str) -> str:
         for action in later.actions:
             after = action.after
             if later.path(action.log_dir, action.file) == path and facts == (after and (after.size, after.modified_ns)):
-                return f"{path}: changed by {later.id} since the plan was carried out; take that back first"
-    return f"{path}: used since the plan was carried out; it can no longer be undone"
+                return f"{path}: changed by {later.id} since the plan was carried out; undo that plan first"
+    return f"{path}: used since the plan was carried out; the plan can no longer be undone"
 
 
 def _with_room(
@@ -252,7 +252,7 @@ def _stood_in(
         if state is not None and same_content(state, content):
             return state
     if content.size:
-        raise StaleError(f"{history.path}: nothing has what it had any more; the plan can no longer be undone")
+        raise StaleError(f"{history.path}: its former content no longer exists; the plan can no longer be undone")
     return content
 
 
@@ -331,4 +331,4 @@ def _stage(
         disk.close(file)
     state = file_state(target, start=wanted.digest_start)
     if state is None or state.content != wanted.content:
-        raise StaleError(f"{tail}: not what was cut from {history.path}; it cannot be brought back")
+        raise StaleError(f"{tail}: not what was cut from {history.path}; it cannot be restored")

@@ -265,7 +265,7 @@ def oldest_state(partition: Partition, problems: Problems, empty: Callable[[], R
                 problems.take(found.problems)
                 return HistoryStart(found.state, found.end, found.timestamp)
             problems.add(found.flaw)
-    raise KlogError(f"{partition.path}: the log begins at {log_start}, and no whole snapshot ends there or later")
+    raise KlogError(f"{partition.path}: the log begins at {log_start}, and no complete snapshot ends there or later")
 
 
 def read_history(

@@ -80,7 +80,7 @@ def open_metadata(path: str) -> MetadataDirectory:
     if isinstance(opened, LogDir):
         if opened.metadata_log is None:
             expected = os.path.join(path, f"{CLUSTER_METADATA}-0", file_name(0, FileKind.LOG))
-            where = "KRaft nodes have it in metadata.log.dir, brokers of ZooKeeper's time nowhere"
+            where = "KRaft nodes have it in metadata.log.dir; ZooKeeper-era brokers have none"
             raise KlogError(f"{path}: no metadata log here: expected {expected}; {where}")
         return MetadataDirectory(opened.metadata_log, opened)
     if isinstance(opened, KafkaFile):

@@ -241,7 +241,7 @@ class TopicConfig:
         found = self._log_dir.checkpoints.follow_file if self._log_dir is not None else None
         if isinstance(found, Malformed):
             assert self._log_dir is not None
-            advice = "put it right, or move it away: then it is no copy, and topics have Kafka's defaults"
+            advice = "correct it, or move it away: the directory is then no copy, and topics have Kafka's defaults"
             raise DamagedError(f"{self._log_dir.path}/{FOLLOW_FILE}: {found}; {advice}")
         return {name: topic.config for name, topic in found.topics.items()} if found is not None else {}
 
@@ -331,7 +331,7 @@ def _check_metadata(metadata: LogDir, log_dir: LogDir | None) -> None:
 
 def _option(name: str, text: str) -> Value:
     if name not in _KNOWN:
-        raise UsageError(f"{name} is not a setting that klog knows{near_misses(name, _KNOWN)}")
+        raise UsageError(f"{name} is an unknown setting{near_misses(name, _KNOWN)}")
     value = _read(_KNOWN[name].kind, text)
     if value is None:
         raise UsageError(f"{name}={text}: expected {_KNOWN[name].kind.expected}")
@@ -348,7 +348,7 @@ def parse_settings(given: Sequence[str], names: Sequence[str]) -> dict[str, str]
     for one in given:
         name, equals, value = one.partition("=")
         if name not in (*names, small):
-            raise UsageError(f"--set {one}: {name} decides nothing here{near_misses(name, names)}")
+            raise UsageError(f"--set {one}: {name} has no effect here{near_misses(name, names)}")
         if not equals:
             raise UsageError(f"--set {one}: expected NAME=VALUE")
         found[name] = value

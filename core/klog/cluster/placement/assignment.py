@@ -41,7 +41,7 @@ def check_request(brokers: Sequence[UsableBroker], partitions: int, replication:
         raise UsageError(f"{replication} replicas: at least 1 is needed; Kafka: INVALID_REPLICATION_FACTOR (38)")
     if replication > len(brokers):
         both = f"{counted(replication, 'replica')} on {counted(len(brokers), 'broker')}"
-        raise UsageError(f"{both}: no broker has two; Kafka: INVALID_REPLICATION_FACTOR (38)")
+        raise UsageError(f"{both}: a broker has at most one; Kafka: INVALID_REPLICATION_FACTOR (38)")
     if partitions * replication > MOST_REPLICAS:
         raise UsageError(f"{partitions * replication} replicas: klog places up to {MOST_REPLICAS}")
 

@@ -160,6 +160,6 @@ def place_striped(brokers: Sequence[UsableBroker], partitions: int, replication:
     """
     check_request(brokers, partitions, replication)
     if all(broker.fenced for broker in brokers):
-        raise UsageError("all brokers are fenced: nobody could lead; Kafka: INVALID_REPLICATION_FACTOR (38)")
+        raise UsageError("all brokers are fenced: no broker could lead; Kafka: INVALID_REPLICATION_FACTOR (38)")
     stripes = _Stripes(JavaRandom(seed), sorted(brokers, key=lambda broker: broker.id))
     return [stripes.place(replication) for _ in range(partitions)]

@@ -262,7 +262,7 @@ class Adoption:
             message = "its log start is below its first segment: the rest is in remote storage"
             raise refuse(source, "tiered", message, "klog", "describe", source.path)
         if _is_same_place(source, target) and source.partition.topic_id == target.topic_id:
-            message = "it is the partition already, with the topic id of the cluster"
+            message = "it is already the partition, with the topic id of the cluster"
             raise refuse(source, "same-directory", message, "klog", "doctor", *target.into)
         if target.is_there and os.path.realpath(target.partition.path) not in self._free:
             message = f"an earlier plan is half done in {target.partition.path}"
@@ -278,7 +278,7 @@ class Adoption:
     @staticmethod
     def _not_empty(source: AdoptSource, target: AdoptTarget, found: Amount | None) -> RefusedError:
         what = counted((found and found.records) or 0, "record")
-        message = f"{target.partition.path} has {what}, which would go (to the backup): --replace"
+        message = f"{target.partition.path} has {what}, which would be removed (a backup keeps them): --replace"
         return refuse(source, "target-not-empty", message, target.command(source, "--replace"))
 
     @property
@@ -364,11 +364,11 @@ def adopt(
 def _open_note(source: AdoptSource, target: AdoptTarget, left: LeftOpen) -> str:
     told = f"{target.name}: the transaction of producer {left.producer_id}, open from offset {left.first_offset} on"
     if left.is_under_way:
-        return f"{told}, is left open: its coordinator has it under way, and ends it after the start"
+        return f"{told}, is left open: its coordinator has it in progress, and ends it after the start"
     command = target.command(source, "--open-transactions", ABORT)
     return (
-        f"{told}, is left open: these log dirs do not tell whether its coordinator ends it; where it does not, readers"
-        f" of committed data stop there, and {command} aborts it"
+        f"{told}, is left open: these log dirs do not show whether its coordinator ends it; if it does not,"
+        f" read_committed consumers stop there, and {command} aborts it"
     )
 
 

@@ -245,7 +245,9 @@ class AdoptedLog:
         unsure = [one for one, is_ended in fates.items() if not is_ended]
         if asked == REFUSE and unsure:
             first = min(one.current_txn_first_offset for one in unsure)
-            message = f"{counted(len(unsure), 'transaction')} from offset {first} on: open, and nothing would end them"
+            message = (
+                f"{counted(len(unsure), 'transaction')} from offset {first} on: open, and no coordinator would end them"
+            )
             command = self._target.command(self._source, "--open-transactions", ABORT)
             raise refuse(self._source, "open-transaction", message, command)
         commits = {}

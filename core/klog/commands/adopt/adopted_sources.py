@@ -161,5 +161,5 @@ def _key(partition: Partition, name: str | None) -> Key:
             raise UsageError(f"--as {name}: expected a topic and a partition number, such as orders-3")
         return parsed.topic, parsed.partition
     if partition.topic is None or partition.number is None:
-        raise UsageError(f"{partition.path}: its name is no partition's; --as TOPIC-N says which it is")
+        raise UsageError(f"{partition.path}: its name is not a partition's; --as TOPIC-N gives it one")
     return partition.topic, partition.number

@@ -81,7 +81,7 @@ class FormerTopic(NamedTuple):
         if not self.is_guess:
             return told
         return (
-            f"{told}, and no metadata log here tells how many partitions it had: {self.size} is a guess, by the"
+            f"{told}, and no metadata log here shows how many partitions it had: {self.size} is a guess, by the"
             f" highest number here; with another number {self.hashed} go to other partitions"
         )
 
@@ -90,7 +90,7 @@ class FormerTopic(NamedTuple):
         what = f"the cluster's {self.name} has {counted(size, 'partition')}"
         if self.is_guess and self.size < size:
             return (
-                f"{what}, and no metadata log here tells whether it had as many: the highest number here is"
+                f"{what}, and no metadata log here shows whether it had as many: the highest number here is"
                 f" {self.size - 1}; with another number {self.hashed} are in other partitions"
             )
         if self.size != size:
@@ -103,7 +103,7 @@ class FormerTopic(NamedTuple):
         if not self.is_guess or {*self.numbers} == {*range(self.size)}:
             return None
         return (
-            f"no metadata log here tells how many partitions {self.name} had: {self.size} is a guess, by the highest"
+            f"no metadata log here shows how many partitions {self.name} had: {self.size} is a guess, by the highest"
             f" number here; with another number {self.hashed} are in other partitions"
         )
 
@@ -299,7 +299,9 @@ class TargetLogDirs:
         as_named = target.command(source, "--as", target.name)
         # In a cluster of another id its coordinators cannot be these.  The same id proves nothing about it.
         if (source.cluster_id is None or source.cluster_id != self.cluster_id) and not is_named:
-            message = "coordinators keep their state in it: of another cluster only all its partitions together fit"
+            message = (
+                "coordinators keep their state in it: from another cluster, all its partitions must be adopted together"
+            )
             raise refuse(source, "internal-topic", message, as_named)
         former = self.former(source)
         misfit = former.misfit(len(self.cluster.partitions[target.topic_id]))
@@ -357,7 +359,9 @@ class TargetLogDirs:
     def _has_fewer(source: AdoptSource, count: int) -> RefusedError:
         message = f"the cluster's {source.topic} has {counted(count, 'partition')}"
         if source.topic in INTERNAL:
-            message += ", over which the coordinators hash what is in it: more partitions would part them from that"
+            message += (
+                ", over which the coordinators hash its records: with more partitions they would not find these records"
+            )
             return refuse(source, "internal-topic", message, *content_command(source))
         words = ["kafka-topics", "--bootstrap-server", "HOST:PORT", "--alter", "--topic", source.topic]
         message += "; with more, new records of a key may go to another partition than its former ones"

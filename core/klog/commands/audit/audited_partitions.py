@@ -97,7 +97,7 @@ def audit_partitions(query: AuditQuery) -> tuple[list[AuditPartition], list[LogD
         by_name.setdefault(_name(partition), []).append((partition, is_judged))
     found = [_together(name, copies) for name in sorted(by_name) for copies in _copies(by_name[name])]
     if not any(one.is_judged for one in found):
-        hint = "" if query.internal else "; --internal takes the topics in that brokers write"
+        hint = "" if query.internal else "; --internal includes the topics that brokers write"
         raise UsageError(f"{' '.join(query.paths)}: no partitions to audit{hint}")
     return found, log_dirs
 

@@ -47,7 +47,7 @@ class SpillFile:
         free = facts.f_bavail * facts.f_frsize
         if free < size + _LEAST_FREE_BYTES:
             raise KlogError(
-                f"no room for {size} bytes of digests where temporary files go ({free} bytes are free);"
+                f"no room for {size} bytes of digests in the directory of temporary files ({free} bytes are free);"
                 " TMPDIR names another place, --memory keeps more in memory"
             )
         ends = [self.bytes]

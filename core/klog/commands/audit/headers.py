@@ -264,7 +264,7 @@ class AuditWorkers(NamedTuple):
             table.close()
             raise
         if table.spilled_bytes:
-            self.note(f"{table.spilled_bytes} bytes of digests went to a file without a name")
+            self.note(f"{table.spilled_bytes} bytes of digests are in an unnamed file")
         return sorted(reports, key=lambda report: report.number), table
 
 

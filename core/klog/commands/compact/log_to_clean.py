@@ -281,7 +281,7 @@ class LogSections:
         if verdict is Eligibility.NOTHING:
             return f"nothing is dirty below {self.bounds[0]}"
         if verdict is Eligibility.ALL:
-            return "all of it was requested"
+            return "the complete log was requested"
         if verdict is Eligibility.OVERDUE:
             return f"dirty for {self.overdue_ms} ms longer than max.compaction.lag.ms"
         return f"dirty ratio {ratio:.4g}, {'' if verdict is Eligibility.DIRTY else 'not '}above {least:.4g}"

@@ -120,16 +120,16 @@ def _by_topic(partition: Partition, rules: TopicRules) -> Refusal | None:
         what = f"this directory is not in use (-{partition.state.value})"
         return _refuse(partition, RefusalReason.NOT_CURRENT, what, "leave it to the broker")
     if rules.remote_storage.flag:
-        what = "remote.storage.enable=true: a part of the log is elsewhere"
+        what = "remote.storage.enable=true: a part of the log is in remote storage"
         return _refuse(partition, RefusalReason.TIERED, what, "brokers do not compact such topics either")
     if rules.compacts:
         return None
     if rules.policy.origin is SettingOrigin.DEFAULT:
-        what = "nothing here shows the topic's cleanup.policy"
+        what = "the topic's cleanup.policy is unknown here"
         advice = "--metadata DIR names the log dir with the metadata log; --policy compact if you know it"
         return _refuse(partition, RefusalReason.POLICY, what, advice)
     what = f"cleanup.policy={','.join(rules.policy.words)}"
-    return _refuse(partition, RefusalReason.POLICY, what, "--policy compact compacts it all the same, once")
+    return _refuse(partition, RefusalReason.POLICY, what, "--policy compact compacts it anyway, once")
 
 
 def _by_files(partition: Partition) -> Refusal | None:
@@ -137,7 +137,7 @@ def _by_files(partition: Partition) -> Refusal | None:
     of_log = partition.log_files
     for file in of_log:
         if file.stage is not Stage.IN_USE:
-            return damaged(partition, f"{file.name}: an operation did not end", RefusalReason.UNFINISHED)
+            return damaged(partition, f"{file.name}: left by an interrupted operation", RefusalReason.UNFINISHED)
     for file in of_log:
         if not file.canonical:
             what, advice = f"{file.name}: no broker writes such a name", "rename it, or move it away"
@@ -147,7 +147,7 @@ def _by_files(partition: Partition) -> Refusal | None:
     )
     if strange is not None:
         # The target of the link may return, beside the output that was made without it.
-        what, advice = f"{strange}: not a regular file", "put the file itself there, or move it away"
+        what, advice = f"{strange}: not a regular file", "replace it with the file itself, or move it away"
         return _refuse(partition, RefusalReason.NAMES, what, advice)
     if not partition.segments:
         return _refuse(partition, RefusalReason.NO_SEGMENT, "there is no segment", "there is nothing to compact")

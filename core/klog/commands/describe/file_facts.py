@@ -75,7 +75,7 @@ def describe_file(file: KafkaFile, deep: bool = False) -> FileFacts:
     else:
         found = _TEXTS[kind](_content(file.path))
     if not file.name.canonical:
-        found.notes.append("not a name that a broker gives")
+        found.notes.append("not a name that a broker would write")
     notes = tuple(found.notes)
     stage = file.name.stage.value
     return FileFacts(file.path, kind, stage, found.size, found.facts, found.columns, found.entries, notes)
@@ -88,7 +88,7 @@ def _log(path: str, name: FileName, deep: bool) -> _Found:
     log = summarize(path, deep)
     if not name.canonical and log.first is None and log.damage is not None:
         raise NotKafkaError(
-            f"{path}: not a Kafka log: {log.damage.kind.value} at 0, and no broker gives a log this name"
+            f"{path}: not a Kafka log: {log.damage.kind.value} at 0, and no broker would write a log of this name"
         )
     facts: dict[str, Value] = {}
     if name.kind is FileKind.LOG:
@@ -152,7 +152,7 @@ def _index(path: str, name: FileName, layout: Layout) -> _Found:
                 row = (*row, None if name.offset is None else name.offset + distance)
             found.entries = (*found.entries, row)
     if index.ragged_bytes:
-        found.notes.append(f"{index.ragged_bytes} bytes at the end are not a whole entry")
+        found.notes.append(f"{index.ragged_bytes} bytes at the end are not a complete entry")
     if index.zeros:
         found.notes.append(f"{index.zeros} entries at the end are zeros, as in a preallocated index")
     return found
@@ -176,7 +176,7 @@ def _lock(path: str) -> _Found:
 def _content(path: str) -> bytes:
     with ReadOnlyFile(path) as source:
         if source.size > SMALL_FILE_BYTES:
-            raise UnsupportedError(f"{path}: {source.size} bytes are far too many for a file of this name")
+            raise UnsupportedError(f"{path}: {source.size} bytes are too large for a file of this name")
         return source.read(0, source.size)
 
 

@@ -159,13 +159,13 @@ def _log_dir_notes(log_dir: LogDir) -> Iterator[str]:
         if malformed is not None:
             yield f"{kind.value}: {malformed}"
     if isinstance(log_dir.checkpoints.follow_file, Malformed):
-        yield f"{FOLLOW_FILE}: {log_dir.checkpoints.follow_file}; nothing is known of the cluster's topics and groups"
+        yield f"{FOLLOW_FILE}: {log_dir.checkpoints.follow_file}; the cluster's topics and groups are unknown"
     for name in log_dir.foreign_directories:
-        yield f"{name}/  is not a partition's directory; a broker does not start over it"
+        yield f"{name}/  is not a partition's directory; a broker does not start with it"
     counts = Counter((partition.topic, partition.number, partition.state) for partition in log_dir.partitions)
     for (topic, number, state), count in counts.items():
         if count > 1 and state in (PartitionState.CURRENT, PartitionState.FUTURE):
-            yield f"{count} directories are {topic}-{number}; a broker does not start over them"
+            yield f"{count} directories are {topic}-{number}; a broker does not start with them"
     for file in log_dir.leftovers:
         yield f"{file.name} was left by an interrupted write"
     if log_dir.lock.held is None:
@@ -234,8 +234,8 @@ def _is_odd(file: FileName) -> bool:
 
 def _what_a_broker_makes_of(file: FileName) -> str:
     if file.offset is None and file.kind in (FileKind.LOG, FileKind.SNAPSHOT):
-        return "no offset in its name; a broker does not start over it"
-    return "not the name a broker looks for"
+        return "no offset in its name; a broker does not start with it"
+    return "not the name that a broker reads"
 
 
 def _segment_row(partition: Partition, files: SegmentFiles, is_active: bool, deep: bool) -> SegmentRow:

@@ -119,12 +119,12 @@ class _Start:
     def _check_request(self) -> None:
         paths = [os.path.realpath(one.path) for one in self._dirs]
         if len(set(paths)) < len(paths):
-            raise UsageError("the same log dir twice: name each of log.dirs once")
+            raise UsageError("the same log dir twice: give each of log.dirs once")
         nodes = {one.known.node_id for one in self._dirs if one.known is not None} - {None}
         if self._request.node_id is None and len(nodes) > 1 and len(nodes) == len(self._dirs):
             raise UsageError(
                 f"different node ids ({', '.join(map(str, sorted(n for n in nodes if n is not None)))}): "
-                "one broker at a time, or --node-id to say which"
+                "give the log dirs of one broker, or choose one with --node-id"
             )
         if all(one.meta is None and one.problem is None and not os.path.isdir(one.path) for one in self._dirs):
             raise UsageError(f"{self._dirs[0].path}: no such directory; expected a log dir")

@@ -176,5 +176,7 @@ def unread_number(kind: FileKind, message: str) -> StartNote:
     Kafka catches the exception for all but high watermarks, which it reads when it becomes leader or follower.
     """
     if kind is FileKind.HIGH_WATERMARKS:
-        return StartNote(WATERMARK_NUMBER, f"{message}; the broker then becomes leader or follower of hardly anything")
-    return StartNote(CHECKPOINT_NUMBER, f"{message}; the broker takes none of it")
+        return StartNote(
+            WATERMARK_NUMBER, f"{message}; the broker then becomes leader or follower of hardly any partition"
+        )
+    return StartNote(CHECKPOINT_NUMBER, f"{message}; the broker ignores the file")

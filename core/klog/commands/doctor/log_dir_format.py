@@ -131,7 +131,7 @@ def not_log_dir(path: str) -> str | None:
             found = [one.path for one in entries if one.name != _LOST_AND_FOUND]
             inner = sorted(one for one in found if os.path.isfile(os.path.join(one, FileKind.META_PROPERTIES.value)))
             if inner:
-                return f"{path}: no log dir, but it holds some; name them: {' '.join(inner)}"
+                return f"{path}: not a log dir, but it contains some; name them: {' '.join(inner)}"
             if found:
                 raise
     except KlogError:

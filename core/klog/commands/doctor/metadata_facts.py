@@ -42,8 +42,8 @@ def lag_notes(
     message = f"{os.path.join(log_dir, DIRECTORY)} is behind the logs: {lag.description}"
     if len(_nodes(cluster)) > 1:
         message += (
-            "; the log of another voter may have the rest, which nothing here tells: klog metadata compare does, with"
-            " the disks of all voters"
+            "; the log of another voter may have the rest, which these disks do not show: run klog metadata compare"
+            " with the disks of all voters"
         )
     return [StartNote("metadata-log-behind", message)] if lag else []
 

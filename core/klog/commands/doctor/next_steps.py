@@ -29,8 +29,8 @@ from klog.partition.start.start_reasons import CHECKPOINT_NUMBER, WATERMARK_NUMB
 
 _RECOVERED: Final = {
     "log-start-beyond-end": "all its records would be deleted: the log start is beyond the end",
-    "torn-tail": "new batches would go where nobody reads them, or get offsets that are in use",
-    "txn-index-wrong": "read_committed consumers would get aborted records, or miss committed ones",
+    "torn-tail": "new batches would be unreadable, or would get offsets that are in use",
+    "txn-index-wrong": "read_committed consumers would receive aborted records, or miss committed ones",
     "epochs-malformed": "the broker refuses leader-epoch-checkpoint",
 }
 _TAKES: Final = "takes the log dir offline"
@@ -125,7 +125,7 @@ class _Steps:
                     " metadata compare shows which copy is ahead"
                 )
                 if note.id == "metadata-log-damaged":
-                    sentence += "; klog metadata plan with --base goes on from what is before the damage"
+                    sentence += "; klog metadata plan with --base continues from the part before the damage"
                 yield _manual(sentence, note.message)
             elif note.id == "metadata-log-behind":
                 yield self._behind(note.message)
@@ -139,7 +139,7 @@ class _Steps:
         self._repairs.is_blocked = True
         sentence = (
             "take __cluster_metadata-0 from another node whose copy is not behind, klog metadata compare shows which is"
-            " ahead; if all are behind, klog metadata plan --voters appends what is missing"
+            " ahead; if all are behind, klog metadata plan --voters appends the missing records"
         )
         return _manual(sentence, why)
 
@@ -157,8 +157,8 @@ class _Steps:
             "metadata-log-refused": f"restore {place} from another controller, or from a backup that is not older than"
             " the logs",
             "node-id-differs": f"start this broker with the node.id that {meta} has, or give it its own log dirs",
-            "cluster-id-differs": f"{failure.log_dir} is of another cluster: take it out of log.dirs",
-            "log-dir-unusable": f"repair or mount {failure.log_dir}, or take it out of log.dirs",
+            "cluster-id-differs": f"{failure.log_dir} is of another cluster: remove it from log.dirs",
+            "log-dir-unusable": f"repair or mount {failure.log_dir}, or remove it from log.dirs",
         }.get(failure.id)
         if sentence is not None:
             yield _manual(sentence, failure.message)
@@ -183,7 +183,7 @@ class _Steps:
         for name in names[:_MOST_FOREIGN]:
             yield _manual(f"move {os.path.join(log_dir, name)} out of the log dir", failure.message)
         if len(names) > _MOST_FOREIGN:
-            rest = f"the other {len(names) - _MOST_FOREIGN} directories whose names are no partition's"
+            rest = f"the other {len(names) - _MOST_FOREIGN} directories whose names are not a partition's"
             yield _manual(f"move {rest} out of the log dir {log_dir}", failure.message)
 
     def _directory_id(self, one: LogDirFate, why: str) -> NextStep:
@@ -192,7 +192,7 @@ class _Steps:
         self._repairs.metas[one.path] = MetaProperties(1, one.cluster_id, one.node_id, wanted, {})
         if wanted is not None:
             return _manual(f"set directory.id={wanted} in {meta}", why)
-        return _manual(f"remove the line directory.id from {meta}: the broker makes a new one", why)
+        return _manual(f"remove the line directory.id from {meta}: the broker then creates a new one", why)
 
     def _meta(self, log_dir: str, why: str) -> NextStep:
         """Return the step that rewrites the file."""
@@ -251,7 +251,7 @@ class _Steps:
             elif one.reason == "meta-properties-malformed" and self._diagnosis.failure is None:
                 yield self._meta(one.path, "the log dir goes offline")
             elif one.reason == "log-dir-unusable" and self._diagnosis.failure is None:
-                yield _manual(f"repair or mount {one.path}, or take it out of log.dirs", "the log dir goes offline")
+                yield _manual(f"repair or mount {one.path}, or remove it from log.dirs", "the log dir goes offline")
             count = self._leaderless[one.path] or self._leaderless[None]
             if count and self._wanted_id(one.path) not in (None, one.directory_id):
                 yield self._directory_id(one, f"{counted(count, 'partition')} may have no leader")
@@ -303,7 +303,7 @@ class _Steps:
             self._repairs.moved.add(path)
             return _aside(path, f"the broker refuses {file}")
         sentence = f"write {file} with the lines `version: 0` and `topic_id: {topic_id}`"
-        return _manual(sentence, "without it the broker does not know whose records these are")
+        return _manual(sentence, "without it the broker does not know the topic of these records")
 
     def _aside(self, row: PartitionFate, path: str) -> Iterator[NextStep]:
         if not row.lost_records and row.fate is Fate.KEEPS:
@@ -321,7 +321,7 @@ class _Steps:
         why = f"the broker would set it aside: {row.message}"
         if row.lost_records:
             has = "as many partitions as it had" if row.topic in INTERNAL else "such a partition here"
-            why += f"; once the topic has {has}, klog adopt brings it back"
+            why += f"; once the topic has {has}, klog adopt restores it"
         yield _aside(path, why)
 
     def _adopt(self, row: PartitionFate, path: str) -> Iterator[NextStep]:
@@ -332,7 +332,7 @@ class _Steps:
             if (one.topic, one.partition) == (row.topic, row.partition) and one.becomes == "empty" and one.lost_records
         ]
         if max(rivals, key=lambda one: (one.fate is not Fate.STRAYS, one.lost_records)) is not row:
-            yield _aside(path, "another directory of the partition has more, or is of the topic that the cluster has")
+            yield _aside(path, "another directory of the partition has more, or has the topic id that the cluster has")
             return
         for one in rivals:
             if one is not row and one.fate is Fate.STRAYS:  # in the future place of this one
@@ -352,7 +352,7 @@ class _Steps:
         for one in self._diagnosis.log_dirs:
             prefix = os.path.join(one.path, "")
             if any(note.id == CHECKPOINT_NUMBER and note.message.startswith(prefix) for note in self._diagnosis.notes):
-                why = "klog adopt changes no log dir with a checkpoint that it cannot read"
+                why = "klog adopt changes no log dir that has an unreadable checkpoint"
                 yield _command("klog", "recover", one.path, "--apply", why=why)
 
     def _refused(self, row: PartitionFate, path: str) -> Iterator[NextStep]:
@@ -364,7 +364,7 @@ class _Steps:
             yield _command("klog", "recover", row.log_dir or "", "--apply", why=why)
         elif row.reason == "future-beside-current":
             self._repairs.moved.add(path)
-            yield _aside(path, "it cannot take the place of the partition beside it")
+            yield _aside(path, "it cannot replace the partition beside it")
         else:
             self._repairs.loadable.add(path)
             yield self._mended(row, path)
@@ -377,7 +377,7 @@ class _Steps:
             return self._topic_id(row, path)
         if row.reason == "foreign-log-name":
             file = os.path.join(path, row.message.rpartition(": ")[2])
-            return _manual(f"move {file} out", "the broker takes it for a segment")
+            return _manual(f"move {file} out", "the broker treats it as a segment")
         if row.reason == "unreadable":
             return _manual(f"make {path} readable", row.message)
         return _command("klog", "recover", path, "--apply", why=_RECOVERED.get(row.reason or "", row.message))

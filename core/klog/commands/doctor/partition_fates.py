@@ -25,7 +25,7 @@ _NO_DIRECTORY: Final = frozenset({None, LOST_DIRECTORY, MIGRATING_DIRECTORY, UNA
 GOES_WITH_ITS_LOG_DIR: Final = "its log dir goes offline"
 """The message of a partition with which nothing is wrong but that."""
 
-MAY_HAVE_NO_LEADER: Final = "the empty one may stay without a leader: no log dir here has the directory id"
+MAY_HAVE_NO_LEADER: Final = "the empty partition may stay without a leader: no log dir here has the directory id"
 """Part of the message of a directory in whose place a partition is made that the metadata have elsewhere."""
 
 Key = tuple[str, int]
@@ -149,7 +149,7 @@ class PartitionFates:
         if known is None:
             wanted = cluster.topic_ids.get(topic)
             if wanted is None:
-                return "topic-unknown", "the metadata have no such topic"
+                return "topic-unknown", "the metadata log has no such topic"
             return "topic-id-differs", f"its topic id is {loaded.topic_id}, the cluster's is {wanted}"
         registration = known.get(number)
         if registration is None:
@@ -208,8 +208,8 @@ class PartitionFates:
             elif current is None and self._broker.lacks_log_dirs and self._is_elsewhere(wanted):
                 future.message = "the partition is in a log dir that is offline"
             elif current is None:
-                place = "that the metadata have" if self._version.is_kraft else "with the fewest logs"
-                why = f"the broker makes an empty partition in the log dir {place}, and truncates the copy"
+                place = "that the metadata log names" if self._version.is_kraft else "with the fewest logs"
+                why = f"the broker creates an empty partition in the log dir {place}, and truncates the copy"
                 future.set(Fate.EMPTIES, "future-without-current", why)
 
     def _is_elsewhere(self, directory_id: str | None) -> bool:
@@ -230,11 +230,11 @@ class PartitionFates:
         for row in self.rows:
             wanted = self._assigned.get(row.key)
             if row.fate is Fate.SERVES and wanted not in _NO_DIRECTORY and wanted not in ids:
-                why = f"the metadata have it in directory {wanted}, which no log dir here is"
+                why = f"the metadata log has it in directory {wanted}, which no log dir here has"
                 row.set(Fate.LEADERLESS, "directory-id-unknown", why)
             told = self._broker.expected.get(row.loaded.log_dir)
             if row.fate is Fate.SERVES and told not in (None, self._broker.directory_ids.get(row.loaded.log_dir)):
-                why = f"the cluster has this log dir as {told}, and meta.properties says otherwise"
+                why = f"the cluster has this log dir as {told}, but meta.properties has another id"
                 row.set(Fate.LEADERLESS, "directory-id-unknown", why)
 
     def _fail_to_lead(self, gone_early: Collection[str]) -> None:
@@ -246,7 +246,7 @@ class PartitionFates:
             return
         absent = self._assigned.keys() - {row.key for row in self.rows if row.loaded.log_dir not in gone_early}
         if any(map(self._leads, absent)):
-            why = "the broker led others in the log dir that is offline: 3.9 then takes none of its leaderships"
+            why = "the broker led others in the offline log dir: 3.9 then takes none of its leaderships"
             for row in filter(lambda row: self._leads(row.key), self.rows):
                 if row.fate is Fate.SERVES:
                     row.set(Fate.LEADERLESS, "leader-offline", why)
@@ -347,7 +347,7 @@ class PartitionFates:
             )
             if self._is_elsewhere(wanted):
                 fate = Fate.LEADERLESS, "directory-id-unknown"
-                why = f"an empty log; the metadata have it in directory {wanted}, which no log dir here is"
+                why = f"an empty log; the metadata log has it in directory {wanted}, which no log dir here has"
             if not self._broker.leads:
                 fate, why = (Fate.LEADERLESS, WATERMARK_NUMBER), _NO_WATERMARKS
             yield PartitionFate(*key, topic_id, log_dir, None, *fate, None, 0, 0, 0, message=why)

@@ -219,8 +219,14 @@ class PartitionLoader:
 def _torn(outcome: StartOutcome, end: LogEnd) -> str | None:
     """Return a description of the bytes behind the end that the load finds in a log without recovery; None for none."""
     if outcome.fails is None and outcome.log_end < end.offset:
-        return f"its index leads behind the last batch: {outcome.log_end} counts as the end, batches reach {end.offset}"
-    return None if end.damage is None else f"{end.damage}; these bytes stay, and new batches go behind them"
+        return (
+            f"its index points behind the last batch: {outcome.log_end} counts as the end, batches reach {end.offset}"
+        )
+    return (
+        None
+        if end.damage is None
+        else f"{end.damage}; these bytes stay, and the broker appends new batches behind them"
+    )
 
 
 _BEST_RATE: Final = 1.6e9

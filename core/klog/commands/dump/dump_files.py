@@ -42,7 +42,7 @@ def value_lines(target: DumpTarget, kind: str | None, request: DumpRequest, sink
     """
     file = parse_file(os.path.basename(target.shown))
     if kind is None and file.kind is FileKind.OTHER:
-        raise NotKafkaError(f"{target.shown}: not a Kafka file by its name (--as says what it is); {EXPECTED}")
+        raise NotKafkaError(f"{target.shown}: not a Kafka file by its name (--as gives its kind); {EXPECTED}")
     if request.output == CSV:
         raise UnsupportedError(f"{target.shown}: CSV is for logs; --output jsonl shows it")
     with ReadOnlyFile(target.path) as source:
@@ -192,7 +192,7 @@ def _must_exist(target: DumpTarget) -> None:
 def report_failure(error: KlogError, target: DumpTarget, sink: Sink) -> int:
     """Report why a file was not dumped; return the exit code: a file that a running broker removed is no problem."""
     if target.may_go and is_missing(target.path):
-        sink.report(f"{target.shown}: not dumped: the broker that is running here removed it meanwhile")
+        sink.report(f"{target.shown}: not dumped: the running broker has removed it")
         return ExitCode.CLEAN
     sink.report(str(error))
     return error.exit_code

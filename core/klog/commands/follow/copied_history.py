@@ -56,7 +56,7 @@ def compare(mine: CopiedBatch, records: memoryview) -> Standing:
     """
     theirs, own = first_batch(records), mine.facts
     if theirs is None or theirs.last_offset < own.last_offset:
-        raise DamagedError(f"{len(records)} bytes from offset {own.last_offset} on, and no whole batch with it")
+        raise DamagedError(f"{len(records)} bytes from offset {own.last_offset} on, which are no complete batch")
     if theirs.base_offset > own.last_offset:
         return Standing.GONE
     if _identity(theirs) == _identity(own):
@@ -157,7 +157,7 @@ def _batches(log: str) -> Iterator[CopiedBatch]:
             yield CopiedBatch(log, found)
 
 
-ANEW: Final = "--on-cleaned anew copies the partition anew"
+ANEW: Final = "--on-cleaned anew copies the partition from the start"
 
 DELETE_RETENTION_MS: Final = 86_400_000
 """Kafka's default of delete.retention.ms."""

@@ -201,7 +201,7 @@ class CopiedPartition:
             what = f"its checksum is {facts.crc:#010x}, computed {facts.computed_crc:#010x}"
             raise CrcMismatchError(f"{self.name}: batch {facts.base_offset}: {what}", facts.base_offset, taken)
         if status not in (DONE, MORE):
-            raise DamagedError(f"{self.name}: what follows offset {self.end - 1} is no batch")
+            raise DamagedError(f"{self.name}: the bytes after offset {self.end - 1} are not a batch")
         return taken
 
     def _append(self, window: Window, end: int) -> None:

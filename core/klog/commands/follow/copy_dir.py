@@ -87,7 +87,7 @@ class CopyDir:
         names = os.listdir(self.path)
         unfinished = (FileKind.LOCK.value, f"{FOLLOW_FILE}{TEMPORARY}")
         if FOLLOW_FILE not in names and any(name not in unfinished for name in names):
-            elsewhere = "name a place outside of log dirs and partitions"
+            elsewhere = "give a path outside of log dirs and partitions"
             raise KlogError(f"{self.path}: not empty, and no copy ({FOLLOW_FILE}); {elsewhere}")
 
     def _read(self) -> None:
@@ -96,7 +96,7 @@ class CopyDir:
         found, meta = root.follow_file, root.meta
         for name, content in ((FOLLOW_FILE, found), (FileKind.META_PROPERTIES.value, meta)):
             if isinstance(content, Malformed):
-                advice = "put it right, or begin a new copy elsewhere"
+                advice = "correct it, or begin a new copy elsewhere"
                 raise DamagedError(f"{os.path.join(self.path, name)}: {content}; {advice}")
         self.follow_file = found if isinstance(found, FollowFile) else None
         self.cluster_id = root.cluster_id or (self.follow_file.cluster_id if self.follow_file is not None else None)
@@ -110,7 +110,9 @@ class CopyDir:
         `meta.properties`; OSError.
         """
         if not cluster_id_is_legal(cluster_id):
-            raise KlogError(f"{bootstrap}: it calls itself cluster {cluster_id[:60]!r}, which is no id of a cluster")
+            raise KlogError(
+                f"{bootstrap}: its meta.properties has cluster id {cluster_id[:60]!r}, which is not a valid cluster id"
+            )
         known = {self.cluster_id, self.follow_file.cluster_id if self.follow_file is not None else None} - {None}
         if known - {cluster_id}:
             raise KlogError(
@@ -180,7 +182,7 @@ class CopyDir:
         if found is not None:
             return found
         if not topic_is_legal(topic) or not 0 <= number < 1 << 31:
-            raise KlogError(f"{topic[:60]!r}-{number}: no partition can be called so")
+            raise KlogError(f"{topic[:60]!r}-{number}: no partition can have this name")
         path = os.path.join(self.path, f"{topic}-{number}")
         if not os.path.lexists(path):
             with self._copy.writing():

@@ -59,7 +59,7 @@ def carry_out(
         parted = decision.to, partition.leader_epoch
         if options.on_divergence == "stop" or parted in partition.parted:
             again = " again after a cut there" if parted in partition.parted else ""
-            return Leave(f"{_parting(partition, decision)}{again}: it is left as it is", ExitCode.PROBLEMS_LEFT)
+            return Leave(f"{_parting(partition, decision)}{again}: the copy stays unchanged", ExitCode.PROBLEMS_LEFT)
         partition.parted.add(parted)
         _cut(partition, decision, options, reporter)
     elif isinstance(decision, Skip):
@@ -130,8 +130,8 @@ def _parting(partition: FollowedPartition, cut: Cut) -> str:
     elif cut.end != UNDEFINED:
         why = f"the leader's log ends at {cut.end}"
     else:
-        why = "the leader knows no leader epoch of the copy"
-    return f"{partition.name}: {why}, and the copy goes on to {partition.copy.end - 1}"
+        why = "the leader has no leader epoch of the copy"
+    return f"{partition.name}: {why}, and the copy continues to {partition.copy.end - 1}"
 
 
 def _cut(partition: FollowedPartition, cut: Cut, options: FollowOptions, reporter: FollowReporter) -> None:
@@ -174,7 +174,8 @@ def begin_anew(partition: FollowedPartition, reporter: FollowReporter) -> None:
     with partition.lock:
         partition.keep(partition.copy.replace(partition.copy.topic_id))
     reporter.error(
-        f"{partition.name}: it is copied anew; the copy, which ended at {end}, is in {partition.backups[-1]}"
+        f"{partition.name}: it is copied from the start; the old copy, which ended at {end}, is in"
+        f" {partition.backups[-1]}"
     )
     partition.cut.append((first, end - 1))
     partition.first_offset, partition.is_new = 0, True
@@ -250,7 +251,7 @@ class Copies:
         if self._options.on_cleaned == "anew":
             begin_anew(partition, self._reporter)
         else:
-            self._reporter.error(f"{partition.name}: from {offset} on, as an earlier run has found: {CLEANED}")
+            self._reporter.error(f"{partition.name}: from {offset} on, as an earlier run has reported: {CLEANED}")
             partition.exit_code |= ExitCode.PROBLEMS_LEFT
 
     def _opened(self, place: FollowedPlace) -> CopiedPartition:
@@ -278,14 +279,14 @@ class Copies:
         except PASSING as error:
             why, has_rest = str(error), False
         if not has_rest:
-            raise DamagedError(f"{cut}, for what is missing from {cut.end} on cannot be fetched again: {why}")
+            raise DamagedError(f"{cut}, because the records from {cut.end} on cannot be fetched again: {why}")
 
     def _tell_lost(self, partition: FollowedPartition, first: int, end: int) -> None:
         kept = (
             f"; {partition.copy.torn} bytes that were cut are in {partition.backups[-1]}" if partition.backups else ""
         )
         where = f"its copy ends at {first}, below the offset {end} up to which it had been on the disk"
-        self._reporter.error(f"{partition.name}: {where}: what is missing is fetched again{kept}")
+        self._reporter.error(f"{partition.name}: {where}: the missing records are fetched again{kept}")
         partition.cut.append((first, end - 1))
         partition.exit_code |= ExitCode.CORRECTED
 

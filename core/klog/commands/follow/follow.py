@@ -115,7 +115,7 @@ class FollowRun:
             ended = self._fetchers.end()
             self._cluster.close()
         if not ended:
-            raise KlogError("a thread that fetches does not end: klog follow again finds out what it left")
+            raise KlogError("a fetching thread does not end; run klog follow again to check the copy")
         self._take_released()
         if self._asked_at:  # otherwise there is nothing to write
             self._copy_dir.flush()
@@ -200,7 +200,7 @@ class FollowRun:
         """Request all topics.  Raises KlogError for another cluster than that of the copy."""
         found = self._cluster.topics()
         if not found.brokers:
-            raise LostConnectionError(f"{self._bootstrap}: the broker knows no brokers yet")
+            raise LostConnectionError(f"{self._bootstrap}: the broker has no list of brokers yet")
         if not self._asked_at or found.cluster_id != self._copy_dir.cluster_id:
             with self._lock:
                 self._copy_dir.claim(found.cluster_id, self._bootstrap)
@@ -276,7 +276,9 @@ class FollowRun:
             self._fetchers.revoke(partition)
             return
         if not self._copies.is_replaced(place.topic, place.topic_id):
-            self._reporter.note(f"{partition.name}: the topic is gone; the copy stays, up to {partition.copy.end}")
+            self._reporter.note(
+                f"{partition.name}: the topic no longer exists; the copy stays, up to {partition.copy.end}"
+            )
         self._due.pop(partition, None)
         self._unreached.discard(partition)
         partition.leader = _GONE

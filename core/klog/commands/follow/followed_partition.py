@@ -40,8 +40,8 @@ def retention_explains(copy: CopiedPartition, limits: RetentionLimits | None) ->
 
 
 CLEANED: Final = (
-    "deletions and ends of transactions may be missing, so that deleted keys are back in the copy and aborted records"
-    f" count as committed; {ANEW}"
+    "deletions and ends of transactions may be missing, so deleted keys may exist in the copy and aborted records"
+    f" may count as committed; {ANEW}"
 )
 
 
@@ -229,7 +229,9 @@ class FollowedPartition:
             self.copied_bytes += taken
             self.copied_batches += self.copy.batches - batches
         if not taken:
-            raise DamagedError(f"{self.name}: {len(records)} bytes at offset {self.copy.end}, and no whole batch")
+            raise DamagedError(
+                f"{self.name}: {len(records)} bytes at offset {self.copy.end}, which are no complete batch"
+            )
 
     def _follow_marks(self, prune: bool, reporter: FollowReporter) -> None:
         """Move the copy's high watermark and log start to the leader's, as far as the copy reaches."""
@@ -250,7 +252,7 @@ class FollowedPartition:
         first, backup = self.first_stored, self.copy.put_aside()
         if backup is not None:
             self.keep(backup)
-            why = "retention does not explain that, DeleteRecords would, and so would segments that it has lost"
+            why = "retention does not explain this; DeleteRecords or lost segments of the leader would"
             gone = f"segments with offsets {first}–{self.first_stored - 1} are in {backup}"
             reporter.note(f"{self.name}: the leader's log starts at {self.copy.log_start} now; {why}: {gone}")
 

@@ -215,7 +215,9 @@ class LeaderFetcher:
         if len(asked) > 1:
             self._alone.extend(asked)
             return
-        why = f"{error.size} bytes are one answer there, for a batch comes whole, and {most_bytes} are taken"
+        why = (
+            f"{error.size} bytes are in one answer, because a batch is sent complete; at most {most_bytes} are accepted"
+        )
         for key in asked:
             leave = Leave(f"{why}: --fetch-bytes {error.size} takes more", ExitCode.OPERATIONAL_ERROR)
             self._release(self._partitions[key], leave)
@@ -357,7 +359,7 @@ class LeaderFetcher:
         """Release the partitions for which the leader announces more records, and sends none."""
         for partition in [one for one in self._partitions.values() if not one.reached]:
             high = f", though the high watermark is {partition.high_watermark}" if partition.high_watermark >= 0 else ""
-            why = f"given up: nothing comes within {silent_s:.0f} s{high}"
+            why = f"given up: no data arrives within {silent_s:.0f} s{high}"
             self._release(partition, Leave(why, ExitCode.OPERATIONAL_ERROR))
 
     def _write_one(self, partition: FollowedPartition, got: FetchAnswer) -> None:

@@ -237,7 +237,7 @@ class CopyDisk:
         if isinstance(self.failure, OSError):
             raise self.failure
         if self.failure is not None:
-            raise KlogError(f"{self.path}: interrupted while it was written; the next run goes on")
+            raise KlogError(f"{self.path}: interrupted while it was written; the next run continues")
         try:
             yield
         except KlogError:
@@ -245,7 +245,7 @@ class CopyDisk:
         except BaseException as error:
             # The values in memory may be ahead of those in the files.
             if is_full(error) and error is not self.failure:
-                standing = "what was copied until then is whole; make room, and the next run goes on"
+                standing = "the data copied so far is complete; make room, and run the command again"
                 self.failure = full_disk(error, self.path, self.disk, standing)
                 raise self.failure from error
             self.failure = error

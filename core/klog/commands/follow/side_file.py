@@ -155,13 +155,13 @@ class SideFile:
         except RefusedRequestError as error:
             if len(names) > 1:  # the others may be readable
                 return {name: found for one in names for name, found in self._configs(cluster, [one]).items()}
-            self._say(f"{error}: Kafka's defaults are taken instead")
+            self._say(f"{error}: Kafka's defaults are used instead")
             return {}
 
     def _legible(self, topic: str, config: Mapping[str, str]) -> dict[str, str]:
         found = {name: value for name, value in config.items() if is_setting(topic, name, value)}
         if len(found) < len(config):
-            self._say(f"{topic}: {counted(len(config) - len(found), 'setting')} cannot be written down; left out")
+            self._say(f"{topic}: {counted(len(config) - len(found), 'setting')} cannot be stored; left out")
         return found
 
     def settings(self, topic: str) -> AppendSettings:
@@ -245,7 +245,7 @@ class SideFile:
                 for name, config in self._configs(cluster, self._topics).items():
                     self._topics[name] = self._topics[name]._replace(config=config)
             except (*PASSING, StoppedError) as error:
-                self._say(f"{error}: the settings of topics are those of before")
+                self._say(f"{error}: the settings of topics are those of the last run")
             self._write(cluster)
         if stop.is_set():
             raise StoppedError("stopped")
@@ -261,7 +261,7 @@ class SideFile:
             cluster.topics([])
             self._groups = self._committed(cluster)
         except (*PASSING, StoppedError) as error:
-            self._say(f"{error}: the offsets of groups are those of before")
+            self._say(f"{error}: the offsets of groups are those of the last run")
         self._store()
 
     def _committed(self, cluster: Cluster) -> dict[str, Sequence[GroupOffset]]:
@@ -275,12 +275,12 @@ class SideFile:
         found: dict[str, Sequence[GroupOffset]] = {}
         for group, offsets in told.items():
             if offsets is None:
-                self._say(f"group {group}: not authorized; its offsets are those of before")
+                self._say(f"group {group}: not authorized; its offsets are those of the last run")
                 found[group] = before[group]
                 continue
             found[group] = tuple(one for one in offsets if is_committed(group, one))
             if len(found[group]) < len(offsets):
-                self._say(f"group {group[:249]!r}: it has offsets for what is no topic or partition; they are left out")
+                self._say(f"group {group[:249]!r}: it has offsets for invalid topics or partitions; they are left out")
         return {group: offsets for group, offsets in found.items() if offsets}
 
     @property

@@ -159,15 +159,15 @@ class _MarkClean:
     def _unfit(self, log_dir: LogDir) -> str | None:
         """Return why the effect of a marker there is unknown."""
         if not isinstance(log_dir.meta, MetaProperties):
-            return "without a sound meta.properties a broker does not start"
+            return "without a valid meta.properties a broker does not start"
         if _is_only_metadata(log_dir):
-            return "it has the metadata log alone, which a broker recovers at each start, marker or not"
+            return "it has only the metadata log, which a broker recovers at each start, even with the marker"
         twice = sorted(one.directory for one in log_dir.partitions if _key(log_dir, one) in self._twice)
         if twice:
-            return f"{twice[0]} is there twice: a broker does not start"
+            return f"{twice[0]} exists twice: a broker does not start"
         metadata = self._metadata.get(_broker(log_dir))
         if _is_tiered(log_dir, metadata):
-            return "tiered storage is in use, and klog does not look at remote segments"
+            return "tiered storage is in use, and klog does not check remote segments"
         return None
 
     def _discard(self, number: int) -> None:
@@ -215,16 +215,16 @@ class _MarkClean:
     def _registered(self) -> int | str:
         """Return the epoch of the broker's last registration, or why it must not be claimed."""
         if self.refusals:
-            return "with its registered epoch all log dirs of a broker are marked, or none"
+            return "with the registered epoch, klog marks all log dirs of a broker, or none"
         brokers = {_broker(one): one for one in self.log_dirs}
         if len(brokers) != 1:
             return "the log dirs are of several brokers, whose registered epochs are not the same"
         ((broker, log_dir),) = brokers.items()
         if not log_dir.is_kraft:
-            return "a broker with ZooKeeper registers no epoch in its log dirs"
+            return "a ZooKeeper-era broker registers no epoch in its log dirs"
         gone = any(finding.id in _GONE for result in self.recovery.results for finding in result.findings)
         if gone or any(result.losses for result in self.recovery.results):
-            return "records are gone: the registered epoch would claim that none is"
+            return "records are lost: the registered epoch would claim that none is"
         metadata = self._metadata.get(broker)
         if metadata is None:
             return "the metadata log, which has the registered epoch, is in none of the log dirs of this node"
@@ -232,10 +232,10 @@ class _MarkClean:
             return f"the metadata log is damaged: {metadata.problems[0]}"
         registration = metadata.brokers.get(log_dir.node_id if log_dir.node_id is not None else -1)
         if registration is None or registration.unregistered:
-            return f"the metadata log knows no registration of node {log_dir.node_id}"
+            return f"the metadata log has no registration of node {log_dir.node_id}"
         for one in self.log_dirs:
             if one.clean_shutdown is not None and one.clean_shutdown.broker_epoch != registration.epoch:
-                return f"{one.path} is marked already, with another epoch, and what was lost there is unknown"
+                return f"{one.path} is already marked, with another epoch, and its losses are unknown"
         return registration.epoch
 
 
@@ -358,4 +358,4 @@ def _cuts_otherwise(survey: PartitionSurvey, judged: RebuildOutcome, outcome: St
     odd = odd.difference(outcome.dropped) | whole.intersection(outcome.dropped)
     if not odd:
         return None
-    return f"what a broker's recovery would cut from segment {min(odd)} is not just what is broken there"
+    return f"a broker's recovery would cut intact data from segment {min(odd)}, not only damage"

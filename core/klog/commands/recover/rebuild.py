@@ -255,7 +255,9 @@ class _Repair:
         for offset, producers in states.at(wanted, there.keys() & wrong).items():
             files[file_name(offset, FileKind.SNAPSHOT)] = write_snapshot(producers, crc32c)
         if states.is_guess:
-            self.notes.append("producer snapshots were made over damage: what it hides of producers, they do not know")
+            self.notes.append(
+                "producer snapshots were built from a damaged log: producers in the damaged part are missing"
+            )
 
     def _epochs(self) -> bytes | None:
         found = self.facts.partition.epochs

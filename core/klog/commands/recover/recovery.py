@@ -31,7 +31,7 @@ from klog.partition.verify.log_checks import BIT_REPAIR
 from klog.partition.verify.state_checks import root
 from klog.partition.verify.verify import log_dir_facts
 
-_ASIDE = "a broker has set it aside or is about to delete it; to repair it, first give the directory its original name"
+_ASIDE = "a broker has set it aside or will delete it; to repair it, first rename the directory to its original name"
 _MENDED = "checkpoint-malformed"
 _STOPS = frozenset({"bad-marker", "txn-conflict"})
 """Batches of producers at which a broker's recovery stops, or fails."""

@@ -130,7 +130,7 @@ def _splits(segment: SegmentRanges) -> Iterator[str]:
     """Yield the segments into which one is split, in words."""
     bases = [part.base for part in segment.parts[1:]]
     for base in bases[:_MOST_SPLITS]:
-        yield f"{segment.files.log} is split: what it has from offset {base} on becomes a segment of its own"
+        yield f"{segment.files.log} is split: its batches from offset {base} on become a separate segment"
     if len(bases) > _MOST_SPLITS:
         yield f"{segment.files.log} is split into {len(bases) - _MOST_SPLITS} more, up to offset {bases[-1]}"
 

@@ -213,10 +213,10 @@ class BatchSequencer:
         if last > self.log.ceiling and following is not None and following.base_offset <= last:
             return "odd-offset", f"base offset {first}, where {self.log.last_offset + 1} was expected"
         if first < self._base or last > self.log.parts[-1].base + MAX_RELATIVE_OFFSET:
-            return "offset-overflow", f"offsets {first}–{last} are outside of what the segment can hold"
+            return "offset-overflow", f"offsets {first}–{last} are too far from the segment's base offset"
         if last > self.log.ceiling:
             return "segments-overlap", f"its last offset is {last}, the next segment begins at {self._limit}"
-        return "offsets-backwards", f"base offset {first}, though offset {self.log.last_offset} stands before it"
+        return "offsets-backwards", f"base offset {first}, though offset {self.log.last_offset} precedes it"
 
     def _before_last(self, count: int) -> tuple[int, int] | None:
         """Return last offset and leader epoch before the last *count* batches; None if they are not known."""

@@ -106,21 +106,23 @@ def _greatest(diff: PartitionDiff, key: Callable[[CopyState], tuple[int, ...]]) 
     for copy in best[1:]:
         if copy.first_difference[best[0].node] < min(copy.log_end, best[0].log_end):
             nodes = ", ".join(str(one.node) for one in best)
-            return LeftPartition(diff, f"the copies on {nodes} are alike in that, and differ: --choose")
+            return LeftPartition(diff, f"the copies on {nodes} are equal in that, but differ: --choose")
     return min(best, key=lambda copy: (_is_bad(copy), copy.lost_head is not None, copy.log_start, copy.node)).node
 
 
 def _elected(diff: PartitionDiff) -> int | LeftPartition:
     if not diff.trusts_epochs:
-        return LeftPartition(diff, "leader epochs and batches do not agree where the copies part: trust neither")
+        return LeftPartition(
+            diff, "leader epochs and batches do not agree where the copies diverge: neither can be trusted"
+        )
     if diff.registration is None:
-        return LeftPartition(diff, "no metadata log says who leads")
+        return LeftPartition(diff, "the leader is unknown without a metadata log")
     leaders = {outcome.leader for outcome in diff.all_back}
     if len(leaders) > 1:
         some = ", ".join("nobody" if leader is None else str(leader) for leader in leaders)
-        return LeftPartition(diff, f"who leads is a race ({some}): --choose")
+        return LeftPartition(diff, f"several nodes may become leader ({some}): --choose")
     if diff.leader is None:
-        return LeftPartition(diff, "nobody leads")
+        return LeftPartition(diff, "no node leads")
     return diff.leader
 
 

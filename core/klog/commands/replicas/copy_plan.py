@@ -178,7 +178,7 @@ class CopyPlan:
             return
         raise KlogError(
             f"{diff.topic}-{diff.number}: {missing} is not given; its copy may be the one that counts"
-            f" (--without {option} if it will not come back)"
+            f" (--without {option} if it will not return)"
         )
 
     def _equalise(self, diff: PartitionDiff, kept: int) -> KeptLog | None:
@@ -305,7 +305,7 @@ class CopyPlan:
         if part < cleaned:
             raise KlogError(
                 f"the copies are compacted up to {cleaned} and differ from {part} on;"
-                f" --choose {diff.topic}-{diff.number}=N takes the whole copy of a node"
+                f" --choose {diff.topic}-{diff.number}=N takes the complete copy of a node"
             )
         return part
 

@@ -251,7 +251,7 @@ class CopyReader:
         batch = window.batch(row)
         place = Location(self._path, batch.position, batch.base_offset)
         self._note(
-            Damage(DamageKind.OFFSET_BACKWARDS, place, "its offsets or epoch cannot stand here"), batch.base_offset
+            Damage(DamageKind.OFFSET_BACKWARDS, place, "its offsets or epoch do not fit here"), batch.base_offset
         )
 
 

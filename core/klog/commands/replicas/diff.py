@@ -342,7 +342,7 @@ def _other_topic(found: BrokerCopies) -> str | None:
         return None
     ids = {node: copy.partition.topic_id or "unknown" for node, copy in sorted(found.copies.items())}
     said = ", ".join(f"{topic_id} on {node}" for node, topic_id in ids.items())
-    return f"they are not known to be of one topic: topic id {said}"
+    return f"they may belong to different topics: topic id {said}"
 
 
 def _gap(bounds: Mapping[int, ComparedCopy]) -> str | None:

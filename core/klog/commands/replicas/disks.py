@@ -91,7 +91,7 @@ def split_node(path: str) -> tuple[int | None, str]:
 def node_at(path: str, given: int | None, found: int | None) -> int | None:
     """Return the node whose *path* is: *given* with it, or *found* in a file.  Raises UsageError if they differ."""
     if None not in (given, found) and given != found:
-        raise UsageError(f"{path}: its meta.properties says node {found}")
+        raise UsageError(f"{path}: its meta.properties has node.id {found}")
     return found if given is None else given
 
 
@@ -99,14 +99,12 @@ def _open_disk(path: str) -> BrokerDisk:
     given, place = split_node(path)
     opened = open_path(place)
     if not isinstance(opened, LogDir):
-        raise UsageError(f"{place}: a DISK is a log dir, what a broker's log.dirs names")
+        raise UsageError(f"{place}: a DISK is a log dir, a directory in a broker's log.dirs")
     node = node_at(path, given, opened.node_id)
     if node is None and isinstance(opened.meta, Malformed):
-        raise KlogError(
-            f"{place}: its meta.properties cannot be used: {opened.meta}; N={place} says that it is node N's"
-        )
+        raise KlogError(f"{place}: its meta.properties cannot be used: {opened.meta}; N={place} gives it to node N")
     if node is None:
-        raise UsageError(f"{place}: no meta.properties says whose it is; N={place} says that it is node N's")
+        raise UsageError(f"{place}: no meta.properties names its node; N={place} gives it to node N")
     return BrokerDisk(node, opened)
 
 
@@ -189,7 +187,7 @@ def copies_on(
         other = copies.setdefault(copy.disk.node, copy)
         if other is not copy:
             both = f"{other.partition.path} and {copy.partition.path}"
-            raise KlogError(f"node {copy.disk.node} has {name.name} twice: {both}; a broker does not start over that")
+            raise KlogError(f"node {copy.disk.node} has {name.name} twice: {both}; a broker does not start with this")
     return [
         BrokerCopies(
             *name, copies, are_all_copies([identity_of(one.partition) for one in copies.values()], choice.by_name)

@@ -122,7 +122,7 @@ def _check_clusters(partitions: Sequence[Partition], choice: IdentityChoice) -> 
         f"{one.path} of {f'cluster {identity.cluster_id}' if identity.cluster_id else 'an unknown cluster'}"
         for one, identity in zip(partitions, identities, strict=True)
     ]
-    unknown = ", --by-name takes unknown ones for the same" if any(not one.cluster_id for one in identities) else ""
+    unknown = ", --by-name treats unknown ones as the same" if any(not one.cluster_id for one in identities) else ""
     raise KlogError(f"not logs of one cluster: {', '.join(found)}; --cluster ID chooses{unknown}")
 
 

@@ -72,7 +72,7 @@ class Gathering:
         if mine is not None and self.node not in copies.copies:
             raise KlogError(
                 f"{mine.partition.path}: of another topic, id {mine.partition.topic_id}; the partition of the cluster"
-                f" {number} cannot come here as long as it is there"
+                f" {number} cannot be copied here while it exists"
             )
 
     def _add(self, copies: BrokerCopies) -> str:

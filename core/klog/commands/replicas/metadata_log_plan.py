@@ -137,11 +137,11 @@ def intact_log(copy: MetadataCopy, up_to_damage: bool = False) -> IntactLog:
                 if is_over or (is_last and run.is_unfinished):
                     break
                 raise KlogError(
-                    f"{run.place}: {run.detail}; nothing is built on a damaged log (--base chooses another, or this one"
-                    " as far as its node will have it)"
+                    f"{run.place}: {run.detail}; klog does not build on a damaged log (--base chooses another, or the"
+                    " part of this one that its node will keep)"
                 )
             if builder.walk(run.window, run.first, run.end) < run.end:
-                raise KlogError(f"{path}: batches are not in order; nothing is built on a damaged log")
+                raise KlogError(f"{path}: batches are not in order; klog does not build on a damaged log")
         seen += builder.epochs
         end, size = max(builder.last_offset + 1, files.base_offset), builder.size
         expected, last = end, files.base_offset
@@ -229,13 +229,14 @@ class LogPlan:
         self.drafts.append(draft)
         if copy is not None and copy.rank == base.rank and change.cut_to < end and not self._is_base_chosen:
             raise UsageError(
-                f"the logs of nodes {base.node} and {copy.node} end alike and differ from offset {change.cut_to} on:"
-                " --base says which one counts"
+                f"the logs of nodes {base.node} and {copy.node} end at the same offset and differ from offset"
+                f" {change.cut_to} on: choose one with --base"
             )
         if copy is not None and copy.snapshot is not None and change.cut_to < (copy.snapshot.offset or 0):
             raise KlogError(
-                f"{copy.partition.path}: it parts from the base at offset {change.cut_to}, below its snapshot"
-                f" {copy.snapshot.name}; it is not cut there: this disk can only be left out (--without {disk.node})"
+                f"{copy.partition.path}: it diverges from the base at offset {change.cut_to}, below its snapshot"
+                f" {copy.snapshot.name}; klog does not truncate it there: this disk can only be left out"
+                f" (--without {disk.node})"
             )
         kept = min(change.cut_to, end, intact.end)
         self.changes.append(LogChange(change, number, intact.end - kept, end - kept))

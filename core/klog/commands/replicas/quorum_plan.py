@@ -119,13 +119,13 @@ class QuorumPlanner:
         for voter in voters:
             if voter.id not in given and voter.id not in without:
                 raise KlogError(
-                    f"the disk of voter {voter.id} is not given; it may have the log that counts (--without {voter.id}"
-                    " if it cannot be had)"
+                    f"the disk of voter {voter.id} is not given; it may have the log that is ahead (--without"
+                    f" {voter.id} if it is lost)"
                 )
         there = [voter for voter in voters if voter.id in given]
         if 2 * len(there) <= len(voters):
             raise KlogError(
-                f"the disks of {len(there)} of {len(voters)} voters are given, no majority: they would elect nobody;"
+                f"the disks of {len(there)} of {len(voters)} voters are given, no majority: they could elect no leader;"
                 " --only-voter makes one node the only voter"
             )
         return self._check_ids(there, uses_disk_ids)
@@ -140,7 +140,7 @@ class QuorumPlanner:
             if not uses_disk_ids and found[voter.id] != voter.directory_id:
                 raise KlogError(
                     f"the disk of voter {voter.id} has directory id {found[voter.id]}, and the log knows"
-                    f" {voter.directory_id}: it would not vote; --directory-ids disks writes what the disks say"
+                    f" {voter.directory_id}: it would not vote; --directory-ids disks uses the ids of the disks"
                 )
         return found if uses_disk_ids else {}
 
@@ -150,7 +150,7 @@ class QuorumPlanner:
         if isinstance(disk.log_dir.meta, Malformed):
             raise KlogError(f"{disk.log_dir.path}: its meta.properties cannot be used: {disk.log_dir.meta}")
         if found is None:
-            raise KlogError(f"{disk.log_dir.path}: its meta.properties has no directory.id; no voter is without one")
+            raise KlogError(f"{disk.log_dir.path}: its meta.properties has no directory.id, which every voter needs")
         return found
 
     def lead_alone(self, node: int, address: VoterAddress | None, *, uses_disk_ids: bool) -> None:
@@ -193,7 +193,7 @@ class QuorumPlanner:
         state = self.state
         if node not in state.brokers:
             ids = ", ".join(map(str, sorted(state.brokers)))
-            raise UsageError(f"--only-broker {node}: no broker has registered as {node}; the log knows {ids}")
+            raise UsageError(f"--only-broker {node}: no broker has registered as {node}; the log has {ids}")
         self.address = address
         self.gathering = gathering = Gathering(node, self.disks, self._copy_plan(copies._replace(only=node)))
         gathering.collect(state)
@@ -213,7 +213,7 @@ class QuorumPlanner:
     def _only_voter(self, option: str, node: int, voters: Sequence[Voter], address: VoterAddress | None) -> Voter:
         old = next((voter for voter in voters if voter.id == node), None)
         if old is None and address is None:
-            raise UsageError(f"{option} {node}: it is no voter so far; --voter HOST:PORT says where it will listen")
+            raise UsageError(f"{option} {node}: it is not a voter yet; give its address with --voter HOST:PORT")
         return moved((old or voters[0])._replace(id=node), address, self._directory_id(node))
 
     def _update(self, updates: Iterable[PartitionUpdate], others: Iterable[MetadataRecord] = ()) -> None:
@@ -266,7 +266,7 @@ class QuorumPlanner:
         before = (wanted, brokers, settings, tuple(sorted(self.voters)), self.new.batches[0].epoch)
         voters = tuple(after.quorum.voters or ())
         if (after.partitions, after.brokers, after.state.settings, voters, after.epoch) != before:
-            raise KlogError("the batches were not read back as they were meant: nothing is planned; please report this")
+            raise KlogError("the batches that were read back are wrong: nothing is planned; please report this")
 
     @property
     def next_producer_id(self) -> int | None:
@@ -318,5 +318,5 @@ def _sound(state: ClusterMetadata, end: int) -> ClusterMetadata:
     """Return *state*.  Raises KlogError if something below *end* is missing."""
     if not state.complete or state.gap or state.end_offset != end:
         why = next(iter((*state.damage, *state.problems)), f"it is read up to {state.end_offset}, not to {end}")
-        raise KlogError(f"nothing is built on a metadata log that is damaged: {why}")
+        raise KlogError(f"klog does not build on a damaged metadata log: {why}")
     return state

@@ -32,16 +32,16 @@ def _addresses(planner: QuorumPlanner) -> str:
 
 def _of_quorum(planner: QuorumPlanner) -> Iterator[str]:
     if planner.configured_voters is not None:
-        yield f"on every node, brokers too: controller.quorum.voters={planner.configured_voters}"
+        yield f"on every node, including brokers: controller.quorum.voters={planner.configured_voters}"
         return
-    yield f"on every node, brokers too: controller.quorum.bootstrap.servers={_addresses(planner)}"
+    yield f"on every node, including brokers: controller.quorum.bootstrap.servers={_addresses(planner)}"
     for voter in planner.voters:
         for endpoint in voter.endpoints:
             yield f"on node {voter.id}, in listeners: {endpoint}"
     if planner.former_voters:
         yield f"on node {planner.voters[0].id}: controller in process.roles; it alone for now"
         yield (
-            "once it is up: further controllers, on disks that kafka-storage has formatted with"
+            "once it is running: further controllers, on disks that kafka-storage has formatted with"
             " --no-initial-controllers, join with kafka-metadata-quorum add-controller"
         )
 
@@ -75,7 +75,7 @@ def _of_min_insync(state: ClusterMetadata) -> Iterator[str]:
     for entity, config in settings.items():
         least = config.get("min.insync.replicas", "1")
         if least != "1":
-            yield f"once it is up: kafka-configs --alter {entity} --add-config min.insync.replicas=1 (it is {least})"
+            yield f"once it is running: kafka-configs --alter {entity} --add-config min.insync.replicas=1 (now {least})"
 
 
 def _of_unknown(unknown: Sequence[tuple[str, int]]) -> Iterator[str]:
@@ -93,11 +93,11 @@ def _of_lost(state: ClusterMetadata, lost: Sequence[tuple[str, int]]) -> Iterato
     for topic, count in sorted(Counter(topic for topic, _ in lost).items()):
         partitions = len(state.partitions[state.topic_ids[topic]])
         if count == partitions:
-            yield f"once it is up: no disk has anything of {topic}; kafka-topics --delete --topic {topic}"
+            yield f"once it is running: no disk has records of {topic}; kafka-topics --delete --topic {topic}"
         else:
             yield (
-                f"{count} of {partitions} partitions of {topic} have no copy, and stay without a leader; to delete the"
-                " topic deletes the others, too"
+                f"{count} of {partitions} partitions of {topic} have no copy, and stay without a leader; deleting the"
+                " topic would also delete the others"
             )
 
 
@@ -105,11 +105,11 @@ def _left_out(planner: QuorumPlanner) -> str:
     if planner.gathering is None and planner.former_voters:
         nodes = ", ".join(map(str, planner.former_voters))
         return (
-            f"the voters of before (nodes {nodes}) must never come up as controllers with the logs that they have: a"
-            " majority of them would elect a leader of its own; as brokers alone (process.roles=broker) they may"
+            f"the former voters (nodes {nodes}) must never start as controllers with their old logs: a"
+            " majority of them would elect another leader; they may start as brokers only (process.roles=broker)"
         )
     cluster = planner.base.disk.log_dir.cluster_id
-    return f"no disk of cluster {cluster} that was left out may come up again with this cluster id"
+    return f"no disk of cluster {cluster} that was left out may start again with this cluster id"
 
 
 def warnings(planner: QuorumPlanner) -> list[str]:
@@ -117,23 +117,23 @@ def warnings(planner: QuorumPlanner) -> list[str]:
     base = planner.base
     return [
         _left_out(planner),
-        f"what was not yet committed below offset {base.log_end} of the base is committed from now on",
-        "once a controller has started on these logs there is no undo",
+        f"uncommitted records below offset {base.log_end} of the base are committed from now on",
+        "once a controller has started on these logs, undo is impossible",
         *_of_unknown(planner.gathering.unknown if planner.gathering is not None else ()),
         *(
             f"what follows the last whole batch of node {copy.node}'s log is cut"
-            f"{f': {copy.gone} offsets, which its own start would cut as well' if copy.gone else ''}"
+            f"{f': {copy.gone} offsets, which its own start would also truncate' if copy.gone else ''}"
             for copy in planner.copies
             if copy.has_rest and copy.node in planner.written
         ),
         *(
-            f"node {node} may come up later with the log that it has, as long as that does not reach beyond offset"
+            f"node {node} may start later with its old log, as long as that does not reach beyond offset"
             f" {base.log_end} of epoch {base.epoch}"
             for node in sorted(planner.without if planner.gathering is None else ())
         ),
         *(
-            f"the log of node {copy.node} is ahead of the base (offset {copy.log_end}, epoch {copy.epoch}): what it has"
-            " more is cut when it follows the new leader"
+            f"the log of node {copy.node} is ahead of the base (offset {copy.log_end}, epoch {copy.epoch}): its later"
+            " records are truncated when it follows the new leader"
             for copy in planner.ahead
         ),
     ]

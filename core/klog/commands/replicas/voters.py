@@ -72,10 +72,10 @@ def check_named(voters: Sequence[Voter], addresses: Mapping[int, VoterAddress], 
         raise KlogError(f"the newest set of voters names a node twice: {', '.join(str(voter.id) for voter in voters)}")
     for node in without:
         if node not in known:
-            raise UsageError(f"--without {node}: node {node} is no voter; the voters of the newest set are {ids}")
+            raise UsageError(f"--without {node}: node {node} is not a voter; the voters of the newest set are {ids}")
     for node in addresses:
         if node not in known:
-            raise UsageError(f"--voters: node {node} is no voter; the voters of the newest set are {ids}")
+            raise UsageError(f"--voters: node {node} is not a voter; the voters of the newest set are {ids}")
     for node in sorted(known - {*addresses}):
         raise UsageError(f"--voters: the address of voter {node} is missing; the voters of the newest set are {ids}")
 

@@ -76,11 +76,11 @@ def _strip_legend() -> Element:
         *(term(codec, f"s {codec}", "a segment of batches with this codec") for codec in codecs),
         term("several codecs", "s mixed", "a segment of batches with different codecs"),
         term("▼ damage", "", "a batch or bytes that cannot be read"),
-        term("no records", "gap", "offsets that no batch has; compaction and aborts leave such"),
-        term("aborted", "aborted", "an aborted transaction: read_committed consumers do not get its records"),
-        term("open", "open", "a transaction without an end: read_committed consumers get nothing behind its start"),
+        term("no records", "gap", "offsets without a batch; compaction and aborts leave them"),
+        term("aborted", "aborted", "an aborted transaction: read_committed consumers do not receive its records"),
+        term("open", "open", "a transaction without an end: read_committed consumers receive nothing after its start"),
         term("e3", "", "leader epoch 3 begins here"),
-        term("log start", "", "the first offset that consumers get"),
+        term("log start", "", "the first offset that consumers receive"),
         term("cleaner", "", "below it the log is compacted, above it is the dirty part"),
         term("last stable offset", "", "read_committed consumers read up to here"),
         term("high watermark", "", "below it all in-sync replicas have the records"),
@@ -151,7 +151,7 @@ def transactions(found: Sequence[Row]) -> Iterator[Element]:
         yield element("p", None, "No transactions.")
         return
     yield legend(
-        term("hanging", "", "open, and its coordinator does not know it: nothing will end it"),
+        term("hanging", "", "open, and unknown to its coordinator: nothing will end it"),
         term("open", "", "neither committed nor aborted"),
     )
     rows = ({**row, "parts": _parts(row.get("partitions"))} for row in found[:MOST_ROWS])

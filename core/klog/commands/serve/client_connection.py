@@ -119,7 +119,7 @@ class Connection:
             return None
         size = body_size(self._got[:SIZE_BYTES])
         if not SHORTEST_REQUEST <= size <= self._limits.request_bytes:
-            raise GoneError(f"it announces a request of {size} bytes")
+            raise GoneError(f"it sends a request of {size} bytes")
         if size > self._limits.large_bytes:
             if not self._requests.take(size, until):
                 raise GoneError("the limit of memory for large requests is reached")

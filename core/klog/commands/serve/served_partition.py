@@ -244,7 +244,7 @@ class PartitionView:
         for one in txns.committed:
             reporter.say(
                 f"{self.name}: the open transaction of producer {one.producer_id} counts as committed:"
-                " its coordinator had decided so"
+                " its coordinator had decided to commit it"
             )
         hides = options.open_transactions == "hide"
         for one in txns.undecided:

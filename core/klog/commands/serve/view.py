@@ -165,8 +165,8 @@ class View:
             if topic.count > MOST_PARTITIONS:
                 where = max(topic.copies.values(), key=lambda copies: copies[0].number or 0)[0].path
                 raise UnsupportedError(
-                    f"{topic.name}: {topic.count} partitions, where clients are told of {MOST_PARTITIONS} at most:"
-                    f" look at {where}; --missing omit lists only those that are on the disk"
+                    f"{topic.name}: {topic.count} partitions, but klog serves at most {MOST_PARTITIONS};"
+                    f" check {where}; --missing omit lists only those that are on the disk"
                 )
 
     def _shows(self, name: str) -> bool:
@@ -297,7 +297,7 @@ class View:
             f" {counted(held, 'partition')}, from {', '.join(self.log_dirs)}; nothing is written"
         ]
         lines += [self._left_out] if self._left_out is not None else []
-        lines += [f"a broker holds {path}: each log is served as it is when first asked for" for path in self._live]
+        lines += [f"a broker holds {path}: each log is served in its state at the first request" for path in self._live]
         absent = (f"{topic.name}-{number}" for topic in topics for number in topic.absent)
         if some := list(islice(absent, _MOST_NAMED)):
             how = {"empty": "shown empty", "offline": "listed without a leader", "omit": "not listed"}
@@ -315,21 +315,23 @@ class View:
         for one in self._dirs:
             malformed = one.checkpoints.follow_file
             if isinstance(malformed, Malformed):
-                advice = "put it right for groups' offsets and topics' settings"
+                advice = "correct it to get groups' offsets and topics' settings"
                 lines.append(f"{one.path}/{FOLLOW_FILE}: {malformed}; {advice}")
         if self._followed is not None:
             count, updated = len(self._followed.groups), self._followed.updated
-            lines.append(f"a copy as of {updated}: {counted(count, 'group')} with offsets of then")
+            lines.append(f"a copy as of {updated}: {counted(count, 'group')} with offsets of that time")
         return lines or self._log_offsets_note()
 
     def _log_offsets_note(self) -> list[str]:
         here = self._copies.get(_CONSUMER_OFFSETS, {})
         if not here:
-            return ["there is no __consumer_offsets here: groups begin as if they were new"]
+            return ["there is no __consumer_offsets here: groups have no offsets"]
         count = Topic(_CONSUMER_OFFSETS, here, lambda: self._known, "omit").count
         if len(here) == count:
             return []
-        return [f"{len(here)} of {count} partitions of __consumer_offsets are here: groups of others begin as new"]
+        return [
+            f"{len(here)} of {count} partitions of __consumer_offsets are here: groups of the others have no offsets"
+        ]
 
     def take_messages(self) -> list[str]:
         """Return the reports since the last call: skipped damage, files that fail, ends that differ."""

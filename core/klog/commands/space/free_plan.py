@@ -156,7 +156,7 @@ def _leftovers(log_dir: LogDirUsage) -> Iterator[FreeStep]:
         if not log_dir.whole:
             where = f"{' '.join(quote(one) for one in sizes if sizes[one])} -mindepth 1 -maxdepth 1"
         names = r"\( -name '*.deleted' -o -name '*.cleaned' \)"
-        why = "of operations that a broker had finished with, or starts over"
+        why = "of operations that a broker had finished, or will repeat"
         yield FreeStep(f"find {where} -type f {names} -delete", None, size, why)
 
 

@@ -106,7 +106,7 @@ def _of_active(one: SegmentAge, date: int | None, last: SegmentAge | None, all_d
         return SegmentFate(Reason.ACTIVE, date, "all of it is due: a broker rolls it, and deletes it at its next check")
     if date is None or last is None or last.largest_timestamp <= one.largest_timestamp:
         return SegmentFate(Reason.ACTIVE, date)
-    return SegmentFate(Reason.ACTIVE, _date_of(last, one, date), f"segment {last.base_offset} goes later")
+    return SegmentFate(Reason.ACTIVE, _date_of(last, one, date), f"segment {last.base_offset} is deleted later")
 
 
 def _by_time(one: SegmentAge, date: int, now_ms: int, last: SegmentAge | None) -> SegmentFate:
@@ -116,7 +116,7 @@ def _by_time(one: SegmentAge, date: int, now_ms: int, last: SegmentAge | None) -
     reason = Reason.FUTURE_TIMESTAMP if one.largest_timestamp > now_ms else Reason.RETENTION_TIME
     if last is None or last.largest_timestamp <= one.largest_timestamp:
         return SegmentFate(reason, date)
-    return SegmentFate(reason, date, f"segment {last.base_offset} goes later")
+    return SegmentFate(reason, date, f"segment {last.base_offset} is deleted later")
 
 
 def _date_of(last: SegmentAge, one: SegmentAge, date: int) -> int:

@@ -139,7 +139,7 @@ class GroupEvents:
             self._generations.pop(group, None)
             self._members.pop(group, None)
             self._deleted_at = entry.timestamp
-            words = "deleted, by a tool or because all of it had expired"
+            words = "deleted, by a tool or because all its offsets had expired"
             self._deleted[group] = event._replace(kind="group-deleted", message=words)
             return
         # The batch of a group's new protocol contains one kind of record for removal and another one for creation.

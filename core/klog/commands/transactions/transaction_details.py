@@ -113,7 +113,7 @@ def describe_transactions(
     known.is_whole = bool(numbers) and len(numbers) == max(numbers) + 1
     if not known.is_whole:
         what = f"not all partitions of {TRANSACTION_STATE}" if numbers else f"no {TRANSACTION_STATE}"
-        note(f"{what} among the paths: whether an open transaction hangs is known only where its coordinator tells")
+        note(f"{what} among the paths: for open transactions of the missing ones it is unknown whether they hang")
     ended_of = known.being_ended if query.states and {*query.states} <= {"open", "hanging"} else None
     if ended_of is not None and not ended_of:
         coordinators = []  # the query excludes their history

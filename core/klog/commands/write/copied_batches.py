@@ -31,7 +31,7 @@ from klog.partition.transactions.producer_state import ProducerState
 
 Run = tuple[Window, int, int]
 """Batches of a window: the first, and the one behind the last."""
-_ADVICE: Final = "nothing was written (--skip-bad leaves such records out)"
+_ADVICE: Final = "nothing was written (--skip-bad skips such records)"
 _MAGIC: Final = 2
 
 
@@ -200,7 +200,7 @@ def _check_epoch(partition: Partition, writer: PartitionWriter, before: int) -> 
     if 0 <= known < latest and before < latest:
         raise KlogError(
             f"{partition.path}: batches of leader epoch {latest}, which the cluster has not reached: by the metadata"
-            f" {writer.name} is in {known}; nothing was written (without --leader-epoch they get that)"
+            f" log {writer.name} is in {known}; nothing was written (without --leader-epoch they get that)"
         )
 
 

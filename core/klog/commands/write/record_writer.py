@@ -169,18 +169,18 @@ _FAULTS = {
     "batch-too-large": "the batch that begins there is larger than max.message.bytes, or than a segment",
     "position": "no position, which --batches keep needs",
     "epoch-below": "a leader epoch below that of the record before",
-    "epoch-above": "a leader epoch that the cluster has not reached, by the metadata",
+    "epoch-above": "a leader epoch that the cluster has not reached, by the metadata log",
     "producer": "a marker, or a record of a transaction, without a producer id",
     "moved": "a record of a transaction must name its partition, and stays there",
 }
 _TEXTS = {
-    "syntax": "not what 'klog dump' prints, ",
+    "syntax": "not in the form of 'klog dump', ",
     "type": "a value of another type, or out of range",
     "base64": "not base64",
     "utf-8": "not UTF-8",
-    "damage": "damage in what was dumped, not a record",
+    "damage": "a line about damage, not a record",
     "columns": "not as many fields as the first line has",
-    "undecided": "of a transaction that nothing in the input ends (stdin is read once: put it into a file), so it may"
+    "undecided": "of a transaction without an end in the input (stdin is read once: put it into a file), so it may"
     " have been aborted",
 }
 
@@ -341,7 +341,7 @@ class RecordWriter:
 
     def _leave_out(self, why: str, count: int) -> int:
         if not self._options.skips_bad:
-            raise BadRecordError(f"{why}; nothing was written (--skip-bad leaves such records out)")
+            raise BadRecordError(f"{why}; nothing was written (--skip-bad skips such records)")
         self._report(why)
         self.skipped += count
         return count

@@ -222,7 +222,7 @@ class StoppedLogDir:
         if not topic_is_legal(name):
             return None
         if name == CLUSTER_METADATA:
-            raise KlogError(f"{name}: the metadata log is written by controllers alone")
+            raise KlogError(f"{name}: only controllers write the metadata log")
         metadata = self._config.metadata
         if metadata is None:
             return self._topic_without_metadata(name)
@@ -239,7 +239,7 @@ class StoppedLogDir:
     def _check_replicas(self, name: str, replicas: int) -> None:
         if replicas > 1 and not self._options.one_replica:
             raise KlogError(
-                f"{name} has {replicas} replicas, and the first of them that leads decides: with --one-replica, write"
+                f"{name} has {replicas} replicas, and the first leader decides: with --one-replica, write"
                 " the same to the log dir of each before any of their brokers starts"
             )
 
@@ -248,11 +248,13 @@ class StoppedLogDir:
         node = self._log_dir.node_id
         is_broker = node is not None and node >= 0
         if is_broker and self._log_dir.is_kraft:
-            raise KlogError(f"{self._log_dir.path}: no {CLUSTER_METADATA}-0 here; --metadata DIR names who has it")
+            raise KlogError(
+                f"{self._log_dir.path}: no {CLUSTER_METADATA}-0 here; --metadata DIR names the log dir that has it"
+            )
         found = {one.number: one for one in self._log_dir.partitions if self._is_current(one) and one.topic == name}
         numbers = [number for number in found if number is not None]
         if not numbers:
-            first = _FIRST if is_broker else "klog adds topics only to a log dir that it makes"
+            first = _FIRST if is_broker else "klog adds topics only to a log dir that it creates"
             raise KlogError(f"{self._log_dir.path}: there is no topic {name}: {first}")
         if is_broker:
             self._check_replicas(name, 2)

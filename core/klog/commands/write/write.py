@@ -60,9 +60,9 @@ class WriteInput(NamedTuple):
         else:
             kind = form
         if kind is None and path.endswith(".log"):
-            raise UsageError(f"{path}: a segment; name its partition directory, or what 'klog dump' made of it")
+            raise UsageError(f"{path}: a segment; name its partition directory, or the output of 'klog dump'")
         if kind is None:
-            raise UsageError(f"{path}: its name does not tell what it is; --input-format {'|'.join(FORMATS)}")
+            raise UsageError(f"{path}: its name does not show its form; --input-format {'|'.join(FORMATS)}")
         if path == "-" and kind in ("parquet", "log"):
             raise UsageError(f"--input-format {kind}: not from stdin")
         return cls(path, kind)
@@ -93,7 +93,7 @@ def check_record_options(inputs: Collection[WriteInput], given: Sequence[object]
     """
     wrong = [name for name, value in zip(_OF_RECORDS, given, strict=True) if value not in (None, False)]
     if wrong and any(one.format == "log" for one in inputs):
-        raise UsageError(f"{wrong[0]}: batches of a log are taken as they are")
+        raise UsageError(f"{wrong[0]}: batches of a log are copied unchanged")
     if given[0] == "keep" and {*wrong} & {"--batch-size", "--linger"}:
         raise UsageError("--batches keep: without --batch-size and --linger")
     _check_given_once(inputs)

@@ -27,7 +27,7 @@ _OF_PARTITIONS: Final = (FileKind.LEADER_EPOCHS.value, FileKind.PARTITION_METADA
 _NEVER_STAGED: Final = (FileKind.META_PROPERTIES.value, FileKind.BOOTSTRAP.value)
 _Known = dict[tuple[int, int] | None, tuple[str, str | None]]
 """The known directories by inode: a directory of Kafka's, and None; or one inside of it, and that one."""
-_ADVICE: Final = "name a place outside of log dirs and partitions"
+_ADVICE: Final = "give a path outside of log dirs and partitions"
 
 
 def check_output(path: str, paths: Iterable[str] = ()) -> None:

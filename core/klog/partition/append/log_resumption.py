@@ -119,7 +119,7 @@ def _known_epochs(partition: Partition) -> LeaderEpochCache:
     recover = f"first: klog recover {quote(partition.path)}"
     # Files that a broker is about to delete do not belong to the log.
     if any(file.stage not in (Stage.IN_USE, Stage.DELETED) for file in partition.log_files):
-        raise DamagedError(f"{partition.path}: an operation did not end there; {recover}")
+        raise DamagedError(f"{partition.path}: it has an interrupted operation; {recover}")
     if partition.epochs is not None and partition.epochs.malformed is not None:
         raise DamagedError(f"{partition.path}: leader-epoch-checkpoint, {partition.epochs.malformed}; {recover}")
     return LeaderEpochCache(partition.epochs.entries if partition.epochs is not None else ())

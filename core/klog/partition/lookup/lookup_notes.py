@@ -53,7 +53,7 @@ def _about_transaction(segments: SegmentChoice, number: int, facts: BatchFacts) 
         yield f"in a transaction of {who} that {where}: read_committed consumers do not receive it yet"
     elif marker.aborts:
         yield (
-            f"in a transaction of {who} that was aborted at {marker.offset}, but no transaction index says so: "
+            f"in a transaction of {who} that was aborted at {marker.offset}, but no transaction index has this: "
             "read_committed consumers of this replica may receive it"
         )
     else:

@@ -327,7 +327,7 @@ class AbortedFilter:
             if self._had_data(producer):
                 what = "an ABORT marker that the transaction index does not know"
         elif self._is_whole and producer in self._with_data:  # of slices each would see another part of it
-            what = "an ABORT marker whose transaction begins earlier than the transaction index says"
+            what = "an ABORT marker whose transaction begins earlier than in the transaction index"
         if what and marker.aborts:
             what += ": records before it were taken for committed"
         self._with_data.discard(producer)

@@ -244,8 +244,8 @@ def _falls(path: str, position: int, epoch: int, before: int) -> bool:
 # The finding for each event of the survey, its text, and whether its first number is an offset.
 _EVENTS = {
     "odd offset": ("odd-offset", "base offset {0}, where {1} was expected; the batch after it begins below", True),
-    "backwards": ("offsets-backwards", "base offset {0}, though offset {1} stands before it", True),
-    "overflow": ("offset-overflow", "offsets {0}–{1} are outside of what the segment can hold", True),
+    "backwards": ("offsets-backwards", "base offset {0}, though offset {1} precedes it", True),
+    "overflow": ("offset-overflow", "offsets {0}–{1} are too far from the segment's base offset", True),
     "beyond next": ("segments-overlap", "its last offset is {0}, the next segment begins at {1}", True),
     "odd epoch": ("odd-epoch", "leader epoch {0} next to {1}", False),
     "bad counts": ("bad-counts", "{0} records, last offset delta {1}", False),

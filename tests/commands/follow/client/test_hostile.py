@@ -73,7 +73,7 @@ def answering(data: bytes) -> Callable[[Peer], None]:
 def test_sizes_that_cannot_be_are_refused_before_memory_is_taken(size: int) -> None:
     """A size of two gigabytes costs its sender four bytes."""
     said = asked(answering(struct.pack(">i", size)), ForeignAnswerError)
-    assert f"it announces an answer to Fetch of {size} bytes; 4 to {MOST_BYTES} are accepted" in said
+    assert f"it sends an answer to Fetch of {size} bytes; 4 to {MOST_BYTES} are accepted" in said
 
 
 def test_a_size_that_is_allowed_but_never_sent_takes_no_memory() -> None:
@@ -175,8 +175,8 @@ TLS_ALERT = bytes.fromhex("15030300020250")
     ("data", "said"),
     [
         (HTTP, "this is HTTP"),
-        (TLS_ALERT, "this is TLS: security.protocol must be SSL or SASL_SSL"),
-        (b"SSH-2.0-OpenSSH_9.6\r\n", "it announces an answer to ApiVersions of 1397966893 bytes"),
+        (TLS_ALERT, "the broker uses TLS: security.protocol must be SSL or SASL_SSL"),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "it sends an answer to ApiVersions of 1397966893 bytes"),
         (bytes(100), "of 0 bytes"),
         (struct.pack(">ii", 4, 99), "a response to request 99 instead of 1"),
         (struct.pack(">iihi", 10, 1, 0, -1), "ApiVersions"),
@@ -204,14 +204,14 @@ def test_tls_spoken_to_a_plain_listener_and_the_reverse() -> None:
         peer.read(100)
         peer.send(HTTP)
 
-    assert "TLS failed: WRONG_VERSION_NUMBER (a listener without TLS answers so)" in asked(
+    assert "TLS failed: WRONG_VERSION_NUMBER (a listener without TLS gives this answer)" in asked(
         plain, AuthenticationError, trust
     )
     for close in (lambda peer: peer.socket.close(), lambda peer: peer.read(100)):
         said = asked(close, LostConnectionError, trust)
-        assert said.endswith("during the TLS handshake (a listener without TLS does that)")
+        assert said.endswith("during the TLS handshake (this happens with a listener without TLS)")
     said = asked(lambda peer: None, KlogError, tls=True)
-    assert "this is TLS" in said or "closed the connection" in said or "reset" in said
+    assert "the broker uses TLS" in said or "closed the connection" in said or "reset" in said
 
 
 def read_security_of(*lines: str) -> Security:
@@ -273,7 +273,7 @@ def test_a_broker_with_nothing_that_we_need_is_unsupported() -> None:
     """Too old, too new, or without versions: one line that names the request and its versions."""
     for apis in ([], only(ApiVersions=(0, 4)), only(Fetch=(4, 11)), only(Fetch=(19, 30)), only(Fetch=(12, 11))):
         said = asked(lambda peer, apis=apis: (peer.greet(apis), peer.read(1))[0], UnsupportedError)  # type: ignore[misc]
-        assert "the broker does not have Fetch in version 12 to 18" in said
+        assert "the broker does not support Fetch in version 12 to 18" in said
 
 
 def test_an_old_broker_is_asked_for_its_versions_again() -> None:
@@ -317,7 +317,7 @@ SASL = Security(credentials=Credentials("SCRAM-SHA-256", "me", "secret"))
         ([{"mechanisms": []}, {"errorCode": 58, "errorMessage": "no"}], "SASL_AUTHENTICATION_FAILED: no"),
         ([{"mechanisms": []}, {"errorCode": 58, "errorMessage": None}], "SASL_AUTHENTICATION_FAILED: "),
         ([{"mechanisms": []}, {"errorCode": 9999}], "UNKNOWN_SERVER_ERROR"),
-        ([{"mechanisms": []}, {"authBytes": b""}], "no SCRAM"),
+        ([{"mechanisms": []}, {"authBytes": b""}], "is not SCRAM"),
         ([{"mechanisms": []}, {"authBytes": b"r=x,s=AAAA,i=4096"}], "nonce does not continue ours"),
     ],
 )

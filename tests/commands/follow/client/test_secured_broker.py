@@ -166,12 +166,12 @@ REFUSED: dict[str, tuple[int, tuple[str, ...], str, type[KlogError], str]] = {
     ),
     "no certificate of ours": (
         MUTUAL, ("security.protocol=SSL", TRUST), "localhost", AuthenticationError,
-        "(the broker wants another certificate of ours, ssl.keystore.location)",
+        "(the broker requires another client certificate, ssl.keystore.location)",
     ),
     "no SASL where it is needed": (SASL_PLAINTEXT, (), "localhost", LostConnectionError, "closed the connection"),
     "TLS where there is none": (
         PLAINTEXT, ("security.protocol=SSL", TRUST), "localhost", LostConnectionError,
-        "during the TLS handshake (a listener without TLS does that)",
+        "during the TLS handshake (this happens with a listener without TLS)",
     ),
     "SASL where there is none": (
         PLAINTEXT, plain(), "localhost", AuthenticationError, "PLAIN",

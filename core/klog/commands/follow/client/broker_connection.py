@@ -44,7 +44,10 @@ _MOST_TURNS: Final = 8
 _REAUTHENTICATE_AT: Final = 0.85
 """Kafka: SaslClientAuthenticator.ReauthInfo, which draws from 0.85 to 0.95 of the session's lifetime."""
 _SHORTEST_ANSWER: Final = 4
-_FIRST_BYTES: Final = {b"\x15\x03": "this is TLS: security.protocol must be SSL or SASL_SSL", b"HT": "this is HTTP"}
+_FIRST_BYTES: Final = {
+    b"\x15\x03": "the broker uses TLS: security.protocol must be SSL or SASL_SSL",
+    b"HT": "this is HTTP",
+}
 
 
 class BrokerConnection:
@@ -175,7 +178,7 @@ class BrokerConnection:
         if not _SHORTEST_ANSWER <= size <= most_bytes:
             known = _FIRST_BYTES.get(bytes(self._prefix[:2]))
             hint = known or f"{_SHORTEST_ANSWER} to {most_bytes} are accepted"
-            message = f"{self.name}: it announces an answer to {name} of {size} bytes; {hint}"
+            message = f"{self.name}: it sends an answer to {name} of {size} bytes; {hint}"
             if known is None and size > most_bytes:
                 raise LargeAnswerError(message, size)
             raise ForeignAnswerError(message)
@@ -212,7 +215,7 @@ class BrokerConnection:
                 raise LostConnectionError(f"{self.name}: the connection is closed")
             ours = self._wanted[name]
             wanted = f"{name} in version {ours.lowest} to {ours.highest}"
-            raise UnsupportedError(f"{self.name}: the broker does not have {wanted}: it is too old, or too new")
+            raise UnsupportedError(f"{self.name}: the broker does not support {wanted}: it is too old, or too new")
         return found
 
     def _agree_on_versions(self) -> None:
@@ -268,7 +271,7 @@ class BrokerConnection:
                 raise AuthenticationError(f"{self.name}: {error}") from None
             if message is None:
                 return int(answer["sessionLifetimeMs"])
-        raise AuthenticationError(f"{self.name}: {mechanism}: the conversation has no end")
+        raise AuthenticationError(f"{self.name}: {mechanism}: the exchange does not end")
 
 
 def refused(broker: str, request: str, number: int) -> RefusedRequestError:

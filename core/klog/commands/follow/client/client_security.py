@@ -67,7 +67,7 @@ class PlainConversation:
     def answer(self, challenge: bytes) -> bytes | None:
         """Return None; the server sends nothing, or refuses the client."""
         if challenge:
-            raise AuthenticationError("PLAIN: the server goes on after the password")
+            raise AuthenticationError("PLAIN: the server continues after the password")
         return None
 
 
@@ -97,7 +97,7 @@ class ScramConversation:
         if "e" in fields:
             raise self._failure(f"the server says {fields['e'][:80]!r}")
         if not hmac.compare_digest(self._signature, self._decoded(fields, "v")):
-            raise self._failure("the server does not know the password: this is not the broker it claims to be")
+            raise self._failure("the server cannot prove that it has the password: it is not the expected broker")
         return None
 
     def _proof(self, challenge: bytes, fields: dict[str, str]) -> bytes:
@@ -129,7 +129,7 @@ class ScramConversation:
             text = ""
         fields = [part.partition("=") for part in text.split(",")]
         if not text or any(len(name) != 1 or not equals for name, equals, _ in fields):
-            raise self._failure("what the server says is no SCRAM")
+            raise self._failure("the server's message is not SCRAM")
         return {name: value for name, _, value in reversed(fields)}
 
     def _decoded(self, fields: dict[str, str], name: str) -> bytes:
@@ -138,7 +138,7 @@ class ScramConversation:
         except binascii.Error:
             decoded = b""
         if not decoded:
-            raise self._failure(f"what the server says has no {name}")
+            raise self._failure(f"the server's message has no {name}")
         return decoded
 
     def _failure(self, why: str) -> AuthenticationError:
@@ -224,7 +224,7 @@ def read_security(path: str) -> Security:
 def _security(properties: dict[str, str]) -> Security:
     unknown = [name for name in properties if name.startswith(_ABOUT_SECURITY) and name not in _KNOWN]
     if unknown:
-        raise UsageError(f"{unknown[0]} is not supported, and has to do with security")
+        raise UsageError(f"{unknown[0]} is not supported, and concerns security")
     protocol = properties.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in _PROTOCOLS:
         raise UsageError(f"security.protocol {protocol!r} is not supported: {', '.join(_PROTOCOLS)} are")
@@ -248,7 +248,7 @@ def _credentials(properties: dict[str, str]) -> Credentials:
         raise UsageError(f"sasl.mechanism {mechanism!r}{default} is not supported: {', '.join(MECHANISMS)} are")
     jaas = properties.get("sasl.jaas.config")
     if jaas is not None and not {"sasl.username", "sasl.password"}.isdisjoint(properties):
-        raise UsageError("sasl.jaas.config and sasl.username or sasl.password: only one of them can count")
+        raise UsageError("sasl.jaas.config and sasl.username or sasl.password: give only one of them")
     if jaas is not None:
         username, password = _jaas_login(jaas, mechanism)
     else:
@@ -286,7 +286,7 @@ def _jaas_tokens(text: str) -> list[str]:
     pattern = r"""\s+|"((?:[^"\\\n]|\\.)*)"|'((?:[^'\\\n]|\\.)*)'|([=;])|([^\s"'=;]+)|(.)"""
     for found in re.finditer(pattern, text):
         if found[5]:
-            raise UsageError("sasl.jaas.config has a quote without its other half")
+            raise UsageError("sasl.jaas.config has an unclosed quote")
         quoted = found[1] if found[1] is not None else found[2]
         if quoted is not None:
             tokens.append(re.sub(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)", _unescaped, quoted))
@@ -315,12 +315,14 @@ def _tls_context(properties: dict[str, str]) -> ssl.SSLContext:
             raise UsageError(f"ssl.{store}.type {kind!r} is not supported, only PEM is")
     algorithm = properties.get("ssl.endpoint.identification.algorithm", "https").lower()
     if algorithm not in ("https", ""):
-        raise UsageError(f"ssl.endpoint.identification.algorithm {algorithm!r} is not supported: https is, or nothing")
+        raise UsageError(
+            f"ssl.endpoint.identification.algorithm {algorithm!r} is not supported: use https, or an empty value"
+        )
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = algorithm == "https"
     location, certificates = properties.get("ssl.truststore.location"), properties.get("ssl.truststore.certificates")
     if location and certificates:
-        raise UsageError("ssl.truststore.location and ssl.truststore.certificates: only one of them can count")
+        raise UsageError("ssl.truststore.location and ssl.truststore.certificates: give only one of them")
     if location:
         _load("ssl.truststore.location", location, lambda: context.load_verify_locations(location))
     elif certificates:
@@ -342,7 +344,7 @@ def _load(name: str, place: str, load: Callable[[], None]) -> None:
         load()
     except ssl.SSLError as error:
         why = error.reason or "the content, or the password, is wrong"
-        told = f"{shown}: no PEM that can be used ({why}); keytool and openssl convert JKS and PKCS12"
+        told = f"{shown}: no usable PEM ({why}); keytool and openssl convert JKS and PKCS12"
         raise UsageError(told) from None
     except (OSError, ValueError) as error:
         raise UsageError(f"{shown}: {getattr(error, 'strerror', None) or 'no PEM'}") from None

@@ -135,7 +135,7 @@ class Cluster:
         Raises LostConnectionError if the last answer to `topics` does not name it.
         """
         if node not in self._brokers:
-            raise LostConnectionError(f"node {node}: the cluster does not say where it is")
+            raise LostConnectionError(f"node {node}: the cluster has no address for it")
         return self._connect(*self._brokers[node])
 
     # ------------------------------------------------------------ topics

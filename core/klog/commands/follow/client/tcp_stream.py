@@ -102,7 +102,9 @@ class Stream:
         try:
             self._retry(secured.do_handshake, select.POLLIN, until, "does not answer")
         except LostConnectionError as error:
-            raise LostConnectionError(f"{error} during the TLS handshake (a listener without TLS does that)") from None
+            raise LostConnectionError(
+                f"{error} during the TLS handshake (this happens with a listener without TLS)"
+            ) from None
 
     def close(self) -> None:
         """End the connection; a second time does nothing."""
@@ -131,7 +133,7 @@ class Stream:
         view, sent = memoryview(data), 0
         while sent < len(view):
             part = view[sent:]
-            sent += self._retry(partial(self._open.send, part), select.POLLOUT, until, "does not take a request")
+            sent += self._retry(partial(self._open.send, part), select.POLLOUT, until, "does not accept a request")
 
     def read_into(self, view: memoryview, until: float) -> None:
         """Fill *view*."""
@@ -168,9 +170,9 @@ class Stream:
             raise AuthenticationError(f"{self.name}: its certificate is refused: {error.verify_message}") from None
         reason, hint = error.reason or str(error), ""
         if reason == "WRONG_VERSION_NUMBER":
-            hint = " (a listener without TLS answers so)"
+            hint = " (a listener without TLS gives this answer)"
         elif "ALERT" in reason and "CERTIFICATE" in reason:
-            hint = " (the broker wants another certificate of ours, ssl.keystore.location)"
+            hint = " (the broker requires another client certificate, ssl.keystore.location)"
         raise AuthenticationError(f"{self.name}: TLS failed: {reason}{hint}") from None
 
     def _await(self, event: int, until: float, otherwise: str) -> None:
