@@ -275,7 +275,9 @@ def test_a_fork_that_kafka_does_not_see_is_mended(klog: Run, quorum: Path) -> No
     base = content(quorum / "broker-3")
     assert len(content(quorum / "broker-1")) == len(base)
     said = refused(klog, quorum, "--voters", ADDRESSES, code=16)
-    assert "the logs of nodes 1 and 3 end at the same offset and differ from offset 104 on: choose one with --base" in said
+    assert (
+        "the logs of nodes 1 and 3 end at the same offset and differ from offset 104 on: choose one with --base" in said
+    )
     said = refused(klog, quorum, "--voters", ADDRESSES, "--base", "1")
     assert "broker-3/__cluster_metadata-0: it diverges from the base at offset 104" in said
     made = planned(klog, quorum, "--voters", ADDRESSES, "--base", "3", "--apply")["metadata"]
