@@ -99,6 +99,7 @@ class Cell:
     did: Outcome
     did_helped: Outcome
     verified: Ran
+    planned: Ran
     recovered: Ran
     is_set_aside: tuple[bool, bool]
 
@@ -137,8 +138,9 @@ def _damaged(disk: Path, pattern: str, fault: Callable[[bytes], bytes], stop: st
 def _start(file: Path, whole: int, *disks: Path) -> Cell:
     alone, helped = (disk / "data" for disk in disks)
     verified = run_klog("verify", helped)
+    planned = run_klog("recover", helped, f"--now={EARLY_MS}")
     recovered = run_klog("recover", helped, f"--now={EARLY_MS}", "--apply")
     with Loader() as loader:
         did, did_helped = (loader.load(one, now_ms=EARLY_MS) for one in (alone, helped))
     aside = bool(list(alone.glob("*-stray"))), bool(list(helped.glob("*-stray")))
-    return Cell(file.name, whole, records(alone), records(helped), did, did_helped, verified, recovered, aside)
+    return Cell(file.name, whole, records(alone), records(helped), did, did_helped, verified, planned, recovered, aside)

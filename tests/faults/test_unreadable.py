@@ -78,7 +78,7 @@ def test_salvage_goes_around_what_cannot_be_read_of_a_log(tmp_path: Path) -> Non
     with mounted(place, disk, tmp_path / "calls", unreadable=bad):
         done = run_klog("recover", place / "data", NOW, "--salvage", "--apply")
         assert done.exit_code == ExitCode.CORRECTED, done
-        assert b"lost     26 records" in done.stdout, done
+        assert b"lost 26 records" in done.stdout, done
         assert run_klog("verify", place / "data").exit_code == ExitCode.CLEAN
         (backup,) = (place / "klog-backup").iterdir()
         undone = run_klog("undo", backup, "--apply")

@@ -205,6 +205,8 @@ class DoctorText:
         cost = self._cost(command)
         if cost is None:
             return ""
+        if cost.obstacle:
+            return f"It is not known what the repair loses: {cost.obstacle}"
         if cost.unread_bytes:
             return f"It reads {output.human_size(cost.unread_bytes)}, and shows what the repair loses"
         text = f"The repair {loses(cost.losses)}"

@@ -89,7 +89,11 @@ class RecoverText:
             return f"{partitions}: nothing to do" + style.bad("; problems are left") * self._report.is_left
         is_applied = self._report.is_applied
         touched = sum(1 for result in results if self._report.actions(result.partition))
-        place = f"{touched} of {partitions}" if touched else counted(len(plan.log_dirs), "log dir")
+        place = (
+            f"{touched} of {partitions}"
+            if touched
+            else counted(len({action.log_dir for action in plan.actions}), "log dir")
+        )
         changes = style.strong(f"{'changed' if is_applied else 'would change'} {changed_files(plan)}")
         parts = [f"{changes} in {place}", loses(self._recovery.losses, "lost" if is_applied else "loses")]
         if self._undecided:
@@ -118,13 +122,17 @@ class RecoverText:
 
     def _details(self) -> Iterator[list[str]]:
         plan, is_applied = self._plan, self._report.is_applied
-        if not is_applied:
-            yield self._finding_lines([one for one in self._recovery.findings if one.severity is not Severity.NOTE])
+        own: dict[str, list[Finding]] = {}
+        for path, finding in zip(self._recovery.places, self._recovery.findings, strict=True):
+            if finding.severity is not Severity.NOTE and not is_applied:
+                own.setdefault(path, []).append(finding)
+        for path, findings in own.items():
+            yield [style.strong(path), *(f"  {line}" for line in self._finding_lines(findings))]
         for result in self._recovery.results:
             yield [*self._of_partition(result)]
         if plan is not None:
-            own = [action for action in plan.actions if "/" not in action.file]
-            yield [*action_lines(plan, own, everything=self._everything)]
+            changes = [action for action in plan.actions if "/" not in action.file]
+            yield [*action_lines(plan, changes, everything=self._everything)]
 
     def _of_partition(self, result: RecoverResult) -> Iterator[str]:
         actions = self._report.actions(result.partition)

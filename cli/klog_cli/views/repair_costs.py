@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shlex
 import time
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from klog.base.errors import KlogError
 from klog.base.progress import Sink
 from klog.change.plan.model import Loss
 from klog.change.plan.session import PlanOptions, PlanSession
@@ -21,13 +23,14 @@ class RepairCost(NamedTuple):
     """*losses*: of a repair.  *unread_bytes*: logs are so large that they were not read for it.
 
     *is_all_broker_keeps*: a broker's own recovery would keep no more records.  *left*: partitions that it leaves
-    damaged.
+    damaged.  *obstacle*: the reason why the price is not known.
     """
 
     losses: tuple[Loss, ...] = ()
     unread_bytes: int = 0
     is_all_broker_keeps: bool = False
     left: int = 0
+    obstacle: str = ""
 
 
 class RepairCosts:
@@ -41,12 +44,18 @@ class RepairCosts:
         self._known: set[Loss] = set()
 
     def of(self, command: str) -> RepairCost | None:
-        """Return the price of a command; None if it is no `klog recover`.  Raises KlogError."""
+        """Return the price of a command; None if it is no `klog recover`."""
         program, name, *arguments = shlex.split(command)
         if (program, name) != ("klog", "recover"):
             return None
         mode = RecoverMode.SALVAGE if "--salvage" in arguments else RecoverMode.DEFAULT
         paths = [argument for argument in arguments if not argument.startswith("--")]
+        try:
+            return self._planned(mode, paths)
+        except KlogError as error:  # a plan that is half done, for example: the preview meets it as well
+            return RepairCost(obstacle=str(error))
+
+    def _planned(self, mode: RecoverMode, paths: Sequence[str]) -> RepairCost:
         with PlanSession(PartitionQuery(paths), PlanOptions("recover")) as session:
             size = sum(part.size for one in session.selections for part in one.partitions)
             if size > MOST_BYTES and not self._read_all:

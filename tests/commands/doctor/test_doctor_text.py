@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from klog.change.plan.model import StaleError
 from klog_cli.views import repair_costs
 
 from tests.conftest import FIXTURES, Ran
@@ -79,6 +80,22 @@ def test_large_logs_are_not_read_for_a_price_unless_asked(
     assert re.search(r"offline\. It reads \d+\.\d KiB, and shows what the repair loses\.\n", shown)
     assert "loses 20 records" not in shown
     assert "loses 20 records" in text(klog, disk, "--records")
+
+
+def test_a_price_that_cannot_be_known_keeps_no_answer_back(
+    klog: Klog, disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plan that is half done stops every other plan, and not the answer about the next start."""
+
+    class Blocked(repair_costs.PlanSession):
+        def __enter__(self) -> repair_costs.PlanSession:
+            raise StaleError("20261121-051019-recover-7f3a is half done")
+
+    monkeypatch.setattr(repair_costs, "PlanSession", Blocked)
+    torn(disk)
+    shown = text(klog, disk)
+    assert shown.startswith("WILL NOT START: ")
+    assert "It is not known what the repair loses: 20261121-051019-recover-7f3a is half done.\n" in shown
 
 
 def test_partitions_that_fare_alike_are_one_line_unless_all_are_asked_for(klog: Klog, disk: Path) -> None:

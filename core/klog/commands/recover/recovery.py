@@ -42,13 +42,14 @@ _INTERVAL, _INDEX_BYTES = "index.interval.bytes", "segment.index.bytes"
 class Recovery:
     """The findings of a repair of log dirs, and its changes.
 
-    *findings*: about the log dirs' own files; *left*: those of them that remain.  *skipped*: partitions that no repair
-    touches.
+    *findings*: about the log dirs' own files; *places*: the log dir of each; *left*: those of them that remain.
+    *skipped*: partitions that no repair touches.
     """
 
     results: list[RecoverResult] = field(default_factory=list)
     drafts: list[Draft] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
+    places: list[str] = field(default_factory=list)
     left: list[Finding] = field(default_factory=list)
     skipped: list[Partition] = field(default_factory=list)
 
@@ -57,6 +58,7 @@ class Recovery:
         self.results += other.results
         self.drafts += other.drafts
         self.findings += other.findings
+        self.places += other.places
         self.left += other.left
         self.skipped += other.skipped
 
@@ -166,6 +168,7 @@ def recover_log_dir(
             changes.setdefault(kind, {})[(partition.topic or "", partition.number or 0)] = offset
     draft = Draft(log_dir.path, number, staging)
     found.findings, found.left = policy.plan_own_files(log_dir, selection.whole, changes, draft)
+    found.places = [log_dir.path] * len(found.findings)
     found.drafts.append(draft)
     return found
 
