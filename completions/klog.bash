@@ -27,6 +27,7 @@ _klog() {
             groups) command=groups ;;
             transactions) command=transactions ;;
             fetch) command=fetch ;;
+            bytes) command=bytes ;;
             report) command=report ;;
             space) command=space ;;
             compact) command=compact ;;
@@ -224,6 +225,15 @@ _klog() {
         'fetch -o' | 'fetch --output') words='text json' ;;
         'fetch -j' | 'fetch --jobs') words='' ;;
         'fetch --color') words='auto always never' ;;
+        'bytes --offset') words='' ;;
+        'bytes --position') words='' ;;
+        'bytes --entry') words='' ;;
+        'bytes --context') words='' ;;
+        'bytes -p' | 'bytes --partition') words='' ;;
+        'bytes -o' | 'bytes --output') words='text json' ;;
+        'bytes --to') words='' ;;
+        'bytes -j' | 'bytes --jobs') words='' ;;
+        'bytes --color') words='auto always never' ;;
         'report --to') words='' ;;
         'report --title') words='' ;;
         'report --now') words='' ;;
@@ -566,7 +576,7 @@ _klog() {
     esac
     if [[ -z $value ]]; then
         case "$command" in
-            '') words='doctor verify recover apply undo plans explain describe records dump lookup search stats timeline groups transactions fetch report space compact truncate adopt partition assign serve export write follow completion metadata replicas keys audit spark -V --version -h --help' ;;
+            '') words='doctor verify recover apply undo plans explain describe records dump lookup search stats timeline groups transactions fetch bytes report space compact truncate adopt partition assign serve export write follow completion metadata replicas keys audit spark -V --version -h --help' ;;
             doctor) words='--kafka-version --cluster-id --node-id --directory-id --server-properties --records --all -o --output -j --jobs -q --quiet --color -h --help' ;;
             verify) words='-t --topic -p --partition --deep --sample --since --all -o --output --to -j --jobs --max-batch-bytes -q --quiet --color -h --help' ;;
             recover) words='-t --topic -p --partition --like-broker --salvage --apply --save-plan --backup --indexes-only --from-recovery-point --repair-bits --mark-clean --broker-epoch --rescue-records --index-interval --segment-index-bytes --producer-expiration --now --all -o --output -j --jobs --dry-run -q --quiet --color -h --help' ;;
@@ -584,6 +594,7 @@ _klog() {
             groups) words='--group --at-time --type -t --topic -p --partition --to --cluster --topic-id --by-name -o --output -j --jobs -q --quiet --color -h --help' ;;
             transactions) words='--state --transactional-id --producer-id --longer-than -t --topic -p --partition --now --cluster --topic-id --by-name -o --output -j --jobs -q --quiet --color -h --help' ;;
             fetch) words='--offset --max-bytes --min-bytes --isolation --partial --end -t --topic -p --partition -o --output -j --jobs -q --quiet --color -h --help' ;;
+            bytes) words='--offset --position --entry --context --full --raw -t --topic -p --partition -o --output --to -j --jobs -q --quiet --color -h --help' ;;
             report) words='--to --redact --deep --title --now -j --jobs --max-batch-bytes -q --quiet --color -h --help' ;;
             space) words='-t --topic -p --partition --by --sort --top-keys --codecs --sample --free --metadata --server-properties --now -o --output --to -j --jobs -q --quiet --color -h --help' ;;
             compact) words='-t --topic -p --partition --apply --save-plan --backup --to --estimate --explain --policy --metadata --all --min-dirty-ratio --delete-retention --min-lag --segment-size --index-size --index-interval --map-memory --like-broker --kafka-version --producer-expiration --now -o --output -j --jobs --dry-run -q --quiet --color -h --help' ;;

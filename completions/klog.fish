@@ -4,7 +4,7 @@ function __klog_command --description 'The command whose arguments are being wri
     set -l command
     for word in (commandline -opc)[2..-1]
         switch "$command $word"
-            case ' doctor' ' verify' ' recover' ' apply' ' undo' ' plans' ' explain' ' describe' ' records' ' dump' ' lookup' ' search' ' stats' ' timeline' ' groups' ' transactions' ' fetch' ' report' ' space' ' compact' ' truncate' ' adopt' ' partition' ' assign' ' serve' ' export' ' write' ' follow' ' completion' ' metadata' 'metadata show' 'metadata history' 'metadata compare' 'metadata plan' ' replicas' 'replicas diff' 'replicas plan' 'replicas rescue' 'replicas simulate' ' keys' 'keys check' ' audit' 'audit headers' 'audit misrouted' ' spark' 'spark verify' 'spark audit' 'spark stats' 'spark search' 'spark export' 'spark compact'
+            case ' doctor' ' verify' ' recover' ' apply' ' undo' ' plans' ' explain' ' describe' ' records' ' dump' ' lookup' ' search' ' stats' ' timeline' ' groups' ' transactions' ' fetch' ' bytes' ' report' ' space' ' compact' ' truncate' ' adopt' ' partition' ' assign' ' serve' ' export' ' write' ' follow' ' completion' ' metadata' 'metadata show' 'metadata history' 'metadata compare' 'metadata plan' ' replicas' 'replicas diff' 'replicas plan' 'replicas rescue' 'replicas simulate' ' keys' 'keys check' ' audit' 'audit headers' 'audit misrouted' ' spark' 'spark verify' 'spark audit' 'spark stats' 'spark search' 'spark export' 'spark compact'
                 set command $command $word
         end
     end
@@ -29,6 +29,7 @@ complete -c klog -n 'test (__klog_command) = ""' -a timeline -d 'List the events
 complete -c klog -n 'test (__klog_command) = ""' -a groups -d 'Show consumer and share groups: members, offsets, lag'
 complete -c klog -n 'test (__klog_command) = ""' -a transactions -d 'List transactions, and flag hanging ones'
 complete -c klog -n 'test (__klog_command) = ""' -a fetch -d 'Show which batches a consumer or a follower would receive'
+complete -c klog -n 'test (__klog_command) = ""' -a bytes -d 'Show a file, a batch or an entry byte by byte'
 complete -c klog -n 'test (__klog_command) = ""' -a report -d 'Write one HTML page about log dirs, for the ticket'
 complete -c klog -n 'test (__klog_command) = ""' -a space -d 'Show what uses a disk, why, and when it is deleted'
 complete -c klog -n 'test (__klog_command) = ""' -a compact -d 'Compact topics by key, as the broker\'s log cleaner does'
@@ -311,6 +312,21 @@ complete -c klog -n 'test (__klog_command) = "fetch"' -s j -l jobs -x -d 'At mos
 complete -c klog -n 'test (__klog_command) = "fetch"' -s q -l quiet -d 'Print no notes and no progress'
 complete -c klog -n 'test (__klog_command) = "fetch"' -l color -x -a 'auto always never' -d 'Use colours: auto, on a terminal unless NO_COLOR is set'
 complete -c klog -n 'test (__klog_command) = "fetch"' -s h -l help -d 'Show this help and exit'
+complete -c klog -n 'test (__klog_command) = "bytes"' -F
+complete -c klog -n 'test (__klog_command) = "bytes"' -l offset -x -d 'The batch with offset N'
+complete -c klog -n 'test (__klog_command) = "bytes"' -l position -x -d 'The batch, entry or line with byte N of the file'
+complete -c klog -n 'test (__klog_command) = "bytes"' -l entry -x -d 'Entry N of an index, a snapshot or a checkpoint, from 0 on'
+complete -c klog -n 'test (__klog_command) = "bytes"' -l context -x -d 'Also show SIZE bytes before and after'
+complete -c klog -n 'test (__klog_command) = "bytes"' -l full -d 'Show every field of large batches, and long values whole'
+complete -c klog -n 'test (__klog_command) = "bytes"' -l raw -d 'Write the bytes themselves, to a file or a pipe'
+complete -c klog -n 'test (__klog_command) = "bytes"' -s t -l topic -x -a '(klog completion topics -- (commandline -opc)[2..-1] 2>/dev/null)' -d 'Only these topics (repeatable)'
+complete -c klog -n 'test (__klog_command) = "bytes"' -s p -l partition -x -d 'Only these partitions (repeatable)'
+complete -c klog -n 'test (__klog_command) = "bytes"' -s o -l output -x -a 'text json' -d 'Form of the output'
+complete -c klog -n 'test (__klog_command) = "bytes"' -l to -r -F -d 'Write to FILE; the ending .json chooses the form'
+complete -c klog -n 'test (__klog_command) = "bytes"' -s j -l jobs -x -d 'At most N threads'
+complete -c klog -n 'test (__klog_command) = "bytes"' -s q -l quiet -d 'Print no notes and no progress'
+complete -c klog -n 'test (__klog_command) = "bytes"' -l color -x -a 'auto always never' -d 'Use colours: auto, on a terminal unless NO_COLOR is set'
+complete -c klog -n 'test (__klog_command) = "bytes"' -s h -l help -d 'Show this help and exit'
 complete -c klog -n 'test (__klog_command) = "report"' -F
 complete -c klog -n 'test (__klog_command) = "report"' -l to -x -d 'The page to write'
 complete -c klog -n 'test (__klog_command) = "report"' -l redact -d 'Leave out all names on the disk'

@@ -32,6 +32,12 @@ RUNS = [
     *("transactions modern", "transactions crash/flip-middle", "transactions compaction/before"),
     *("doctor modern", "doctor crash/flip-middle", "doctor v39/data v39/data1", "doctor --kafka-version 2.8 legacy"),
     *("doctor --records replicas/keys/broker-1", "doctor --node-id 99 modern"),
+    *("bytes modern/tx-0 --offset 5", "bytes modern/zstd-0 --offset 0", "bytes crash/flip-middle/torn-0 --offset 301"),
+    *(
+        "bytes modern/meta.properties",
+        "bytes modern/plain-1/00000000000000000000.index",
+        "bytes legacy/v0-gzip-0 --offset 0",
+    ),
     *("fetch modern/plain-1 --offset 5", "fetch modern/tx-0 --offset 0 --isolation read_committed"),
     *("fetch modern/plain-1 --offset 5 --max-bytes 100", "fetch modern/plain-1 --offset 99999"),
     *("keys check replicas/keys/broker-1", "keys check modern"),

@@ -159,6 +159,10 @@ FETCH: Declared = {
     "batches": [{"base_offset": INT, "last_offset": INT, "position": INT, "size": INT}],
     "aborted": [{"*": "*"}],
 }
+BYTES: Declared = {
+    **{"file": TEXT, "position": INT, "size": INT, "kind": TEXT, "fields": parts.BYTE_FIELDS, "more_problems": INT},
+    "problems": [{"position": INT, "name": TEXT, "problem": TEXT, "decompressed": BOOL}],
+}
 KEYS: Declared = {
     "topics": [
         {
@@ -249,6 +253,7 @@ SCHEMAS: dict[str, Declared] = {
     "transactions": TRANSACTIONS,
     "doctor": DOCTOR,
     "fetch": FETCH,
+    "bytes": BYTES,
     "keys check": KEYS,
     "groups": GROUPS,
     "stats": STATS,

@@ -18,6 +18,12 @@ FINDING: Declared = {
     **{"topic_id?": TEXT_OR_NULL, "cluster_id?": TEXT_OR_NULL, "count?": INT},
 }
 
+BYTE_FIELD: Declared = {
+    **{"position": INT, "size": INT, "hex": TEXT, "name": TEXT, "meaning": TEXT, "part": TEXT, "text?": TEXT},
+    **{"value": ("integer|number|boolean|string|null", {"base64": TEXT}), "left_out?": INT, "problem?": TEXT},
+}
+BYTE_FIELDS: Declared = [{**BYTE_FIELD, "inside?": {"size": INT, "fields": [BYTE_FIELD]}}]
+
 # plans
 
 AMOUNT: Declared = {"records": INT_OR_NULL, "bytes": INT}

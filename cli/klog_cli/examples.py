@@ -70,6 +70,11 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("the voters have new addresses", "klog metadata plan /b1 /b2 /b3 --voters 1@h1:9093,2@h2:9093,3@h3:9093"),
     ),
     "fetch": (("the batches that a consumer would receive from offset 0 on", "klog fetch /data/orders-0 --offset 0"),),
+    "bytes": (
+        ("the batch with offset 5, field by field", "klog bytes /data/orders-0 --offset 5"),
+        ("every field of a file, for a script", "klog bytes /data/recovery-point-offset-checkpoint -o json"),
+        ("the bytes themselves, into a file", "klog bytes /data/orders-0 --offset 5 --raw --to batch.bin"),
+    ),
     "report": (("one page about a log dir, for the ticket", "klog report /data --to report.html"),),
     "space": (
         ("what uses the disk, and why", "klog space /data"),

@@ -27,6 +27,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "assign": ("--check D",),
     "audit headers": ("D --internal",),
     "audit misrouted": ("D --internal", "D --internal --deep"),
+    "bytes": ("P --offset=0", "L", "L --output=json", "L --position=0"),
     "compact": ("D --policy=compact --all", "D --policy=compact --all --to=N"),
     "describe": ("D", "P"),
     "doctor": ("D",),
@@ -69,7 +70,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "verify": ("D", "D --deep"),
     "write": ("P --to=N",),
 }
-"""The runs, by command: D the log dir, E a copy of it, P the partition, N a missing path."""
+"""The runs, by command: D the log dir, E a copy of it, P the partition, L its log, N a missing path."""
 ELSEWHERE = {
     "apply": "reads a plan",
     "undo": "reads a backup",
@@ -82,13 +83,13 @@ ELSEWHERE = {
     "spark": "runs the jobs of verify, audit, stats, search, export and compact in processes of Spark's",
 }
 FAST = {
-    ("headers", "zstd"): ("search", "lookup"),
+    ("headers", "zstd"): ("search", "lookup", "bytes"),
     ("topics of a transaction", "zstd"): ("transactions", "timeline", "groups"),
     ("topics of a transaction", "gzip"): ("transactions", "dump"),
     ("tags of a topic", "zstd"): ("space", "metadata show", "doctor"),
-    ("members of a group", "lz4"): ("groups", "report"),
+    ("members of a group", "lz4"): ("groups", "report", "bytes"),
     ("tiny records of a coordinator", "snappy"): ("groups",),
-    ("a large value", "zstd"): ("search",),
+    ("a large value", "zstd"): ("search", "bytes"),
 }
 """The sample of the usual run."""
 
@@ -142,6 +143,7 @@ def test_a_command_keeps_to_its_bounds(name: str, codec: str, command: str, tmp_
     """It ends by itself, with an exit code of its own, and no traceback."""
     folder = log_dir(name, codec)
     places = {"D": folder / "data", "E": folder / "copy", "P": folder / "data" / BOMBS[name].directory}
+    places["L"] = places["P"] / f"{0:020d}.log"
     for number, line in enumerate(RUNS[command]):
         places["N"] = tmp_path / f"new-{number}"
         words = [_filled(word, places) for word in line.split()]

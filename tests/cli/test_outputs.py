@@ -57,6 +57,7 @@ DISKS = "{}/data"
 QUORUM = "{0}/quorum/broker-1 {0}/quorum/broker-2 {0}/quorum/broker-3 --voters 1@one:1,2@two:2,3@three:3"
 WRITERS = (
     Writer("dump", "--to", "{}/data/torn-0 --output jsonl"),
+    Writer("bytes", "--to", "{}/data/torn-0 --offset 301 --raw"),
     Writer("space", "--to", "{}/data --output prometheus"),
     Writer("verify", "--to", "{}/data --output prometheus"),
     Writer("recover", "--rescue-records", "{}/data", is_idle=True),
@@ -125,6 +126,7 @@ ARGUMENTS_READ = {
     "KEY...",
     "LOG_DIR...",
     "PARTITION",
+    "PATH",
     "PATH...",
     "PLAN",
     "SHELL",

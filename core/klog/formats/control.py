@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from klog.formats.layout import Layout
-from klog.formats.structs.schema import Data
+from klog.formats.structs.schema import Data, Schema
 
 KEY = Layout(
     "control record key",
@@ -91,6 +91,13 @@ def control_record(key: bytes | None, value: bytes | None) -> Control:
     if type_id in TYPES:
         return _end_of_transaction(type_id, value)
     return Control(type_id, "UNKNOWN", f" controlType: UNKNOWN({type_id})")
+
+
+def kraft_schema(type_id: int) -> tuple[Schema, int] | None:
+    """Return the schema of the value of a KRaft type, and the version in which it is read; None for other types."""
+    from klog.formats.structs.schema import load
+
+    return (load("control", _KRAFT[type_id][0]), _READ_VERSION) if type_id in _KRAFT else None
 
 
 def kraft_control(type_id: int, data: Data) -> tuple[bytes, bytes]:

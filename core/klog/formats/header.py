@@ -38,7 +38,7 @@ def read_header(buffer: bytes, at: int, position: int, left: int) -> BatchFacts 
     if whole < _SMALLEST[magic]:
         return DamageKind.SHORT_HEADER
     if magic == 2:
-        return _batch(buffer, at, position, whole)
+        return batch_facts(buffer, at, position, whole)
     timestamp = -1
     if magic == 1:
         _, _, crc, _, attributes, timestamp, _ = MESSAGE_V1.read(buffer, at)
@@ -50,7 +50,8 @@ def read_header(buffer: bytes, at: int, position: int, left: int) -> BatchFacts 
     )  # fmt: skip
 
 
-def _batch(buffer: bytes, at: int, position: int, size: int) -> BatchFacts:
+def batch_facts(buffer: bytes, at: int, position: int, size: int) -> BatchFacts:
+    """Return the header of the record batch of *size* bytes that begins at *at* in *buffer*; nothing is checked."""
     offset, _, epoch, magic, crc, attributes, delta, first, last, *producer, count = BATCH.read(buffer, at)
     producer_id, producer_epoch, sequence = producer
     last_offset = (offset + delta + 2**63) % 2**64 - 2**63  # a damaged sum wraps as Java's does

@@ -30,9 +30,15 @@ SHARE_GROUP_STATE: Final = "__share_group_state"
 CLUSTER_METADATA: Final = "__cluster_metadata"
 REMOTE_LOG_METADATA: Final = "__remote_log_metadata"
 
-_COORDINATORS: Final = {CONSUMER_OFFSETS: "coordinator", TRANSACTION_STATE: "transaction", SHARE_GROUP_STATE: "share"}
-_GROUP_METADATA: Final = 2
-_PREFIX_BYTES: Final = 2
+COORDINATORS: Final = {CONSUMER_OFFSETS: "coordinator", TRANSACTION_STATE: "transaction", SHARE_GROUP_STATE: "share"}
+"""The files of the schemas by topic: key and value begin with a version, which in the key is the record type."""
+FRAMED: Final = {CLUSTER_METADATA: "metadata", REMOTE_LOG_METADATA: "remote_log"}  # the same, by `FRAME`
+FRAME: Final = ("frame_version", "type", "version")  # unsigned varints in front of a metadata record
+FRAME_VERSION: Final = 1
+GROUP_METADATA: Final = 2
+"""The record type of a classic group; a consumer's members have structs of `EMBEDDED` in fields of these names."""
+EMBEDDED: Final = {"subscription": "ConsumerProtocolSubscription", "assignment": "ConsumerProtocolAssignment"}
+PREFIX_BYTES: Final = 2  # of the version at the beginning of a key, a value or an embedded struct
 
 
 class MissingKeyError(KlogError):
@@ -88,13 +94,13 @@ class TooLargeRecordError(KlogError):
 
 
 @cache
-def _schemas(topic: str, record_type: int) -> tuple[str, Schema, Schema] | None:
+def coordinator_schemas(topic: str, record_type: int) -> tuple[str, Schema, Schema] | None:
     """Return name, key and value schema of a record type, None when Kafka does not know it."""
-    names = names_by_key(_COORDINATORS[topic]).get(record_type)
+    names = names_by_key(COORDINATORS[topic]).get(record_type)
     if names is None:
         return None
     key, value = sorted(names)  # …Key, …Value
-    return key.removesuffix("Key"), load(_COORDINATORS[topic], key), load(_COORDINATORS[topic], value)
+    return key.removesuffix("Key"), load(COORDINATORS[topic], key), load(COORDINATORS[topic], value)
 
 
 def coordinator_record(topic: str, key: bytes, value: bytes | None) -> CoordinatorRecord | Undecodable:
@@ -102,10 +108,10 @@ def coordinator_record(topic: str, key: bytes, value: bytes | None) -> Coordinat
 
     Kafka: CoordinatorRecordSerde.deserialize.
     """
-    if len(key) < _PREFIX_BYTES:
+    if len(key) < PREFIX_BYTES:
         return Undecodable("Could not read version from key's buffer.")
-    record_type = int.from_bytes(key[:_PREFIX_BYTES], "big", signed=True)
-    schemas = _schemas(topic, record_type)
+    record_type = int.from_bytes(key[:PREFIX_BYTES], "big", signed=True)
+    schemas = coordinator_schemas(topic, record_type)
     if schemas is None:
         return Undecodable(f"Found an unknown record type {record_type}", record_type)
     name, key_schema, value_schema = schemas
@@ -115,19 +121,19 @@ def coordinator_record(topic: str, key: bytes, value: bytes | None) -> Coordinat
         return key_data
     if value is None:
         return CoordinatorRecord(record_type, name, key_data, None, None)
-    if len(value) < _PREFIX_BYTES:
+    if len(value) < PREFIX_BYTES:
         return Undecodable("Could not read version from value's buffer.")
-    version = int.from_bytes(value[:_PREFIX_BYTES], "big", signed=True)
+    version = int.from_bytes(value[:PREFIX_BYTES], "big", signed=True)
     if not value_schema.lowest <= version <= value_schema.highest:
         return Undecodable(f"Found an unknown record version {version} for {record_type} type")
     value_data = _struct(value_schema, value, version, "value", elements)
     if isinstance(value_data, Undecodable):
         return value_data
-    if topic == CONSUMER_OFFSETS and record_type == _GROUP_METADATA and value_data["protocolType"] == "consumer":
+    if topic == CONSUMER_OFFSETS and record_type == GROUP_METADATA and value_data["protocolType"] == "consumer":
         try:
             for member in value_data["members"]:
-                member["subscription"] = _embedded("ConsumerProtocolSubscription", member["subscription"], elements)
-                member["assignment"] = _embedded("ConsumerProtocolAssignment", member["assignment"], elements)
+                for field, schema_name in EMBEDDED.items():
+                    member[field] = _embedded(schema_name, member[field], elements)
         except TooManyElementsError:
             return _TOO_LARGE
     return CoordinatorRecord(record_type, name, key_data, version, value_data)
@@ -141,7 +147,7 @@ class _Elements:
 
     def decode(self, schema: Schema, data: bytes, version: int) -> Data:
         """Return the struct behind the version at the beginning of *data*; bytes left over do not disturb Kafka."""
-        reader = Reader(data, version, _PREFIX_BYTES, self._left)
+        reader = Reader(data, version, PREFIX_BYTES, self._left)
         value: Data = struct_reader(schema, version)(reader)
         self._left = reader.elements
         return value
@@ -163,9 +169,9 @@ def _embedded(name: str, data: bytes, elements: _Elements) -> EmbeddedStruct | b
 
     Raises TooManyElementsError.  Kafka: DumpLogSegments.replaceField.
     """
-    if len(data) < _PREFIX_BYTES:
+    if len(data) < PREFIX_BYTES:
         return data
-    schema, version = load("consumer_protocol", name), int.from_bytes(data[:_PREFIX_BYTES], "big", signed=True)
+    schema, version = load("consumer_protocol", name), int.from_bytes(data[:PREFIX_BYTES], "big", signed=True)
     try:
         return EmbeddedStruct(schema, version, elements.decode(schema, data, version))
     except TooManyElementsError:
@@ -185,7 +191,7 @@ def _coordinator_text(topic: str, key: bytes | None, value: bytes | None, offset
         if record.unknown_type is not None:
             return f"Unknown record type {record.unknown_type} at offset {offset}, skipping.", None
         return f"Error at offset {offset}, skipping. {record.message}", None
-    schemas = _schemas(topic, record.type)
+    schemas = coordinator_schemas(topic, record.type)
     assert schemas is not None
     _, key_schema, value_schema = schemas
     key_text = f'{{"type":"{record.type}","data":{to_json(key_schema, record.key, 0)}}}'
@@ -226,8 +232,6 @@ def share_group_state(key: bytes | None, value: bytes | None, offset: int) -> tu
 
 # ---------------------------------------------------------------- metadata
 
-_FRAME_VERSION: Final = 1
-
 
 class _UnknownTypeError(StructError):
     """No record has the number *type*."""
@@ -263,10 +267,10 @@ def _framed(file: str, value: bytes) -> MetadataRecord:
             "Could not deserialize metadata record with frame version 0. Note that upgrades from the preview release of"
             " KRaft in 2.8 to newer versions are not supported."
         )
-    if frame != _FRAME_VERSION:
+    if frame != FRAME_VERSION:
         raise _parse_error(
             f"Could not deserialize metadata record due to unknown frame version {frame}"
-            f"(only frame version {_FRAME_VERSION} is supported)"
+            f"(only frame version {FRAME_VERSION} is supported)"
         )
     record_type, version = _frame_number(reader, "type"), _frame_number(reader, "version")
     names = names_by_key(file).get(record_type)
@@ -315,7 +319,7 @@ def metadata_value(record: MetadataRecord) -> bytes:
     """
     (name,) = names_by_key("metadata")[record.type]
     writer = Writer()
-    for number in (_FRAME_VERSION, record.type, record.version):
+    for number in (FRAME_VERSION, record.type, record.version):
         put_unsigned_varint(writer.tail, number)
     write(load("metadata", name), record.data, record.version, writer)
     return bytes(writer.tail)

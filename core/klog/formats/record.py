@@ -1,16 +1,7 @@
 """The records of all three formats; those of a record batch (magic 2) follow each other from byte 61 of it on.
 
-    length          varint    bytes after this field
-    attributes      int8      unused
-    timestamp delta varlong   to the batch's base timestamp
-    offset delta    varint    to the batch's base offset
-    key             varint length (below zero: null), bytes
-    value           varint length (below zero: null: a tombstone), bytes
-    headers         varint count, then for each: varint key length, key (UTF-8),
-                    varint value length (below zero: null), value
-
-Varints are base 128, least significant group first, zig-zag (0, -1, 1, -2 …).  The kernel reads them. Kafka:
-DefaultRecord.
+`RECORD` and `RECORD_HEADER` declare their fields.  Varints are base 128, least significant group first, zig-zag (0, -1,
+1, -2 …).  The kernel reads them. Kafka: DefaultRecord.
 
 Message sets, formats v0 (before 0.10) and v1 (0.10), are still on the disks of upgraded clusters.  An entry contains
 one message.  When the codec bits of its attributes are set, it is a wrapper: its value, decompressed, is a sequence of
@@ -29,7 +20,24 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from klog.formats.layout import Layout
+from klog.formats.layout import Field, Layout
+
+RECORD = (
+    Field("length", "varint", "bytes after this field"),
+    Field("attributes", "int8", "unused"),
+    Field("timestamp_delta", "varlong", "ms; less the base timestamp of the batch"),
+    Field("offset_delta", "varint", "less the base offset of the batch"),
+    Field("key", "bytes", "length (varint, below zero: null), then the key"),
+    Field("value", "bytes", "length (varint, below zero: null, a tombstone), then the value"),
+    Field("headers", "varint", "number of headers, which follow"),
+)
+"""The fields of a record.  `bytes`: a varint and so many bytes."""
+
+RECORD_HEADER = (
+    Field("header_key", "bytes", "length (varint), then the key, UTF-8"),
+    Field("header_value", "bytes", "length (varint, below zero: null), then the value"),
+)
+"""The fields of a header of a record."""
 
 
 class Record(NamedTuple):
@@ -76,7 +84,7 @@ MESSAGE_V0 = Layout(
     ("attributes", "int8", "low three bits: codec (zstd is not allowed)"),
     ("key_length", "int32", "bytes of the key, which follows; below zero: null"),
 )
-"""Up to the key's length; then key, value length (int32), value."""
+"""Up to the key's length; then the key, `MESSAGE_VALUE`, the value."""
 
 MESSAGE_V1 = Layout(
     "message v1",
@@ -88,7 +96,13 @@ MESSAGE_V1 = Layout(
     ("timestamp", "int64", "ms since the epoch, -1: none"),
     ("key_length", "int32", "bytes of the key, which follows; below zero: null"),
 )
-"""Up to the key's length; then key, value length (int32), value."""
+"""Up to the key's length; then the key, `MESSAGE_VALUE`, the value."""
+
+MESSAGE_VALUE = Layout(
+    "value of a message",
+    ("value_length", "int32", "bytes of the value, which follows; below zero: null"),
+)
+"""Behind the key of a message."""
 
 CRC_START = MESSAGE_V0.offsets["magic"]
 """The first byte of the checksummed part of a message; that part ends with the entry."""

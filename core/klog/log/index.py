@@ -232,10 +232,10 @@ def position_of_offset(log: ReadableLog, index: str, base_offset: int, offset: i
     header = header_at(log, position) if relative > 0 else None
     # a batch that begins after the entry's offset would start the search behind its target
     fits = header is not None and base_offset <= header.base_offset <= base_offset + relative
-    return position if fits and _leads_to(log, before, position) else 0
+    return position if fits and leads_to(log, before, position) else 0
 
 
-def _leads_to(log: ReadableLog, start: int, position: int) -> bool:
+def leads_to(log: ReadableLog, start: int, position: int) -> bool:
     """Whether a walk over headers from *start* on reaches *position*, or has not passed it after many steps.
 
     The values of a log may contain another log, with headers of its own.

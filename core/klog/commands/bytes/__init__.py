@@ -1,0 +1,1 @@
+"""The bytes of a file, a batch, an entry or a record, field by field."""

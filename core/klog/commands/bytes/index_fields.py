@@ -1,0 +1,89 @@
+"""The entries of `.index`, `.timeindex` and `.txnindex`, and their faults, which are those that `klog verify` finds."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from klog.base.read_only import ReadOnlyFile
+from klog.commands.bytes.byte_field import ByteField, BytePart, ByteSource, Fields, Notes, layout_fields, plain
+from klog.formats.index import ABORTED_TXN, OFFSET_ENTRY, TIME_ENTRY
+from klog.formats.layout import Layout
+from klog.formats.names import FileKind, FileName
+
+LAYOUTS: Final[dict[FileKind, Layout]] = {
+    FileKind.INDEX: OFFSET_ENTRY,
+    FileKind.TIME_INDEX: TIME_ENTRY,
+    FileKind.TXN_INDEX: ABORTED_TXN,
+}
+
+
+def index_fields(source: ReadOnlyFile, name: FileName, start: int = 0, end: int | None = None) -> Fields:
+    """Yield the fields of the entries in bytes *start* to *end* of an index (None: its end), which begin with one."""
+    layout, faults = LAYOUTS[name.kind], index_faults(source.path, name)
+    at, last = start, source.size if end is None else end
+    while last - at >= layout.size:
+        if (hole := _zeros(source, at, last, layout)) > at:
+            zeros = BytePart(f"{(hole - at) // layout.size} entries of zeros", faults.get(at))
+            yield from plain(source, at, hole, zeros, faults.get(at), "zeros, as in a preallocated index")
+            at = hole
+            continue
+        yield from _entry(source, layout, at, name, faults.get(at))
+        at += layout.size
+    rest = BytePart("rest", "not a whole entry")
+    yield from plain(source, at, last, rest, f"{last - at} bytes are not a whole entry of {layout.size}")
+
+
+_STEP_ENTRIES: Final = 4096
+_MOST_FAULTS: Final = 1 << 16
+"""Entries with a fault that are marked."""
+
+
+def _zeros(source: ByteSource, at: int, end: int, layout: Layout) -> int:
+    """Return the end of the entries of zeros that begin at *at*: they are shown as one if nothing follows them."""
+    first = source.read(at, layout.size)
+    if any(first):
+        return at
+    step = _STEP_ENTRIES * layout.size
+    whole = at + (end - at) // layout.size * layout.size
+    for position in range(at, whole, step):
+        if any(source.read(position, min(step, whole - position))):
+            return at
+    return whole
+
+
+def _entry(source: ByteSource, layout: Layout, at: int, name: FileName, fault: str | None) -> Fields:
+    number = at // layout.size
+    part = BytePart(f"entry {number}", fault)
+    fields: list[ByteField] = list(layout_fields(source, layout, at, at + layout.size, part, {}))
+    notes: Notes = {}
+    for field in fields:
+        if field.name == "relative_offset" and name.offset is not None and isinstance(field.value, int):
+            notes[field.name] = f"{field.value} → offset {name.offset + field.value}", None
+    for place, field in enumerate(fields):
+        text = notes.get(field.name, ("", None))[0]
+        yield field._replace(text=text, problem=fault if place == 0 else None)
+
+
+def index_faults(path: str, name: FileName) -> dict[int, str]:
+    """Return what `klog verify` says about entries of an index, by position; nothing without the log beside it."""
+    from klog.commands.bytes.log_faults import segment_facts
+    from klog.partition.verify import index_checks
+    from klog.partition.verify.findings import Severity
+
+    facts = segment_facts(path, name)
+    if facts is None:
+        return {}
+    check = {
+        FileKind.INDEX: index_checks.offset_index,
+        FileKind.TIME_INDEX: index_checks.time_index,
+        FileKind.TXN_INDEX: index_checks.txn_index,
+    }[name.kind]
+    found: dict[int, str] = {}
+    for finding in check(facts):
+        is_here = os.path.basename(finding.file) == name.name and finding.position is not None
+        if len(found) == _MOST_FAULTS:
+            break
+        if is_here and finding.severity is not Severity.NOTE:
+            found.setdefault(finding.position or 0, f"{finding.message} ({finding.id})")
+    return found

@@ -1,0 +1,158 @@
+"""The fields of a message of the old formats, magic 0 and 1; the messages in a wrapper are inside of its value."""
+
+from __future__ import annotations
+
+from klog.commands.bytes.batch_fields import Extent, compressed, crc_note, size_note, with_bit
+from klog.commands.bytes.byte_field import (
+    BytePart,
+    ByteSource,
+    Fields,
+    MemorySource,
+    cut_fields,
+    layout_fields,
+    plain,
+)
+from klog.commands.bytes.content_fields import ContentBytes, ContentOwner, content_fields
+from klog.commands.bytes.log_context import LogContext, checksum
+from klog.commands.bytes.record_fields import limited
+from klog.formats.batch import CODEC_BITS, CODEC_NAMES, ENTRY, LOG_APPEND_TIME_BIT, OVERHEAD
+from klog.formats.layout import Layout
+from klog.formats.record import CRC_START, MESSAGE_V0, MESSAGE_V1, MESSAGE_VALUE
+
+
+class _Message:
+    """A message in *extent* of *source*.  *is_inner*: it is in a wrapper, and cannot be one."""
+
+    def __init__(self, log: LogContext, source: ByteSource, extent: Extent, is_inner: bool) -> None:
+        self.log, self.source, self.extent, self.is_inner = log, source, extent, is_inner
+        self.layout: Layout = MESSAGE_V0
+        self.values: dict[str, int] = {}
+
+    def read(self) -> bool:
+        """Read the header; whether all of it is there."""
+        head = self.source.read(self.extent.start, min(MESSAGE_V1.size, self.extent.end - self.extent.start))
+        if len(head) > ENTRY.size and ENTRY.read(head)[3] == 1:
+            self.layout = MESSAGE_V1
+        if len(head) < self.layout.size:
+            return False
+        self.values = dict(zip(self.layout.names, self.layout.read(head), strict=True))
+        return True
+
+    @property
+    def claimed(self) -> int:
+        return self.values["size"] + OVERHEAD
+
+    @property
+    def codec(self) -> int:
+        return self.values["attributes"] & CODEC_BITS
+
+    @property
+    def stop(self) -> int:
+        """The end of the message, as far as it is in the extent."""
+        start, end = self.extent.start, self.extent.end
+        return start + self.claimed if self.layout.size <= self.claimed <= end - start else end
+
+
+def message_fields(log: LogContext, source: ByteSource, extent: Extent, is_inner: bool = False) -> Fields:
+    """Yield the fields of the message in *extent*, whose bytes are all covered."""
+    message = _Message(log, source, extent, is_inner)
+    start, end = extent.start, extent.end
+    if not message.read():
+        yield from cut_fields(source, message.layout, start, end, BytePart("message", "cut inside of its header"))
+        return
+    stop, values = message.stop, message.values
+    is_known = stop == start + message.claimed
+    computed = checksum(source, start + CRC_START, stop, False) if is_known else None
+    holds = computed == values["crc"]
+    bit = None if holds or is_inner else log.wrong_bit(start, end)
+    part = BytePart(_title(message), None if holds else "CRC does not match" if is_known else "torn")
+    yield from with_bit(_fields(message, part, computed), bit)
+    yield from plain(source, stop, end, part, "bytes behind the message, in which no other one begins")
+
+
+def _title(message: _Message) -> str:
+    kind = "wrapper" if message.codec else "message"
+    return f"{kind} of {message.claimed} bytes, offset {message.values['offset']}, format v{message.values['magic']}"
+
+
+def _fields(message: _Message, part: BytePart, computed: int | None) -> Fields:
+    """Yield header, key and value."""
+    source, start, stop = message.source, message.extent.start, message.stop
+    smallest = message.layout.size + MESSAGE_VALUE.size
+    notes = {
+        "offset": ("", None if message.is_inner else message.log.problems.get(start)),
+        "size": size_note(message.claimed, smallest, message.extent),
+        "crc": crc_note(message.values["crc"], computed),
+        "attributes": _attributes(message),
+    }
+    yield from layout_fields(source, message.layout, start, stop, part, notes)
+    owner = ContentOwner(message.log.topic, is_control=False)
+    key_at, size = start + message.layout.size, message.values["key_length"]
+    key_end = key_at + max(size, 0)
+    if key_end > stop:
+        yield from plain(source, key_at, stop, part, f"{size} bytes of a key, where {stop - key_at} are left")
+        return
+    yield from content_fields(_content(source, "key", size, key_at, key_end), part, owner)
+    lengths = list(layout_fields(source, MESSAGE_VALUE, key_end, stop, part))
+    if lengths and message.codec and int(lengths[0].value or 0) <= 0:
+        lengths[0] = lengths[0]._replace(problem="a wrapper without messages")
+    yield from lengths
+    value_at = lengths[0].end if lengths else key_end
+    size = int(lengths[0].value or 0) if lengths else 0
+    value_end = value_at + max(size, 0)
+    if not lengths or value_end > stop:
+        yield from plain(source, value_at, stop, part, f"{size} bytes of a value, where {stop - value_at} are left")
+        return
+    yield from _value(message, part, owner, _content(source, "value", size, value_at, value_end))
+    yield from plain(source, value_end, stop, part, "bytes behind the value")
+
+
+def _attributes(message: _Message) -> tuple[str, str | None]:
+    codec = message.codec
+    words = [("uncompressed", *CODEC_NAMES[1:])[codec] if codec < len(CODEC_NAMES) else f"codec {codec}"]
+    if message.layout is MESSAGE_V1:
+        words.append("LogAppendTime" if message.values["attributes"] & LOG_APPEND_TIME_BIT else "CreateTime")
+    problem = "a message in a wrapper is not compressed itself" if codec and message.is_inner else None
+    return ", ".join(words), "no such codec" if codec >= len(CODEC_NAMES) else problem
+
+
+def _content(source: ByteSource, name: str, size: int, at: int, end: int) -> ContentBytes:
+    return ContentBytes(source, name, f"{name} of the message", at, at if size >= 0 else None, end)
+
+
+def _value(message: _Message, part: BytePart, owner: ContentOwner, found: ContentBytes) -> Fields:
+    """Yield the value, with the messages inside of it if it is compressed."""
+    if not message.codec or message.is_inner or found.end == found.start:
+        yield from content_fields(found, part, owner)
+        return
+    log, magic = message.log, message.values["magic"]
+    extent = Extent(found.start, found.end, found.end)
+    yield compressed(log, extent, message.codec, magic, "value", part, lambda memory: _inner(log, memory))
+
+
+def _inner(log: LogContext, memory: MemorySource) -> Fields:
+    return limited(_messages(log, memory), log.most_fields, memory.size)
+
+
+def _messages(log: LogContext, memory: MemorySource) -> Fields:
+    """Yield the fields of the messages in a wrapper."""
+    at = 0
+    while at < memory.size:
+        head = memory.read(at, ENTRY.size)
+        size = ENTRY.read(head)[1] + OVERHEAD if len(head) == ENTRY.size else 0
+        is_whole = ENTRY.size <= size <= memory.size - at
+        end = at + size if is_whole else memory.size
+        yield from message_fields(log, memory, Extent(at, end, memory.size), is_inner=True)
+        at = end
+
+
+def unknown_fields(log: LogContext, extent: Extent, part: BytePart, problem: str) -> Fields:
+    """Yield the beginning that all entries have in common, of one whose format is not known, and the rest."""
+    start, end = extent.start, extent.end
+    if end - start < ENTRY.size:
+        yield from cut_fields(log.source, ENTRY, start, end, part)
+        return
+    *fields, magic = layout_fields(log.source, ENTRY, start, end, part)
+    yield from fields
+    yield magic._replace(problem=problem)
+    yield from plain(log.source, magic.end, end, part)
