@@ -2,6 +2,9 @@
 
 Two patterns are refused.  A sentence begins with a noun and not with "What", "Of", "By", "So" or "Where".  Files and
 plans are no persons: a file exists, contains, is missing, is written, is deleted.
+
+In the pages for users, in help and in messages, the same openings are refused, and words that a newcomer cannot search
+for: a change is undone, a key is misplaced, a copy is a duplicate, a start has an outcome.
 """
 
 from __future__ import annotations
@@ -30,6 +33,17 @@ PERSON = re.compile(
     r"|(?<!`)\bnobody\b|\bcomes? of\b|\bthat which\b",
     re.IGNORECASE,
 )
+WORDS = re.compile(
+    r"\b(?:tak(?:e|es|en|ing)(?: (?:it|them|that|this|these))? back|(?:the|of|one|wrong) homes?|at home|twins?|fates?"
+    r"|not looked at|told|whole(?! numbers?\b)|brokers? (?:of )?\d\.[\dx]+|ZooKeeper's time|shall|as ever|some hundred"
+    r"|counts? as had|so many|not one is)\b",
+    re.IGNORECASE,
+)
+"""Words of the project's own; "home directory" and "whole number" are everybody's."""
+USERS_PAGES = ("README.md", "CHANGELOG.md", "docs/*.md")
+CODE = re.compile(r"`[^`]*`")
+VALUES = ("taken back", "when told")
+"""The state of a plan in JSON, and a value in the file of `klog replicas simulate`."""
 
 
 def docstrings(text: str, has_help: bool = False) -> Iterator[tuple[int, str]]:
@@ -105,6 +119,68 @@ def violations(root: Path) -> list[str]:
             pieces = [*(paragraphs(text) if path.suffix == ".md" else kernel_notes(text))]
         found += [f"{name}:{line}: {sentence}" for line, piece in pieces for sentence in refused(piece)]
     return found
+
+
+def strange(text: str) -> list[str]:
+    """Return the sentences of *text*, for users, that begin with a refused word or have a word of the project's own."""
+    found = []
+    for sentence in SENTENCE.split(" ".join(text.split())):
+        words = CODE.sub("`x`", sentence)
+        if WORDS.search(words) or (OPENING.match(words) and not words.endswith("?")):
+            found.append(sentence)
+    return found
+
+
+def messages(text: str, has_help: bool) -> Iterator[tuple[int, str]]:
+    """Yield the line and the text of each string that is no docstring; with *has_help* those of functions, too."""
+    tree = ast.parse(text)
+    notes = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    parts = {part for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            yield node.lineno, "".join(str(one.value) if isinstance(one, ast.Constant) else "{}" for one in node.values)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in notes | parts:
+            if node.value not in VALUES:
+                yield node.lineno, node.value
+        elif has_help and isinstance(node, ast.FunctionDef):
+            yield node.lineno, ast.get_docstring(node) or ""
+
+
+def strange_sentences(root: Path) -> list[str]:
+    """Return `file:line: sentence` for each sentence for users below *root* that a newcomer does not understand."""
+    found = []
+    for path in sorted(page for pattern in USERS_PAGES for page in root.glob(pattern)):
+        text = re.sub(r"^#+ .*$", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        found += [(path, line, one) for line, words in paragraphs(text) for one in strange(words)]
+    for path in sorted(path for folder in ("core", "cli") for path in (root / folder).rglob("*.py")):
+        is_help = path.relative_to(root).as_posix().startswith(HELP)
+        strings = messages(path.read_text(encoding="utf-8"), is_help)
+        found += [(path, line, one) for line, words in strings if " " in words for one in strange(words)]
+    return [f"{path.relative_to(root).as_posix()}:{line}: {sentence}" for path, line, sentence in found]
+
+
+def test_users_read_words_that_they_can_search_for() -> None:
+    """Somebody whose broker is down has no time for a word that only this project uses."""
+    assert strange_sentences(ROOT) == []
+
+
+def test_planted_words_are_refused(tmp_path: Path) -> None:
+    """In pages, in help and in messages, but not in code, headings, questions and values of JSON."""
+    for file, text in (
+        ("README.md", "# What it is\n\nFine. It takes that back. `fate` is a field.\n\n| What now? | a broker 4.3 |\n"),
+        ("docs/a.md", "Of a copy it says so.\n\n```\nWhat it prints\n```\n\nA whole number; a home directory.\n"),
+        ("core/m.py", '"""The whole module."""\nA = f"{1} is not looked at"\nB = "taken back"\nC = "whole"\n'),
+        ("cli/klog_cli/commands/c.py", 'def c() -> None:\n    """Find twins.\n\n    Fine."""\n'),
+    ):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text(text, encoding="utf-8")
+    assert strange_sentences(tmp_path) == [
+        "README.md:3: It takes that back.",
+        "README.md:5: a broker 4.3",
+        "docs/a.md:1: Of a copy it says so.",
+        "cli/klog_cli/commands/c.py:1: Find twins.",
+        "core/m.py:2: {} is not looked at",
+    ]
 
 
 def test_prose_is_plain() -> None:

@@ -39,7 +39,7 @@ FORKED = "orders-0"
 
 PAGE = """# In pictures
 
-Each is of a run over `fixtures/`, made anew with this site. A pointer on a bar says what it is.
+Generated from `fixtures/` at every build. Hover over a bar for details.
 
 ## Where is offset {offset}?
 

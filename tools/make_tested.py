@@ -38,7 +38,7 @@ KINDS = {
 }
 HEAD = """# What was tested
 
-`make tested` runs the whole suite and writes this page; every figure was counted while the tests ran.
+`make tested` runs the complete suite and writes this page; every figure was counted while the tests ran.
 The suite takes samples of power cuts, kills and failing calls; `make test ARGS="-m long"` runs all of them.
 """
 

@@ -172,7 +172,7 @@ def test_the_other_steps_have_words_too(table: Callable[[dict[str, Any]], str]) 
         "Node 1 refuses 2 records with acks=all: NOT_ENOUGH_REPLICAS.",
         "Node 1 appends 2 records with acks=0, offsets 9–10.",
         "Time passes.",
-        "Node 1, the leader, crashes. What is left of its log ends at 7. Its high watermark is 4.",
+        "Node 1, the leader, crashes. Its remaining log ends at 7. Its high watermark is 4.",
         "Nothing happens: 2 is up.",
         "Node 1 restarts. There is no leader to follow.",
         "Node 3 is elected (unclean, for it was outside the ISR): epoch 1 begins at offset 3.",

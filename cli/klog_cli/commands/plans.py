@@ -22,8 +22,8 @@ def plans(
 ) -> int:
     """List the plans made for a log dir, and their status.
 
-    States: being planned, not begun, half done, applied, undone (in JSON 'taken back'), used since (its directories
-    have changed).
+    States: being planned, not begun, half done, applied, undone, used since (its directories have
+    changed).
 
     Exit code 4: there is no plan.
     """

@@ -124,6 +124,6 @@ def _check_mark_clean(mark_clean: bool, broker_epoch: str | None, others: dict[s
     if mark_clean and other is not None:
         raise UsageError(f"--mark-clean and {other}: first recover with {other} --apply, then with --mark-clean")
     if mark_clean and is_narrowed:
-        raise UsageError("--mark-clean is about whole log dirs: leave out --topic and --partition")
+        raise UsageError("--mark-clean needs complete log dirs: leave out --topic and --partition")
     if broker_epoch is not None and (not mark_clean or broker_epoch not in ("none", "registered")):
         raise UsageError("--broker-epoch is none or registered, and goes with --mark-clean")

@@ -68,7 +68,7 @@ def _one(path: str, topics: Sequence[str], numbers: Sequence[PartitionChoice]) -
     """Return the selected partition.  Raises UsageError if there is none, or several."""
     found = select_one(path, topics, numbers)
     if isinstance(found, KafkaFile):
-        raise UsageError(f"{path}: a fetch goes over a whole log: name the partition's directory")
+        raise UsageError(f"{path}: a fetch reads a complete log: name the partition's directory")
     return found
 
 

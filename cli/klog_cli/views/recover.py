@@ -39,7 +39,7 @@ def recover(
     if settings.mark_clean:
         part = next((one.log_dir.path for one in query.selections() if not one.whole), None)
         if part is not None:
-            raise UsageError(f"--mark-clean is about whole log dirs: name {output.printable(part)}")
+            raise UsageError(f"--mark-clean needs complete log dirs: name {output.printable(part)}")
     with PlanSession(query, plan_options, reporter=output.TerminalReporter()) as session:
         with output.Results() as results:
             recovery, marking = _recovered(session, settings, options, results)

@@ -77,7 +77,7 @@ def data_line(findings: Sequence[Finding], totals: VerifyTotals, paths: str) -> 
 def start_lines(brokers: Brokers, sink: Sink, plain: Container[str]) -> Iterator[VerdictLine]:
     """Yield the result of `klog doctor` for each broker; *plain*: paths of partitions that have no transactions."""
     if not brokers:
-        yield VerdictLine("doctor", "Next start", VerdictState.UNASKED, "not known: no log dir is given as a whole")
+        yield VerdictLine("doctor", "Next start", VerdictState.UNASKED, "not known: no complete log dir is given")
     for (_, node), log_dirs in brokers.items():
         subject = f"Next start of node {node}" if len(brokers) > 1 and node is not None else "Next start"
         # Such a log dir has no metadata log: a broker of 4.x would set all of it aside.

@@ -295,7 +295,7 @@ def test_an_unfinished_last_batch_goes_first(klog: Run, quorum: Path) -> None:
             file.truncate(file.tell() - 5)
     made = planned(klog, quorum, "--voters", ADDRESSES, "--apply")["metadata"]
     assert made["base"]["offset"] == 117
-    assert "what follows the last whole batch of node 1's log is cut" in made["next"]
+    assert "the log of node 1 is truncated after its last complete batch" in made["next"]
     assert {content(disk)[: len(whole)] for disk in disks(quorum)} == {whole}
     assert len({content(disk) for disk in disks(quorum)}) == 1
 
@@ -411,7 +411,7 @@ def test_a_log_with_damage_ends_where_its_node_truncates_it(klog: Run, quorum: P
     made = json.loads(ran.stdout)["metadata"]
     assert made["base"] == {"node": 3, "offset": 117, "epoch": 5}
     assert made["extended"] == {"1": 13, "2": 13}
-    assert any("what follows the last whole batch of node 1's log is cut" in one for one in made["next"])
+    assert any("the log of node 1 is truncated after its last complete batch" in one for one in made["next"])
     logs = [LogDir(str(disk)).metadata_log for disk in disks(quorum)]
     assert {(one.log_end.offset, one.log_end.damage) for one in logs} == {(118, None)}  # type: ignore[union-attr]
     compared = klog("metadata", "compare", *disks(quorum))

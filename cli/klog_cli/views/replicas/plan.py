@@ -170,7 +170,7 @@ def _target_line(mine: CopyState | None, target: CatchUp) -> str:
     if mine is None:
         verb = "new directory"
     elif target.is_replaced and mine.log_end > mine.log_start:
-        verb = "replaced as a whole"
+        verb = "replaced completely"
     elif mine.log_end > target.cut_to:
         verb = f"log end {mine.log_end} → {target.cut_to}"
     lost = f"{bad(counted(target.records_lost, 'record') + ' lost')}, " if target.records_lost else ""

@@ -104,7 +104,7 @@ def _arrival(event: SimulationEvent, row: StepRow, before: StepRow) -> Iterator[
         return
     now, then = (one["replicas"][str(event.node)] for one in (row, before))
     if event.do == "crash" and now["log_end"] < then["log_end"]:
-        yield f"What is left of its log ends at {now['log_end']}."
+        yield f"Its remaining log ends at {now['log_end']}."
     if event.do == "response" and "truncation" not in row and now["log_end"] > then["log_end"]:
         yield f"It appends {offsets_text(then['log_end'], now['log_end'] - 1)}."
     if now["high_watermark"] != then["high_watermark"]:

@@ -121,7 +121,7 @@ def warnings(planner: QuorumPlanner) -> list[str]:
         "once a controller has started on these logs, undo is impossible",
         *_of_unknown(planner.gathering.unknown if planner.gathering is not None else ()),
         *(
-            f"what follows the last whole batch of node {copy.node}'s log is cut"
+            f"the log of node {copy.node} is truncated after its last complete batch"
             f"{f': {copy.gone} offsets, which its own start would also truncate' if copy.gone else ''}"
             for copy in planner.copies
             if copy.has_rest and copy.node in planner.written
