@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from klog.base.errors import range_text as range_text
+from klog.base.errors import time_text as time_text
 
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
@@ -18,14 +19,3 @@ def human_size(size: int) -> str:
     while value >= 1024 and unit < len(_UNITS) - 1:
         value, unit = value / 1024, unit + 1
     return f"{size} B" if unit == 0 else f"{value:.1f} {_UNITS[unit]}"
-
-
-def time_text(timestamp: int) -> str:
-    """Return ms since the epoch in UTC: `2025-06-15 15:06:40.300Z`; the number itself if it is beyond the calendar."""
-    from datetime import UTC, datetime, timedelta
-
-    try:
-        time = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=timestamp)
-    except OverflowError:
-        return str(timestamp)
-    return time.isoformat(" ", "milliseconds").replace("+00:00", "Z")

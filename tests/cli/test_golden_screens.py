@@ -40,6 +40,9 @@ COMMANDS = {
     "keys": "keys check replicas/keys/broker-1 --list 2",
     "audit-misrouted": "audit misrouted modern",
     "explain": "explain bad-crc active",
+    "assign-check": "assign --check replicas/quorum/broker-1",
+    "assign": "assign --brokers 0,1,2,3 --racks 0:a,1:a,2:b,3:b --fenced 3 --partitions 3 --replication 2 --seed 42",
+    "stats": "stats modern --topic tx",
     "replicas-simulate": "replicas simulate replicas/simulate/loss-high-watermark.json",
 }
 

@@ -16,6 +16,7 @@ from klog.jobs.stats import FrequentKey, LargeRecord, Stats, count_records
 from klog.kernel import is_utf8
 
 from klog_cli import output
+from klog_cli.style import strong
 from klog_cli.views.nothing_found import nothing_found
 
 _COLUMNS = ("topic", "partition", "records", "bytes", "keys", "null keys", "null values", "codecs", "first", "last")
@@ -122,4 +123,12 @@ def _cells(one: Stats) -> tuple[output.Cell, ...]:
         f"{key.start.decode('utf-8', 'backslashreplace')}×{key.records}" for key in one.top_keys[:_SHOWN_KEYS]
     )
     counts = (one.records, output.human_size(one.bytes), one.keys, one.null_keys, one.null_values)
-    return (one.topic, one.partition, *counts, " ".join(one.codecs), first, last, keys)
+    return (
+        None if one.topic is None else strong(one.topic),
+        one.partition,
+        *counts,
+        " ".join(one.codecs),
+        first,
+        last,
+        keys,
+    )

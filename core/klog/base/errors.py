@@ -88,3 +88,14 @@ def range_text(first: int, last: int | None) -> str:
 def offsets_text(first: int, last: int) -> str:
     """Return a range of offsets with its noun: `offset 7`, `offsets 0–59`."""
     return f"offset{'' if first == last else 's'} {range_text(first, last)}"
+
+
+def time_text(timestamp: int) -> str:
+    """Return ms since the epoch in UTC: `2025-06-15 15:06:40.300Z`; the number itself if it is beyond the calendar."""
+    from datetime import UTC, datetime, timedelta
+
+    try:
+        time = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=timestamp)
+    except OverflowError:
+        return str(timestamp)
+    return time.isoformat(" ", "milliseconds").replace("+00:00", "Z")

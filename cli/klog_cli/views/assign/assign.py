@@ -13,6 +13,7 @@ from klog.cluster.placement.striped import place_striped
 from klog.formats.java_integers import INT_MAX, LONG_MAX, LONG_MIN
 
 from klog_cli import output
+from klog_cli.style import good, strong, warning
 
 if TYPE_CHECKING:
     from klog.cluster.metadata.metadata_directory import MetadataDirectory
@@ -233,7 +234,11 @@ def _table(request: AssignRequest, placement: _Placement, facts: AssignmentFacts
     has_racks = any(broker.rack is not None for broker in placement.brokers)
     topic = f"{request.topics[0]}-" if request.topics else ""
     rows = (
-        (f"{topic}{number}", ",".join(map(str, ids)), *([",".join(racks[node] for node in ids)] if has_racks else []))
+        (
+            strong(f"{topic}{number}"),
+            ",".join(map(str, ids)),
+            *([",".join(racks[node] for node in ids)] if has_racks else []),
+        )
         for number, ids in placement.replicas.items()
     )
     titles = [f"{request.algorithm}, {said}", ""]
@@ -244,5 +249,5 @@ def _table(request: AssignRequest, placement: _Placement, facts: AssignmentFacts
 
 def _broker_rows(brokers: Sequence[UsableBroker], facts: AssignmentFacts) -> Iterator[tuple[object, ...]]:
     for broker in brokers:
-        state = "fenced" if broker.fenced else "running"
+        state = warning("fenced") if broker.fenced else good("running")
         yield broker.id, broker.rack, state, facts.leaders[broker.id], facts.replicas[broker.id]

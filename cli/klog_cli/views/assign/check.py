@@ -13,6 +13,7 @@ from klog.cluster.placement.assignment import AssignmentFacts, UsableBroker, ass
 from klog.cluster.placement.classic import ClassicStart, find_classic
 
 from klog_cli import output
+from klog_cli.style import bad, good, strong
 from klog_cli.views.assign.assign import facts_json, read_cluster
 
 _MOST_FAULTS = 20
@@ -96,21 +97,19 @@ def _topic_json(topic: _Topic) -> dict[str, object]:
 
 def _table(topics: Sequence[_Topic], racks: Mapping[int, str]) -> None:
     columns = ("topic", "partitions", "distinct", "all racks", "leaders", "replicas", "classic")
-    output.emit_table((), columns, map(_row, topics))
     faults = [line for topic in topics for line in _faults(topic, racks)]
-    for line in faults[:_MOST_FAULTS]:
-        output.text(f"! {output.printable(line)}\n")
-    if len(faults) > _MOST_FAULTS:
-        output.text(f"! and {len(faults) - _MOST_FAULTS} more\n")
-    found = "no fault" if not faults else counted(len(faults), "fault")
-    output.text(f"\n{counted(len(topics), 'topic')}: {found}\n")
+    found = bad(counted(len(faults), "fault")) if faults else good("no fault")
+    more = len(faults) - _MOST_FAULTS
+    titles = [f"{found} in {counted(len(topics), 'topic')}", *(f"  {line}" for line in faults[:_MOST_FAULTS])]
+    titles += [f"  and {more} more"] if more > 0 else []
+    output.emit_table([*titles, ""], columns, map(_row, topics))
 
 
 def _row(topic: _Topic) -> tuple[object, ...]:
     facts = topic.facts
     covered = "-" if facts.racks_covered is None else _yes(facts.racks_covered)
     return (
-        topic.name,
+        strong(topic.name),
         len(topic.replicas),
         _yes(facts.distinct),
         covered,
@@ -121,12 +120,12 @@ def _row(topic: _Topic) -> tuple[object, ...]:
 
 
 def _yes(answer: bool) -> str:
-    return "yes" if answer else "NO"
+    return "yes" if answer else bad("NO")
 
 
 def _range(counts: Mapping[int, int]) -> str:
     low, high = min(counts.values(), default=0), max(counts.values(), default=0)
-    return str(low) if low == high else f"{low}..{high}"
+    return output.range_text(low, high)
 
 
 def _classic_words(start: ClassicStart | None) -> str:

@@ -76,8 +76,8 @@ def show(usage: DiskUsage, totals: SpaceTotals, asked: TextRequest) -> None:
     whole = totals.all.bytes or 1
     output.emit_table(_titles(totals), _COLUMNS, [_cells(one, whole, usage.now_ms) for one in rows])
     if totals.all.reasons:
-        largest = max(totals.all.reasons, key=lambda one: totals.all.reasons[one])
-        output.lines(["", "more about a reason, by its id:", f"  {command(f'klog explain {largest.value}')}"])
+        ids = " ".join(reason.value for reason in Reason if reason in totals.all.reasons)
+        output.lines(["", "The reasons are explained by:", f"  {command(f'klog explain {ids}')}"])
 
 
 def _cells(one: _Line, whole: int, now_ms: int) -> tuple[str, ...]:

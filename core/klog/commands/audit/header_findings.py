@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from klog.base.errors import counted, offsets_text
+from klog.base.errors import counted, offsets_text, time_text
 from klog.commands.audit.audited_partitions import AuditPartition
 from klog.commands.audit.batches import BatchContent
 from klog.commands.audit.headers import FOR_EVER, HeaderSurvey, LogReport, Sighting, TopicLimits
@@ -193,7 +193,7 @@ def future_times(of: PartitionHeaders) -> HeaderFindings:
     """Timestamps ahead of the clock."""
     if (found := _sighted(of, lambda report: report.facts.future)) is not None:
         batches, latest, log, first = found
-        message = f"{counted(batches, 'batch', 'es')}, the latest timestamp {latest}: no retention by time until then"
+        message = f"{counted(batches, 'batch', 'es')}, the latest timestamp {time_text(latest)}: no retention by time until then"
         yield of.finding("time-future", batches, message, log, (first.position, first.offset))
 
 
@@ -201,9 +201,7 @@ def past_times(of: PartitionHeaders) -> HeaderFindings:
     """Base timestamps that were older than retention.ms when their neighbours were written."""
     if (found := _sighted(of, lambda report: report.facts.past)) is not None:
         batches, oldest, log, first = found
-        message = (
-            f"{counted(batches, 'batch', 'es')}, the oldest {-oldest}, beside batches that are younger by more than"
-        )
+        message = f"{counted(batches, 'batch', 'es')}, the oldest {time_text(-oldest)}, beside batches that are younger by more than"
         message += f" retention.ms ({of.limits.retention_ms})"
         yield of.finding("time-past", batches, message, log, (first.position, first.offset))
 
@@ -254,7 +252,7 @@ def old_formats(of: PartitionHeaders) -> HeaderFindings:
     end = (
         "retention gives no date for their removal"
         if stays
-        else f"retention removes them after {latest + of.limits.retention_ms}"
+        else f"retention removes them after {time_text(latest + of.limits.retention_ms)}"
     )
     message = f"{counted(batches, 'batch', 'es')} of v0 or v1, {size} bytes; {end}"
     yield of.finding("format-old", batches, message, found[0].number, None)

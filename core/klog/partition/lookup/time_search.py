@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
+from klog.base.errors import time_text
 from klog.kernel import Window
 from klog.log.index import IndexEntries, IndexSlot, time_entries
 from klog.partition.lookup.batch_body import Body
@@ -87,7 +88,7 @@ class SegmentTimes:
             if entries is None and timestamp >= 0:
                 problem = "there is no time index"
             elif timestamp >= 0 and not self._lags:
-                problem = f"it is empty, but the log has timestamps up to {timestamp}"
+                problem = f"it is empty, but the log has timestamps up to {time_text(timestamp)}"
             return LargestTimestamp(timestamp, modified_ms, problem)
         last = entries.count - 1
         timestamp, relative = entries[last]
@@ -96,7 +97,8 @@ class SegmentTimes:
             return LargestTimestamp(self._latest_from(0), modified_ms, problem)
         behind = self._latest_from(self._base + relative)
         if behind > timestamp and not self._lags:
-            problem = f"its last entry says {timestamp} is the largest timestamp, but the log has {behind}"
+            says, has = time_text(timestamp), time_text(behind)
+            problem = f"its last entry says {says} is the largest timestamp, but the log has {has}"
             return LargestTimestamp(self._latest_from(0), modified_ms, problem)
         return LargestTimestamp(max(timestamp, behind), modified_ms)
 
@@ -269,9 +271,12 @@ class TimeSearch:
         """Note why the chosen segment has no answer, and whether a later one would have one."""
         name = self._segments.files[number].log
         if largest.timestamp < 0:
-            why = f"{name} has no timestamps, so a broker goes by its time of modification, {largest.modified_ms}"
+            modified = time_text(largest.modified_ms)
+            why = f"{name} has no timestamps, so a broker goes by its time of modification, {modified}"
         else:
-            why = f"{name} has batches up to {largest.timestamp}, but no remaining record in them is that late"
+            why = (
+                f"{name} has batches up to {time_text(largest.timestamp)}, but no remaining record in them is that late"
+            )
         for later in range(number + 1, len(self._segments.files)):
             if self.largest(later).timestamp >= timestamp:
                 _, found = self.times(later).find(timestamp, self._segments.log_start_offset)

@@ -8,7 +8,7 @@ a batch, and the batch's last offset; brokers before 3.8 may take that of the re
 
 from __future__ import annotations
 
-from klog.base.errors import KlogError
+from klog.base.errors import KlogError, time_text
 from klog.formats.batch import Attributes
 from klog.formats.damage import Damage
 from klog.formats.index import ABORTED_TXN, OFFSET_ENTRY, TIME_ENTRY
@@ -164,7 +164,8 @@ def _time_entries(facts: PartitionFacts, segment: SegmentFacts, index: IndexFile
         yield facts.finding("time-index-beyond-log", message, index.name, at, base + relative)
     is_short = index.why == "end" and timestamp < survey.max_timestamp and facts.is_current
     if is_short and (facts.log_dir.clean or not facts.is_active(segment)):
-        message = f"ends at timestamp {timestamp}, the segment's largest is {survey.max_timestamp}"
+        ends = f"ends at {time_text(timestamp)}" if timestamp >= 0 else "has no entry"
+        message = f"{ends}, the segment's largest timestamp is {time_text(survey.max_timestamp)}"
         yield facts.finding("time-index-short", message, index.name, at, survey.max_timestamp_offset)
     yield from _inexact_times(facts, segment, index)
 
