@@ -1,4 +1,4 @@
-"""`klog verify`, `plans`, `undo`, `compact` on screens of 80 and 120 columns: golden files with names of colours."""
+"""`klog verify`, `plans`, `compact` and others on screens of 80 and 120 columns: golden files with names of colours."""
 
 from __future__ import annotations
 
@@ -64,6 +64,14 @@ def dirty(here: Path) -> None:
     writable_copy(FIXTURES / "compaction/before", here / "data")
 
 
+def foreign(here: Path) -> None:
+    """A log dir, an adoptable copy of one of its partitions, and records as JSON lines."""
+    clean(here)
+    writable_copy(FIXTURES / "modern/plain-1", here / "old/plain-1")
+    row = '{{"offset":{0},"timestamp":{1},"key":"k","value":"v","topic":"t","partition":{2}}}\n'
+    (here / "in.jsonl").write_text("".join(row.format(at // 2, NOW + at, at % 2) for at in range(40)))
+
+
 DISKS: dict[str, tuple[Callable[[Path], None], str]] = {
     "verify-damaged": (damaged, "verify data"),
     "verify-clean": (clean, "verify data"),
@@ -71,6 +79,9 @@ DISKS: dict[str, tuple[Callable[[Path], None], str]] = {
     "plans-half-done": (half, "plans original"),
     "compact-unknown": (dirty, "compact data"),
     "compact": (dirty, "compact data --topic t* --policy compact --now 2025-06-15T15:10:00Z"),
+    "adopt-refused": (foreign, "adopt old/plain-1 --as plain-2 --to data"),
+    "adopt": (foreign, "adopt old/plain-1 --as plain-2 --to data --replace --now 2025-06-15T15:10:00Z"),
+    "write": (foreign, "write in.jsonl --to new --keep-offsets"),
     "undo": (applied, f"undo {ID}"),
 }
 

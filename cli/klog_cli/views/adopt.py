@@ -13,7 +13,7 @@ from klog.commands.adopt.adopt import adopt as run
 from klog.commands.adopt.adopted_content import AdoptOptions
 from klog.commands.adopt.transaction_ends import ABORTED
 
-from klog_cli import output
+from klog_cli import output, style
 from klog_cli.command_line import next_step
 from klog_cli.views.plan_lines import changes
 
@@ -25,8 +25,7 @@ def adopt(request: AdoptRequest, options: AdoptOptions, plan_options: PlanOption
     if form == "json":
         output.emit_json(_json(result))
     else:
-        for line in _lines(result):
-            output.lines([line])
+        output.lines(_lines(result))
     for note in (*result.notes, *_source_notes(result)):
         output.note(note)
     if form == "text" and result.plan.plan is not None:
@@ -54,41 +53,57 @@ def _json(result: AdoptResult) -> dict[str, object]:
 
 
 def _lines(result: AdoptResult) -> Iterator[str]:
+    yield _verdict(result)
     for one in result.adopted:
         yield from _adopted(one)
     for refusal in result.refused:
-        yield f"{refusal.source}  refused, {refusal.id}: {refusal.message}"
-        yield f"    next: {refusal.next}"
+        yield f"{style.strong(refusal.source)}  {style.bad('refused')}, {refusal.id}: {refusal.message}"
+        is_command = refusal.next.startswith(("klog ", "kafka-"))
+        yield f"    {style.command(refusal.next)}" if is_command else f"    next: {refusal.next}"
     made = result.plan.plan
-    if made is None:
-        yield f"nothing to do: {counted(len(result.adopted), 'partition')} already there, {len(result.refused)} refused"
-        return
-    verb = "adopted" if result.plan.is_applied else "planned to be adopted"
-    refused = f", {len(result.refused)} refused" if result.refused else ""
-    yield f"{counted(len(result.adopted), 'partition')} {verb}{refused}; {changes(len(made.actions))}"
-    if result.plan.is_applied:
+    if made is not None and result.plan.is_applied:
         yield from (f"backup: {backup}" for backup in made.backups)
+
+
+def _verdict(result: AdoptResult) -> str:
+    made = result.plan.plan
+    refused = f"; {style.bad(f'{len(result.refused)} refused')}" if result.refused else ""
+    if made is None:
+        there = f"{counted(len(result.adopted), 'partition')} there already"
+        if result.adopted:
+            return f"nothing to do: {there}{refused}"
+        return f"{style.bad('nothing adopted')}: {counted(len(result.refused), 'partition')} refused"
+    verb = style.good("adopted") if result.plan.is_applied else "would adopt"
+    records = sum(one.log.records for one in result.adopted if not one.is_done)
+    what = f"{counted(len(result.adopted), 'partition')}, {style.strong(counted(records, 'record'))}"
+    return f"{verb} {what}, with {changes(len(made.actions))}{refused}"
 
 
 def _adopted(one: AdoptedPartition) -> Iterator[str]:
     log = one.log
-    span = f"{log.log_start} to {log.log_end - 1}" if log.log_end > log.log_start else f"empty, from {log.log_start} on"
+    span = (
+        output.range_text(log.log_start, log.log_end - 1) if log.log_end > log.log_start else f"from {log.log_start} on"
+    )
     done = ", there already" if one.is_done else ""
-    records = counted(log.records, "record")
-    yield f"{one.target.name}  {records}, {span}, from {one.source.path} into {one.log_dir}{done}"
+    records = counted(log.records, "record") if log.log_end > log.log_start else "empty"
+    name = style.strong(one.target.name)
+    yield f"{name}  {records}, offsets {span}, from {one.source.path} into {one.log_dir}{done}"
     if one.is_done:
         return
     epochs = "epochs as they are" if log.epoch is None else f"all in leader epoch {log.epoch}, that of the partition"
     yield f"    topic id {one.target.topic_id}; {epochs}; {_producers(one)}"
     if one.replaces is not None:
         size = output.human_size(one.replaces.bytes)
-        yield f"    replaces {counted(one.replaces.records or 0, 'record')} ({size}), which go to the backup"
+        replaced = counted(one.replaces.records or 0, "record")
+        yield f"    replaces {style.warning(replaced)} ({size}), which go to the backup"
     for loss in log.losses:
         lost = counted(loss.records or 0, "record")
         if loss.reason == ABORTED:
-            yield f"    loses {lost} from offset {loss.first_offset} on, whose transaction may yet be committed"
+            from_there = f"from offset {loss.first_offset} on, whose transaction may yet be committed"
+            yield f"    {style.bad(f'loses {lost}')} {from_there}"
         else:
-            yield f"    recovered on the way: {lost} cut, {loss.bytes} bytes ({loss.reason})"
+            size = output.human_size(loss.bytes)
+            yield f"    recovered on the way: {style.bad(f'{lost} cut')}, {size} ({loss.reason})"
     for left in log.left_open:
         yield f"    leaves the transaction of producer {left.producer_id} open, from offset {left.first_offset} on"
     for ended in log.committed:

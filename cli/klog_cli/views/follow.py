@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from klog.base.errors import ExitCode, counted
 
-from klog_cli import output
+from klog_cli import output, style
 
 if TYPE_CHECKING:
     from klog.commands.follow.follow import FollowResult
@@ -41,7 +41,7 @@ def follow(bootstrap: str, to: str, options: FollowOptions, security_config: str
             is_cancelled = True
     if not found:
         return ExitCode.CANCELLED
-    _show(found[0], options, form)
+    _show(found[0], form)
     return found[0].exit_code | (ExitCode.CANCELLED if is_cancelled and not options.continuous else 0)
 
 
@@ -89,7 +89,7 @@ class _Reports(output.TerminalReporter):
 # ---------------------------------------------------------------- results
 
 
-def _show(done: FollowResult, options: FollowOptions, form: str) -> None:
+def _show(done: FollowResult, form: str) -> None:
     if form == "json":
         rows = [_row(partition) for partition in done.partitions]
         backup = done.backups[0] if done.backups else None
@@ -97,8 +97,7 @@ def _show(done: FollowResult, options: FollowOptions, form: str) -> None:
     elif form == "jsonl":
         output.emit_jsonl(map(_row, done.partitions))
     else:
-        for line in _lines(done, options):
-            output.lines([line])
+        output.lines(_lines(done))
 
 
 def _row(partition: FollowedPartition) -> dict[str, object]:
@@ -122,26 +121,40 @@ def _row(partition: FollowedPartition) -> dict[str, object]:
     }
 
 
-def _lines(done: FollowResult, options: FollowOptions) -> Iterator[str]:
-    """Yield a line for each partition that moved, and one for all."""
-    moved = [one for one in done.partitions if one.copied_batches or one.missed or one.cut or one.error]
-    width = max((len(one.name) for one in moved), default=0)
-    for one in moved:
-        yield f"{one.name:{width}}  {', '.join(_parts(one))}"
+def _lines(done: FollowResult) -> Iterator[str]:
+    """Yield the state of the copy, and a line for each partition that moved, or that needs attention."""
+    yield _verdict(done)
+    shown = [one for one in done.partitions if one.copied_batches or one.missed or one.cut or one.error or one.lag]
+    width = max((len(one.name) for one in shown), default=0)
+    for one in shown:
+        yield f"{style.strong(f'{one.name:{width}}')}  {', '.join(_parts(one))}"
+    yield from (f"backup: {backup}" for backup in done.backups)
+
+
+def _verdict(done: FollowResult) -> str:
     size = output.human_size(sum(one.copied_bytes for one in done.partitions))
-    there = counted(len(done.partitions), "partition")
-    yield f"{there} of cluster {done.cluster_id}, {len(moved)} of which moved, {size} copied"
+    there = f"{counted(len(done.partitions), 'partition')} of cluster {done.cluster_id}"
+    moved = sum(1 for one in done.partitions if one.copied_batches)
+    copied = f"{style.strong(size)} copied" + (f" into {counted(moved, 'partition')}" if moved else "")
+    failed = sum(1 for one in done.partitions if one.error)
+    behind = sum(1 for one in done.partitions if one.lag and not one.error)
+    if failed:
+        return f"{style.bad('not caught up')}: {failed} of {there} failed; {copied}"
+    if behind:
+        return f"{style.warning('not caught up')}: {behind} of {there} behind; {copied}"
+    return f"{style.good('caught up')}: {there}; {copied}"
 
 
 def _parts(one: FollowedPartition) -> Iterator[str]:
     if one.copied_batches:
         size = output.human_size(one.copied_bytes)
-        yield f"{one.first_offset} to {one.copy.end - 1}, {counted(one.copied_batches, 'batch', 'es')}, {size}"
+        offsets = output.range_text(one.first_offset, one.copy.end - 1)
+        yield f"offsets {offsets}, {counted(one.copied_batches, 'batch', 'es')}, {size}"
     for first, last in one.cut:
-        yield f"cut {first} to {last}"
+        yield style.bad(f"truncated {output.range_text(first, last)}")
     for first, last in one.missed:
-        yield f"missed {first} to {last}"
+        yield style.bad(f"missed {output.range_text(first, last)}")
     if one.error:
-        yield one.error
+        yield style.bad(one.error)
     elif one.lag:
-        yield f"{one.lag} behind"
+        yield style.warning(f"{counted(one.lag, 'offset')} behind")

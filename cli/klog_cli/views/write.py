@@ -13,7 +13,7 @@ from klog.commands.write.write_destination import WriteOptions
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.whole_directory import is_new
 
-from klog_cli import output
+from klog_cli import output, style
 from klog_cli.command_line import next_step
 from klog_cli.views.topic_settings import settings_text
 
@@ -49,8 +49,7 @@ def write(asked: WriteArguments, options: WriteOptions, plan_options: PlanOption
     if form == "json":
         output.emit_json(_json(done))
     else:
-        for line in _lines(done, options):
-            output.lines([line])
+        output.lines(_lines(done, options, asked.to))
     for one in done.open_transactions:
         output.note(
             f"{one.topic}-{one.partition}: a transaction of producer {one.producer_id} is open: read_committed readers"
@@ -100,24 +99,34 @@ def _json(done: WriteResult) -> dict[str, object]:
     return members
 
 
-def _lines(done: WriteResult, options: WriteOptions) -> Iterator[str]:
+def _lines(done: WriteResult, options: WriteOptions, to: str) -> Iterator[str]:
     writers = _written(done)
+    yield _verdict(done, writers, to)
     width = max((len(one.name) for one in writers), default=0)
     for one in writers:
         made = one.appender
         records, segments = counted(made.records, "record"), counted(len(made.segments), "segment")
-        size = output.human_size(made.bytes)
-        yield f"{one.name:{width}}  {records}, {made.first_offset} to {made.end - 1}, {segments}, {size}"
-    if not writers:
-        yield "nothing to write"
-    if done.skipped:
-        yield f"{counted(done.skipped, 'record')} left out"
+        offsets, size = output.range_text(made.first_offset or 0, made.end - 1), output.human_size(made.bytes)
+        yield f"{style.strong(f'{one.name:{width}}')}  {records}, offsets {offsets}, {segments}, {size}"
     for name in sorted({one.place.name for one in writers}):
         mine = [one for one in writers if one.place.name == name]
         place = mine[0].place
         settings = {setting: place.config.value(name, setting) for setting in _SETTINGS}
         yield f"{name}: {settings_text(settings)}"
         yield f"{name}: {_epochs(mine, options)}"
+
+
+def _verdict(done: WriteResult, writers: Sequence[PartitionWriter], to: str) -> str:
+    """Return how much is written, or would be, and how many records are not."""
+    skipped = f"; {style.bad(counted(done.skipped, 'record') + ' skipped')}" if done.skipped else ""
+    if not writers:
+        return f"nothing to write{skipped}"
+    is_done = done.plan is None or done.plan.is_applied
+    records = counted(sum(one.appender.records for one in writers), "record")
+    size = output.human_size(sum(one.appender.bytes for one in writers))
+    partitions = counted(len(writers), "partition")
+    verb = style.good("wrote") if is_done else "would write"
+    return f"{verb} {style.strong(records)} ({size}) into {partitions} of {style.faint(to)}{skipped}"
 
 
 def _epochs(writers: Sequence[PartitionWriter], options: WriteOptions) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -303,3 +304,14 @@ def test_several_replicas_are_said_once(source: Path, tmp_path: Path) -> None:
     (note,) = [one for one in done["notes"] if "further replicas" in one]
     assert "nodes 1, 2, 3" in note
     assert "adopt the same on the disk of each" in note
+
+
+def test_the_next_command_names_the_target_of_a_source_with_another_name(klog: Klog, tmp_path: Path) -> None:
+    """With --replace alone the partition would be adopted under its own name, over another one's records."""
+    data = writable_copy(FIXTURES / "modern", tmp_path / "data")
+    for content, words in (("plain-1", ("--as", "plain-2")), ("plain-2", ())):
+        source = writable_copy(FIXTURES / "modern" / content, tmp_path / content / "plain-1")
+        done = klog("adopt", source, *words, "--to", data, "--output", "json")
+        (refused,) = json.loads(done.stdout)["refused"]
+        assert refused["id"] == "target-not-empty"
+        assert refused["next"] == " ".join(["klog adopt", str(source), *words, "--to", str(data), "--replace"])

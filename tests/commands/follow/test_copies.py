@@ -219,3 +219,24 @@ def test_a_partition_is_removed_with_its_lines_in_checkpoints(tmp_path: Path, kl
     assert klog("undo", backup, "--apply").exit_code == 0
     assert {path.name: path.read_bytes() for path in (copy / "orders-0").iterdir()} == before
     assert "orders 0 " in (copy / "recovery-point-offset-checkpoint").read_text()
+
+
+def test_the_text_begins_with_whether_the_copy_has_caught_up(klog: Klog, tmp_path: Path) -> None:
+    """Then a line for each partition that moved, and at the end the backup with the former copies."""
+    copy = tmp_path / "copy"
+    with ScriptedCluster({"orders": OLD, "calm": OLD}) as cluster:
+        words = ("follow", cluster.bootstrap, "--to", copy)
+        first = klog(*words).stdout.decode().splitlines()
+        end = end_of(OLD[-1])
+        assert first[0].startswith("caught up: 2 partitions of cluster ")
+        assert " copied into 2 partitions" in first[0]
+        assert first[1].startswith(f"calm-0    offsets 0–{end - 1}, {len(OLD)} batch")
+        assert first[2].startswith(f"orders-0  offsets 0–{end - 1}, ")
+        (again,) = klog(*words).stdout.decode().splitlines()
+        assert again.startswith("caught up: 2 partitions of cluster ")
+        assert again.endswith("; 0 B copied")
+        cluster.ids["orders"], cluster.topics["orders"] = AGAIN, NEW
+        verdict, moved, backup = klog(*words).stdout.decode().splitlines()
+        assert " copied into 1 partition" in verdict
+        assert moved.startswith(f"orders-0  offsets 0–{end_of(NEW[-1]) - 1}, ")
+        assert Path(backup.removeprefix("backup: ")).is_dir()

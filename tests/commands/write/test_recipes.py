@@ -73,9 +73,12 @@ def test_one_topic_is_restored_into_a_stopped_cluster(klog: Klog, place: Path) -
     original = writable_copy(place / "kafka", place / "original")
     _, shown, applied = follow("Restore one topic")
     said = re.findall(r"```text\n(.*?)```", page(), re.DOTALL)[0]
-    assert shown.stdout.decode() == applied.stdout.decode() == said.replace("orders", TOPIC)
-    assert b"next: klog write" in shown.stderr
-    assert b"start the broker" in applied.stderr
+    said = said.replace("orders", TOPIC).replace("/var/lib/kafka", "kafka")
+    *done, unchanged, command = said.replace(f"{TOPIC}.jsonl", "orders.jsonl").splitlines()
+    assert shown.stdout.decode().splitlines() == [*done, unchanged, command]
+    lines = applied.stdout.decode().splitlines()
+    assert lines[: len(done)] == [done[0].replace("would write", "wrote"), *done[1:]]
+    assert lines[-2].startswith("next: start the broker")
     assert content(klog, place / "kafka") == before
     shutil.rmtree(place / "kafka")
     original.rename(place / "kafka")

@@ -23,7 +23,7 @@ from klog.commands.adopt.adopted_sources import AdoptSource, Key
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.formats.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
-from klog.formats.names import CLUSTER_METADATA, INTERNAL, ROOT_CHECKPOINTS, PartitionState
+from klog.formats.names import CLUSTER_METADATA, INTERNAL, ROOT_CHECKPOINTS, PartitionState, parse_partition
 from klog.partition.start.metadata_behind import FIRST_SHIFTED_ID, next_producer_id, reuse_note
 from klog.partition.start.metadata_log import recover_metadata
 
@@ -179,7 +179,10 @@ class AdoptTarget(NamedTuple):
 
     def command(self, source: AdoptSource, *more: str) -> str:
         """Return the command that adopts a source here, with *more* options."""
-        return join(["klog", "adopt", source.path, *(word for path in self.into for word in ("--to", path)), *more])
+        named = parse_partition(os.path.basename(os.path.abspath(source.path)))
+        is_told = "--as" in more or (named is not None and (named.topic, named.partition) == self.key)
+        words = [source.path, *(() if is_told else ("--as", self.name))]
+        return join(["klog", "adopt", *words, *(word for path in self.into for word in ("--to", path)), *more])
 
     @property
     def name(self) -> str:
