@@ -122,8 +122,9 @@ class PowerCuts:
         found = {}
         for name in self._change.log_dirs:
             listed = self._klog("plans", name, "--output", "json")
-            assert listed.exit_code == ExitCode.CLEAN, listed
-            for plan in json.loads(listed.stdout)["plans"]:
+            plans = json.loads(listed.stdout)["plans"]
+            assert listed.exit_code == (ExitCode.CLEAN if plans else ExitCode.PROBLEMS_LEFT), listed
+            for plan in plans:
                 if plan["id"] not in self._earlier:
                     found[plan["id"]] = plan["state"], plan["backup"]
         return found
