@@ -26,7 +26,7 @@ Entry = Annotated[
 ]
 Context = Annotated[str, typer.Option("--context", metavar="SIZE", help="Also show SIZE bytes before and after.")]
 Raw = Annotated[bool, typer.Option("--raw", help="Write the bytes themselves, to a file or a pipe.")]
-Full = Annotated[bool, typer.Option("--full", help="Show every field of large batches, and long values whole.")]
+Full = Annotated[bool, typer.Option("--full", help="Show every field of large batches, and complete values.")]
 BytesTo = Annotated[
     str | None, typer.Option("--to", metavar="FILE", help="Write to FILE; the ending .json chooses the form.")
 ]

@@ -30,8 +30,8 @@ def index_fields(source: ReadOnlyFile, name: FileName, start: int = 0, end: int 
             continue
         yield from _entry(source, layout, at, name, faults.get(at))
         at += layout.size
-    rest = BytePart("rest", "not a whole entry")
-    yield from plain(source, at, last, rest, f"{last - at} bytes are not a whole entry of {layout.size}")
+    rest = BytePart("rest", "not a complete entry")
+    yield from plain(source, at, last, rest, f"{last - at} bytes are not a complete entry of {layout.size}")
 
 
 _STEP_ENTRIES: Final = 4096
