@@ -53,7 +53,8 @@ def test_findings_are_grouped_and_explained_once(klog: Klog, damaged: Path) -> N
     assert lines[6].startswith(f"  note     leftover  {0:020}.log.cleaned: ")
     assert lines[8] == "bad-crc: a batch whose checksum does not match its bytes"
     assert lines[9].startswith("  a broker at its next start: does not check this")
-    assert lines[10] == f"    klog recover {damaged}/idempotent-0 --salvage"
+    assert lines[10] == f"    klog recover {damaged}/idempotent-0 --salvage --repair-bits"
+    assert not any("repairs it" in line for line in lines), "the command is on a line of its own"
     assert lines[12:] == ["The ids are explained by:", "  klog explain bad-crc leftover"]
 
 
@@ -97,7 +98,9 @@ def test_many_partitions_are_repaired_by_their_log_dir(klog: Klog, damaged: Path
     for number in range(10):
         shutil.copytree(damaged / "idempotent-0", damaged / f"many-{number}")
     lines = klog("verify", damaged).stdout.decode().splitlines()
-    assert [line for line in lines if line.startswith("    klog ")] == [f"    klog recover {damaged} --salvage"]
+    assert [line for line in lines if line.startswith("    klog ")] == [
+        f"    klog recover {damaged} --salvage --repair-bits"
+    ]
 
 
 def test_json_and_jsonl_give_the_same_findings(klog: Klog, damaged: Path) -> None:

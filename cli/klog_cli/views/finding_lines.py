@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from klog.partition.verify.findings import Finding, Severity
+from klog.partition.verify.log_checks import BIT_REPAIR
 
 from klog_cli import style
 
@@ -47,7 +48,7 @@ def finding_lines(groups: Sequence[FindingGroup], width: int | None = None) -> I
         severity = marked(finding.severity, f"{finding.severity.value:<7}")
         label = f"{group.label:<{label_width(groups) if width is None else width}}"
         example = "e.g. " if group.number > 1 else ""
-        yield f"{severity}  {label}  {example}{place(finding)}: {finding.message}"
+        yield f"{severity}  {label}  {example}{place(finding)}: {finding.message.removesuffix(BIT_REPAIR)}"
 
 
 def marked(severity: Severity, text: str) -> str:

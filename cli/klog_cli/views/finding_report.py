@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from klog.base.errors import counted
 from klog.partition.verify.findings import Finding, Severity, quoted
+from klog.partition.verify.log_checks import BIT_REPAIR
 from klog.partition.verify.verify import VerifyTotals
 
 from klog_cli import output, style
@@ -92,7 +93,8 @@ def _fixes(found: Sequence[tuple[str, Finding]]) -> list[str]:
     paths: dict[str, list[str]] = {}
     for path, finding in found:
         if finding.fix:
-            paths.setdefault(finding.fix.replace(quoted(path), "\0"), []).append(path)
+            bits = " --repair-bits" if finding.message.endswith(BIT_REPAIR) else ""
+            paths.setdefault(finding.fix.replace(quoted(path), "\0") + bits, []).append(path)
     return [fix.replace("\0", _named(dict.fromkeys(mine))) for fix, mine in paths.items()]
 
 

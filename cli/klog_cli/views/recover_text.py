@@ -10,7 +10,6 @@ from klog.change.plan.model import Action, Amount, Loss, total
 from klog.change.plan.session import PlanOptions, PlanResult
 from klog.commands.recover.recover_outcome import OtherMode, RecoverMode, RecoverResult
 from klog.partition.verify.findings import Finding, Severity, quoted
-from klog.partition.verify.log_checks import BIT_REPAIR
 
 from klog_cli import style
 from klog_cli.command_line import next_step, with_option
@@ -167,8 +166,7 @@ class RecoverText:
 
     def _finding_lines(self, findings: Sequence[Finding]) -> list[str]:
         self._ids |= dict.fromkeys(one.id for one in findings if one.severity is not Severity.NOTE)
-        shown = [one._replace(message=one.message.replace(BIT_REPAIR, "")) for one in findings]
-        return [*finding_lines(grouped(shown, singly=self._everything))]
+        return [*finding_lines(grouped(findings, singly=self._everything))]
 
     # what to do
 
