@@ -76,7 +76,7 @@ def _tell_count(topic: KeyTopic) -> None:
     """Print on stderr that the number of partitions is a guess, if it is one."""
     if topic.counted_by != "directories":
         return
-    sentence = f"{topic.name}: {topic.partition_count} partitions, by the highest directory"
+    sentence = f"{topic.name}: {counted(topic.partition_count, 'partition')}, by the highest directory"
     if topic.missing:
         more = len(topic.missing) - _SHOWN_MISSING
         some = ", ".join(map(str, topic.missing[:_SHOWN_MISSING])) + (f" and {more} more" if more > 0 else "")
@@ -152,7 +152,8 @@ def _cells(one: CheckedTopic, min_keys: int) -> Iterator[output.Cell]:
 
 def _reasons(one: CheckedTopic) -> Iterator[str]:
     judged = one.judgement
-    yield from (f"{keys} when there were {count} partitions" for count, keys in judged.grown_from.items())
+    for count, keys in judged.grown_from.items():
+        yield f"{keys} when there {'was' if int(count) == 1 else 'were'} {counted(int(count), 'partition')}"
     yield from (f"{keys} as {name}" for name, keys in judged.another_rule.items())
     if judged.unframed:
         yield f"{judged.unframed} without the schema id"

@@ -80,8 +80,7 @@ def rescue(request: RescueRequest) -> int:
         output.error(f"{topic}-{number} (offset {offset}): the record's line is too large: left out")
         code |= ExitCode.PROBLEMS_LEFT
     records -= len(rescuer.too_large)
-    where = "stdout" if request.to == "-" else request.to
-    output.note(f"{counted(records, 'record')} written to {where}" if records else "nothing would be lost: no record")
+    output.note(f"saved {counted(records, 'record')}" if records else "nothing would be lost: no record to save")
     return code
 
 
