@@ -40,7 +40,7 @@ WORDS = re.compile(
     re.IGNORECASE,
 )
 """Words of the project's own; "home directory" and "whole number" are everybody's."""
-USERS_PAGES = ("README.md", "CHANGELOG.md", "docs/*.md")
+USERS_PAGES = ("README.md", "CHANGELOG.md", "docs/*.md", "docs/decisions/*.md")
 CODE = re.compile(r"`[^`]*`")
 VALUES = ("taken back", "when told")
 """The state of a plan in JSON, and a value in the file of `klog replicas simulate`."""
