@@ -43,6 +43,7 @@ COMMANDS = {
     "assign-check": "assign --check replicas/quorum/broker-1",
     "assign": "assign --brokers 0,1,2,3 --racks 0:a,1:a,2:b,3:b --fenced 3 --partitions 3 --replication 2 --seed 42",
     "stats": "stats modern --topic tx",
+    "partition": "partition --partitions 6 user-1 user-2",
     "replicas-simulate": "replicas simulate replicas/simulate/loss-high-watermark.json",
 }
 

@@ -7,16 +7,19 @@ import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from io import BufferedReader
-from itertools import chain
+from itertools import chain, islice
 from typing import NamedTuple
 
 from klog.cluster.partitioners import Partitioner, json_lines_of, key_of, keys_in, partitioner, write_json_lines
 
 from klog_cli import output
+from klog_cli.style import strong
 from klog_cli.views.stats import key_json
 
 _STDIN = "-"
 _RANDOM = "random"
+_TABLE_ROWS = 1000
+"""The rows of a table on a screen: the keys of a file may be without number."""
 
 
 class PartitionRequest(NamedTuple):
@@ -88,10 +91,21 @@ def _text(keys: Iterable[bytes | None], chosen: Sequence[Partitioner], partition
         for key in keys:
             output.text(f"{_number(chosen[0].partition(key, partitions))}\n")
         return
+    if output.is_terminal():
+        _tables(keys, chosen, partitions)
+        return
     widths = [max(len(one.name), len(str(partitions)), len(_RANDOM)) for one in chosen]
     output.text(_row([one.name for one in chosen], widths, "key"))
     for key, found in _found(keys, chosen, partitions):
         output.text(_row(found, widths, _shown(key)))
+
+
+def _tables(keys: Iterable[bytes | None], chosen: Sequence[Partitioner], partitions: int) -> None:
+    """Print the keys for a screen, which has too few columns for all partitioners, so many in a table."""
+    columns = ("key", *(one.name for one in chosen))
+    cells = ((strong(_shown(key)), *found) for key, found in _found(keys, chosen, partitions))
+    while rows := list(islice(cells, _TABLE_ROWS)):
+        output.emit_table((), columns, rows)
 
 
 def _rows(keys: Iterable[bytes | None], chosen: Sequence[Partitioner], partitions: int) -> Iterator[dict[str, object]]:
