@@ -286,7 +286,7 @@ def test_the_examples_with_duckdb_and_pandas_run(path_with_klog: str, tmp_path: 
         elif kind == "text":
             assert printed == block
         else:
-            compare(page, block, "plain-1  2 records, …\n…\n", path_with_klog, FIXTURES)
+            compare(page, block, "wrote 2 records …\nplain-1  2 records, …\n…\n", path_with_klog, FIXTURES)
     assert found == ["console", *["python", "text"] * 5, "python", "bash"]
     assert (tmp_path / "selected/plain-1").is_dir()
 

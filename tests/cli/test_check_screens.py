@@ -14,10 +14,10 @@ from klog.data_dir.disk.disk import Disk
 
 from tests.change.plan.test_executor import NOW, name, original
 from tests.change.plan.test_undo import half_done
-from tests.cli.test_first_aid_screens import SCREENS, WIDTHS
+from tests.cli.test_first_aid_screens import WIDTHS
 from tests.conftest import FIXTURES, writable_copy
 from tests.partition.verify.partitions import Damageable, flipped
-from tests.support.terminal import COLOURS, on_screen
+from tests.support.terminal import COLOURS, check_screen, on_screen
 
 __all__ = ["original"]
 pytestmark = pytest.mark.usefixtures("state_home")
@@ -99,4 +99,4 @@ def test_the_screen_is_as_in_the_golden_file(screen: str, columns: int, here: Pa
     # A line with the path of the test's own directory is wrapped or not, as that path is long.
     seen = re.sub(rf"\s+(\[\w+\])?{place}/", r" \1PLACE/", shown.marked)
     seen = re.sub(r"recover-[0-9a-f]{4}", "recover-7f3a", seen)
-    assert seen == (SCREENS / f"{screen}-{columns}.txt").read_text()
+    check_screen(f"{screen}-{columns}", seen)

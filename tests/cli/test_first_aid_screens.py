@@ -12,9 +12,8 @@ import pytest
 
 from tests.conftest import FIXTURES
 from tests.partition.verify.partitions import Damageable
-from tests.support.terminal import COLOURS, on_screen
+from tests.support.terminal import COLOURS, check_screen, on_screen
 
-SCREENS = Path(__file__).parent / "screens"
 WIDTHS = (80, 120)
 
 
@@ -76,7 +75,7 @@ def test_the_screen_is_as_in_the_golden_file(name: str, columns: int, here: Path
     shown = on_screen(*words.split(), columns=columns)
     lines = COLOURS.sub("", shown.text).splitlines()
     assert all(len(line) <= columns for line in lines)
-    assert shown.marked == (SCREENS / f"{name}-{columns}.txt").read_text()
+    check_screen(f"{name}-{columns}", shown.marked)
 
 
 def test_what_was_done_is_shown_once_with_the_way_back(here: Path) -> None:

@@ -5,17 +5,14 @@ Each file has the command on its first line.  `KLOG_SCREENS=write` writes the fi
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-from pathlib import Path
 
 import pytest
 
 from tests.conftest import FIXTURES
-from tests.support.terminal import on_screen
+from tests.support.terminal import check_screen, on_screen
 
-SCREENS = Path(__file__).parent / "screens"
 SIZE = r"\d[\d.]* [KMGTP]?i?B"
 OF_THE_DISK = re.compile(
     rf"{SIZE} of {SIZE}(?= are free)|{SIZE}(?= on (?:the )?disk)|(?<=frees ){SIZE}|(?:\[\w+\])?\d+% full(?:\[\])?"
@@ -55,7 +52,4 @@ def test_a_screen_looks_as_it_did(name: str, columns: int, monkeypatch: pytest.M
     shown = on_screen(*shlex.split(COMMANDS[name]), columns=columns)
     text = f"$ klog {COMMANDS[name]}\n{OF_THE_DISK.sub('…', shown.marked)}"
     assert max(map(len, shown.plain.splitlines())) <= columns
-    golden = SCREENS / f"{name}-{columns}.txt"
-    if os.environ.get("KLOG_SCREENS") == "write":
-        golden.write_text(text)
-    assert text == golden.read_text()
+    check_screen(f"{name}-{columns}", text)

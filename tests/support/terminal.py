@@ -13,6 +13,7 @@ import threading
 import tty
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
 
@@ -23,6 +24,17 @@ from tests.conftest import klog_main, text_stream
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 """The only sequences that klog sends to a terminal, but for those of the progress bar."""
 _NAMES = {"0": "", "1": "bold", "2": "dim", "31": "red", "32": "green", "33": "yellow", "36": "cyan"}
+
+
+SCREENS = Path(__file__).parent.parent / "cli" / "screens"
+
+
+def check_screen(name: str, seen: str) -> None:
+    """Compare *seen* with the golden file; `KLOG_SCREENS=write` writes it anew: read the change like code."""
+    golden = SCREENS / f"{name}.txt"
+    if os.environ.get("KLOG_SCREENS") == "write":
+        golden.write_text(seen)
+    assert seen == golden.read_text()
 
 
 class Screen(NamedTuple):

@@ -22,6 +22,7 @@ from klog.partition.start.start_reasons import REASONS, RETENTION, WATERMARK_NUM
 
 from klog_cli import output, style
 from klog_cli.command_line import command_line
+from klog_cli.views.finding_lines import explain_command
 from klog_cli.views.losses import loses
 from klog_cli.views.repair_costs import RepairCost
 
@@ -45,6 +46,8 @@ _OUTCOMES: Final = {
 }
 _NOT_HERE: Final = "not on this disk: created empty, and filled by the leader if another replica has it"
 _OF_APPLY: Final = " --apply"
+_UNLOCKED: Final = "free"
+"""The message of a step that has nothing to tell: no process holds the lock of the log dir."""
 
 Cost = Callable[[str], RepairCost | None]
 
@@ -66,10 +69,7 @@ class DoctorText:
         yield from self._start()
         told = [row for row in self._rows if not _is_harm(row)]
         yield from (f"  {line}" for line in self._partitions(told))
-        if self._ids:
-            yield ""
-            yield "The ids are explained by:"
-            yield f"  {style.command(' '.join(['klog explain', *self._ids]))}"
+        yield from explain_command(self._ids)
         yield from self._further()
 
     @property
@@ -226,7 +226,8 @@ class DoctorText:
             fate = style.bad(step.fate) if is_fault else ""
             if is_fault:
                 self._ids[step.fate] = None
-            yield f"  {step.step:<10}  {': '.join(filter(None, [fate, message]))}"
+            if is_fault or message != _UNLOCKED:
+                yield f"  {step.step:<10}  {': '.join(filter(None, [fate, message]))}"
 
     def _step_message(self, step: StartStep) -> str:
         if step.step == "partitions" and self._found.failure is None:

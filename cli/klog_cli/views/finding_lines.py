@@ -69,3 +69,9 @@ def fix_lines(fix: str) -> list[str]:
         return [style.command(fix)]
     before, colon, command = fix.partition(": klog ")
     return [f"{before}:", style.command(f"klog {command}")] if colon else [fix]
+
+
+def explain_command(ids: Iterable[str]) -> list[str]:
+    """Return the command that explains *ids*, below an empty line; nothing if there are none."""
+    words = ["klog explain", *ids]
+    return ["", style.command(" ".join(words))] if len(words) > 1 else []

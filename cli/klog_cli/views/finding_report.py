@@ -11,7 +11,15 @@ from klog.partition.verify.log_checks import BIT_REPAIR
 from klog.partition.verify.verify import VerifyTotals
 
 from klog_cli import output, style
-from klog_cli.views.finding_lines import WORST_FIRST, FindingGroup, finding_lines, fix_lines, label_width, marked
+from klog_cli.views.finding_lines import (
+    WORST_FIRST,
+    FindingGroup,
+    explain_command,
+    finding_lines,
+    fix_lines,
+    label_width,
+    marked,
+)
 
 Places = Mapping[str, Sequence[FindingGroup]]
 """The findings of each partition or log dir, by its path."""
@@ -39,9 +47,7 @@ def finding_report(places: Places, counts: Mapping[Severity, int], totals: Verif
         yield from _kind_lines(found)
     ids = [found[0][1].id for found in kinds]
     ids += [group.first.id for groups in places.values() for group in groups]
-    yield ""
-    yield "The ids are explained by:"
-    yield f"  {style.command(' '.join(['klog explain', *dict.fromkeys(ids)]))}"
+    yield from explain_command(dict.fromkeys(ids))
 
 
 def verdict(counts: Mapping[Severity, int], totals: VerifyTotals) -> str:

@@ -13,7 +13,7 @@ from klog.partition.verify.findings import Finding, Severity, quoted
 
 from klog_cli import style
 from klog_cli.command_line import next_step, with_option
-from klog_cli.views.finding_lines import finding_lines, grouped
+from klog_cli.views.finding_lines import explain_command, finding_lines, grouped
 from klog_cli.views.losses import kept, loses, losses_line
 from klog_cli.views.plan_lines import action_lines, changed_files, first_lines, make_indexes
 from klog_cli.views.topic_settings import settings_text
@@ -202,10 +202,7 @@ class RecoverText:
         if remarks:
             yield ""
             yield from remarks
-        if self._ids:
-            yield ""
-            yield "More about what was found:"
-            yield f"  {style.command(' '.join(['klog explain', *self._ids]))}"
+        yield from explain_command(self._ids)
 
     def _next(self) -> Iterator[str]:
         for first in dict.fromkeys(refusal.first for refusal in self._report.refusals):

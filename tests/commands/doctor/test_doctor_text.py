@@ -121,6 +121,6 @@ def test_no_sentence_is_there_twice(klog: Klog, disk: Path, fault: str) -> None:
 def test_the_ids_can_be_explained(klog: Klog, disk: Path) -> None:
     (disk / "plain-1/partition.metadata").unlink()
     shown = text(klog, disk)
-    command = next(line for line in shown.splitlines() if line.startswith("  klog explain "))
+    command = next(line for line in shown.splitlines() if line.startswith("klog explain "))
     assert "topic-id-missing" in command
     assert klog(*command.split()[1:]).exit_code == 0

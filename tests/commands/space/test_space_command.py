@@ -338,7 +338,7 @@ def test_damage_of_every_kind_leaves_the_sums_right(tmp_path: Path) -> None:
 
 
 def test_what_is_no_directory_of_kafka_s_is_refused(tmp_path: Path) -> None:
-    """The expected result."""
+    """A directory of another program is no usage error: it cannot be read as a log dir."""
     assert run_klog("space").exit_code == 16
     assert run_klog("space", tmp_path).exit_code == 8
     assert run_klog("space", FIXTURES / "modern" / "plain-1" / LOG).exit_code == 16

@@ -11,7 +11,8 @@ from klog.commands.space.kept_reasons import Reason
 from klog.commands.space.totals import SpaceTotals, Sum, sum_of
 
 from klog_cli import output
-from klog_cli.style import bad, command, faint, good, strong, warning
+from klog_cli.style import bad, faint, good, strong, warning
+from klog_cli.views.finding_lines import explain_command
 
 T = TypeVar("T")
 
@@ -76,8 +77,7 @@ def show(usage: DiskUsage, totals: SpaceTotals, asked: TextRequest) -> None:
     whole = totals.all.bytes or 1
     output.emit_table(_titles(totals), _COLUMNS, [_cells(one, whole, usage.now_ms) for one in rows])
     if totals.all.reasons:
-        ids = " ".join(reason.value for reason in Reason if reason in totals.all.reasons)
-        output.lines(["", "The reasons are explained by:", f"  {command(f'klog explain {ids}')}"])
+        output.lines(explain_command(reason.value for reason in Reason if reason in totals.all.reasons))
 
 
 def _cells(one: _Line, whole: int, now_ms: int) -> tuple[str, ...]:
