@@ -10,6 +10,8 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 def printable(text: str) -> str:
     """Return *text* for a person's screen: control characters, as in a hostile file name, become visible."""
+    if text.isprintable():
+        return text
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 

@@ -112,6 +112,9 @@ def test_lines_of_text_files_are_fields(klog: Klog, tmp_path: Path) -> None:
         "         8  32 20 31 30 0a            entry 1              epoch 2, start offset 10, does not ascend: a broker"
         " drops it\n"
         "        13  31 20 32 30 0a            entry 2              epoch 1, start offset 20\n"
+        "\n"
+        "next: what a broker does with it, what repairs it\n"
+        f"  klog verify {tmp_path}\n"
     )
     line = shown(klog, path, "--entry", "1")
     assert (line["kind"], line["position"], line["size"]) == ("line", 8, 5)

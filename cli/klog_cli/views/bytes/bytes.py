@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from klog.base.errors import ExitCode, UsageError
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from klog.data_dir.selection import PartitionChoice
 
 _STEP_BYTES = 1 << 16
+_UNLIMITED = 1 << 16
+_PARTS = 1000
 _COUNTED_BYTES = 1 << 20
 """The problems of a file up to this size are counted before its fields are shown."""
 
@@ -80,29 +83,49 @@ def _shown(view: ByteView, choice: ByteChoice, form: str, to: str | None) -> int
     if form == "json":
         from klog_cli.views.bytes.json import json_parts
 
-        _emit(json_parts(view, found.fields(), choice.is_full), to, output.text)
-    else:
-        from klog_cli.views.bytes.text import HANG, text_lines
+        _emit(json_parts(view, found.fields(), choice.is_full), to)
+        return found.problems
+    from klog_cli.views.bytes.text import HANG, text_lines
 
-        is_whole = choice.position is None and choice.entry is None
-        before = found.count() if is_whole and view.size <= _COUNTED_BYTES else None
-        lines = text_lines(view, found.fields(), before, choice.is_full, output.width())
-        if to is None:
-            output.lines(lines, hang=HANG)
-        else:
-            _emit((f"{style.rendered(line, False)}\n" for line in lines), to, output.text)
+    is_whole = choice.position is None and choice.entry is None
+    before = found.count() if is_whole and view.size <= _COUNTED_BYTES else None
+    on_terminal = to is None and output.is_terminal()
+    width = output.width() if on_terminal else _UNLIMITED
+    shown = text_lines(view, found.fields(), before, choice.is_full, width)
+    lines = chain(shown, _next_lines(view.source.path, found))
+    if on_terminal:
+        output.lines(lines, hang=HANG)
+    else:
+        with_colours = to is None and output.takes_colour()
+        _emit((f"{style.rendered(line, with_colours)}\n" for line in lines), to)
     return found.problems
 
 
-def _emit(parts: Iterator[str], to: str | None, tell: Callable[[str], None]) -> None:
-    """Print *parts*, or write them to the file *to*."""
+def _next_lines(path: str, found: ProblemCount) -> Iterator[str]:
+    """Yield the command that says what a broker makes of the problems and what repairs them, if there are any."""
+    from shlex import quote
+
+    if found.problems:
+        folder = output.printable(quote(os.path.dirname(path) or "."))
+        command = style.command(f"klog verify {folder}")
+        yield from ("", "next: what a broker does with it, what repairs it", f"  {command}")
+
+
+def _emit(parts: Iterator[str], to: str | None) -> None:
+    """Print *parts*, or write them to the file *to*, many at a time: a large log has millions."""
     if to is None:
-        for part in parts:
-            tell(part)
+        for piece in _joined(parts):
+            output.text(piece)
         return
     with output.Results(to) as results:
-        for part in parts:
-            results.write(part.encode("utf-8", "replace"))
+        for piece in _joined(parts):
+            results.write(piece.encode("utf-8", "replace"))
+
+
+def _joined(parts: Iterator[str]) -> Iterator[str]:
+    """Yield *parts* in pieces of some kilobytes."""
+    while piece := "".join(islice(parts, _PARTS)):
+        yield piece
 
 
 class ProblemCount:

@@ -16,6 +16,7 @@ from klog.partition.lookup.lookup_trail import IndexTrail, LookupOutcome, TimeIn
 from klog_cli import output
 from klog_cli.input_lines import input_lines
 from klog_cli.style import bad, columns_of, faint, good, strong, warning
+from klog_cli.views.bytes import see_bytes
 
 if TYPE_CHECKING:
     from klog.data_dir.selection import KafkaFile
@@ -52,6 +53,8 @@ def look_up(asked: LookupArguments, target: int, by_time: bool) -> int:
             output.note(f"{asked.path}: {trail.notes[0]}")
     elif asked.form == "text":
         output.lines(trail_lines(trail, output.width() if output.is_terminal() else None), hang=_LABEL)
+        if trail.outcome is LookupOutcome.DAMAGED:
+            output.lines(["", "next: look at its bytes", see_bytes(partition.path, offset=target)])
     else:
         from klog_cli.views.lookup.json import Lines
 

@@ -170,7 +170,15 @@ def _coordinator(topic: str, key: bytes | None, name: str, reader: Reader) -> Sp
     if not schemas[2].lowest <= version.value <= schemas[2].highest:
         raise _UnknownStructError(f"version {version.value} of {schemas[0]} is not known")
     spans = struct_spans(schemas[2], version.value, reader)
-    yield from ((span, "") for span in _with_embedded(topic, record_type, spans, reader))
+    for span in _with_embedded(topic, record_type, spans, reader):
+        yield span, _status(span.value) if span.name == "transactionStatus" else ""
+
+
+def _status(value: int) -> str:
+    from klog.formats.transaction_state import TransactionStatus
+
+    known = {int(status): status.name for status in TransactionStatus}
+    return f"{value} {known.get(value, 'unknown')}"
 
 
 def _with_embedded(topic: str, record_type: int, spans: Iterator[StructSpan], reader: Reader) -> Iterator[StructSpan]:
