@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import FIXTURES, Ran
+from tests.data_dir.test_log_dir import held
 from tests.oracles.plain.encode import Record
+from tests.support.bad_sectors import spoil
 from tests.support.lookup_logs import MS, of_records, write_segment
 from tests.support.terminal import on_screen
 
@@ -243,6 +245,42 @@ def test_an_offset_without_a_batch_is_said(klog: Klog, tmp_path: Path) -> None:
     assert gap.exit_code == 4
     assert gap.stdout.startswith(b"00000000000000000000.log @ 70   batch of 70 bytes, offset 5\n")
     assert b"the next record is 5" in gap.stderr
+
+
+# what is no damage, and what cannot be read
+
+
+def test_a_batch_that_a_broker_is_writing_is_no_problem(klog: Klog, two: Path) -> None:
+    """Its lock tells; without the lock the same bytes are a torn tail."""
+    log = two / "00000000000000000000.log"
+    log.write_bytes(log.read_bytes()[:-5])
+    (two.parent / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=x\n")
+    (two.parent / ".lock").touch()
+    for words in ((log,), (log, "--position", "80")):
+        assert klog("bytes", *words).exit_code == 4
+        with held(two.parent / ".lock"):
+            done = klog("bytes", *words)
+            assert done.exit_code == 0
+            assert "batch of 76 bytes, offset 1, unfinished" in done.stdout.decode()
+
+
+@pytest.mark.parametrize("partial", [False, True])
+def test_unreadable_bytes_are_named_and_the_others_are_shown(
+    klog: Klog, tmp_path: Path, partial: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sixteen batches of 1 KiB, and one bad sector in the middle."""
+    write_segment(tmp_path / "t-0", 0, of_records([[Record(i, MS, b"k", b"v" * 1000)] for i in range(16)]))
+    log = tmp_path / "t-0" / "00000000000000000000.log"
+    (tmp_path / "t-0" / "00000000000000000000.index").unlink()
+    spoil(monkeypatch, range(8192, 8704), partial=partial)
+    done = klog("bytes", log, "--output", "json")
+    fields = json.loads(done.stdout)["fields"]
+    assert done.exit_code == 12
+    assert any("Input/output error" in one.get("problem", "") for one in fields)
+    assert [one["value"] for one in fields if one["name"] == "base_offset"][-1] == 15
+    last = klog("bytes", log, "--position", str(log.stat().st_size - 1))
+    assert b"batch of 1071 bytes, offset 15" in last.stdout
+    assert klog("bytes", log, "--position", "8200").exit_code == 12
 
 
 # hostile data

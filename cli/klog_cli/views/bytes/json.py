@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Final
 
@@ -19,6 +18,8 @@ _MOST_SHOWN_BYTES: Final = 1 << 20
 
 def json_parts(view: ByteView, fields: Fields, is_full: bool) -> Iterator[str]:
     """Yield the JSON of *view* with these *fields*; with *is_full*, values and decompressed bytes are whole."""
+    import json
+
     writer = _Writer(is_full)
     head = {"file": view.source.path, "position": view.position, "size": view.size, "kind": view.kind}
     yield json.dumps(head)[:-1] + ', "fields": ['
@@ -42,6 +43,8 @@ class _Writer:
             mark = ",\n"
 
     def _field(self, field: ByteField, indent: str, is_inside: bool) -> Iterator[str]:
+        import json
+
         yield f'{{"position": {field.position}, "size": {field.size}, "hex": "'
         is_cut = is_inside and not self._is_full
         yield from _hex(field, min(field.size, _SHOWN_BYTES) if is_cut else field.size)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klog.base.errors import UnreadableError
 from klog.base.read_only import ReadOnlyFile
 from klog.commands.bytes.byte_field import ByteSource, WrongBit
 from klog.formats.batch import BatchFacts
-from klog.formats.codec import MAX_OUTPUT, CodecError, Decompressor
 from klog.kernel import crc32, crc32c
+
+if TYPE_CHECKING:
+    from klog.formats.codec import Decompressor
 
 MOST_FIELDS: Final = 1 << 16
 """Fields that are shown of one batch: a kilobyte may unpack to a hundred million of them."""
@@ -31,7 +33,7 @@ class LogContext:
         self.problems: dict[int, str] = {}
         self.harmless: set[int] = set()
         self.previous: BatchFacts | None = None
-        self._decompressor = Decompressor()
+        self._decompressor: Decompressor | None = None
         self._bit_searches = 0
 
     @property
@@ -41,7 +43,11 @@ class LogContext:
 
     def decompress(self, codec: int, content: bytes, magic: int) -> bytes | bytearray:
         """Return the decompressed *content*.  Raises CodecError if it is broken, or larger than MAX_OUTPUT."""
-        self._decompressor.advice = "klog decompresses no more of a batch"
+        from klog.formats.codec import Decompressor
+
+        if self._decompressor is None:
+            self._decompressor = Decompressor()
+            self._decompressor.advice = "klog decompresses no more of a batch"
         return self._decompressor.functions[codec](content, magic)
 
     def wrong_bit(self, start: int, end: int) -> WrongBit | None:
@@ -49,6 +55,7 @@ class LogContext:
         if self._bit_searches == _MOST_BIT_SEARCHES:
             return None
         self._bit_searches += 1
+        from klog.formats.codec import MAX_OUTPUT
         from klog.log.bit_flips import repair_bit
 
         found = repair_bit(self.source, start, end, MAX_OUTPUT)
@@ -89,6 +96,8 @@ class Unpacked(NamedTuple):
 
 def unpack(log: LogContext, source: ByteSource, start: int, end: int, codec: int, magic: int) -> Unpacked:
     """Decompress bytes *start* to *end* of *source*."""
+    from klog.formats.codec import MAX_OUTPUT, CodecError
+
     if end - start > MAX_OUTPUT:
         return Unpacked(None, f"cannot be decompressed: more than {MAX_OUTPUT} bytes")
     try:

@@ -71,13 +71,23 @@ def stretch_fields(log: LogContext, stretch: LogStretch) -> Fields:
     """Yield the fields of a batch, or of damage as far as the structure carries."""
     source, at, damage = log.source, stretch.start, stretch.damage
     part = BytePart(damage.kind.value if damage else "batch", damage.detail if damage else None)
+    fields = _stretch(log, stretch)
     try:
-        for field in _stretch(log, stretch):
+        for field in _unfinished(fields) if stretch.start in log.harmless else fields:
             yield field
             at = field.end
     except UnreadableError as error:
         yield from plain(source, at, stretch.end, part, str(error))
     log.previous = None if damage else _header(source, stretch.start)
+
+
+def _unfinished(fields: Fields) -> Fields:
+    """Yield the fields of a batch that a broker may be writing, or of preallocated zeros: they have no problem."""
+    before = part = None
+    for field in fields:
+        if part is None or field.part is not before:
+            before, part = field.part, BytePart(f"{field.part.title}, unfinished")
+        yield field._replace(part=part, problem=None, wrong_bit=None)
 
 
 def _header(source: ReadOnlyFile, start: int) -> BatchFacts | None:
@@ -92,9 +102,8 @@ def _stretch(log: LogContext, stretch: LogStretch) -> Fields:
     source, (start, end, damage) = log.source, stretch
     extent = Extent(start, end, source.size)
     if damage is not None and damage.kind in (DamageKind.ZEROED_TAIL, DamageKind.UNREADABLE):
-        is_harmless = start in log.harmless
-        part = BytePart(f"{damage.kind.value} of {end - start} bytes", None if is_harmless else damage.detail)
-        yield from plain(source, start, end, part, None if is_harmless else damage.detail, damage.detail)
+        part = BytePart(f"{damage.kind.value} of {end - start} bytes", damage.detail)
+        yield from plain(source, start, end, part, damage.detail, damage.kind.value)
         return
     head = source.read(start, min(ENTRY.size, end - start))
     magic = ENTRY.read(head)[3] if len(head) == ENTRY.size else -1
@@ -119,14 +128,17 @@ def stretch_at(source: ReadOnlyFile, position: int, index: str | None) -> tuple[
     from klog.log.header_walk import walk_headers
 
     before = None
-    for found in walk_headers(source, _walk_start(source, position, index)):
-        if isinstance(found, Damage):
-            break
-        if found.position + found.size > position:
-            if not _holds(source, found):
+    try:
+        for found in walk_headers(source, _walk_start(source, position, index)):
+            if isinstance(found, Damage):
                 break
-            return LogStretch(found.position, found.position + found.size), before
-        before = found
+            if found.position + found.size > position:
+                if not _holds(source, found):
+                    break
+                return LogStretch(found.position, found.position + found.size), before
+            before = found
+    except UnreadableError:
+        pass  # a byte before the position; the search below leaves it out
     return next((one for one in stretches(source) if one.start <= position < one.end), None), None
 
 
