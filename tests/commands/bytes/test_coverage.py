@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,10 @@ def test_the_hex_of_the_json_gives_the_file_back(name: str) -> None:
             assert joined_hex(shown["fields"]) == path.read_bytes(), path
             assert done.exit_code == (4 if shown["problems"] else 0)
             assert b"Traceback" not in done.stderr
+            text = run_klog("bytes", path, *full)
+            assert (text.exit_code, text.stderr) == (done.exit_code, done.stderr)
+            count = re.search(r"   (\d+) problems?$", text.stdout.decode().splitlines()[0])
+            assert int(count[1] if count else 0) == len(shown["problems"]), path
             for field in shown["fields"]:
                 if full and "inside" in field:
                     assert len(joined_hex(field["inside"]["fields"])) == field["inside"]["size"]

@@ -203,7 +203,7 @@ def _embedded(span: StructSpan, schema_name: str, reader: Reader) -> list[Struct
     at = span.content_at
     if at is None:
         return None
-    inside = Reader(reader.data[: span.end], 0, at, reader.elements)
+    inside = Reader(memoryview(reader.data)[: span.end], 0, at, reader.elements)
     try:
         version = _number(f"{span.name}.version", inside, "version of the struct")
         spans = list(struct_spans(load("consumer_protocol", schema_name), version.value, inside, f"{span.name}."))

@@ -34,7 +34,7 @@ class LogContext:
         self.harmless: set[int] = set()
         self.previous: BatchFacts | None = None
         self._decompressor: Decompressor | None = None
-        self._bit_searches = 0
+        self._wrong_bits: dict[int, WrongBit | None] = {}
 
     @property
     def most_fields(self) -> int:
@@ -52,9 +52,12 @@ class LogContext:
 
     def wrong_bit(self, start: int, end: int) -> WrongBit | None:
         """Return the one bit that explains the wrong checksum of a batch; None if there is none."""
-        if self._bit_searches == _MOST_BIT_SEARCHES:
-            return None
-        self._bit_searches += 1
+        if start in self._wrong_bits or len(self._wrong_bits) == _MOST_BIT_SEARCHES:
+            return self._wrong_bits.get(start)
+        found = self._wrong_bits[start] = self._search_bit(start, end)
+        return found
+
+    def _search_bit(self, start: int, end: int) -> WrongBit | None:
         from klog.formats.codec import MAX_OUTPUT
         from klog.log.bit_flips import repair_bit
 

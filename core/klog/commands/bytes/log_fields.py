@@ -37,6 +37,7 @@ def log_context(source: ReadOnlyFile, name: FileName, is_full: bool) -> LogConte
 
 def log_fields(log: LogContext) -> Fields:
     """Yield the fields of the whole log, a batch at a time."""
+    log.previous = None
     for stretch in stretches(log.source):
         yield from stretch_fields(log, stretch)
 
