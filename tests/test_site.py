@@ -300,7 +300,7 @@ def test_examples_of_the_reference_have_been_run(site: Path) -> None:
         for path in (site / "docs/reference").glob("klog-*.html")
     }
     assert "$ klog verify /data\nclean: 23 partitions, 48 segments, 578.3 KiB, 1235 batches" in shown["klog-verify"]
-    assert "$ klog undo latest\nremove   plain-1/00000000000000000000.index" in shown["klog-undo"]
+    assert re.search(r"\$ klog undo latest\nwould undo \S+ with \d+ changes?", shown["klog-undo"])
     assert "diverged" in shown["klog-replicas-diff"]
     assert {name for name, text in shown.items() if os.sep + "tmp" in text.partition("Exit codes")[0]} == set()
 

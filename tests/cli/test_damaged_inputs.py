@@ -59,7 +59,7 @@ def test_a_malformed_small_file_is_told(
     if f"data/{name}".encode() in ran.stderr:
         assert ran.exit_code & (ExitCode.PROBLEMS_LEFT | ExitCode.OPERATIONAL_ERROR), ran
     else:
-        assert ran.stdout == before.stdout, ran
+        assert ran.stdout.replace(b"new2", b"new") == before.stdout, ran
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -33,7 +33,7 @@ SEARCHES = [
         ("timeline", MODERN, "--from-time", "2090-01-01T00:00:00Z"),
         "no event since 2090-01-01 00:00:00.000Z in 23 partitions",
     ),
-    (("metadata", "history", MODERN, "-p", "plain-9"), f"{LOG}: no partition plain-9; known are 0 to 2"),
+    (("metadata", "history", MODERN, "-p", "plain-9"), f"{LOG}: no partition plain-9; known are 0–2"),
     (
         ("metadata", "history", MODERN, "-p", "plain-1", "--from-offset", "99999"),
         f"{LOG}: no change from offset 99999; the last is 682",
