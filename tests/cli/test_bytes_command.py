@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +14,9 @@ from tests.conftest import FIXTURES, Ran
 from tests.data_dir.test_log_dir import held
 from tests.oracles.plain.encode import Record
 from tests.support.bad_sectors import spoil
+from tests.support.bombs import healthy
 from tests.support.lookup_logs import MS, of_records, write_segment
+from tests.support.measure import measured
 from tests.support.terminal import on_screen
 
 Klog = Callable[..., Ran]
@@ -298,6 +301,42 @@ def test_control_characters_are_escaped(klog: Klog, tmp_path: Path) -> None:
         done = klog("bytes", tmp_path / words[0], *words[1:])
         assert not set(done.stdout) & {0x1B, 0x07, 0x0D}
         json.loads(klog("bytes", tmp_path / words[0], *words[1:], "-o", "json").stdout)
+
+
+def test_control_characters_in_names_are_escaped(klog: Klog, tmp_path: Path) -> None:
+    """Of a directory: the heading and the command to paste; of a topic, the notes."""
+    folder = tmp_path / "a\x1b[31m\u202e-0"
+    write_segment(folder, 0, of_records([[Record(0, MS, b"k", b"v")]]))
+    log = folder / "00000000000000000000.log"
+    log.write_bytes(log.read_bytes()[:-1])
+    for words in ((log,), (log, "--position", "0"), (folder, "--offset", "7"), (log, "--position", "999")):
+        screen = on_screen("bytes", *words)
+        assert not set(screen.plain) & {"\x1b", "\u202e"}
+        assert screen.exit_code in (4, 16)
+
+
+# a log dir, and much of it
+
+
+def test_a_log_dir_is_narrowed_to_a_partition(klog: Klog) -> None:
+    wanted = klog("bytes", FIXTURES / "modern/plain-1", "--offset", "5").stdout
+    assert klog("bytes", FIXTURES / "modern", "-t", "plain", "-p", "1", "--offset", "5").stdout == wanted
+    assert klog("bytes", FIXTURES / "modern", "-p", "plain-1", "--offset", "5").stdout == wanted
+    several = klog("bytes", FIXTURES / "modern", "-t", "plain", "--offset", "5")
+    assert (several.exit_code, b"name one, or narrow with" in several.stderr) == (16, True)
+
+
+def test_a_large_log_is_shown_batch_by_batch(tmp_path: Path) -> None:
+    """Sixteen times the log takes no more memory."""
+    peaks = []
+    for mebibytes in (1, 16):
+        (tmp_path / "t-0").mkdir(exist_ok=True)
+        (tmp_path / "t-0" / "00000000000000000000.log").write_bytes(healthy(mebibytes))
+        command = [sys.executable, "-m", "klog_cli.app", "bytes", str(tmp_path / "t-0" / "00000000000000000000.log")]
+        ran = measured([*command, "--output", "json"], tmp_path, seconds=300)
+        assert ran.exit_code == 0
+        peaks.append(ran.rss)
+    assert peaks[1] < peaks[0] + (16 << 20)
 
 
 # a terminal

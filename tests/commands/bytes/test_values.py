@@ -161,6 +161,9 @@ def test_messages_are_those_of_the_dump(folder: str) -> None:
     for log in sorted((FIXTURES / "legacy" / folder).glob("*.log")):
         lines = list(map(json.loads, run_klog("dump", log, "--output", "jsonl").stdout.splitlines()))
         shown = [one for one in fields_of(log) if one.field.inside is None]
+        offsets = [one.field for one in shown if one.field.name == "offset" and "wrapper" not in one.field.part.title]
+        old = [line["offset"] for line in lines if "leader_epoch" not in line]
+        assert [int(one.text.rpartition("→")[2] or one.value) for one in offsets] == old
         for name in ("key", "value"):
             found = [content(one) for one in shown if one.field.name == name]
             assert list(filter(None, found)) == list(filter(None, (unquoted(line, name) for line in lines)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from klog.commands.bytes.batch_fields import Extent, compressed, crc_note, size_note, with_bit
 from klog.commands.bytes.byte_field import (
     BytePart,
@@ -21,10 +23,14 @@ from klog.formats.record import CRC_START, MESSAGE_V0, MESSAGE_V1, MESSAGE_VALUE
 
 
 class _Message:
-    """A message in *extent* of *source*.  *is_inner*: it is in a wrapper, and cannot be one."""
+    """A message in *extent* of *source*.
 
-    def __init__(self, log: LogContext, source: ByteSource, extent: Extent, is_inner: bool) -> None:
-        self.log, self.source, self.extent, self.is_inner = log, source, extent, is_inner
+    *base*: the offset that the messages of its wrapper count from; None: it is in none.
+    """
+
+    def __init__(self, log: LogContext, source: ByteSource, extent: Extent, base: int | None) -> None:
+        self.log, self.source, self.extent, self.base = log, source, extent, base
+        self.is_inner = base is not None  # and cannot be a wrapper itself
         self.layout: Layout = MESSAGE_V0
         self.values: dict[str, int] = {}
 
@@ -37,6 +43,10 @@ class _Message:
             return False
         self.values = dict(zip(self.layout.names, self.layout.read(head), strict=True))
         return True
+
+    @property
+    def offset(self) -> int:
+        return self.values["offset"] + (self.base or 0)
 
     @property
     def claimed(self) -> int:
@@ -53,9 +63,9 @@ class _Message:
         return start + self.claimed if self.layout.size <= self.claimed <= end - start else end
 
 
-def message_fields(log: LogContext, source: ByteSource, extent: Extent, is_inner: bool = False) -> Fields:
-    """Yield the fields of the message in *extent*, whose bytes are all covered."""
-    message = _Message(log, source, extent, is_inner)
+def message_fields(log: LogContext, source: ByteSource, extent: Extent, base: int | None = None) -> Fields:
+    """Yield the fields of the message in *extent*, whose bytes are all covered; *base*: see _Message."""
+    message = _Message(log, source, extent, base)
     start, end = extent.start, extent.end
     if not message.read():
         yield from cut_fields(source, message.layout, start, end, BytePart("message", "cut inside of its header"))
@@ -64,7 +74,7 @@ def message_fields(log: LogContext, source: ByteSource, extent: Extent, is_inner
     is_known = stop == start + message.claimed
     computed = checksum(source, start + CRC_START, stop, False) if is_known else None
     holds = computed == values["crc"]
-    bit = None if holds or is_inner else log.wrong_bit(start, end)
+    bit = None if holds or message.is_inner else log.wrong_bit(start, end)
     part = BytePart(_title(message), None if holds else "CRC does not match" if is_known else "torn")
     yield from with_bit(_fields(message, part, computed), bit)
     yield from plain(source, stop, end, part, "bytes behind the message, in which no other one begins")
@@ -72,7 +82,7 @@ def message_fields(log: LogContext, source: ByteSource, extent: Extent, is_inner
 
 def _title(message: _Message) -> str:
     kind = "wrapper" if message.codec else "message"
-    return f"{kind} of {message.claimed} bytes, offset {message.values['offset']}, format v{message.values['magic']}"
+    return f"{kind} of {message.claimed} bytes, offset {message.offset}, format v{message.values['magic']}"
 
 
 def _fields(message: _Message, part: BytePart, computed: int | None) -> Fields:
@@ -80,7 +90,7 @@ def _fields(message: _Message, part: BytePart, computed: int | None) -> Fields:
     source, start, stop = message.source, message.extent.start, message.stop
     smallest = message.layout.size + MESSAGE_VALUE.size
     notes = {
-        "offset": ("", None if message.is_inner else message.log.problems.get(start)),
+        "offset": _offset_note(message),
         "size": size_note(message.claimed, smallest, message.extent),
         "crc": crc_note(message.values["crc"], computed),
         "attributes": _attributes(message),
@@ -107,6 +117,12 @@ def _fields(message: _Message, part: BytePart, computed: int | None) -> Fields:
     yield from plain(source, value_end, stop, part, "bytes behind the value")
 
 
+def _offset_note(message: _Message) -> tuple[str, str | None]:
+    if not message.is_inner:
+        return "", message.log.problems.get(message.extent.start)
+    return f"{message.values['offset']} → {message.offset}" if message.base else "", None
+
+
 def _attributes(message: _Message) -> tuple[str, str | None]:
     codec = message.codec
     words = [("uncompressed", *CODEC_NAMES[1:])[codec] if codec < len(CODEC_NAMES) else f"codec {codec}"]
@@ -127,23 +143,45 @@ def _value(message: _Message, part: BytePart, owner: ContentOwner, found: Conten
         return
     log, magic = message.log, message.values["magic"]
     extent = Extent(found.start, found.end, found.end)
-    yield compressed(log, extent, message.codec, magic, "value", part, lambda memory: _inner(log, memory))
+    yield compressed(log, extent, message.codec, magic, "value", part, lambda memory: _inner(message, memory))
 
 
-def _inner(log: LogContext, memory: MemorySource) -> Fields:
-    return limited(_messages(log, memory), log.most_fields, memory.size)
+def _inner(wrapper: _Message, memory: MemorySource) -> Fields:
+    return limited(_messages(wrapper, memory), wrapper.log.most_fields, memory.size)
 
 
-def _messages(log: LogContext, memory: MemorySource) -> Fields:
+def _messages(wrapper: _Message, memory: MemorySource) -> Fields:
     """Yield the fields of the messages in a wrapper."""
-    at = 0
-    while at < memory.size:
-        head = memory.read(at, ENTRY.size)
-        size = ENTRY.read(head)[1] + OVERHEAD if len(head) == ENTRY.size else 0
-        is_whole = ENTRY.size <= size <= memory.size - at
-        end = at + size if is_whole else memory.size
-        yield from message_fields(log, memory, Extent(at, end, memory.size), is_inner=True)
-        at = end
+    base = _base(wrapper, memory)
+    for start, end, _ in _entries(memory):
+        yield from message_fields(wrapper.log, memory, Extent(start, end, memory.size), base)
+
+
+def _base(wrapper: _Message, memory: MemorySource) -> int:
+    """Return the offset that those in a wrapper count from: in v1 the last one is the wrapper's.
+
+    It is 0 if they are absolute, and for more messages than are shown.
+    """
+    if wrapper.layout is not MESSAGE_V1 or wrapper.values["offset"] <= 0:
+        return 0
+    last = 0
+    for number, entry in enumerate(_entries(memory)):
+        last = entry[2]
+        if number > wrapper.log.most_fields:
+            return 0
+    return wrapper.values["offset"] - last
+
+
+def _entries(memory: MemorySource) -> Iterator[tuple[int, int, int]]:
+    """Yield begin, end and offset of each message; the last one reaches to the end of the bytes."""
+    start = 0
+    while start < memory.size:
+        head = memory.read(start, ENTRY.size)
+        offset, size = ENTRY.read(head)[:2] if len(head) == ENTRY.size else (0, 0)
+        is_whole = ENTRY.size <= size + OVERHEAD <= memory.size - start
+        end = start + size + OVERHEAD if is_whole else memory.size
+        yield start, end, offset
+        start = end
 
 
 def unknown_fields(log: LogContext, extent: Extent, part: BytePart, problem: str) -> Fields:
