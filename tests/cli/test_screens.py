@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 from klog_cli.display import time_text
 
-from tests.commands.serve.coordinator_logs import T, commit_of, write_batches
-from tests.conftest import run_klog
+from tests.commands.groups.test_hostile import member
+from tests.commands.serve.coordinator_logs import ONGOING, T, commit_of, state, write_batches
+from tests.conftest import FIXTURES, run_klog
 from tests.oracles.plain.encode import Record, batch
 from tests.support import every_command
 from tests.support.every_command import ON_ONE_DISK, ON_SEVERAL_DISKS, PASSING
@@ -27,6 +28,16 @@ TEXT = {
     for name, words in {**ON_ONE_DISK, **ON_SEVERAL_DISKS}.items()
     if name != "serve" and "--output" not in words and " new" not in words and not name.startswith(("spark", "search"))
 }
+LOG_DIRS = (
+    *("legacy", "v39/data", "v39/data1", "compaction/before", "compaction/after", "crash/flip-middle"),
+    *("crash/torn-in-batch", "replicas/keys/broker-1", "replicas/quorum/broker-1", "replicas/split/broker-1"),
+)
+EVERYWHERE = (
+    *("describe", "verify", "doctor", "space --now 2025-06-18T00:00:00Z", "stats", "groups", "transactions"),
+    *("timeline --limit 50", "recover", "recover --salvage", "compact --policy compact", "keys check", "audit headers"),
+    *("records --full -n 3", "metadata show", "metadata history --quorum", "plans"),
+)
+"""Commands that take a log dir and change nothing."""
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +72,18 @@ def words_of(text: str) -> set[str]:
 def test_no_token_is_broken_over_two_lines(name: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A word that both the JSON output and a pipe have is in one piece on a screen, unless it is wider than that."""
     monkeypatch.chdir(place)
-    words = TEXT[name].split()
+    check_tokens(TEXT[name].split())
+
+
+@pytest.mark.parametrize("log_dir", LOG_DIRS)
+@pytest.mark.parametrize("command", EVERYWHERE)
+def test_no_token_of_another_fixture_is_broken(command: str, log_dir: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(FIXTURES)
+    check_tokens(f"{command} {log_dir}".split())
+
+
+def check_tokens(words: list[str]) -> None:
+    """Compare what screens show with the words of a pipe and of JSON."""
     wanted = words_of(PASSING.sub(b"", run_klog(*words).stdout).decode())
     data = run_klog(*words, "--output", "json").stdout
     if data.startswith((b"{", b"[")):
@@ -78,10 +100,13 @@ def hostile_place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("hostile")
     every_command.disks(folder)
     text = HOSTILE.encode()
-    committed = Record(0, T, *commit_of(1, 0, group=f"g{HOSTILE}", topic=f"t{HOSTILE}")[:2])
+    group = f"g{HOSTILE}"
+    rows = [commit_of(1, 0, group=group, topic=f"t{HOSTILE}")[:2], member(group, f"client{HOSTILE}")]
     write_batches(folder / "data/t-0", batch([Record(0, T, text, text, ((text, text),))]))
     write_batches(folder / f"data/n{HOSTILE}-0", batch([Record(0, T, text, text)]), b"torn")
-    write_batches(folder / "data/__consumer_offsets-7", batch([committed]))
+    write_batches(folder / "data/__consumer_offsets-7", *(batch([Record(at, T, *row)]) for at, row in enumerate(rows)))
+    key, value, at = state(ONGOING, 0, named=[(f"t{HOSTILE}", 0)], name=f"txn{HOSTILE}")
+    write_batches(folder / "data/__transaction_state-7", batch([Record(0, at, key, value)]))
     return folder
 
 
