@@ -304,7 +304,7 @@ def test_control_characters_are_escaped(klog: Klog, tmp_path: Path) -> None:
 
 
 def test_control_characters_in_names_are_escaped(klog: Klog, tmp_path: Path) -> None:
-    """Of a directory: the heading and the command to paste; of a topic, the notes."""
+    """The name of a directory is in the heading, in notes and in the command to paste."""
     folder = tmp_path / "a\x1b[31m\u202e-0"
     write_segment(folder, 0, of_records([[Record(0, MS, b"k", b"v")]]))
     log = folder / "00000000000000000000.log"

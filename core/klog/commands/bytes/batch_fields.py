@@ -134,8 +134,8 @@ def _epoch_problem(log: LogContext, epoch: int) -> str | None:
 def _count_problem(header: BatchFacts, is_empty: bool) -> str | None:
     count, offsets = header.records_count, max(header.last_offset_delta, -1) + 1
     if not 0 <= count <= offsets:
-        return f"{count} records cannot have the {offsets} offsets of the batch"
-    return f"{count} records are announced, none is here" if count and is_empty else None
+        return f"a count of {count}, but the offsets of the batch are {offsets}"
+    return f"the header counts {count} records, the batch has 0" if count and is_empty else None
 
 
 def with_bit(fields: Fields, bit: WrongBit | None) -> Fields:

@@ -117,7 +117,7 @@ def cut_fields(source: ByteSource, layout: Layout, start: int, end: int, part: B
     """Yield the fields of *layout* up to *end*, which is inside of it: the last one has the problem."""
     fields = list(layout_fields(source, layout, start, end, part))
     at = fields[-1].end if fields else start
-    problem = f"{layout.size} bytes were expected, and {end - start} are here"
+    problem = f"cut: {layout.size} bytes were expected, the file has {end - start}"
     if at < end or not fields:
         yield from fields
         yield from plain(source, at, end, part, problem)
@@ -163,7 +163,7 @@ class ByteCursor:
     def skip(self, size: int) -> None:
         """Pass over *size* bytes.  Raises WrongBytesError if there are fewer."""
         if not 0 <= size <= self.end - self.position:
-            raise WrongBytesError(f"{size} bytes are announced, and {self.end - self.position} are left")
+            raise WrongBytesError(f"a length of {size}, but only {self.end - self.position} left")
         self.position += size
 
     def varint(self, most: int = 5) -> int:

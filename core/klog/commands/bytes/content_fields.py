@@ -235,4 +235,4 @@ def _framed(file: str, reader: Reader) -> Spans:
         raise _UnknownStructError(f"frame {frame}, type {record_type} is not known")
     yield from ((span, "") for span in struct_spans(load(file, names[0]), version, reader))
     if reader.remaining:
-        raise StructError(f"{reader.remaining} bytes behind the record")
+        raise StructError("bytes behind the record")

@@ -100,7 +100,7 @@ def _fields(message: _Message, part: BytePart, computed: int | None) -> Fields:
     key_at, size = start + message.layout.size, message.values["key_length"]
     key_end = key_at + max(size, 0)
     if key_end > stop:
-        yield from plain(source, key_at, stop, part, f"{size} bytes of a key, where {stop - key_at} are left")
+        yield from plain(source, key_at, stop, part, f"a key of {size} bytes, but only {stop - key_at} left")
         return
     yield from content_fields(_content(source, "key", size, key_at, key_end), part, owner)
     lengths = list(layout_fields(source, MESSAGE_VALUE, key_end, stop, part))
@@ -111,7 +111,7 @@ def _fields(message: _Message, part: BytePart, computed: int | None) -> Fields:
     size = int(lengths[0].value or 0) if lengths else 0
     value_end = value_at + max(size, 0)
     if not lengths or value_end > stop:
-        yield from plain(source, value_at, stop, part, f"{size} bytes of a value, where {stop - value_at} are left")
+        yield from plain(source, value_at, stop, part, f"a value of {size} bytes, but only {stop - value_at} left")
         return
     yield from _value(message, part, owner, _content(source, "value", size, value_at, value_end))
     yield from plain(source, value_end, stop, part, "bytes behind the value")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from klog.commands.bytes.byte_field import ByteCursor, ByteField, BytePart, ByteSource, Fields, WrongBytesError, plain
 from klog.commands.bytes.content_fields import ContentBytes, ContentOwner, content_fields
-from klog.formats.batch import BatchFacts
+from klog.formats.batch import LOG_APPEND_TIME_BIT, BatchFacts
 from klog.formats.layout import Field
 from klog.formats.record import RECORD, RECORD_HEADER
 
@@ -29,7 +29,7 @@ def record_fields(source: ByteSource, start: int, end: int, origin: RecordsOrigi
             yield pending
         pending = field
     if pending is not None:
-        missing = f"{origin.header.records_count} records are announced, {origin.seen} are here"
+        missing = f"the header counts {origin.header.records_count} records, the batch has {origin.seen}"
         yield pending._replace(problem=missing if origin.are_missing else pending.problem)
 
 
@@ -52,7 +52,7 @@ def _records(source: ByteSource, start: int, end: int, origin: RecordsOrigin, ba
         cursor.end = end
         yield from _record(cursor, origin)
         origin.seen += 1
-    yield from plain(source, cursor.position, end, batch, f"bytes behind the {origin.seen} records of the batch")
+    yield from plain(source, cursor.position, end, batch, "bytes behind the last record of the batch")
 
 
 def _record(cursor: ByteCursor, origin: RecordsOrigin) -> Fields:
@@ -71,9 +71,10 @@ def _record(cursor: ByteCursor, origin: RecordsOrigin) -> Fields:
     where = f"{start}–{stop - 1}" if is_whole else f"from {start} on"
     part = BytePart(f"record {origin.seen}, offset {offset}, {where}", None if is_whole else "its length cannot be")
     if not is_whole:
-        left = f"{end - length.end} are left" if stop > end else "its fields take more"
-        head[0] = length._replace(problem=f"{length.value} bytes are announced, and {left}")
+        left = f"only {end - length.end} left" if stop > end else "its fields take more"
+        head[0] = length._replace(problem=f"a length of {length.value}, but {left}")
     head[-1] = offset_delta._replace(text=f"{offset_delta.value} → {offset}", problem=_delta_problem(head[-1], origin))
+    head = [field._replace(problem=field.problem or _time_problem(field, origin.header)) for field in head]
     yield from (field._replace(part=part) for field in head)
     cursor.end = stop if is_whole else end
     origin.is_broken = not is_whole
@@ -104,6 +105,13 @@ def _delta_problem(field: ByteField, origin: RecordsOrigin) -> str | None:
     if not 0 <= origin.last_delta <= origin.header.last_offset_delta:
         return f"the offsets of the batch are {origin.header.base_offset}–{origin.header.last_offset}"
     return None if origin.last_delta > before else f"not above that of the record before it, {before}"
+
+
+def _time_problem(field: ByteField, header: BatchFacts) -> str | None:
+    if field.name != "timestamp_delta" or header.attributes & LOG_APPEND_TIME_BIT:
+        return None
+    is_late = header.base_timestamp + int(field.value or 0) > header.max_timestamp
+    return "later than the max timestamp of the batch" if is_late else None
 
 
 def _rest(cursor: ByteCursor, part: BytePart, owner: ContentOwner, is_whole: bool) -> Fields:

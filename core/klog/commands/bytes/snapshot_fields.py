@@ -51,7 +51,7 @@ def _all(source: MemorySource, end: int, part: BytePart, notes: Notes) -> Fields
     while number < count and end - at >= PRODUCER.size:
         yield from layout_fields(source, PRODUCER, at, end, BytePart(f"producer {number}"))
         at, number = at + PRODUCER.size, number + 1
-    yield from plain(source, at, end, BytePart("rest"), f"bytes behind the {number} producers")
+    yield from plain(source, at, end, BytePart("rest"), "bytes behind the last producer")
 
 
 def _bit(content: bytes, stored: int, computed: int) -> WrongBit | None:

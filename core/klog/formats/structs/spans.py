@@ -65,7 +65,7 @@ def _field(field: StructField, version: int, flexible: bool, reader: Reader, pre
     text = "number of elements" if count >= 0 else "null"
     yield StructSpan(f"{name}.count", start, reader.position, count if count >= 0 else None, text)
     if count > reader.remaining:
-        raise StructError(f"{count} elements of {name}, where {reader.remaining} bytes are left")
+        raise StructError(f"{name} has a count of {count}, but only {reader.remaining} bytes are left")
     reader.count(max(count, 0))
     for at in range(count):
         yield from _value(field, f"{name}[{at}]", version, flexible, False, reader)
@@ -82,7 +82,7 @@ def _value(
         from klog.formats.java_text import uuid_text
 
         if reader.remaining < _UUID_BYTES:
-            raise StructError(f"{reader.remaining} bytes are left, where {name} has {_UUID_BYTES}")
+            raise StructError(f"{name} has {_UUID_BYTES} bytes, but only {reader.remaining} left")
         yield StructSpan(name, start, start + _UUID_BYTES, uuid_text(reader.take(_UUID_BYTES)), "uuid")
     elif field.type in FIXED:
         value = reader.fixed(FIXED[field.type])
@@ -98,7 +98,7 @@ def _text_or_bytes(field: StructField, name: str, flexible: bool, nullable: bool
     if size < 0:
         return StructSpan(name, start, reader.position, None, kind)
     if size > reader.remaining or (is_text and size > LONGEST_STRING):
-        raise StructError(f"{size} bytes of {name}, where {reader.remaining} are left")
+        raise StructError(f"{name} has a length of {size}, but only {reader.remaining} left")
     at = reader.position
     reader.position += size
     if not is_text:
@@ -130,7 +130,7 @@ def _tags(struct: Struct, version: int, reader: Reader, prefix: str) -> Iterator
             reader.count(1)
             at = reader.position
             if not 0 <= size <= reader.remaining:
-                raise StructError(f"{size} bytes of tag {tag}, where {reader.remaining} are left")
+                raise StructError(f"tag {tag} has a length of {size}, but only {reader.remaining} left")
             reader.position += size
             yield StructSpan(f"{prefix}unknown", at, reader.position, None, "a tag that Kafka does not know", at)
         elif not field.exists.hold(version):
