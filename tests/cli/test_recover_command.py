@@ -282,7 +282,7 @@ def test_a_single_flipped_bit_is_put_right_when_that_is_asked_for(klog: Klog, tm
     )
     done = klog("recover", damageable.path, "--repair-bits", "--apply")
     assert done.exit_code == 1
-    told = "  one flipped bit: bit 0 of byte 100 (the records); other damage would look like this once in 830 000"
+    told = "  one flipped bit: bit 0 of byte 100 (the records) (chance of misdiagnosis: 1 in 830 000)"
     assert told in done.stdout.decode().splitlines()
     assert (damageable.path / FLIPPED).read_bytes() == before[FLIPPED][0]
     assert klog("verify", damageable.path).exit_code == 0
@@ -298,8 +298,8 @@ def test_a_bit_of_a_large_batch_is_told_and_stays(klog: Klog, tmp_path: Path, wa
     path.write_bytes(flipped(5000, 3)(bytearray(log)))
     assert "--repair-bits" not in klog("verify", tmp_path / "data").stdout.decode()
     told = (
-        "not repaired, because its batch is too large: one flipped bit: bit 3 of byte 5000 (the records); other damage"
-        " would look like this once in 510, at the bound, 100 KiB, once in 5 200"
+        "not repaired, because its batch is too large: one flipped bit: bit 3 of byte 5000 (the records) (chance of"
+        " misdiagnosis: 1 in 510; at the bound, 100 KiB: 1 in 5 200)"
     )
     planned = repaired(klog, tmp_path / "data", "--repair-bits", *way)
     assert planned["partitions"][0]["notes"] == [told]  # type: ignore[index]

@@ -68,11 +68,11 @@ class Patch(NamedTuple):
         """Return the repair in words, with its odds, and with the bound that it exceeds, if any."""
         if self.odds is None:
             return self.what
-        told = f"{self.what}; other damage would look like this once in {_rounded(self.odds)}"
+        chance = f"chance of misdiagnosis: 1 in {_rounded(self.odds)}"
         if self.is_sure:
-            return told
-        bound = f"at the bound, {_MOST_LONE_BYTES >> 10} KiB, once in {_rounded(_odds(_MOST_LONE_BYTES))}"
-        return f"not repaired, because its batch is too large: {told}, {bound}"
+            return f"{self.what} ({chance})"
+        bound = f"at the bound, {_MOST_LONE_BYTES >> 10} KiB: 1 in {_rounded(_odds(_MOST_LONE_BYTES))}"
+        return f"not repaired, because its batch is too large: {self.what} ({chance}; {bound})"
 
 
 def _odds(lone_bytes: int) -> int:

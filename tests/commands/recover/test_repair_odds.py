@@ -190,7 +190,7 @@ def test_a_bit_of_a_batch_up_to_the_bound_is_put_right_with_its_odds(tmp_path: P
     for at in (17, 20, 60, len(data) - 1, chance.randrange(BATCH.size, len(data))):
         new, told = put_right(tmp_path, flipped(data, at, chance.randrange(8)))
         assert new == data
-        assert told.endswith(f"; other damage would look like this once in {odds}")
+        assert told.endswith(f" (chance of misdiagnosis: 1 in {odds})")
 
 
 def test_one_byte_beyond_the_bound_nothing_is_put_right(tmp_path: Path) -> None:
@@ -202,9 +202,7 @@ def test_one_byte_beyond_the_bound_nothing_is_put_right(tmp_path: Path) -> None:
         (unsure,) = found.unsure
         named = f"one flipped bit: bit 3 of byte {len(BEFORE) + at} (the "
         assert unsure.description.startswith(f"not repaired, because its batch is too large: {named}")
-        assert unsure.description.endswith(
-            "; other damage would look like this once in 5 200, at the bound, 100 KiB, once in 5 200"
-        )
+        assert unsure.description.endswith(" (chance of misdiagnosis: 1 in 5 200; at the bound, 100 KiB: 1 in 5 200)")
 
 
 @pytest.mark.parametrize("bit", [0, 3, 16])
@@ -213,7 +211,7 @@ def test_the_size_of_a_large_batch_is_put_right(tmp_path: Path, bit: int) -> Non
     data = photo(1 << 20)
     new, told = put_right(tmp_path, flipped(data, 11 - bit // 8, bit % 8))
     assert new == data
-    assert told.endswith("(the size); other damage would look like this once in 67 000 000")
+    assert told.endswith("(the size) (chance of misdiagnosis: 1 in 67 000 000)")
 
 
 def test_the_checksum_of_gzip_vouches_for_a_large_batch(tmp_path: Path) -> None:
@@ -222,7 +220,7 @@ def test_the_checksum_of_gzip_vouches_for_a_large_batch(tmp_path: Path) -> None:
     for at in (18, 30, 100, 700_000, len(data) - 3):
         new, told = put_right(tmp_path, flipped(data, at, 6))
         assert new == data
-        assert told.endswith("; other damage would look like this once in 11 000 000")
+        assert told.endswith(" (chance of misdiagnosis: 1 in 11 000 000)")
     wrong_sum = gzip_stream(records_payload([Record(1, MS, b"photo", b"v")], 1, MS))[:-8] + bytes(8)
     assert whole(batch([Record(1, MS, b"photo", b"v")], codec="gzip", stream=wrong_sum), 0, MAX_BATCH_BYTES) is None
 
@@ -244,6 +242,6 @@ def test_a_bit_of_an_old_message_is_put_right_up_to_the_bound(tmp_path: Path) ->
     small, large = (message(1, 1, b"photo", Random(1).randbytes(kib * KIB), timestamp=MS) for kib in (16, 128))
     new, told = put_right(tmp_path, flipped(small, 9000, 2))
     assert new == small
-    assert told.endswith("(the message); other damage would look like this once in 32 000")
+    assert told.endswith("(the message) (chance of misdiagnosis: 1 in 32 000)")
     stays_as_it_is(tmp_path, flipped(large, 9000, 2))
     stays_as_it_is(tmp_path, made_to_name(8 * 5000, large, 512, 512, OF_MESSAGES))
