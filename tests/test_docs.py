@@ -258,7 +258,7 @@ def test_the_demo_is_the_tour_of_the_readme(path_with_klog: str, tmp_path: Path)
     ran = re.findall(r"^\$ (.+)$", done.stdout, re.MULTILINE)
     assert ran[:-1] == typed
     commands = [command.split()[1] for command in ran if command.startswith("klog ")]
-    assert list(dict.fromkeys(commands)) == ["doctor", "verify", "recover", "dump", "report"]
+    assert list(dict.fromkeys(commands)) == ["doctor", "verify", "recover", "records", "report"]
     assert (tmp_path / "build/demo/page.html").stat().st_size > 100_000
 
 
