@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import random
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
 from klog.base.errors import KlogError
+from klog.commands.bytes.byte_view import ByteChoice
 
-from tests.commands.bytes.covering import Shown, fields_of, is_known
+from tests.commands.bytes.covering import Shown, fields_of, is_known, opened
 from tests.conftest import FIXTURES, run_klog, writable_copy
 from tests.support.damage import cases, sources
 
@@ -158,3 +160,27 @@ def test_a_flipped_bit_of_a_snapshot_is_shown_at_its_byte(tmp_path: Path) -> Non
     found = check(path)
     assert [one.field.wrong_bit[0] for one in found if one.field.wrong_bit] == [20]
     assert [one.field.name for one in found if one.field.problem] == ["crc"]
+
+
+def test_a_hole_of_an_index_takes_no_time(tmp_path: Path) -> None:
+    """Ten megabytes of zeros, in front of one entry, and a sparse file of a gigabyte."""
+    path = tmp_path / "00000000000000000000.index"
+    path.write_bytes(bytes(10 << 20) + b"\0\0\0\1\0\0\0\1")
+    began = time.process_time()
+    assert [one.field.size for one in check(path)] == [10 << 20, 4, 4]
+    with path.open("r+b") as file:
+        file.truncate(1 << 30)
+    with opened(path) as view:
+        assert [field.size for field in view.fields()] == [10 << 20, 4, 4, (1 << 30) - (10 << 20) - 8]
+    assert time.process_time() - began < SECONDS
+
+
+def test_many_lines_take_little_memory(tmp_path: Path) -> None:
+    """A line of four megabytes of them is found without the others in memory."""
+    path = tmp_path / "recovery-point-offset-checkpoint"
+    path.write_bytes(b"0\n500000\n" + b"t 0 0\n" * 500_000)
+    tracemalloc.start()
+    with opened(path, ByteChoice(entry=499_999)) as view:
+        assert [field.name for field in view.fields()] == ["entry 499999"]
+    assert tracemalloc.get_traced_memory()[1] < 40 << 20
+    tracemalloc.stop()

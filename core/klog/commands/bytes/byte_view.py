@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from itertools import groupby
 from typing import NamedTuple
 
 from klog.base.errors import DamagedError, UsageError
 from klog.base.read_only import ReadOnlyFile
-from klog.commands.bytes.byte_field import BytePart, Fields, plain
-from klog.commands.bytes.index_fields import LAYOUTS, index_fields
+from klog.commands.bytes.byte_field import ByteField, BytePart, Fields, plain
+from klog.commands.bytes.index_fields import LAYOUTS, index_faults, index_fields
 from klog.commands.bytes.log_context import LogContext
 from klog.formats.names import FileKind, FileName, Stage, file_name
 
@@ -98,13 +99,15 @@ def _index_of(path: str, name: FileName) -> str | None:
 def _index(source: ReadOnlyFile, name: FileName, choice: ByteChoice) -> ByteView:
     size = LAYOUTS[name.kind].size
     if choice.position is None and choice.entry is None:
-        return ByteView(source, 0, source.size, name.kind.value, lambda: index_fields(source, name))
+        faults = index_faults(source.path, name)
+        return ByteView(source, 0, source.size, name.kind.value, lambda: index_fields(source, name, faults))
     number = choice.entry if choice.position is None else choice.position // size
     assert number is not None
     start, end = number * size, min((number + 1) * size, source.size)
     if choice.entry is not None and not 0 <= start <= source.size - size:
         raise _no_entry(source.path, choice.entry, source.size // size)
-    return ByteView(source, start, end - start, "entry", lambda: index_fields(source, name, start, end))
+    faults = index_faults(source.path, name)
+    return ByteView(source, start, end - start, "entry", lambda: index_fields(source, name, faults, start, end))
 
 
 def _no_entry(path: str, number: int, entries: int) -> DamagedError:
@@ -130,17 +133,19 @@ def _small(source: ReadOnlyFile, name: FileName) -> Callable[[], Fields]:
 
 def _part_of_small(source: ReadOnlyFile, name: FileName, choice: ByteChoice) -> ByteView:
     """Return the view of one line of a text file, or of one producer of a snapshot."""
-    found = list(_small(source, name)())
     is_snapshot = name.kind is FileKind.SNAPSHOT
     wanted = f"{'producer' if is_snapshot else 'entry'} {choice.entry}"
-    if choice.position is not None:
-        here = [field for field in found if field.position <= choice.position < field.end]
-    else:
-        here = [field for field in found if (field.part.title if is_snapshot else field.name) == wanted]
-    if is_snapshot and here:
-        here = [field for field in found if field.part is here[0].part]
+    here: list[ByteField] = []
+    entries = 0
+    for _, group in groupby(_small(source, name)(), lambda field: field.part.title if is_snapshot else field.position):
+        fields = list(group)
+        title = fields[0].part.title if is_snapshot else fields[0].name
+        entries += title.startswith(("entry ", "producer "))
+        at = choice.position
+        if title == wanted if at is None else fields[0].position <= at < fields[-1].end:
+            here = fields
+            break
     if not here:
-        entries = sum(field.name == "producer_id" or field.name.startswith("entry ") for field in found)
         raise _no_entry(source.path, choice.entry or 0, entries)
     start, end = here[0].position, here[-1].end
     return ByteView(source, start, end - start, "entry" if is_snapshot else "line", lambda: iter(here))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Final
 
 from klog.base.read_only import ReadOnlyFile
@@ -18,18 +19,26 @@ LAYOUTS: Final[dict[FileKind, Layout]] = {
 }
 
 
-def index_fields(source: ReadOnlyFile, name: FileName, start: int = 0, end: int | None = None) -> Fields:
-    """Yield the fields of the entries in bytes *start* to *end* of an index (None: its end), which begin with one."""
-    layout, faults = LAYOUTS[name.kind], index_faults(source.path, name)
+def index_fields(
+    source: ReadOnlyFile, name: FileName, faults: Mapping[int, str], start: int = 0, end: int | None = None
+) -> Fields:
+    """Yield the fields of the entries in bytes *start* to *end* of an index (None: its end), which begin with one.
+
+    *faults*: those of entries by their positions.
+    """
+    layout = LAYOUTS[name.kind]
     at, last = start, source.size if end is None else end
     while last - at >= layout.size:
-        if (hole := _zeros(source, at, last, layout)) > at:
-            zeros = BytePart(f"{(hole - at) // layout.size} entries of zeros", faults.get(at))
-            yield from plain(source, at, hole, zeros, faults.get(at), "zeros, as in a preallocated index")
-            at = hole
-            continue
-        yield from _entry(source, layout, at, name, faults.get(at))
-        at += layout.size
+        behind = _zeros_end(source, at, last - (last - at) % layout.size, layout.size)
+        if behind - at > layout.size:
+            fault = next((faults[here] for here in range(at, behind, layout.size) if here in faults), None)
+            zeros = BytePart(f"{(behind - at) // layout.size} entries of zeros", fault)
+            text = "zeros, as in a preallocated index" if last - behind < layout.size else "zeros"
+            yield from plain(source, at, behind, zeros, fault, text)
+            at = behind
+        else:
+            yield from _entry(source, layout, at, name, faults.get(at))
+            at += layout.size
     rest = BytePart("rest", "not a complete entry")
     yield from plain(source, at, last, rest, f"{last - at} bytes are not a complete entry of {layout.size}")
 
@@ -39,17 +48,19 @@ _MOST_FAULTS: Final = 1 << 16
 """Entries with a fault that are marked."""
 
 
-def _zeros(source: ByteSource, at: int, end: int, layout: Layout) -> int:
-    """Return the end of the entries of zeros that begin at *at*: they are shown as one if nothing follows them."""
-    first = source.read(at, layout.size)
-    if any(first):
-        return at
-    step = _STEP_ENTRIES * layout.size
-    whole = at + (end - at) // layout.size * layout.size
-    for position in range(at, whole, step):
-        if any(source.read(position, min(step, whole - position))):
-            return at
-    return whole
+def _zeros_end(source: ReadOnlyFile, start: int, end: int, entry_bytes: int) -> int:
+    """Return the end of the entries of zeros that begin at *start*; *start* itself if the first is none."""
+    at, size = start, entry_bytes
+    while at < end:
+        at += max(min(source.next_data(at), end) - at, 0) // entry_bytes * entry_bytes
+        piece = source.read(at, min(size, end - at))
+        if not piece:
+            break  # a hole up to the end, or a file that has become shorter
+        content = piece.lstrip(b"\0")
+        if content:
+            return at + (len(piece) - len(content)) // entry_bytes * entry_bytes
+        at, size = at + len(piece), _STEP_ENTRIES * entry_bytes
+    return at - (at - start) % entry_bytes
 
 
 def _entry(source: ByteSource, layout: Layout, at: int, name: FileName, fault: str | None) -> Fields:

@@ -20,6 +20,7 @@ from klog.formats.java_text import split_at_blanks
 from klog.formats.names import ROOT_CHECKPOINTS, FileKind
 from klog.formats.properties import read_meta_properties, read_properties, read_quorum_state
 
+_MOST_EPOCH_BYTES: Final = 1 << 20
 _LINE: Final = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _WHOLE: Final = BytePart("")
 
@@ -78,10 +79,13 @@ def _entries(content: bytes, columns: tuple[str, ...]) -> Fields:
 
 
 def _offsets(content: bytes) -> _Read:
-    return _entries(content, OffsetEntry._fields), read_offsets(content).malformed
+    return _entries(content, OffsetEntry._fields), read_offsets(content, frozenset()).malformed
 
 
 def _epochs(content: bytes) -> _Read:
+    if len(content) > _MOST_EPOCH_BYTES:
+        many = Malformed(0, f"{len(content)} bytes are far too many for such a file")
+        return _entries(content, EpochEntry._fields), many
     found = read_epochs(content)
     kept = set(epochs_in_force(found.entries)) if found.malformed is None else set(found.entries)
     dropped = {number for number, entry in enumerate(found.entries, start=2) if entry not in kept}
