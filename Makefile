@@ -46,11 +46,12 @@ bench: dev           ## klog beside its peers (ARGS="--quick"); see bench/README
 fuzz: dev            ## damaged input into a kernel built with sanitizers (ARGS="--seconds 600")
 	$(BIN)/python -m tests.fuzz $(ARGS)
 
-completions: build   ## completions/, docs/klog.1, docs/findings.md, docs/schemas and docs/pictures, from klog itself
+completions: dev     ## completions/, docs/klog.1, docs/findings.md, docs/schemas and docs/pictures, from klog itself
 	$(BIN)/python -m tools.make_completions
 	$(BIN)/python -m tools.make_man
 	$(BIN)/python -m tools.make_findings
 	$(BIN)/python -m tools.make_pictures
+	$(BIN)/python -m tools.make_browse_pictures
 	$(BIN)/python -m tools.json_fields
 
 tested: dev          ## docs/tested.md, from what every test counts while it runs; with branches and mutants, an hour

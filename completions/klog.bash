@@ -17,6 +17,7 @@ _klog() {
             undo) command=undo ;;
             plans) command=plans ;;
             explain) command=explain ;;
+            browse) command=browse ;;
             describe) command=describe ;;
             records) command=records ;;
             dump) command=dump ;;
@@ -109,6 +110,9 @@ _klog() {
         'explain -o' | 'explain --output') words='text json jsonl csv' ;;
         'explain -j' | 'explain --jobs') words='' ;;
         'explain --color') words='auto always never' ;;
+        'browse -p' | 'browse --partition') words='' ;;
+        'browse -j' | 'browse --jobs') words='' ;;
+        'browse --color') words='auto always never' ;;
         'describe -p' | 'describe --partition') words='' ;;
         'describe -o' | 'describe --output') words='text json jsonl csv' ;;
         'describe -j' | 'describe --jobs') words='' ;;
@@ -576,7 +580,7 @@ _klog() {
     esac
     if [[ -z $value ]]; then
         case "$command" in
-            '') words='doctor verify recover apply undo plans explain describe records dump lookup search stats timeline groups transactions fetch bytes report space compact truncate adopt partition assign serve export write follow completion metadata replicas keys audit spark -V --version -h --help' ;;
+            '') words='doctor verify recover apply undo plans explain browse describe records dump lookup search stats timeline groups transactions fetch bytes report space compact truncate adopt partition assign serve export write follow completion metadata replicas keys audit spark -V --version -h --help' ;;
             doctor) words='--kafka-version --cluster-id --node-id --directory-id --server-properties --records --all -o --output -j --jobs -q --quiet --color -h --help' ;;
             verify) words='-t --topic -p --partition --deep --sample --since --all -o --output --to -j --jobs --max-batch-bytes -q --quiet --color -h --help' ;;
             recover) words='-t --topic -p --partition --like-broker --salvage --apply --save-plan --backup --indexes-only --from-recovery-point --repair-bits --mark-clean --broker-epoch --rescue-records --index-interval --segment-index-bytes --producer-expiration --now --all -o --output -j --jobs --dry-run -q --quiet --color -h --help' ;;
@@ -584,6 +588,7 @@ _klog() {
             undo) words='--apply --backup -o --output --dry-run -j --jobs -q --quiet --color -h --help' ;;
             plans) words='-o --output -j --jobs -q --quiet --color -h --help' ;;
             explain) words='-o --output -j --jobs -q --quiet --color -h --help' ;;
+            browse) words='-t --topic -p --partition -j --jobs -q --quiet --color -h --help' ;;
             describe) words='-t --topic -p --partition --deep -o --output -j --jobs -q --quiet --color -h --help' ;;
             records) words='-t --topic -p --partition -n --limit --head -f --follow --from-offset --to-offset --from-time --to-time --key --keys-from --key-as --header --regex --isolation --format --value-as --pretty --full -o --output --max-batch-bytes -j --jobs -q --quiet --color -h --help' ;;
             dump) words='--files -t --topic -p --partition -o --output --to --deep-iteration --print-data-log --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder --with-indexes --as --from-offset --to-offset --from-time --to-time --key --keys-from -n --limit --isolation --tail --no-control --batches --batch-offsets --values -j --jobs --max-batch-bytes -q --quiet --color -h --help' ;;

@@ -4,7 +4,7 @@ function __klog_command --description 'The command whose arguments are being wri
     set -l command
     for word in (commandline -opc)[2..-1]
         switch "$command $word"
-            case ' doctor' ' verify' ' recover' ' apply' ' undo' ' plans' ' explain' ' describe' ' records' ' dump' ' lookup' ' search' ' stats' ' timeline' ' groups' ' transactions' ' fetch' ' bytes' ' report' ' space' ' compact' ' truncate' ' adopt' ' partition' ' assign' ' serve' ' export' ' write' ' follow' ' completion' ' metadata' 'metadata show' 'metadata history' 'metadata compare' 'metadata plan' ' replicas' 'replicas diff' 'replicas plan' 'replicas rescue' 'replicas simulate' ' keys' 'keys check' ' audit' 'audit headers' 'audit misrouted' ' spark' 'spark verify' 'spark audit' 'spark stats' 'spark search' 'spark export' 'spark compact'
+            case ' doctor' ' verify' ' recover' ' apply' ' undo' ' plans' ' explain' ' browse' ' describe' ' records' ' dump' ' lookup' ' search' ' stats' ' timeline' ' groups' ' transactions' ' fetch' ' bytes' ' report' ' space' ' compact' ' truncate' ' adopt' ' partition' ' assign' ' serve' ' export' ' write' ' follow' ' completion' ' metadata' 'metadata show' 'metadata history' 'metadata compare' 'metadata plan' ' replicas' 'replicas diff' 'replicas plan' 'replicas rescue' 'replicas simulate' ' keys' 'keys check' ' audit' 'audit headers' 'audit misrouted' ' spark' 'spark verify' 'spark audit' 'spark stats' 'spark search' 'spark export' 'spark compact'
                 set command $command $word
         end
     end
@@ -19,6 +19,7 @@ complete -c klog -n 'test (__klog_command) = ""' -a apply -d 'Carry out a saved 
 complete -c klog -n 'test (__klog_command) = ""' -a undo -d 'Undo an applied plan: restore the original files'
 complete -c klog -n 'test (__klog_command) = ""' -a plans -d 'List the plans made for a log dir, and their status'
 complete -c klog -n 'test (__klog_command) = ""' -a explain -d 'Explain the id of a finding, a reason or an event'
+complete -c klog -n 'test (__klog_command) = ""' -a browse -d 'Walk through log dirs on the screen: partitions, segments, batches, records'
 complete -c klog -n 'test (__klog_command) = ""' -a describe -d 'Show the content of a log dir, a partition or a file'
 complete -c klog -n 'test (__klog_command) = ""' -a records -d 'Print the last records of each partition, or a range'
 complete -c klog -n 'test (__klog_command) = ""' -a dump -d 'Print any Kafka file as Kafka\'s dump tool does, or as data'
@@ -131,6 +132,13 @@ complete -c klog -n 'test (__klog_command) = "explain"' -s j -l jobs -x -d 'At m
 complete -c klog -n 'test (__klog_command) = "explain"' -s q -l quiet -d 'Print no notes and no progress'
 complete -c klog -n 'test (__klog_command) = "explain"' -l color -x -a 'auto always never' -d 'Use colours: auto, on a terminal unless NO_COLOR is set'
 complete -c klog -n 'test (__klog_command) = "explain"' -s h -l help -d 'Show this help and exit'
+complete -c klog -n 'test (__klog_command) = "browse"' -F
+complete -c klog -n 'test (__klog_command) = "browse"' -s t -l topic -x -a '(klog completion topics -- (commandline -opc)[2..-1] 2>/dev/null)' -d 'Only these topics (repeatable)'
+complete -c klog -n 'test (__klog_command) = "browse"' -s p -l partition -x -d 'Only these partitions (repeatable)'
+complete -c klog -n 'test (__klog_command) = "browse"' -s j -l jobs -x -d 'At most N threads'
+complete -c klog -n 'test (__klog_command) = "browse"' -s q -l quiet -d 'Print no notes and no progress'
+complete -c klog -n 'test (__klog_command) = "browse"' -l color -x -a 'auto always never' -d 'Use colours: auto, on a terminal unless NO_COLOR is set'
+complete -c klog -n 'test (__klog_command) = "browse"' -s h -l help -d 'Show this help and exit'
 complete -c klog -n 'test (__klog_command) = "describe"' -F
 complete -c klog -n 'test (__klog_command) = "describe"' -s t -l topic -x -a '(klog completion topics -- (commandline -opc)[2..-1] 2>/dev/null)' -d 'Only these topics (repeatable)'
 complete -c klog -n 'test (__klog_command) = "describe"' -s p -l partition -x -d 'Only these partitions (repeatable)'

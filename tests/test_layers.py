@@ -34,6 +34,7 @@ FLOOR = {name: number for number, names in enumerate(FLOORS) for name in names.s
 ONLY_IN = {
     "klog_cli/output.py": "print typer.echo typer.secho rich.print",
     "klog_cli/": "typer click rich",
+    "klog_cli/browse/": "textual",
     "klog/spark/": "pyspark",
     "klog/commands/serve/ klog/commands/follow/client/": "socket socketserver ssl select selectors asyncio http",
     "klog/data_dir/disk/disk.py": "writing-open shutil tempfile os.O_WRONLY os.O_RDWR os.O_CREAT os.O_TRUNC os.O_APPEND"
@@ -172,6 +173,11 @@ PLANTED = (
         "cli/klog_cli/views/spark/jobs.py",
         "import pyspark.sql",
         "klog_cli/views/spark/jobs.py uses pyspark, which belongs in klog/spark/",
+    ),
+    (
+        "cli/klog_cli/views/x.py",
+        "def f():\n from textual.app import App",
+        "klog_cli/views/x.py uses textual, which belongs in klog_cli/browse/",
     ),
     (
         "core/klog/jobs/x.py",

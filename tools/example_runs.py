@@ -19,6 +19,7 @@ from tools.terminals import FIXTURES, command, environment
 
 NOT_RUN = {
     "serve": "runs until it is stopped",
+    "browse": "needs a terminal",
     "follow": "needs a cluster",
     "completion": "prints a script",
     **{one.name: "starts Spark" for one in read().walk() if one.words[:1] == ("spark",)},

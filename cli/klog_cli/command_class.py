@@ -13,7 +13,7 @@ from klog_cli import output
 PURPOSES = {
     "First aid": ("doctor", "verify", "recover", "apply", "undo", "plans", "explain"),
     "Look": (
-        *("describe", "records", "dump", "lookup", "search", "stats", "timeline", "groups"),
+        *("browse", "describe", "records", "dump", "lookup", "search", "stats", "timeline", "groups"),
         *("transactions", "metadata", "fetch", "bytes", "report"),
     ),
     "Space": ("space", "compact", "truncate"),

@@ -28,6 +28,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("the meaning of a finding, and its remedy", "klog explain bad-crc"),
         ("every id of findings, one per line, for a script", "klog explain -o jsonl"),
     ),
+    "browse": (
+        ("walk through a log dir on the screen", "klog browse /data"),
+        ("the copies of three brokers; r shows how they differ", "klog browse /b1 /b2 /b3"),
+    ),
     "describe": (
         ("the partitions of a log dir", "klog describe /data"),
         ("the segments of a partition", "klog describe /data/orders-0"),

@@ -76,6 +76,7 @@ ELSEWHERE = {
     "undo": "reads a backup",
     "follow": "reads a cluster",
     "explain": "reads nothing",
+    "browse": "needs a terminal; its screens read as describe, dump and records do, or run other commands",
     "completion": "reads names of directories",
     "partition": "reads keys, see tests/cluster/partitioning",
     "replicas simulate": "reads a script",

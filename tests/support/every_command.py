@@ -85,6 +85,7 @@ ELSEWHERE = (
     "undo",
     "follow",
     "explain",
+    "browse",
     "completion",
     "spark verify",
     "spark audit",
@@ -93,8 +94,8 @@ ELSEWHERE = (
     "spark search",
     "spark compact",
 )
-"""They read no broker's disk, but a plan, a cluster or nothing; or, as Spark's jobs, the same as the commands
-of that name.
+"""They read no broker's disk, but a plan, a cluster or nothing; or, as Spark's jobs and the screens of browse, the same
+as the commands of that name.
 """
 
 

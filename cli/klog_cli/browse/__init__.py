@@ -1,0 +1,1 @@
+"""The screens of `klog browse`; the only folder that imports Textual."""
