@@ -139,15 +139,22 @@ _FLAGS = (
 
 
 def _columns(cells: tuple[str, ...], columns: int) -> str:
+    """Return the cells in columns; a narrow screen has no producer, and of a time no date."""
+    position, offsets, records, size, codec, producer, latest, flags = cells
     wide = columns >= 110
-    widths = (10, 24 if wide else 13, 7, 9, 6, 20 if wide else 8, 24 if wide else 10)
+    if not wide:
+        latest = latest[11:19] if latest[:4].isdigit() else latest.removeprefix("latest ").partition(" ")[0]
     first = [
-        fitted(cell, width, right=at in (0, 2, 3)) for at, (cell, width) in enumerate(zip(cells, widths, strict=False))
+        fitted(position, 10, right=True),
+        fitted(offsets, 24 if wide else 15),
+        fitted(records, 7, right=True),
+        fitted(size, 9, right=True),
+        fitted(codec, 6),
+        *([fitted(producer, 20)] if wide else []),
+        fitted(latest, 24 if wide else 8),
     ]
-    if not wide:  # the time of the day matters more than the date
-        first[6] = fitted(cells[6][11:19] if cells[6][:4].isdigit() else cells[6][-10:], 8)
     used = sum(map(len, first)) + 2 * len(first)
-    return "  ".join([*first, fitted(cells[-1], max(1, columns - used))])
+    return "  ".join([*first, fitted(flags, max(1, columns - used))])
 
 
 def batches_at(partition: Partition, offset: int) -> Page:
