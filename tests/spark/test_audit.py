@@ -48,5 +48,5 @@ def test_waves_and_a_small_table_change_nothing(
     assert same(klog, root, "--memory", "1KiB", "--quiet", "--output", "jsonl").stdout.count(b"\n") == 1
 
 
-def test_a_path_that_is_no_log_dir_is_16(spark: SparkSession, klog: Klog, tmp_path: Path) -> None:
-    assert klog("spark", "audit", str(tmp_path)).exit_code == 16
+def test_a_path_that_is_no_log_dir_is_8(spark: SparkSession, klog: Klog, tmp_path: Path) -> None:
+    assert klog("spark", "audit", str(tmp_path)).exit_code == 8

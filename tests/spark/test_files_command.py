@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,7 +27,7 @@ def test_finds_are_lines_of_a_dump(spark: SparkSession, klog: Klog) -> None:
     done = klog("spark", "search", "-o", "jsonl", MODERN, *how)
     expected = klog("dump", MODERN, "--output", "jsonl", *how)
     assert (done.exit_code, done.stderr) == (0, b"")
-    assert done.stdout == expected.stdout != b""
+    assert re.sub(rb',"file":"[^"]*"', b"", done.stdout) == expected.stdout != b""
 
 
 def test_headers_and_values_are_searched(spark: SparkSession, klog: Klog) -> None:

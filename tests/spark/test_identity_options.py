@@ -66,7 +66,7 @@ def test_old_directories_as_files(spark: SparkSession, klog: Klog, tmp_path: Pat
     paths, out = [partition(tmp_path / name, None, None) for name in ("b1", "b2")], tmp_path / "out"
     asked = ("spark", "compact", *paths, "--output", form, "--to", out)
     done = klog(*asked)
-    assert (done.exit_code, done.stdout, b"orders-3 is there 2 times" in done.stderr) == (8, b"", True)
+    assert (done.exit_code, done.stdout, b"orders-3 exists 2 times" in done.stderr) == (8, b"", True)
     done = klog(*asked, "--by-name")
     if form == "log":
         assert (done.exit_code, b"two copies of one partition" in done.stderr) == (16, True)

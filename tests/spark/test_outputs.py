@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -82,7 +83,7 @@ def test_a_compacted_log_dir_is_what_compact_to_makes(spark: SparkSession, tmp_p
 @pytest.mark.parametrize("limit", [None, 3, 10_000])
 def test_finds_come_in_the_order_of_the_logs(spark: SparkSession, limit: int | None) -> None:
     wanted = {f"key-{number}" for number in range(5)}
-    query = SearchQuery(RecordFilter(limit=limit), pattern=b"number")
+    query = SearchQuery(RecordFilter(limit=limit, pattern=re.compile(b"number")))
     found: list[dict[str, Any]] = []
     read = 0
 

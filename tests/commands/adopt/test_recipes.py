@@ -106,7 +106,7 @@ def invalid_cluster_id(disk: Disk) -> None:
     shutil.rmtree(disk.data / "mounted-0")
     found = doctor(disk.data, other)
     assert found["fatal"]["id"] == "cluster-id-differs"
-    assert "take it out of log.dirs" in found["next"][0]["manual"]
+    assert "remove it from log.dirs" in found["next"][0]["manual"]
     adopted(other, "--topic", "mounted", "--to", disk.data, "--apply")
 
 

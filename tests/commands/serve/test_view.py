@@ -400,7 +400,7 @@ def test_what_is_not_served_need_not_be_one_thing(tmp_path: Path) -> None:
 def test_old_disks_without_ids_are_copies_by_name(tmp_path: Path) -> None:
     """Kafka before 2.8, and no meta.properties beside it."""
     paths = [broker(tmp_path / name, None, {"t": None}) for name in ("a", "b")]
-    with pytest.raises(IdentityError, match=r"t-0 is there 2 times, .*--by-name"):
+    with pytest.raises(IdentityError, match=r"t-0 exists 2 times, .*--by-name"):
         View.open(paths)
     view = View.open(paths, ServeOptions(identity=IdentityChoice(by_name=True)))
     assert len(view.topics["t"].copies[0]) == 2
