@@ -222,6 +222,22 @@ def test_keys_show_the_output_of_other_commands(key: str, name: str) -> None:
     walk([MODERN], steps)
 
 
+def test_the_bytes_of_a_damaged_batch() -> None:
+    async def steps(at: Walk) -> None:
+        await at.press("b")
+        await at.shows("choose a batch first")
+        await at.type("g", "301")
+        view = at.screen.query_one(LinesView)
+        await at.until(lambda: len(at.rows) and "301–303" in at.rows[view.cursor])
+        await at.press("b")
+        await at.ended()
+        log = TORN / "torn-0/00000000000000000296.log"
+        assert at.command == ["bytes", str(log), "--position", "818"]
+        assert "CRC DOES NOT MATCH" in " ".join(at.lines)
+
+    walk([TORN], steps)
+
+
 def test_several_disks_begin_with_a_list_and_show_the_fork() -> None:
     disks = [FIXTURES / f"replicas/split/broker-{node}" for node in (1, 2, 3)]
 

@@ -8,7 +8,7 @@ from klog_cli import options, output
 
 
 def browse(paths: options.Paths = None, topic: options.Topics = None, partition: options.Partitions = None) -> int:
-    """Walk through log dirs on the screen: partitions, segments, batches, records.
+    """Walk through log dirs, segments and records on the screen.
 
     Each screen shows the klog command that prints the same. Nothing is changed or locked. It needs Textual:
     pip install 'klog[tui]'.
