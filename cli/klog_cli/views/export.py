@@ -29,7 +29,7 @@ def export(
         manifest = export_records(partitions, to, options, isolation, running, results)
     code = _tell(manifest, to)
     is_committed = isolation == "read_committed"
-    if manifest["records"] or not (options.wanted.in_range or is_committed):
+    if manifest["records"] or not options.wanted.in_range:
         return code
     return code | no_record_in(partitions, Conditions(options.wanted, is_committed=is_committed))
 

@@ -11,6 +11,7 @@ from klog.partition.verify.log_checks import BIT_REPAIR
 from klog.partition.verify.verify import VerifyTotals
 
 from klog_cli import output, style
+from klog_cli.views.bytes import see_bytes
 from klog_cli.views.finding_lines import (
     WORST_FIRST,
     FindingGroup,
@@ -86,12 +87,16 @@ def _by_kind(places: Places) -> list[list[tuple[str, Finding]]]:
 
 
 def _kind_lines(found: Sequence[tuple[str, Finding]]) -> Iterator[str]:
-    """Yield the meaning of a kind of findings, the reaction of a broker, and the commands that repair it."""
+    """Yield the meaning of a kind of findings, a broker's reaction, and the commands that repair it and show it."""
     first = next((finding for _, finding in found if finding.fix), found[0][1])
     yield f"{style.strong(first.id)}: {first.kind.meaning}"
     yield f"  a broker at its next start: {first.broker}"
     for fix in _fixes(found):
         yield from (f"  {'  ' * style.is_command(line)}{line}" for line in fix_lines(fix))
+    path, example = found[0]
+    if example.position is not None:
+        folder = os.path.dirname(path) if os.path.dirname(example.file) else path
+        yield f"  {see_bytes(os.path.join(folder, example.file), position=example.position)}"
 
 
 def _fixes(found: Sequence[tuple[str, Finding]]) -> list[str]:
