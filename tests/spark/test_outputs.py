@@ -97,6 +97,7 @@ def test_finds_come_in_the_order_of_the_logs(spark: SparkSession, limit: int | N
 
     search_partitions(partitions(MODERN), query, "read_uncommitted", SparkRunner(spark), Silence(), take)
     expected = [line for one in partitions(MODERN) for line in dumped(one) if "number" in (line.get("value") or "")]
+    assert all(line.pop("file").startswith(f"{line['topic']}-{line['partition']}/") for line in found)
     assert found == expected[:limit]
     assert read >= len(found)
     assert wanted & {line["key"] for line in found} or limit == 3
