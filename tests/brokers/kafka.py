@@ -39,12 +39,11 @@ def _claim_ports() -> tuple[int, socket.socket]:
     for first in range(24000, 32700, 100):
         claim = socket.socket()
         try:
-            for port in range(first, first + 100):
+            claim.bind(("127.0.0.1", first + 99))
+            for port in range(first, first + 99):
                 with socket.socket() as probe:
                     if probe.connect_ex(("127.0.0.1", port)) == 0:
                         raise OSError(f"somebody listens on port {port}")
-            claim.bind(("127.0.0.1", first + 99))
-            claim.listen()
         except OSError:
             claim.close()
             continue

@@ -64,6 +64,8 @@ class StallingLink:
         return self
 
     def __exit__(self, *exc: object) -> None:
+        with suppress(OSError):
+            self._server.shutdown(socket.SHUT_RDWR)  # the thread in accept() would keep it listening
         for one in (self._server, *self._open):
             one.close()
 

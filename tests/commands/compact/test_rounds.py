@@ -157,6 +157,6 @@ def test_files_of_rounds_are_gone_when_the_next_round_has_read_them(
         most = max(most, sum(1 for folder, _, names in os.walk(temporary) for name in names if name.endswith(".log")))
 
     disks(WatchedDisk(memory, watch))
-    ran = klog("compact", *OPTIONS, "--map-memory=240", data)
+    ran = klog("compact", *OPTIONS, "--map-memory=240", "--explain", data)
     assert ran.stdout.count(b"  round ") > 20
     assert most <= 12

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from klog.base.errors import KlogError, UsageError
+from klog.base.errors import KlogError, NotKafkaError, UsageError
 from klog.base.read_only import ReadOnlyFile
 from klog.commands.dump.dump_files import kind_of
 from klog.commands.dump.dump_request import DumpRequest, DumpTarget, LogStyle, expand, with_surroundings
@@ -99,11 +99,12 @@ def test_segments_outside_the_range_are_left_out(log_dir: Path) -> None:
     assert found == [f"{3:020}.log"]
 
 
-def test_what_does_not_exist_is_a_question_of_usage(log_dir: Path) -> None:
+def test_paths_and_topics_have_to_exist(log_dir: Path) -> None:
     (log_dir.parent / "empty").mkdir()
-    for paths, topics in (([log_dir], ("ordres",)), ([log_dir.parent / "empty"], ())):
-        with pytest.raises(UsageError):
-            expanded(paths, *topics)
+    with pytest.raises(UsageError):
+        expanded([log_dir], "ordres")
+    with pytest.raises(NotKafkaError):
+        expanded([log_dir.parent / "empty"])
 
 
 def test_nothing_is_open_in_a_dead_broker_s_directory(log_dir: Path) -> None:

@@ -93,10 +93,10 @@ def test_a_batch_that_fails_its_checksum_is_not_appended(copy: Path, klog: Klog)
         (made(5, 5), "batch 5 of leader epoch 0 cannot follow: the log ends at 10"),
         (made(9, 5), "cannot follow"),
         (made(20, 5)[:-3] + b"abc", "checksum"),
-        (bytes(100), "no batch"),
-        (b"\xff" * 100, "no batch"),
-        (made(10, 5)[:8] + b"\0\0\0\x10" + made(10, 5)[12:], "no batch"),
-        (made(10, 5)[:16] + b"\x07" + made(10, 5)[17:], "no batch"),
+        (bytes(100), "are not a batch"),
+        (b"\xff" * 100, "are not a batch"),
+        (made(10, 5)[:8] + b"\0\0\0\x10" + made(10, 5)[12:], "are not a batch"),
+        (made(10, 5)[:16] + b"\x07" + made(10, 5)[17:], "are not a batch"),
     ],
 )
 def test_what_cannot_follow_is_refused(copy: Path, klog: Klog, wrong: bytes, why: str) -> None:
