@@ -149,7 +149,7 @@ def build_disks(version: str, folder: Path, port: int = kafka.PORT) -> dict[str,
         time.sleep(1)
         broker.power_off()
         found = {"killed": copy_disk(broker.folder, folder / "killed")}
-    with TwoDirBroker(version, broker.folder, port) as again:
+    with TwoDirBroker(version, broker.folder, port, SHORT_SESSION_MS) as again:
         assert again.wait_for(60, STARTED)
     return {**found, "clean": copy_disk(broker.folder, folder / "clean")}
 
