@@ -201,9 +201,10 @@ def _follow(sources: list[tuple[_Source, int | None]], request: DumpRequest, scr
     followed: list[tuple[_Source, AppendedRecords]] = []
     for source, offset in sources:
         assert source.partition is not None
-        end = source.partition.log_end
-        begin = offset if offset is not None else end.offset if end is not None else 0
-        followed.append((source, AppendedRecords(source.partition, request, begin)))
+        if offset is None:
+            end = source.partition.log_end
+            offset = 0 if end is None else end.offset
+        followed.append((source, AppendedRecords(source.partition, request, offset)))
     try:
         while followed:
             followed = [one for one in followed if _is_there(*one, screen)]

@@ -19,7 +19,7 @@ from klog.base.errors import UnreadableError
 from klog.commands.dump.dump_request import DumpRequest, partition_targets
 from klog.commands.records.record_rows import RecordRow, RecordRows
 from klog.data_dir.partition import Partition
-from klog.formats.damage import Damage
+from klog.formats.damage import Damage, DamageKind
 from klog.log.records import RecordLimit
 
 Seen = tuple[int, int, int]
@@ -41,6 +41,12 @@ class AppendedRecords:
 
     def read(self) -> Iterator[RecordRow | Damage]:
         """Yield what was appended since the last call.  Raises UnreadableError if the directory is gone."""
+        try:
+            yield from self._appended()
+        except UnreadableError as error:
+            raise self._gone() or error from error
+
+    def _appended(self) -> Iterator[RecordRow | Damage]:
         seen = self._look()
         if seen == self._seen:
             return
@@ -61,7 +67,12 @@ class AppendedRecords:
             for target in partition_targets(partition, False, wanted)
             if target.segment is not None
         ]
-        yield from self._rows.read(targets, RecordLimit(None))
+        for row in self._rows.read(targets, RecordLimit(None)):
+            if isinstance(row, Damage) and row.kind is DamageKind.UNREADABLE and not os.path.lexists(row.place.file):
+                if gone := self._gone():
+                    raise gone
+                continue  # the broker has deleted the segment
+            yield row
         self.next_offset = max(self.next_offset, self._rows.next_offset or 0)
 
     def _look(self) -> Seen | None:
@@ -70,9 +81,12 @@ class AppendedRecords:
             folder = os.stat(self.path)
             log = os.stat(os.path.join(self.path, self._newest)) if self._newest else folder
         except (FileNotFoundError, NotADirectoryError) as error:
-            if not os.path.isdir(self.path):
-                raise UnreadableError(f"{self.path}: the partition is gone") from error
+            if gone := self._gone():
+                raise gone from error
             return None
         except OSError as error:
             raise UnreadableError(f"{self.path}: {error.strerror}") from error
         return log.st_size, log.st_mtime_ns, folder.st_mtime_ns
+
+    def _gone(self) -> UnreadableError | None:
+        return None if os.path.isdir(self.path) else UnreadableError(f"{self.path}: the partition is gone")
