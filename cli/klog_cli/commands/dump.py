@@ -200,8 +200,8 @@ def _dump(
     from klog.log.records import RecordFilter
 
     code, found = _print_rows(asked, with_indexes, request, to)
-    # An isolation level is a way to read, not a search: an empty log is no failure.
-    has_filter = request.wanted._replace(controls=True) != RecordFilter()
+    # An isolation level and a limit are ways to read, no search: an empty log is no failure.
+    has_filter = request.wanted._replace(controls=True, limit=None) != RecordFilter()
     if found or not has_filter or code & ~ExitCode.PROBLEMS_LEFT:
         return code
     from klog_cli.views.nothing_found import Conditions, nothing_in

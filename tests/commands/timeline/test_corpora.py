@@ -137,7 +137,7 @@ def test_the_cluster_is_told_from_its_start_to_its_stop(events: Sequence[Timelin
     }  # fmt: skip
     assert "controlled shutdown" in fenced.message
     assert abs(fenced.time - truth["stopped"]) < 5000
-    lost = [event for event in named(events, "partition-changed") if "leader 1 -> none" in event.message]
+    lost = [event for event in named(events, "partition-changed") if "leader 1 → none" in event.message]
     assert len(lost) == len({(event.topic, event.partition) for event in lost}) == 17
 
 
@@ -217,7 +217,7 @@ def test_between_two_moments_of_a_quorum_is_told_what_changed(image: Image, corp
             isr = ",".join(map(str, state["isr"]))
             if was is not None and set(was["isr"]) != set(state["isr"]):
                 told_isr = [event.message for event in changes if "ISR " in event.message][-1]
-                assert f"-> {isr}" in told_isr.partition("ISR ")[2], (after["label"], partition, told_isr)
+                assert f"→ {isr}" in told_isr.partition("ISR ")[2], (after["label"], partition, told_isr)
             if was is None:
                 assert "created" in changes[0].message
 

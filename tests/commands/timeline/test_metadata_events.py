@@ -154,7 +154,7 @@ def test_a_log_without_its_begin_is_said(tmp_path: Path) -> None:
     log = MetadataLog(tmp_path / "data", start=50)
     log.add(change(0, isr=[1]))
     problems = read_metadata_events(Partition(str(log.path)), "x", False, _never)
-    assert "no whole snapshot" in problems.sentences(only_damage=True)[0]
+    assert "no complete snapshot" in problems.sentences(only_damage=True)[0]
 
 
 _never: Callable[[TimelineEvent], None] = pytest.fail  # type: ignore[assignment]  # it takes anything
