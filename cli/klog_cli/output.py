@@ -14,8 +14,6 @@ from klog_cli.display import human_size as human_size
 from klog_cli.display import printable as printable
 from klog_cli.display import range_text as range_text
 from klog_cli.display import time_text as time_text
-from klog_cli.layout import table_lines, wrap_line
-from klog_cli.style import rendered
 
 STDOUT, STDERR = 1, 2
 WIDEST_PROSE = 100
@@ -107,6 +105,9 @@ def _escape(char: str) -> str:
 
 def error(message: str) -> None:
     """Print one line about an error; --quiet does not silence it.  It may have marks of `style`."""
+    from klog_cli.layout import wrap_line
+    from klog_cli.style import rendered
+
     columns = screen_columns(STDERR)
     parts = [message] if columns is None else wrap_line(f"klog: {message}", min(columns, WIDEST_PROSE), hang=6)
     told = "\n".join(rendered(part, takes_colour(STDERR)) for part in parts)
@@ -251,12 +252,16 @@ def emit_table(titles: Sequence[str], columns: Sequence[str], cells: Iterable[Se
         return
     if titles and titles[-1]:
         text("\n")
+    from klog_cli.layout import table_lines
+
     shown = [["" if cell is None else str(cell) for cell in row] for row in cells]
     rows(table_lines(columns, shown, screen_columns()))
 
 
 def rows(found: Iterable[str]) -> None:
     """Print lines that fit the screen; each may have marks of `style`."""
+    from klog_cli.style import rendered
+
     with_colours = takes_colour()
     for line in found:
         text(f"{rendered(line, with_colours)}\n")
@@ -267,6 +272,9 @@ def lines(found: Iterable[str], hang: int | None = None) -> None:
 
     *hang*: the indentation of all lines of one but the first; by default two more than its own.
     """
+    from klog_cli.layout import wrap_line
+    from klog_cli.style import rendered
+
     columns, with_colours = screen_columns(), takes_colour()
     most = None if columns is None else min(columns, WIDEST_PROSE)
     for line in found:
@@ -317,6 +325,8 @@ class Results:
 
     def write_line(self, line: str) -> None:
         """Take a line of text, which may have marks of `style`."""
+        from klog_cli.style import rendered
+
         self.write(f"{rendered(line, takes_colour())}\n".encode("utf-8", "surrogateescape"), keep_colours=True)
 
     def report(self, line: str) -> None:
