@@ -105,6 +105,8 @@ def records(query: RecordsQuery, looks: RowStyle, form: RecordFormat | None, *, 
     for source in sources:
         screen.show(source, reader.read(source.targets(), _limit(query)))
         ends.append(reader.next_offset)
+        if reader.has_vanished and not follow:
+            output.note(f"{source.name}: the broker has replaced segments meanwhile: the records behind are not shown")
     if follow:
         return _follow(list(zip(sources, ends, strict=True)), query.request, screen)
     return screen.exit_code if screen.found or screen.exit_code else nothing_in(query.asked, query.conditions)

@@ -19,7 +19,7 @@ from klog.base.errors import UnreadableError
 from klog.commands.dump.dump_request import DumpRequest, partition_targets
 from klog.commands.records.record_rows import RecordRow, RecordRows
 from klog.data_dir.partition import Partition
-from klog.formats.damage import Damage, DamageKind
+from klog.formats.damage import Damage
 from klog.log.records import RecordLimit
 
 Seen = tuple[int, int, int]
@@ -67,12 +67,11 @@ class AppendedRecords:
             for target in partition_targets(partition, False, wanted)
             if target.segment is not None
         ]
-        for row in self._rows.read(targets, RecordLimit(None)):
-            if isinstance(row, Damage) and row.kind is DamageKind.UNREADABLE and not os.path.lexists(row.place.file):
-                if gone := self._gone():
-                    raise gone
-                continue  # the broker has deleted the segment
-            yield row
+        yield from self._rows.read(targets, RecordLimit(None))
+        if self._rows.has_vanished:
+            self._seen = None  # compaction may have merged it into another segment: the next call reads on there
+            if gone := self._gone():
+                raise gone
         self.next_offset = max(self.next_offset, self._rows.next_offset or 0)
 
     def _look(self) -> Seen | None:

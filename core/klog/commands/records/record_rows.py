@@ -11,6 +11,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from klog.base.errors import KlogError
+from klog.base.read_only import is_missing
 from klog.commands.dump.dump_request import DumpRequest, DumpTarget, LogInput, LogInputs
 from klog.data_dir.partition import Partition
 from klog.formats.batch import Attributes, BatchFacts
@@ -63,6 +64,8 @@ class RecordRows:
         self._learnt = IsolationState()
         self._seen: VisibleRange | None = None
         self._aborted = AbortedFilter((), "")
+        self.has_vanished = False
+        """Whether `read` ended at a log that is gone: a broker has deleted it, or merged it into another."""
         self.next_offset: int | None = None
         """The offset behind the last intact batch that `read` has passed; None if there was none."""
 
@@ -74,7 +77,7 @@ class RecordRows:
         targets = list(targets)
         if targets and targets[0].directory != self._directory:
             self._directory, self._learnt = targets[0].directory, IsolationState()
-        self._seen = self.next_offset = None
+        self._seen, self.next_offset, self.has_vanished = None, None, False
         inputs = LogInputs(self._request, self._learnt)
         for target in targets:
             if count.left == 0:
@@ -83,6 +86,9 @@ class RecordRows:
                 with inputs.open(target) as log:
                     yield from self._rows(log, count)
             except KlogError as error:
+                self.has_vanished = is_missing(target.path)
+                if self.has_vanished:
+                    return
                 reason = str(error).removeprefix(target.path).lstrip(" :")
                 yield Damage(DamageKind.UNREADABLE, Location(target.path), reason)
 
