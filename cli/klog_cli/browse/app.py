@@ -77,6 +77,7 @@ class BrowseApp(Program):
             self.push_screen(PageScreen(page))
 
     def leave(self, code: int = 0) -> None:
+        """End the work of all pages, and the program with this exit code."""
         for screen in self.screen_stack:
             if isinstance(screen, PageScreen):
                 screen.page.leave()
@@ -87,6 +88,7 @@ class BrowseApp(Program):
         self.leave(32)
 
     def again(self, page: Page) -> Page | None:
+        """Return a page anew, None for one that does not change."""
         if isinstance(page, PartitionsPage):
             return PartitionsPage(LogDir(page.watched), self.checks, page.chosen)
         if isinstance(page, SegmentsPage):
@@ -99,6 +101,7 @@ class BrowseApp(Program):
         return CommandPage(page.words, page.watched, page.paths(0)) if isinstance(page, CommandPage) else None
 
     def words(self, name: str, page: Page, row: int) -> tuple[tuple[str, ...], tuple[str, str]]:
+        """Return the arguments of a command for a row, and the log dir and partition that it is about.  Raises Jump."""
         if name == "replicas":
             if len(self._log_dirs) < 2:
                 raise Jump("copies are compared between several log dirs: klog browse DISK1 DISK2")

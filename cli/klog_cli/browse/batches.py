@@ -28,6 +28,7 @@ class BatchesPage(Page):
         self.wanted_offset: int | None = None
 
     def load(self, columns: int) -> None:
+        """Count the batches; rows are read when they are shown."""
         self.status = "counting batches; Esc cancels"
         self._rows.survey(self._is_cancelled)
         self.status = self._counts() if self._rows.is_complete else "cancelled"
@@ -54,6 +55,7 @@ class BatchesPage(Page):
                 self.goal, self.wanted_offset = found, None
 
     def heading(self, columns: int) -> str:
+        """Return the names of the columns."""
         cells = ("position", "offsets", "records", "size", "codec", "producer", "latest time (UTC)", "flags")
         return _columns(cells, columns)
 
@@ -70,6 +72,7 @@ class BatchesPage(Page):
             return "the log has changed: press R to read it again"
 
     def line(self, row: int, columns: int) -> str:
+        """Return a row, with marks of `style`."""
         found = self.row(row)
         if isinstance(found, str):
             return bad(fitted(found, columns))
@@ -92,6 +95,7 @@ class BatchesPage(Page):
         return line if found.crc_holds else bad(line)
 
     def enter(self, row: int) -> Page | None:
+        """Return the page of the records of a batch, None for damage."""
         found = self.row(row)
         if not isinstance(found, BatchFacts):
             return None
@@ -107,9 +111,11 @@ class BatchesPage(Page):
         return Segment(self._path).base_offset or 0
 
     def paths(self, row: int) -> tuple[str, str]:
+        """Return the log dir and the partition of the page."""
         return self._partition.log_dir, self._partition.path
 
     def bytes_words(self, row: int) -> tuple[str, ...] | None:
+        """Return the arguments of `klog bytes` for a batch or a damage."""
         found = self.row(row)
         if isinstance(found, str):
             return None
@@ -117,6 +123,7 @@ class BatchesPage(Page):
         return (self._path, "--position", str(position))
 
     def at_offset(self, row: int, offset: int) -> Page | None:
+        """Go to an offset, in this log or in the one that has it."""
         other = batches_at(self._partition, offset)
         if not isinstance(other, BatchesPage) or other.watched != self.watched:
             return other
@@ -127,6 +134,7 @@ class BatchesPage(Page):
         return None
 
     def at_time(self, row: int, timestamp: int) -> Page | None:
+        """Go to a time (ms).  Raises Jump."""
         return self.at_offset(row, offset_at_time(self._partition, timestamp))
 
 

@@ -27,6 +27,7 @@ class CommandPage(Page):
         self._run = CommandRun(words)
 
     def load(self, columns: int) -> None:
+        """Run the command and take its lines as it prints them."""
         self.status = "running; Esc cancels"
         self.changed()
         code = self._run.on_terminal(columns, self._take)
@@ -44,6 +45,7 @@ class CommandPage(Page):
         return len(self._lines) < _MOST_LINES and not self.stop.is_set()
 
     def leave(self) -> None:
+        """End the command."""
         super().leave()
         self._run.cancel()
 
@@ -51,9 +53,11 @@ class CommandPage(Page):
         return len(self._lines)
 
     def line(self, row: int, columns: int) -> str:
+        """Return a line of the output."""
         return self._lines[row]
 
     def paths(self, row: int) -> tuple[str, str]:
+        """Return the log dir and the partition that the command is about."""
         return self._where
 
 
@@ -89,5 +93,6 @@ class KeysPage(Page):
         return len(KEYS)
 
     def line(self, row: int, columns: int) -> str:
+        """Return a key and its meaning."""
         _, meaning, key = KEYS[row]
         return f"{key:22}{meaning}"

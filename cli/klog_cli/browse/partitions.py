@@ -55,6 +55,7 @@ class LogDirsPage(Page):
         self._facts: dict[int, str] = {}
 
     def load(self, columns: int) -> None:
+        """Count the partitions and the bytes of each log dir."""
         for row, log_dir in enumerate(self._log_dirs):
             if self.stop.is_set():
                 return
@@ -68,18 +69,22 @@ class LogDirsPage(Page):
             self.changed()
 
     def heading(self, columns: int) -> str:
+        """Return the names of the columns."""
         return f"{fitted('log dir', columns - 30)}  node  partitions        size"
 
     def __len__(self) -> int:
         return len(self._log_dirs)
 
     def line(self, row: int, columns: int) -> str:
+        """Return a row, with marks of `style`."""
         return f"{fitted(self._log_dirs[row].path, columns - 30)}{self._facts.get(row, '')}"
 
     def enter(self, row: int) -> Page:
+        """Return the page of the partitions of a log dir."""
         return PartitionsPage(LogDir(self._log_dirs[row].path), self._checks, self._chosen)
 
     def paths(self, row: int) -> tuple[str, str]:
+        """Return the log dir of a row, twice."""
         return self._log_dirs[row].path, self._log_dirs[row].path
 
 
@@ -100,6 +105,7 @@ class PartitionsPage(Page):
         self.order = ORDERS[0]
 
     def load(self, columns: int) -> None:
+        """List the partitions with the sizes of their files."""
         self.status = "reading the names of files"
         rows = []
         for partition in self.chosen.of(self._log_dir):
@@ -134,11 +140,13 @@ class PartitionsPage(Page):
         self.changed()
 
     def reorder(self) -> None:
+        """Sort the rows by the next order."""
         self.order = ORDERS[(ORDERS.index(self.order) + 1) % len(ORDERS)]
         self._sort()
         self.goal = 0
 
     def fill(self, first: int, end: int) -> bool:
+        """Read the checkpoints and the log ends of the rows that are shown."""
         wanted = [one.partition for one in self._rows[first:end] if one.partition.directory not in self._details]
         if not wanted:
             return False
@@ -148,6 +156,7 @@ class PartitionsPage(Page):
         return True
 
     def heading(self, columns: int) -> str:
+        """Return the names of the columns."""
         return self._columns(f"partition (by {self.order})", "size", "share", "segs", "offsets", "state", columns)
 
     @staticmethod
@@ -163,6 +172,7 @@ class PartitionsPage(Page):
         return len(self._rows)
 
     def line(self, row: int, columns: int) -> str:
+        """Return a row, with marks of `style`."""
         partition, size = self._rows[row]
         most = _BAR if columns >= 100 else _BAR // 2
         bar = "▇" * max(1, round(most * size / self._largest)) if size else ""
@@ -176,6 +186,7 @@ class PartitionsPage(Page):
         return bad(line) if check.damages else warning(line) if check.warnings else line
 
     def panel(self, row: int, columns: int) -> list[str]:
+        """Return the facts of a partition, and a picture of its segments."""
         partition, _ = self._rows[row]
         detail = self._details.get(partition.directory)
         facts = "" if detail is None else f"high watermark {_number(detail.high_watermark)}  log end "
@@ -187,16 +198,20 @@ class PartitionsPage(Page):
         return [f"{strong(partition.directory)}  {facts}", strip, *(["; ".join(remarks)] if remarks else [])]
 
     def enter(self, row: int) -> Page:
+        """Return the page of the segments of a partition."""
         partition = Partition(self._rows[row].partition.path, self._log_dir.checkpoints)
         return SegmentsPage(partition, self._checks)
 
     def paths(self, row: int) -> tuple[str, str]:
+        """Return the log dir, twice: its commands are about all partitions."""
         return self._log_dir.path, self._log_dir.path
 
     def at_offset(self, row: int, offset: int) -> Page:
+        """Return the page of the batches around an offset."""
         return batches_at(self._rows[row].partition, offset)
 
     def at_time(self, row: int, timestamp: int) -> Page:
+        """Return the page of the batches around a time (ms).  Raises Jump."""
         partition = self._rows[row].partition
         return batches_at(partition, offset_at_time(partition, timestamp))
 

@@ -35,19 +35,23 @@ class RecordsPage(Page):
         self._lines: list[str] = []
 
     def load(self, columns: int) -> None:
+        """Read the records, a chunk at a time."""
         wanted = RecordFilter(from_offset=self._first, to_offset=self._last + 1)
         partition = Partition(self._path)
         partition.check_listed()
         request = DumpRequest("jsonl", wanted=wanted)
         targets = list(partition_targets(partition, False, wanted))
         looks = RowLines(RowStyle(ValueStyle("auto"), ValueStyle("auto"), columns))
-        rows = RecordRows(request).read(targets, RecordLimit(_MOST))
+        reader = RecordRows(request)
+        rows = reader.read(targets, RecordLimit(_MOST))
         while some := list(islice(rows, _CHUNK)):
             if self.stop.is_set():
                 return
             self._lines += looks.lines(some)
             self.changed()
-        if not self._lines:
+        if reader.has_vanished:
+            self.problem = "the broker has replaced segments meanwhile: press R to read again"
+        elif not self._lines:
             self.status = "no records: compaction has removed them, or the batch never had any"
         elif self._last - self._first >= _MOST:
             self.status = f"at most {_MOST} records are shown; the command takes a larger -n"
@@ -57,17 +61,22 @@ class RecordsPage(Page):
         return len(self._lines)
 
     def line(self, row: int, columns: int) -> str:
+        """Return a line, with marks of `style`."""
         return self._lines[row]
 
     def paths(self, row: int) -> tuple[str, str]:
+        """Return the log dir and the partition of the page."""
         return Partition(self._path).log_dir, self._path
 
     def bytes_words(self, row: int) -> tuple[str, ...] | None:
+        """Return the arguments of `klog bytes` for the first batch."""
         return (self._path, "--offset", str(self._first))
 
     def at_offset(self, row: int, offset: int) -> Page | None:
+        """Return the page of the batches around an offset."""
         return self._batches_at(Partition(self._path), offset)
 
     def at_time(self, row: int, timestamp: int) -> Page | None:
+        """Return the page of the batches around a time (ms).  Raises Jump."""
         partition = Partition(self._path)
         return self._batches_at(partition, offset_at_time(partition, timestamp))

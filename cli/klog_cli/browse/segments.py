@@ -29,6 +29,7 @@ class SegmentsPage(Page):
         self._run: CommandRun | None = None
 
     def load(self, columns: int) -> None:
+        """List the segments, then check the partition."""
         self.partition.check_listed()
         self._segments = self.partition.segments
         self.changed()
@@ -48,11 +49,13 @@ class SegmentsPage(Page):
         self.changed()
 
     def leave(self) -> None:
+        """End the check."""
         super().leave()
         if self._run is not None:
             self._run.cancel()
 
     def fill(self, first: int, end: int) -> bool:
+        """Read the headers of the segments that are shown."""
         wanted = [one for one in self._segments[first:end] if one.log not in self._facts]
         if len(self._facts) > _SUMMARIES:
             self._facts.clear()
@@ -67,12 +70,14 @@ class SegmentsPage(Page):
         return bool(wanted)
 
     def heading(self, columns: int) -> str:
+        """Return the names of the columns."""
         return _columns("segment", "size", "offsets", "batches", "records", "codec, notes", columns)
 
     def __len__(self) -> int:
         return len(self._segments)
 
     def line(self, row: int, columns: int) -> str:
+        """Return a row, with marks of `style`."""
         one = self._segments[row]
         found = self._facts.get(one.log)
         size = human_size(one.size)
@@ -93,21 +98,26 @@ class SegmentsPage(Page):
         return bad(line) if is_bad else line
 
     def panel(self, row: int, columns: int) -> list[str]:
+        """Return the timestamps of a segment."""
         found = self._facts.get(self._segments[row].log)
         if not isinstance(found, LogSummary) or found.first_timestamp is None or found.last_timestamp is None:
             return [""]
         return [faint(f"times {time_text(found.first_timestamp)} to {time_text(found.last_timestamp)}")]
 
     def enter(self, row: int) -> Page:
+        """Return the page of the batches of a segment."""
         return BatchesPage(self.partition.file(self._segments[row].log), self.partition)
 
     def paths(self, row: int) -> tuple[str, str]:
+        """Return the log dir and the partition of the page."""
         return self.partition.log_dir, self.partition.path
 
     def at_offset(self, row: int, offset: int) -> Page:
+        """Return the page of the batches around an offset."""
         return batches_at(self.partition, offset)
 
     def at_time(self, row: int, timestamp: int) -> Page:
+        """Return the page of the batches around a time (ms).  Raises Jump."""
         return batches_at(self.partition, offset_at_time(self.partition, timestamp))
 
 
