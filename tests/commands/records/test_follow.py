@@ -10,10 +10,11 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
-from klog.commands.dump.dump_request import DumpRequest
+from klog.commands.dump.dump_request import DumpRequest, DumpTarget, LogInput, LogInputs
 from klog.commands.records.appended_records import AppendedRecords
 from klog.commands.records.record_rows import RecordRow
 from klog.data_dir.partition import Partition
@@ -21,6 +22,7 @@ from klog.log.records import RecordFilter
 
 from tests.brokers import clients, kafka
 from tests.conftest import FIXTURES, run_klog, writable_copy
+from tests.oracles.plain.encode import Record, batch
 
 PATIENCE_S = 120
 
@@ -69,6 +71,32 @@ def test_with_a_filter_nothing_is_read_twice(tmp_path: Path) -> None:
     followed = AppendedRecords(Partition(str(folder)), DumpRequest("jsonl", wanted=RecordFilter(to_time=1)), 0)
     assert offsets(followed) == []
     assert followed.next_offset == 113
+
+
+def test_segments_that_are_merged_while_they_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compaction puts the second segment into the first one, which has been read; the clock of the disk is coarse."""
+    folder = tmp_path / "t-0"
+    folder.mkdir()
+    for base in (0, 10, 20):
+        (folder / f"{base:020}.log").write_bytes(batch([Record(base + i, 10**12, b"k", b"v") for i in range(10)]))
+    first, second = folder / f"{0:020}.log", folder / f"{10:020}.log"
+    given = LogInputs.open
+
+    def merge(self: LogInputs, target: DumpTarget) -> AbstractContextManager[LogInput]:
+        if target.path == str(second) and second.exists():
+            times = folder.stat()
+            merged = tmp_path / "merged"
+            merged.write_bytes(first.read_bytes() + second.read_bytes())
+            merged.rename(first)
+            second.unlink()
+            os.utime(folder, ns=(times.st_atime_ns, times.st_mtime_ns))
+        return given(self, target)
+
+    monkeypatch.setattr(LogInputs, "open", merge)
+    followed = AppendedRecords(Partition(str(folder)), DumpRequest("jsonl"), 0)
+    assert offsets(followed) == [*range(10)]
+    assert offsets(followed) == [*range(10, 30)]
+    assert offsets(followed) == []
 
 
 def test_a_partition_that_vanishes_is_an_error(tmp_path: Path) -> None:
