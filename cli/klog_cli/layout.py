@@ -19,6 +19,22 @@ _NUMBER: Final = re.compile(rf"-|\?|-?\d[\d .,]*(?:–\d+)?(?: ?{_UNIT})?")
 """A cell that is right-aligned: `-` is for no number and `?` for one that is not known."""
 
 
+def padded(text: str, width: int, *, right: bool = False) -> str:
+    """Return *text* with spaces behind it up to *width* columns; *right*: in front of it."""
+    space = " " * (width - columns_of(text))
+    return space + text if right else text + space
+
+
+def cut(text: str, most: int) -> str:
+    """Return *text*, without marks, in at most *most* columns, with `…` at the end if it is longer."""
+    if columns_of(text) <= most:
+        return text
+    at, left = 0, most - 1
+    while at < len(text) and (left := left - columns_of(text[at])) >= 0:
+        at += 1
+    return f"{text[:at]}…" if most > 0 else ""
+
+
 def wrap_line(line: str, width: int, hang: int | None = None) -> list[str]:
     """Return *line* in lines of at most *width* columns, broken at spaces.
 
@@ -59,12 +75,10 @@ class _Table(NamedTuple):
 
     def line(self, cells: Sequence[str]) -> str:
         """Return the first of the columns, as many as there are *cells*."""
-        return "  ".join(map(self._padded, cells, self.widths, self.are_numbers)).rstrip(" ")
-
-    @staticmethod
-    def _padded(cell: str, width: int, is_number: bool) -> str:
-        space = " " * (width - columns_of(cell))
-        return space + cell if is_number else cell + space
+        return "  ".join(
+            padded(cell, width, right=is_number)
+            for cell, width, is_number in zip(cells, self.widths, self.are_numbers, strict=False)
+        ).rstrip(" ")
 
 
 def table_lines(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int | None) -> Iterator[str]:

@@ -15,7 +15,7 @@ from typing import ClassVar
 from klog.data_dir.partition import Partition
 
 from klog_cli.display import printable, time_text
-from klog_cli.style import columns_of
+from klog_cli.layout import cut, padded
 
 
 class Jump(Exception):  # noqa: N818  # a result, not an error
@@ -113,16 +113,7 @@ def shell_word(text: str) -> str:
 
 def fitted(text: str, columns: int, *, right: bool = False) -> str:
     """Return *text*, without marks, in exactly so many columns: padded, or cut with `…`."""
-    text = printable(text)
-    if columns_of(text) > columns:
-        kept = ""
-        for char in text:
-            if columns_of(kept + char) > columns - 1:
-                break
-            kept += char
-        text = f"{kept}…"
-    space = " " * (columns - columns_of(text))
-    return space + text if right else text + space
+    return padded(cut(printable(text), columns), columns, right=right)
 
 
 def offset_at_time(partition: Partition, timestamp: int) -> int:

@@ -16,6 +16,7 @@ from klog.partition.transactions.isolation import Isolation
 
 from klog_cli import output
 from klog_cli.display import printable, time_text
+from klog_cli.layout import cut
 from klog_cli.style import columns_of, faint, strong
 from klog_cli.views.nothing_found import Conditions, no_record_in
 
@@ -142,19 +143,10 @@ def _fitted(found: object, room: int) -> str:
         return faint("null")
     assert isinstance(found, list)
     before, hit, after = map(printable, Excerpt(*found))
-    hit = _cut(hit, room)
+    hit = cut(hit, room)
     left = room - columns_of(hit)
-    before = _cut(before[::-1], max(left - columns_of(after), left // 3))[::-1]
-    return before + (strong(hit) if hit else "") + _cut(after, left - columns_of(before))
-
-
-def _cut(text: str, room: int) -> str:
-    """Return as much of the beginning of *text* as fits, and an ellipsis if it is shortened."""
-    if columns_of(text) <= room:
-        return text
-    while text and columns_of(text) > room - 1:
-        text = text[:-1]
-    return f"{text}…" if room > 0 else ""
+    before = cut(before[::-1], max(left - columns_of(after), left // 3))[::-1]
+    return before + (strong(hit) if hit else "") + cut(after, left - columns_of(before))
 
 
 _FORMS: dict[str, Callable[[output.Results, Sequence[Partition]], _Lines]] = {

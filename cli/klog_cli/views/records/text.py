@@ -11,7 +11,7 @@ from klog.formats.damage import Damage
 
 from klog_cli import output, style
 from klog_cli.display import time_text
-from klog_cli.layout import wrap_line
+from klog_cli.layout import cut, padded, wrap_line
 from klog_cli.style import bad, columns_of, faint, strong, warning
 from klog_cli.typed_values import ValueStyle
 
@@ -78,11 +78,11 @@ class RowLines:
         return _MOST_KEY if columns is None else min(_MOST_KEY, (columns - self._indent) // 2)
 
     def _head(self, offset: str, time: str, txn: str) -> str:
-        txns = [_padded(txn, self._txn)] if self._txn else []
-        return "  ".join([_padded(offset, self._offset, right=True), _padded(time, _TIME), *txns])
+        txns = [padded(txn, self._txn)] if self._txn else []
+        return "  ".join([padded(offset, self._offset, right=True), padded(time, _TIME), *txns])
 
     def _row(self, head: str, key: str, value: str) -> Iterator[str]:
-        content = f"{_padded(key, self._key)}  {value}".rstrip(" ")
+        content = f"{padded(key, self._key)}  {value}".rstrip(" ")
         if self._is_stacked:
             yield head.rstrip(" ")
             yield " " * _INDENT + content
@@ -105,7 +105,7 @@ class RowLines:
             )
             return
         columns, indent = self._style.columns, self._indent + self._key + 2
-        key = _cut(self._key_text(row), self._key)
+        key = cut(self._key_text(row), self._key)
         first, *others = self._value(row, None if columns is None else columns - indent)
         head = self._head(str(record.offset), time, "" if row.producer_id is None else _txn(row))
         is_faint = row.outcome is TxnOutcome.ABORTED
@@ -115,7 +115,7 @@ class RowLines:
         headers += [] if row.has_all_headers else ["more headers than klog takes: klog dump -o jsonl has them"]
         if headers:
             text = " " * self._indent + "headers  " + "  ".join(headers)
-            yield faint(text if columns is None else _cut(text, columns))
+            yield faint(text if columns is None else cut(text, columns))
 
     def _key_text(self, row: RecordRow) -> str:
         return "null" if row.record.key is None else _one_line(self._style.key.text(row.record.key, _MOST_KEY + 1))
@@ -128,7 +128,7 @@ class RowLines:
         text = self._style.value.text(value, None if room is None else room + 1)
         if self._style.value.is_indented and "\n" in text:
             return text.split("\n")
-        return [_one_line(text) if room is None else _cut(_one_line(text), room)]
+        return [_one_line(text) if room is None else cut(_one_line(text), room)]
 
     def _damage(self, found: Damage) -> Iterator[str]:
         place = found.place
@@ -152,11 +152,6 @@ def _txn(row: RecordRow) -> str:
     return f"{text} {bad('aborted') if row.outcome is TxnOutcome.ABORTED else warning('open')}"
 
 
-def _padded(text: str, width: int, *, right: bool = False) -> str:
-    space = " " * (width - columns_of(text))
-    return space + text if right else text + space
-
-
 def _one_line(text: str) -> str:
     """Return *text* as it is shown: control characters are escapes, line ends too."""
     return output.printable(text)
@@ -164,12 +159,3 @@ def _one_line(text: str) -> str:
 
 def _escaped(data: bytes) -> str:
     return _one_line(data.decode("utf-8", "backslashreplace"))
-
-
-def _cut(text: str, most: int) -> str:
-    """Return *text* in at most *most* columns, with `…` at the end if it is longer."""
-    if columns_of(text) <= most:
-        return text
-    while columns_of(text) > most - 1:
-        text = text[: max(0, min(len(text) - 1, most - 1))]
-    return f"{text}…"
