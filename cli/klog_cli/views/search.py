@@ -18,6 +18,7 @@ from klog_cli import output
 from klog_cli.display import printable, time_text
 from klog_cli.layout import cut
 from klog_cli.style import columns_of, faint, strong
+from klog_cli.views.json_array import JsonArray
 from klog_cli.views.nothing_found import Conditions, no_record_in
 
 _VALUE_COLUMNS, _KEY_COLUMNS, _NAME_COLUMNS = 80, 40, 40
@@ -90,20 +91,15 @@ class _Csv(_Lines):
 class _Json(_Lines):
     """One JSON document: the lines are members of an array."""
 
-    _is_open = False
-
     def begin(self) -> None:
-        self._results.write(b'{"records": [\n')
+        self._array = JsonArray("records", self._results.write)
 
     def take(self, content: bytes) -> None:
-        if not content:
-            return
-        ended, body = content.endswith(b"\n"), content.removesuffix(b"\n").replace(b"\n", b",\n")
-        super().take(b",\n" * self._is_open + body)
-        self._is_open = ended
+        self.found = self.found or bool(content)
+        self._array.take(content)
 
     def end(self) -> None:
-        self._results.write(b"\n" * self.found + b"]}\n")
+        self._array.close()
 
 
 class _Text(_Lines):

@@ -26,6 +26,7 @@ from klog.log.records import RecordLimit
 
 from klog_cli import output
 from klog_cli.display import range_text
+from klog_cli.views.json_array import JsonArray
 from klog_cli.views.nothing_found import Conditions, nothing_in
 from klog_cli.views.records.format_text import RecordFormat
 from klog_cli.views.records.text import RowLines, RowStyle, heading
@@ -124,31 +125,22 @@ def emit_lines(query: RecordsQuery, *, is_csv: bool) -> int:
 def emit_json(query: RecordsQuery) -> int:
     """Print the records as a JSON object; return the exit code.  Raises UsageError."""
     with output.Results() as results:
-        lines = _JsonArray("records", results)
+        lines = _ArrayLines(results)
         code = _emit(query, query.request, lines)
-        lines.close()
+        lines.array.close()
     return code
 
 
-class _JsonArray:
+class _ArrayLines:
     """A sink that makes an object with an array of JSON lines."""
 
-    def __init__(self, name: str, results: output.Results) -> None:
-        self._results = results
-        self._mark = f'{{"{name}":[\n'.encode()
-        self._rest = b""
+    def __init__(self, results: output.Results) -> None:
+        self.array = JsonArray("records", results.write)
         self.report, self.expect, self.advance = results.report, results.expect, results.advance
 
     def write(self, data: bytes | memoryview) -> None:
-        """Take lines, perhaps with a part of one at the end."""
-        *lines, self._rest = (self._rest + bytes(data)).split(b"\n")
-        for line in lines:
-            self._results.write(self._mark + line)
-            self._mark = b",\n"
-
-    def close(self) -> None:
-        """End the array."""
-        self._results.write((self._mark if self._mark.startswith(b"{") else b"\n") + b"]}\n")
+        """Take lines, perhaps with a part of one at either end."""
+        self.array.take(bytes(data))
 
 
 def _emit(query: RecordsQuery, request: DumpRequest, sink: Sink) -> int:
