@@ -6,9 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 
 from klog.base.errors import ExitCode, counted
+from klog.cluster.metadata.topic_config import TopicConfig, topic_configs
 from klog.commands.describe import (
     FileFacts,
     LogDirSummary,
+    PartitionRow,
     PartitionSummary,
     SegmentRow,
     Value,
@@ -66,7 +68,9 @@ def describe(
     chosen = select(every, topics, partitions)
     known = set(chosen)
     wanted = [found for found in opened if not isinstance(found, Partition) or found in known]
-    described = [_describe(found, chosen, deep) for found in wanted]
+    log_dirs = [one for one in wanted if isinstance(one, LogDir)]
+    settings = dict(zip(log_dirs, topic_configs(log_dirs, {}), strict=True))
+    described = [_describe(found, chosen, deep, settings) for found in wanted]
     if form == "json":
         values = [_as_object(facts) for facts in described]
         output.emit_json(values[0] if len(values) == 1 else values)
@@ -82,13 +86,19 @@ def describe(
     return ExitCode.OPERATIONAL_ERROR if any(_is_incomplete(facts) for facts in described) else 0
 
 
-def _describe(found: LogDir | Partition | KafkaFile, chosen: Sequence[Partition], deep: bool) -> Facts:
+def _describe(
+    found: LogDir | Partition | KafkaFile,
+    chosen: Sequence[Partition],
+    deep: bool,
+    settings: Mapping[LogDir, TopicConfig],
+) -> Facts:
     if isinstance(found, KafkaFile):
         return describe_file(found, deep)
     if isinstance(found, Partition):
         return describe_partition(found, deep)
     own = set(found.partitions)
-    return describe_log_dir(found, [partition for partition in chosen if partition in own])
+    partitions = [partition for partition in chosen if partition in own]
+    return describe_log_dir(found, partitions, settings=settings[found])
 
 
 def _is_incomplete(facts: Facts) -> bool:
@@ -191,13 +201,17 @@ def _show_log_dir(facts: LogDirSummary) -> None:
         ("holds", f"{counted(len(rows), 'partition')}, {counted(segments, 'segment')}, {output.human_size(size)}"),
         *(("note", note) for note in facts.notes),
     )
-    columns = ("partition", "segs", "size", "start", "high wm", "end", "recovery", "cleaned", "epoch", "notes")
+    columns = (
+        *("partition", "segs", "size", "log start", "local start", "high wm", "end", "recovery", "cleaned"),
+        *("epoch", "notes"),
+    )
     table = [
         (
             strong(row.directory if row.state == "current" else f"{row.topic}-{row.partition}"),
             row.segments,
             output.human_size(row.bytes),
             row.log_start_offset,
+            _local_start(row),
             row.high_watermark,
             row.log_end_offset,
             row.recovery_point,
@@ -215,6 +229,12 @@ def _show_log_dir(facts: LogDirSummary) -> None:
         output.emit_table([""], ("topic", "topic id", "settings"), settings)
     elif ids:
         output.emit_table([""], ("topic", "topic id"), ids)
+
+
+def _local_start(row: PartitionRow) -> int | None:
+    """Return the local log start offset if the log begins below it, in remote storage."""
+    local, start = row.local_log_start_offset, row.log_start_offset
+    return local if local is not None and start is not None and start < local else None
 
 
 def _copy_titles(copy: FollowFile | None) -> list[tuple[str, Value]]:
@@ -237,6 +257,7 @@ def _show_partition(facts: PartitionSummary) -> None:
         ("number", row.partition),
         ("topic id", row.topic_id),
         ("log start", row.log_start_offset),
+        ("local start", _local_start(row)),
         ("high watermark", row.high_watermark),
         ("log end", row.log_end_offset),
         ("recovery point", row.recovery_point),

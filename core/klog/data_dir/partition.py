@@ -278,6 +278,13 @@ class Partition(BrokerDirectory):
         checkpointed = self.log_start_checkpoint
         return max([*starts, checkpointed] if checkpointed is not None else starts, default=None)
 
+    def tiered_log_start(self) -> int:
+        """Return the first offset that can be read if a part of the log is in remote storage: the checkpoint's, or 0.
+
+        The first segment's base is then the local log start offset.  Kafka: LogLoader.load, with isRemoteLogEnabled.
+        """
+        return self.log_start_checkpoint or 0
+
     @cached_property
     def log_end(self) -> LogEnd | None:
         """The end of the log, computed from the last segment; None without a segment.

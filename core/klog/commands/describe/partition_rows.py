@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from klog.base.errors import KlogError
+from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.describe.log_facts import entries_in_use, summarize
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition, SegmentFiles
@@ -21,7 +22,11 @@ from klog.formats.names import ROOT_CHECKPOINTS, ROOT_KINDS, FileKind, FileName,
 
 @dataclass(frozen=True)
 class PartitionRow:
-    """One partition of a log dir.  *incomplete*: a part of it could not be read; a note names that part."""
+    """One partition of a log dir.  *incomplete*: a part of it could not be read; a note names that part.
+
+    *log_start_offset* of a tiered topic is in remote storage if it is below *local_log_start_offset*, the base of the
+    first segment.
+    """
 
     topic: str | None
     partition: int | None
@@ -34,6 +39,7 @@ class PartitionRow:
     recovery_point: int | None
     cleaner_offset: int | None
     leader_epoch: int | None
+    local_log_start_offset: int | None
     directory: str
     state: str
     notes: tuple[str, ...]
@@ -93,16 +99,20 @@ class PartitionSummary:
 
 
 def describe_log_dir(
-    log_dir: LogDir, partitions: Sequence[Partition] | None = None, metadata_version: str | None = None
+    log_dir: LogDir,
+    partitions: Sequence[Partition] | None = None,
+    metadata_version: str | None = None,
+    settings: TopicConfig | None = None,
 ) -> LogDirSummary:
     """Describe *log_dir*, with rows for *partitions* only (None: for all).
 
-    *metadata_version* is the feature level, which the caller has read from the metadata log.  Raises UnreadableError
-    if the directory cannot be listed.
+    *metadata_version* is the feature level, which the caller has read from the metadata log.  *settings*: of its
+    topics; None: as its own metadata log has them.  Raises UnreadableError if the directory cannot be listed.
     """
     unclean = _was_left_unclean(log_dir)
     chosen = log_dir.partitions if partitions is None else partitions
-    rows = tuple(_partition_row(partition, unclean) for partition in chosen)
+    known = settings or TopicConfig(log_dir)
+    rows = tuple(_partition_row(partition, unclean, known) for partition in chosen)
     shutdown, followed = log_dir.clean_shutdown, log_dir.checkpoints.follow_file
     return LogDirSummary(
         path=log_dir.path,
@@ -124,7 +134,7 @@ def describe_log_dir(
 def describe_partition(partition: Partition, deep: bool = False) -> PartitionSummary:
     """Describe *partition* and each of its segments; with *deep*, records are counted by decoding them."""
     around = LogDir(partition.log_dir)
-    row = _partition_row(partition, _was_left_unclean(around))
+    row = _partition_row(partition, _was_left_unclean(around), TopicConfig(around))
     last = len(partition.segments) - 1
     rows = [
         _segment_row(partition, files, is_active=number == last, deep=deep)
@@ -172,7 +182,16 @@ def _log_dir_notes(log_dir: LogDir) -> Iterator[str]:
         yield f"klog cannot tell whether a broker runs: {log_dir.lock.reason}"
 
 
-def _partition_row(partition: Partition, unclean: bool) -> PartitionRow:
+def _log_start(partition: Partition, settings: TopicConfig) -> int | None:
+    """Return the log start offset as a broker takes it.  The metadata log is read only if it can make a difference."""
+    local = partition.log_start_offset
+    if local is None or partition.state is not PartitionState.CURRENT or partition.tiered_log_start() >= local:
+        return local
+    is_tiered = settings.value(partition.topic, "remote.storage.enable").flag
+    return partition.tiered_log_start() if is_tiered else local
+
+
+def _partition_row(partition: Partition, unclean: bool, settings: TopicConfig) -> PartitionRow:
     notes = [] if partition.state is PartitionState.CURRENT else [f"-{partition.state.value}"]
     end = None
     incomplete = False
@@ -197,12 +216,13 @@ def _partition_row(partition: Partition, unclean: bool) -> PartitionRow:
         topic_id=partition.topic_id,
         segments=len(partition.segments),
         bytes=partition.size,
-        log_start_offset=partition.log_start_offset,
+        log_start_offset=_log_start(partition, settings),
         high_watermark=partition.high_watermark,
         log_end_offset=end.offset if end else None,
         recovery_point=partition.recovery_point,
         cleaner_offset=partition.cleaner_offset,
         leader_epoch=partition.leader_epoch,
+        local_log_start_offset=partition.segments[0].base_offset if partition.segments else None,
         directory=partition.directory,
         state=partition.state.value,
         notes=tuple(notes),
