@@ -21,6 +21,7 @@ FLOORS = (
     "log",
     "data_dir",
     "cluster",
+    "schemas",
     "change",
     "partition",
     "jobs",
