@@ -6,8 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from klog.commands.bytes.byte_view import ByteChoice
 
 from tests.commands.bytes.covering import fields_of
+from tests.conftest import FIXTURES, writable_copy
 from tests.oracles.plain import compress
 from tests.oracles.plain.encode import BatchHeader, message, raw_batch, record
 
@@ -61,3 +63,27 @@ def test_a_batch_without_a_fault_has_none(tmp_path: Path) -> None:
     path.parent.mkdir()
     path.write_bytes(raw_batch(TWO, GOOD + SECOND) + raw_batch(replace(ONE, base_offset=2, leader_epoch=1), GOOD))
     assert [one.field.problem for one in fields_of(path) if one.field.problem] == []
+
+
+def test_a_batch_that_contradicts_the_ones_before_it_is_marked(tmp_path: Path) -> None:
+    """Bytes of the file and of the one batch: the batch before it, of the same producer, is cut out."""
+    folder = writable_copy(FIXTURES / "modern/plain-1", tmp_path / "plain-1")
+    log = folder / "00000000000000000000.log"
+    content = log.read_bytes()
+    log.write_bytes(content[:6392] + content[6392 + 621 :])
+    for choice in (ByteChoice(), ByteChoice(position=6392)):
+        found = [one.field for one in fields_of(log, choice) if one.field.problem and not one.inside]
+        assert found[0].position == 6392
+        assert "68–76 are missing (offset-gap)" in str(found[0].problem)
+
+
+def test_an_entry_without_a_marker_is_marked(tmp_path: Path) -> None:
+    """An entry of `.txnindex` that says another beginning of its transaction than the log."""
+    folder = writable_copy(FIXTURES / "modern/tx-0", tmp_path / "tx-0")
+    index = next(path for path in sorted(folder.glob("*.txnindex")) if path.stat().st_size)
+    content = bytearray(index.read_bytes())
+    content[17] ^= 1
+    index.write_bytes(content)
+    found = [one.field.problem for one in fields_of(index) if one.field.problem]
+    assert len(found) == 1
+    assert "(txn-index-disagrees)" in str(found[0])

@@ -65,13 +65,13 @@ def _log(source: ReadOnlyFile, name: FileName, choice: ByteChoice) -> ByteView:
         raise UsageError(f"{source.path}: --entry goes with an index or a snapshot; for a log, --offset or --position")
     log = log_context(source, name, choice.is_full)
     if choice.position is None:
-        _note_faults(log, name)
+        _note_faults(log, name, small_only=False)
         return ByteView(source, 0, source.size, name.kind.value, lambda: log_fields(log))
     stretch, before = stretch_at(source, choice.position, _index_of(source.path, name))
     if stretch is None:
         raise UsageError(f"{source.path}: no byte {choice.position}")
-    if stretch.damage is not None and stretch.damage.is_unfinished:
-        _note_faults(log, name)
+    is_unfinished = stretch.damage is not None and stretch.damage.is_unfinished
+    _note_faults(log, name, small_only=not is_unfinished)
     kind = "batch" if stretch.damage is None else "damage"
 
     def fields() -> Fields:
@@ -81,11 +81,11 @@ def _log(source: ReadOnlyFile, name: FileName, choice: ByteChoice) -> ByteView:
     return ByteView(source, stretch.start, stretch.end - stretch.start, kind, fields)
 
 
-def _note_faults(log: LogContext, name: FileName) -> None:
+def _note_faults(log: LogContext, name: FileName, *, small_only: bool) -> None:
     if name.kind is FileKind.LOG and name.stage is Stage.IN_USE:
         from klog.commands.bytes.log_faults import note_faults
 
-        note_faults(log, name)
+        note_faults(log, name, small_only=small_only)
 
 
 def _index_of(path: str, name: FileName) -> str | None:

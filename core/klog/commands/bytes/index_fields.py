@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Final
 
@@ -78,23 +77,14 @@ def _entry(source: ByteSource, layout: Layout, at: int, name: FileName, fault: s
 
 def index_faults(path: str, name: FileName) -> dict[int, str]:
     """Return what `klog verify` says about entries of an index, by position; nothing without the log beside it."""
-    from klog.commands.bytes.log_faults import segment_facts
-    from klog.partition.verify import index_checks
-    from klog.partition.verify.findings import Severity
+    from klog.commands.bytes.log_faults import faults, segment_facts
 
     facts = segment_facts(path, name)
     if facts is None:
         return {}
-    check = {
-        FileKind.INDEX: index_checks.offset_index,
-        FileKind.TIME_INDEX: index_checks.time_index,
-        FileKind.TXN_INDEX: index_checks.txn_index,
-    }[name.kind]
     found: dict[int, str] = {}
-    for finding in check(facts):
-        is_here = os.path.basename(finding.file) == name.name and finding.position is not None
+    for position, fault in faults(facts, name):
         if len(found) == _MOST_FAULTS:
             break
-        if is_here and finding.severity is not Severity.NOTE:
-            found.setdefault(finding.position or 0, f"{finding.message} ({finding.id})")
+        found.setdefault(position, fault)
     return found
