@@ -85,11 +85,12 @@ def test_a_plan_is_shown_and_nothing_is_changed(klog: Klog, torn: Path) -> None:
         ["remove", f"{113:020}.snapshot"],
         ["replace", "leader-epoch-checkpoint"],
     ]
-    assert lines[-6:] == [
+    assert lines[-7:] == [
         "If another replica is in sync, it is safer to delete this copy, or to truncate it on a follower, and to let"
         " the broker fetch it again: klog cannot see other brokers.",
         "",
         "klog explain torn-tail",
+        f"klog bytes {torn}/plain-1/{0:020}.log --position 8209",
         "",
         "nothing has been changed; next:",
         f"  klog recover {torn} --apply",

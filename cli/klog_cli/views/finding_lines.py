@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -61,6 +62,12 @@ def place(finding: Finding) -> str:
     name = finding.file.rpartition("/")[2]
     position = "" if finding.position is None else f" @ {finding.position}"
     return name + position + ("" if finding.offset is None else f" (offset {finding.offset})")
+
+
+def file_of(path: str, finding: Finding) -> str:
+    """Return the path of the file that *finding* is about; *path*: that of its partition, or of its log dir."""
+    folder = os.path.dirname(path) if os.path.dirname(finding.file) else path
+    return os.path.join(folder, finding.file)
 
 
 def fix_lines(fix: str) -> list[str]:

@@ -16,6 +16,7 @@ from klog_cli.views.finding_lines import (
     WORST_FIRST,
     FindingGroup,
     explain_command,
+    file_of,
     finding_lines,
     fix_lines,
     label_width,
@@ -95,8 +96,7 @@ def _kind_lines(found: Sequence[tuple[str, Finding]]) -> Iterator[str]:
         yield from (f"  {'  ' * style.is_command(line)}{line}" for line in fix_lines(fix))
     path, example = found[0]
     if example.position is not None:
-        folder = os.path.dirname(path) if os.path.dirname(example.file) else path
-        yield f"  {see_bytes(os.path.join(folder, example.file), position=example.position)}"
+        yield f"    {see_bytes(file_of(path, example), position=example.position)}"
 
 
 def _fixes(found: Sequence[tuple[str, Finding]]) -> list[str]:

@@ -13,7 +13,8 @@ from klog.partition.verify.findings import Finding, Severity, quoted
 
 from klog_cli import style
 from klog_cli.command_line import next_step, with_option
-from klog_cli.views.finding_lines import explain_command, finding_lines, grouped
+from klog_cli.views.bytes import see_bytes
+from klog_cli.views.finding_lines import explain_command, file_of, finding_lines, grouped
 from klog_cli.views.losses import kept, loses, losses_line
 from klog_cli.views.plan_lines import action_lines, changed_files, first_lines, make_indexes
 from klog_cli.views.topic_settings import settings_text
@@ -57,6 +58,7 @@ class RecoverText:
         self._report, self._options, self._everything = report, options, everything
         self._recovery, self._plan = report.recovery, report.plan
         self._ids: dict[str, None] = {}
+        self._place: tuple[str, int] | None = None
         self._settings: set[str] = set()
         self._undecided = [result for result in report.recovery.results if result.choices]
 
@@ -136,6 +138,7 @@ class RecoverText:
     def _of_partition(self, result: RecoverResult) -> Iterator[str]:
         actions = self._report.actions(result.partition)
         told = self._findings(result, actions)
+        self._note_place(result.partition.path, told)
         if not (actions or told or result.fails):
             return
         yield style.strong(result.partition.path)
@@ -163,6 +166,12 @@ class RecoverText:
             return list(result.left)
         shown = (one for one in result.findings if one.id != "vanished" or one.severity is not Severity.NOTE)
         return [one for one in shown if one.severity is not Severity.NOTE or actions]
+
+    def _note_place(self, path: str, findings: Sequence[Finding]) -> None:
+        """Note the place of the first damage, for the command that shows its bytes."""
+        if self._place is None:
+            damage = (one for one in findings if one.severity is Severity.DAMAGE and one.position is not None)
+            self._place = next(((file_of(path, one), one.position or 0) for one in damage), None)
 
     def _finding_lines(self, findings: Sequence[Finding]) -> list[str]:
         self._ids |= dict.fromkeys(one.id for one in findings if one.severity is not Severity.NOTE)
@@ -203,6 +212,9 @@ class RecoverText:
             yield ""
             yield from remarks
         yield from explain_command(self._ids)
+        if self._place is not None and not self._report.is_applied:
+            path, position = self._place
+            yield see_bytes(path, position=position)
 
     def _next(self) -> Iterator[str]:
         for first in dict.fromkeys(refusal.first for refusal in self._report.refusals):

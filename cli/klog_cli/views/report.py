@@ -39,6 +39,7 @@ from klog.partition.verify.verify import PartitionResult, VerifyTotals, partitio
 from klog_cli import output
 from klog_cli.views import report_verdict
 from klog_cli.views.groups import group_json
+from klog_cli.views.report_bytes import damaged_bytes
 from klog_cli.views.space.space import in_words, log_dir_rows, topic_rows
 from klog_cli.views.space.text import WORDS
 from klog_cli.views.timeline import event_json
@@ -92,13 +93,15 @@ class _Pass(LogEvents):
 class _Verified:
     """The results of a check of all partitions; *timeline* receives their events.
 
-    *rows*: the findings, the worst first, with the node and the log dir of each.  *latest*: the largest timestamp of
-    each partition that has some in the future, by topic and number, or by the path of another directory.
+    *rows*: the findings, the worst first, with the node and the log dir of each.  *places*: the damage, with the path
+    of its partition or log dir.  *latest*: the largest timestamp of each partition that has some in the future, by
+    topic and number, or by the path of another directory.
     """
 
     def __init__(self, timeline: Timeline, selections: Iterable[Selection], now_ms: int) -> None:
         self.findings: list[Finding] = []
         self.latest: dict[object, int] = {}
+        self.places: list[tuple[str, Finding]] = []
         self._rows: list[tuple[Finding, str, int | None]] = []
         self.now_ms = now_ms
         self.strips: list[PartitionStrip] = []
@@ -124,13 +127,14 @@ class _Verified:
         """Check all of *opened*."""
         for one in opened:
             if isinstance(one, LogDir):
-                self._add(root(one), one.path, one.node_id)
+                self._add(root(one), one.path, one.path, one.node_id)
         wanted = partitions_to_verify(opened)
         chosen = segments_of_files(opened)
         verify_partitions(wanted, request, sink, self._take, chosen, self._observe)
 
-    def _add(self, findings: Iterable[Finding], log_dir: str, node: int | None) -> None:
+    def _add(self, findings: Iterable[Finding], path: str, log_dir: str, node: int | None) -> None:
         found = list(findings)
+        self.places += ((path, one) for one in found if one.severity is Severity.DAMAGE)
         self.findings += found
         self._rows += ((one, log_dir, node) for one in found)
 
@@ -148,7 +152,7 @@ class _Verified:
         meta = partition.checkpoints.meta
         node = meta.node_id if isinstance(meta, MetaProperties) else None
         log_dir = self._around(partition)
-        self._add(result.findings, log_dir, node)
+        self._add(result.findings, partition.path, log_dir, node)
         self.totals = self.totals.plus(result.totals)
         counts = [sum(one.severity is severity for one in result.findings) for severity in _ORDER[:2]]
         if isinstance(result.summary, _Summary):
@@ -216,6 +220,7 @@ def report(
             *shown,
             {} if collected.counts is None else collected.counts.states,
             collected.problems,
+            [] if redact else damaged_bytes(verified.places),
         )
         for part in page(_redacted(made, title) if redact else made):
             results.write(part)

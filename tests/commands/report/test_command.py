@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -102,7 +104,7 @@ def test_redaction_leaves_no_string_of_the_disk(tmp_path: Path) -> None:
 
 
 def test_one_pass_serves_findings_pictures_and_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The log is read hardly more than verify and the headers of transactions need: its end, once."""
+    """The log is read hardly more than verify, the headers of transactions and the bytes of its damage need."""
     disk = FIXTURES / "crash" / "flip-middle" / "torn-0"
     counted = count_reads(monkeypatch)
 
@@ -112,6 +114,7 @@ def test_one_pass_serves_findings_pictures_and_events(tmp_path: Path, monkeypatc
         return sum(size for path, size in counted.bytes.items() if path.endswith(".log"))
 
     alone = bytes_read("verify", disk, "--jobs", "1") + bytes_read("transactions", disk)
+    alone += bytes_read("bytes", disk / f"{296:020}.log", "--position", "818")
     more = bytes_read("report", disk, "--jobs", "1", "--to", tmp_path / "r.html") - alone
     assert more < bytes_read("timeline", disk) / 10
 
@@ -183,3 +186,18 @@ def test_a_report_of_nothing_is_refused(tmp_path: Path) -> None:
     for words, code in (((), 16), ((tmp_path,), 8), ((tmp_path / "missing",), 16)):
         assert run_klog("report", *words, "--to", tmp_path / "r.html").exit_code == code
         assert os.listdir(tmp_path) == []
+
+
+def test_the_bytes_of_a_damage_are_in_a_fold(page: Path) -> None:
+    """The lines of the command that is named below them; a page to give away has none."""
+    folds = re.findall(r'<details class="bytes">(.*?)</details>', page.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(folds) == 1
+    assert "bytes of torn-0/00000000000000000296.log @ 818</summary>" in folds[0]
+    lines = [html.unescape(line) for line in re.findall("<code>(.*?)</code>", folds[0])]
+    command = html.unescape(re.findall("<pre>(klog bytes .*)</pre>", folds[0])[0])
+    printed = run_klog(*shlex.split(command)[1:]).stdout.decode().splitlines()
+    assert lines == [*printed[: len(lines) - 1], "…"] if lines[-1] == "…" else lines == printed[: len(lines)]
+    assert any("CRC DOES NOT MATCH" in line for line in lines)
+    given_away = page.with_name("redacted.html")
+    run_klog("report", FIXTURES / "crash/flip-middle", "--to", given_away, "--redact")
+    assert 'class="bytes"' not in given_away.read_text(encoding="utf-8")

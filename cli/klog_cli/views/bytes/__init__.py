@@ -10,4 +10,4 @@ def see_bytes(path: str, *, offset: int | None = None, position: int | None = No
     from klog_cli import output, style
 
     place = f"--offset {offset}" if offset is not None else f"--position {position}"
-    return f"  {style.command(output.printable(f'klog bytes {quote(path)} {place}'))}"
+    return style.command(output.printable(f"klog bytes {quote(path)} {place}"))

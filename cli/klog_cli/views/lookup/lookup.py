@@ -54,7 +54,7 @@ def look_up(asked: LookupArguments, target: int, by_time: bool) -> int:
     elif asked.form == "text":
         output.lines(trail_lines(trail, output.width() if output.is_terminal() else None), hang=_LABEL)
         if trail.outcome is LookupOutcome.DAMAGED:
-            output.lines(["", "next: look at its bytes", see_bytes(partition.path, offset=target)])
+            output.lines(["", "next: look at its bytes", f"  {see_bytes(partition.path, offset=target)}"])
     else:
         from klog_cli.views.lookup.json import Lines
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import groupby
 from typing import NamedTuple
 
@@ -20,13 +20,15 @@ LOGS = (FileKind.LOG, FileKind.KRAFT_SNAPSHOT, FileKind.BOOTSTRAP)
 class ByteChoice(NamedTuple):
     """The bytes that are wanted of a file: those around *position*, or entry number *entry*; None, None: all.
 
-    *context*: bytes before and after.  *is_full*: show every field, however many.
+    *context*: bytes before and after.  *is_full*: show every field, however many.  *faults*: those of batches among
+    the others, by position; None: look for them.
     """
 
     position: int | None = None
     entry: int | None = None
     context: int = 0
     is_full: bool = False
+    faults: Mapping[int, str] | None = None
 
 
 class ByteView(NamedTuple):
@@ -70,8 +72,11 @@ def _log(source: ReadOnlyFile, name: FileName, choice: ByteChoice) -> ByteView:
     stretch, before = stretch_at(source, choice.position, _index_of(source.path, name))
     if stretch is None:
         raise UsageError(f"{source.path}: no byte {choice.position}")
-    is_unfinished = stretch.damage is not None and stretch.damage.is_unfinished
-    _note_faults(log, name, small_only=not is_unfinished)
+    if choice.faults is not None:
+        log.problems |= choice.faults
+    else:
+        is_unfinished = stretch.damage is not None and stretch.damage.is_unfinished
+        _note_faults(log, name, small_only=not is_unfinished)
     kind = "batch" if stretch.damage is None else "damage"
 
     def fields() -> Fields:

@@ -42,21 +42,21 @@ def log_fields(log: LogContext) -> Fields:
         yield from stretch_fields(log, stretch)
 
 
-def stretches(source: ReadOnlyFile) -> Iterator[LogStretch]:
-    """Yield the batches of a log and the stretches between them; together they cover all bytes, each once."""
+def stretches(source: ReadOnlyFile, start: int = 0) -> Iterator[LogStretch]:
+    """Yield the batches of a log from byte *start* on, and the stretches between them; they cover all bytes once."""
     from klog.log.segment import Segment
 
-    at = 0
-    for found in Segment(source.path, bounded=False).batches():
+    at = start
+    for found in Segment(source.path, bounded=False).batches(start):
         if isinstance(found, Damage):
-            damage, start, size = found, found.place.position or 0, found.size or 0
+            damage, begin, size = found, found.place.position or 0, found.size or 0
         else:
-            damage, start, size = None, found.position, found.size
-        if start > at:
-            yield LogStretch(at, min(start, source.size), _unclaimed(source, at))
-        start, end = max(start, at), min(start + size, source.size)
-        if end > start:
-            yield LogStretch(start, end, damage)
+            damage, begin, size = None, found.position, found.size
+        if begin > at:
+            yield LogStretch(at, min(begin, source.size), _unclaimed(source, at))
+        begin, end = max(begin, at), min(begin + size, source.size)
+        if end > begin:
+            yield LogStretch(begin, end, damage)
             at = end
     if at < source.size:
         yield LogStretch(at, source.size, _unclaimed(source, at))
@@ -140,7 +140,8 @@ def stretch_at(source: ReadOnlyFile, position: int, index: str | None) -> tuple[
             before = found
     except UnreadableError:
         pass  # a byte before the position; the search below leaves it out
-    return next((one for one in stretches(source) if one.start <= position < one.end), None), None
+    start = before.position if before is not None and _holds(source, before) else 0
+    return next((one for one in stretches(source, start) if one.start <= position < one.end), None), None
 
 
 def _walk_start(source: ReadOnlyFile, position: int, index: str | None) -> int:

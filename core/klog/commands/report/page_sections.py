@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
+from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
 from klog.base.errors import counted
@@ -170,8 +171,20 @@ def _parts(found: object) -> str:
     return ", ".join(named) + (f" and {more} more" if more > 0 else "")
 
 
-def findings(found: Sequence[Row]) -> Iterator[Element]:
-    """Yield the table of findings, and the meaning of each kind."""
+class DamagedBytes(NamedTuple):
+    """The bytes at the place of a finding.
+
+    *kind*: its id.  *title*: its file and position.  *lines*: the fields.  *command*: the command that prints them.
+    """
+
+    kind: str
+    title: str
+    lines: Sequence[str]
+    command: str
+
+
+def findings(found: Sequence[Row], damaged: Sequence[DamagedBytes] = ()) -> Iterator[Element]:
+    """Yield the table of findings, and the meaning of each kind, with the bytes of its places in folds."""
     if not found:
         yield element("p", None, "Nothing was found.")
         return
@@ -185,6 +198,13 @@ def findings(found: Sequence[Row]) -> Iterator[Element]:
             yield element("p", None, f"A broker at its next start: {row['broker']}.")
         if row.get("fix"):
             yield element("pre", None, element("code", None, str(row["fix"])))
+        yield from (_fold(one) for one in damaged if one.kind == kind)
+
+
+def _fold(damage: DamagedBytes) -> Element:
+    summary = element("summary", None, f"bytes of {damage.title}")
+    lines = element("pre", None, *(element("code", None, line) for line in damage.lines))
+    return element("details", {"class": "bytes"}, summary, lines, element("pre", None, damage.command))
 
 
 def _partition(row: Row) -> str:

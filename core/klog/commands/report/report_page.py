@@ -16,7 +16,7 @@ from xml.etree.ElementTree import Element
 from klog.base.errors import counted
 from klog.commands.report import page_sections
 from klog.commands.report.html_elements import element, embedded_json, html, raw, time
-from klog.commands.report.page_sections import MOST_ROWS, partition_row
+from klog.commands.report.page_sections import MOST_ROWS, DamagedBytes, partition_row
 from klog.commands.report.partition_strip import PartitionStrip
 from klog.commands.report.tables import Row, card_style
 
@@ -53,7 +53,7 @@ class Report(NamedTuple):
     and their `node` and `log_dir`.  *space*: that of `klog space`; *reasons*: the meaning of each of its reasons.
     *events*: those of `klog timeline`.  *groups*: those of `klog groups`.  *transactions*: those of `klog
     transactions`, the hanging and the open ones first; *states*: the number of all transactions by state.  *problems*:
-    sentences about unreadable parts.
+    sentences about unreadable parts.  *damaged*: the bytes of damage.
     """
 
     title: str
@@ -73,6 +73,7 @@ class Report(NamedTuple):
     transactions: Sequence[Row]
     states: Mapping[str, int]
     problems: Sequence[str] = ()
+    damaged: Sequence[DamagedBytes] = ()
 
 
 _SECTIONS = (
@@ -132,7 +133,7 @@ def _body(report: Report) -> Iterator[Element]:
             page_sections.timeline(report.events, len(report.log_dirs)),
             page_sections.groups(report.groups),
             page_sections.transactions(report.transactions),
-            page_sections.findings(report.findings),
+            page_sections.findings(report.findings, report.damaged),
         ),
         strict=True,
     ):
