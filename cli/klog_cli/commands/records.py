@@ -112,8 +112,10 @@ def _looks(key_as: str, value_as: str, pretty: bool, full: bool) -> RowStyle:
 
 
 def _check(form: str, follow: bool, head: bool, template: str | None, has_end: bool) -> None:
-    if form != "text" and (follow or template is not None):
-        raise UsageError(f"--output {form} prints the records that are there, as data: leave out --follow and --format")
+    if form != "text" and template is not None:
+        raise UsageError(f"--output {form} has a form of its own: leave out --format")
+    if form in ("json", "csv") and follow:
+        raise UsageError(f"--output {form} has an end: with --follow, add --output jsonl")
     if follow and (head or has_end):
         raise UsageError("--follow goes on at the log end: leave out --head, --to-offset and --to-time")
 
@@ -125,6 +127,8 @@ def _run(query: RecordsQuery, form: str, looks: RowStyle, template: str | None, 
         return view.records(query, looks, _format(template, looks), follow=follow)
     if form == "json":
         return view.emit_json(query)
+    if follow:
+        return view.follow_lines(query)
     return view.emit_lines(query, is_csv=form == "csv")
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from klog.commands.dump.dump_request import DumpRequest, DumpTarget, LogInput, LogInputs
 from klog.commands.records.appended_records import AppendedRecords
-from klog.commands.records.record_rows import RecordRow
+from klog.commands.records.record_rows import RecordRow, RecordRows
 from klog.data_dir.partition import Partition
 from klog.log.records import RecordFilter
 
@@ -25,9 +25,10 @@ from tests.conftest import FIXTURES, run_klog, writable_copy
 from tests.oracles.plain.encode import Record, batch
 
 PATIENCE_S = 120
+OFFSETS = ("--format", "%o\\n")
 
 
-def offsets(followed: AppendedRecords) -> list[int]:
+def offsets(followed: AppendedRecords[RecordRow]) -> list[int]:
     found = list(followed.read())
     assert all(isinstance(row, RecordRow) for row in found), found
     return [row.record.offset for row in found if isinstance(row, RecordRow)]
@@ -49,7 +50,7 @@ def test_a_log_that_grows_in_pieces(tmp_path: Path, committed: bool) -> None:
     folder = tmp_path / "tx-0"
     folder.mkdir()
     (folder / logs[0].name).touch()
-    followed = AppendedRecords(Partition(str(folder)), DumpRequest("jsonl", committed=committed), 0)
+    followed = AppendedRecords(Partition(str(folder)), RecordRows(DumpRequest("jsonl", committed=committed)), 0)
     found: list[int] = []
     for log in logs:
         content = log.read_bytes()
@@ -60,7 +61,7 @@ def test_a_log_that_grows_in_pieces(tmp_path: Path, committed: bool) -> None:
             if (source / path.name).exists():
                 shutil.copy(source / path.name, folder)
     assert offsets(followed) == []
-    everything = AppendedRecords(Partition(str(source)), DumpRequest("jsonl", committed=committed), 0)
+    everything = AppendedRecords(Partition(str(source)), RecordRows(DumpRequest("jsonl", committed=committed)), 0)
     assert found == offsets(everything) == sorted(set(found))
     assert len(found) > 300
 
@@ -68,7 +69,9 @@ def test_a_log_that_grows_in_pieces(tmp_path: Path, committed: bool) -> None:
 def test_with_a_filter_nothing_is_read_twice(tmp_path: Path) -> None:
     """Records that do not match are passed as well."""
     folder = writable_copy(FIXTURES / "modern/plain-1", tmp_path / "plain-1")
-    followed = AppendedRecords(Partition(str(folder)), DumpRequest("jsonl", wanted=RecordFilter(to_time=1)), 0)
+    followed = AppendedRecords(
+        Partition(str(folder)), RecordRows(DumpRequest("jsonl", wanted=RecordFilter(to_time=1))), 0
+    )
     assert offsets(followed) == []
     assert followed.next_offset == 113
 
@@ -93,7 +96,7 @@ def test_segments_that_are_merged_while_they_are_read(tmp_path: Path, monkeypatc
         return given(self, target)
 
     monkeypatch.setattr(LogInputs, "open", merge)
-    followed = AppendedRecords(Partition(str(folder)), DumpRequest("jsonl"), 0)
+    followed = AppendedRecords(Partition(str(folder)), RecordRows(DumpRequest("jsonl")), 0)
     assert offsets(followed) == [*range(10)]
     assert offsets(followed) == [*range(10, 30)]
     assert offsets(followed) == []
@@ -101,7 +104,7 @@ def test_segments_that_are_merged_while_they_are_read(tmp_path: Path, monkeypatc
 
 def test_a_partition_that_vanishes_is_an_error(tmp_path: Path) -> None:
     folder = writable_copy(FIXTURES / "modern/plain-1", tmp_path / "plain-1")
-    process = follow(folder)
+    process = follow(folder, *OFFSETS)
     begun = read_until(process, 112)
     folder.rename(tmp_path / "plain-1.gone-delete")
     out, said = process.communicate(timeout=PATIENCE_S)
@@ -112,7 +115,7 @@ def test_a_partition_that_vanishes_is_an_error(tmp_path: Path) -> None:
 
 def follow(*words: str | Path) -> subprocess.Popen[bytes]:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    command = [sys.executable, "-m", "klog_cli.app", "records", "-f", "--format", "%o\\n", *map(str, words)]
+    command = [sys.executable, "-m", "klog_cli.app", "records", "-f", *map(str, words)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
 
 
@@ -127,7 +130,8 @@ def test_beside_a_broker(tmp_path: Path) -> None:
     topics = {"kept": rolled, "cleaned": rolled | {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}}
     with kafka.Cluster(kafka.NEWEST, tmp_path, port=kafka.PORT + 60, settings=settings) as cluster:
         clients.create(cluster.bootstrap, topics)
-        processes = {topic: follow(cluster.data / f"{topic}-0", "--from-offset", "0") for topic in topics}
+        processes = {topic: follow(cluster.data / f"{topic}-0", "--from-offset", "0", *OFFSETS) for topic in topics}
+        rows = follow(cluster.data / "kept-0", "--from-offset", "0", "--output", "jsonl")
         sent = 0
         for turn, codec in enumerate(("none", "gzip", "snappy", "lz4", "zstd", "none")):
             given = [one for one in clients.records(f"turn {turn}", 90) if one.key is not None]
@@ -147,8 +151,23 @@ def test_beside_a_broker(tmp_path: Path) -> None:
             found[topic] = list(map(int, [*lines, *out.splitlines()]))
             assert found[topic] == sorted(set(found[topic]))
             assert set(left) <= set(found[topic])
+        every = run_klog("dump", cluster.data / "kept-0", "--output", "jsonl").stdout
+        assert interrupted(rows, len(every)) == every
     assert len(found["kept"]) == sent
     assert len(left) < sent, "compaction has removed records"
+
+
+def interrupted(process: subprocess.Popen[bytes], size: int) -> bytes:
+    """Return the output of a process that ^C ends once it has written *size* bytes."""
+    assert process.stdout is not None
+    read, until = b"", time.monotonic() + PATIENCE_S
+    while len(read) < size and time.monotonic() < until:
+        if select.select([process.stdout], [], [], 0.5)[0]:
+            read += os.read(process.stdout.fileno(), 1 << 16)
+    process.send_signal(signal.SIGINT)
+    out, said = process.communicate(timeout=PATIENCE_S)
+    assert (process.returncode, said) == (0, b"")
+    return read + out
 
 
 def dumped(partition: Path) -> list[int]:

@@ -13,12 +13,22 @@ import pytest
 
 from tests.brokers import clients
 from tests.commands.serve.serving import Serving
-from tests.conftest import FIXTURES, run_klog
+from tests.conftest import CORPORA, FIXTURES, extract, run_klog
 from tests.oracles.plain.encode import Record, batch
 from tests.support.reads import count_reads
+from tests.support.samples import sampled
 from tests.support.terminal import on_screen
 
+
+def partitions_in(root: Path) -> list[Path]:
+    """Return the partition directories with logs below *root*."""
+    return sorted({path.parent for path in root.rglob("*-[0-9]*/*.log")})
+
+
 PARTITIONS = sorted(path for path in FIXTURES.glob("*/*-[0-9]*") if path.is_dir() and any(path.glob("*.log")))
+ARCHIVES = sorted(
+    str(path.relative_to(CORPORA)) for kind in ("compaction", "crash") for path in CORPORA.glob(f"{kind}/*/*.gz")
+)
 LETTERS = "%o|%T|%K|%S|%k|%v|%h|%t|%p\\n"
 
 
@@ -50,6 +60,29 @@ def formatted(row: dict[str, Any]) -> bytes:
 
 @pytest.mark.parametrize("path", PARTITIONS, ids=lambda path: str(path.relative_to(FIXTURES)))
 def test_the_same_records_as_a_dump(path: Path) -> None:
+    compare_with_dump(path)
+
+
+@pytest.mark.corpora
+@pytest.mark.parametrize("name", ["modern/data", "legacy/data", "v39/data", "v39/data1", "public/kafkalite"])
+def test_the_same_records_as_a_dump_of_a_corpus(name: str) -> None:
+    """Real brokers of six versions wrote these."""
+    partitions = partitions_in(CORPORA / name)
+    assert len(partitions) > 3
+    for path in partitions:
+        compare_with_dump(path)
+
+
+@pytest.mark.corpora
+@pytest.mark.parametrize("name", sampled(ARCHIVES, 12))
+def test_the_same_records_as_a_dump_of_an_image(name: str, tmp_path: Path) -> None:
+    """Wrecks of killed brokers, and logs that cleaners of three versions rewrote."""
+    extract(CORPORA / name, tmp_path)
+    for path in partitions_in(tmp_path):
+        compare_with_dump(path)
+
+
+def compare_with_dump(path: Path) -> None:
     """The last, the first, ranges and offsets before the log end; none of them is a control record in a format."""
     every = rows(path)
     middle = every[len(every) // 2]["offset"] if every else 0
@@ -61,6 +94,7 @@ def test_the_same_records_as_a_dump(path: Path) -> None:
         (("--to-offset", str(middle)), [row for row in every if row["offset"] < middle]),
         (("--from-offset", "-5"), rows(path, "--from-offset", "-5")),
         (("--isolation", "read_committed", "-n", "5"), rows(path, "--isolation", "read_committed")[-5:]),
+        *with_key(every),
     ]:
         shown = run_klog("records", path, *options, "--format", LETTERS)
         data = [row for row in expected if "control" not in row]
@@ -71,16 +105,29 @@ def test_the_same_records_as_a_dump(path: Path) -> None:
         assert [row for row in document["records"] if "damage" not in row] == expected
 
 
-@pytest.mark.parametrize("topic", ["tx", "zstd", "logappend", "idempotent"])
+def with_key(every: list[dict[str, Any]]) -> list[tuple[tuple[str, ...], list[dict[str, Any]]]]:
+    """Return the options that select the records with the key of the last record with a plain one, and these."""
+    keys = [row["key"] for row in every if isinstance(row.get("key"), str) and row["key"].isalnum()]
+    return [(("--key", keys[-1], "-n", "9"), [row for row in every if row.get("key") == keys[-1]][-9:])] if keys else []
+
+
+@pytest.mark.parametrize("topic", ["tx", "zstd", "logappend", "idempotent", "gzip", "lz4-broker", "dense"])
 def test_a_format_is_what_a_consumer_is_handed(topic: str) -> None:
+    """All letters of kcat."""
     with Serving(FIXTURES / "modern") as serving:
         received = clients.consume(serving.bootstrap, topic, "read_committed")
     path = FIXTURES / f"modern/{topic}-0"
-    options = ("--from-offset", "0", "--isolation", "read_committed", "--format", "%o %T %k=%v\\n")
-    shown = run_klog("records", path, *options)
-    assert shown.stdout == b"".join(
-        b"%d %d %s=%s\n" % (one.offset, one.timestamp, one.key or b"", one.value or b"") for one in received
-    )
+    shown = run_klog("records", path, "--from-offset", "0", "--isolation", "read_committed", "--format", LETTERS)
+    assert shown.stdout == b"".join(received_line(one, topic) for one in received)
+    assert received
+
+
+def received_line(one: clients.Received, topic: str) -> bytes:
+    """Return what kcat prints of a message in the format `LETTERS`."""
+    lengths = (-1 if content is None else len(content) for content in (one.key, one.value))
+    headers = b",".join(name.encode() + b"=" + (b"NULL" if value is None else value) for name, value in one.headers)
+    numbers = [b"%d" % number for number in (one.offset, one.timestamp, *lengths)]
+    return b"|".join([*numbers, one.key or b"", one.value or b"", headers, topic.encode(), b"0"]) + b"\n"
 
 
 def test_each_transaction_has_its_outcome() -> None:
@@ -157,7 +204,8 @@ def test_nothing_in_the_range() -> None:
     [
         (("--format", "%q"), "--format: %q is unknown"),
         (("--follow", "--head"), "--follow goes on at the log end"),
-        (("--follow", "--output", "jsonl"), "leave out --follow"),
+        (("--follow", "--output", "json"), "with --follow, add --output jsonl"),
+        (("--format", "%o", "--output", "jsonl"), "leave out --format"),
         (("--value-as", "avro"), "--value-as avro: expected one of"),
     ],
 )

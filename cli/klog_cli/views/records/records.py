@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeAlias
 
 from klog.base.errors import ExitCode, KlogError, UnreadableError, UsageError
 from klog.base.progress import Sink
@@ -15,13 +15,13 @@ from klog.commands.dump.dump_request import DumpRequest, DumpTarget, partition_t
 from klog.commands.dump.log_lines import csv_header
 from klog.commands.dump.newest_rows import newest
 from klog.commands.records.appended_records import AppendedRecords
-from klog.commands.records.record_rows import RecordRow, RecordRows
+from klog.commands.records.record_rows import RecordJsonLines, RecordReader, RecordRow, RecordRows, Row
 from klog.data_dir.partition import Partition
 from klog.data_dir.selection import KafkaFile, PartitionQuery, open_path, partitions_of, select
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.java_integers import LONG_MIN
 from klog.formats.names import FileKind
-from klog.log.json_lines import LineStyle
+from klog.log.json_lines import LineStyle, damage_json
 from klog.log.records import RecordLimit
 
 from klog_cli import output
@@ -31,6 +31,7 @@ from klog_cli.views.nothing_found import Conditions, nothing_in
 from klog_cli.views.records.format_text import RecordFormat
 from klog_cli.views.records.text import RowLines, RowStyle, heading
 
+Reads: TypeAlias = Callable[[DumpRequest], RecordReader[Row]]
 _CHUNK = 256
 _POLL_SECONDS = 0.2
 
@@ -52,20 +53,51 @@ class _Source(NamedTuple):
     targets: Callable[[], list[DumpTarget]]
 
 
-class _Screen:
-    """Prints records; `exit_code` and `found` say whether there was damage, and a record."""
+class _Printer(Generic[Row]):
+    """Prints rows; `exit_code` and `found` say whether there was damage, and a record."""
+
+    def __init__(self) -> None:
+        self.exit_code, self.found = int(ExitCode.CLEAN), False
+
+    def show(self, source: _Source, rows: Iterable[Row | Damage]) -> None:
+        """Print the rows of *source*."""
+        raise NotImplementedError
+
+    def _note(self, row: Row | Damage) -> None:
+        if isinstance(row, Damage):
+            is_unread = row.kind is DamageKind.UNREADABLE
+            self.exit_code |= ExitCode.OPERATIONAL_ERROR if is_unread else ExitCode.PROBLEMS_LEFT
+        else:
+            self.found = True
+
+
+class _LinePrinter(_Printer[bytes]):
+    """Prints JSON lines as they are; damage has a line, and is reported."""
+
+    def show(self, source: _Source, rows: Iterable[bytes | Damage]) -> None:
+        """Print the lines of *source*."""
+        for row in rows:
+            self._note(row)
+            if isinstance(row, Damage):
+                output.error(str(row))
+            output.write(damage_json(row) if isinstance(row, Damage) else row)
+
+
+class _RowPrinter(_Printer[RecordRow]):
+    """Prints records for people, or as a format says."""
 
     def __init__(self, looks: RowStyle, form: RecordFormat | None) -> None:
+        super().__init__()
         self._looks, self._format = looks, form
         self._lines: dict[str, RowLines] = {}
         self._shown = ""
-        self.exit_code, self.found = int(ExitCode.CLEAN), False
 
     def show(self, source: _Source, rows: Iterable[RecordRow | Damage]) -> None:
         """Print the rows of *source*, below its name unless it was the last one that was printed."""
         rows = iter(rows)
         while some := list(islice(rows, _CHUNK)):
-            self._note(some)
+            for row in some:
+                self._note(row)
             if self._format is not None:
                 self._formatted(source, some)
                 continue
@@ -74,14 +106,6 @@ class _Screen:
                 output.lines([heading(source.name, _offsets(source.partition))])
                 self._shown = source.name
             output.rows(self._lines.setdefault(source.name, RowLines(self._looks)).lines(some))
-
-    def _note(self, rows: Sequence[RecordRow | Damage]) -> None:
-        for row in rows:
-            if isinstance(row, RecordRow):
-                self.found = True
-            else:
-                is_unread = row.kind is DamageKind.UNREADABLE
-                self.exit_code |= ExitCode.OPERATIONAL_ERROR if is_unread else ExitCode.PROBLEMS_LEFT
 
     def _formatted(self, source: _Source, rows: Sequence[RecordRow | Damage]) -> None:
         partition, form = source.partition, self._format
@@ -98,19 +122,28 @@ def records(query: RecordsQuery, looks: RowStyle, form: RecordFormat | None, *, 
 
     *follow*: print what is appended as well, until ^C.  Raises UsageError, KlogError.
     """
-    screen, reader = _Screen(looks, form), RecordRows(query.request)
+    return _print(query, _RowPrinter(looks, form), RecordRows, follow)
+
+
+def follow_lines(query: RecordsQuery) -> int:
+    """Print records as JSON lines, and what is appended, until ^C; return the exit code.  Raises as `records`."""
+    return _print(query, _LinePrinter(), RecordJsonLines, True)
+
+
+def _print(query: RecordsQuery, printer: _Printer[Row], reads: Reads[Row], follow: bool) -> int:
+    reader = reads(query.request)
     sources = list(_sources(query))
     if follow and any(source.partition is None for source in sources):
         raise UsageError("--follow is for partitions: name log dirs or partition directories")
     ends: list[int | None] = []
     for source in sources:
-        screen.show(source, reader.read(source.targets(), _limit(query)))
+        printer.show(source, reader.read(source.targets(), _limit(query)))
         ends.append(reader.next_offset)
         if reader.has_vanished and not follow:
             output.note(f"{source.name}: the broker has replaced segments meanwhile: the records behind are not shown")
     if follow:
-        return _follow(list(zip(sources, ends, strict=True)), query.request, screen)
-    return screen.exit_code if screen.found or screen.exit_code else nothing_in(query.asked, query.conditions)
+        return _follow(list(zip(sources, ends, strict=True)), query.request, printer, reads)
+    return printer.exit_code if printer.found or printer.exit_code else nothing_in(query.asked, query.conditions)
 
 
 def emit_lines(query: RecordsQuery, *, is_csv: bool) -> int:
@@ -189,32 +222,34 @@ def _offsets(partition: Partition | None) -> str:
     return f"{range_text(first, end.offset - 1) if end.offset > first else 'empty'}, log end {end.offset}"
 
 
-def _follow(sources: list[tuple[_Source, int | None]], request: DumpRequest, screen: _Screen) -> int:
+def _follow(
+    sources: list[tuple[_Source, int | None]], request: DumpRequest, printer: _Printer[Row], reads: Reads[Row]
+) -> int:
     """Print what is appended to *sources*, from these offsets on, until ^C; return the exit code."""
     request = request._replace(wanted=request.wanted._replace(tail=False, limit=None, from_offset=LONG_MIN))
-    followed: list[tuple[_Source, AppendedRecords]] = []
+    followed: list[tuple[_Source, AppendedRecords[Row]]] = []
     for source, offset in sources:
         assert source.partition is not None
         if offset is None:
             end = source.partition.log_end
             offset = 0 if end is None else end.offset
-        followed.append((source, AppendedRecords(source.partition, request, offset)))
+        followed.append((source, AppendedRecords(source.partition, reads(request), offset)))
     try:
         while followed:
-            followed = [one for one in followed if _is_there(*one, screen)]
+            followed = [one for one in followed if _is_there(*one, printer)]
             time.sleep(_POLL_SECONDS)
     except KeyboardInterrupt:
         pass
-    return screen.exit_code
+    return printer.exit_code
 
 
-def _is_there(source: _Source, followed: AppendedRecords, screen: _Screen) -> bool:
+def _is_there(source: _Source, followed: AppendedRecords[Row], printer: _Printer[Row]) -> bool:
     """Print what was appended to a partition; False if it is gone."""
     try:
-        screen.show(source, followed.read())
+        printer.show(source, followed.read())
     except UnreadableError as error:
         output.error(str(error))
-        screen.exit_code |= ExitCode.OPERATIONAL_ERROR
+        printer.exit_code |= ExitCode.OPERATIONAL_ERROR
         return False
     if followed.is_cut:
         output.note(f"{source.name}: the log was cut to {followed.next_offset}: its broker follows another leader")

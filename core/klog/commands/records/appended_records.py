@@ -1,6 +1,6 @@
 """Reads what a running broker appends to a partition.  The files are polled; nothing is locked.
 
-followed = AppendedRecords(partition, request, partition.log_end.offset)
+followed = AppendedRecords(partition, RecordRows(request), partition.log_end.offset)
 while True:
     for row in followed.read():
         print(row)
@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import Generic
 
 from klog.base.errors import UnreadableError
-from klog.commands.dump.dump_request import DumpRequest, partition_targets
-from klog.commands.records.record_rows import RecordRow, RecordRows
+from klog.commands.dump.dump_request import partition_targets
+from klog.commands.records.record_rows import RecordReader, Row
 from klog.data_dir.partition import Partition
 from klog.formats.damage import Damage
 from klog.log.records import RecordLimit
@@ -25,28 +26,27 @@ from klog.log.records import RecordLimit
 Seen = tuple[int, int, int]
 
 
-class AppendedRecords:
-    """The records of *partition* from *next_offset* on, as they are appended.
+class AppendedRecords(Generic[Row]):
+    """The records of *partition* from *next_offset* on, as they are appended; *rows* makes what is yielded of them.
 
     *is_cut*: whether the log was cut below what was read; the broker is a follower that was ahead of its leader.
     """
 
-    def __init__(self, partition: Partition, request: DumpRequest, next_offset: int) -> None:
+    def __init__(self, partition: Partition, rows: RecordReader[Row], next_offset: int) -> None:
         self.path, self.next_offset = partition.path, next_offset
         self.is_cut = False
-        self._request = request
-        self._rows = RecordRows(request)
+        self._rows = rows
         self._newest = partition.segments[-1].log if partition.segments else ""
         self._seen: Seen | None = None
 
-    def read(self) -> Iterator[RecordRow | Damage]:
+    def read(self) -> Iterator[Row | Damage]:
         """Yield what was appended since the last call.  Raises UnreadableError if the directory is gone."""
         try:
             yield from self._appended()
         except UnreadableError as error:
             raise self._gone() or error from error
 
-    def _appended(self) -> Iterator[RecordRow | Damage]:
+    def _appended(self) -> Iterator[Row | Damage]:
         seen = self._look()
         if seen == self._seen:
             return
@@ -61,7 +61,7 @@ class AppendedRecords:
         if self.is_cut:
             self.next_offset = end.offset
             return
-        wanted = self._request.wanted._replace(from_offset=self.next_offset)
+        wanted = self._rows.request.wanted._replace(from_offset=self.next_offset)
         targets = [
             target._replace(from_offset=self.next_offset, live=target.segment is segments[-1], may_go=True)
             for target in partition_targets(partition, False, wanted)

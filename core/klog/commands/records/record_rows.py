@@ -1,6 +1,6 @@
 """Reads the records of a partition with what surrounds each: its transaction, its marker, and damage in its place.
 
-for row in RecordRows(request).read(targets):
+for row in RecordRows(request).read(targets, RecordLimit(None)):
     print(row if isinstance(row, Damage) else row.record.offset)
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from enum import Enum
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from klog.base.errors import KlogError
 from klog.base.read_only import is_missing
@@ -20,6 +20,7 @@ from klog.formats.control import control_record
 from klog.formats.damage import Damage, DamageKind, Location
 from klog.formats.record import Record
 from klog.kernel import Window
+from klog.log.json_lines import RecordOrigin, record_lines
 from klog.log.records import RecordLimit
 from klog.partition.transactions.isolation import (
     AbortedFilter,
@@ -53,23 +54,24 @@ class RecordRow(NamedTuple):
     has_all_headers: bool = True
 
 
-class RecordRows:
+Row = TypeVar("Row")
+
+
+class RecordReader(Generic[Row]):
     """Reads records of one partition after the other; of a growing log only the new part is read the next time."""
 
     def __init__(self, request: DumpRequest) -> None:
-        self._request = request
+        self.request = request
         self._window = Window()
         self._codecs = Decompressor(request.max_batch_bytes).functions
         self._directory: str | None = None
         self._learnt = IsolationState()
-        self._seen: VisibleRange | None = None
-        self._aborted = AbortedFilter((), "")
         self.has_vanished = False
         """Whether `read` ended at a log that is gone: a broker has deleted it, or merged it into another."""
         self.next_offset: int | None = None
         """The offset behind the last intact batch that `read` has passed; None if there was none."""
 
-    def read(self, targets: Iterable[DumpTarget], count: RecordLimit) -> Iterator[RecordRow | Damage]:
+    def read(self, targets: Iterable[DumpTarget], count: RecordLimit) -> Iterator[Row | Damage]:
         """Yield the records of *targets*, logs of one partition, and each damage in its place.
 
         Content and unreadable files are damage; nothing is raised for them.
@@ -77,8 +79,9 @@ class RecordRows:
         targets = list(targets)
         if targets and targets[0].directory != self._directory:
             self._directory, self._learnt = targets[0].directory, IsolationState()
-        self._seen, self.next_offset, self.has_vanished = None, None, False
-        inputs = LogInputs(self._request, self._learnt)
+        self.next_offset, self.has_vanished = None, False
+        self._begin()
+        inputs = LogInputs(self.request, self._learnt)
         for target in targets:
             if count.left == 0:
                 return
@@ -92,15 +95,48 @@ class RecordRows:
                 reason = str(error).removeprefix(target.path).lstrip(" :")
                 yield Damage(DamageKind.UNREADABLE, Location(target.path), reason)
 
-    def _rows(self, log: LogInput, count: RecordLimit) -> Iterator[RecordRow | Damage]:
+    def _rows(self, log: LogInput, count: RecordLimit) -> Iterator[Row | Damage]:
         for found in log.read(log.reader, self._window, self._codecs, count):
             if isinstance(found, Damage):
                 yield found
-                continue
-            for i in range(found.records):
-                yield self._row(found, i, log.target)
+            else:
+                yield from self._made(found, log.target)
         if log.next_offset > log.span.min_offset:
             self.next_offset = min(log.next_offset, log.wanted.to_offset)
+
+    def _begin(self) -> None:
+        """Forget what was known about transactions: the log may have grown."""
+
+    def _made(self, rows: Window, target: DumpTarget) -> Iterator[Row]:
+        """Yield what is made of decoded records."""
+        raise NotImplementedError
+
+
+class RecordJsonLines(RecordReader[bytes]):
+    """Reads records as JSON lines, those of `klog dump`."""
+
+    def _made(self, rows: Window, target: DumpTarget) -> Iterator[bytes]:
+        fields = RecordOrigin(target.path, *target.origin).json()
+        for piece in record_lines(rows, 0, rows.records, fields, self.request.line_style):
+            yield bytes(piece)
+        yield bytes(rows.output())
+        rows.flushed()
+
+
+class RecordRows(RecordReader[RecordRow]):
+    """Reads records with the outcome of their transactions."""
+
+    def __init__(self, request: DumpRequest) -> None:
+        super().__init__(request)
+        self._seen: VisibleRange | None = None
+        self._aborted = AbortedFilter((), "")
+
+    def _begin(self) -> None:
+        self._seen = None
+
+    def _made(self, rows: Window, target: DumpTarget) -> Iterator[RecordRow]:
+        for i in range(rows.records):
+            yield self._row(rows, i, target)
 
     def _row(self, rows: Window, i: int, target: DumpTarget) -> RecordRow:
         offset, timestamp, key, value, headers, sequence, batch = rows.record(i)
