@@ -5,19 +5,24 @@ Kafka builds an object from each record, whose constructor may refuse the data, 
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import Final
 
 from klog.formats.structs.read import StructError
 from klog.formats.structs.schema import Data
 
-_SEGMENT, _SEGMENT_UPDATE, _PARTITION_DELETE = 0, 1, 2
+SEGMENT, SEGMENT_UPDATE, PARTITION_DELETE = 0, 1, 2
 
-_SEGMENT_STATES: Final = (
-    "COPY_SEGMENT_STARTED",
-    "COPY_SEGMENT_FINISHED",
-    "DELETE_SEGMENT_STARTED",
-    "DELETE_SEGMENT_FINISHED",
-)
+
+class SegmentState(IntEnum):
+    """The state of a segment in remote storage.  Kafka: RemoteLogSegmentState."""
+
+    COPY_SEGMENT_STARTED = 0
+    COPY_SEGMENT_FINISHED = 1
+    DELETE_SEGMENT_STARTED = 2
+    DELETE_SEGMENT_FINISHED = 3
+
+
 _DELETE_STATES: Final = ("DELETE_PARTITION_MARKED", "DELETE_PARTITION_STARTED", "DELETE_PARTITION_FINISHED")
 
 
@@ -28,11 +33,11 @@ def remote_log_text(record_type: int, data: Data) -> str:
     Kafka: RemoteLogSegmentMetadata, RemoteLogSegmentMetadataUpdate, RemotePartitionDeleteMetadata,
     RemoteLogSegmentMetadataSnapshot.
     """
-    if record_type == _SEGMENT:
+    if record_type == SEGMENT:
         return _segment(data)
-    if record_type == _SEGMENT_UPDATE:
+    if record_type == SEGMENT_UPDATE:
         return _segment_update(data)
-    if record_type == _PARTITION_DELETE:
+    if record_type == PARTITION_DELETE:
         return _partition_delete(data)
     return _snapshot(data)
 
@@ -47,9 +52,9 @@ def _segment_id(data: Data) -> str:
 
 def _state(data: Data) -> str:
     state = data["remoteLogSegmentState"]
-    if not 0 <= state < len(_SEGMENT_STATES):
+    if not 0 <= state < len(SegmentState):
         raise StructError("java.lang.NullPointerException", "state can not be null")
-    return _SEGMENT_STATES[state]
+    return SegmentState(state).name
 
 
 def _epochs(data: Data) -> str:
