@@ -9,6 +9,7 @@ from klog.base.errors import UsageError
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from klog_cli import output
+from klog_cli.read_options import declarations, reading, reads_whole_logs
 
 PURPOSES = {
     "First aid": ("doctor", "verify", "recover", "apply", "undo", "plans", "explain"),
@@ -34,7 +35,7 @@ OPTION_GROUPS = {
     " max-bytes max-message-size offsets-decoder transaction-log-decoder cluster-metadata-decoder"
     " remote-log-metadata-decoder share-group-state-decoder",
     "Tuning": "jobs max-batch-bytes memory map-memory connections send-buffer fetch-bytes partition-bytes max-wait"
-    " min-bytes rate flush file-size master spark-conf ship",
+    " min-bytes cache rate priority flush file-size master spark-conf ship",
     "Every command": "quiet color help",
 }
 """The options of each group, in the order of the help; others belong to the command itself."""
@@ -84,13 +85,21 @@ class Command(TyperCommand):
             )  # fmt: skip
         if "--jobs" not in names:
             self.params.append(_jobs())
+        self._read_options: list[str] = []
+        if reads_whole_logs(self):
+            added = [one for one in declarations() if not names & set(one.opts)]
+            self._read_options = [one.name for one in added if one.name]
+            self.params += added
         self.params += _common()
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command.  Raises UsageError for --apply with --dry-run."""
         if ctx.params.pop("dry_run", False) and ctx.params.get("apply"):
             raise UsageError("--apply and --dry-run: one of them")
-        return super().invoke(ctx)
+        if not self._read_options:
+            return super().invoke(ctx)
+        with reading(self, ctx, self._read_options):
+            return super().invoke(ctx)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write arguments and groups of options."""

@@ -13,10 +13,14 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from klog.base.errors import NotKafkaError, UnreadableError
+from klog.base.page_cache import POLICY
 from klog.base.unusable import UNUSABLE
+
+if TYPE_CHECKING:
+    from klog.base.bulk_reads import BulkReads
 
 
 class DirectoryListing(NamedTuple):
@@ -162,9 +166,11 @@ class ReadOnlyFile:
             raise UnreadableError(f"{path}: cannot open: {error.strerror}") from error
         facts = os.fstat(self._descriptor)
         if not stat.S_ISREG(facts.st_mode):
-            self.close()
+            os.close(self._descriptor)
+            self._descriptor = -1
             raise NotKafkaError(f"{path}: {_kind(facts.st_mode)}, where a regular file was expected")
         self.size = facts.st_size
+        self._bulk = _bulk_reads(self._descriptor, facts) if POLICY.is_on else None
 
     def read_into(self, position: int, view: memoryview) -> int:
         """Fill *view* with the bytes from *position* on; return how many there were: fewer only at the end of the file.
@@ -172,6 +178,8 @@ class ReadOnlyFile:
         Raises OSError (EIO …) as the system gave it.
         """
         try:
+            if self._bulk is not None:
+                return self._bulk.read_into(position, view)
             done = os.preadv(self._descriptor, [view], position) if view else 0
             while 0 < done < len(view) and (more := os.preadv(self._descriptor, [view[done:]], position + done)):
                 done += more
@@ -186,6 +194,9 @@ class ReadOnlyFile:
         Raises UnreadableError.
         """
         try:
+            if self._bulk is not None:
+                view = memoryview(bytearray(max(min(size, self.current_size() - position), 0)))
+                return bytes(view[: self._bulk.read_into(position, view)])
             data = os.pread(self._descriptor, size, position)
             while len(data) < size and (more := os.pread(self._descriptor, size - len(data), position + len(data))):
                 data += more
@@ -224,6 +235,8 @@ class ReadOnlyFile:
     def close(self) -> None:
         """Close the file; a second time does nothing."""
         if self._descriptor >= 0:
+            if self._bulk is not None:
+                self._bulk.close()
             os.close(self._descriptor)
             self._descriptor = -1
 
@@ -234,6 +247,12 @@ class ReadOnlyFile:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _bulk_reads(descriptor: int, status: os.stat_result) -> BulkReads:
+    from klog.base.bulk_reads import BulkReads
+
+    return BulkReads(descriptor, status)
 
 
 def _kind(mode: int) -> str:

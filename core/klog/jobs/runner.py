@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Any, BinaryIO, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from klog.base.errors import KlogError
+from klog.base.page_cache import POLICY
 from klog.base.progress import Sink
 from klog.base.threads import run_all
 from klog.base.unusable import UNUSABLE, Unusable
@@ -204,6 +205,7 @@ def _start(job: Job[U, O], first: int, step: int) -> tuple[int, BinaryIO]:
     if process == 0:
         try:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process hears of it, and ends this one
+            POLICY.share_rate(step)
             os.close(read_end)
             with os.fdopen(write_end, "wb") as pipe:
                 _work(job, first, step, pipe)

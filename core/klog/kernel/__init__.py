@@ -20,8 +20,9 @@ _PARTS = {
     "_window": (
         "BAD_COUNT BAD_LENGTH BAD_MAGIC BAD_RECORD BATCH_OFFSETS COLUMNS DONE KeySet MORE RETAIN_EMPTY "
         "SHORT_HEADER TEXT_BARE TEXT_CONTENT TEXT_LAZY TEXT_RECORDS TO_COMPRESS VALUES WITHOUT_DATA Window "
-        "begin_sync crc32 crc32_shift crc32c crc32c_portable crc32c_shift give_memory_back hardware_crc "
-        "is_utf8 java_string json_text set_aside sync_file_system"
+        "begin_sync cached_pages crc32 crc32_shift crc32c crc32c_portable crc32c_shift finish_sync "
+        "give_memory_back hardware_crc is_utf8 java_string json_text set_aside set_io_priority "
+        "sync_file_system"
     ),
     "_write": (
         "ASK BatchBuilder BatchRouter FIRST_FAULT FLUSH InputRecords OPEN_PARTITION RECORD_ERRORS "

@@ -118,6 +118,9 @@ def java_string(const unsigned char[::1] data not None) -> bytes:
 cdef extern from "system.h" nogil:
     int klog_set_aside(int fd, long long start, long long size)
     void klog_begin_sync(int fd, long long start, long long size)
+    long long klog_cached_pages(int fd, long long start, long long size)
+    void klog_finish_sync(int fd, long long start, long long size)
+    int klog_set_io_priority(int value)
     void klog_sync_file_system(int fd)
     void klog_give_memory_back()
 
@@ -134,6 +137,31 @@ def begin_sync(int descriptor, long long start, long long size):
     """Let the system begin to write out a range of a file (Linux sync_file_range), or do nothing; wait for nothing."""
     with nogil:
         klog_begin_sync(descriptor, start, size)
+
+
+def finish_sync(int descriptor, long long start, long long size):
+    """Write out a range of a file and wait for it (Linux sync_file_range), or do nothing; its metadata is not synced."""
+    with nogil:
+        klog_finish_sync(descriptor, start, size)
+
+
+def cached_pages(int descriptor, long long start, long long size) -> int:
+    """Return how many pages of a range are in the page cache (Linux 6.5: cachestat); -1 if the system does not say.
+
+    *size* 0: up to the end of the file.
+    """
+    cdef long long pages
+    with nogil:
+        pages = klog_cached_pages(descriptor, start, size)
+    return pages
+
+
+def set_io_priority(int value) -> int:
+    """Set the I/O priority of this thread, and of those that it starts (Linux ioprio_set: the class shifted by 13 bits).
+
+    Returns the value before, -1 if it was not set.
+    """
+    return klog_set_io_priority(value)
 
 
 def sync_file_system(int descriptor):

@@ -35,6 +35,37 @@ static void klog_begin_sync(int fd, long long start, long long size) {
 #endif
 }
 
+/* cachestat (Linux 6.5): pages of a range that are in the page cache; -1 if the system does not say. */
+static long long klog_cached_pages(int fd, long long start, long long size) {
+#ifdef __linux__
+    uint64_t range[2] = {(uint64_t)start, (uint64_t)size}, found[5] = {0};
+    return syscall(451, fd, range, found, 0) == 0 ? (long long)found[0] : -1;
+#else
+    (void)fd, (void)start, (void)size;
+    return -1;
+#endif
+}
+
+/* SYNC_FILE_RANGE_WAIT_BEFORE | WRITE | WAIT_AFTER: returns when the pages of the range are on their way and written. */
+static void klog_finish_sync(int fd, long long start, long long size) {
+#if defined(SYS_sync_file_range) && __SIZEOF_LONG__ == 8
+    syscall(SYS_sync_file_range, fd, start, size, 7);
+#else
+    (void)fd, (void)start, (void)size;
+#endif
+}
+
+/* ioprio_set of the calling thread, which those that it starts inherit; returns the value before, -1 if that failed. */
+static int klog_set_io_priority(int value) {
+#if defined(SYS_ioprio_set) && defined(SYS_ioprio_get)
+    int before = (int)syscall(SYS_ioprio_get, 1, 0);
+    return syscall(SYS_ioprio_set, 1, 0, value) == 0 ? before : -1;
+#else
+    (void)value;
+    return -1;
+#endif
+}
+
 static void klog_sync_file_system(int fd) {
 #ifdef SYS_syncfs
     syscall(SYS_syncfs, fd);

@@ -9,12 +9,12 @@ from typing import Any, cast
 
 import pytest
 from klog.base.errors import UsageError
+from klog.base.rate_limit import RateLimit
 from klog.cluster.metadata.topic_config import parse_settings
 from klog.commands.follow.client.client_requests import RefusedRequestError
 from klog.commands.follow.client.cluster import ClusterTopics, LeaderOfPartition, TopicOfCluster, TopicSettings
 from klog.commands.follow.fetch_session import FollowedPlace, TopicChanges, changes, unmatched_globs, wanted_partitions
 from klog.commands.follow.follow_options import COPY_SETTINGS, FollowOptions
-from klog.commands.follow.leader_fetcher import RateLimit
 from klog.commands.follow.side_file import SideFile
 from klog.formats.error_codes import ErrorCode
 from klog_cli.commands.follow import _flush

@@ -9,11 +9,12 @@ from queue import SimpleQueue
 from threading import Event
 from typing import Final, NamedTuple
 
+from klog.base.rate_limit import RateLimit
 from klog.base.threads import start
 from klog.commands.follow.client.broker_connection import BrokerConnection
 from klog.commands.follow.follow_options import FollowOptions
 from klog.commands.follow.followed_partition import FollowedPartition, FollowReporter
-from klog.commands.follow.leader_fetcher import LeaderFetcher, RateLimit, Released
+from klog.commands.follow.leader_fetcher import LeaderFetcher, Released
 
 _ENDING_S: Final = 4.0
 

@@ -18,6 +18,7 @@ from threading import Event, Lock
 from typing import Final, NamedTuple
 
 from klog.base.errors import DamagedError, ExitCode, KlogError
+from klog.base.rate_limit import RateLimit
 from klog.commands.follow.client.broker_connection import BrokerConnection
 from klog.commands.follow.client.client_requests import PASSING, LargeAnswerError, RefusedRequestError, StoppedError
 from klog.commands.follow.copied_history import LeaderClock
@@ -52,22 +53,6 @@ _SESSION_ERRORS: Final = (
     ErrorCode.INCONSISTENT_TOPIC_ID,
 )
 _Key = tuple[str, int]
-
-
-class RateLimit:
-    """At most *rate* bytes a second, over all threads that share it; None: no limit.  *taken*: bytes so far."""
-
-    def __init__(self, rate: int | None) -> None:
-        self._rate, self._due, self._lock, self.taken = rate, 0.0, Lock(), 0
-
-    def take(self, size: int) -> float:
-        """Count *size* bytes; return when more may be received (monotonic seconds)."""
-        with self._lock:
-            self.taken += size
-            if self._rate is None:
-                return 0.0
-            self._due = max(self._due, time.monotonic()) + size / self._rate
-            return self._due
 
 
 class Released(NamedTuple):

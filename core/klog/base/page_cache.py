@@ -1,0 +1,176 @@
+"""The ways in which this process spares the page cache, from which a running broker serves its consumers.
+
+`POLICY` says what is wanted; `klog.base.bulk_reads` reads accordingly.  Pages that were in the cache before stay there,
+pages that this process brings in are dropped again:
+
+* With RWF_DONTCACHE (Linux 6.14, where the file system has it) the system drops them as soon as they are read.
+* Without it, ranges behind the reader are dropped by posix_fadvise, except those that were cached before according to
+  cachestat (Linux 6.5).
+* Without cachestat nothing tells them apart: all ranges behind the reader are dropped, but only beside a running
+  broker.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from klog.base.rate_limit import RateLimit
+
+DONT_CACHE: Final = 0x80
+"""The flag RWF_DONTCACHE of preadv2."""
+PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+BLOCK_BYTES: Final = 8 << 20
+"""Ranges are dropped in blocks of this size, each with the one before it: a large folio is dropped whole, or stays."""
+_COARSE_BYTES: Final = 2 << 20
+_FINE_BYTES: Final = 64 << 10
+_NO_SUPPORT: Final = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
+
+Ranges = list[tuple[int, int]]
+"""Ranges of bytes in ascending order, the end exclusive."""
+
+
+class Policy:
+    """How this process reads whole logs.
+
+    *drops*: it leaves the page cache as it was.  *beside_broker*: another process holds the lock of a log dir.  *rate*:
+    the limit of all reads, None without one.  *cached_pages*: that of `klog.kernel`, or a function that returns -1.
+    *has_dont_cache*: whether RWF_DONTCACHE may be used.
+    """
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Read as any program does."""
+        self.drops = self.beside_broker = False
+        self.has_dont_cache = True
+        self.rate: RateLimit | None = None
+        self.cached_pages: Callable[[int, int, int], int] = lambda descriptor, start, size: -1
+        self._devices: dict[int, bool] = {}
+
+    @property
+    def is_on(self) -> bool:
+        """Whether reads differ from plain ones at all."""
+        return self.drops or self.rate is not None
+
+    def share_rate(self, processes: int) -> None:
+        """Take one of *processes* equal shares of the rate: this is one of as many processes."""
+        if self.rate is not None:
+            self.rate = self.rate.share(processes)
+
+    def can_dont_cache(self, descriptor: int, status: os.stat_result) -> bool:
+        """Whether the file system of an open file supports RWF_DONTCACHE; each is asked once."""
+        device = status.st_dev
+        if device not in self._devices:
+            self._devices[device] = self.has_dont_cache and supports_dont_cache(descriptor, status.st_size)
+        return self._devices[device]
+
+
+POLICY: Final = Policy()
+
+
+def supports_dont_cache(descriptor: int, size: int) -> bool:
+    """Whether RWF_DONTCACHE is supported; asks by a read behind the end of the file, which reads nothing."""
+    try:
+        os.preadv(descriptor, [bytearray(1)], size, DONT_CACHE)
+    except NotImplementedError:
+        return False
+    except OSError as error:
+        return error.errno not in _NO_SUPPORT
+    return True
+
+
+def cached_ranges(descriptor: int, size: int) -> Ranges | None:
+    """Return the ranges of a file that are in the page cache, rounded up to 64 KiB; None if the system does not say."""
+    cached = POLICY.cached_pages
+    total = cached(descriptor, 0, 0)
+    if total < 0:
+        return None
+    if total == 0 or total >= -(-size // PAGE_BYTES):
+        return [(0, size)] if total else []
+    ranges: Ranges = []
+    for start, end in _pieces(0, size, _COARSE_BYTES):
+        pages = cached(descriptor, start, end - start)
+        if pages >= -(-(end - start) // PAGE_BYTES):
+            _add(ranges, start, end)
+        elif pages:
+            for first, last in _pieces(start, end, _FINE_BYTES):
+                if cached(descriptor, first, last - first):
+                    _add(ranges, first, last)
+    return ranges
+
+
+def _pieces(start: int, end: int, size: int) -> Iterator[tuple[int, int]]:
+    return ((at, min(at + size, end)) for at in range(start, end, size))
+
+
+def _add(ranges: Ranges, start: int, end: int) -> None:
+    """Append a range, or extend the last one by it."""
+    if ranges and ranges[-1][1] == start:
+        ranges[-1] = ranges[-1][0], end
+    else:
+        ranges.append((start, end))
+
+
+def covers(ranges: Ranges, start: int, end: int) -> bool:
+    """Whether all of a range is in *ranges*."""
+    at = bisect_right(ranges, (start, 1 << 63)) - 1
+    return at >= 0 and ranges[at][0] <= start and end <= ranges[at][1]
+
+
+def without(ranges: Ranges, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the parts of a range that are not in *ranges*."""
+    for first, last in ranges[max(bisect_right(ranges, (start, 1 << 63)) - 1, 0) :]:
+        if first >= end:
+            break
+        if start < first:
+            yield start, first
+        start = max(start, last)
+    if start < end:
+        yield start, end
+
+
+class DropBehind:
+    """Drops the ranges of a file that are read in ascending order, except *kept*, from the page cache.
+
+    *kept* None: it is unknown which of them were there before, so that only whole pages behind the reader are dropped.
+    """
+
+    def __init__(self, descriptor: int, kept: Ranges | None) -> None:
+        self._descriptor, self._kept = descriptor, kept
+        self._from, self._to = 0, -1
+
+    def passed(self, start: int, end: int) -> None:
+        """Take note that a range was read; drop what is a block behind."""
+        if not self._from - BLOCK_BYTES <= start <= self._to + BLOCK_BYTES:
+            self.finish()
+        if self._to < 0:
+            self._from = start - start % BLOCK_BYTES
+        self._to = max(self._to, end)
+        ready = self._to - self._to % BLOCK_BYTES
+        if ready - self._from >= BLOCK_BYTES:
+            drop(self._descriptor, max(self._from - BLOCK_BYTES, 0), ready, self._kept)
+            self._from = ready
+
+    def finish(self) -> None:
+        """Drop the rest, and what was read ahead of the reader."""
+        if self._to >= 0:
+            ahead = 2 * BLOCK_BYTES if self._kept is not None else 0
+            drop(self._descriptor, max(self._from - BLOCK_BYTES, 0), self._to + ahead, self._kept)
+        self._to = -1
+
+
+def drop(descriptor: int, start: int, end: int, kept: Ranges | None) -> None:
+    """Drop a range from the page cache, except *kept*; only whole pages.  Errors do not matter."""
+    for first, last in without(kept or [], start, end):
+        first, last = -(-first // PAGE_BYTES) * PAGE_BYTES, last if kept is not None else last - last % PAGE_BYTES
+        if first < last:
+            try:
+                os.posix_fadvise(descriptor, first, last - first, os.POSIX_FADV_DONTNEED)
+            except (OSError, AttributeError):
+                return
