@@ -57,6 +57,11 @@ class ProtobufSchema:
         self._form = JsonForm(self._messages, canonical)
         self._types: dict[tuple[int, ...], _Type] = {}
 
+    @property
+    def name(self) -> str | None:
+        """The full name of the first message."""
+        return self._paths.get(_FIRST)
+
     def decode(self, payload: bytes | memoryview) -> Decoded:
         """Return the message behind its message index as JSON."""
         try:
