@@ -20,6 +20,7 @@ FLOORS = (
     "kernel",
     "log",
     "data_dir",
+    "tier",
     "cluster",
     "schemas",
     "change",
@@ -37,6 +38,8 @@ ONLY_IN = {
     "klog_cli/": "typer click rich",
     "klog_cli/browse/": "textual",
     "klog/spark/": "pyspark",
+    "klog/tier/object_store.py": "obstore",
+    "klog/tier/decryption.py": "cryptography",
     "klog/commands/serve/ klog/commands/follow/client/": "socket socketserver ssl select selectors asyncio http",
     "klog/data_dir/disk/disk.py": "writing-open shutil tempfile os.O_WRONLY os.O_RDWR os.O_CREAT os.O_TRUNC os.O_APPEND"
     " os.truncate os.ftruncate os.rename os.renames os.replace os.unlink os.remove os.rmdir os.removedirs os.link"

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from klog.base.errors import DamagedError
+from klog.base.errors import KlogError
 from klog.cluster.remote_log.events import metadata_partition
 from klog.cluster.remote_log.lineage import chain, history_of, holes, is_within_lineage
 from klog.cluster.remote_log.remote_log import RemoteLog, metadata_of, read_remote_log
@@ -215,7 +215,7 @@ def test_copies_of_the_topic_count_once_and_complete_each_other(tmp_path: Path) 
 
 def test_copies_that_differ_are_refused(tmp_path: Path) -> None:
     dirs = [written(tmp_path / "a", [updated(ONE, 1)]), written(tmp_path / "b", [updated(TWO, 1)])]
-    with pytest.raises(DamagedError, match=r"different records at offset 0"):
+    with pytest.raises(KlogError, match=r"different records at offset 0"):
         read_remote_log(dirs)
 
 

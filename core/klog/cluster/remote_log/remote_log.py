@@ -16,7 +16,7 @@ from heapq import merge
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from klog.base.errors import DamagedError
+from klog.base.errors import KlogError
 from klog.cluster.coordinator.coordinator_records import CoordinatorEntry, entries
 from klog.cluster.metadata.metadata_loader import ClusterMetadata, read_metadata
 from klog.cluster.remote_log.cache import EventOutcome, RemoteLogCache
@@ -128,7 +128,7 @@ def read_remote_log(
     """Return what the log dirs of one cluster have of the topic: each of its partitions once, from all copies together.
 
     *until_ms*: records with later timestamps are left out.  *watched*: ids of segments, to know which of them were
-    deleted.  *cluster*: the content of the metadata log.  Raises DamagedError if two copies have different records at
+    deleted.  *cluster*: the content of the metadata log.  Raises KlogError if two copies have different records at
     one offset, IdentityError for log dirs of several clusters.
     """
     every = [one for log_dir in log_dirs for one in log_dir.partitions if one.topic == REMOTE_LOG_METADATA]
@@ -160,6 +160,6 @@ def _entries(copies: Sequence[Partition], found: RemoteLog) -> Iterator[Coordina
         (entry, path), *others = same
         for other, where in others:
             if other.value != entry.value:
-                raise DamagedError(f"{path} and {where} have different records at offset {offset}; name one of the two")
+                raise KlogError(f"{path} and {where} have different records at offset {offset}; name one of the two")
         if entry.commits is None:
             yield entry

@@ -1,0 +1,134 @@
+"""Objects in a bucket, through obstore: `klog[remote]`.
+
+The endpoint and the credentials come from the environment, as for other programs: AWS_ENDPOINT_URL, AWS_REGION,
+AWS_ACCESS_KEY_ID, GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_NAME …
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, Final
+
+from klog.base.errors import KlogError, UnreadableError, UsageError
+from klog.tier.stores import MissingObjectError, StoredObject
+
+_RETRIES: Final = 2
+_PAUSE: Final = timedelta(milliseconds=100)
+_LONGEST: Final = timedelta(seconds=60)
+_VARIABLES: Final = {
+    "s3": "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL",
+    "gs": "GOOGLE_APPLICATION_CREDENTIALS",
+    "az": "AZURE_STORAGE_ACCOUNT_NAME, AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_ENDPOINT",
+}
+_CAUSES: Final = (
+    re.compile(r"<Code>(\w+)</Code>"),
+    re.compile(r'(?:message|error): "([^"\n]+)"'),
+    re.compile(r"status code: ([^:\n]+)"),
+)
+_MOST_LETTERS: Final = 200
+NEEDED: Final = "pip install 'klog[remote]'"
+
+
+class ObjectStore:
+    """A bucket, or the part of it below a prefix.  Requests that a server refuses for now are repeated, with pauses."""
+
+    def __init__(self, uri: str) -> None:
+        try:
+            from obstore.store import from_url
+        except ModuleNotFoundError as error:
+            raise KlogError(f"{uri}: klog reads buckets with obstore; install it: {NEEDED}") from error
+        self.uri = uri
+        scheme = uri.partition(":")[0]
+        self._advice = f"credentials come from {_VARIABLES[scheme]}"
+        if not uri.removeprefix(f"{scheme}://").partition("/")[0]:
+            raise UsageError(f"{uri}: no bucket; expected {scheme}://BUCKET or {scheme}://BUCKET/PREFIX")
+        endpoint = os.environ.get("AWS_ENDPOINT_URL" if scheme == "s3" else "AZURE_STORAGE_ENDPOINT", "")
+        backoff = {"base": 2, "init_backoff": _PAUSE, "max_backoff": timedelta(seconds=5)}
+        settings: dict[str, Any] = {
+            "client_options": {"allow_http": endpoint.startswith("http://")},
+            "retry_config": {"max_retries": _RETRIES, "retry_timeout": _LONGEST, "backoff": backoff},
+        }
+        with self._named(""):
+            self._bucket: Any = from_url(uri, **settings)
+
+    @contextmanager
+    def _named(self, key: str) -> Iterator[None]:
+        """Raise what the server refuses as one line."""
+        from obstore import exceptions
+
+        where = f"{self.uri.rstrip('/')}/{key}" if key else self.uri
+        try:
+            yield
+        except (FileNotFoundError, exceptions.NotFoundError) as error:
+            raise MissingObjectError(f"{where}: no such object, or no such bucket") from error
+        except (exceptions.BaseError, OSError, ValueError) as error:
+            raise UnreadableError(f"{where}: {_reason(str(error))}; {self._advice}") from error
+
+    def objects(self) -> Iterator[StoredObject]:
+        """Yield every object, in the order of the keys."""
+        with self._named(""):
+            for page in self._bucket.list(chunk_size=1000):
+                for one in page:
+                    yield StoredObject(one["path"], one["size"], int(one["last_modified"].timestamp() * 1000))
+
+    def open(self, key: str, size: int | None = None) -> ObjectRange:
+        """Return an object for reads of ranges; without *size* one request asks for it."""
+        if size is None:
+            with self._named(key):
+                size = self._bucket.head(key)["size"]
+        return ObjectRange(f"{self.uri.rstrip('/')}/{key}", size, lambda start, end: self._range(key, start, end))
+
+    def _range(self, key: str, start: int, end: int) -> bytes:
+        with self._named(key):
+            return bytes(self._bucket.get_range(key, start=start, end=end))
+
+    def read(self, key: str, most: int) -> bytes:
+        """Return an object in one request: see `Store.read`."""
+        with self._named(key):
+            found = self._bucket.get(key)
+            if found.meta["size"] <= most:
+                return bytes(found.bytes())
+        return self._range(key, 0, most + 1)
+
+
+def _reason(message: str) -> str:
+    """Return the cause in a message of obstore, which has it between details of the request."""
+    if "169.254.169.254" in message:
+        return "no credentials"
+    for cause in _CAUSES:
+        if found := cause.search(message):
+            return found[1].strip()
+    first = message.partition("\n")[0]
+    return first if len(first) <= _MOST_LETTERS else f"{first[:_MOST_LETTERS]}…"
+
+
+class ObjectRange:
+    """The bytes of an object by position; each read is one request.  See `klog.base.read_only.ReadableLog`."""
+
+    def __init__(self, path: str, size: int, read_range: Callable[[int, int], bytes]) -> None:
+        self.path, self.size, self._read_range = path, size, read_range
+
+    def read(self, position: int, size: int) -> bytes:
+        """Return up to *size* bytes from *position* on; fewer only at the end.  Raises UnreadableError."""
+        end = min(position + size, self.size)
+        return self._read_range(position, end) if position < end else b""
+
+    def read_into(self, position: int, view: memoryview) -> int:
+        """Fill *view* from *position* on; return the number of bytes, fewer only at the end.  Raises OSError."""
+        try:
+            data = self.read(position, len(view))
+        except KlogError as error:
+            raise OSError(str(error)) from error
+        view[: len(data)] = data
+        return len(data)
+
+    def next_data(self, position: int) -> int:
+        """Return *position*: objects have no holes."""
+        return position
+
+    def close(self) -> None:
+        """Do nothing: no connection belongs to an object."""

@@ -1,0 +1,162 @@
+"""A tier: a store whose objects have a layout.
+
+tier = open_tier("house/tier")
+listing = tier.list_segments()
+for (topic_id, number), partition in listing.partitions.items():
+    for segment in partition.segments.values():
+        print(tier.reader(segment).log().size)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from klog.base.errors import UnreadableError, UsageError
+from klog.tier.aiven_layout import AivenLayout
+from klog.tier.directory_store import DirectoryStore
+from klog.tier.layouts import Keys, ObjectName, SegmentReader, TierLayout, TierSegment
+from klog.tier.local_layout import LocalLayout
+from klog.tier.stores import Store, StoredObject
+
+LAYOUTS: Final = (LocalLayout.name, AivenLayout.name)
+_URLS: Final = ("s3://", "gs://", "az://")
+MOST_NAMED: Final = 1000
+"""The most foreign objects that are kept with their keys; the others are counted."""
+EXPECTED: Final = (
+    "expected LocalTieredStorage's directory (kafka-tiered-storage/TOPIC-PARTITION-ID/OFFSET-ID.log) or a bucket of"
+    " Aiven's plugin (TOPIC-ID/PARTITION/OFFSET-ID.rsm-manifest)"
+)
+
+
+@dataclass
+class TierPartition:
+    """The segments of a partition that have objects, by id.  *topic*: as the first key has it."""
+
+    topic: str
+    segments: dict[str, TierSegment] = field(default_factory=dict)
+
+
+@dataclass
+class TierListing:
+    """All objects of a tier, by the topic's id and the partition's number.
+
+    *foreign*: keys that are not of the layout, or twice the same part of one segment; *foreign_count*: of all of them.
+    """
+
+    objects: int = 0
+    bytes: int = 0
+    partitions: dict[tuple[str, int], TierPartition] = field(default_factory=dict)
+    foreign: list[str] = field(default_factory=list)
+    foreign_count: int = 0
+
+    def add(self, found: StoredObject, name: ObjectName | None) -> None:
+        """Add an object; *name*: the meaning of its key, None if it has none."""
+        self.objects += 1
+        self.bytes += found.size or 0
+        if name is None or found.size is None:
+            self._add_foreign(found.key)
+            return
+        partition = self.partitions.setdefault((name.topic_id, name.number), TierPartition(name.topic))
+        segment = partition.segments.setdefault(name.segment_id, TierSegment(name.segment_id, name.start_offset))
+        if name.kind in segment.keys or segment.start_offset != name.start_offset:
+            self._add_foreign(found.key)
+            return
+        segment.keys[name.kind] = found.key
+        segment.sizes[name.kind] = found.size
+        segment.modified_ms = max(segment.modified_ms, found.modified_ms)
+
+    def _add_foreign(self, key: str) -> None:
+        self.foreign_count += 1
+        if len(self.foreign) < MOST_NAMED:
+            self.foreign.append(key)
+
+    def segment(self, topic_id: str, number: int, segment_id: str) -> TierSegment | None:
+        """Return the objects of a segment; None if there are none."""
+        partition = self.partitions.get((topic_id, number))
+        return None if partition is None else partition.segments.get(segment_id)
+
+
+class Tier:
+    """A store, and the layout of its objects; None if the store is empty and none was given."""
+
+    def __init__(self, store: Store, layout: TierLayout | None) -> None:
+        self.store, self.layout = store, layout
+
+    @property
+    def uri(self) -> str:
+        """The place, as the user gave it."""
+        return self.store.uri
+
+    def list_segments(self) -> TierListing:
+        """List all objects.  Raises KlogError if the store cannot be listed."""
+        listing = TierListing()
+        if self.layout is not None:
+            for found in self.store.objects():
+                listing.add(found, self.layout.parse(found.key))
+        return listing
+
+    def reader(self, segment: TierSegment) -> SegmentReader:
+        """Return a reader of a segment of this tier's listing."""
+        assert self.layout is not None
+        return self.layout.reader(self.store, segment)
+
+
+def open_tier(uri: str, layout: str | None = None, key_files: Mapping[str, str] | None = None) -> Tier:
+    """Return the tier at *uri*.  *layout*: one of LAYOUTS, None: as its keys show.  *key_files*: PEM files by key id.
+
+    Raises UsageError for a place with other things in it, KlogError for one that cannot be read.
+    """
+    keys = _private_keys(key_files) if key_files else None
+    layouts: Sequence[TierLayout] = (LocalLayout(), AivenLayout(keys))
+    store = open_store(uri)
+    if layout is not None:
+        return Tier(store, layouts[LAYOUTS.index(layout)])
+    return Tier(store, _recognized(store, layouts))
+
+
+def _private_keys(files: Mapping[str, str]) -> Keys:
+    from klog.tier.decryption import PrivateKeys
+
+    return PrivateKeys(files)
+
+
+def _recognized(store: Store, layouts: Sequence[TierLayout]) -> TierLayout | None:
+    """Return the layout of the first object that has one; None without objects."""
+    other = None
+    for found in store.objects():
+        if (layout := next((one for one in layouts if one.parse(found.key)), None)) is not None:
+            return layout
+        other = other or found.key
+    if other is not None:
+        raise UsageError(f"{store.uri}: no tier: it has {other!r}; {EXPECTED}")
+    return None
+
+
+def is_url(uri: str) -> bool:
+    """Whether *uri* names a bucket, not a directory."""
+    return uri.startswith(_URLS)
+
+
+def open_store(uri: str) -> Store:
+    """Return the store at *uri*: a directory, `s3://BUCKET/PREFIX`, `gs://…` or `az://…`.
+
+    Raises UsageError for another kind of URL or path, KlogError without the package for URLs.
+    """
+    if is_url(uri):
+        from klog.tier.object_store import ObjectStore
+
+        return ObjectStore(uri)
+    if "://" in uri:
+        raise UsageError(f"{uri}: expected a directory, or a URL that begins with {', '.join(_URLS)}")
+    try:
+        is_directory = os.path.isdir(uri)
+        if not is_directory:
+            os.stat(uri)
+    except OSError as error:
+        raise UnreadableError(f"{uri}: {error.strerror}; name the directory or the bucket with the objects") from error
+    if not is_directory:
+        raise UsageError(f"{uri}: a file; expected the directory of remote storage")
+    return DirectoryStore(uri)
