@@ -273,7 +273,7 @@ def cut_loss(partition: Partition, log: str, position: int, expected: int, reaso
     path = partition.file(log)
     if found.first_offset != expected:
         found = torn_batch(path, position, expected).plus(found)
-    return _loss(partition, found, os.path.getsize(path) - position, reason, expected)
+    return loss_of(partition, found, os.path.getsize(path) - position, reason, expected)
 
 
 def whole_losses(
@@ -289,10 +289,11 @@ def whole_losses(
         size = os.path.getsize(path)
         if size:
             found = count_records(path) if count is None else count(log)
-            losses.append(_loss(partition, found, size, reason, None))
+            losses.append(loss_of(partition, found, size, reason))
     return losses
 
 
-def _loss(partition: Partition, found: RecordCount, size: int, reason: str, expected: int | None) -> Loss:
+def loss_of(partition: Partition, found: RecordCount, size: int, reason: str, expected: int | None = None) -> Loss:
+    """Return the loss of *size* bytes with the records *found*; *expected*: their first offset if none was found."""
     first = found.first_offset if found.first_offset is not None else expected
     return Loss(partition.topic, partition.number, first, found.last_offset, found.records, size, reason)

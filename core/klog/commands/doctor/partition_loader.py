@@ -28,7 +28,6 @@ from klog.formats.internal_topics import TRANSACTION_STATE
 from klog.formats.java_integers import LONG_MAX
 from klog.formats.names import PartitionName, PartitionState
 from klog.kernel import Window
-from klog.log.log_end import LogEnd
 from klog.partition.retention.due_records import (
     DueRecords,
     RetainedPartition,
@@ -37,7 +36,7 @@ from klog.partition.retention.due_records import (
     due_records,
     stored_segments,
 )
-from klog.partition.start.kept_log import usual_end
+from klog.partition.start.kept_log import unserved_end, usual_end
 from klog.partition.start.log_loader import load, next_start
 from klog.partition.start.metadata_behind import UsedNumbers, used_numbers
 from klog.partition.start.producer_recovery import BrokerClock
@@ -192,12 +191,11 @@ class PartitionLoader:
         if partition.state is PartitionState.DELETE:
             # It is opened, and neither recovered nor emptied.  Kafka: LogLoader.load.
             return load(partition, StartState(clean=True), self._settings_of(partition.topic or ""), self._clock), None
-        end = partition.log_end if self._clean else None
         usual = usual_end(partition) if self._clean else None
         if usual is not None:
             return StartOutcome(log_start=partition.log_start_offset or 0, log_end=usual.offset), None
         outcome = self._next_start(partition)
-        return outcome, None if end is None or outcome.cuts or outcome.dropped else _torn(outcome, end)
+        return outcome, None if outcome.fails or outcome.cuts or outcome.dropped else _torn(partition, outcome)
 
     def _next_start(self, partition: Partition) -> StartOutcome:
         settings = self._settings_of(partition.topic or "")
@@ -216,17 +214,14 @@ class PartitionLoader:
         return self._settings[topic]
 
 
-def _torn(outcome: StartOutcome, end: LogEnd) -> str | None:
-    """Return a description of the bytes behind the end that the load finds in a log without recovery; None for none."""
-    if outcome.fails is None and outcome.log_end < end.offset:
-        return (
-            f"its index points behind the last batch: {outcome.log_end} counts as the end, batches reach {end.offset}"
-        )
-    return (
-        None
-        if end.damage is None
-        else f"{end.damage}; these bytes stay, and the broker appends new batches behind them"
-    )
+def _torn(partition: Partition, outcome: StartOutcome) -> str | None:
+    """Return a description of the bytes behind the end that the load finds in a log that it does not cut."""
+    unserved = unserved_end(partition, outcome)
+    if unserved is not None:
+        where = f"{unserved.name} @ {unserved.start}"
+        return f"{outcome.log_end} counts as the log end, though later batches begin at {where}: they are not served"
+    damage = None if partition.log_end is None else partition.log_end.damage
+    return None if damage is None else f"{damage}; these bytes stay, and the broker appends new batches behind them"
 
 
 _BEST_RATE: Final = 1.6e9

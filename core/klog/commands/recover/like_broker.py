@@ -9,7 +9,14 @@ from types import MappingProxyType
 
 from klog.base.progress import Silence, Sink
 from klog.change.partition_plan.contents import FileRange, StoredContent
-from klog.change.partition_plan.desired_files import DesiredFiles, cut_loss, draft_changes, rebuilt, whole_losses
+from klog.change.partition_plan.desired_files import (
+    DesiredFiles,
+    cut_loss,
+    draft_changes,
+    loss_of,
+    rebuilt,
+    whole_losses,
+)
 from klog.change.plan.draft import Draft
 from klog.change.plan.model import Amount, Loss, total
 from klog.commands.recover.partition_survey import PartitionSurvey, SurveyedLogs
@@ -18,6 +25,7 @@ from klog.commands.recover.recover_outcome import RecoverOptions, RecoverResult
 from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import epochs_in_force, read_epochs
 from klog.formats.names import FileKind, parse_file
+from klog.partition.start.kept_log import unserved_end
 from klog.partition.start.log_loader import next_start
 from klog.partition.start.producer_recovery import BrokerClock
 from klog.partition.start.segment_recovery import IntactPrefix
@@ -52,7 +60,7 @@ def plan(
     """
     result, logs = RecoverResult(partition), SurveyedLogs(partition)
     outcome = play(partition, around.clean, settings, sink)
-    if outcome.fails is not None or outcome.cuts or outcome.dropped:
+    if outcome.fails is not None or outcome.cuts or outcome.dropped or unserved_end(partition, outcome):
         close = settings._replace(from_recovery_point=_is_above_recovery_point(partition, outcome))
         survey = PartitionSurvey.read(partition, around, close, Silence(), outcome)
         result.findings, logs = survey.findings, survey.logs
@@ -115,7 +123,7 @@ def follow(outcome: StartOutcome, result: RecoverResult, draft: Draft, logs: Sur
     draft_changes(draft, partition, DesiredFiles(outcome.logs, outcome.files, outcome.epochs))
     result.losses = losses(partition, outcome, result.findings, logs)
     if result.losses:
-        result.kept = kept(outcome, logs)
+        result.kept = kept(partition, outcome, logs)
     result.broker_would_keep = result.kept
     result.offsets = offsets(partition, outcome)
 
@@ -131,7 +139,19 @@ def losses(partition: Partition, outcome: StartOutcome, findings: Sequence[Findi
         name, reason = _source(partition, outcome, cut.base), _reason(cut, findings)
         found.append(cut_loss(partition, name, cut.size, cut.offset, reason, logs.count_records(name, cut.size)))
     dropped = [segment.log for segment in partition.segments if segment.base_offset in outcome.dropped]
-    return found + whole_losses(partition, dropped, reason, logs.count_records)
+    found += whole_losses(partition, dropped, reason, logs.count_records)
+    unserved = unserved_end(partition, outcome)
+    if unserved is not None:
+        name, start, end = unserved
+        reason = _misleading(parse_file(name).offset, findings)
+        found.append(loss_of(partition, logs.count_records(name, start, end), end - start, reason, outcome.log_end))
+    return found
+
+
+def _misleading(base: int | None, findings: Sequence[Finding]) -> str:
+    """Return the id of the finding that makes the log end lower than the last batch."""
+    ids = [one.id for one in findings if base_of(one) == base]
+    return next((one for one in ids if one.startswith(OF_INDEXES) or one in OFFSET_KINDS), "index-disagrees")
 
 
 def _reason(cut: SegmentCut, findings: Sequence[Finding]) -> str:
@@ -152,9 +172,12 @@ def _source(partition: Partition, outcome: StartOutcome, base: int) -> str:
     return pieces[0].name
 
 
-def kept(outcome: StartOutcome, logs: SurveyedLogs) -> Amount:
-    """Return the future content of the logs.  Raises UnreadableError."""
+def kept(partition: Partition, outcome: StartOutcome, logs: SurveyedLogs) -> Amount:
+    """Return the future content of the logs that is served.  Raises UnreadableError."""
+    unserved = unserved_end(partition, outcome)
     pieces = [piece for pieces in outcome.logs.values() for piece in pieces]
+    if unserved is not None:
+        pieces = [one if one.name != unserved.name else one._replace(end=unserved.start) for one in pieces]
     return total([Amount(logs.count_records(name, start, end).records, end - start) for name, start, end in pieces])
 
 

@@ -214,6 +214,8 @@ def _compare(result: RecoverResult, survey: PartitionSurvey, settings: RecoverOp
     """Compute the part that a broker would keep, and, if damage is left, the losses of the other modes."""
     # Only these can make a recovery cut, or fail; playing it is a second pass over the log.
     may_cut = bool(result.losses) or any(one.id in ENDS | OFFSET_KINDS | _STOPS for one in survey.findings)
+    # A broker that does not recover the log believes its index.
+    may_cut |= survey.facts.log_dir.clean and any(one.id.startswith("index-") for one in survey.findings)
     if not may_cut or survey.fails is not None:
         result.broker_would_keep = result.kept
         return
@@ -228,7 +230,7 @@ def _compare(result: RecoverResult, survey: PartitionSurvey, settings: RecoverOp
     if fails is not None:
         result.notes.append(f"a broker would not start: {fails}")
     else:
-        result.broker_would_keep = like_broker.kept(outcome, survey.logs)
+        result.broker_would_keep = like_broker.kept(survey.original, outcome, survey.logs)
         lost = like_broker.losses(survey.original, outcome, survey.findings, survey.logs)
         choices[RecoverMode.LIKE_BROKER] = OtherMode(lost, result.broker_would_keep)
     if settings.mode is RecoverMode.DEFAULT and any(one.id in ENDS | OFFSET_KINDS for one in result.left):

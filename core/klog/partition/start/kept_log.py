@@ -9,17 +9,21 @@ marker the segment of the recovery point and those behind it are read, and the l
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from klog.base.read_only import ReadOnlyFile
+from klog.change.partition_plan.contents import FileRange
 from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import EpochEntry, read_epochs
+from klog.formats.damage import Damage
 from klog.formats.index import OFFSET_ENTRY
 from klog.formats.names import PartitionState, Stage
 from klog.formats.snapshot import PRODUCER_ID_EXPIRATION_MS
 from klog.kernel import Window
+from klog.log.header_walk import walk_headers
+from klog.log.index import IndexEntries
 from klog.log.log_end import LogEnd
 from klog.log.segment import MAX_SEGMENT_BYTES
 from klog.partition.start.log_loader import next_start
@@ -86,7 +90,7 @@ def usual_end(partition: Partition) -> LogEnd | None:
     end = partition.log_end
     if end is None or end.damage is not None or not _is_usual(partition):
         return None
-    is_reached = (partition.log_start_offset or 0) <= end.offset and _index_fits(partition, end.walked_from)
+    is_reached = (partition.log_start_offset or 0) <= end.offset and _index_fits(partition, end)
     return end if is_reached else None
 
 
@@ -103,9 +107,50 @@ def _is_usual(partition: Partition) -> bool:
     )
 
 
-def _index_fits(partition: Partition, walked_from: int) -> bool:
-    """Whether the last segment's index led to its end, or is too short to: a broker trusts it."""
-    index = partition.segments[-1].offset_index
-    if walked_from or index is None:
-        return index is not None
-    return os.path.getsize(partition.file(index)) <= OFFSET_ENTRY.size
+def _index_fits(partition: Partition, end: LogEnd) -> bool:
+    """Whether the last entry of the last segment's index leads a broker to *end*: it begins to read there.
+
+    An entry that points elsewhere, or behind the last record, makes it take the segment for empty, or fail.  Kafka:
+    LogSegment.readNextOffset.  Raises UnreadableError.
+    """
+    segment = partition.segments[-1]
+    if segment.offset_index is None:
+        return False
+    with IndexEntries(partition.file(segment.offset_index), OFFSET_ENTRY, None) as entries:
+        relative, position = entries[entries.count - 1] if entries.count else (0, end.walked_from)
+        is_legible = entries.problem is None
+    is_boundary = position == end.walked_from
+    with ReadOnlyFile(partition.file(segment.log)) as log:
+        for found in walk_headers(log, end.walked_from):
+            if isinstance(found, Damage):
+                break
+            is_boundary |= found.position == position
+            if found.last_offset >= end.offset:
+                return False  # a later batch has lower offsets
+    return is_legible and is_boundary and segment.base_offset + relative < max(end.offset, segment.base_offset + 1)
+
+
+def unserved_end(partition: Partition, outcome: StartOutcome) -> FileRange | None:
+    """Return the end of the last log that stays on disk and is not served: it begins with a batch beyond the log end.
+
+    A broker reads from the last index entry on to find the log end, and takes the segment for empty if that entry leads
+    it elsewhere; or the last batch has lower offsets than one before it.  New records get the same offsets.  Kafka:
+    LogSegment.readNextOffset.  Raises UnreadableError.
+    """
+    pieces = outcome.logs[max(outcome.logs)] if outcome.logs and outcome.fails is None else ()
+    if len(pieces) != 1:
+        return None
+    name, begin, end = pieces[0]
+    if any(cut.offset == outcome.log_end and name.startswith(f"{cut.base:020}") for cut in outcome.cuts):
+        return None
+    if not outcome.cuts and not outcome.dropped:
+        by_headers = partition.log_end
+        if by_headers is not None and by_headers.offset == outcome.log_end:
+            begin = by_headers.walked_from
+    with ReadOnlyFile(partition.file(name)) as log:
+        for found in walk_headers(log, begin):
+            if isinstance(found, Damage) or found.position >= end:
+                break
+            if found.last_offset >= outcome.log_end:
+                return FileRange(name, found.position, end)
+    return None
