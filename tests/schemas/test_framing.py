@@ -36,7 +36,7 @@ VALUE = b"__value_schema_id"
     ],
 )
 def test_the_first_bytes_name_the_schema(content: bytes, framed: Framed | None) -> None:
-    """A GUID that nobody knows and an id that no registry hands out are data."""
+    """Data of other serializers has such bytes, too: a GUID that is not known, an id that is not positive."""
     assert by_prefix(content, KNOWN.__contains__) == framed
     assert read_framing(content, (), "value", KNOWN.__contains__) == framed
 

@@ -1,0 +1,104 @@
+"""Avro: values in their binary encoding, by the schema that wrote them.
+
+    schema = AvroSchema('{"type":"record","name":"Order","fields":[{"name":"id","type":"long"}]}', {})
+    print(schema.decode(b"\\x0e").value)
+
+fastavro reads, at the speed of C.  It takes some bytes that no writer writes for values, so whatever it refuses, and
+whatever could be one of those, is read again by `AvroReader`, which decides.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from io import BytesIO
+from typing import Any, Final
+
+from klog.schemas.avro_plan import AvroPlan
+from klog.schemas.avro_reader import MOST_DEPTH, AvroReader
+from klog.schemas.avro_types import AvroType, all_types, can_explode, is_recursive, parse_avro
+from klog.schemas.decoded import BAD_VALUE, BadValueError, Decoded
+
+_CONTINUED: Final = bytes(byte >> 7 for byte in range(256))
+_LONG_RUN: Final = bytes([1]) * 9
+"""Nine bytes with their highest bit set: a number of more than 64 bits may begin there, which fastavro cuts off."""
+_FRAMES = 10_000
+"""Frames of Python for the deepest value: they take no stack of C."""
+_DEEPER = threading.Lock()
+
+
+class AvroSchema:
+    """A schema, and a decoder of its values in one form: see `decoded.MakeDecoder`."""
+
+    def __init__(self, text: str, references: Mapping[str, str], canonical: bool = False) -> None:
+        self.type: AvroType = parse_avro(text, references)
+        self._is_recursive = is_recursive(self.type)
+        self._canonical = canonical
+        self._plan: AvroPlan | None = None
+        self._most_bytes = -1
+
+    @property
+    def name(self) -> str | None:
+        """The full name of the schema, or None for one without a name."""
+        return self.type.name or None
+
+    def decode(self, payload: bytes | memoryview) -> Decoded:
+        """Decode the bytes behind the framing; content raises nothing."""
+        plan = self._plan or self._prepare()
+        if len(payload) <= self._most_bytes:
+            content = bytes(payload)
+            if _LONG_RUN not in content.translate(_CONTINUED):
+                source = BytesIO(content)
+                try:
+                    value = self._read(source, plan.schema)
+                    if plan.is_wrapped:
+                        value = value[""]
+                    if plan.change is not None:
+                        value = plan.change(value)
+                    return Decoded(value, None, None, source.tell() < len(content))
+                except Exception:
+                    pass  # it raises whatever its code runs into: an index, a key, an end of file
+        if self.type.kind == "bytes":  # Java writes the bytes of such a schema without their length
+            assert plan.change is not None
+            return Decoded(plan.change(bytes(payload)))
+        return self._decode_strictly(bytes(payload))
+
+    def _prepare(self) -> AvroPlan:
+        """Plan how values are read, for the first of them: most schemas of a registry never meet one."""
+        from fastavro import schemaless_reader
+
+        self._read: Callable[..., Any] = schemaless_reader
+        self._plan = AvroPlan(self.type, self._canonical)
+        types = all_types(self.type)
+        if self.type.kind != "bytes" and not can_explode(types):
+            levels = max(one.levels for one in types)
+            # each level of nesting takes a byte, but for records directly in records
+            self._most_bytes = (MOST_DEPTH - levels) // (levels + 1) if self._is_recursive else sys.maxsize
+        return self._plan
+
+    def _decode_strictly(self, content: bytes) -> Decoded:
+        try:
+            return self._strict_value(content)
+        except RecursionError:
+            pass
+        with _DEEPER:
+            usual = sys.getrecursionlimit()
+            sys.setrecursionlimit(usual + _FRAMES)
+            try:
+                return self._strict_value(content)
+            except RecursionError:
+                return Decoded(None, None, BAD_VALUE)
+            finally:
+                sys.setrecursionlimit(usual)
+
+    def _strict_value(self, content: bytes) -> Decoded:
+        plan = self._plan or self._prepare()
+        reader = AvroReader(content, plan)
+        try:
+            value = reader.read(self.type)
+        except BadValueError as error:
+            return Decoded(None, None, error.code)
+        return Decoded(
+            value if plan.change is None else plan.change(value), None, None, reader.position < len(content)
+        )  # fmt: skip
