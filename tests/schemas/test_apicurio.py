@@ -13,7 +13,7 @@ from klog.schemas.registry import Registry
 
 from tests.conftest import writable_copy
 from tests.oracles.plain.encode import Record, batch
-from tests.schemas.corpus import Image, data
+from tests.schemas.corpus import Image, data, registry
 
 BOOTSTRAP: tuple[str, Any] = ("Bootstrap", None)
 
@@ -64,11 +64,44 @@ def test_equal_contents_share_an_id_and_versions_have_numbers(tmp_path: Path) ->
         )
     )  # fmt: skip
     assert sorted(ids(found)) == [
-        (":.eu:c", 1, 1, "live"), ("a", 1, 1, "hard-deleted"), ("a", 1, 5, "live"), ("a", 2, 3, "hard-deleted"),
-        ("b", 1, 2, "hard-deleted"), ("b", 2, 1, "live"), ("b", 3, 4, "live"),
+        (":.eu:c", 1, 1, "live"), ("a", 1, 1, "hard-deleted"), ("a", 1, 7, "live"), ("a", 2, 3, "hard-deleted"),
+        ("b", 1, 2, "hard-deleted"), ("b", 2, 1, "live"), ("b", 3, 6, "live"),
     ]  # fmt: skip
     assert found.kind == "apicurio"
     assert found.records == 13
+
+
+def test_ids_are_those_that_a_real_registry_handed_out(tmp_path: Path) -> None:
+    """Apicurio 3.0.9 with these calls in its journal answered with these ids.
+
+    An equal content keeps its id and uses up a number; the last version of a content takes it away.
+    """
+    calls: list[tuple[str, Any]] = [BOOTSTRAP]
+    answers = []
+    for subject, content, content_id in (
+        ("a", "A", 1), ("b", "B", 2), ("same", "A", 1), ("c", "C", 4), ("c2", "C", 4), ("c2", 1, None), ("c3", "C", 4),
+        ("c", 1, None), ("c3", 1, None), ("c4", "C", 7), ("c", "C", 7), ("c2", "X", 9), ("e", "E1", 10),
+        ("e", "E2", 11), ("e", "E3", 12), ("e", 2, None), ("e2", "E2", 13), ("e", "E2", 13), ("e", 3, None),
+        ("e", "Q", 15), ("b2", "B", 2), ("b", None, None), ("b3", "B", 2), ("f", "F", 18),
+        ("g", "F", 18), ("h", "H", 20),
+    ):  # fmt: skip
+        if content_id is None and content is None:
+            calls.append(call("DeleteArtifact2Message", artifactId=subject))
+        elif content_id is None:
+            calls.append(call("DeleteArtifactVersion3Message", artifactId=subject, version=str(content)))
+        else:
+            is_new = not any(subject == one for one, _ in answers)
+            calls.append((create if is_new else version)(subject, f'"{content}"'))
+            answers.append((subject, content_id))
+    found = read_journal(journal(tmp_path, *calls))
+    assert [(row.subject, row.id) for row in found.rows] == answers
+
+
+@pytest.mark.corpora
+def test_the_id_behind_an_equal_content_is_the_one_that_records_name(image: Image) -> None:
+    """A content that is registered twice lies before this schema, whose values name id 36."""
+    (row,) = [row for row in registry(image, "apicurio").rows if row.subject == "ledger.rough-value"]
+    assert row.id == 36
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ journal that is not is refused: ids that are off by one decode values by wrong s
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any, Final
 
 from klog.base.errors import UnsupportedError
@@ -63,6 +64,7 @@ class _JournalReplay:
     def __init__(self, path: str) -> None:
         self._path = path
         self._next_offset = 0
+        self._contents = 0
         self._content_ids: dict[tuple[str, str], int] = {}
         self._artifacts: dict[tuple[str, str], _Artifact] = {}
         self._gone: list[SchemaVersion] = []
@@ -116,10 +118,10 @@ class _JournalReplay:
                 return  # an artifact without a version takes no id
         assert known is not None
         if name == "DeleteArtifact":
-            self._gone += [row._replace(state=HARD_DELETED) for row in self._artifacts.pop(place).versions.values()]
+            self._forget(self._artifacts.pop(place).versions.values())
         elif name == "DeleteArtifactVersion":
             row = known.versions.pop(str(call.get("version")), None)
-            self._gone += [] if row is None else [row._replace(state=HARD_DELETED)]
+            self._forget([] if row is None else [row])
         else:
             self._add_version(offset, timestamp, place, known, call)
 
@@ -134,7 +136,8 @@ class _JournalReplay:
             raise self.refusal(offset, "a schema of another form") from None
         kind = str(call.get("artifactType") or "AVRO")
         identity = text, json.dumps(call.get("references") or [], sort_keys=True)
-        content_id = self._content_ids.setdefault(identity, len(self._content_ids) + 1)
+        self._contents += 1  # an old content keeps its id, and a number is used up all the same
+        content_id = self._content_ids.setdefault(identity, self._contents)
         known.latest += 1
         version = str(call.get("version") or known.latest)
         if version in known.versions:
@@ -159,8 +162,14 @@ class _JournalReplay:
 
     def _delete_many(self, name: str, call: dict[str, Any]) -> None:
         group = str(call.get("groupId") or _DEFAULT_GROUP)
-        for place in [one for one in self._artifacts if name == "DeleteAllUserData" or one[0] == group]:
-            self._gone += [row._replace(state=HARD_DELETED) for row in self._artifacts.pop(place).versions.values()]
+        gone = [one for one in self._artifacts if name == "DeleteAllUserData" or one[0] == group]
+        self._forget([row for place in gone for row in self._artifacts.pop(place).versions.values()])
+
+    def _forget(self, rows: Iterable[SchemaVersion]) -> None:
+        """Note deleted versions: a content without any version is deleted, too, and gets another id when it is new."""
+        self._gone += [row._replace(state=HARD_DELETED) for row in rows]
+        kept = {row.id for one in self._artifacts.values() for row in one.versions.values()}
+        self._content_ids = {content: one for content, one in self._content_ids.items() if one in kept}
 
 
 def _reference(given: dict[str, Any]) -> SchemaReference:
