@@ -1,123 +1,104 @@
-"""Keys and values of the corpora, each by the schema that its id means for its topic."""
+"""Keys and values of whole topics: which schema an id stands for, and what each value is by it."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-import klog
 import pytest
+from klog.base.errors import UnsupportedError
 from klog.schemas.decoded import Decoded
-from klog.schemas.framing import Framed
-from klog.schemas.registry import Registry
-from klog.schemas.schema_version import SchemaReference, SchemaVersion
-from klog.schemas.side_decoder import DecodedSide, SchemaDecoder
+from klog.schemas.json_values import json_text
+from klog.schemas.side_decoder import SchemaDecoders, make_decoder
 
-from tests.schemas.corpus import REGISTRIES, Image, data, registry, sides
-
-TYPES = {None, "PROTOBUF"}
-PROTO = 'syntax = "proto3"; message {} {{ int32 {} = 1; }}'
+from tests.schemas.corpus import REGISTRIES, Image, registry, sides
+from tests.schemas.test_framing import stored_headers
+from tests.schemas.test_registry import gone, replayed, schema
 
 
 @pytest.mark.corpora
 @pytest.mark.parametrize("canonical", [False, True], ids=["plain", "canonical"])
 @pytest.mark.parametrize("name", REGISTRIES)
-def test_every_key_and_value_of_the_corpora_is_as_its_truth_says(name: str, canonical: bool, image: Image) -> None:
-    """Framing, schema, value and error, from the data dir with the broker's own records and headers."""
-    decoder = SchemaDecoder(registry(image, name), canonical)
-    records: dict[Any, klog.Record] = {}
-    for log in data(image, name).glob("*-*/*.log"):
-        topic, _, number = log.parent.name.rpartition("-")
-        for batch in klog.Segment(str(log)).batches():
-            assert isinstance(batch, klog.Batch)
-            records.update(((topic, int(number), one.offset), one) for one in batch.records())
-    seen = 0
-    for side in sides(name):
-        right, record = side.right, records[side.topic, side.partition, side.offset]
-        if right.get("type") not in TYPES:
+def test_every_key_and_value_of_the_corpora_is_as_its_truth_says(image: Image, name: str, canonical: bool) -> None:
+    """Avro, Protobuf and JSON Schema; values, errors, ids, GUIDs, messages, subjects, versions and states."""
+    decoders, headers = SchemaDecoders([registry(image, name)], canonical), stored_headers(image, name)
+    judged = 0
+    for one in sides(name):
+        place = one.topic, one.partition, one.offset
+        found, right = decoders.side(one.topic, one.side).decode(one.raw, headers[place]), one.right
+        assert (found is not None) == right["framed"], one
+        if found is None:
             continue
-        content = record.key if side.side == "key" else record.value
-        found = decoder.side(side.topic, side.side).decode(content, record.headers)
-        seen += 1
-        if not right["framed"]:
-            assert found is None
-            continue
-        assert found is not None
-        assert found.decoded == wanted(right, canonical)
-        row = found.row
-        assert (row and (row.subject, row.version, row.state)) == (
-            None if right["id"] is None or "subject" not in right
-            else (right["subject"], right["version"], right["state"])
-        )  # fmt: skip
-    assert seen > 200
+        judged += 1
+        result = found.decoded
+        assert (result.error or ("trailing-bytes" if result.trailing else None)) == right["error"], one
+        assert (found.schema_id, found.guid) == (right["id"], right["guid"]), one
+        if found.row is not None:
+            named = (found.row.subject, found.row.version, found.row.type, found.row.state)
+            assert named == tuple(right[member] for member in ("subject", "version", "type", "state")), one
+        if result.error is None:
+            assert json.loads(json_text(result.value)) == one.form(canonical), one
+            assert result.message == right.get("message"), one
+    assert judged > 250
 
 
-def wanted(right: dict[str, Any], canonical: bool) -> Decoded:
-    error = None if right["error"] == "trailing-bytes" else right["error"]
-    value = right.get("canonical", right.get("plain")) if canonical else right.get("plain")
-    return Decoded(value, right.get("message"), error, bool(right["trailing"]))
+def record(**fields: str) -> str:
+    return json.dumps({"type": "record", "name": "R", "fields": [{"name": n, "type": k} for n, k in fields.items()]})
 
 
-def row(subject: str, text: str, **more: Any) -> SchemaVersion:
-    given = {"context": ".", "version": 1, "id": 7, "guid": f"{hash(text) % (1 << 128):032x}", "type": "PROTOBUF"}
-    given |= {"state": "live", "references": (), "offset": 0, "timestamp": 0}
-    return SchemaVersion(**given | {"subject": subject, "text": text} | more)
+def test_an_id_that_two_leaders_handed_out_decodes_for_both_topics() -> None:
+    """No registry can: it keeps one of the two."""
+    found = replayed(schema("a-value", 1, 7, record(s="string")), schema("b-value", 1, 7, record(d="double")))
+    decoders = SchemaDecoders([found])
+    text, number = b"\0\0\0\0\7\x02x", b"\0\0\0\0\7" + bytes(8)
+    for topic in ("a", "b", "c"):
+        values = decoders.side(topic, "value")
+        assert [one.decoded.value for one in (values.decode(text, ()), values.decode(number, ())) if one] == [
+            {"s": "x"}, {"d": 0.0}
+        ]  # fmt: skip
+    # a value that fits neither: bytes left over are better than none
+    left = decoders.side("b", "value").decode(text + b"x", ())
+    assert left is not None
+    assert left.decoded == Decoded({"s": "x"}, trailing=True)
 
 
-def decode(rows: list[SchemaVersion], framed: Framed, topic: str = "t", context: str | None = None) -> DecodedSide:
-    return SchemaDecoder(Registry("confluent", "x", rows), context=context).side(topic, "value").decode_framed(framed)
+def test_schemas_that_cannot_be_used_are_errors_of_their_values() -> None:
+    """The bytes stay, and the run goes on."""
+    lost = [{"name": "B", "subject": "b", "version": 1}]
+    found = replayed(
+        schema("a", 1, 1, '{"type":'), schema("a", 2, 2, '"B"', references=lost), schema("a", 3, 3, schemaType="XML"),
+        schema("a", 4, 4), gone("a", 4), schema("p", 1, 5, "message", schemaType="PROTOBUF"),
+    )  # fmt: skip
+    values = SchemaDecoders([found]).side("a", "value")
+
+    def error(schema_id: int) -> Any:
+        one = values.decode(b"\0" + schema_id.to_bytes(4, "big") + b"\2x", ())
+        return one and (one.decoded.error or one.decoded.value)
+
+    assert [error(number) for number in range(1, 7)] == ["schema-broken"] * 3 + ["x", "schema-broken", "unknown-id"]
+    assert values.decode(b"text", ()) is None
+    assert values.decode(b"x", [(b"__value_schema_id", b"?")]).decoded.error == "bad-header"  # type: ignore[union-attr]
 
 
-def test_the_subject_of_the_topic_comes_first() -> None:
-    """Two leaders handed out one id: each topic's values decode by its own schema."""
-    rows = [row("t-value", PROTO.format("T", "t")), row("u-value", PROTO.format("U", "u"))]
-    for topic in ("t", "u"):
-        found = decode(rows, Framed(7, b"\0\x08\5"), topic)
-        assert found.decoded == Decoded({topic: 5}, topic.upper())
-        assert found.row == rows["tu".index(topic)]
+def test_many_schemas_and_ids_do_not_pile_up() -> None:
+    """Random bytes name millions of ids, and a registry has tens of thousands of schemas."""
+    found = replayed(*(schema(f"s{i}", 1, i, f'"{("int", "long", "string")[i % 3]}"') for i in range(1, 6000)))
+    decoders = SchemaDecoders([found])
+    values = decoders.side("a", "value")
+    for number in range(1, 50_000):
+        values.decode(b"\0" + number.to_bytes(4, "big") + b"\0", ())
+    assert len(values._known) <= 2000
+    assert len(decoders._decoders) <= 2000
 
 
-def test_a_candidate_that_does_not_decode_gives_way_to_the_next() -> None:
-    """The first error is the answer only if no candidate decodes."""
-    rows = [row("a", PROTO.format("A", "a")), row("b", PROTO.format("A", "a") + "message B { }", offset=1)]
-    assert decode(rows, Framed(7, b"\2\2")).row == rows[1]
-    assert decode(rows, Framed(7, b"\2\4")) == DecodedSide(7, rows[0], Decoded(None, None, "bad-message-index"))
-    rows[0] = rows[0]._replace(text="message {")
-    assert decode(rows, Framed(7, b"\0")).row == rows[1]
-    assert decode(rows[:1], Framed(7, b"\0")) == DecodedSide(7, rows[0], Decoded(None, None, "schema-broken"))
+def test_without_the_extra_the_command_to_run_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most installations have neither fastavro nor protobuf."""
+    import sys
 
-
-def test_the_context_that_is_asked_for_comes_first() -> None:
-    rows = [row("t-value", PROTO.format("T", "t")), row(":.eu:x", PROTO.format("E", "e"), context=".eu")]
-    assert decode(rows, Framed(7, b"\0")).decoded.message == "T"
-    assert decode(rows, Framed(7, b"\0"), context=".eu").decoded.message == "E"
-
-
-def test_ids_and_headers_without_a_schema() -> None:
-    assert decode([], Framed(8, b"")) == DecodedSide(8, None, Decoded(None, None, "unknown-id"))
-    assert decode([], Framed(None, b"", error="bad-header")).decoded == Decoded(None, None, "bad-header")
-    strange = row("t-value", "?", type="XML")
-    assert decode([strange], Framed(7, b"")).decoded.error == "schema-broken"
-
-
-def test_the_reason_why_a_schema_is_broken() -> None:
-    one = row("t-value", "message {")
-    gone = row("t-value", "message A {}", references=(SchemaReference("x.proto", "x", 3),))
-    decoder = SchemaDecoder(Registry("confluent", "x", [one, gone]))
-    assert decoder.why_broken(one) == "line 1: a name expected before '{'"
-    assert decoder.why_broken(gone) == "no x version 3"
-    assert decoder.why_broken(row("t", "message A {}")) is None
-
-
-def test_decoders_that_are_kept_have_a_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A registry of 10 000 schemas is not in memory twice; each id still decodes."""
-    rows = [row("t-value", PROTO.format(f"M{at}", "a"), id=at, version=at) for at in range(1, 60)]
-    monkeypatch.setattr("klog.schemas.side_decoder._MOST_TEXT", 10 * len(rows[0].text))
-    decoder = SchemaDecoder(Registry("confluent", "x", rows))
-    values = decoder.side("t", "value")
-    for _ in range(2):
-        for at in range(1, 60):
-            assert values.decode(b"\0" + at.to_bytes(4, "big") + b"\0", ()) == DecodedSide(
-                at, rows[at - 1], Decoded({"a": 0}, f"M{at}")
-            )  # fmt: skip
-            assert len(decoder._decoders) <= 11
-    assert len(values._known) <= 11
+    monkeypatch.setitem(sys.modules, "fastavro", None)
+    monkeypatch.setitem(sys.modules, "google.protobuf", None)
+    monkeypatch.delitem(sys.modules, "klog.schemas.protobuf", raising=False)
+    found = replayed(schema("a", 1, 1), schema("p", 1, 2, 'syntax = "proto3"; message M {}', schemaType="PROTOBUF"))
+    for row in found.rows:
+        with pytest.raises(UnsupportedError, match=r"pip install 'klog\[schemas\]'"):
+            make_decoder(row, found)

@@ -1,154 +1,168 @@
-"""Keys and values of topics, decoded by the schemas of a registry.
+"""Keys and values by the schemas of registries: from the bytes and headers of a record to its value.
 
-    decoder = SchemaDecoder(registry)
-    values = decoder.side("orders", "value")
+    decoders = SchemaDecoders([read_schemas_topic(partition)])
+    values = decoders.side("orders", "value")
     found = values.decode(record.value, record.headers)
     if found is not None:
-        print(found.row, found.decoded)
+        print(found.schema_id, found.decoded.value, found.decoded.error)
 
-An id may stand for several schemas: contexts hand out the same numbers, and two leaders at once have done so, too.  The
-first candidate that decodes all bytes is the one, then the first that leaves bytes over.
+A schema is parsed when it is first met.  An id can stand for several schemas: in other contexts, after a failover with
+two leaders, or after a deletion.  The first that fits a value exactly is taken, the likeliest being tried first.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
+from collections.abc import Sequence
 from typing import Final, NamedTuple
+from uuid import UUID
 
 from klog.base.errors import UnsupportedError
-from klog.schemas.decoded import BAD_HEADER, SCHEMA_BROKEN, UNKNOWN_ID, BrokenSchemaError, Decoded, Decoder
+from klog.schemas.decoded import (
+    BAD_HEADER,
+    SCHEMA_BROKEN,
+    UNKNOWN_ID,
+    BrokenSchemaError,
+    Decoded,
+    Decoder,
+    MakeDecoder,
+)
 from klog.schemas.framing import Framed, Headers, read_framing
 from klog.schemas.registry import Registry
 from klog.schemas.schema_version import SchemaVersion
 
-_MAKERS: Final = {
-    "AVRO": ("klog.schemas.avro", "AvroSchema"),
-    "PROTOBUF": ("klog.schemas.protobuf", "ProtobufSchema"),
-    "JSON": ("klog.schemas.json_schema", "JsonSchema"),
-}
-_MOST_TEXT: Final = 3 << 20
-"""Characters of the schemas whose decoders are kept; a decoder takes up to 30 times the bytes of its text."""
-_BROKEN: Final = Decoded(None, None, SCHEMA_BROKEN)
-_UNKNOWN: Final = Decoded(None, None, UNKNOWN_ID)
-_BAD_HEADER: Final = Decoded(None, None, BAD_HEADER)
+_MOST_DECODERS: Final = 2000
+"""Schemas that are kept parsed; more are parsed again when they are met again."""
+NEEDED: Final = "pip install 'klog[schemas]'"
 
 
 class DecodedSide(NamedTuple):
-    """A key or value that names a schema.  *schema_id*: the id or GUID; None if the header with it cannot be read.
+    """A key or value that names a schema.  *schema_id*: None if only a GUID is known; *guid*: None if none is named.
 
-    *row*: the schema that decodes it, or else the likeliest; None for an unknown id.
+    *row*: the schema that it was decoded by; None if there is none.
     """
 
-    schema_id: int | bytes | None
-    row: SchemaVersion | None
     decoded: Decoded
+    schema_id: int | None
+    guid: str | None = None
+    row: SchemaVersion | None = None
 
 
-class _Candidate(NamedTuple):
-    row: SchemaVersion
-    decoder: Decoder | None
+Candidates = list[tuple[SchemaVersion, "Decoder | None"]]
 
 
-class SchemaDecoder:
-    """Decoders of the schemas in *registry*, made when they are first needed.
+class SchemaDecoders:
+    """Decoders of all schemas of some registries, in one form.  *context*: the one to prefer."""
 
-    *canonical*: the form of each format's own tools.  *context*: the one to prefer.
-    """
-
-    def __init__(self, registry: Registry, canonical: bool = False, context: str | None = None) -> None:
-        self.registry = registry
-        self._canonical, self._context = canonical, context
-        self._decoders: dict[SchemaVersion, tuple[Decoder | str, int]] = {}
-        self._sides: dict[tuple[str, str], SideDecoder] = {}
-        self._left = _MOST_TEXT
+    def __init__(self, registries: Sequence[Registry], canonical: bool = False, context: str | None = None) -> None:
+        self._registries, self._canonical, self._context = registries, canonical, context
+        self._decoders: dict[tuple[int, str, str, str], Decoder | None] = {}
 
     def side(self, topic: str, side: str) -> SideDecoder:
-        """Return the decoder for the *side* `key` or `value` of a topic."""
-        return self._sides.setdefault((topic, side), SideDecoder(self, topic, side))
+        """Return the decoder of a topic's keys or values; *side*: `key`, `value`."""
+        return SideDecoder(self, topic, side)
 
-    def why_broken(self, row: SchemaVersion) -> str | None:
-        """Return the reason why no value decodes by a schema, or None."""
-        found = self._decoder(row)
-        return found if isinstance(found, str) else None
+    def is_known(self, schema_id: int | bytes) -> bool:
+        """Whether a registry has an id, or a GUID of 16 bytes."""
+        return any(registry.with_id(schema_id) for registry in self._registries)
 
-    def candidates(self, schema_id: int | bytes, topic: str, side: str) -> list[_Candidate]:
-        """Return the schemas that an id may stand for, the likeliest first."""
-        rows = self.registry.candidates(schema_id, topic, side, self._context)
-        found = [(row, self._decoder(row)) for row in rows]
-        return [_Candidate(row, None if isinstance(decoder, str) else decoder) for row, decoder in found]
+    def candidates(self, schema_id: int | bytes, topic: str, side: str) -> Candidates:
+        """Return the schemas that an id can stand for, the likeliest first; without a decoder if one is broken."""
+        return [
+            (row, self._decoder(number, registry, row))
+            for number, registry in enumerate(self._registries)
+            for row in registry.candidates(schema_id, topic, side, self._context)
+        ]
 
-    def _decoder(self, row: SchemaVersion) -> Decoder | str:
-        found = self._decoders.get(row)
-        if found is None:
-            found = self._make(row)
-            self._left -= found[1]
-            while self._left < 0 and self._decoders:
-                self._left += self._decoders.pop(next(iter(self._decoders)))[1]
-                for side in self._sides.values():
-                    side.forget()
-            self._decoders[row] = found
-        return found[0]
+    def _decoder(self, number: int, registry: Registry, row: SchemaVersion) -> Decoder | None:
+        key = number, row.context, row.type, row.guid
+        if key not in self._decoders:
+            if len(self._decoders) >= _MOST_DECODERS:
+                del self._decoders[next(iter(self._decoders))]
+            try:
+                self._decoders[key] = make_decoder(row, registry, self._canonical)
+            except BrokenSchemaError:
+                self._decoders[key] = None
+        return self._decoders[key]
 
-    def _make(self, row: SchemaVersion) -> tuple[Decoder | str, int]:
-        """Return the decoder of a schema, or the reason why there is none, and the characters of its texts."""
-        if row.type not in _MAKERS:
-            return f"schema type {row.type} is unknown", 100
-        try:
-            references = self.registry.references(row)
-        except BrokenSchemaError as error:
-            return str(error), 100
-        module, name = _MAKERS[row.type]
-        size = len(row.text) + sum(map(len, references.values()))
-        try:
-            return getattr(import_module(module), name)(row.text, references, self._canonical), size
-        except BrokenSchemaError as error:
-            return str(error), 100
-        except ImportError as error:
-            raise UnsupportedError("schemas need fastavro and protobuf: pip install 'klog[schemas]'") from error
+
+def make_decoder(row: SchemaVersion, registry: Registry, canonical: bool = False) -> Decoder:
+    """Return a decoder for the schema of *row*.  Raises BrokenSchemaError; UnsupportedError without klog[schemas]."""
+    try:
+        return _maker(row.type)(row.text, registry.references(row), canonical)
+    except ModuleNotFoundError as error:
+        raise UnsupportedError(f"schemas need {error.name}: {NEEDED}") from error
+
+
+def _maker(kind: str) -> MakeDecoder:
+    if kind == "AVRO":
+        import fastavro  # noqa: F401  # needed with the first value: it is missed here
+
+        from klog.schemas.avro import AvroSchema
+
+        return AvroSchema
+    if kind == "PROTOBUF":
+        from klog.schemas.protobuf import ProtobufSchema
+
+        return ProtobufSchema
+    if kind == "JSON":
+        from klog.schemas.json_schema import JsonSchema
+
+        return JsonSchema
+    raise BrokenSchemaError(f"klog does not know the type {kind[:100]}")
 
 
 class SideDecoder:
-    """Decodes the keys or the values of a topic."""
+    """Decodes the keys, or the values, of one topic."""
 
-    def __init__(self, decoders: SchemaDecoder, topic: str, side: str) -> None:
-        self._decoders = decoders
-        self._topic, self._side = topic, side
-        self._known: dict[int | bytes, list[_Candidate]] = {}
-        self._is_known = decoders.registry.with_id
+    def __init__(self, decoders: SchemaDecoders, topic: str, side: str) -> None:
+        self._decoders, self._topic, self._side = decoders, topic, side
+        self._known: dict[int | bytes, Candidates] = {}
 
     def decode(self, content: bytes | None, headers: Headers) -> DecodedSide | None:
-        """Return the decoded *content* of a record with *headers*; None if it names no schema."""
-        framed = read_framing(content, headers, self._side, self._is_known)
-        return None if framed is None else self.decode_framed(framed)
-
-    def decode_framed(self, framed: Framed) -> DecodedSide:
-        """Return the decoded content behind a framing."""
-        schema_id = framed.schema_id
-        if schema_id is None:
-            return DecodedSide(None, None, _BAD_HEADER)
-        candidates = self._known.get(schema_id)
+        """Return the value of *content*; None if it names no schema.  Content raises nothing."""
+        framed = read_framing(content, headers, self._side, self._decoders.is_known)
+        if framed is None:
+            return None
+        if framed.schema_id is None:
+            return DecodedSide(Decoded(None, None, BAD_HEADER), None)
+        candidates = self._known.get(framed.schema_id)
         if candidates is None:
-            candidates = self._decoders.candidates(schema_id, self._topic, self._side)
+            candidates = self._candidates(framed.schema_id)
             if not candidates:
-                return DecodedSide(schema_id, None, _UNKNOWN)
-            self._known[schema_id] = candidates
-        best = None
-        for row, decoder in candidates:
-            found = _BROKEN if decoder is None else decoder.decode(_payload(row, framed))
-            if found.error is None and not found.trailing:
-                return DecodedSide(schema_id, row, found)
-            if best is None or (best.decoded.error is not None and found.error is None):
-                best = DecodedSide(schema_id, row, found)
-        assert best is not None
-        return best
+                return _named(framed, Decoded(None, None, UNKNOWN_ID), None)
+        row, decoder = candidates[0]
+        found = _decode(row, decoder, framed)
+        if len(candidates) > 1 and (found.error or found.trailing):
+            row, found = self._best(candidates, framed)
+        return _named(framed, found, row)
 
-    def forget(self) -> None:
-        """Drop the decoders that are known here."""
-        self._known.clear()
+    def _candidates(self, schema_id: int | bytes) -> Candidates:
+        """Return the candidates of an id, and keep them: ids that are not known could be endlessly many."""
+        found = self._decoders.candidates(schema_id, self._topic, self._side)
+        if found:
+            if len(self._known) >= _MOST_DECODERS:
+                self._known.clear()
+            self._known[schema_id] = found
+        return found
+
+    @staticmethod
+    def _best(candidates: Candidates, framed: Framed) -> tuple[SchemaVersion, Decoded]:
+        """Return the first that fits exactly, else the first that leaves bytes over, else the first error."""
+        results = [(row, _decode(row, decoder, framed)) for row, decoder in candidates]
+        fitting = [one for one in results if not one[1].error]
+        exact = [one for one in fitting if not one[1].trailing]
+        return (exact or fitting or results)[0]
 
 
-def _payload(row: SchemaVersion, framed: Framed) -> bytes | memoryview:
-    """Return the bytes to decode: a header may have the message indexes of Protobuf, which else precede the message."""
+def _decode(row: SchemaVersion, decoder: Decoder | None, framed: Framed) -> Decoded:
+    if decoder is None:
+        return Decoded(None, None, SCHEMA_BROKEN)
     if framed.prefix and row.type == "PROTOBUF":
-        return framed.prefix + bytes(framed.payload)
-    return framed.payload
+        return decoder.decode(framed.prefix + bytes(framed.payload))
+    return decoder.decode(framed.payload)
+
+
+def _named(framed: Framed, found: Decoded, row: SchemaVersion | None) -> DecodedSide:
+    if isinstance(framed.schema_id, bytes):
+        return DecodedSide(found, row and row.id, str(UUID(bytes=framed.schema_id)), row)
+    return DecodedSide(found, framed.schema_id, None, row)

@@ -1,0 +1,46 @@
+"""JSON Schema: a value is JSON, which is checked and goes into the output as it is: numbers keep their digits."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from klog.schemas.decoded import INVALID_JSON, BrokenSchemaError, Decoded, JsonText
+
+_BLANK = re.compile(r"[ \t\r\n]").search
+_STRING_OR_BLANKS = re.compile(r'("(?:[^"\\]|\\.)*")|[ \t\r\n]+').sub
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(name)
+
+
+# Numbers stay text: they are not looked at, and Python refuses very long ones.
+_check = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_refuse).decode
+
+
+class JsonSchema:
+    """A schema, and a decoder of its values: see `decoded.MakeDecoder`.  Both forms are equal."""
+
+    def __init__(self, text: str, references: Mapping[str, str], canonical: bool = False) -> None:
+        try:
+            found: Any = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise BrokenSchemaError(f"no JSON: {error}") from None
+        if not isinstance(found, dict | bool):
+            raise BrokenSchemaError("no JSON Schema: neither an object nor true or false")
+        title = found.get("title") if isinstance(found, dict) else None
+        self.name = title if isinstance(title, str) else None
+
+    def decode(self, payload: bytes | memoryview) -> Decoded:
+        """Decode the bytes behind the framing; content raises nothing."""
+        try:
+            text = str(payload, "utf-8")
+            _check(text)
+        except (ValueError, RecursionError):
+            return Decoded(None, None, INVALID_JSON)
+        if _BLANK(text) is not None:
+            text = _STRING_OR_BLANKS(r"\1", text)
+        return Decoded(JsonText(text))
