@@ -109,10 +109,11 @@ def with_batch_bytes(job: SearchJob, text: str) -> SearchJob:
 
 def with_content(wanted: RecordFilter, header: str | None, regex: str | None) -> RecordFilter:
     """Return *wanted* with the conditions of --header and --regex.  Raises UsageError."""
-    from klog.jobs.search import compile_pattern
+    if regex is not None:
+        from klog.jobs.search import compile_pattern
 
-    pattern = None if regex is None else compile_pattern(regex.encode("utf-8", "surrogateescape"))
-    return wanted._replace(header=None if header is None else _header(header), pattern=pattern)
+        wanted = wanted._replace(pattern=compile_pattern(regex.encode("utf-8", "surrogateescape")))
+    return wanted._replace(header=None if header is None else _header(header))
 
 
 def typed_keys(keys: list[str] | None, form: str) -> list[str] | None:
