@@ -70,7 +70,7 @@ class Tree:
         directory = os.path.dirname(found[0])
         for entry in sorted(os.listdir(directory)):
             inner = entry.removesuffix(".py")
-            if inner.isidentifier() and inner != "__init__" and self.find(f"{name}.{inner}"):
+            if inner != "__init__" and self.find(f"{name}.{inner}"):
                 yield from self.inside(f"{name}.{inner}")
 
 
