@@ -21,22 +21,21 @@ BESIDES = (
 )
 """What the interpreter imports on its own."""
 
+WIDGETS = (
+    *("collapsible", "data_table", "help_panel", "list_view", "log", "markdown", "masked_input", "progress_bar"),
+    *("radio_set", "rich_log", "selection_list", "tabbed_content", "tabs", "text_area"),
+)
+"""Those of Textual's that `klog browse` does not show, and that are large."""
+
 LEFT_OUT = (
     *("zstandard.backend_cffi", "lz4.stream"),
     *("test", "idlelib", "tkinter", "turtle", "turtledemo", "ensurepip", "venv", "pydoc", "pydoc_data", "pdb"),
-    *(
-        "doctest",
-        "unittest",
-        "_pyrepl",
-        "ctypes",
-        "sqlite3",
-        "curses",
-        "readline",
-        "multiprocessing",
-        "asyncio",
-    ),
+    *("doctest", "unittest", "_pyrepl", "ctypes", "sqlite3", "curses", "readline", "multiprocessing"),
     *("sysconfig", "_sysconfigdata", "xmlrpc", "wsgiref", "cProfile", "profile", "lzma", "bz2"),
     *("IPython", "ipywidgets", "attr", "cffi", "jupyter", "linkify_it", "numpy"),
+    *("asyncio.proactor_events", "asyncio.windows_events", "textual.drivers.windows_driver", "textual._win_sleep"),
+    *("platformdirs.android", "platformdirs.ios", "platformdirs.macos", "platformdirs.windows"),
+    *(f"textual.widgets._{name}" for name in WIDGETS),
 )
 """What no command comes to, with all that lies in it."""
 

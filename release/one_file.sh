@@ -26,7 +26,8 @@ flock --unlock 8
 run_python() { PYTHONHOME=$host PYTHONPATH=${path:-} "$host/python" -s -S "$@"; }
 
 say "compiling the kernel and the codecs"
-for name in typer rich pygments markdown-it-py mdurl shellingham annotated-doc cython; do
+for name in typer rich pygments markdown-it-py mdurl shellingham annotated-doc textual platformdirs typing-extensions \
+    cython; do
     unpack_wheel "$name" "$build/$([[ $name == cython ]] && echo cython || echo site)"
 done
 for name in lz4 zstandard isal; do unpack "$name" "$build/$name"; done

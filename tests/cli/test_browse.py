@@ -5,19 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import pty
-import select
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from fcntl import ioctl
 from pathlib import Path
-from termios import TIOCSWINSZ
 from typing import Any
 
 import pytest
@@ -33,6 +28,7 @@ from klog_cli.style import without_marks
 
 from tests.conftest import FIXTURES, Ran, run_klog, run_klog_process, writable_copy
 from tests.support.power import tree
+from tests.support.terminal import press_in_terminal
 
 MODERN, TORN = FIXTURES / "modern", FIXTURES / "crash/flip-middle"
 WIDE, NARROW = (200, 50), (80, 24)
@@ -510,25 +506,8 @@ def test_escape_ends_a_command_at_once(tmp_path: Path) -> None:
 
 def in_terminal(size: tuple[int, int], keys: list[tuple[bytes, bytes]], *program: str) -> tuple[bytes, int]:
     """Run klog in a terminal; press a key when its text has been seen.  Return the output and the exit code."""
-    process, terminal = pty.fork()
-    if process == 0:
-        os.environ.update(TERM="xterm-256color", PYTHONPATH=os.pathsep.join(filter(None, sys.path)))
-        os.execv(sys.executable, [sys.executable, *program])
-    ioctl(terminal, TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
-    seen, rest, end = b"", list(keys), time.monotonic() + PATIENCE_S
-    while time.monotonic() < end:
-        if rest and rest[0][0] in seen:
-            os.write(terminal, rest.pop(0)[1])
-        if not select.select([terminal], [], [], 0.2)[0]:
-            continue
-        try:
-            part = os.read(terminal, 1 << 16)
-        except OSError:
-            break
-        seen += part
-    code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-    os.close(terminal)
-    return seen, code
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    return press_in_terminal([sys.executable, *program], keys, environment, size)
 
 
 @pytest.mark.parametrize("size", [NARROW, WIDE])

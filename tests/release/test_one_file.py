@@ -12,11 +12,12 @@ from klog_cli import command_catalog
 from tests.commands.serve.readers import READERS
 from tests.commands.serve.serving import Serving
 from tests.conftest import FIXTURES, run_klog
-from tests.release.root import Root, lay_fixtures, log_dirs, one_file
+from tests.release.root import WAY, Root, lay_fixtures, log_dirs, one_file
 from tests.support.insight import unpack
+from tests.support.terminal import press_in_terminal
 
 pytestmark = pytest.mark.release
-LARGEST = 30 << 20
+LARGEST = 35 << 20
 COMMANDS = {command.name: command.words for command in command_catalog.read().walk()}
 LOG_DIRS = sorted({*map(str, log_dirs(FIXTURES)), "insight/data"})
 READING = (
@@ -116,6 +117,25 @@ def test_real_clients_are_served_what_the_package_serves(root: Root, data: Path,
         found, wanted = read(ours.bootstrap), read(theirs.bootstrap)
     assert found == wanted
     assert {row[0] for row in found} == {"clicks", "ledger", "state"}
+
+
+def test_browse_needs_no_file_of_its_own(root: Root) -> None:
+    """A partition is listed and entered in the root, and `q` brings the terminal back."""
+    shutil.copytree(FIXTURES / "crash" / "flip-middle", root.folder / "browsed")
+    keys = [(b"torn-0", b"\r"), (b"00000000000000000364", b"q")]
+    seen, exit_code = press_in_terminal(root.command("browse", "/browsed"), keys, WAY)
+    assert exit_code == 0, seen.decode()
+    assert seen.rindex(b"\x1b[?1049l") > seen.index(b"00000000000000000364")
+    assert b"Traceback" not in seen
+
+
+def test_browse_checks_and_runs_commands_with_the_same_file() -> None:
+    """The partition is checked when it is entered, and `v` shows the output of `klog verify`."""
+    keys = [(b"torn-0", b"\r"), (b"bad-crc @301", b"v"), (b"exit code 4", b"q")]
+    command = [str(one_file()), "browse", str(FIXTURES / "crash" / "flip-middle")]
+    seen, exit_code = press_in_terminal(command, keys, WAY, (120, 40))
+    assert exit_code == 0, seen.decode()
+    assert b"truncates the log here, at offset 301" in seen
 
 
 @pytest.mark.parametrize("where", [["export", "{}", "--to", "/rows"], ["spark", "verify", "{}"]])

@@ -1,4 +1,4 @@
-"""Runs of klog on a pseudo-terminal of a given size, in this process."""
+"""Runs of klog on a pseudo-terminal of a given size: in this process, and programs that are steered with keys."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import fcntl
 import os
 import pty
 import re
+import select
+import signal
 import struct
 import sys
 import termios
 import threading
+import time
 import tty
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -24,6 +27,7 @@ from tests.conftest import klog_main, text_stream
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 """The only sequences that klog sends to a terminal, but for those of the progress bar."""
 _NAMES = {"0": "", "1": "bold", "2": "dim", "31": "red", "32": "green", "33": "yellow", "36": "cyan"}
+_PATIENCE_S = 30
 
 
 SCREENS = Path(__file__).parent.parent / "cli" / "screens"
@@ -108,3 +112,34 @@ def _drain(descriptor: int, sent: list[bytes]) -> None:
         if not piece:
             return
         sent.append(piece)
+
+
+def press_in_terminal(
+    command: Sequence[str],
+    keys: Sequence[tuple[bytes, bytes]],
+    environment: Mapping[str, str] = os.environ,
+    size: tuple[int, int] = (80, 24),
+) -> tuple[bytes, int]:
+    """Run a program in a terminal of so many columns and lines; return its output and its exit code.
+
+    *keys*: texts, and the keys to press once the output has each of them, in this order.
+    """
+    process, terminal = pty.fork()
+    if process == 0:
+        fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
+        os.execvpe(command[0], command, {**environment, "TERM": "xterm-256color"})
+    seen, rest, end = b"", list(keys), time.monotonic() + _PATIENCE_S
+    while True:
+        if time.monotonic() > end:
+            os.kill(process, signal.SIGKILL)
+        if rest and rest[0][0] in seen:
+            os.write(terminal, rest.pop(0)[1])
+        if not select.select([terminal], [], [], 0.2)[0]:
+            continue
+        try:
+            seen += os.read(terminal, 1 << 16)
+        except OSError:  # EIO: the program has ended
+            break
+    code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    os.close(terminal)
+    return seen, code

@@ -15,13 +15,14 @@ from collections.abc import Callable, Sequence
 from klog_cli import output
 
 _LINES = 50
+_ITSELF = "/proc/self/exe"
 
 
 class CommandRun:
     """One run of `klog` with *words* as arguments."""
 
     def __init__(self, words: Sequence[str]) -> None:
-        self._command = [sys.executable, "-m", "klog_cli.app", *words]
+        self._command = [*_klog(), *words]
         self._process: subprocess.Popen[bytes] | None = None
         self._is_cancelled = False
         self.errors = b""
@@ -78,6 +79,13 @@ class CommandRun:
         assert process.stderr is not None
         with process.stderr:
             self.errors = process.stderr.read()
+
+
+def _klog() -> list[str]:
+    """Return the beginning of a command that starts this klog; the one file has no Python and starts itself."""
+    if __spec__.origin != "frozen":
+        return [sys.executable, "-m", "klog_cli.app"]
+    return [_ITSELF if os.path.exists(_ITSELF) else sys.argv[0]]
 
 
 def _read(descriptor: int) -> bytes:

@@ -10,8 +10,8 @@ from klog_cli import options, output
 def browse(paths: options.Paths = None, topic: options.Topics = None, partition: options.Partitions = None) -> int:
     """Walk through log dirs, segments and records on the screen.
 
-    Each screen shows the klog command that prints the same. Nothing is changed or locked. It needs Textual:
-    pip install 'klog[tui]'.
+    Each screen shows the klog command that prints the same. Nothing is changed or locked. As a Python package it
+    needs Textual: pip install 'klog[tui]'.
     """
     from klog.data_dir.selection import open_path, partitions_of, select
 
