@@ -1,0 +1,1 @@
+"""`klog schemas`: the schemas of a registry, as its topic has them on disk."""
