@@ -51,6 +51,8 @@ _klog() {
             'replicas plan') command='replicas plan' ;;
             'replicas rescue') command='replicas rescue' ;;
             'replicas simulate') command='replicas simulate' ;;
+            remote) command=remote ;;
+            'remote ls') command='remote ls' ;;
             keys) command=keys ;;
             'keys check') command='keys check' ;;
             audit) command=audit ;;
@@ -512,6 +514,17 @@ _klog() {
         'replicas simulate -o' | 'replicas simulate --output') words='text json jsonl csv' ;;
         'replicas simulate -j' | 'replicas simulate --jobs') words='' ;;
         'replicas simulate --color') words='auto always never' ;;
+        'remote ls --remote') words='' ;;
+        'remote ls --remote-layout') words='local aiven' ;;
+        'remote ls --remote-keys') words='' ;;
+        'remote ls -p' | 'remote ls --partition') words='' ;;
+        'remote ls --cluster') words='' ;;
+        'remote ls --topic-id') words='' ;;
+        'remote ls --node') words='' ;;
+        'remote ls --at-time') words='' ;;
+        'remote ls -o' | 'remote ls --output') words='text json jsonl csv' ;;
+        'remote ls -j' | 'remote ls --jobs') words='' ;;
+        'remote ls --color') words='auto always never' ;;
         'keys check --partitions') words='' ;;
         'keys check -p' | 'keys check --partition') words='' ;;
         'keys check --min-keys') words='' ;;
@@ -663,7 +676,7 @@ _klog() {
     esac
     if [[ -z $value ]]; then
         case "$command" in
-            '') words='doctor verify recover apply undo plans explain browse describe records dump lookup search stats timeline groups transactions fetch bytes report space compact truncate adopt partition assign serve export write follow completion metadata replicas keys audit spark -V --version -h --help' ;;
+            '') words='doctor verify recover apply undo plans explain browse describe records dump lookup search stats timeline groups transactions fetch bytes report space compact truncate adopt partition assign serve export write follow completion metadata replicas remote keys audit spark -V --version -h --help' ;;
             doctor) words='--kafka-version --cluster-id --node-id --directory-id --server-properties --records --all -o --output -j --jobs -q --quiet --color -h --help' ;;
             verify) words='-t --topic -p --partition --deep --sample --since --all -o --output --to -j --jobs --max-batch-bytes --cache --rate --priority -q --quiet --color -h --help' ;;
             recover) words='-t --topic -p --partition --like-broker --salvage --apply --save-plan --backup --indexes-only --from-recovery-point --repair-bits --mark-clean --broker-epoch --rescue-records --index-interval --segment-index-bytes --producer-expiration --now --all -o --output -j --jobs --dry-run --cache --rate --priority -q --quiet --color -h --help' ;;
@@ -705,6 +718,8 @@ _klog() {
             'replicas plan') words='--keep --choose --without --repair --metadata -t --topic -p --partition --apply --save-plan --backup --cluster --topic-id --by-name -j --jobs -o --output --dry-run --cache --rate --priority -q --quiet --color -h --help' ;;
             'replicas rescue') words='--to --if-leads --plan --choose --metadata -t --topic -p --partition --cluster --topic-id --by-name -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
             'replicas simulate') words='-o --output -j --jobs -q --quiet --color -h --help' ;;
+            remote) words='ls -h --help' ;;
+            'remote ls') words='--remote --remote-layout --remote-keys -t --topic -p --partition --cluster --topic-id --node --at-time --segments -o --output -j --jobs -q --quiet --color -h --help' ;;
             keys) words='check -h --help' ;;
             'keys check') words='--partitions -t --topic -p --partition --min-keys --list --cluster --topic-id --by-name -o --output --max-batch-bytes -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
             audit) words='headers misrouted -h --help' ;;

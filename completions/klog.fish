@@ -4,7 +4,7 @@ function __klog_command --description 'The command whose arguments are being wri
     set -l command
     for word in (commandline -opc)[2..-1]
         switch "$command $word"
-            case ' doctor' ' verify' ' recover' ' apply' ' undo' ' plans' ' explain' ' browse' ' describe' ' records' ' dump' ' lookup' ' search' ' stats' ' timeline' ' groups' ' transactions' ' fetch' ' bytes' ' report' ' space' ' compact' ' truncate' ' adopt' ' partition' ' assign' ' serve' ' export' ' write' ' follow' ' completion' ' metadata' 'metadata show' 'metadata history' 'metadata compare' 'metadata plan' ' replicas' 'replicas diff' 'replicas plan' 'replicas rescue' 'replicas simulate' ' keys' 'keys check' ' audit' 'audit headers' 'audit misrouted' ' spark' 'spark verify' 'spark audit' 'spark stats' 'spark search' 'spark export' 'spark compact'
+            case ' doctor' ' verify' ' recover' ' apply' ' undo' ' plans' ' explain' ' browse' ' describe' ' records' ' dump' ' lookup' ' search' ' stats' ' timeline' ' groups' ' transactions' ' fetch' ' bytes' ' report' ' space' ' compact' ' truncate' ' adopt' ' partition' ' assign' ' serve' ' export' ' write' ' follow' ' completion' ' metadata' 'metadata show' 'metadata history' 'metadata compare' 'metadata plan' ' replicas' 'replicas diff' 'replicas plan' 'replicas rescue' 'replicas simulate' ' remote' 'remote ls' ' keys' 'keys check' ' audit' 'audit headers' 'audit misrouted' ' spark' 'spark verify' 'spark audit' 'spark stats' 'spark search' 'spark export' 'spark compact'
                 set command $command $word
         end
     end
@@ -45,6 +45,7 @@ complete -c klog -n 'test (__klog_command) = ""' -a follow -d 'Copy partitions o
 complete -c klog -n 'test (__klog_command) = ""' -a completion -d 'Print the completion script of a shell'
 complete -c klog -n 'test (__klog_command) = ""' -a metadata -d 'Show metadata logs'
 complete -c klog -n 'test (__klog_command) = ""' -a replicas -d 'Compare brokers\' copies of partitions, and make them equal'
+complete -c klog -n 'test (__klog_command) = ""' -a remote -d 'Show what of a partition is in remote storage'
 complete -c klog -n 'test (__klog_command) = ""' -a keys -d 'Find keys stored in the wrong partition'
 complete -c klog -n 'test (__klog_command) = ""' -a audit -d 'Check batch headers: misplaced batches, gaps, waste'
 complete -c klog -n 'test (__klog_command) = ""' -a spark -d 'Run these jobs on Spark, over many data dirs'
@@ -737,6 +738,24 @@ complete -c klog -n 'test (__klog_command) = "replicas simulate"' -s j -l jobs -
 complete -c klog -n 'test (__klog_command) = "replicas simulate"' -s q -l quiet -d 'Print no notes and no progress'
 complete -c klog -n 'test (__klog_command) = "replicas simulate"' -l color -x -a 'auto always never' -d 'Use colours: auto, on a terminal unless NO_COLOR is set'
 complete -c klog -n 'test (__klog_command) = "replicas simulate"' -s h -l help -d 'Show this help and exit'
+complete -c klog -n 'test (__klog_command) = "remote"' -a ls -d 'List partitions in remote storage: which offsets are there, and whether the objects are'
+complete -c klog -n 'test (__klog_command) = "remote"' -s h -l help -d 'Show this help and exit'
+complete -c klog -n 'test (__klog_command) = "remote ls"' -F
+complete -c klog -n 'test (__klog_command) = "remote ls"' -l remote -x -d 'The remote storage: a directory, or s3://BUCKET/PREFIX, gs://… or az://… (pip install \'klog[remote]\')'
+complete -c klog -n 'test (__klog_command) = "remote ls"' -l remote-layout -x -a 'local aiven' -d 'The storage manager that wrote the objects'
+complete -c klog -n 'test (__klog_command) = "remote ls"' -l remote-keys -x -d 'The RSA private key of encrypted objects, in PEM (repeatable)'
+complete -c klog -n 'test (__klog_command) = "remote ls"' -s t -l topic -x -a '(klog completion topics -- (commandline -opc)[2..-1] 2>/dev/null)' -d 'Only these topics (repeatable)'
+complete -c klog -n 'test (__klog_command) = "remote ls"' -s p -l partition -x -d 'Only these partitions (repeatable)'
+complete -c klog -n 'test (__klog_command) = "remote ls"' -l cluster -x -d 'Only log dirs of this cluster (repeatable)'
+complete -c klog -n 'test (__klog_command) = "remote ls"' -l topic-id -x -d 'Only topics with this id (repeatable)'
+complete -c klog -n 'test (__klog_command) = "remote ls"' -l node -x -d 'Use the local logs of this node'
+complete -c klog -n 'test (__klog_command) = "remote ls"' -l at-time -x -d 'Only records of __remote_log_metadata up to this time'
+complete -c klog -n 'test (__klog_command) = "remote ls"' -l segments -d 'A row for each segment'
+complete -c klog -n 'test (__klog_command) = "remote ls"' -s o -l output -x -a 'text json jsonl csv' -d 'Form of the output'
+complete -c klog -n 'test (__klog_command) = "remote ls"' -s j -l jobs -x -d 'At most N threads'
+complete -c klog -n 'test (__klog_command) = "remote ls"' -s q -l quiet -d 'Print no notes and no progress'
+complete -c klog -n 'test (__klog_command) = "remote ls"' -l color -x -a 'auto always never' -d 'Use colours: auto, on a terminal unless NO_COLOR is set'
+complete -c klog -n 'test (__klog_command) = "remote ls"' -s h -l help -d 'Show this help and exit'
 complete -c klog -n 'test (__klog_command) = "keys"' -a check -d 'Find each topic\'s partitioner, and the misplaced keys'
 complete -c klog -n 'test (__klog_command) = "keys"' -s h -l help -d 'Show this help and exit'
 complete -c klog -n 'test (__klog_command) = "keys check"' -F

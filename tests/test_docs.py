@@ -32,7 +32,12 @@ WRITTEN = sorted(
     for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("bench/*.md"))
 )
 """Every page of text that people read."""
-FROM_CORPORA = {"docs/audit.md": {"b1": "misrouted/hand-1.tar.xz", "b2": "misrouted/hand-2.tar.xz"}}
+FROM_CORPORA = {
+    "docs/audit.md": {"b1": "misrouted/hand-1.tar.xz", "b2": "misrouted/hand-2.tar.xz"},
+    "docs/remote.md": {
+        name: f"tiered/{name}/before.tar.xz" for name in ("house", "damaged", "orphans", "unclean", "aiven-encrypted")
+    },
+}
 """Pages whose commands are run over images of the corpora, and how these are named there."""
 PAGES = [
     page

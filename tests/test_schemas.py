@@ -14,6 +14,7 @@ from klog_cli.command_catalog import read
 from tests.commands.serve.serving import Serving, Wire
 from tests.conftest import CORPORA, FIXTURES, ROOT, run_klog, run_klog_process, writable_copy
 from tests.partition.verify.faults import FAULTS
+from tests.support import tiers
 from tests.support.samples import sampled
 from tools import json_fields
 
@@ -107,6 +108,11 @@ CHANGES = {
     ],
 }
 """Commands one after the other, by the log dir that they change."""
+REMOTE = (
+    *("remote ls data", "remote ls data --remote tier --segments", "remote ls --remote tier --segments"),
+    *("remote ls data --remote tier --at-time 0", "remote ls data --remote tier --remote-layout aiven --segments"),
+)
+"""Commands about `fixtures/tiered.tar.xz`."""
 
 
 def command_of(run: str) -> str:
@@ -159,6 +165,15 @@ def test_what_a_change_prints_is_what_the_schema_says(
     (tmp_path / "records.jsonl").write_text(RECORDS)
     monkeypatch.chdir(tmp_path)
     for run in CHANGES[name]:
+        assert check(run)
+
+
+def test_what_is_printed_of_remote_storage_is_what_the_schema_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiers.unpack(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for run in REMOTE:
         assert check(run)
 
 
@@ -230,7 +245,7 @@ def test_what_is_printed_of_wrecks_is_what_the_schema_says(
 
 def test_each_schema_is_held_against_an_output() -> None:
     """One that nothing is held against may say anything."""
-    runs = [*RUNS, *LINES, *(run for runs in CHANGES.values() for run in runs)]
+    runs = [*RUNS, *LINES, *REMOTE, *(run for runs in CHANGES.values() for run in runs)]
     assert {command_of(run) for run in runs} | {"follow", "serve"} == set(json_fields.every())
 
 

@@ -27,7 +27,8 @@ NOT_RUN = {
 """Commands whose examples run elsewhere, or nowhere."""
 COPIES = {"data": "modern", "old": "modern", **{f"b{node}": f"replicas/quorum/broker-{node}" for node in (1, 2, 3)}}
 OTHER_COPIES = {"replicas": {f"b{node}": f"replicas/split/broker-{node}" for node in (1, 2, 3)}}
-"""Fixtures with more to show, for commands that begin with a word."""
+ARCHIVES = {"remote": "tiered.tar.xz"}
+"""Fixtures with more to show, for commands that begin with a word; an archive has `data` and others at its top."""
 NAMES = {"orders-0": "plain-1", "orders": "plain", "key-1": "after-restart-5"}
 """Names in the examples, and names that the fixtures have."""
 PREPARED = {
@@ -55,7 +56,10 @@ def copies(name: str) -> dict[str, str]:
 
 def make_place(folder: str, command_name: str) -> None:
     """Put what the examples of a command name into *folder*: log dirs and files."""
-    for name, source in copies(command_name).items():
+    archive = ARCHIVES.get(command_name.split()[0])
+    if archive is not None:
+        shutil.unpack_archive(os.path.join(FIXTURES, archive), folder)
+    for name, source in () if archive is not None else copies(command_name).items():
         shutil.copytree(os.path.join(FIXTURES, source), os.path.join(folder, name), copy_function=shutil.copyfile)
     shutil.copyfile(os.path.join(FIXTURES, "replicas/simulate/quota.json"), os.path.join(folder, "events.json"))
     with open(os.path.join(folder, "orders.jsonl"), "w", encoding="utf-8") as file:

@@ -258,6 +258,7 @@ SCHEMAS: dict[str, Declared] = {
     "groups": GROUPS,
     "stats": STATS,
     "replicas diff": REPLICAS,
+    "remote ls": parts.REMOTE_LS,
     **{"recover": parts.RECOVER, "truncate": parts.TRUNCATE, "compact": parts.COMPACT, "write": parts.WRITE},
     **{
         "follow": parts.FOLLOW,

@@ -376,3 +376,24 @@ EXPLANATIONS: Declared = {
         }
     ]
 }
+REMOTE_SEGMENT: Declared = {
+    **{"segment_id": TEXT, "start_offset": INT, "end_offset": INT_OR_NULL, "bytes": INT_OR_NULL},
+    "state": ("null", "=COPY_SEGMENT_STARTED|COPY_SEGMENT_FINISHED|DELETE_SEGMENT_STARTED"),
+    **{"max_timestamp": INT_OR_NULL, "epochs": [[INT]], "txn_index_empty": "boolean|null", "broker": INT_OR_NULL},
+    "custom_metadata": TEXT_OR_NULL,
+    "role": "=serves|overlapped|dead|below-start|unfinished|deleting|orphan",
+    "objects": ("null", {"*": INT}),
+}
+REMOTE_PARTITION: Declared = {
+    **{"topic": TEXT, "partition": INT, "topic_id": TEXT, "log_start_offset": INT_OR_NULL},
+    **{"local_log_start_offset": INT_OR_NULL, "log_end_offset": INT_OR_NULL, "remote_start_offset": INT_OR_NULL},
+    **{"remote_end_offset": INT_OR_NULL, "remote_bytes": INT, "segments": INT, "states": {"*": INT}, "deleted": INT},
+    **{"orphans": INT, "holes": [[INT]], "damaged": [TEXT]},
+    "verdict": "=damaged|hole|orphans|whole|local-only|remote-only",
+    "segment_list?": [REMOTE_SEGMENT],
+}
+REMOTE_LS: Declared = {
+    "tier": ("null", {"uri": TEXT, "layout": TEXT_OR_NULL, "objects": INT, "bytes": INT}),
+    "metadata": ("null", {"partitions": INT, "events": INT, "dropped": INT}),
+    "partitions": [REMOTE_PARTITION],
+}

@@ -18,7 +18,7 @@ PURPOSES = {
         *("transactions", "metadata", "fetch", "bytes", "report"),
     ),
     "Space": ("space", "compact", "truncate"),
-    "Cluster": ("replicas", "adopt", "keys", "partition", "assign", "audit"),
+    "Cluster": ("replicas", "remote", "adopt", "keys", "partition", "assign", "audit"),
     "In and out": ("serve", "export", "write", "follow"),
     "At scale": ("spark",),
     "Shell": ("completion",),
@@ -28,8 +28,8 @@ OPTION_GROUPS = {
     "Select": "topic partition cluster topic-id by-name replicas from-offset to-offset from-time to-time key keys-from"
     " header regex isolation limit sample since state transactional-id producer-id longer-than group type kind around"
     " window at-time at-offset offset position entry timestamp batch broker quorum check min-confidence internal"
-    " no-control tail up if-leads head follow key-as",
-    "Result": "output to values deep context format value-as pretty full raw",
+    " no-control tail up if-leads head follow key-as remote remote-layout remote-keys node",
+    "Result": "output to segments values deep context format value-as pretty full raw",
     "Change": "apply dry-run save-plan backup now",
     "Kafka's own": "files deep-iteration print-data-log skip-record-metadata verify-index-only index-sanity-check"
     " max-bytes max-message-size offsets-decoder transaction-log-decoder cluster-metadata-decoder"

@@ -98,6 +98,11 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ),
     ),
     "replicas simulate": (("simulate a scenario step by step", "klog replicas simulate events.json"),),
+    "remote ls": (
+        ("which offsets of each partition are in remote storage", "klog remote ls /data"),
+        ("whether the objects are there, segment by segment", "klog remote ls /data --remote /tier --segments"),
+        ("the content of a bucket whose cluster is gone", "klog remote ls --remote /tier"),
+    ),
     "adopt": (("show how a partition of another disk is restored", "klog adopt /old/orders-0 --to /data"),),
     "keys check": (("keys in another partition than their partitioner chose", "klog keys check /data"),),
     "partition": (("the partition of a key, of 12, by each partitioner", "klog partition customer-7 --partitions 12"),),

@@ -190,6 +190,7 @@ def test_a_message_needs_no_dev_null(klog: Klog, monkeypatch: pytest.MonkeyPatch
 VERBS = {
     "spark": ["verify"],
     "replicas": ["simulate"],
+    "remote": ["ls"],
     "metadata": ["show"],
     "keys": ["check"],
     "audit": ["misrouted"],

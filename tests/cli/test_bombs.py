@@ -56,6 +56,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "metadata show": ("D", "D --output=json"),
     "plans": ("D",),
     "recover": ("D", "D --salvage", "D --like-broker", "D --mark-clean"),
+    "remote ls": ("D",),
     "replicas diff": ("D E",),
     "replicas plan": ("D E",),
     "replicas rescue": ("D E --to=N",),

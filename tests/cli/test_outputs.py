@@ -112,6 +112,8 @@ READ = {
     ("spark compact", "--metadata"),
     *((f"replicas {verb}", "--metadata") for verb in ("diff", "rescue", "plan")),
     ("replicas rescue", "--plan"),
+    ("remote ls", "--remote"),
+    ("remote ls", "--remote-keys"),
     *((command, "--with") for command in ("audit misrouted", "audit headers", "spark audit")),
     *((f"spark {verb}", "--ship") for verb in ("verify", "audit", "stats", "search", "export", "compact")),
 }

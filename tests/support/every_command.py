@@ -17,6 +17,7 @@ from klog_cli.command_tree import build
 
 from tests.commands.adopt import disks as adopt_disks
 from tests.conftest import FIXTURES, Ran, run_klog, writable_copy
+from tests.support import tiers
 
 NOW = "--now=1750000000000"
 ON_ONE_DISK: Mapping[str, str] = {
@@ -69,6 +70,7 @@ ON_ONE_DISK: Mapping[str, str] = {
     "metadata history": "metadata history data --quorum",
     "metadata compare": "metadata compare data",
     "replicas simulate": "replicas simulate events.jsonl",
+    "remote ls": "remote ls tiered/data --remote tiered/tier",
 }
 """A command, and perhaps a remark, and its words beside `data`, a disk.  `new` does not exist."""
 _NODES = "b1 b2 b3 c4"
@@ -102,6 +104,7 @@ as the commands of that name.
 def disks(folder: Path) -> None:
     """Make the input of `ON_ONE_DISK`, in an empty folder."""
     writable_copy(FIXTURES / "modern", folder / "data")
+    tiers.unpack(folder / "tiered")
     adopt_disks.home(folder / "home")
     adopt_disks.foreign(folder / "foreign")
     (folder / "records.jsonl").write_text('{"topic":"plain","partition":1,"key":"k","value":"v"}\n')

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 import gzip
 import json
+import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.conftest import CORPORA
+from tests.conftest import CORPORA, FIXTURES
 
 IMAGES = tuple(
     (archive.parent.name, archive.name.removesuffix(".tar.xz"))
@@ -18,6 +19,14 @@ IMAGES = tuple(
     if not archive.name.startswith("fresh")
 )
 """Situation and moment (`before`, `after`) of each archive with a tier."""
+
+
+def unpack(folder: Path) -> tuple[Path, Path]:
+    """Unpack `fixtures/tiered.tar.xz` in *folder*; return its log dir and its tier."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(FIXTURES / "tiered.tar.xz") as archive:
+        archive.extractall(folder)
+    return folder / "data", folder / "tier"
 
 
 class Situation(NamedTuple):

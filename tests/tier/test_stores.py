@@ -69,7 +69,7 @@ def test_a_place_that_is_none_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"1")
     for uri, error, text in (
         (str(tmp_path / "absent"), UnreadableError, "No such file"),
-        (str(tmp_path / "file"), UsageError, "a file"),
+        (str(tmp_path / "file"), UnreadableError, "a file"),
         ("http://host/x", UsageError, "s3://"),
         ("s3://", UsageError, "no bucket"),
     ):

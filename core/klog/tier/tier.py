@@ -143,7 +143,8 @@ def is_url(uri: str) -> bool:
 def open_store(uri: str) -> Store:
     """Return the store at *uri*: a directory, `s3://BUCKET/PREFIX`, `gs://…` or `az://…`.
 
-    Raises UsageError for another kind of URL or path, KlogError without the package for URLs.
+    Raises UsageError for another kind of URL, UnreadableError for a path that is no directory, KlogError without the
+    package for URLs.
     """
     if is_url(uri):
         from klog.tier.object_store import ObjectStore
@@ -158,5 +159,5 @@ def open_store(uri: str) -> Store:
     except OSError as error:
         raise UnreadableError(f"{uri}: {error.strerror}; name the directory or the bucket with the objects") from error
     if not is_directory:
-        raise UsageError(f"{uri}: a file; expected the directory of remote storage")
+        raise UnreadableError(f"{uri}: a file; name the directory or the bucket with the objects")
     return DirectoryStore(uri)

@@ -107,6 +107,12 @@ class RemoteLogCache:
         self._update(updated._replace(state=state, event_timestamp=event.event_timestamp))
         return EventOutcome.TAKEN
 
+    def add(self, segment: RemoteSegment) -> None:
+        """Add a segment in its state, for a cache that no events have filled."""
+        for one in segment.epochs:
+            self._epoch(one.epoch)
+        self._update(segment)
+
     def _epoch(self, epoch: int) -> EpochSegments:
         return self.epochs.setdefault(epoch, EpochSegments())
 

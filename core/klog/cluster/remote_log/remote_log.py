@@ -87,6 +87,13 @@ class RemoteLog:
     faults: list[str] = field(default_factory=list)
     deleted_ids: set[str] = field(default_factory=set)
 
+    def cache(self, whose: TopicIdPartition) -> RemoteLogCache | None:
+        """Return the segments of a partition; None if the partition of the topic with its events was not read."""
+        if whose in self.caches:
+            return self.caches[whose]
+        number = metadata_partition(whose.topic_id, whose.number, self.count) if self.count else None
+        return RemoteLogCache() if number in self.read else None
+
     def take(self, place: EventPlace, value: bytes, watched: Container[str]) -> None:
         """Take the value of a record."""
         self.events += 1

@@ -1,0 +1,94 @@
+"""`klog remote VERB`: the options of the verbs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from klog_cli import options
+from klog_cli.command_class import CommandGroup
+
+remote = typer.Typer(
+    help="Show what of a partition is in remote storage.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    cls=CommandGroup,
+)
+
+LogDirs = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="LOG_DIR...", help="Log dirs of one or several brokers of one cluster."),
+]
+Remote = Annotated[
+    str | None,
+    typer.Option(
+        "--remote",
+        metavar="TIER",
+        help="The remote storage: a directory, or s3://BUCKET/PREFIX, gs://… or az://… (pip install 'klog[remote]').",
+    ),
+]
+RemoteLayout = Annotated[
+    str | None,
+    typer.Option(
+        "--remote-layout",
+        metavar="local|aiven",
+        help="The storage manager that wrote the objects; default: as their names show.",
+    ),
+]
+RemoteKeys = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--remote-keys", metavar="KEYID=FILE", help="The RSA private key of encrypted objects, in PEM (repeatable)."
+    ),
+]
+Node = Annotated[
+    int | None,
+    typer.Option("--node", metavar="N", help="Use the local logs of this node; default: those that reach farthest."),
+]
+LS_OUTPUTS = ("text", "json", "jsonl", "csv")
+
+
+@remote.command("ls")
+def ls(
+    log_dirs: LogDirs = None,
+    tier: Remote = None,
+    layout: RemoteLayout = None,
+    keys: RemoteKeys = None,
+    topic: options.Topics = None,
+    partition: options.Partitions = None,
+    cluster: options.Clusters = None,
+    topic_id: options.TopicIds = None,
+    node: Node = None,
+    at: Annotated[
+        str | None,
+        typer.Option("--at-time", metavar="TIME", help="Only records of __remote_log_metadata up to this time."),
+    ] = None,
+    segments: Annotated[bool, typer.Option("--segments", help="A row for each segment.")] = False,
+    form: Annotated[str, options.output_form(LS_OUTPUTS)] = "text",
+) -> int:
+    """List partitions in remote storage: which offsets are there, and whether the objects are.
+
+    With log dirs alone klog shows what __remote_log_metadata and the local logs say, with a TIER alone what its objects
+    show, with both whether they agree. Nothing is written to either. Exit code 4: objects that are needed are missing
+    or have another size, no segment has some of the offsets, or there are objects without an entry.
+    """
+    from klog.commands.remote import RemoteQuery
+
+    from klog_cli import output
+    from klog_cli.units import parse_time
+    from klog_cli.views.remote.ls import ls as run
+    from klog_cli.views.remote.tier_option import tier_of
+
+    options.known_form(form, LS_OUTPUTS)
+    query = RemoteQuery(
+        tuple(log_dirs or ()),
+        tier_of(tier, layout, keys or ()),
+        tuple(topic or ()),
+        tuple(partition or ()),
+        tuple(cluster or ()),
+        tuple(topic_id or ()),
+        node,
+        None if at is None else parse_time(at, output.note),
+    )
+    return run(query, segments, form)
