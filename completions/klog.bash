@@ -53,6 +53,7 @@ _klog() {
             'replicas simulate') command='replicas simulate' ;;
             remote) command=remote ;;
             'remote ls') command='remote ls' ;;
+            'remote orphans') command='remote orphans' ;;
             keys) command=keys ;;
             'keys check') command='keys check' ;;
             audit) command=audit ;;
@@ -525,6 +526,16 @@ _klog() {
         'remote ls -o' | 'remote ls --output') words='text json jsonl csv' ;;
         'remote ls -j' | 'remote ls --jobs') words='' ;;
         'remote ls --color') words='auto always never' ;;
+        'remote orphans --remote') words='' ;;
+        'remote orphans --remote-layout') words='local aiven' ;;
+        'remote orphans -p' | 'remote orphans --partition') words='' ;;
+        'remote orphans --cluster') words='' ;;
+        'remote orphans --topic-id') words='' ;;
+        'remote orphans --older-than') words='' ;;
+        'remote orphans --now') words='' ;;
+        'remote orphans -o' | 'remote orphans --output') words='text json jsonl csv keys' ;;
+        'remote orphans -j' | 'remote orphans --jobs') words='' ;;
+        'remote orphans --color') words='auto always never' ;;
         'keys check --partitions') words='' ;;
         'keys check -p' | 'keys check --partition') words='' ;;
         'keys check --min-keys') words='' ;;
@@ -718,8 +729,9 @@ _klog() {
             'replicas plan') words='--keep --choose --without --repair --metadata -t --topic -p --partition --apply --save-plan --backup --cluster --topic-id --by-name -j --jobs -o --output --dry-run --cache --rate --priority -q --quiet --color -h --help' ;;
             'replicas rescue') words='--to --if-leads --plan --choose --metadata -t --topic -p --partition --cluster --topic-id --by-name -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
             'replicas simulate') words='-o --output -j --jobs -q --quiet --color -h --help' ;;
-            remote) words='ls -h --help' ;;
+            remote) words='ls orphans -h --help' ;;
             'remote ls') words='--remote --remote-layout --remote-keys -t --topic -p --partition --cluster --topic-id --node --at-time --segments -o --output -j --jobs -q --quiet --color -h --help' ;;
+            'remote orphans') words='--remote --remote-layout -t --topic -p --partition --cluster --topic-id --older-than --now -o --output -j --jobs -q --quiet --color -h --help' ;;
             keys) words='check -h --help' ;;
             'keys check') words='--partitions -t --topic -p --partition --min-keys --list --cluster --topic-id --by-name -o --output --max-batch-bytes -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
             audit) words='headers misrouted -h --help' ;;

@@ -4,7 +4,7 @@ function __klog_command --description 'The command whose arguments are being wri
     set -l command
     for word in (commandline -opc)[2..-1]
         switch "$command $word"
-            case ' doctor' ' verify' ' recover' ' apply' ' undo' ' plans' ' explain' ' browse' ' describe' ' records' ' dump' ' lookup' ' search' ' stats' ' timeline' ' groups' ' transactions' ' fetch' ' bytes' ' report' ' space' ' compact' ' truncate' ' adopt' ' partition' ' assign' ' serve' ' export' ' write' ' follow' ' completion' ' metadata' 'metadata show' 'metadata history' 'metadata compare' 'metadata plan' ' replicas' 'replicas diff' 'replicas plan' 'replicas rescue' 'replicas simulate' ' remote' 'remote ls' ' keys' 'keys check' ' audit' 'audit headers' 'audit misrouted' ' spark' 'spark verify' 'spark audit' 'spark stats' 'spark search' 'spark export' 'spark compact'
+            case ' doctor' ' verify' ' recover' ' apply' ' undo' ' plans' ' explain' ' browse' ' describe' ' records' ' dump' ' lookup' ' search' ' stats' ' timeline' ' groups' ' transactions' ' fetch' ' bytes' ' report' ' space' ' compact' ' truncate' ' adopt' ' partition' ' assign' ' serve' ' export' ' write' ' follow' ' completion' ' metadata' 'metadata show' 'metadata history' 'metadata compare' 'metadata plan' ' replicas' 'replicas diff' 'replicas plan' 'replicas rescue' 'replicas simulate' ' remote' 'remote ls' 'remote orphans' ' keys' 'keys check' ' audit' 'audit headers' 'audit misrouted' ' spark' 'spark verify' 'spark audit' 'spark stats' 'spark search' 'spark export' 'spark compact'
                 set command $command $word
         end
     end
@@ -739,6 +739,7 @@ complete -c klog -n 'test (__klog_command) = "replicas simulate"' -s q -l quiet 
 complete -c klog -n 'test (__klog_command) = "replicas simulate"' -l color -x -a 'auto always never' -d 'Use colours: auto, on a terminal unless NO_COLOR is set'
 complete -c klog -n 'test (__klog_command) = "replicas simulate"' -s h -l help -d 'Show this help and exit'
 complete -c klog -n 'test (__klog_command) = "remote"' -a ls -d 'List partitions in remote storage: which offsets are there, and whether the objects are'
+complete -c klog -n 'test (__klog_command) = "remote"' -a orphans -d 'List objects in remote storage that nothing owns'
 complete -c klog -n 'test (__klog_command) = "remote"' -s h -l help -d 'Show this help and exit'
 complete -c klog -n 'test (__klog_command) = "remote ls"' -F
 complete -c klog -n 'test (__klog_command) = "remote ls"' -l remote -x -d 'The remote storage: a directory, or s3://BUCKET/PREFIX, gs://… or az://… (pip install \'klog[remote]\')'
@@ -756,6 +757,20 @@ complete -c klog -n 'test (__klog_command) = "remote ls"' -s j -l jobs -x -d 'At
 complete -c klog -n 'test (__klog_command) = "remote ls"' -s q -l quiet -d 'Print no notes and no progress'
 complete -c klog -n 'test (__klog_command) = "remote ls"' -l color -x -a 'auto always never' -d 'Use colours: auto, on a terminal unless NO_COLOR is set'
 complete -c klog -n 'test (__klog_command) = "remote ls"' -s h -l help -d 'Show this help and exit'
+complete -c klog -n 'test (__klog_command) = "remote orphans"' -F
+complete -c klog -n 'test (__klog_command) = "remote orphans"' -l remote -x -d 'The remote storage: a directory, or s3://BUCKET/PREFIX, gs://… or az://… (pip install \'klog[remote]\')'
+complete -c klog -n 'test (__klog_command) = "remote orphans"' -l remote-layout -x -a 'local aiven' -d 'The storage manager that wrote the objects'
+complete -c klog -n 'test (__klog_command) = "remote orphans"' -s t -l topic -x -a '(klog completion topics -- (commandline -opc)[2..-1] 2>/dev/null)' -d 'Only these topics (repeatable)'
+complete -c klog -n 'test (__klog_command) = "remote orphans"' -s p -l partition -x -d 'Only these partitions (repeatable)'
+complete -c klog -n 'test (__klog_command) = "remote orphans"' -l cluster -x -d 'Only log dirs of this cluster (repeatable)'
+complete -c klog -n 'test (__klog_command) = "remote orphans"' -l topic-id -x -d 'Only topics with this id (repeatable)'
+complete -c klog -n 'test (__klog_command) = "remote orphans"' -l older-than -x -d 'Only objects that were stored before: 1h, 7d'
+complete -c klog -n 'test (__klog_command) = "remote orphans"' -l now -x -d 'Use TIME as the current time'
+complete -c klog -n 'test (__klog_command) = "remote orphans"' -s o -l output -x -a 'text json jsonl csv keys' -d 'Form of the output'
+complete -c klog -n 'test (__klog_command) = "remote orphans"' -s j -l jobs -x -d 'At most N threads'
+complete -c klog -n 'test (__klog_command) = "remote orphans"' -s q -l quiet -d 'Print no notes and no progress'
+complete -c klog -n 'test (__klog_command) = "remote orphans"' -l color -x -a 'auto always never' -d 'Use colours: auto, on a terminal unless NO_COLOR is set'
+complete -c klog -n 'test (__klog_command) = "remote orphans"' -s h -l help -d 'Show this help and exit'
 complete -c klog -n 'test (__klog_command) = "keys"' -a check -d 'Find each topic\'s partitioner, and the misplaced keys'
 complete -c klog -n 'test (__klog_command) = "keys"' -s h -l help -d 'Show this help and exit'
 complete -c klog -n 'test (__klog_command) = "keys check"' -F

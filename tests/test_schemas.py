@@ -110,6 +110,7 @@ CHANGES = {
 """Commands one after the other, by the log dir that they change."""
 REMOTE = (
     *("remote ls data", "remote ls data --remote tier --segments", "remote ls --remote tier --segments"),
+    *("remote orphans data --remote tier", "remote orphans data --remote tier --older-than 0"),
     *("remote ls data --remote tier --at-time 0", "remote ls data --remote tier --remote-layout aiven --segments"),
 )
 """Commands about `fixtures/tiered.tar.xz`."""

@@ -258,7 +258,7 @@ SCHEMAS: dict[str, Declared] = {
     "groups": GROUPS,
     "stats": STATS,
     "replicas diff": REPLICAS,
-    "remote ls": parts.REMOTE_LS,
+    **{"remote ls": parts.REMOTE_LS, "remote orphans": parts.REMOTE_ORPHANS},
     **{"recover": parts.RECOVER, "truncate": parts.TRUNCATE, "compact": parts.COMPACT, "write": parts.WRITE},
     **{
         "follow": parts.FOLLOW,

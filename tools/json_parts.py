@@ -397,3 +397,12 @@ REMOTE_LS: Declared = {
     "metadata": ("null", {"partitions": INT, "events": INT, "dropped": INT}),
     "partitions": [REMOTE_PARTITION],
 }
+REMOTE_ORPHANS: Declared = {
+    **{"segments": INT, "objects": INT, "bytes": INT, "young": INT, "foreign": [TEXT]},
+    "orphans": [
+        {
+            **{**WHERE, "topic_id": TEXT, "segment_id": TEXT, "start_offset": INT, "bytes": INT, "keys": [TEXT]},
+            "why": "=no-entry|called-deleted|topic-deleted",
+        }
+    ],
+}

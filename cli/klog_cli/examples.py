@@ -103,6 +103,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("whether the objects are there, segment by segment", "klog remote ls /data --remote /tier --segments"),
         ("the content of a bucket whose cluster is gone", "klog remote ls --remote /tier"),
     ),
+    "remote orphans": (
+        ("objects that no broker will ever delete", "klog remote orphans /data --remote /tier"),
+        ("their keys, one a line, for the tool that deletes", "klog remote orphans /data --remote /tier -o keys"),
+    ),
     "adopt": (("show how a partition of another disk is restored", "klog adopt /old/orders-0 --to /data"),),
     "keys check": (("keys in another partition than their partitioner chose", "klog keys check /data"),),
     "partition": (("the partition of a key, of 12, by each partitioner", "klog partition customer-7 --partitions 12"),),

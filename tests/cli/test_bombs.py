@@ -57,6 +57,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "plans": ("D",),
     "recover": ("D", "D --salvage", "D --like-broker", "D --mark-clean"),
     "remote ls": ("D",),
+    "remote orphans": ("D --remote D --remote-layout local",),
     "replicas diff": ("D E",),
     "replicas plan": ("D E",),
     "replicas rescue": ("D E --to=N",),

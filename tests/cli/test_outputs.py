@@ -114,6 +114,7 @@ READ = {
     ("replicas rescue", "--plan"),
     ("remote ls", "--remote"),
     ("remote ls", "--remote-keys"),
+    ("remote orphans", "--remote"),
     *((command, "--with") for command in ("audit misrouted", "audit headers", "spark audit")),
     *((f"spark {verb}", "--ship") for verb in ("verify", "audit", "stats", "search", "export", "compact")),
 }

@@ -19,7 +19,7 @@ SHORT = {
     "-j": "--jobs",
     "-q": "--quiet",
 }
-FORMS = ("text", "json", "jsonl", "csv", "parquet", "log", "reset-offsets", "reassignment", "prometheus")
+FORMS = ("text", "json", "jsonl", "csv", "parquet", "log", "reset-offsets", "reassignment", "prometheus", "keys")
 """The order of the forms of output."""
 OLD = {"--output-path", "--into", "--export", "--format", "--config", "--conf", "--rules", "--until", "--at", "--from"}
 """Names that another one replaced."""

@@ -71,6 +71,7 @@ ON_ONE_DISK: Mapping[str, str] = {
     "metadata compare": "metadata compare data",
     "replicas simulate": "replicas simulate events.jsonl",
     "remote ls": "remote ls tiered/data --remote tiered/tier",
+    "remote orphans": "remote orphans tiered/data --remote tiered/tier --older-than 0",
 }
 """A command, and perhaps a remark, and its words beside `data`, a disk.  `new` does not exist."""
 _NODES = "b1 b2 b3 c4"

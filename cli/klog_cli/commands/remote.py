@@ -92,3 +92,46 @@ def ls(
         None if at is None else parse_time(at, output.note),
     )
     return run(query, segments, form)
+
+
+ORPHANS_OUTPUTS = ("text", "json", "jsonl", "csv", "keys")
+
+
+@remote.command("orphans")
+def orphans(
+    log_dirs: LogDirs = None,
+    tier: Remote = None,
+    layout: RemoteLayout = None,
+    topic: options.Topics = None,
+    partition: options.Partitions = None,
+    cluster: options.Clusters = None,
+    topic_id: options.TopicIds = None,
+    older: Annotated[
+        str, typer.Option("--older-than", metavar="DURATION", help="Only objects that were stored before: 1h, 7d.")
+    ] = "1h",
+    now: options.Now = None,
+    form: Annotated[str, options.output_form(ORPHANS_OUTPUTS)] = "text",
+) -> int:
+    """List objects in remote storage that nothing owns.
+
+    Brokers never delete objects of a segment without an entry in __remote_log_metadata. The log dirs must have all of
+    that topic, and the metadata log. klog deletes nothing: --output keys prints one object key a line, for other tools.
+    Exit code 4: there are some.
+    """
+    from klog.commands.remote import RemoteQuery
+
+    from klog_cli import output
+    from klog_cli.units import parse_duration, parse_now
+    from klog_cli.views.remote.orphans import orphans as run
+    from klog_cli.views.remote.tier_option import tier_of
+
+    options.known_form(form, ORPHANS_OUTPUTS)
+    query = RemoteQuery(
+        tuple(log_dirs or ()),
+        tier_of(tier, layout, ()),
+        tuple(topic or ()),
+        tuple(partition or ()),
+        tuple(cluster or ()),
+        tuple(topic_id or ()),
+    )
+    return run(query, parse_now(now, output.note) - parse_duration(older), form)

@@ -73,6 +73,10 @@ class TierListing:
         if len(self.foreign) < MOST_NAMED:
             self.foreign.append(key)
 
+    def ids(self) -> set[str]:
+        """Return the ids of all segments."""
+        return {segment_id for partition in self.partitions.values() for segment_id in partition.segments}
+
     def segment(self, topic_id: str, number: int, segment_id: str) -> TierSegment | None:
         """Return the objects of a segment; None if there are none."""
         partition = self.partitions.get((topic_id, number))

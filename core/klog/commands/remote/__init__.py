@@ -7,7 +7,8 @@ for row in listing.partitions:
 
 from __future__ import annotations
 
-from klog.commands.remote.listing import RemoteListing, RemoteQuery, list_remote
+from klog.commands.remote.listing import RemoteListing, list_remote
 from klog.commands.remote.partition_listing import PartitionListing, RemoteVerdict, SegmentListing
+from klog.commands.remote.sources import RemoteQuery
 
 __all__ = ["PartitionListing", "RemoteListing", "RemoteQuery", "RemoteVerdict", "SegmentListing", "list_remote"]

@@ -1,41 +1,13 @@
-"""Joins what the metadata, a tier and local logs have of partitions in remote storage."""
+"""Lists partitions in remote storage."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
-from klog.base.errors import KlogError, UsageError, near_misses
-from klog.cluster.metadata.metadata_loader import ClusterMetadata
-from klog.cluster.remote_log.events import TopicIdPartition
-from klog.cluster.remote_log.remote_log import RemoteLog, metadata_of, read_remote_log
-from klog.commands.remote.object_facts import epoch_history, remote_segment
-from klog.commands.remote.partition_listing import LocalLog, PartitionListing, RemoteFacts, list_partition
-from klog.data_dir.log_dir import LogDir
-from klog.data_dir.partition import Partition
-from klog.data_dir.replicas import log_end
-from klog.data_dir.selection import PartitionChoice, is_selected, open_path
-from klog.formats.checkpoint import epochs_in_force
-from klog.formats.names import PartitionState
-from klog.tier.tier import Tier, TierListing
-
-
-class RemoteQuery(NamedTuple):
-    """A question about remote storage.
-
-    *paths*: log dirs of one cluster.  *node*: whose local logs count; None: those that reach farthest.  *until_ms*: no
-    later records of the metadata.  *clusters*, *topic_ids*: others are left out.
-    """
-
-    paths: Sequence[str] = ()
-    tier: Tier | None = None
-    topics: Sequence[str] = ()
-    numbers: Sequence[PartitionChoice] = ()
-    clusters: Sequence[str] = ()
-    topic_ids: Sequence[str] = ()
-    node: int | None = None
-    until_ms: int | None = None
+from klog.cluster.remote_log.remote_log import RemoteLog
+from klog.commands.remote.partition_listing import PartitionListing, list_partition
+from klog.commands.remote.sources import RemoteQuery, RemoteSources
+from klog.tier.tier import TierListing
 
 
 @dataclass(frozen=True)
@@ -53,10 +25,10 @@ def list_remote(query: RemoteQuery) -> RemoteListing:
     A problem is looked at twice: a broker may have been copying or deleting between two looks.  Raises UsageError for
     paths that are no log dirs, or a topic that fits nothing; KlogError for log dirs of several clusters.
     """
-    found = _Sources(query).listing()
+    found = _listing(query)
     if not any(one.verdict.is_problem for one in found.partitions):
         return found
-    again = _Sources(query).listing()
+    again = _listing(query)
     first = {(one.topic_id, one.partition): one for one in found.partitions}
     for number, one in enumerate(again.partitions):
         before = first.get((one.topic_id, one.partition))
@@ -65,122 +37,7 @@ def list_remote(query: RemoteQuery) -> RemoteListing:
     return again
 
 
-class _Sources:
-    """The log dirs and the tier of a query, and what they have.  The tier is listed first: events precede objects."""
-
-    def __init__(self, query: RemoteQuery) -> None:
-        self._query = query
-        self._log_dirs = _log_dirs(query)
-        self._objects = None if query.tier is None else query.tier.list_segments()
-        self._cluster: ClusterMetadata | None = metadata_of(self._log_dirs)
-        found = (
-            read_remote_log(self._log_dirs, query.until_ms, cluster=self._cluster) if self._log_dirs else RemoteLog()
-        )
-        self._metadata = found if found.read else None
-
-    def listing(self) -> RemoteListing:
-        """Return the listing."""
-        every = dict.fromkeys((*self._in_metadata(), *self._in_tier(), *self._in_cluster()))
-        rows = [list_partition(self._facts(whose)) for whose in sorted(self._selected(list(every)))]
-        return RemoteListing(rows, self._objects, self._metadata)
-
-    def _in_metadata(self) -> Iterator[TopicIdPartition]:
-        yield from self._metadata.caches if self._metadata is not None else ()
-
-    def _in_tier(self) -> Iterator[TopicIdPartition]:
-        """Yield the partitions with objects, under the names that the metadata have for the ids."""
-        names = {one.topic_id: one.topic for one in self._in_metadata()}
-        names |= {topic_id: name for name, topic_id in (self._cluster.topic_ids if self._cluster else {}).items()}
-        for (topic_id, number), partition in (self._objects.partitions if self._objects else {}).items():
-            yield TopicIdPartition(names.get(topic_id, partition.topic), number, topic_id)
-
-    def _in_cluster(self) -> Iterator[TopicIdPartition]:
-        """Yield the partitions in the log dirs whose topics the metadata log has as tiered."""
-        if self._cluster is None:
-            return
-        for one in self._local_partitions():
-            topic, topic_id = one.topic, one.topic_id
-            if topic is None or one.number is None or topic_id != self._cluster.topic_ids.get(topic):
-                continue
-            if topic_id is not None and self._is_tiered(topic):
-                yield TopicIdPartition(topic, one.number, topic_id)
-
-    def _is_tiered(self, topic: str) -> bool:
-        return self._cluster is not None and self._cluster.topic_config(topic).get("remote.storage.enable") == "true"
-
-    def _local_partitions(self) -> Iterator[Partition]:
-        for log_dir in self._log_dirs:
-            if self._query.node is None or log_dir.node_id == self._query.node:
-                yield from (one for one in log_dir.partitions if one.state is PartitionState.CURRENT)
-
-    def _selected(self, every: Sequence[TopicIdPartition]) -> list[TopicIdPartition]:
-        query = self._query
-        names = {one.topic for one in every}
-        for glob in query.topics:
-            if not any(is_selected(name, None, (glob,), ()) for name in names):
-                raise NoSuchTopicError(f"no topic {glob} in remote storage{near_misses(glob, names)}")
-        return [
-            one
-            for one in every
-            if is_selected(one.topic, one.number, query.topics, query.numbers)
-            and (not query.topic_ids or one.topic_id in query.topic_ids)
-        ]
-
-    def _facts(self, whose: TopicIdPartition) -> RemoteFacts:
-        tier, local = self._query.tier, self._local(whose)
-        found = None if self._objects is None else self._objects.partitions.get((whose.topic_id, whose.number))
-        segments = None if self._objects is None else (found.segments if found else {})
-        layout = tier.layout if tier else None
-        cache = self._metadata.cache(whose) if self._metadata is not None else None
-        if cache is not None or tier is None or not segments:
-            return RemoteFacts(whose, cache, local, segments, layout)
-        shown = (remote_segment(tier, one) for one in segments.values())
-        known = {one.segment_id: one for one in shown if one is not None}
-        history = [] if local else epoch_history(tier, segments.values(), known)
-        return RemoteFacts(whose, None, local, segments, layout, known, history)
-
-    def _local(self, whose: TopicIdPartition) -> LocalLog | None:
-        """Return the local log of the copy that reaches farthest."""
-        copies = [
-            one
-            for one in self._local_partitions()
-            if (one.topic, one.number) == (whose.topic, whose.number) and one.topic_id in (None, whose.topic_id)
-        ]
-        copies = [one for one in copies if one.segments]
-        if not copies:
-            return None
-        best = max(copies, key=log_end)
-        base, start = best.segments[0].base_offset, best.log_start_checkpoint
-        if start is None:
-            start = 0 if self._is_tiered(whose.topic) else base
-        elif not self._is_tiered(whose.topic) and self._cluster is not None:
-            start = max(start, base)
-        epochs = best.epochs
-        kept = epochs_in_force(epochs.entries) if epochs is not None and not epochs.malformed else []
-        return LocalLog(start, base, max(log_end(best), base), tuple(kept))
-
-
-class NoSuchTopicError(KlogError):
-    """No topic in remote storage has the name."""
-
-    exit_code = 4
-
-
-def _log_dirs(query: RemoteQuery) -> list[LogDir]:
-    found = []
-    for path in query.paths:
-        opened = open_path(path)
-        if not isinstance(opened, LogDir):
-            raise UsageError(f"{path}: expected a log dir, for __remote_log_metadata is beside the partitions")
-        if not query.clusters or opened.cluster_id in query.clusters:
-            found.append(opened)
-    if query.paths and not found:
-        raise UsageError(f"no log dir is of cluster {', '.join(query.clusters)}")
-    ids = {one.cluster_id: one.path for one in found if one.cluster_id is not None}
-    if len(ids) > 1:
-        places = ", ".join(f"{path} is of cluster {cluster_id}" for cluster_id, path in ids.items())
-        raise KlogError(f"log dirs of several clusters: {places}; --cluster ID chooses one")
-    if query.node is not None and all(one.node_id != query.node for one in found):
-        known = ", ".join(sorted({str(one.node_id) for one in found}))
-        raise UsageError(f"--node {query.node}: the log dirs are of node {known}")
-    return found
+def _listing(query: RemoteQuery) -> RemoteListing:
+    sources = RemoteSources(query)
+    rows = [list_partition(sources.facts(whose)) for whose in sources.partitions()]
+    return RemoteListing(rows, sources.objects, sources.metadata)

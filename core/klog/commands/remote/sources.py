@@ -1,0 +1,166 @@
+"""Joins the metadata, a tier and local logs by partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+from klog.base.errors import ExitCode, KlogError, UsageError, near_misses
+from klog.cluster.metadata.metadata_loader import ClusterMetadata
+from klog.cluster.remote_log.events import TopicIdPartition
+from klog.cluster.remote_log.remote_log import RemoteLog, metadata_of, read_remote_log
+from klog.commands.remote.object_facts import epoch_history, remote_segment
+from klog.commands.remote.partition_listing import LocalLog, RemoteFacts
+from klog.data_dir.log_dir import LogDir
+from klog.data_dir.partition import Partition
+from klog.data_dir.replicas import log_end
+from klog.data_dir.selection import PartitionChoice, is_selected, open_path
+from klog.formats.checkpoint import epochs_in_force
+from klog.formats.names import PartitionState
+from klog.tier.tier import Tier, TierListing
+
+
+class RemoteQuery(NamedTuple):
+    """A question about remote storage.
+
+    *paths*: log dirs of one cluster.  *node*: whose local logs count; None: those that reach farthest.  *until_ms*: no
+    later records of the metadata.  *clusters*, *topic_ids*: others are left out.
+    """
+
+    paths: Sequence[str] = ()
+    tier: Tier | None = None
+    topics: Sequence[str] = ()
+    numbers: Sequence[PartitionChoice] = ()
+    clusters: Sequence[str] = ()
+    topic_ids: Sequence[str] = ()
+    node: int | None = None
+    until_ms: int | None = None
+
+
+class RemoteSources:
+    """The log dirs and the tier of a query, and their content.  The tier is listed first: events precede objects.
+
+    *objects*: None without a tier; *cluster*: None without a metadata log; *metadata*: None without the topic.
+    """
+
+    def __init__(self, query: RemoteQuery) -> None:
+        self._query = query
+        self.log_dirs = _log_dirs(query)
+        self.objects: TierListing | None = None if query.tier is None else query.tier.list_segments()
+        self.cluster: ClusterMetadata | None = metadata_of(self.log_dirs)
+        watched = self.objects.ids() if self.objects is not None else ()
+        found = read_remote_log(self.log_dirs, query.until_ms, watched, self.cluster) if self.log_dirs else None
+        self.metadata: RemoteLog | None = found if found is not None and found.read else None
+
+    def partitions(self) -> list[TopicIdPartition]:
+        """Return the partitions that the query selects, by name.  Raises NoSuchTopicError."""
+        every = dict.fromkeys((*self._in_metadata(), *self._in_tier(), *self._in_cluster()))
+        return sorted(self._selected(list(every)))
+
+    def _in_metadata(self) -> Iterator[TopicIdPartition]:
+        yield from self.metadata.caches if self.metadata is not None else ()
+
+    def _in_tier(self) -> Iterator[TopicIdPartition]:
+        """Yield the partitions with objects, under the names that the metadata have for the ids."""
+        names = {one.topic_id: one.topic for one in self._in_metadata()}
+        names |= {topic_id: name for name, topic_id in (self.cluster.topic_ids if self.cluster else {}).items()}
+        for (topic_id, number), partition in (self.objects.partitions if self.objects else {}).items():
+            yield TopicIdPartition(names.get(topic_id, partition.topic), number, topic_id)
+
+    def _in_cluster(self) -> Iterator[TopicIdPartition]:
+        """Yield the partitions in the log dirs whose topics the metadata log has as tiered."""
+        if self.cluster is None:
+            return
+        for one in self._local_partitions():
+            topic, topic_id = one.topic, one.topic_id
+            if topic is None or one.number is None or topic_id != self.cluster.topic_ids.get(topic):
+                continue
+            if topic_id is not None and self._is_tiered(topic):
+                yield TopicIdPartition(topic, one.number, topic_id)
+
+    def _is_tiered(self, topic: str) -> bool:
+        return self.cluster is not None and self.cluster.topic_config(topic).get("remote.storage.enable") == "true"
+
+    def _local_partitions(self) -> Iterator[Partition]:
+        for log_dir in self.log_dirs:
+            if self._query.node is None or log_dir.node_id == self._query.node:
+                yield from (one for one in log_dir.partitions if one.state is PartitionState.CURRENT)
+
+    @cached_property
+    def _logs(self) -> dict[tuple[str, int], list[Partition]]:
+        """The local logs of each partition."""
+        found: dict[tuple[str, int], list[Partition]] = {}
+        for one in self._local_partitions():
+            if one.topic is not None and one.number is not None and one.segments:
+                found.setdefault((one.topic, one.number), []).append(one)
+        return found
+
+    def _selected(self, every: Sequence[TopicIdPartition]) -> list[TopicIdPartition]:
+        query = self._query
+        names = {one.topic for one in every}
+        for glob in query.topics:
+            if not any(is_selected(name, None, (glob,), ()) for name in names):
+                raise NoSuchTopicError(f"no topic {glob} in remote storage{near_misses(glob, names)}")
+        return [
+            one
+            for one in every
+            if is_selected(one.topic, one.number, query.topics, query.numbers)
+            and (not query.topic_ids or one.topic_id in query.topic_ids)
+        ]
+
+    def facts(self, whose: TopicIdPartition) -> RemoteFacts:
+        """Return all that is known of a partition."""
+        tier, local = self._query.tier, self._local(whose)
+        found = None if self.objects is None else self.objects.partitions.get((whose.topic_id, whose.number))
+        segments = None if self.objects is None else (found.segments if found else {})
+        layout = tier.layout if tier else None
+        cache = self.metadata.cache(whose) if self.metadata is not None else None
+        if cache is not None or tier is None or not segments:
+            return RemoteFacts(whose, cache, local, segments, layout)
+        shown = (remote_segment(tier, one) for one in segments.values())
+        known = {one.segment_id: one for one in shown if one is not None}
+        history = [] if local else epoch_history(tier, segments.values(), known)
+        return RemoteFacts(whose, None, local, segments, layout, known, history)
+
+    def _local(self, whose: TopicIdPartition) -> LocalLog | None:
+        """Return the local log of the copy that reaches farthest."""
+        copies = self._logs.get((whose.topic, whose.number), ())
+        copies = [one for one in copies if one.topic_id in (None, whose.topic_id)]
+        if not copies:
+            return None
+        best = max(copies, key=log_end)
+        base, start = best.segments[0].base_offset, best.log_start_checkpoint
+        if start is None:
+            start = 0 if self._is_tiered(whose.topic) else base
+        elif not self._is_tiered(whose.topic) and self.cluster is not None:
+            start = max(start, base)
+        epochs = best.epochs
+        kept = epochs_in_force(epochs.entries) if epochs is not None and not epochs.malformed else []
+        return LocalLog(start, base, max(log_end(best), base), tuple(kept))
+
+
+class NoSuchTopicError(KlogError):
+    """No topic in remote storage has the name."""
+
+    exit_code = ExitCode.PROBLEMS_LEFT
+
+
+def _log_dirs(query: RemoteQuery) -> list[LogDir]:
+    found = []
+    for path in query.paths:
+        opened = open_path(path)
+        if not isinstance(opened, LogDir):
+            raise UsageError(f"{path}: expected a log dir, for __remote_log_metadata is beside the partitions")
+        if not query.clusters or opened.cluster_id in query.clusters:
+            found.append(opened)
+    if query.paths and not found:
+        raise UsageError(f"no log dir is of cluster {', '.join(query.clusters)}")
+    ids = {one.cluster_id: one.path for one in found if one.cluster_id is not None}
+    if len(ids) > 1:
+        places = ", ".join(f"{path} is of cluster {cluster_id}" for cluster_id, path in ids.items())
+        raise KlogError(f"log dirs of several clusters: {places}; --cluster ID chooses one")
+    if query.node is not None and all(one.node_id != query.node for one in found):
+        known = ", ".join(sorted({str(one.node_id) for one in found}))
+        raise UsageError(f"--node {query.node}: the log dirs are of node {known}")
+    return found
