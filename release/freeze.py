@@ -39,6 +39,9 @@ LEFT_OUT = (
 )
 """What no command comes to, with all that lies in it."""
 
+OF_BROWSE = ("asyncio", "platformdirs", "textual", "typing_extensions")
+"""Packages that only `klog browse` imports.  They are last in the table, which Python searches from its start."""
+
 RESOURCES = {"klog.formats.structs": "schemas", "klog.commands.report": ""}
 """Packages whose other files are read at run time, and where these lie."""
 
@@ -133,7 +136,8 @@ def write(output: str, modules: dict[str, tuple[bytes, bool]]) -> None:
     at = 0
     rows = []
     with open(f"{output}.bin", "wb") as file:
-        for name, (code, package) in sorted(modules.items()):
+        for name in sorted(modules, key=lambda name: (name.partition(".")[0] in OF_BROWSE, name)):
+            code, package = modules[name]
             rows.append(f'    {{"{name}", klog_code + {at}, {len(code)}, {int(package)}}},\n')
             at += file.write(code)
     with open(f"{output}.c", "w", encoding="utf-8") as file:
