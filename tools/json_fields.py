@@ -54,7 +54,8 @@ PARTITION_OF_DISK: Declared = {
     **{"topic": TEXT_OR_NULL, "partition": INT_OR_NULL, "topic_id": TEXT_OR_NULL, "segments": INT, "bytes": INT},
     **{"log_start_offset": INT_OR_NULL, "high_watermark": INT_OR_NULL, "log_end_offset": INT_OR_NULL},
     **{"recovery_point": INT_OR_NULL, "cleaner_offset": INT_OR_NULL, "leader_epoch": INT_OR_NULL, "directory": TEXT},
-    **{"local_log_start_offset": INT_OR_NULL, "state": TEXT, "notes": [TEXT]},
+    **{"local_log_start_offset": INT_OR_NULL, "remote_end_offset": INT_OR_NULL, "remote_segments": INT_OR_NULL},
+    **{"remote_bytes": INT_OR_NULL, "state": TEXT, "notes": [TEXT]},
 }
 SEGMENT: Declared = {
     **{"file": TEXT, "base_offset": INT, "last_offset": INT_OR_NULL, "records": INT_OR_NULL, "batches": INT},

@@ -231,6 +231,14 @@ def _show_log_dir(facts: LogDirSummary) -> None:
         output.emit_table([""], ("topic", "topic id"), ids)
 
 
+def _remote_text(row: PartitionRow) -> str | None:
+    """Return the segments in remote storage in words; None if there are none, or if that is not known."""
+    if not row.remote_segments:
+        return None
+    end = "" if row.remote_end_offset is None else f", up to offset {row.remote_end_offset}"
+    return f"{counted(row.remote_segments, 'segment')}, {output.human_size(row.remote_bytes or 0)}{end}"
+
+
 def _local_start(row: PartitionRow) -> int | None:
     """Return the local log start offset if the log begins below it, in remote storage."""
     local, start = row.local_log_start_offset, row.log_start_offset
@@ -258,6 +266,7 @@ def _show_partition(facts: PartitionSummary) -> None:
         ("topic id", row.topic_id),
         ("log start", row.log_start_offset),
         ("local start", _local_start(row)),
+        ("in remote storage", _remote_text(row)),
         ("high watermark", row.high_watermark),
         ("log end", row.log_end_offset),
         ("recovery point", row.recovery_point),

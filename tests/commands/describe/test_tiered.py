@@ -84,4 +84,11 @@ def test_starts_and_ends_are_those_that_clients_were_told(
         row, told = known[partition], answers["offsets"]
         assert (row["log_start_offset"], row["log_end_offset"]) == (told["earliest"], told["latest"])
         assert max(row["local_log_start_offset"], row["log_start_offset"]) == told["earliest_local"]
+        if partition != "stopped-0" and row["remote_end_offset"] is not None:
+            assert row["remote_end_offset"] == told["latest_tiered"]
+        entries = [one for one in found.truth["segments"][moment] if one["topic_id"] == row["topic_id"]]
+        mine = [one for one in entries if one["partition"] == row["partition"]]
+        if row["remote_segments"] is not None:
+            finished = [one["size"] for one in mine if one["state"] == "COPY_SEGMENT_FINISHED"]
+            assert (row["remote_segments"], row["remote_bytes"]) == (len(mine), sum(finished))
     assert found.clients or moment == "before"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from klog.base.errors import KlogError
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.describe.log_facts import entries_in_use, summarize
+from klog.commands.describe.remote_facts import TieredTopics
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.formats.checkpoint import Malformed
@@ -25,7 +26,8 @@ class PartitionRow:
     """One partition of a log dir.  *incomplete*: a part of it could not be read; a note names that part.
 
     *log_start_offset* of a tiered topic is in remote storage if it is below *local_log_start_offset*, the base of the
-    first segment.
+    first segment.  *remote_end_offset*, inclusive, and the two behind it: None unless `__remote_log_metadata` is in the
+    log dir, too.
     """
 
     topic: str | None
@@ -40,6 +42,9 @@ class PartitionRow:
     cleaner_offset: int | None
     leader_epoch: int | None
     local_log_start_offset: int | None
+    remote_end_offset: int | None
+    remote_segments: int | None
+    remote_bytes: int | None
     directory: str
     state: str
     notes: tuple[str, ...]
@@ -111,8 +116,8 @@ def describe_log_dir(
     """
     unclean = _was_left_unclean(log_dir)
     chosen = log_dir.partitions if partitions is None else partitions
-    known = settings or TopicConfig(log_dir)
-    rows = tuple(_partition_row(partition, unclean, known) for partition in chosen)
+    tiered = TieredTopics(log_dir, settings)
+    rows = tuple(_partition_row(partition, unclean, tiered) for partition in chosen)
     shutdown, followed = log_dir.clean_shutdown, log_dir.checkpoints.follow_file
     return LogDirSummary(
         path=log_dir.path,
@@ -134,7 +139,7 @@ def describe_log_dir(
 def describe_partition(partition: Partition, deep: bool = False) -> PartitionSummary:
     """Describe *partition* and each of its segments; with *deep*, records are counted by decoding them."""
     around = LogDir(partition.log_dir)
-    row = _partition_row(partition, _was_left_unclean(around), TopicConfig(around))
+    row = _partition_row(partition, _was_left_unclean(around), TieredTopics(around))
     last = len(partition.segments) - 1
     rows = [
         _segment_row(partition, files, is_active=number == last, deep=deep)
@@ -182,16 +187,7 @@ def _log_dir_notes(log_dir: LogDir) -> Iterator[str]:
         yield f"klog cannot tell whether a broker runs: {log_dir.lock.reason}"
 
 
-def _log_start(partition: Partition, settings: TopicConfig) -> int | None:
-    """Return the log start offset as a broker takes it.  The metadata log is read only if it can make a difference."""
-    local = partition.log_start_offset
-    if local is None or partition.state is not PartitionState.CURRENT or partition.tiered_log_start() >= local:
-        return local
-    is_tiered = settings.value(partition.topic, "remote.storage.enable").flag
-    return partition.tiered_log_start() if is_tiered else local
-
-
-def _partition_row(partition: Partition, unclean: bool, settings: TopicConfig) -> PartitionRow:
+def _partition_row(partition: Partition, unclean: bool, tiered: TieredTopics) -> PartitionRow:
     notes = [] if partition.state is PartitionState.CURRENT else [f"-{partition.state.value}"]
     end = None
     incomplete = False
@@ -210,19 +206,23 @@ def _partition_row(partition: Partition, unclean: bool, settings: TopicConfig) -
     if end is not None and end.damage is not None:
         notes.append(f"{end.damage.kind.value} at {end.damage.place.position}, {end.damage.size} bytes")
     notes += _file_notes(partition)
+    remote = tiered.part(partition)
     return PartitionRow(
         topic=partition.topic,
         partition=partition.number,
         topic_id=partition.topic_id,
         segments=len(partition.segments),
         bytes=partition.size,
-        log_start_offset=_log_start(partition, settings),
+        log_start_offset=tiered.log_start(partition),
         high_watermark=partition.high_watermark,
         log_end_offset=end.offset if end else None,
         recovery_point=partition.recovery_point,
         cleaner_offset=partition.cleaner_offset,
         leader_epoch=partition.leader_epoch,
         local_log_start_offset=partition.segments[0].base_offset if partition.segments else None,
+        remote_end_offset=remote.end_offset,
+        remote_segments=remote.segments,
+        remote_bytes=remote.bytes,
         directory=partition.directory,
         state=partition.state.value,
         notes=tuple(notes),
