@@ -72,6 +72,11 @@ class ProtobufSchema:
         except (DecodeError, UnicodeDecodeError):
             return Decoded(None, None, BAD_VALUE)
 
+    def empty_value(self, message: str) -> object:
+        """Return the JSON of a message without fields; *message*: its full name."""
+        found = self._messages.message_class(message)
+        return self._form.plan(found.DESCRIPTOR)(found())
+
     def has_only_unknown_fields(self, payload: bytes | memoryview) -> bool:
         """Whether a payload that decodes has fields, and none of them is in the schema: a sign of a wrong schema."""
         found, begin = self._type_of(payload)

@@ -306,11 +306,11 @@ def _first(topic: str, tally: Tally) -> str:
 
 def _where(topic: str, tally: Tally) -> str:
     """Return how many records, and where: from the first to the last if they are in one partition."""
-    first, last = tally.first, tally.last
+    first, (partition, offset) = tally.first, tally.last
     place = f"{counted(tally.records, 'record')}, {topic}-{first.partition} @ {first.offset}"
-    if last.partition != first.partition:
+    if partition != first.partition:
         return f"{place} and in other partitions"
-    return place if last == first else f"{place} … {last.offset}"
+    return place if offset == first.offset else f"{place} … {offset}"
 
 
 def _order(one: SchemaFinding) -> tuple[object, ...]:

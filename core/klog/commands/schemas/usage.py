@@ -31,6 +31,8 @@ MOST_UNKNOWN: Final = 1000
 _GLUE_BYTES: Final = 18
 _LOOKED_AT: Final = 64
 _MOST_PROTOBUF: Final = 64
+_MOST_KINDS: Final = 1000
+"""Unframed keys or values of a slice that are looked at for their kind."""
 
 
 class RecordPlace(NamedTuple):
@@ -47,13 +49,14 @@ class Tally:
 
     def __init__(self) -> None:
         self.records = 0
-        self.first = self.last = RecordPlace(-1, -1)
+        self.first = RecordPlace(-1, -1)
+        self.last: tuple[int, int] = self.first
 
-    def add(self, place: RecordPlace) -> None:
-        """Count the record at *place*."""
+    def add(self, partition: int, offset: int) -> None:
+        """Count a record."""
         if not self.records:
-            self.first = place
-        self.last = place
+            self.first = RecordPlace(partition, offset)
+        self.last = partition, offset
         self.records += 1
 
     def merge(self, other: Tally) -> None:
@@ -76,12 +79,12 @@ class IdUse:
         self.errors: dict[str, Tally] = {}
         self.strangers = 0
 
-    def add(self, place: RecordPlace, found: DecodedSide) -> None:
+    def add(self, partition: int, offset: int, found: DecodedSide) -> None:
         """Count a record."""
-        self.all.add(place)
+        self.all.add(partition, offset)
         error = TRAILING_BYTES if found.decoded.trailing else found.decoded.error
         if error is not None:
-            self.errors.setdefault(error, Tally()).add(place)
+            self.errors.setdefault(error, Tally()).add(partition, offset)
         if found.row is not None:
             schema = found.row.subject, found.row.version
             self.schemas[schema] = self.schemas.get(schema, 0) + 1
@@ -155,14 +158,24 @@ class _Task:
         self._registry, self.options = registry, options
         self.decoders = SchemaDecoders([registry], context=options.context)
         self._protobuf: dict[str, Any] = {}
+        self._empty: dict[tuple[str, str], object] = {}
 
     def protobuf(self, row: SchemaVersion) -> Any:
         """Return the decoder of a Protobuf schema."""
         if row.guid not in self._protobuf:
             if len(self._protobuf) >= _MOST_PROTOBUF:
                 self._protobuf.clear()
+                self._empty.clear()
             self._protobuf[row.guid] = make_decoder(row, self._registry)
         return self._protobuf[row.guid]
+
+    def empty(self, row: SchemaVersion, message: str) -> object:
+        """Return the JSON of a message without fields."""
+        key = row.guid, message
+        if key not in self._empty:
+            empty = self.protobuf(row).empty_value(message)
+            self._empty[key] = empty
+        return self._empty[key]
 
 
 def count_usage(
@@ -218,31 +231,35 @@ class _SideCounter:
         self.use = SideUse()
 
     def count(self, content: bytes | None, headers: Headers, partition: int, offset: int) -> None:
-        use, place = self.use, RecordPlace(partition, offset)
+        use = self.use
         use.records += 1
         if content is None:
             use.null += 1
             return
         found = self._decoder.decode(content, headers)
         if found is None:
-            use.unframed.add(place)
-            kind = kind_of(content)
-            use.kinds[kind] = use.kinds.get(kind, 0) + 1
+            use.unframed.add(partition, offset)
+            if use.unframed.records <= _MOST_KINDS:
+                kind = kind_of(content)
+                use.kinds[kind] = use.kinds.get(kind, 0) + 1
             return
         use.framed += 1
         if found.decoded.error is None:
             use.decoded += 1
         name = found.guid if found.schema_id is None else found.schema_id
         if name is None:
-            use.bad_headers.add(place)
+            use.bad_headers.add(partition, offset)
             return
         here = use.use_of(name, found.row is None)
         if here is None:
-            use.more_unknown.add(place)
+            use.more_unknown.add(partition, offset)
         else:
-            here.add(place, found)
-            if found.row is not None and found.decoded.message is not None:
-                here.strangers += self._is_strange(found.row, content, headers)
+            here.add(partition, offset, found)
+            message = found.decoded.message
+            if message is not None and found.row is not None:
+                empty = self._task.empty(found.row, message)
+                if found.decoded.value == empty:
+                    here.strangers += self._is_strange(found.row, content, headers)
 
     def _is_strange(self, row: SchemaVersion, content: bytes, headers: Headers) -> bool:
         framed = read_framing(content, headers, self._side, self._task.decoders.is_known)
