@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from google.protobuf import descriptor_pb2
 from klog.schemas.decoded import BrokenSchemaError
+from klog.schemas.proto_known_texts import KNOWN_TEXTS
 from klog.schemas.proto_links import link, types_in
 from klog.schemas.proto_text import parse_proto
 from klog.schemas.proto_well_known import file_of
@@ -61,6 +63,31 @@ def test_random_text_gives_protocs_descriptor(syntax: str, round_: int, tmp_path
     expected, found = protoc(tmp_path, **texts), parsed(**texts)
     for name in texts:
         assert without_skipped_parts(expected[name]) == without_skipped_parts(found[name]), texts[name]
+
+
+@pytest.mark.parametrize("path", [path for path in KNOWN_TEXTS if path.startswith("google/type/")])
+def test_known_files_are_those_of_google(path: str) -> None:
+    """The package googleapis-common-protos has the original files."""
+    name = path.removesuffix(".proto").replace("/", ".")
+    found = parsed(x=KNOWN_TEXTS[path])["x"]
+    wanted = descriptor_pb2.FileDescriptorProto.FromString(import_module(f"{name}_pb2").DESCRIPTOR.serialized_pb)
+    found.ClearField("name")
+    for part in ("name", "options"):
+        wanted.ClearField(part)
+    for enum in (enum for message in wanted.message_type for enum in message.enum_type):
+        enum.ClearField("options")
+    assert without_json_names(found) == without_json_names(wanted)
+
+
+def without_json_names(file: Any) -> Any:
+    """Remove the names in ProtoJSON, which a generated module does not have."""
+    waiting = list(file.message_type)
+    while waiting:
+        message = waiting.pop()
+        waiting += message.nested_type
+        for field in message.field:
+            field.ClearField("json_name")
+    return file
 
 
 @pytest.mark.parametrize(

@@ -302,6 +302,15 @@ def test_references_are_found_by_their_import_path() -> None:
     assert schema.decode(b"\0" + field(1, field(1, field(1, 7)))).value == {"b": {"c": {"n": 7}}}
 
 
+def test_files_that_registries_know_need_no_reference() -> None:
+    """ksqlDB registers schemas with such fields."""
+    text = """syntax = "proto3"; import "confluent/type/decimal.proto"; import "google/type/date.proto";
+        message M { confluent.type.Decimal d = 1; google.type.Date day = 2; }"""
+    data = field(1, field(1, b"\x7f") + field(2, 9) + field(3, 2)) + field(2, field(1, 2026))
+    expected = {"d": {"value": "fw==", "precision": 9, "scale": 2}, "day": {"year": 2026, "month": 0, "day": 0}}
+    assert value_of(text, data) == expected
+
+
 def test_an_import_for_options_alone_may_be_missing() -> None:
     """No type of it is used, so that every value can be read."""
     assert value_of('import "validate.proto"; message M { optional int32 a = 1 [(v) = 1]; }', field(1, 1)) == {"a": 1}

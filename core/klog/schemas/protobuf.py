@@ -24,6 +24,7 @@ from klog.schemas.decoded import (
     Decoded,
 )
 from klog.schemas.proto_json import JsonForm
+from klog.schemas.proto_known_texts import KNOWN_TEXTS
 from klog.schemas.proto_pool import MessageTypes
 from klog.schemas.proto_text import ProtoFile, parse_proto
 from klog.schemas.proto_well_known import file_of
@@ -157,8 +158,9 @@ def _parse_all(text: str, references: Mapping[str, str]) -> tuple[list[Any], Pro
         path = waiting.pop()
         if path in files:
             continue
-        if path in references:
-            files[path] = _parse(references[path], path).descriptor
+        given = references.get(path) or KNOWN_TEXTS.get(path)
+        if given is not None:
+            files[path] = _parse(given, path).descriptor
         elif (known := file_of(path)) is not None:
             files[path] = descriptor_pb2.FileDescriptorProto()
             known.CopyToProto(files[path])
