@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from types import TracebackType
@@ -152,6 +153,13 @@ def text(content: str) -> None:
 def is_terminal(descriptor: int = STDOUT) -> bool:
     """Whether a person is looking at it."""
     return os.isatty(descriptor)
+
+
+def is_read(descriptor: int = STDOUT) -> bool:
+    """Whether anybody can still read what is written; False once the reader of a pipe has closed it."""
+    poll = select.poll()
+    poll.register(descriptor, 0)
+    return not any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def width(at_most: int = WIDEST_PROSE) -> int:

@@ -19,14 +19,19 @@ READERS = (
     *("spark.verify", "spark.audit", "spark.stats", "spark.search", "spark.export", "spark.compact"),
 )
 """The commands that read whole logs, as `module.function`."""
+_SELDOM = ("records.records", "groups.groups")
+"""Those of them that usually read a little: what a running broker changes is not told for that."""
 _PLACES = ("DISK", "DISK...")
 """The metavars of options that name log dirs to read; arguments do so as well."""
 
 
 def reads_whole_logs(command: Any) -> bool:
     """Whether a command is among READERS."""
-    function = command.callback
-    return f"{function.__module__.rpartition('.')[2]}.{function.__name__}" in READERS
+    return _name(command) in READERS
+
+
+def _name(command: Any) -> str:
+    return f"{command.callback.__module__.rpartition('.')[2]}.{command.callback.__name__}"
 
 
 def declarations() -> list[TyperOption]:
@@ -64,7 +69,8 @@ def reading(command: Any, ctx: Any, added: Iterable[str]) -> AbstractContextMana
     if priority is not None:
         options.known("--priority", priority, PRIORITIES)
     settings = ReadOptions(cache, None if rate is None else _rate(rate), priority)
-    return run(list(_places(command, ctx)), settings, output.note)
+    note = (lambda _: None) if _name(command) in _SELDOM else output.note
+    return run(list(_places(command, ctx)), settings, note)
 
 
 def _rate(text: str) -> int:

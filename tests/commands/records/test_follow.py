@@ -119,6 +119,29 @@ def follow(*words: str | Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
 
 
+def test_a_log_that_is_cut_is_said_once(tmp_path: Path) -> None:
+    """Its broker follows another leader; what it appends then is printed."""
+    folder = writable_copy(FIXTURES / "modern/plain-1", tmp_path / "plain-1")
+    log = folder / f"{0:020}.log"
+    content = log.read_bytes()
+    followed = AppendedRecords(Partition(str(folder)), RecordRows(DumpRequest("jsonl")), 113)
+    assert (offsets(followed), followed.is_cut) == ([], False)
+    log.write_bytes(content[:7646])
+    assert (offsets(followed), followed.is_cut, followed.next_offset) == ([], True, 85)
+    assert (offsets(followed), followed.is_cut) == ([], False)
+    log.write_bytes(content)
+    assert offsets(followed) == [*range(85, 113)]
+
+
+def test_the_end_of_a_pipe_ends_it() -> None:
+    """`klog records -f | head -n 1` does not wait for the next record."""
+    with follow(FIXTURES / "modern/plain-1", *OFFSETS) as process:
+        assert process.stdout is not None
+        process.stdout.read(4)
+        process.stdout.close()
+        assert process.wait(PATIENCE_S) == 0
+
+
 @pytest.mark.kafka
 def test_beside_a_broker(tmp_path: Path) -> None:
     """All codecs and transactions, across rolls and compaction; ^C ends it with exit code 0.

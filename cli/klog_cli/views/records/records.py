@@ -235,7 +235,7 @@ def _follow(
             offset = 0 if end is None else end.offset
         followed.append((source, AppendedRecords(source.partition, reads(request), offset)))
     try:
-        while followed:
+        while followed and output.is_read():
             followed = [one for one in followed if _is_there(*one, printer)]
             time.sleep(_POLL_SECONDS)
     except KeyboardInterrupt:

@@ -29,7 +29,8 @@ Seen = tuple[int, int, int]
 class AppendedRecords(Generic[Row]):
     """The records of *partition* from *next_offset* on, as they are appended; *rows* makes what is yielded of them.
 
-    *is_cut*: whether the log was cut below what was read; the broker is a follower that was ahead of its leader.
+    *is_cut*: whether the last call of `read` found the log cut below what was read; the broker is a follower that was
+    ahead of its leader.
     """
 
     def __init__(self, partition: Partition, rows: RecordReader[Row], next_offset: int) -> None:
@@ -41,6 +42,7 @@ class AppendedRecords(Generic[Row]):
 
     def read(self) -> Iterator[Row | Damage]:
         """Yield what was appended since the last call.  Raises UnreadableError if the directory is gone."""
+        self.is_cut = False
         try:
             yield from self._appended()
         except UnreadableError as error:
