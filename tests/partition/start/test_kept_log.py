@@ -97,7 +97,7 @@ def compare(data: Path, directory: str, loader: Loader) -> None:
 def test_records_that_are_on_disk_and_not_served_are_named(
     harm: object, directory: str, records: int, tmp_path: Path
 ) -> None:
-    """By `doctor`, and by `recover --like-broker`, which leaves them where they are."""
+    """`doctor` names them, and `recover --like-broker`, which leaves them where they are."""
     data = writable_copy(FIXTURES / "modern", tmp_path / "data")
     assert callable(harm)
     harm(data)
