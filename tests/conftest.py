@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FIXTURES = ROOT / "fixtures"
 CORPORA = Path(os.environ.get("KLOG_CORPORA", ROOT.parent / "shared" / "corpora"))
 ON_CI = os.environ.get("CI", "").lower() in ("1", "true")
-NO_CORPORA, NO_KAFKA, NO_SPARK = "no corpora", "no real Kafka", "no Spark"
+NO_CORPORA, NO_KAFKA, NO_SPARK, NO_CGROUP = "no corpora", "no real Kafka", "no Spark", "no memory cgroup"
 
 
 # tests that cannot run here, with a note that they did not
@@ -87,7 +87,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     skipped = (report.longrepr[2].removeprefix("Skipped: ") for report in terminalreporter.stats.get("skipped", ()))
-    lacking = Counter(reason for reason in skipped if reason.startswith((NO_CORPORA, NO_KAFKA, NO_SPARK)))
+    lacking = Counter(reason for reason in skipped if reason.startswith((NO_CORPORA, NO_KAFKA, NO_SPARK, NO_CGROUP)))
     for reason, count in lacking.items():
         terminalreporter.write_line(f"NOT RUN: {count} tests: {reason}", red=True, bold=True)
 

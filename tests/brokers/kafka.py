@@ -22,6 +22,7 @@ import subprocess
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -228,12 +229,20 @@ class Cluster:
         port: int = PORT,
         settings: dict[str, str] | None = None,
         jvm_options: tuple[str, ...] = (),
+        inside: Callable[..., list[str]] | None = None,
     ) -> None:
+        """*inside*: returns the command line that runs its words in another place, such as a cgroup."""
         self.version, self.folder, self.port = version, folder, port
-        self.settings, self._jvm_options = settings or {}, jvm_options
+        self.settings, self._jvm_options, self._inside = settings or {}, jvm_options, inside
         self.bootstrap, self.data = f"localhost:{port}", folder / "data"
         self._broker: subprocess.Popen[bytes] | None = None
         self._zookeeper: subprocess.Popen[bytes] | None = None
+
+    @property
+    def process(self) -> int:
+        """The number of the broker's process."""
+        assert self._broker is not None
+        return self._broker.pid
 
     @property
     def kraft(self) -> bool:
@@ -271,6 +280,7 @@ class Cluster:
 
     def _spawn(self, log: str, *arguments: str, heap: str) -> subprocess.Popen[bytes]:
         command = java(self.version, *arguments, heap=heap, logged="info")
+        command = self._inside(*command) if self._inside else command
         with open(self.folder / log, "ab") as output:
             return subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=self.folder, start_new_session=True

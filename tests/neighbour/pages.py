@@ -1,0 +1,75 @@
+"""The pages of a broker that klog leaves in the page cache, and those of its own, in a memory cgroup with both."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.neighbour import older_kernel
+from tests.neighbour.cgroup import MemoryCgroup
+from tests.neighbour.page_cache import forget, resident_bytes
+
+MIB = 1 << 20
+_PATH = os.pathsep.join(os.path.abspath(path) for path in sys.path if path)
+KLOG = ("env", f"PYTHONPATH={_PATH}", sys.executable, "-m", "klog_cli.app")
+"""The command line of this klog; that of another one must not find this one's modules."""
+_APPEND = 'dd if=/dev/zero of="$1" bs=1M count="$2" conv=fsync status=none && cat "$1" > /dev/null'
+"""The pages of a broker: written by producers, and read once."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Bytes: the log dir that klog reads, the pages of the broker, and the limit of the cgroup."""
+
+    data: int
+    broker: int
+    limit: int
+
+
+SMALL, LARGE = Sizes(512 * MIB, 64 * MIB, 256 * MIB), Sizes(4096 * MIB, 512 * MIB, 1536 * MIB)
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The result of a run: the resident part of the broker's pages, and resident bytes of the files that klog read or
+    wrote."""
+
+    broker: float
+    own: int
+    exit_code: int
+    stderr: str
+
+
+def kept_beside(
+    words: Sequence[str | Path],
+    data: Path,
+    sizes: Sizes,
+    *,
+    lacking: Iterable[str] = (),
+    klog: Sequence[str] = KLOG,
+    forgets: bool = True,
+) -> Kept:
+    """Run klog with *words* in a folder beside *data*; *lacking*: see older_kernel.
+
+    *forgets*: nothing of *data* is cached before.  Raises NoCgroupError.
+    """
+    with tempfile.TemporaryDirectory(dir=data.parent) as name, MemoryCgroup(sizes.limit) as room:
+        folder, broker = Path(name), Path(name, "broker.log")
+        if forgets:
+            forget(data)
+        append = ("sh", "-c", _APPEND, "sh", broker, str(sizes.broker // MIB))
+        subprocess.run(room.inside(*append), check=True)
+        assert resident_bytes(broker) == sizes.broker
+        older = (sys.executable, older_kernel.__file__, *lacking, "--")
+        done = subprocess.run(
+            room.inside(*older, *klog, *words),
+            cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+        left = resident_bytes(broker)
+        broker.unlink()
+        return Kept(left / sizes.broker, resident_bytes(data, folder), done.returncode, done.stderr)
