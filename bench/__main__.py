@@ -15,6 +15,7 @@ from bench.adopt import adopt
 from bench.against import Pair, Version, built, compared
 from bench.audit import audit
 from bench.bombs import bombs
+from bench.cold import cold
 from bench.compact import compact
 from bench.doctor import doctor
 from bench.follow import follow
@@ -61,6 +62,7 @@ JOBS = {
     "adopt": adopt,
     "bombs": bombs,
     "one-file": one_file,
+    "cold": cold,
     **OF_BROKERS,
 }
 DAILY = {*OF_FILES, "recover", "compact", "serve", "follow", "spark"} - {"assign"}

@@ -37,7 +37,8 @@ class Command:
 
     *sink* is the destination of its standard output: ``null``, ``file`` (at *target*), ``pipe`` (into ``cat``, whose
     CPU seconds count as well) or ``capture``.  *target* is removed before each run.  *at_most* limits its rounds, for
-    commands that take long.  *codes*: exit codes with which it has done its work.
+    commands that take long.  *codes*: exit codes with which it has done its work.  *cold*: files that are dropped from
+    the page cache before each run.
     """
 
     words: Sequence[str]
@@ -45,12 +46,15 @@ class Command:
     target: str = ""
     at_most: int = 1000
     codes: tuple[int, ...] = (0,)
+    cold: tuple[str, ...] = ()
 
 
 def run(command: Command) -> Cost:
     """Run *command* once.  CommandFailedError when it does not exit as it should."""
     if command.target:
         discard(command.target)  # emptying an old file would be charged to the command
+    for file in command.cold:
+        forget(file)
     with tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as captured:
         began = time.perf_counter()
         usages = _finish(command, captured, errors)
