@@ -46,6 +46,9 @@ _klog() {
             'metadata history') command='metadata history' ;;
             'metadata compare') command='metadata compare' ;;
             'metadata plan') command='metadata plan' ;;
+            schemas) command=schemas ;;
+            'schemas list') command='schemas list' ;;
+            'schemas show') command='schemas show' ;;
             replicas) command=replicas ;;
             'replicas diff') command='replicas diff' ;;
             'replicas plan') command='replicas plan' ;;
@@ -472,6 +475,25 @@ _klog() {
         'metadata plan -o' | 'metadata plan --output') words='text json' ;;
         'metadata plan -j' | 'metadata plan --jobs') words='' ;;
         'metadata plan --color') words='auto always never' ;;
+        'schemas list --subject') words='' ;;
+        'schemas list --context') words='' ;;
+        'schemas list --schemas-topic') words='' ;;
+        'schemas list --cluster') words='' ;;
+        'schemas list --topic-id') words='' ;;
+        'schemas list -o' | 'schemas list --output') words='text json jsonl csv' ;;
+        'schemas list -j' | 'schemas list --jobs') words='' ;;
+        'schemas list --color') words='auto always never' ;;
+        'schemas show --id') words='' ;;
+        'schemas show --guid') words='' ;;
+        'schemas show --subject') words='' ;;
+        'schemas show --version') words='' ;;
+        'schemas show --context') words='' ;;
+        'schemas show --schemas-topic') words='' ;;
+        'schemas show --cluster') words='' ;;
+        'schemas show --topic-id') words='' ;;
+        'schemas show -o' | 'schemas show --output') words='text json' ;;
+        'schemas show -j' | 'schemas show --jobs') words='' ;;
+        'schemas show --color') words='auto always never' ;;
         'replicas diff --metadata') words='' ;;
         'replicas diff --up') words='' ;;
         'replicas diff --set') words='' ;;
@@ -687,7 +709,7 @@ _klog() {
     esac
     if [[ -z $value ]]; then
         case "$command" in
-            '') words='doctor verify recover apply undo plans explain browse describe records dump lookup search stats timeline groups transactions fetch bytes report space compact truncate adopt partition assign serve export write follow completion metadata replicas remote keys audit spark -V --version -h --help' ;;
+            '') words='doctor verify recover apply undo plans explain browse describe records dump lookup search stats timeline groups transactions fetch bytes report space compact truncate adopt partition assign serve export write follow completion metadata schemas replicas remote keys audit spark -V --version -h --help' ;;
             doctor) words='--kafka-version --cluster-id --node-id --directory-id --server-properties --records --all -o --output -j --jobs -q --quiet --color -h --help' ;;
             verify) words='-t --topic -p --partition --deep --sample --since --all -o --output --to -j --jobs --max-batch-bytes --cache --rate --priority -q --quiet --color -h --help' ;;
             recover) words='-t --topic -p --partition --like-broker --salvage --apply --save-plan --backup --indexes-only --from-recovery-point --repair-bits --mark-clean --broker-epoch --rescue-records --index-interval --segment-index-bytes --producer-expiration --now --all -o --output -j --jobs --dry-run --cache --rate --priority -q --quiet --color -h --help' ;;
@@ -724,6 +746,9 @@ _klog() {
             'metadata history') words='-t --topic -p --partition --broker --quorum --from-offset -o --output -j --jobs -q --quiet --color -h --help' ;;
             'metadata compare') words='--cluster --by-name -o --output -j --jobs -q --quiet --color -h --help' ;;
             'metadata plan') words='--voters --directory-ids --only-broker --only-voter --voter --keep --choose --repair --without --base --apply --save-plan --backup --cluster -o --output --dry-run -j --jobs -q --quiet --color -h --help' ;;
+            schemas) words='list show -h --help' ;;
+            'schemas list') words='--subject --context --deleted --schemas-topic --cluster --topic-id --by-name -o --output -j --jobs -q --quiet --color -h --help' ;;
+            'schemas show') words='--id --guid --subject --version --context --resolved --schemas-topic --cluster --topic-id --by-name -o --output -j --jobs -q --quiet --color -h --help' ;;
             replicas) words='diff plan rescue simulate -h --help' ;;
             'replicas diff') words='--metadata --up --set --deep --all -t --topic -p --partition --cluster --topic-id --by-name -j --jobs -o --output --cache --rate --priority -q --quiet --color -h --help' ;;
             'replicas plan') words='--keep --choose --without --repair --metadata -t --topic -p --partition --apply --save-plan --backup --cluster --topic-id --by-name -j --jobs -o --output --dry-run --cache --rate --priority -q --quiet --color -h --help' ;;

@@ -178,6 +178,28 @@ def test_what_is_printed_of_remote_storage_is_what_the_schema_says(
         assert check(run)
 
 
+def test_what_schemas_of_a_registry_print_is_what_the_schemas_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A version with a reference, a deleted one, one that cannot be used, and a bad record."""
+    refers = [{"name": "B", "subject": "b", "version": 1}]
+    versions = [("b", 1, {"schema": '{"type":"enum","name":"B","symbols":["x"]}'}), ("c", 2, {"schema": "{"})]
+    versions += [("a", 1, {"schema": '["null","B"]', "references": refers}), ("a", 1, {"schema": "7", "deleted": True})]
+    lines = [
+        {
+            "key": json.dumps({"keytype": "SCHEMA", "subject": subject, "version": 1}),
+            "value": json.dumps({"id": i, **one}),
+        }
+        for subject, i, one in versions
+    ]
+    config = {"key": '{"keytype":"CONFIG"}', "value": '{"compatibilityLevel":"NONE"}'}
+    (tmp_path / "schemas.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in (*lines, config, {"key": "?"})))
+    monkeypatch.chdir(tmp_path)
+    assert check("schemas list schemas.jsonl --deleted", (4,))
+    assert check("schemas show schemas.jsonl --id 1 --resolved", (4,))
+    assert check("schemas show schemas.jsonl --subject b", (0,))
+
+
 def test_what_a_copy_and_its_server_print_is_what_the_schemas_say(tmp_path: Path) -> None:
     """One line for each request, and the copied partitions at the end."""
     log = tmp_path / "requests"
@@ -247,7 +269,8 @@ def test_what_is_printed_of_wrecks_is_what_the_schema_says(
 def test_each_schema_is_held_against_an_output() -> None:
     """One that nothing is held against may say anything."""
     runs = [*RUNS, *LINES, *REMOTE, *(run for runs in CHANGES.values() for run in runs)]
-    assert {command_of(run) for run in runs} | {"follow", "serve"} == set(json_fields.every())
+    own = {"follow", "serve", "schemas list", "schemas show"}  # tests of their own
+    assert {command_of(run) for run in runs} | own == set(json_fields.every())
 
 
 def test_each_command_with_json_has_a_schema() -> None:

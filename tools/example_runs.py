@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -85,6 +86,23 @@ def prepare(name: str, folder: str) -> None:
         os.unlink(f"{folder}/data/plain-1/{0:020}.index")
     if name in PREPARED:
         _output(PREPARED[name], folder)
+    if name.startswith("schemas "):
+        with open(f"{folder}/schemas.jsonl", "w", encoding="utf-8") as file:
+            file.writelines(_schema_records())
+        _output("klog write /schemas.jsonl --to /registry", folder)
+        shutil.copytree(f"{folder}/registry/_schemas-0", f"{folder}/data/_schemas-0")
+
+
+def _schema_records() -> Iterator[str]:
+    """Yield the records of a small registry as JSON lines."""
+    money = '{"type":"record","name":"com.shop.Money","fields":[{"name":"cents","type":"long"}]}'
+    order = '{"type":"record","name":"com.shop.Order","fields":[{"name":"total","type":"com.shop.Money"}]}'
+    refers = [{"name": "com.shop.Money", "subject": "money", "version": 1}]
+    for subject, version, number, text in (("money", 1, 19, money), (f"{NAMES['orders']}-value", 1, 20, order)):
+        key = {"keytype": "SCHEMA", "subject": subject, "version": version, "magic": 1}
+        value = {"subject": subject, "version": version, "id": number, "schema": text, "deleted": False}
+        value |= {"references": refers} if text is order else {}
+        yield json.dumps({"topic": "_schemas", "key": json.dumps(key), "value": json.dumps(value)}) + "\n"
 
 
 def run_all() -> dict[str, list[Example]]:

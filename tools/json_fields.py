@@ -256,6 +256,7 @@ SCHEMAS: dict[str, Declared] = {
     "fetch": FETCH,
     "bytes": BYTES,
     "keys check": KEYS,
+    **{"schemas list": parts.SCHEMAS_LIST, "schemas show": parts.SCHEMAS_SHOW},
     "groups": GROUPS,
     "stats": STATS,
     "replicas diff": REPLICAS,

@@ -406,3 +406,17 @@ REMOTE_ORPHANS: Declared = {
         }
     ],
 }
+SCHEMA_ROW: Declared = {
+    **{"context": TEXT, "subject": TEXT, "version": INT, "id": INT, "guid": TEXT, "type": TEXT, "deleted": BOOL},
+    "references": [{"subject": TEXT, "version": INT, "name": TEXT}],
+    **{"state": "=live|deleted|replaced|hard-deleted", "offset": INT, "timestamp": INT},
+    **{"record": TEXT_OR_NULL, "error": TEXT_OR_NULL},
+}
+SCHEMAS_LIST: Declared = {
+    "sources": [{"path": TEXT, "kind": "=confluent|karapace|apicurio", "records": INT, "bad_records": [INT]}],
+    **{"config": {"*": {"*": "*"}}, "mode": {"*": {"*": "*"}}, "contexts": [TEXT], "schemas": [SCHEMA_ROW]},
+}
+SCHEMAS_SHOW: Declared = {
+    **{**SCHEMA_ROW, "schema": TEXT, "resolved?": (TEXT_OR_NULL, {"*": TEXT})},
+    "claimants?": [{**SCHEMA_ROW, "schema": TEXT}],
+}

@@ -15,7 +15,7 @@ PURPOSES = {
     "First aid": ("doctor", "verify", "recover", "apply", "undo", "plans", "explain"),
     "Look": (
         *("browse", "describe", "records", "dump", "lookup", "search", "stats", "timeline", "groups"),
-        *("transactions", "metadata", "fetch", "bytes", "report"),
+        *("transactions", "metadata", "schemas", "fetch", "bytes", "report"),
     ),
     "Space": ("space", "compact", "truncate"),
     "Cluster": ("replicas", "remote", "adopt", "keys", "partition", "assign", "audit"),
@@ -28,8 +28,9 @@ OPTION_GROUPS = {
     "Select": "topic partition cluster topic-id by-name replicas from-offset to-offset from-time to-time key keys-from"
     " header regex isolation limit sample since state transactional-id producer-id longer-than group type kind around"
     " window at-time at-offset offset position entry timestamp batch broker quorum check min-confidence internal"
-    " no-control tail up if-leads head follow key-as remote remote-layout remote-keys node",
-    "Result": "output to segments values deep context format value-as pretty full raw",
+    " no-control tail up if-leads head follow key-as remote remote-layout remote-keys node"
+    " subject deleted id guid schemas-topic",
+    "Result": "output to segments values deep context format value-as pretty full raw resolved",
     "Change": "apply dry-run save-plan backup now",
     "Kafka's own": "files deep-iteration print-data-log skip-record-metadata verify-index-only index-sanity-check"
     " max-bytes max-message-size offsets-decoder transaction-log-decoder cluster-metadata-decoder"

@@ -108,6 +108,14 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("their keys, one a line, for the tool that deletes", "klog remote orphans /data --remote /tier -o keys"),
     ),
     "adopt": (("show how a partition of another disk is restored", "klog adopt /old/orders-0 --to /data"),),
+    "schemas list": (
+        ("the schemas that a lost registry had", "klog schemas list /data"),
+        ("deleted ones too, as far as compaction has left them", "klog schemas list /data --deleted"),
+    ),
+    "schemas show": (
+        ("the schema that the values of id 20 were written with", "klog schemas show /data --id 20"),
+        ("with the schemas that it refers to", "klog schemas show /data --subject orders-value --resolved"),
+    ),
     "keys check": (("keys in another partition than their partitioner chose", "klog keys check /data"),),
     "partition": (("the partition of a key, of 12, by each partitioner", "klog partition customer-7 --partitions 12"),),
     "assign": (

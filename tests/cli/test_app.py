@@ -193,6 +193,7 @@ VERBS = {
     "remote": ["ls"],
     "metadata": ["show"],
     "keys": ["check"],
+    "schemas": ["list"],
     "audit": ["misrouted"],
     "write": ["--to", "out", "--input-format", "log"],
     "assign": ["--check"],

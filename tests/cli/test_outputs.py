@@ -145,6 +145,8 @@ NO_PLACE = (
         "DURATION|SIZE",
         "FORMAT",
         "GLOB",
+        "GUID",
+        "VERSION",
         "LIST",
         "HOST:PORT",
         "HOST[:PORT]",

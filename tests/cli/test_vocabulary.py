@@ -28,6 +28,7 @@ SEVERAL = {
     "--batches": "rows of batches; batches to fill or keep",
     "--check": "the checks of audit; the metadata log that assign checks",
     "--choose": "a copy of a partition",
+    "--context": "the context of a schema; bytes around those that are shown",
     "--deep": "reads all data, for what the command is about",
     "--group": "names or globs",
     "--isolation": "fetch also takes a follower",
@@ -41,6 +42,7 @@ SEVERAL = {
     "--producers": "write can shift their ids",
     "--producer-expiration": "with and without a default",
     "--seed": "write takes no negative one",
+    "--subject": "names or globs",
     "--to": "a file or a directory",
     "--topic": "write and assign take a name",
     "--topic-id": "write takes one",
@@ -58,6 +60,8 @@ SEVERAL = {
 WITHOUT_CHOICE = {
     "metadata plan": "a metadata log is planned as a whole",
     "report": "the page is about the whole log dir",
+    "schemas list": "subjects narrow it",
+    "schemas show": "an id or a subject chooses",
 }
 """Commands that take PATH or DISK and no --topic and --partition."""
 

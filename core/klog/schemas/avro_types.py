@@ -261,7 +261,7 @@ def is_recursive(root: AvroType) -> bool:
     found = False
     while waiting:
         one, parts = waiting[-1]
-        part = next((part for part in parts if id(part) not in done), None)
+        part = next((part for part in parts if part.parts and id(part) not in done), None)
         if part is None:
             waiting.pop()
             inside.discard(id(one))

@@ -13,7 +13,6 @@ from klog.schemas.schema_version import (
     STATES,
     SchemaReference,
     SchemaVersion,
-    split_subject,
     subject_in,
 )
 
@@ -42,7 +41,7 @@ class Registry:
         self._by_version: dict[tuple[str, int], SchemaVersion] = {}
         for row in self.rows:
             self._by_id.setdefault(row.id, []).append(row)
-            self._by_guid.setdefault(UUID(row.guid).bytes, []).append(row)
+            self._by_guid.setdefault(bytes.fromhex(row.guid.replace("-", "")), []).append(row)
             known = self._by_version.get((row.subject, row.version))
             if known is None or STATES.index(row.state) <= STATES.index(known.state):
                 self._by_version[row.subject, row.version] = row
@@ -123,8 +122,3 @@ class Registry:
 def guid_text(guid: bytes) -> str:
     """Return a GUID of 16 bytes as text."""
     return str(UUID(bytes=guid))
-
-
-def context_of(subject: str) -> str:
-    """Return the context of a subject by its full name."""
-    return split_subject(subject)[0]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
-from uuid import UUID
 
 LIVE: Final = "live"
 DELETED: Final = "deleted"
@@ -90,7 +89,8 @@ def schema_guid(
         digest.update(f"{name}{subject}".encode("utf-8", "replace") + (version & 0xFFFFFFFF).to_bytes(4, "big"))
     for part in (*_metadata_parts(metadata), *_rule_parts(rules)):
         digest.update(part)
-    return str(UUID(bytes=digest.digest()))
+    found = digest.hexdigest()
+    return f"{found[:8]}-{found[8:12]}-{found[12:16]}-{found[16:20]}-{found[20:]}"
 
 
 def _bytes(text: str | None) -> bytes:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple
-from uuid import UUID
 
 from klog.base.errors import UnsupportedError
 from klog.schemas.decoded import (
@@ -27,7 +26,7 @@ from klog.schemas.decoded import (
     MakeDecoder,
 )
 from klog.schemas.framing import Framed, Headers, read_framing
-from klog.schemas.registry import Registry
+from klog.schemas.registry import Registry, guid_text
 from klog.schemas.schema_version import SchemaVersion
 
 _MOST_DECODERS: Final = 2000
@@ -164,5 +163,5 @@ def _decode(row: SchemaVersion, decoder: Decoder | None, framed: Framed) -> Deco
 
 def _named(framed: Framed, found: Decoded, row: SchemaVersion | None) -> DecodedSide:
     if isinstance(framed.schema_id, bytes):
-        return DecodedSide(found, row and row.id, str(UUID(bytes=framed.schema_id)), row)
+        return DecodedSide(found, row and row.id, guid_text(framed.schema_id), row)
     return DecodedSide(found, framed.schema_id, None, row)

@@ -1,0 +1,1 @@
+"""`klog schemas`."""

@@ -1,0 +1,111 @@
+"""`klog schemas VERB`: the options of the verbs."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+from klog.base.errors import UsageError
+
+from klog_cli import options
+from klog_cli.command_class import CommandGroup
+
+schemas = typer.Typer(
+    help="List and show the schemas of a registry.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    cls=CommandGroup,
+)
+
+LIST_OUTPUTS = ("text", "json", "jsonl", "csv")
+SHOW_OUTPUTS = ("text", "json")
+Context = Annotated[str | None, typer.Option(metavar="NAME", help="Only schemas of this context; the default is '.'.")]
+SchemasTopic = Annotated[str, typer.Option("--schemas-topic", metavar="NAME", help="Name of the topic _schemas here.")]
+
+
+@schemas.callback()
+def _schemas() -> None:
+    """List and show the schemas of a registry."""
+
+
+@schemas.command("list")
+def list_(
+    paths: options.Paths = None,
+    subject: Annotated[str | None, typer.Option(metavar="GLOB", help="Only subjects that match.")] = None,
+    context: Context = None,
+    deleted: Annotated[
+        bool, typer.Option("--deleted", help="Also deleted and replaced versions whose records are still in the log.")
+    ] = False,
+    schemas_topic: SchemasTopic = "_schemas",
+    cluster: options.Clusters = None,
+    topic_id: options.TopicIds = None,
+    by_name: options.ByName = False,
+    form: Annotated[str, options.output_form(LIST_OUTPUTS)] = "text",
+) -> int:
+    """List the versions of all subjects, as the registry's topic has them.
+
+    The topic is _schemas of Confluent's registry or Karapace, the journal of Apicurio Registry 3, or a file of its
+    records as JSON lines. No registry has to run. Exit code 4: a record or a schema cannot be read.
+    """
+    from klog.commands.schemas.schema_rows import SchemaChoice
+
+    from klog_cli.views.schemas import list_schemas, sources
+
+    options.known_form(form, LIST_OUTPUTS)
+    found = sources(paths or (), schemas_topic, options.identity_choice(cluster, topic_id, by_name))
+    return list_schemas(found, SchemaChoice(subject, context, deleted), form)
+
+
+@schemas.command("show")
+def show(
+    paths: options.Paths = None,
+    schema_id: Annotated[int | None, typer.Option("--id", metavar="N", help="The schema with this id.")] = None,
+    guid: Annotated[str | None, typer.Option(metavar="GUID", help="The schema with this GUID.")] = None,
+    subject: Annotated[str | None, typer.Option(metavar="NAME", help="The schema of this subject.")] = None,
+    version: Annotated[
+        str | None,
+        typer.Option("--version", metavar="VERSION", help="Version of the subject, or latest, the default."),
+    ] = None,
+    context: Context = None,
+    resolved: Annotated[bool, typer.Option("--resolved", help="Put in the schemas that it refers to.")] = False,
+    schemas_topic: SchemasTopic = "_schemas",
+    cluster: options.Clusters = None,
+    topic_id: options.TopicIds = None,
+    by_name: options.ByName = False,
+    form: Annotated[str, options.output_form(SHOW_OUTPUTS)] = "text",
+) -> int:
+    """Show the text of a schema, by its id, its GUID or its subject.
+
+    An id can stand for several schemas: in other contexts, or after a failover with two leaders. All are shown. Exit
+    code 4: there is none, or there are several texts.
+    """
+    from klog_cli.views.schemas import SchemaQuery, show_schema, sources
+
+    options.known_form(form, SHOW_OUTPUTS)
+    if (schema_id is not None) + (guid is not None) + (subject is not None) != 1:
+        raise UsageError("one of --id N, --guid GUID and --subject NAME is needed")
+    if version is not None and subject is None:
+        raise UsageError("--version is one of a subject: --subject NAME --version N")
+    query = SchemaQuery(_identity(schema_id, guid), subject, _version(version), context)
+    found = sources(paths or (), schemas_topic, options.identity_choice(cluster, topic_id, by_name))
+    return show_schema(found, query, form, resolved)
+
+
+def _identity(schema_id: int | None, guid: str | None) -> int | bytes | None:
+    if guid is None:
+        return schema_id
+    from uuid import UUID
+
+    try:
+        return UUID(guid).bytes
+    except ValueError:
+        raise UsageError(f"--guid {guid}: expected a GUID, such as 0115cf37-f4c7-95ef-d6ba-4423751a48b9") from None
+
+
+def _version(given: str | None) -> int | None:
+    if given in (None, "latest"):
+        return None
+    try:
+        return int(str(given))
+    except ValueError:
+        raise UsageError(f"--version {given}: expected a number, or latest") from None
