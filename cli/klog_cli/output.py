@@ -309,10 +309,11 @@ class Results:
 
     def __init__(self, path: str | None = None) -> None:
         from klog.data_dir.disk.disk import NewFile, Preallocation
+        from klog.data_dir.disk.written_ranges import WRITTEN
 
         from klog_cli.progress import Bar
 
-        self._file = None
+        self._file, self._wrote = None, WRITTEN.wrote
         self.descriptor, self._name = STDOUT, "standard output"
         if path is not None:
             self._file = NewFile(path)
@@ -330,6 +331,7 @@ class Results:
             self._bar.close()
         self._room.make(len(data))
         write(data, self.descriptor, keep_colours, self._name)
+        self._wrote(self.descriptor, len(data))
 
     def write_line(self, line: str) -> None:
         """Take a line of text, which may have marks of `style`."""

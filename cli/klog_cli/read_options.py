@@ -12,7 +12,15 @@ from typer.core import TyperOption
 CACHES = ("drop", "keep")
 PRIORITIES = ("normal", "low")
 READERS = (
-    *("verify.verify", "recover.recover", "dump.dump", "records.records", "search.search", "stats.stats"),
+    *(
+        "describe.describe",
+        "verify.verify",
+        "recover.recover",
+        "dump.dump",
+        "records.records",
+        "search.search",
+        "stats.stats",
+    ),
     *("timeline.timeline", "groups.groups", "transactions.transactions", "report.report", "space.space"),
     *("compact.compact", "replicas.diff", "replicas.plan", "replicas.rescue", "adopt.adopt", "keys.check"),
     *("audit.headers", "audit.misrouted", "export.export", "write.write", "follow.follow"),

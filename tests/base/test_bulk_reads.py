@@ -138,6 +138,42 @@ def test_a_few_headers_stay_cached(log: Path, how: str) -> None:
     assert cached(log) > 0
 
 
+@pytest.mark.parametrize("how", ["dontcache", "cachestat"])
+def test_slices_of_a_log_leave_nothing_that_was_read_ahead(log: Path, how: str) -> None:
+    """The system reads on behind each slice; the reader of the next one must not take that for the broker's."""
+    use(how)
+    room = memoryview(bytearray(512 << 10))
+    for start in (24 * MIB, 16 * MIB, 8 * MIB, 0):
+        with ReadOnlyFile(str(log), until=start + 8 * MIB) as source:
+            for at in range(start, start + 8 * MIB, len(room)):
+                assert source.read_into(at, room) == len(room)
+                assert room == CONTENT[at : at + len(room)]
+            assert source.read(start + 8 * MIB - 3, 61) == CONTENT[start + 8 * MIB - 3 :][:61]
+    POLICY.reset()
+    assert cached(log) < MIB
+
+
+@pytest.mark.parametrize("how", ["dontcache", "cachestat"])
+def test_a_log_that_is_read_twice_stays_cached(log: Path, how: str) -> None:
+    use(how)
+    for at in range(0, 32 * MIB, MIB):
+        with ReadOnlyFile(str(log), again=True) as source:
+            source.read(at, MIB)
+    assert cached(log) >= 32 * MIB
+
+
+def test_bytes_behind_the_old_end_are_taken_for_cached_where_they_were(log: Path) -> None:
+    """A broker appends: its new pages are in the cache before klog opens the log once more."""
+    use("cachestat")
+    read_through(log, 512 << 10)
+    with log.open("ab") as file:
+        file.write(CONTENT[: 4 * MIB])
+    with ReadOnlyFile(str(log)) as source:
+        for at in range(0, source.size, MIB):
+            source.read(at, MIB)
+    assert 4 * MIB - PAGE <= cached(log) < 5 * MIB
+
+
 def test_without_any_mechanism_nothing_is_dropped_unless_a_broker_runs(log: Path) -> None:
     use("behind")
     POLICY.beside_broker = False

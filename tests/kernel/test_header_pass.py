@@ -71,8 +71,9 @@ def test_a_broker_that_stamps_a_batch_changes_neither_digest_nor_crc(producer: i
             assert (digest == entry(data)[0]) == (producer >= 0), "without a producer id the CRC is part of the digest"
 
 
+@pytest.mark.parametrize("most", [1, 200_000, 1 << 62])
 @pytest.mark.parametrize("size", [70, 300, 5000])
-def test_a_file_is_passed_as_its_rows_are(size: int, tmp_path: Path) -> None:
+def test_a_file_is_passed_as_its_rows_are(size: int, tmp_path: Path, most: int) -> None:
     """Large batches are read by single headers, small ones by windows; in pieces when there are many."""
     chance = random.Random(size)
     batches = [
@@ -91,12 +92,15 @@ def test_a_file_is_passed_as_its_rows_are(size: int, tmp_path: Path) -> None:
         wanted += by_rows.entries()
     by_rows.finish()
     wanted += by_rows.entries()
-    found, at, status = b"", 0, ENTRY_FULL
+    found, at, status, rounds = b"", 0, ENTRY_FULL, 0
     descriptor = os.open(path, os.O_RDONLY)
     while status == ENTRY_FULL:
-        status, at = by_file.read(descriptor, at, path.stat().st_size)
+        status, at = by_file.read(descriptor, at, path.stat().st_size, most)
+        rounds += 1
         found += by_file.entries()
     os.close(descriptor)
     assert (status, at) == (DONE, path.stat().st_size)
     assert found == wanted
+    assert by_file.bytes_read >= path.stat().st_size // 8
+    assert rounds >= by_file.bytes_read // (most + (128 << 10))
     assert by_file.facts_found() == by_rows.facts_found()

@@ -12,17 +12,17 @@ from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import Final, NamedTuple
 
-from klog.base.page_cache import DONT_CACHE, POLICY, DropBehind, cached_ranges, covers, drop
+from klog.base.page_cache import DONT_CACHE, POLICY, DropBehind, covers
 from klog.base.threads import start as start_thread
 
 STEP_BYTES: Final = 4 << 20
 _LEAST_BYTES: Final = 64 << 10
 FEW_BYTES: Final = 16 << 10
 """Reads of at most so many bytes are no bulk reads, unless many of them follow each other closely."""
+PASS_BYTES: Final = 16 << 20
+"""The most that is read through the descriptor at a time."""
 _NEAR_BYTES: Final = 256 << 10
 _MANY: Final = 16
-_READ_AHEAD_BYTES: Final = 16 << 20
-"""The system has read at most so far beyond a reader."""
 
 
 class _Step(NamedTuple):
@@ -34,21 +34,29 @@ class _Step(NamedTuple):
 
 
 class BulkReads:
-    """The reads of one open file of *size* bytes.  Several threads may read at once."""
+    """The reads of one open file.  Several threads may read at once.
 
-    def __init__(self, descriptor: int, status: os.stat_result) -> None:
+    *until*: nothing is read ahead of that position; None: the end of the file.  *again*: it is read twice, and stays in
+    the page cache.
+    """
+
+    def __init__(
+        self, descriptor: int, status: os.stat_result, until: int | None = None, *, again: bool = False
+    ) -> None:
         self._descriptor, self._size = descriptor, status.st_size
+        self._until = self._size if until is None else min(until, self._size)
         self._lock = Lock()
         self._steps = _Step(0, 0, None), _Step(0, 0, None)
         self._ahead = _ReadAhead(self)
         self._near, self._near_end = 0, -1
-        self._kept = cached_ranges(descriptor, self._size) if POLICY.drops else None
-        self._in_steps = POLICY.drops and POLICY.can_dont_cache(descriptor, status)
+        drops = POLICY.drops and not again
+        self._kept = POLICY.cached_before(descriptor, status) if drops else None
+        self._in_steps = drops and POLICY.can_dont_cache(descriptor, status)
         self._flags = DONT_CACHE if self._in_steps else 0
         is_cached = self._kept is not None and covers(self._kept, 0, self._size)
-        can_drop = POLICY.drops and not is_cached and (self._kept is not None or POLICY.beside_broker)
-        self._behind = DropBehind(descriptor, self._kept) if can_drop else None
-        if is_cached or not POLICY.drops:
+        can_drop = drops and not is_cached and (self._kept is not None or POLICY.beside_broker)
+        self._behind = DropBehind(descriptor, self._size, self._kept) if can_drop else None
+        if is_cached or not drops:
             self._steps = _Step(0, 0, None), _Step(0, self._size, None)
 
     def read_into(self, position: int, view: memoryview) -> int:
@@ -63,6 +71,11 @@ class BulkReads:
             while done < len(view) and (got := self._read(position + done, view[done:])):
                 done += got
             return done
+
+    @property
+    def piece_bytes(self) -> int:
+        """The most that another part of klog should read through the descriptor before it calls `passed`."""
+        return PASS_BYTES if POLICY.rate is None else min(POLICY.rate.piece_bytes, PASS_BYTES)
 
     def passed(self, start: int, end: int, size: int) -> None:
         """Take note that *size* bytes between *start* and *end* were read through the descriptor."""
@@ -107,6 +120,8 @@ class BulkReads:
 
     def _next(self, at: int, wanted: int) -> _Step:
         """Enter the step that *at* is in; the next one is read meanwhile if the reader goes on from step to step."""
+        if at >= self._until:
+            return _Step(at, at + wanted, None)
         last = self._steps[1]
         size = _LEAST_BYTES
         while size < min(wanted, STEP_BYTES):
@@ -117,15 +132,15 @@ class BulkReads:
             size = min(max(size, 2 * (last.end - last.start)), STEP_BYTES)
         step = self._ahead.take(at) or self.load(at, at - at % size + size)
         self._steps = last, step
-        if last.end == at and size == STEP_BYTES:
+        if last.end == at and size == STEP_BYTES and step.end < self._until:
             self._ahead.begin(step.end, step.end + STEP_BYTES)
         return step
 
     def load(self, start: int, end: int) -> _Step:
         """Read a step, unless all of it was cached before.  Its errors are those of a direct read of it later."""
-        end = min(end, max(self._size, start + 1))
         if self.is_direct(start, end):
             return _Step(start, end, None)
+        end = min(end, self._until)
         data = memoryview(bytearray(end - start))
         try:
             return _Step(start, end, data[: self.pread(start, data, DONT_CACHE)])
@@ -134,7 +149,7 @@ class BulkReads:
 
     def is_direct(self, start: int, end: int) -> bool:
         """Whether a stretch was cached before: it is then read without a way through a step's memory."""
-        return start >= self._size or (self._kept is not None and covers(self._kept, start, min(end, self._size)))
+        return self._kept is not None and covers(self._kept, start, min(end, self._until))
 
     def pread(self, position: int, view: memoryview, flags: int = 0) -> int:
         """Read with these flags of preadv2, in pieces if there is a limit; fewer bytes only at the end."""
@@ -150,10 +165,10 @@ class BulkReads:
         return done
 
     def _drop_rest(self) -> None:
-        """Drop what the system has read ahead behind the last step."""
+        """Drop, a little later, what the system has read ahead of the last step."""
         end = self._steps[1].end
         if self._in_steps and self._kept is not None and 0 < end < self._size:
-            drop(self._descriptor, end, end + _READ_AHEAD_BYTES, self._kept)
+            POLICY.drop_later(self._descriptor, end, self._kept)
 
 
 class _ReadAhead:

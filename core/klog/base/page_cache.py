@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import errno
 import os
+from _thread import allocate_lock
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
@@ -26,6 +27,9 @@ DONT_CACHE: Final = 0x80
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 BLOCK_BYTES: Final = 8 << 20
 """Ranges are dropped in blocks of this size, each with the one before it: a large folio is dropped whole, or stays."""
+READ_AHEAD_BYTES: Final = 16 << 20
+"""The system has read at most so far beyond a reader."""
+_MOST_LEFT: Final = 4
 _COARSE_BYTES: Final = 2 << 20
 _FINE_BYTES: Final = 64 << 10
 _NO_SUPPORT: Final = (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS)
@@ -43,15 +47,57 @@ class Policy:
     """
 
     def __init__(self) -> None:
+        self._left: list[tuple[int, int, int, Ranges]] = []
+        self._lock = allocate_lock()
         self.reset()
 
     def reset(self) -> None:
         """Read as any program does."""
+        self._drop_left(0)
         self.drops = self.beside_broker = False
         self.has_dont_cache = True
         self.rate: RateLimit | None = None
         self.cached_pages: Callable[[int, int, int], int] = lambda descriptor, start, size: -1
         self._devices: dict[int, bool] = {}
+        self._before: dict[tuple[int, int], tuple[int, Ranges | None]] = {}
+
+    def drop_later(self, descriptor: int, start: int, kept: Ranges) -> None:
+        """Drop the pages that the system has read ahead of *start*, where a reader has ended.
+
+        They are dropped after some more readers: until then the disk may still be reading them, or another reader may
+        need them.
+        """
+        try:
+            own = os.dup(descriptor)
+        except OSError:  # no descriptor is left
+            drop(descriptor, start, start + READ_AHEAD_BYTES, kept)
+            return
+        with self._lock:
+            self._left.append((own, start, start + READ_AHEAD_BYTES, kept))
+        self._drop_left(_MOST_LEFT)
+
+    def _drop_left(self, most: int) -> None:
+        """Drop the oldest ranges that are left, until there are at most so many."""
+        with self._lock:
+            ready, self._left = self._left[: max(len(self._left) - most, 0)], self._left[-most:] if most else []
+        for descriptor, start, end, kept in ready:
+            drop(descriptor, start, end, kept)
+            os.close(descriptor)
+
+    def cached_before(self, descriptor: int, status: os.stat_result) -> Ranges | None:
+        """Return the ranges of a file that were cached when this process opened it for the first time.
+
+        The system reads ahead of a reader: an answer at the second opening would name pages that this process has
+        brought in.  None: the system does not say.
+        """
+        inode = status.st_dev, status.st_ino
+        with self._lock:
+            size, ranges = self._before.get(inode, (0, []))
+            if status.st_size > size and ranges is not None:
+                later = cached_ranges(descriptor, size, status.st_size)
+                ranges = None if later is None else [*ranges, *later]
+            self._before[inode] = max(size, status.st_size), ranges
+            return ranges
 
     @property
     def is_on(self) -> bool:
@@ -85,23 +131,23 @@ def supports_dont_cache(descriptor: int, size: int) -> bool:
     return True
 
 
-def cached_ranges(descriptor: int, size: int) -> Ranges | None:
-    """Return the ranges of a file that are in the page cache, rounded up to 64 KiB; None if the system does not say."""
+def cached_ranges(descriptor: int, start: int, end: int) -> Ranges | None:
+    """Return the parts of a range that are in the page cache, rounded up to 64 KiB; None if the system does not say."""
     cached = POLICY.cached_pages
-    total = cached(descriptor, 0, 0)
+    total = cached(descriptor, start, end - start)
     if total < 0:
         return None
-    if total == 0 or total >= -(-size // PAGE_BYTES):
-        return [(0, size)] if total else []
+    if total == 0 or total >= -(-(end - start) // PAGE_BYTES):
+        return [(start, end)] if total else []
     ranges: Ranges = []
-    for start, end in _pieces(0, size, _COARSE_BYTES):
-        pages = cached(descriptor, start, end - start)
-        if pages >= -(-(end - start) // PAGE_BYTES):
-            _add(ranges, start, end)
+    for first, last in _pieces(start, end, _COARSE_BYTES):
+        pages = cached(descriptor, first, last - first)
+        if pages >= -(-(last - first) // PAGE_BYTES):
+            _add(ranges, first, last)
         elif pages:
-            for first, last in _pieces(start, end, _FINE_BYTES):
-                if cached(descriptor, first, last - first):
-                    _add(ranges, first, last)
+            for one, other in _pieces(first, last, _FINE_BYTES):
+                if cached(descriptor, one, other - one):
+                    _add(ranges, one, other)
     return ranges
 
 
@@ -136,13 +182,13 @@ def without(ranges: Ranges, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 class DropBehind:
-    """Drops the ranges of a file that are read in ascending order, except *kept*, from the page cache.
+    """Drops the ranges of a file of *size* bytes that are read in ascending order, except *kept*, from the page cache.
 
     *kept* None: it is unknown which of them were there before, so that only whole pages behind the reader are dropped.
     """
 
-    def __init__(self, descriptor: int, kept: Ranges | None) -> None:
-        self._descriptor, self._kept = descriptor, kept
+    def __init__(self, descriptor: int, size: int, kept: Ranges | None) -> None:
+        self._descriptor, self._size, self._kept = descriptor, size, kept
         self._from, self._to = 0, -1
 
     def passed(self, start: int, end: int) -> None:
@@ -158,10 +204,11 @@ class DropBehind:
             self._from = ready
 
     def finish(self) -> None:
-        """Drop the rest, and what was read ahead of the reader."""
+        """Drop the rest, and later what was read ahead of the reader."""
         if self._to >= 0:
-            ahead = 2 * BLOCK_BYTES if self._kept is not None else 0
-            drop(self._descriptor, max(self._from - BLOCK_BYTES, 0), self._to + ahead, self._kept)
+            drop(self._descriptor, max(self._from - BLOCK_BYTES, 0), self._to, self._kept)
+            if self._kept is not None and self._to < self._size:
+                POLICY.drop_later(self._descriptor, self._to, self._kept)
         self._to = -1
 
 

@@ -153,11 +153,12 @@ def _open(path: str) -> int:
 class ReadOnlyFile:
     """A regular file.  *size* is its size in bytes when it was opened; it may have grown or shrunk since.
 
-    Several threads may read at once.  Raises UnreadableError if the system refuses, NotKafkaError for anything
-    that is not a regular file.
+    *until*: the position up to which the caller reads, None for the end of the file.  *again*: the command reads it
+    twice: it stays in the page cache.  Several threads may read at once.  Raises UnreadableError if the system refuses,
+    NotKafkaError for anything that is not a regular file.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, until: int | None = None, again: bool = False) -> None:
         self.path = path
         try:
             self._descriptor = _open(path)
@@ -170,7 +171,7 @@ class ReadOnlyFile:
             self._descriptor = -1
             raise NotKafkaError(f"{path}: {_kind(facts.st_mode)}, where a regular file was expected")
         self.size = facts.st_size
-        self._bulk = _bulk_reads(self._descriptor, facts) if POLICY.is_on else None
+        self._bulk = _bulk_reads(self._descriptor, facts, until, again) if POLICY.is_on else None
 
     def read_into(self, position: int, view: memoryview) -> int:
         """Fill *view* with the bytes from *position* on; return how many there were: fewer only at the end of the file.
@@ -223,6 +224,16 @@ class ReadOnlyFile:
         """Return the descriptor, for the kernel to send from; it ends with the source."""
         return self._descriptor
 
+    @property
+    def piece_bytes(self) -> int | None:
+        """The most that the kernel may read through the descriptor before it calls `passed`; None for any number."""
+        return None if self._bulk is None else self._bulk.piece_bytes
+
+    def passed(self, start: int, end: int, size: int) -> None:
+        """Take note that the kernel has read *size* bytes between *start* and *end* through the descriptor."""
+        if self._bulk is not None:
+            self._bulk.passed(start, end, size)
+
     def identity(self) -> tuple[int, int]:
         """Return which file it is, whatever it is called by now: device and inode."""
         facts = os.fstat(self._descriptor)
@@ -249,10 +260,10 @@ class ReadOnlyFile:
         self.close()
 
 
-def _bulk_reads(descriptor: int, status: os.stat_result) -> BulkReads:
+def _bulk_reads(descriptor: int, status: os.stat_result, until: int | None, again: bool) -> BulkReads:
     from klog.base.bulk_reads import BulkReads
 
-    return BulkReads(descriptor, status)
+    return BulkReads(descriptor, status, until, again=again)
 
 
 def _kind(mode: int) -> str:

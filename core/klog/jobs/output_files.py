@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple, Protocol
 
 from klog.data_dir.disk.disk import Disk, OpenFile
+from klog.data_dir.disk.written_ranges import WRITTEN
 from klog.formats.damage import Damage
 from klog.jobs.output import Facts
 from klog.jobs.slices import LogSlice
@@ -43,6 +44,7 @@ class _Parquet:
 
     def __init__(self, file: OpenFile, origin: _Origin, disk: Disk) -> None:
         self._table, self._origin = Table(file.descriptor, ("topic", "partition")), origin
+        self._descriptor = file.descriptor
 
     @property
     def bytes(self) -> int:
@@ -50,6 +52,7 @@ class _Parquet:
 
     def add(self, rows: Window) -> None:
         self._table.add(rows, *self._origin)
+        WRITTEN.grew(self._descriptor)
 
     def damage(self, damage: Damage) -> None:
         """It has no place among columns."""

@@ -143,7 +143,7 @@ class SliceScan:
         damage; a log that a running broker has removed has no records.
         """
         try:
-            with ReadOnlyFile(part.path) as source:
+            with ReadOnlyFile(part.path, until=part.end) as source:
                 stream = _SliceStream(part, self._wanted)
                 reader = stream.reader(source, self._max_batch_bytes)
                 try:

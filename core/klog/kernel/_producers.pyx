@@ -41,6 +41,7 @@ cdef enum:
     CODEC_BITS = 3
     ENTRIES = 1 << 12            # 96 KiB: they stay in the nearest caches until they are in the table
     PASS_BYTES = 128 << 10
+    PAGE_BYTES = 4 << 10         # the least that a disk reads
     SPARSE_BYTES = 4 << 10       # of batches as large as this reading the headers alone costs less than reading all
     MOST_POSITION = 0x7FFFFFFF   # no broker writes a larger log
     KEY_WORDS = 4
@@ -99,6 +100,7 @@ cdef class HeaderPass:
     cdef BatchRow rows[2]                    # one waits, the next is read
     cdef HeaderFacts facts
     cdef readonly int error                  # errno of a read that failed
+    cdef readonly long long bytes_read       # from files so far
     cdef ProducerRun *runs
     cdef uint32_t *slots                     # number + 1 of a run; 0: free
     cdef Py_ssize_t runs_count, runs_room, slots_count
@@ -138,21 +140,22 @@ cdef class HeaderPass:
         self.latest, self.retention, self.largest = latest, retention, largest
         self.next_offset, self.before, self.waits, self.waiting = 0, -1, False, self.rows
 
-    def read(self, int descriptor, long long position, long long end) -> tuple[int, int]:
+    def read(self, int descriptor, long long position, long long end, long long most) -> tuple[int, int]:
         """Pass over the headers of an open file from byte *position* up to *end*, where the log ends.
 
-        Returns why it stopped, and where to go on: DONE, at the end; ENTRY_FULL; ENTRY_ERROR; else what is there is no
-        batch, or none that makes sense, and the batch before it has not been taken, because its size may be wrong.
+        Returns why it stopped, and where to go on: DONE, at the end; ENTRY_FULL, also when *most* bytes were read;
+        ENTRY_ERROR; else what is there is no batch, or none that makes sense, and the batch before it has not been
+        taken, because its size may be wrong.
         """
         cdef int status
         cdef long long at = position
         with nogil:
-            status = self._read(descriptor, &at, min(end, MOST_POSITION))
+            status = self._read(descriptor, &at, min(end, MOST_POSITION), self.bytes_read + most)
         if status == DONE and end > MOST_POSITION:
             status = ENTRY_ODD
         return status, at
 
-    cdef int _read(self, int descriptor, long long *at, long long end) noexcept nogil:
+    cdef int _read(self, int descriptor, long long *at, long long end, long long most) noexcept nogil:
         cdef long long loaded = 0, loaded_end = 0, position = at[0]
         cdef const uint8_t *p
         cdef int status = DONE
@@ -160,7 +163,7 @@ cdef class HeaderPass:
         cdef BatchRow *row
         cdef int size = 0
         while position < end:
-            if self.batches_count >= ENTRIES:
+            if self.batches_count >= ENTRIES or self.bytes_read >= most:
                 status = ENTRY_FULL
                 break
             want = min(BATCH_BYTES, end - position)
@@ -172,6 +175,7 @@ cdef class HeaderPass:
                     status = ENTRY_ERROR
                     break
                 loaded, loaded_end = position, position + got
+                self.bytes_read += max(got, PAGE_BYTES)
                 if got < want:
                     status = ENTRY_ODD  # it has shrunk
                     break

@@ -33,7 +33,7 @@ _LEAST_FREE_BYTES: Final = 16 << 20
 class SpillFile:
     """A file without a name, in the directory for temporary files, for entries in buckets; runs of all buckets.
 
-    Raises KlogError when there is no room.
+    It stays in the page cache, since it is read soon, and then freed.      Raises KlogError when there is no room.
     """
 
     def __init__(self, disk: Disk) -> None:

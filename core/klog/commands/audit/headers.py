@@ -193,10 +193,13 @@ def log_report(result: TaskResult) -> LogReport:
 
 def _walk(source: ReadOnlyFile, headers: HeaderPass, max_batch_bytes: int) -> Iterator[bytes | Damage]:
     """Pass over an open log; yield entries when there are many, and each Damage."""
-    status, position = headers.read(source.fileno(), 0, source.size)
+    status, position = ENTRY_FULL, 0
     while status == ENTRY_FULL:
-        yield headers.entries()
-        status, position = headers.read(source.fileno(), position, source.size)
+        start, before = position, headers.bytes_read
+        status, position = headers.read(source.fileno(), start, source.size, source.piece_bytes or source.size)
+        source.passed(start, position, headers.bytes_read - before)
+        if status == ENTRY_FULL:
+            yield headers.entries()
     if status != DONE:
         yield from _walk_carefully(source, headers, position, max_batch_bytes)
 

@@ -15,6 +15,7 @@ from klog.base.progress import Sink
 from klog.base.read_only import ReadOnlyFile, is_missing
 from klog.commands.dump.dump_request import ALL_BYTES, CSV, DumpRequest, DumpTarget, LogInputs
 from klog.commands.dump.reports import DumpReports, absolute
+from klog.data_dir.disk.written_ranges import WRITTEN
 from klog.data_dir.selection import EXPECTED
 from klog.formats import checkpoint, properties
 from klog.formats.batch import BATCH
@@ -350,6 +351,7 @@ def dump_parquet(
                         damages = [found] if isinstance(found, Damage) else drop_crowded(found, log.file)
                         if isinstance(found, Window) and found.records:
                             table.add(found, *target.origin)
+                            WRITTEN.grew(descriptor)
                         for damage in damages:
                             sink.report(str(damage))
                             code |= ExitCode.PROBLEMS_LEFT

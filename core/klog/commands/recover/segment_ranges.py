@@ -205,7 +205,7 @@ class _Walk(NamedTuple):
         )
         segment = Segment(path, bounded=False)
         try:
-            with ReadOnlyFile(path) as source:
+            with ReadOnlyFile(path, again=True) as source:
                 chain = BatchSequencer(source, base, self.free, self.request, splits)
                 reader = segment.reader(source, max_batch_bytes=largest)
                 sink.expect(source.size)
@@ -267,7 +267,7 @@ def _bases(walked: _SegmentWalk) -> list[SegmentPart]:
 def _kept_in(folder: str, keeper: _SegmentWalk, dropper: KeptBatches, order: list[int]) -> Iterator[int]:
     """Yield the numbers of the dropped batches, from *order*, that a segment keeps."""
     if keeper.log is not None and keeper.log.kept:
-        with suppress(KlogError), ReadOnlyFile(os.path.join(folder, keeper.files.log)) as source:
+        with suppress(KlogError), ReadOnlyFile(os.path.join(folder, keeper.files.log), again=True) as source:
             yield from _kept_ones(source, keeper.log, dropper, order)
 
 

@@ -88,7 +88,7 @@ class SampleReader:
     def runs(self, stretch: Stretch) -> Iterator[BatchRun]:
         """Yield the intact batches of a stretch, to be used before the next step."""
         try:
-            with ReadOnlyFile(stretch.path) as log:
+            with ReadOnlyFile(stretch.path, until=stretch.end) as log:
                 reader = LogReader(log, stretch.start, min_offset=stretch.base_offset, stop=stretch.end)
                 span = OffsetRange(stretch.base_offset)
                 while reader.next(self._window) is not None:

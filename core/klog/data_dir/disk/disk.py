@@ -10,12 +10,13 @@ from contextlib import contextmanager, suppress
 from typing import BinaryIO, NamedTuple
 
 from klog.data_dir.disk.output_gate import check_directory, check_output, is_stream
+from klog.data_dir.disk.range_copy import copy_range, share_blocks
+from klog.data_dir.disk.written_ranges import WRITTEN
 from klog.kernel import begin_sync, set_aside, sync_file_system
 
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _LOCK = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-_WINDOW = 1 << 20
 _WRITE_BYTES = 1 << 18
 """For an aligned write of a MiB, Linux searches for one contiguous piece of memory, which takes three times as long."""
 _MANY = 64
@@ -61,6 +62,7 @@ class Disk:
         with _named(file.path):
             while len(view):
                 view = view[os.write(file.descriptor, view[:_WRITE_BYTES]) :]
+            WRITTEN.wrote(file.descriptor, memoryview(data).nbytes)
 
     def copy(self, source: str, start: int, end: int, file: OpenFile) -> None:
         """Append bytes *start* to *end* of the file *source* to a new file; holes stay holes.
@@ -70,14 +72,15 @@ class Disk:
         with _opened(source, os.O_NOFOLLOW) as descriptor, _named(file.path):
             at = os.lseek(file.descriptor, 0, os.SEEK_END)
             whole = start == at == 0 and end == os.fstat(descriptor).st_size
-            if not (whole and _share_blocks(descriptor, file.descriptor)):
-                _copy_data(descriptor, start, end, file.descriptor, at)
+            if not (whole and share_blocks(descriptor, file.descriptor)):
+                copy_range(descriptor, start, end, file.descriptor, at)
+                os.ftruncate(file.descriptor, at + end - start)
             os.lseek(file.descriptor, 0, os.SEEK_END)
 
     def share(self, source: str, file: OpenFile) -> bool:
         """Let a new file share the blocks of the file *source*; return False if the file system cannot."""
         with _opened(source, os.O_NOFOLLOW) as descriptor:
-            return _share_blocks(descriptor, file.descriptor)
+            return share_blocks(descriptor, file.descriptor)
 
     def begin_sync(self, file: OpenFile, start: int, size: int) -> None:
         """Ask the system to start writing a range to the disk, if it can: a later `sync` then waits for less."""
@@ -116,6 +119,7 @@ class Disk:
 
     def close(self, file: OpenFile) -> None:
         """Close the file; this does not sync it."""
+        WRITTEN.close(file.descriptor)
         os.close(file.descriptor)
 
     def sync(self, paths: Sequence[str]) -> None:
@@ -222,61 +226,6 @@ def _attributes(path: str) -> list[str]:
         return []
 
 
-def _share_blocks(source: int, target: int) -> bool:
-    """Let a new file share the blocks of another, without a copy; False if the file system cannot."""
-    import fcntl
-
-    with suppress(OSError):
-        fcntl.ioctl(target, 0x40049409, source)  # FICLONE of Linux, the same on every processor that matters here
-        return True
-    return False
-
-
-def _copy_data(source: int, start: int, end: int, target: int, at: int) -> None:
-    """Copy a range to position *at* of a file that is empty from there on; holes stay holes."""
-    shift = at - start
-    for first, last in _data(source, start, end):
-        position = first + _copy_in_kernel(source, first, last, target, first + shift)
-        while position < last:
-            data = os.pread(source, min(_WINDOW, last - position), position)
-            if not data:
-                break  # it has shrunk: the caller compares digests
-            view = memoryview(data)
-            while len(view):
-                view = view[os.pwrite(target, view, position + shift + len(data) - len(view)) :]
-            position += len(data)
-    os.ftruncate(target, end + shift)
-
-
-def _copy_in_kernel(source: int, start: int, end: int, target: int, at: int) -> int:
-    """Copy a range without a way through this process, as far as the system does it; return the bytes that it did."""
-    done = 0
-    try:
-        while hasattr(os, "copy_file_range") and start + done < end:
-            count = os.copy_file_range(source, target, end - start - done, start + done, at + done)
-            if not count:
-                break
-            done += count
-    except OSError:
-        pass  # a later read or write reports the cause, if it is more than an old kernel
-    return done
-
-
-def _data(descriptor: int, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield the ranges between *start* and *end* that are not holes; one range if holes are not reported."""
-    while start < end:
-        try:
-            first = os.lseek(descriptor, start, os.SEEK_DATA)
-            last = os.lseek(descriptor, first, os.SEEK_HOLE)
-        except (OSError, AttributeError) as error:
-            if getattr(error, "errno", None) == errno.ENXIO:
-                return  # only a hole remains
-            first, last = start, end
-        if first < end:
-            yield first, min(last, end)
-        start = max(last, start + 1)
-
-
 def _sync_file_system(path: str) -> None:
     """Write out everything that a file system has not written yet, if there is a system call for it."""
     with _opened(path, os.O_NONBLOCK) as descriptor:
@@ -319,6 +268,7 @@ class NewFile:
 
     def __exit__(self, *_: object) -> None:
         if self.descriptor >= 0:
+            WRITTEN.close(self.descriptor)
             os.close(self.descriptor)
             self.descriptor = -1
         if self._temporary:
