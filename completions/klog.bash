@@ -49,6 +49,7 @@ _klog() {
             schemas) command=schemas ;;
             'schemas list') command='schemas list' ;;
             'schemas show') command='schemas show' ;;
+            'schemas check') command='schemas check' ;;
             replicas) command=replicas ;;
             'replicas diff') command='replicas diff' ;;
             'replicas plan') command='replicas plan' ;;
@@ -497,6 +498,17 @@ _klog() {
         'schemas show -o' | 'schemas show --output') words='text json' ;;
         'schemas show -j' | 'schemas show --jobs') words='' ;;
         'schemas show --color') words='auto always never' ;;
+        'schemas check --schemas') words='' ;;
+        'schemas check -p' | 'schemas check --partition') words='' ;;
+        'schemas check --sample') words='' ;;
+        'schemas check --context') words='' ;;
+        'schemas check --schemas-topic') words='' ;;
+        'schemas check --cluster') words='' ;;
+        'schemas check --topic-id') words='' ;;
+        'schemas check -o' | 'schemas check --output') words='text json jsonl' ;;
+        'schemas check --max-batch-bytes') words='' ;;
+        'schemas check -j' | 'schemas check --jobs') words='' ;;
+        'schemas check --color') words='auto always never' ;;
         'replicas diff --metadata') words='' ;;
         'replicas diff --up') words='' ;;
         'replicas diff --set') words='' ;;
@@ -749,9 +761,10 @@ _klog() {
             'metadata history') words='-t --topic -p --partition --broker --quorum --from-offset -o --output -j --jobs -q --quiet --color -h --help' ;;
             'metadata compare') words='--cluster --by-name -o --output -j --jobs -q --quiet --color -h --help' ;;
             'metadata plan') words='--voters --directory-ids --only-broker --only-voter --voter --keep --choose --repair --without --base --apply --save-plan --backup --cluster -o --output --dry-run -j --jobs -q --quiet --color -h --help' ;;
-            schemas) words='list show -h --help' ;;
+            schemas) words='list show check -h --help' ;;
             'schemas list') words='--subject --context --deleted --schemas-topic --cluster --topic-id --by-name -o --output -j --jobs -q --quiet --color -h --help' ;;
             'schemas show') words='--id --guid --subject --version --context --resolved --schemas-topic --cluster --topic-id --by-name -o --output -j --jobs -q --quiet --color -h --help' ;;
+            'schemas check') words='--schemas -t --topic -p --partition --internal --sample --context --schemas-topic --cluster --topic-id --by-name -o --output --max-batch-bytes -j --jobs -q --quiet --color -h --help' ;;
             replicas) words='diff plan rescue simulate -h --help' ;;
             'replicas diff') words='--metadata --up --set --deep --all -t --topic -p --partition --cluster --topic-id --by-name -j --jobs -o --output --cache --rate --priority -q --quiet --color -h --help' ;;
             'replicas plan') words='--keep --choose --without --repair --metadata -t --topic -p --partition --apply --save-plan --backup --cluster --topic-id --by-name -j --jobs -o --output --dry-run --cache --rate --priority -q --quiet --color -h --help' ;;

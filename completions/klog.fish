@@ -4,7 +4,7 @@ function __klog_command --description 'The command whose arguments are being wri
     set -l command
     for word in (commandline -opc)[2..-1]
         switch "$command $word"
-            case ' doctor' ' verify' ' recover' ' apply' ' undo' ' plans' ' explain' ' browse' ' describe' ' records' ' dump' ' lookup' ' search' ' stats' ' timeline' ' groups' ' transactions' ' fetch' ' bytes' ' report' ' space' ' compact' ' truncate' ' adopt' ' partition' ' assign' ' serve' ' export' ' write' ' follow' ' completion' ' metadata' 'metadata show' 'metadata history' 'metadata compare' 'metadata plan' ' schemas' 'schemas list' 'schemas show' ' replicas' 'replicas diff' 'replicas plan' 'replicas rescue' 'replicas simulate' ' remote' 'remote ls' 'remote orphans' ' keys' 'keys check' ' audit' 'audit headers' 'audit misrouted' ' spark' 'spark verify' 'spark audit' 'spark stats' 'spark search' 'spark export' 'spark compact'
+            case ' doctor' ' verify' ' recover' ' apply' ' undo' ' plans' ' explain' ' browse' ' describe' ' records' ' dump' ' lookup' ' search' ' stats' ' timeline' ' groups' ' transactions' ' fetch' ' bytes' ' report' ' space' ' compact' ' truncate' ' adopt' ' partition' ' assign' ' serve' ' export' ' write' ' follow' ' completion' ' metadata' 'metadata show' 'metadata history' 'metadata compare' 'metadata plan' ' schemas' 'schemas list' 'schemas show' 'schemas check' ' replicas' 'replicas diff' 'replicas plan' 'replicas rescue' 'replicas simulate' ' remote' 'remote ls' 'remote orphans' ' keys' 'keys check' ' audit' 'audit headers' 'audit misrouted' ' spark' 'spark verify' 'spark audit' 'spark stats' 'spark search' 'spark export' 'spark compact'
                 set command $command $word
         end
     end
@@ -44,7 +44,7 @@ complete -c klog -n 'test (__klog_command) = ""' -a write -d 'Write records into
 complete -c klog -n 'test (__klog_command) = ""' -a follow -d 'Copy partitions of a live cluster as they are, and keep up'
 complete -c klog -n 'test (__klog_command) = ""' -a completion -d 'Print the completion script of a shell'
 complete -c klog -n 'test (__klog_command) = ""' -a metadata -d 'Show metadata logs'
-complete -c klog -n 'test (__klog_command) = ""' -a schemas -d 'List and show the schemas of a registry'
+complete -c klog -n 'test (__klog_command) = ""' -a schemas -d 'List, show and check the schemas of a registry'
 complete -c klog -n 'test (__klog_command) = ""' -a replicas -d 'Compare brokers\' copies of partitions, and make them equal'
 complete -c klog -n 'test (__klog_command) = ""' -a remote -d 'Show what of a partition is in remote storage'
 complete -c klog -n 'test (__klog_command) = ""' -a keys -d 'Find keys stored in the wrong partition'
@@ -673,6 +673,7 @@ complete -c klog -n 'test (__klog_command) = "metadata plan"' -l color -x -a 'au
 complete -c klog -n 'test (__klog_command) = "metadata plan"' -s h -l help -d 'Show this help and exit'
 complete -c klog -n 'test (__klog_command) = "schemas"' -a list -d 'List the versions of all subjects, as the registry\'s topic has them'
 complete -c klog -n 'test (__klog_command) = "schemas"' -a show -d 'Show the text of a schema, by its id, its GUID or its subject'
+complete -c klog -n 'test (__klog_command) = "schemas"' -a check -d 'Decode all keys and values, and report schemas that are missing, doubled, broken or unused'
 complete -c klog -n 'test (__klog_command) = "schemas"' -s h -l help -d 'Show this help and exit'
 complete -c klog -n 'test (__klog_command) = "schemas list"' -F
 complete -c klog -n 'test (__klog_command) = "schemas list"' -l subject -x -d 'Only subjects that match'
@@ -703,6 +704,23 @@ complete -c klog -n 'test (__klog_command) = "schemas show"' -s j -l jobs -x -d 
 complete -c klog -n 'test (__klog_command) = "schemas show"' -s q -l quiet -d 'Print no notes and no progress'
 complete -c klog -n 'test (__klog_command) = "schemas show"' -l color -x -a 'auto always never' -d 'Use colours: auto, on a terminal unless NO_COLOR is set'
 complete -c klog -n 'test (__klog_command) = "schemas show"' -s h -l help -d 'Show this help and exit'
+complete -c klog -n 'test (__klog_command) = "schemas check"' -F
+complete -c klog -n 'test (__klog_command) = "schemas check"' -l schemas -r -F -d 'The log dir with the registry\'s topic'
+complete -c klog -n 'test (__klog_command) = "schemas check"' -s t -l topic -x -a '(klog completion topics -- (commandline -opc)[2..-1] 2>/dev/null)' -d 'Only these topics (repeatable)'
+complete -c klog -n 'test (__klog_command) = "schemas check"' -s p -l partition -x -d 'Only these partitions (repeatable)'
+complete -c klog -n 'test (__klog_command) = "schemas check"' -l internal -d 'Also topics of brokers and registries'
+complete -c klog -n 'test (__klog_command) = "schemas check"' -l sample -x -d 'Decode only this share of the records: 0.05, 5% or 1/20'
+complete -c klog -n 'test (__klog_command) = "schemas check"' -l context -x -d 'If an id is in several contexts, try this one first'
+complete -c klog -n 'test (__klog_command) = "schemas check"' -l schemas-topic -x -d 'Name of the topic _schemas here'
+complete -c klog -n 'test (__klog_command) = "schemas check"' -l cluster -x -d 'Only log dirs of this cluster (repeatable)'
+complete -c klog -n 'test (__klog_command) = "schemas check"' -l topic-id -x -d 'Only topics with this id (repeatable)'
+complete -c klog -n 'test (__klog_command) = "schemas check"' -l by-name -d 'Treat directories with the same name as copies of one partition if they have no topic or cluster id'
+complete -c klog -n 'test (__klog_command) = "schemas check"' -s o -l output -x -a 'text json jsonl' -d 'Form of the output'
+complete -c klog -n 'test (__klog_command) = "schemas check"' -l max-batch-bytes -x -d 'Largest batch to read or decompress'
+complete -c klog -n 'test (__klog_command) = "schemas check"' -s j -l jobs -x -d 'At most N threads'
+complete -c klog -n 'test (__klog_command) = "schemas check"' -s q -l quiet -d 'Print no notes and no progress'
+complete -c klog -n 'test (__klog_command) = "schemas check"' -l color -x -a 'auto always never' -d 'Use colours: auto, on a terminal unless NO_COLOR is set'
+complete -c klog -n 'test (__klog_command) = "schemas check"' -s h -l help -d 'Show this help and exit'
 complete -c klog -n 'test (__klog_command) = "replicas"' -a diff -d 'Show how copies differ, who would lead, what that would cost'
 complete -c klog -n 'test (__klog_command) = "replicas"' -a plan -d 'Make all copies of a partition equal, or leave it unchanged'
 complete -c klog -n 'test (__klog_command) = "replicas"' -a rescue -d 'Save the records that would be lost if one replica led'

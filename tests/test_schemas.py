@@ -13,6 +13,7 @@ from klog_cli.command_catalog import read
 
 from tests.commands.serve.serving import Serving, Wire
 from tests.conftest import CORPORA, FIXTURES, ROOT, run_klog, run_klog_process, writable_copy
+from tests.oracles.plain import encode
 from tests.partition.verify.faults import FAULTS
 from tests.support import tiers
 from tests.support.samples import sampled
@@ -198,6 +199,11 @@ def test_what_schemas_of_a_registry_print_is_what_the_schemas_say(
     assert check("schemas list schemas.jsonl --deleted", (4,))
     assert check("schemas show schemas.jsonl --id 1 --resolved", (4,))
     assert check("schemas show schemas.jsonl --subject b", (0,))
+    (tmp_path / "t-0").mkdir()
+    values = [b"\0\0\0\0\2\0", b"\0\0\0\0\2\x09", b"\0\0\0\0\x09", b"text", None]
+    records = [encode.Record(offset, value=value) for offset, value in enumerate(values)]
+    (tmp_path / "t-0" / f"{0:020}.log").write_bytes(encode.batch(records))
+    assert check("schemas check t-0 --schemas schemas.jsonl --sample 1", (4,))
 
 
 def test_what_a_copy_and_its_server_print_is_what_the_schemas_say(tmp_path: Path) -> None:
@@ -269,7 +275,7 @@ def test_what_is_printed_of_wrecks_is_what_the_schema_says(
 def test_each_schema_is_held_against_an_output() -> None:
     """One that nothing is held against may say anything."""
     runs = [*RUNS, *LINES, *REMOTE, *(run for runs in CHANGES.values() for run in runs)]
-    own = {"follow", "serve", "schemas list", "schemas show"}  # tests of their own
+    own = {"follow", "serve", "schemas list", "schemas show", "schemas check"}  # tests of their own
     assert {command_of(run) for run in runs} | own == set(json_fields.every())
 
 

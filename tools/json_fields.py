@@ -256,7 +256,7 @@ SCHEMAS: dict[str, Declared] = {
     "fetch": FETCH,
     "bytes": BYTES,
     "keys check": KEYS,
-    **{"schemas list": parts.SCHEMAS_LIST, "schemas show": parts.SCHEMAS_SHOW},
+    **{"schemas list": parts.SCHEMAS_LIST, "schemas show": parts.SCHEMAS_SHOW, "schemas check": parts.SCHEMAS_CHECK},
     "groups": GROUPS,
     "stats": STATS,
     "replicas diff": REPLICAS,

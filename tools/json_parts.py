@@ -412,9 +412,32 @@ SCHEMA_ROW: Declared = {
     **{"state": "=live|deleted|replaced|hard-deleted", "offset": INT, "timestamp": INT},
     **{"record": TEXT_OR_NULL, "error": TEXT_OR_NULL},
 }
+REGISTRIES: Declared = [{"path": TEXT, "kind": "=confluent|karapace|apicurio", "records": INT, "bad_records": [INT]}]
 SCHEMAS_LIST: Declared = {
-    "sources": [{"path": TEXT, "kind": "=confluent|karapace|apicurio", "records": INT, "bad_records": [INT]}],
+    "sources": REGISTRIES,
     **{"config": {"*": {"*": "*"}}, "mode": {"*": {"*": "*"}}, "contexts": [TEXT], "schemas": [SCHEMA_ROW]},
+}
+SCHEMAS_CHECK: Declared = {
+    **{"sources": REGISTRIES, "schemas": INT, "records": INT, "sampled": TEXT_OR_NULL},
+    "topics": [
+        {
+            **{"topic": TEXT, "side": "=key|value", "records": INT, "null": INT, "unframed": INT, "framed": INT},
+            "decoded": INT,
+            "ids": {
+                "*": {
+                    **{"records": INT, "subject": TEXT_OR_NULL, "version": INT_OR_NULL, "errors": {"*": INT}},
+                    **{"first": {"partition": INT, "offset": INT}, "only_unknown_fields": INT},
+                }
+            },
+        }
+    ],
+    "findings": [
+        {
+            **{"id": TEXT, "severity": "=damage|warning|note", "topic": TEXT_OR_NULL, "side": TEXT_OR_NULL},
+            **{"schema_id": INT_OR_NULL, "guid": TEXT_OR_NULL, "subject": TEXT_OR_NULL, "version": INT_OR_NULL},
+            **{"records": INT, "partition": INT_OR_NULL, "offset": INT_OR_NULL, "message": TEXT, "fix": TEXT_OR_NULL},
+        }
+    ],
 }
 SCHEMAS_SHOW: Declared = {
     **{**SCHEMA_ROW, "schema": TEXT, "resolved?": (TEXT_OR_NULL, {"*": TEXT})},

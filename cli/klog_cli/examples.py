@@ -112,6 +112,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("the schemas that a lost registry had", "klog schemas list /data"),
         ("deleted ones too, as far as compaction has left them", "klog schemas list /data --deleted"),
     ),
+    "schemas check": (("which values do not decode, and which schemas are lost", "klog schemas check /data"),),
     "schemas show": (
         ("the schema that the values of id 20 were written with", "klog schemas show /data --id 20"),
         ("with the schemas that it refers to", "klog schemas show /data --subject orders-value --resolved"),

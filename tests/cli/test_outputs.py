@@ -103,6 +103,7 @@ READ = {
     ("doctor", "--server-properties"),
     ("space", "--server-properties"),
     ("space", "--metadata"),
+    ("schemas check", "--schemas"),
     ("adopt", "--to"),
     ("assign", "--metadata"),
     ("assign", "--check"),

@@ -64,6 +64,7 @@ ON_ONE_DISK: Mapping[str, str] = {
     "assign": "assign --check data",
     "partition": "partition --partitions 7 key",
     "keys check": "keys check data",
+    "schemas check": "schemas check data",
     "schemas list": "schemas list data --deleted",
     "schemas show": "schemas show data --id 1",
     "audit headers": f"audit headers data {NOW}",

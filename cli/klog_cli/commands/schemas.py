@@ -11,7 +11,7 @@ from klog_cli import options
 from klog_cli.command_class import CommandGroup
 
 schemas = typer.Typer(
-    help="List and show the schemas of a registry.",
+    help="List, show and check the schemas of a registry.",
     no_args_is_help=True,
     rich_markup_mode=None,
     cls=CommandGroup,
@@ -19,13 +19,14 @@ schemas = typer.Typer(
 
 LIST_OUTPUTS = ("text", "json", "jsonl", "csv")
 SHOW_OUTPUTS = ("text", "json")
+CHECK_OUTPUTS = ("text", "json", "jsonl")
 Context = Annotated[str | None, typer.Option(metavar="NAME", help="Only schemas of this context; the default is '.'.")]
 SchemasTopic = Annotated[str, typer.Option("--schemas-topic", metavar="NAME", help="Name of the topic _schemas here.")]
 
 
 @schemas.callback()
 def _schemas() -> None:
-    """List and show the schemas of a registry."""
+    """List, show and check the schemas of a registry."""
 
 
 @schemas.command("list")
@@ -89,6 +90,60 @@ def show(
     query = SchemaQuery(_identity(schema_id, guid), subject, _version(version), context)
     found = sources(paths or (), schemas_topic, options.identity_choice(cluster, topic_id, by_name))
     return show_schema(found, query, form, resolved)
+
+
+@schemas.command("check")
+def check(
+    paths: options.Paths = None,
+    schemas_path: Annotated[
+        list[str] | None,
+        typer.Option("--schemas", metavar="PATH", help="The log dir with the registry's topic; default: the PATHs."),
+    ] = None,
+    topic: options.Topics = None,
+    partition: options.Partitions = None,
+    internal: Annotated[bool, typer.Option("--internal", help="Also topics of brokers and registries.")] = False,
+    sample: Annotated[
+        str | None, typer.Option(metavar="SHARE", help="Decode only this share of the records: 0.05, 5% or 1/20.")
+    ] = None,
+    context: Annotated[
+        str | None, typer.Option(metavar="NAME", help="If an id is in several contexts, try this one first.")
+    ] = None,
+    schemas_topic: SchemasTopic = "_schemas",
+    cluster: options.Clusters = None,
+    topic_id: options.TopicIds = None,
+    by_name: options.ByName = False,
+    form: Annotated[str, options.output_form(CHECK_OUTPUTS)] = "text",
+    max_batch_bytes: options.MaxBatchBytes = "128MiB",
+    jobs: options.Jobs = None,
+) -> int:
+    """Decode all keys and values, and report schemas that are missing, doubled, broken or unused.
+
+    For each topic, side and id the number of records is counted, and the first one that does not decode is named.
+    Exit code 4: a schema or a value is lost or in danger; notes alone are 0.
+    """
+    import os
+
+    from klog_cli.units import parse_share
+    from klog_cli.views.schema_check import SchemaCheckRequest
+    from klog_cli.views.schema_check import check as run
+
+    options.known_form(form, CHECK_OUTPUTS)
+    if not paths:
+        raise UsageError("nothing to check: name log dirs or partition directories")
+    request = SchemaCheckRequest(
+        paths,
+        schemas_path or (),
+        schemas_topic,
+        topic or (),
+        partition or (),
+        options.identity_choice(cluster, topic_id, by_name),
+        internal,
+        max(round(1 / parse_share(sample)), 1) if sample is not None else 1,
+        context,
+        options.batch_bytes(max_batch_bytes),
+        jobs or os.cpu_count() or 1,
+    )
+    return run(request, form)
 
 
 def _identity(schema_id: int | None, guid: str | None) -> int | bytes | None:

@@ -176,7 +176,7 @@ class SchemaFindings:
             message = f"subject {subject} exists, and no {side} of {topic} is framed"
             yield SchemaFinding("no-schema-subject", NOTE, message, topic, side, subject=subject, version=version)
         elif framed and not version:
-            message = f"there is no subject {subject}, and {counted(framed, side)} of {topic} framed"
+            message = f"{counted(framed, side)} framed, and there is no subject {subject}"
             yield SchemaFinding("no-schema-subject", NOTE, message, topic, side, subject=subject, records=framed)
 
     # of the registry
