@@ -58,6 +58,7 @@ _klog() {
             remote) command=remote ;;
             'remote ls') command='remote ls' ;;
             'remote orphans') command='remote orphans' ;;
+            'remote verify') command='remote verify' ;;
             keys) command=keys ;;
             'keys check') command='keys check' ;;
             audit) command=audit ;;
@@ -573,6 +574,17 @@ _klog() {
         'remote orphans -o' | 'remote orphans --output') words='text json jsonl csv keys' ;;
         'remote orphans -j' | 'remote orphans --jobs') words='' ;;
         'remote orphans --color') words='auto always never' ;;
+        'remote verify --remote') words='' ;;
+        'remote verify --remote-layout') words='local aiven' ;;
+        'remote verify --remote-keys') words='' ;;
+        'remote verify -p' | 'remote verify --partition') words='' ;;
+        'remote verify --cluster') words='' ;;
+        'remote verify --topic-id') words='' ;;
+        'remote verify --node') words='' ;;
+        'remote verify --max-batch-bytes') words='' ;;
+        'remote verify -o' | 'remote verify --output') words='text json jsonl csv' ;;
+        'remote verify -j' | 'remote verify --jobs') words='' ;;
+        'remote verify --color') words='auto always never' ;;
         'keys check --partitions') words='' ;;
         'keys check -p' | 'keys check --partition') words='' ;;
         'keys check --min-keys') words='' ;;
@@ -770,9 +782,10 @@ _klog() {
             'replicas plan') words='--keep --choose --without --repair --metadata -t --topic -p --partition --apply --save-plan --backup --cluster --topic-id --by-name -j --jobs -o --output --dry-run --cache --rate --priority -q --quiet --color -h --help' ;;
             'replicas rescue') words='--to --if-leads --plan --choose --metadata -t --topic -p --partition --cluster --topic-id --by-name -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
             'replicas simulate') words='-o --output -j --jobs -q --quiet --color -h --help' ;;
-            remote) words='ls orphans -h --help' ;;
+            remote) words='ls orphans verify -h --help' ;;
             'remote ls') words='--remote --remote-layout --remote-keys -t --topic -p --partition --cluster --topic-id --node --at-time --segments -o --output -j --jobs -q --quiet --color -h --help' ;;
             'remote orphans') words='--remote --remote-layout -t --topic -p --partition --cluster --topic-id --older-than --now -o --output -j --jobs -q --quiet --color -h --help' ;;
+            'remote verify') words='--remote --remote-layout --remote-keys -t --topic -p --partition --cluster --topic-id --node --quick --deep --max-batch-bytes --all -o --output -j --jobs -q --quiet --color -h --help' ;;
             keys) words='check -h --help' ;;
             'keys check') words='--partitions -t --topic -p --partition --min-keys --list --cluster --topic-id --by-name -o --output --max-batch-bytes -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
             audit) words='headers misrouted -h --help' ;;

@@ -4,7 +4,7 @@ function __klog_command --description 'The command whose arguments are being wri
     set -l command
     for word in (commandline -opc)[2..-1]
         switch "$command $word"
-            case ' doctor' ' verify' ' recover' ' apply' ' undo' ' plans' ' explain' ' browse' ' describe' ' records' ' dump' ' lookup' ' search' ' stats' ' timeline' ' groups' ' transactions' ' fetch' ' bytes' ' report' ' space' ' compact' ' truncate' ' adopt' ' partition' ' assign' ' serve' ' export' ' write' ' follow' ' completion' ' metadata' 'metadata show' 'metadata history' 'metadata compare' 'metadata plan' ' schemas' 'schemas list' 'schemas show' 'schemas check' ' replicas' 'replicas diff' 'replicas plan' 'replicas rescue' 'replicas simulate' ' remote' 'remote ls' 'remote orphans' ' keys' 'keys check' ' audit' 'audit headers' 'audit misrouted' ' spark' 'spark verify' 'spark audit' 'spark stats' 'spark search' 'spark export' 'spark compact'
+            case ' doctor' ' verify' ' recover' ' apply' ' undo' ' plans' ' explain' ' browse' ' describe' ' records' ' dump' ' lookup' ' search' ' stats' ' timeline' ' groups' ' transactions' ' fetch' ' bytes' ' report' ' space' ' compact' ' truncate' ' adopt' ' partition' ' assign' ' serve' ' export' ' write' ' follow' ' completion' ' metadata' 'metadata show' 'metadata history' 'metadata compare' 'metadata plan' ' schemas' 'schemas list' 'schemas show' 'schemas check' ' replicas' 'replicas diff' 'replicas plan' 'replicas rescue' 'replicas simulate' ' remote' 'remote ls' 'remote orphans' 'remote verify' ' keys' 'keys check' ' audit' 'audit headers' 'audit misrouted' ' spark' 'spark verify' 'spark audit' 'spark stats' 'spark search' 'spark export' 'spark compact'
                 set command $command $word
         end
     end
@@ -794,6 +794,7 @@ complete -c klog -n 'test (__klog_command) = "replicas simulate"' -l color -x -a
 complete -c klog -n 'test (__klog_command) = "replicas simulate"' -s h -l help -d 'Show this help and exit'
 complete -c klog -n 'test (__klog_command) = "remote"' -a ls -d 'List partitions in remote storage: which offsets are there, and whether the objects are'
 complete -c klog -n 'test (__klog_command) = "remote"' -a orphans -d 'List objects in remote storage that nothing owns'
+complete -c klog -n 'test (__klog_command) = "remote"' -a verify -d 'Check remote storage against its metadata and the local log'
 complete -c klog -n 'test (__klog_command) = "remote"' -s h -l help -d 'Show this help and exit'
 complete -c klog -n 'test (__klog_command) = "remote ls"' -F
 complete -c klog -n 'test (__klog_command) = "remote ls"' -l remote -x -d 'The remote storage: a directory, or s3://BUCKET/PREFIX, gs://… or az://… (pip install \'klog[remote]\')'
@@ -825,6 +826,24 @@ complete -c klog -n 'test (__klog_command) = "remote orphans"' -s j -l jobs -x -
 complete -c klog -n 'test (__klog_command) = "remote orphans"' -s q -l quiet -d 'Print no notes and no progress'
 complete -c klog -n 'test (__klog_command) = "remote orphans"' -l color -x -a 'auto always never' -d 'Use colours: auto, on a terminal unless NO_COLOR is set'
 complete -c klog -n 'test (__klog_command) = "remote orphans"' -s h -l help -d 'Show this help and exit'
+complete -c klog -n 'test (__klog_command) = "remote verify"' -F
+complete -c klog -n 'test (__klog_command) = "remote verify"' -l remote -x -d 'The remote storage: a directory, or s3://BUCKET/PREFIX, gs://… or az://… (pip install \'klog[remote]\')'
+complete -c klog -n 'test (__klog_command) = "remote verify"' -l remote-layout -x -a 'local aiven' -d 'The storage manager that wrote the objects'
+complete -c klog -n 'test (__klog_command) = "remote verify"' -l remote-keys -x -d 'The RSA private key of encrypted objects, in PEM (repeatable)'
+complete -c klog -n 'test (__klog_command) = "remote verify"' -s t -l topic -x -a '(klog completion topics -- (commandline -opc)[2..-1] 2>/dev/null)' -d 'Only these topics (repeatable)'
+complete -c klog -n 'test (__klog_command) = "remote verify"' -s p -l partition -x -d 'Only these partitions (repeatable)'
+complete -c klog -n 'test (__klog_command) = "remote verify"' -l cluster -x -d 'Only log dirs of this cluster (repeatable)'
+complete -c klog -n 'test (__klog_command) = "remote verify"' -l topic-id -x -d 'Only topics with this id (repeatable)'
+complete -c klog -n 'test (__klog_command) = "remote verify"' -l node -x -d 'Use the local logs of this node'
+complete -c klog -n 'test (__klog_command) = "remote verify"' -l quick -d 'Only names and sizes: nothing is read'
+complete -c klog -n 'test (__klog_command) = "remote verify"' -l deep -d 'Also decompress and read every record, and compare snapshots with the log'
+complete -c klog -n 'test (__klog_command) = "remote verify"' -l max-batch-bytes -x -d 'Largest batch to read or decompress'
+complete -c klog -n 'test (__klog_command) = "remote verify"' -l all -d 'List every finding'
+complete -c klog -n 'test (__klog_command) = "remote verify"' -s o -l output -x -a 'text json jsonl csv' -d 'Form of the output'
+complete -c klog -n 'test (__klog_command) = "remote verify"' -s j -l jobs -x -d 'At most N threads'
+complete -c klog -n 'test (__klog_command) = "remote verify"' -s q -l quiet -d 'Print no notes and no progress'
+complete -c klog -n 'test (__klog_command) = "remote verify"' -l color -x -a 'auto always never' -d 'Use colours: auto, on a terminal unless NO_COLOR is set'
+complete -c klog -n 'test (__klog_command) = "remote verify"' -s h -l help -d 'Show this help and exit'
 complete -c klog -n 'test (__klog_command) = "keys"' -a check -d 'Find each topic\'s partitioner, and the misplaced keys'
 complete -c klog -n 'test (__klog_command) = "keys"' -s h -l help -d 'Show this help and exit'
 complete -c klog -n 'test (__klog_command) = "keys check"' -F

@@ -111,6 +111,7 @@ CHANGES = {
 """Commands one after the other, by the log dir that they change."""
 REMOTE = (
     *("remote ls data", "remote ls data --remote tier --segments", "remote ls --remote tier --segments"),
+    *("remote verify data --remote tier", "remote verify data --remote tier --quick"),
     *("remote orphans data --remote tier", "remote orphans data --remote tier --older-than 0"),
     *("remote ls data --remote tier --at-time 0", "remote ls data --remote tier --remote-layout aiven --segments"),
 )

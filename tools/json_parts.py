@@ -443,3 +443,13 @@ SCHEMAS_SHOW: Declared = {
     **{**SCHEMA_ROW, "schema": TEXT, "resolved?": (TEXT_OR_NULL, {"*": TEXT})},
     "claimants?": [{**SCHEMA_ROW, "schema": TEXT}],
 }
+REMOTE_FINDINGS: Declared = {
+    **{"partitions": INT, "segments": INT, "objects": INT, "bytes": INT, "batches": INT, "records": INT},
+    "findings": [
+        {
+            **{"id": TEXT, "severity": "=damage|warning|note", **MAYBE_WHERE, "tier": "=remote|local|metadata"},
+            **{"segment_id": TEXT_OR_NULL, "file": TEXT, "position": INT_OR_NULL, "offset": INT_OR_NULL},
+            **{"message": TEXT, "broker": TEXT, "fix": TEXT_OR_NULL},
+        }
+    ],
+}

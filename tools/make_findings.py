@@ -9,6 +9,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "core"))
 
 from klog.commands.audit.header_findings import HEADER_KINDS  # noqa: E402
+from klog.commands.remote.remote_findings import REMOTE_KINDS  # noqa: E402
 from klog.partition.start.start_reasons import REASONS  # noqa: E402
 from klog.partition.verify.findings import KINDS  # noqa: E402
 
@@ -55,6 +56,17 @@ number of batches of a finding.
 """
 
 
+REMOTE = """
+## What `klog remote verify` finds
+
+These findings are about objects in remote storage and `__remote_log_metadata` ([remote.md](remote.md)); no command
+repairs them. Faults that local files can have as well keep the ids above.
+
+| id | severity | meaning | a broker |
+|---|---|---|---|
+"""
+
+
 def text() -> str:
     """Return the whole page."""
     rows = [
@@ -64,7 +76,11 @@ def text() -> str:
     of_audit = [
         f"| `{kind.id}` | {kind.severity.value} | {kind.meaning} | {kind.broker} |" for kind in HEADER_KINDS.values()
     ]
-    return HEAD + "\n".join(rows) + "\n" + AUDIT + "\n".join(of_audit) + "\n"
+    of_remote = [
+        f"| `{kind.id}` | {kind.severity.value} | {kind.meaning} | {kind.broker} |" for kind in REMOTE_KINDS.values()
+    ]
+    tables = ("\n".join(table) + "\n" for table in (rows, of_audit, of_remote))
+    return "".join(head + table for head, table in zip((HEAD, AUDIT, REMOTE), tables, strict=True))
 
 
 def _command(fix: str) -> str:

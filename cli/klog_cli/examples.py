@@ -103,6 +103,10 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("whether the objects are there, segment by segment", "klog remote ls /data --remote /tier --segments"),
         ("the content of a bucket whose cluster is gone", "klog remote ls --remote /tier"),
     ),
+    "remote verify": (
+        ("every object of each segment against the metadata", "klog remote verify /data --remote /tier"),
+        ("only names and sizes", "klog remote verify /data --remote /tier --quick"),
+    ),
     "remote orphans": (
         ("objects that no broker will ever delete", "klog remote orphans /data --remote /tier"),
         ("their keys, one a line, for the tool that deletes", "klog remote orphans /data --remote /tier -o keys"),

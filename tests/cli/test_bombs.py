@@ -60,6 +60,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "plans": ("D",),
     "recover": ("D", "D --salvage", "D --like-broker", "D --mark-clean"),
     "remote ls": ("D",),
+    "remote verify": ("D --remote D --remote-layout local",),
     "remote orphans": ("D --remote D --remote-layout local",),
     "replicas diff": ("D E",),
     "replicas plan": ("D E",),

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from klog.commands.audit.header_findings import HEADER_KINDS
 from klog.commands.doctor.diagnosis import Fate
+from klog.commands.remote.remote_findings import REMOTE_KINDS
 from klog.commands.space.kept_reasons import Reason
 from klog.commands.timeline.timeline_event import KINDS as EVENT_KINDS
 from klog.partition.start import start_reasons
@@ -32,6 +33,7 @@ def ids(command: str) -> set[str]:
 def test_every_id_of_a_table_is_explained() -> None:
     assert ids("verify") == set(KINDS)
     assert ids("audit") == set(HEADER_KINDS)
+    assert ids("remote verify") == set(REMOTE_KINDS)
     assert ids("doctor") == {*start_reasons.REASONS, *map(str, Fate)}
     assert ids("space") == set(map(str, Reason))
     assert ids("timeline") == set(EVENT_KINDS)

@@ -116,6 +116,8 @@ READ = {
     ("remote ls", "--remote"),
     ("remote ls", "--remote-keys"),
     ("remote orphans", "--remote"),
+    ("remote verify", "--remote"),
+    ("remote verify", "--remote-keys"),
     *((command, "--with") for command in ("audit misrouted", "audit headers", "spark audit")),
     *((f"spark {verb}", "--ship") for verb in ("verify", "audit", "stats", "search", "export", "compact")),
 }

@@ -74,6 +74,7 @@ ON_ONE_DISK: Mapping[str, str] = {
     "metadata compare": "metadata compare data",
     "replicas simulate": "replicas simulate events.jsonl",
     "remote ls": "remote ls tiered/data --remote tiered/tier",
+    "remote verify": "remote verify tiered/data --remote tiered/tier --deep",
     "remote orphans": "remote orphans tiered/data --remote tiered/tier --older-than 0",
 }
 """A command, and perhaps a remark, and its words beside `data`, a disk.  `new` does not exist."""

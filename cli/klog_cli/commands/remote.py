@@ -135,3 +135,49 @@ def orphans(
         tuple(topic_id or ()),
     )
     return run(query, parse_now(now, output.note) - parse_duration(older), form)
+
+
+@remote.command("verify")
+def verify(
+    log_dirs: LogDirs = None,
+    tier: Remote = None,
+    layout: RemoteLayout = None,
+    keys: RemoteKeys = None,
+    topic: options.Topics = None,
+    partition: options.Partitions = None,
+    cluster: options.Clusters = None,
+    topic_id: options.TopicIds = None,
+    node: Node = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Only names and sizes: nothing is read.")] = False,
+    deep: options.Deep = False,
+    max_batch_bytes: options.MaxBatchBytes = "128MiB",
+    everything: options.AllFindings = False,
+    form: Annotated[str, options.output_form(LS_OUTPUTS)] = "text",
+) -> int:
+    """Check remote storage against its metadata and the local log.
+
+    Every object of the segments that a broker reads is read: batches with their checksums, offsets and epochs, indexes,
+    snapshots and epoch checkpoints. --deep also decodes every record, and compares the bytes with the local log where
+    both have a segment. Nothing is changed. Exit code 4: there is damage, or a warning.
+    """
+    from klog.base.errors import UsageError
+    from klog.commands.remote import RemoteQuery
+    from klog.partition.verify.segment_pass import SurveyOptions
+
+    from klog_cli.views.remote.tier_option import tier_of
+    from klog_cli.views.remote.verify import verify as run
+
+    options.known_form(form, LS_OUTPUTS)
+    if quick and deep:
+        raise UsageError("--quick and --deep: one of them")
+    query = RemoteQuery(
+        tuple(log_dirs or ()),
+        tier_of(tier, layout, keys or ()),
+        tuple(topic or ()),
+        tuple(partition or ()),
+        tuple(cluster or ()),
+        tuple(topic_id or ()),
+        node,
+    )
+    survey = SurveyOptions(deep=deep, max_batch_bytes=options.batch_bytes(max_batch_bytes))
+    return run(query, None if quick else survey, form, everything)

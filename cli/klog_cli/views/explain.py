@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from klog.base.errors import UsageError, near_misses
 from klog.commands.audit.header_findings import HEADER_KINDS
+from klog.commands.remote.remote_findings import REMOTE_KINDS
 from klog.partition.start.start_reasons import REASONS
 from klog.partition.verify.findings import KINDS, FindingKind
 
@@ -20,7 +21,7 @@ Row = dict[str, str | None]
 
 def explanations() -> Iterator[Row]:
     """Yield an explanation of each id, with the members of COLUMNS; None: the table has nothing about it."""
-    for command, kinds in (("verify", KINDS), ("audit", HEADER_KINDS)):
+    for command, kinds in (("verify", KINDS), ("audit", HEADER_KINDS), ("remote verify", REMOTE_KINDS)):
         for kind in kinds.values():
             yield _row(kind.id, command, kind.severity.value, kind.meaning, kind.broker, fix=_fix(kind))
     for reason in REASONS.values():
@@ -52,7 +53,7 @@ def explain_ids(ids: Sequence[str], form: str) -> int:
             output.lines([*([""] if number else []), *_paragraphs(row)])
     else:
         for row in rows:
-            output.text(f"{row['id']:29} {row['command']:9} {_short(row)}\n")
+            output.text(f"{row['id']:29} {row['command']:13} {_short(row)}\n")
     return 0
 
 

@@ -123,13 +123,22 @@ class RemoteSources:
         history = [] if local else epoch_history(tier, segments.values(), known)
         return RemoteFacts(whose, None, local, segments, layout, known, history)
 
-    def _local(self, whose: TopicIdPartition) -> LocalLog | None:
-        """Return the local log of the copy that reaches farthest."""
+    def is_of_kafka_4(self, level: int) -> bool:
+        """Whether entries tell of aborted transactions: one does, or metadata.version is at least *level*."""
+        if self.cluster is not None and self.cluster.features.get("metadata.version", 0) >= level:
+            return True
+        caches = self.metadata.caches.values() if self.metadata is not None else ()
+        return any(one.txn_index_empty for cache in caches for one in cache.segments.values())
+
+    def local_log(self, whose: TopicIdPartition) -> Partition | None:
+        """Return the copy of the local log that reaches farthest; None without one."""
         copies = self._logs.get((whose.topic, whose.number), ())
-        copies = [one for one in copies if one.topic_id in (None, whose.topic_id)]
-        if not copies:
+        return max((one for one in copies if one.topic_id in (None, whose.topic_id)), key=log_end, default=None)
+
+    def _local(self, whose: TopicIdPartition) -> LocalLog | None:
+        best = self.local_log(whose)
+        if best is None:
             return None
-        best = max(copies, key=log_end)
         base, start = best.segments[0].base_offset, best.log_start_checkpoint
         if start is None:
             start = 0 if self._is_tiered(whose.topic) else base

@@ -208,7 +208,7 @@ def batches(facts: PartitionFacts) -> Findings:
     """Yield impossible contents of batches with good checksums."""
     for segment in facts.segments:
         for event, position, first, second in segment.survey.events:
-            found = _EVENTS.get(event)
+            found = EVENTS.get(event)
             if found is None:
                 continue
             kind, text, has_offset = found
@@ -242,7 +242,7 @@ def _falls(path: str, position: int, epoch: int, before: int) -> bool:
 
 
 # The finding for each event of the survey, its text, and whether its first number is an offset.
-_EVENTS = {
+EVENTS = {
     "odd offset": ("odd-offset", "base offset {0}, where {1} was expected; the batch after it begins below", True),
     "backwards": ("offsets-backwards", "base offset {0}, though offset {1} precedes it", True),
     "overflow": ("offset-overflow", "offsets {0}–{1} are too far from the segment's base offset", True),

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from klog.base.errors import KlogError
 from klog.base.progress import Sink
-from klog.base.read_only import ReadOnlyFile
+from klog.base.read_only import ReadableLog, ReadOnlyFile
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage
@@ -177,26 +177,63 @@ def survey_segment(
     facts = SegmentFacts(files, SegmentSurvey(files.base_offset, next_base, b"", b""), (raw, time_index), builder)
     try:
         with ReadOnlyFile(path) as source:
-            facts.size = source.size
-            if raw is not None:
-                facts.offset_index = _used(raw, OFFSET_ENTRY.size, *offset_index_used(raw.entries, source.size))
-            entries = [index.entries if index else b"" for index in (facts.offset_index, time_index)]
-            facts.survey = SegmentSurvey(files.base_offset, next_base, *entries)
-            jobs = request.jobs if source.size >= _LARGE_BYTES else 1
-            segment = Segment(path, bounded=False)
-            reader = segment.reader(source, max_batch_bytes=request.max_batch_bytes, checked=jobs == 1)
-            if observer is not None:
-                observer.begin(source, facts)
-            run(reader, lambda: _work(segment, facts, request, replay, observer), sink, jobs, _own_window())
-            if observer is not None:
-                observer.end(reader.end)
-            facts.survey.finish()
-            if builder is not None:
-                builder.finish()
+            _survey(source, facts, request, sink, replay, observer)
     except KlogError as error:
         facts.unreadable = error
     facts.finish()
     return facts
+
+
+def survey_log(
+    source: ReadableLog,
+    files: SegmentFiles,
+    next_base: int,
+    indexes: tuple[ReadableLog | None, ReadableLog | None],
+    request: SurveyOptions,
+    sink: Sink,
+) -> SegmentFacts:
+    """Read a log that need not be a file, with its offset index and its time index, as `survey_segment` does."""
+    raw, times = (
+        None if index is None else _content(index, name or "", layout.size)
+        for index, name, layout in zip(
+            indexes, (files.offset_index, files.time_index), (OFFSET_ENTRY, TIME_ENTRY), strict=True
+        )
+    )
+    time_index = None if times is None else _used(times, TIME_ENTRY.size, *time_index_used(times.entries))
+    facts = SegmentFacts(files, SegmentSurvey(files.base_offset, next_base, b"", b""), (raw, time_index))
+    try:
+        _survey(source, facts, request, sink)
+    except KlogError as error:
+        facts.unreadable = error
+    facts.finish()
+    return facts
+
+
+def _survey(
+    source: ReadableLog,
+    facts: SegmentFacts,
+    request: SurveyOptions,
+    sink: Sink,
+    replay: ProducerReplay | None = None,
+    observer: BatchObserver | None = None,
+) -> None:
+    facts.size = source.size
+    raw = facts.offset_index
+    if raw is not None:
+        facts.offset_index = _used(raw, OFFSET_ENTRY.size, *offset_index_used(raw.entries, source.size))
+    entries = [index.entries if index else b"" for index in (facts.offset_index, facts.time_index)]
+    facts.survey = SegmentSurvey(facts.files.base_offset, facts.survey.next_base, *entries)
+    jobs = request.jobs if source.size >= _LARGE_BYTES else 1
+    segment = Segment(source.path, bounded=False)
+    reader = segment.reader(source, max_batch_bytes=request.max_batch_bytes, checked=jobs == 1)
+    if observer is not None and isinstance(source, ReadOnlyFile):
+        observer.begin(source, facts)
+    run(reader, lambda: _work(segment, facts, request, replay, observer), sink, jobs, _own_window())
+    if observer is not None:
+        observer.end(reader.end)
+    facts.survey.finish()
+    if facts.builder is not None:
+        facts.builder.finish()
 
 
 def _own_window() -> Window:
@@ -279,10 +316,14 @@ def _read(partition: Partition, name: str, entry_bytes: int) -> IndexFile:
     """Read an index up to its trailing zeros."""
     try:
         with ReadOnlyFile(os.path.join(partition.path, name)) as source:
-            content, zeros_follow = content_before_zeros(source, entry_bytes)
-            return IndexFile(name, source.size, 0, content, "zeros" if zeros_follow else "end")
+            return _content(source, name, entry_bytes)
     except KlogError as error:
         return IndexFile(name, 0, 0, b"", "unreadable", problem=str(error))
+
+
+def _content(source: ReadableLog, name: str, entry_bytes: int) -> IndexFile:
+    content, zeros_follow = content_before_zeros(source, entry_bytes)
+    return IndexFile(name, source.size, 0, content, "zeros" if zeros_follow else "end")
 
 
 def read_time_index(partition: Partition, files: SegmentFiles) -> IndexFile | None:

@@ -1,0 +1,235 @@
+"""Checks everything between the metadata, a tier and the local logs: `klog remote verify`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from klog.base.errors import KlogError, UsageError, counted, offsets_text
+from klog.base.progress import Sink
+from klog.cluster.remote_log.events import TopicIdPartition
+from klog.cluster.remote_log.lineage import ChainLink, chain, history_of
+from klog.cluster.remote_log.remote_log import IdleEvent, RemoteLog
+from klog.commands.remote.local_twin import differing_offset
+from klog.commands.remote.partition_listing import LocalLog, PartitionListing, RemoteFacts, list_partition
+from klog.commands.remote.remote_findings import RemoteFinding, kind_of
+from klog.commands.remote.segment_check import SegmentCheck
+from klog.commands.remote.segment_checks import check_segment
+from klog.commands.remote.sources import RemoteQuery, RemoteSources
+from klog.formats.internal_topics import REMOTE_LOG_METADATA
+from klog.formats.remote_log import SegmentState
+from klog.partition.verify.findings import Severity
+from klog.partition.verify.segment_pass import SurveyOptions
+from klog.tier.layouts import LOG
+
+_ROLES = {
+    "unfinished": ("remote-copy-unfinished", "COPY_SEGMENT_STARTED"),
+    "deleting": ("remote-delete-unfinished", "DELETE_SEGMENT_STARTED"),
+    "dead": ("remote-dead-lineage", "its epochs are not in the history of the partition"),
+    "overlapped": ("remote-overlapped", "another segment is found for each of its offsets"),
+    "below-start": ("remote-below-start", "it ends below the log start"),
+    "orphan": ("remote-orphan", "no entry owns its objects"),
+}
+_KAFKA_4 = 22
+"""The feature level of metadata.version that 4.0 began with; from then on an entry tells of aborted transactions."""
+Take = Callable[[RemoteFinding], object]
+
+
+@dataclass
+class RemoteTotals:
+    """How much was checked; *bytes*: of objects, as stored."""
+
+    partitions: int = 0
+    segments: int = 0
+    objects: int = 0
+    bytes: int = 0
+    batches: int = 0
+    records: int = 0
+
+
+def verify_remote(
+    query: RemoteQuery, options: SurveyOptions | None, sink: Sink
+) -> tuple[list[RemoteFinding], RemoteTotals]:
+    """Return the findings, partition by partition.  *options*: how logs are read; None: names and sizes alone.
+
+    If a broker runs on a log dir, problems are looked at twice: it may have been copying or deleting.  Raises
+    UsageError without log dirs or a tier, KlogError for a tier that cannot be listed.
+    """
+    if not query.paths or query.tier is None:
+        raise UsageError("verify compares log dirs with a tier: name log dirs and --remote TIER")
+    sources = RemoteSources(query)
+    found, totals = _verify(sources, query, options, sink)
+    is_live = any(one.lock.held for one in sources.log_dirs)
+    if is_live and any(one.severity is not Severity.NOTE for one in found):
+        known = {(one.id, one.file, one.segment_id, one.position) for one in found}
+        again, totals = _verify(RemoteSources(query), query, options, sink)
+        found = [one for one in again if (one.id, one.file, one.segment_id, one.position) in known]
+    return found, totals
+
+
+def _verify(
+    sources: RemoteSources, query: RemoteQuery, options: SurveyOptions | None, sink: Sink
+) -> tuple[list[RemoteFinding], RemoteTotals]:
+    assert sources.objects is not None
+    found: list[RemoteFinding] = []
+    totals = RemoteTotals()
+    if sources.metadata is not None:
+        found += _of_metadata(sources.metadata)
+    for whose in sources.partitions():
+        _Partition(sources, whose, query).check(options, sink, found.append, totals)
+    if not query.topics and not query.numbers:
+        found += [
+            _object("remote-foreign-object", None, key, "not a name of this layout") for key in sources.objects.foreign
+        ]
+        totals.objects, totals.bytes = sources.objects.objects, sources.objects.bytes
+    return found, totals
+
+
+def _of_metadata(metadata: RemoteLog) -> Iterator[RemoteFinding]:
+    for events, finding_id in (
+        (metadata.refused, "remote-metadata-malformed"),
+        (metadata.misplaced, "remote-event-misplaced"),
+        (metadata.dropped, "remote-event-dropped"),
+    ):
+        yield from (_event(finding_id, one) for one in events.named)
+
+
+def _event(finding_id: str, one: IdleEvent) -> RemoteFinding:
+    whose = one.event.partition if one.event is not None else None
+    file = f"{REMOTE_LOG_METADATA}-{one.place.metadata_partition}"
+    about = one.reason if one.event is None else f"{whose} segment {one.event.segment_id}, state {one.event.state}"
+    topic, number = (whose.topic, whose.number) if whose is not None else (None, None)
+    segment_id = one.event.segment_id if one.event is not None else None
+    return RemoteFinding(
+        kind_of(finding_id), topic, number, "metadata", segment_id, file, None, one.place.offset, about, file
+    )
+
+
+def _object(finding_id: str, whose: TopicIdPartition | None, key: str, message: str) -> RemoteFinding:
+    topic, number = (whose.topic, whose.number) if whose is not None else (None, None)
+    heading = str(whose) if whose is not None else "objects of no partition"
+    return RemoteFinding(kind_of(finding_id), topic, number, "remote", None, key, None, None, message, heading)
+
+
+class _Partition:
+    """The checks of one partition."""
+
+    def __init__(self, sources: RemoteSources, whose: TopicIdPartition, query: RemoteQuery) -> None:
+        self._sources, self._whose, self._tier = sources, whose, query.tier
+        self.facts: RemoteFacts = sources.facts(whose)
+
+    def check(self, options: SurveyOptions | None, sink: Sink, take: Take, totals: RemoteTotals) -> None:
+        """Pass the findings to *take*, and count what was checked."""
+        facts = self.facts
+        listing = list_partition(facts)
+        totals.partitions += 1
+        sizes = [size for one in (facts.objects or {}).values() for size in one.sizes.values()]
+        totals.objects += len(sizes)
+        totals.bytes += sum(sizes)
+        is_lost = self._is_lost(listing)
+        for finding in self._of_partition(listing, is_lost=is_lost):
+            take(finding)
+        for segment in self._of_roles(listing, is_lost=is_lost):
+            take(segment)
+        for link in self._links():
+            totals.segments += 1
+            check = self._segment(link)
+            if link.is_dead_tail:
+                end = link.segment.end_offset
+                message = f"{offsets_text(link.last + 1, end)} are not in the history of the partition"
+                take(check.finding("remote-dead-tail", LOG, message, offset=link.last + 1))
+            result = check_segment(check, options, sink)
+            for finding in result.findings:
+                take(finding)
+            totals.batches += result.batches
+            totals.records += result.records
+            if options is not None and options.deep:
+                for finding in self._against_local(check):
+                    take(finding)
+
+    def _finding(self, finding_id: str, tier: str, file: str, message: str, offset: int | None) -> RemoteFinding:
+        whose = self._whose
+        kind = kind_of(finding_id)
+        return RemoteFinding(kind, whose.topic, whose.number, tier, None, file, None, offset, message, str(whose))
+
+    def _is_lost(self, listing: PartitionListing) -> bool:
+        """Whether the metadata have no record of the partition, and there was something in remote storage."""
+        if self.facts.cache is None or listing.segments or listing.deleted:
+            return False
+        start, local = listing.log_start_offset, listing.local_log_start_offset
+        is_below = start is not None and local is not None and start < local
+        return is_below or bool(self.facts.objects)
+
+    def _of_partition(self, listing: PartitionListing, *, is_lost: bool) -> Iterator[RemoteFinding]:
+        if is_lost:
+            message = f"no record; the tier has {counted(len(self.facts.objects or ()), 'segment')} of the partition"
+            yield self._finding(
+                "remote-metadata-lost", "metadata", REMOTE_LOG_METADATA, message, listing.log_start_offset
+            )
+        for first, last in () if is_lost else listing.holes:
+            message = f"no segment has {offsets_text(first, last)}"
+            yield self._finding("remote-hole", "remote", "", message, first)
+        if listing.states.get(SegmentState.COPY_SEGMENT_FINISHED.name) and self._is_local_gone():
+            message = f"{counted(listing.segments, 'segment')} in remote storage, and no local log"
+            yield self._finding("remote-local-gone", "local", str(self._whose), message, listing.remote_start_offset)
+
+    def _is_local_gone(self) -> bool:
+        local: LocalLog | None = self.facts.local
+        if local is not None:
+            return local.local_log_start_offset == local.log_end_offset == 0
+        cluster, whose = self._sources.cluster, self._whose
+        if cluster is None or cluster.topic_ids.get(whose.topic) != whose.topic_id:
+            return False
+        known = cluster.partition(whose.topic, whose.number)
+        nodes = {one.node_id for one in self._sources.log_dirs}
+        return known is not None and any(replica in nodes for replica in known.replicas)
+
+    def _of_roles(self, listing: PartitionListing, *, is_lost: bool) -> Iterator[RemoteFinding]:
+        for one in listing.segment_list:
+            if one.role not in _ROLES or (is_lost and one.role == "orphan"):
+                continue
+            finding_id, message = _ROLES[one.role]
+            found = (self.facts.objects or {}).get(one.segment_id)
+            file = min(found.keys.values()) if found is not None and found.keys else ""
+            end = "" if one.end_offset is None else f" to {one.end_offset}"
+            heading = f"{self._whose}  segment {one.segment_id}, {one.start_offset}{end}"
+            finding = self._finding(finding_id, "remote", file, message, one.start_offset)
+            yield finding._replace(segment_id=one.segment_id, heading=heading)
+
+    def _links(self) -> list[ChainLink]:
+        """Return the segments that serve, each once, up to the last offset that belongs to the history."""
+        cache, local = self.facts.cache, self.facts.local
+        if cache is None:
+            return []
+        epochs = local.epochs if local else history_of(cache.segments.values())
+        links: dict[str, ChainLink] = {}
+        for one in chain(cache, epochs, local.log_start_offset if local else 0) if epochs else ():
+            before = links.get(one.segment.segment_id)
+            links[one.segment.segment_id] = one if before is None else one._replace(first=before.first)
+        return list(links.values())
+
+    def _segment(self, link: ChainLink) -> SegmentCheck:
+        assert self._tier is not None
+        found = (self.facts.objects or {}).get(link.segment.segment_id)
+        local = self.facts.local
+        needs = not link.segment.txn_index_empty and self._sources.is_of_kafka_4(_KAFKA_4)
+        epochs = local.epochs if local else ()
+        near = next((key for one in (self.facts.objects or {}).values() for key in one.keys.values()), "")
+        folder = near[: near.rfind("/") + 1]
+        return SegmentCheck(self._whose, self._tier, link.segment, found, link.last, epochs, needs, folder)
+
+    def _against_local(self, check: SegmentCheck) -> Iterator[RemoteFinding]:
+        """Compare the bytes with the local segment of the same offset, if there is one."""
+        assert self._tier is not None
+        log = self._sources.local_log(self._whose)
+        if log is None or check.objects is None:
+            return
+        try:
+            different = differing_offset(log, self._tier.reader(check.objects), check.entry.start_offset)
+        except (KlogError, OSError):
+            return  # the checks of the segment told
+        if different is not None:
+            name = os.path.join(log.directory, f"{check.entry.start_offset:020}.log")
+            finding = check.finding("remote-local-differs", "log", f"{name} has other bytes from here on", different)
+            yield finding._replace(tier="local", file=name)

@@ -1,0 +1,359 @@
+"""`klog remote verify`: clean tiers are clean, each damage has its id and its object, and says what a broker does."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from klog.commands.remote.remote_findings import REMOTE_KINDS
+
+from tests.cluster.remote_log.test_remote_log import TOPIC
+from tests.commands.remote.test_ls import KEYS, Klog, document
+from tests.conftest import writable_copy
+from tests.oracles.plain import decode
+from tests.oracles.plain.encode import Record, batch
+from tests.support import tiers
+from tests.support.remote_log_values import Whose, started, updated, uuid
+from tests.support.s3_server import s3_server, upload, use
+from tests.support.tiers import IMAGES, Situation, situation
+
+DEPTHS = ((), ("--quick",), ("--deep",))
+STOPS, SKIPS = "consumers stop at its first offset", "without an error"
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> tuple[Path, Path]:
+    """The log dir and the tier of the fixture."""
+    return tiers.unpack(tmp_path / "tiered")
+
+
+def checked(klog: Klog, found: Situation, *more: str) -> Any:
+    keys = KEYS if "encrypted" in found.name else []
+    return document(klog("remote", "verify", *found.data, "--remote", found.tier, "-o", "json", *keys, *more), 0, 4)
+
+
+def problems(shown: Any) -> list[Any]:
+    return [one for one in shown["findings"] if one["severity"] != "note"]
+
+
+CLEAN = [one for one in IMAGES if one[0] not in ("damaged", "orphans", "stuck", "unclean-tail")]
+
+
+@pytest.mark.corpora
+@pytest.mark.parametrize("depth", DEPTHS, ids=lambda depth: " ".join(depth) or "default")
+@pytest.mark.parametrize(("name", "moment"), CLEAN)
+def test_clean_tiers_are_clean(
+    klog: Klog, image: Callable[[str], Path], name: str, moment: str, depth: tuple[str, ...]
+) -> None:
+    """Unfinished copies and dead lineages are notes."""
+    shown = checked(klog, situation(image, name, moment), *depth)
+    assert problems(shown) == []
+    assert {one["id"] for one in shown["findings"]} <= {"remote-copy-unfinished", "remote-dead-lineage"}
+    assert shown["segments"] > 2
+    assert (shown["batches"] > 0) == (depth != ("--quick",))
+
+
+EXPECTED = {
+    "log-missing": ("remote-log-missing", STOPS),
+    "log-flip": ("bad-crc", "exception at this batch"),
+    "log-cut": ("remote-size-differs", SKIPS),
+    "log-cut-clean": ("remote-size-differs", SKIPS),
+    "log-grown": ("remote-size-differs", "consumers fail behind the last batch"),
+    "log-empty": ("remote-size-differs", SKIPS),
+    "index-missing": ("remote-index-missing", STOPS),
+    "index-odd": ("index-ragged", STOPS),
+    "index-lies": ("index-disagrees", "wrong position"),
+    "timeindex-missing": ("remote-index-missing", STOPS),
+    "txnindex-missing": ("remote-txn-index-missing", "aborted records to consumers of committed data"),
+    "snapshot-missing": ("remote-snapshot-missing", "until a follower has to rebuild"),
+    "snapshot-flip": ("snapshot-corrupt", "until a follower has to rebuild"),
+    "epochs-missing": ("remote-epochs-missing", "until a follower has to rebuild"),
+    "epochs-differ": ("remote-epochs-differ", "a follower that has to rebuild its log takes them over"),
+    "all-missing": ("remote-log-missing", STOPS),
+    "first-missing": ("remote-log-missing", STOPS),
+    "swapped": ("remote-wrong-log", SKIPS),
+    "orphan": ("remote-orphan", "for ever"),
+}
+"""For each damage of the corpus its id, and a part of the reaction that a real 4.3.1 showed."""
+
+
+@pytest.mark.corpora
+@pytest.mark.parametrize("damage", EXPECTED)
+def test_each_damage_has_its_id_its_object_and_what_a_broker_does(
+    klog: Klog, image: Callable[[str], Path], damage: str
+) -> None:
+    found = situation(image, "damaged")
+    truth = found.truth["damages"][f"d-{damage}"]
+    for depth in ((), ("--deep",)):
+        shown = checked(klog, found, "-t", f"d-{damage}", *depth)
+        finding_id, reaction = EXPECTED[damage]
+        first = next(one for one in shown["findings"] if one["id"] == finding_id)
+        assert (first["topic"], first["tier"]) == (f"d-{damage}", "remote")
+        assert reaction in first["broker"]
+        stem = truth["orphan" if damage == "orphan" else "stem"]
+        assert first["file"].rpartition(".")[0].endswith(stem)
+        assert first["file"].startswith(truth["file"].rpartition("/")[0])
+        if damage != "orphan":
+            assert first["segment_id"] == stem[21:]
+        others = {one["segment_id"] for one in problems(shown)} - {first["segment_id"]}
+        assert len(others) == (damage == "swapped")
+
+
+@pytest.mark.corpora
+def test_what_is_as_it_should_be_beside_damage_is_clean(klog: Klog, image: Callable[[str], Path]) -> None:
+    assert checked(klog, situation(image, "damaged"), "-t", "d-healthy")["findings"] == []
+
+
+@pytest.mark.corpora
+def test_lineages_deletions_and_orphans(klog: Klog, image: Callable[[str], Path]) -> None:
+    tail = checked(klog, situation(image, "unclean-tail"))
+    assert [(one["id"], one["offset"]) for one in problems(tail)] == [("remote-dead-tail", 60)]
+    stuck = checked(klog, situation(image, "stuck"))
+    ids = [one["id"] for one in stuck["findings"]]
+    assert sorted(ids) == ["remote-below-start", "remote-below-start", "remote-delete-unfinished"]
+    orphans = checked(klog, situation(image, "orphans"))
+    assert [one["id"] for one in problems(orphans)] == ["remote-orphan"] * 11
+
+
+# one segment's objects, damaged in every way
+
+KINDS = ("log", "index", "timeindex", "leader_epoch_checkpoint", "snapshot")
+
+
+def one_segment(place: tuple[Path, Path]) -> dict[str, Path]:
+    stem = sorted(place[1].glob("kafka-tiered-storage/fine-0-*/*.log"))[1].with_suffix("")
+    return {kind: stem.with_suffix(f".{kind}") for kind in KINDS}
+
+
+def ids_of(klog: Klog, place: tuple[Path, Path], *more: str) -> set[str]:
+    shown = document(
+        klog("remote", "verify", place[0], "--remote", place[1], "-t", "fine", "-o", "json", *more), 0, 4, 12
+    )
+    return {one["id"] for one in problems(shown)}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_cut_of_an_object_is_found(klog: Klog, place: tuple[Path, Path], kind: str) -> None:
+    """An index that lacks its last entries only makes lookups slower, and is what brokers may write."""
+    path = one_segment(place)[kind]
+    content = path.read_bytes()
+    step = 97 if kind == "log" else 3
+    for size in range(0, len(content), step):
+        path.write_bytes(content[:size])
+        assert bool(ids_of(klog, place)) != (kind == "index" and size % 8 == 0), size
+    path.unlink()
+    assert ids_of(klog, place)
+
+
+@pytest.mark.parametrize("kind", ["log", "snapshot"])
+def test_flipped_bits_of_an_object_are_found(klog: Klog, place: tuple[Path, Path], kind: str) -> None:
+    """In epochs of batches, too, which no checksum covers."""
+    path = one_segment(place)[kind]
+    content, dice = path.read_bytes(), random.Random(kind)
+    for _ in range(40):
+        bit = dice.randrange(8 * len(content))
+        path.write_bytes(flipped(content, bit))
+        assert ids_of(klog, place, "--deep"), (kind, bit)
+
+
+def flipped(content: bytes, bit: int) -> bytes:
+    data = bytearray(content)
+    data[bit // 8] ^= 1 << bit % 8
+    return bytes(data)
+
+
+def test_flipped_bits_of_an_offset_index_are_found_or_without_effect(klog: Klog, place: tuple[Path, Path]) -> None:
+    """Without a finding each offset is still found: the entry below it leads to a batch at or before its own."""
+    paths = one_segment(place)
+    content, base = paths["index"].read_bytes(), int(paths["log"].name[:20])
+    batches = [one for one in decode.scan(paths["log"].read_bytes()) if isinstance(one, decode.Batch)]
+    starts = {one.position: one.base_offset for one in batches}
+    silent = 0
+    for bit in range(8 * len(content)):
+        damaged = flipped(content, bit)
+        paths["index"].write_bytes(damaged)
+        if ids_of(klog, place, "--quick") or ids_of(klog, place):
+            continue
+        silent += 1
+        for offset in range(base, batches[-1].last_offset + 1):
+            entries = [(base + relative, position) for relative, position in struct.iter_unpack(">ii", damaged)]
+            position = max((one for one in entries if one[0] <= offset), default=(base, 0))[1]
+            assert starts[position] <= offset, bit
+    assert silent < 6
+
+
+def test_flipped_bits_of_a_time_index_are_found_or_without_effect(klog: Klog, place: tuple[Path, Path]) -> None:
+    """Without a finding an entry has its timestamp, and leads no farther than before."""
+    path = one_segment(place)["timeindex"]
+    content, silent = path.read_bytes(), 0
+    intact = list(struct.iter_unpack(">qi", content))
+    for bit in range(8 * len(content)):
+        damaged = flipped(content, bit)
+        path.write_bytes(damaged)
+        if ids_of(klog, place):
+            continue
+        silent += 1
+        for (timestamp, relative), (known, farthest) in zip(struct.iter_unpack(">qi", damaged), intact, strict=True):
+            assert timestamp == known
+            assert 0 <= relative <= farthest
+    assert silent < 6
+
+
+def test_epochs_of_a_tier_that_are_others(klog: Klog, place: tuple[Path, Path]) -> None:
+    path = one_segment(place)["leader_epoch_checkpoint"]
+    for text, expected in (
+        ("0\n1\n7 0\n", "remote-epochs-differ"),
+        ("0\n2\n0 0\n3 20\n", "remote-epochs-differ"),
+        ("1\n1\n0 0\n", "remote-epochs-malformed"),
+        ("0\n5\n0 0\n", "remote-epochs-malformed"),
+        ("", "remote-epochs-malformed"),
+        ("0\n0\n", "remote-epochs-malformed"),
+    ):
+        path.write_text(text)
+        assert ids_of(klog, place) == {expected}, text
+
+
+# the metadata and the local log
+
+
+def append(data: Path, number: int, *values: bytes) -> None:
+    """Append records to a partition of the topic."""
+    log = next((data / f"{TOPIC}-{number}").glob("*.log"))
+    offset = 1000
+    content = batch([Record(offset + i, 1_800_000_000_000, None, value) for i, value in enumerate(values)])
+    with log.open("ab") as file:
+        file.write(content)
+
+
+def test_records_that_change_nothing_or_stop_a_broker(klog: Klog, place: tuple[Path, Path]) -> None:
+    append(place[0], 1, b"\7", updated(uuid(5), 1), started(uuid(6), 0, 1, {0: 0}, whose=Whose("fine", 0, uuid(77))))
+    shown = document(klog("remote", "verify", place[0], "--remote", place[1], "--quick", "-o", "json"), 4)
+    found = {one["id"]: one for one in shown["findings"]}
+    assert found["remote-metadata-malformed"]["offset"] == 1000
+    assert (found["remote-metadata-malformed"]["tier"], found["remote-metadata-malformed"]["file"]) == (
+        "metadata",
+        f"{TOPIC}-1",
+    )
+    assert "remote-event-dropped" in found or "remote-event-misplaced" in found
+
+
+def test_a_local_log_that_is_gone_is_the_end_of_the_remote_one(klog: Klog, place: tuple[Path, Path]) -> None:
+    """A leader that starts so deletes the remote segments."""
+    shutil.rmtree(place[0] / "fine-0")
+    shown = document(klog("remote", "verify", place[0], "--remote", place[1], "-t", "fine", "-o", "json"), 4)
+    (found,) = problems(shown)
+    assert (found["id"], found["tier"]) == ("remote-local-gone", "local")
+    assert "deletes all of these segments" in found["broker"]
+
+
+def test_lost_metadata_are_no_orphans(klog: Klog, place: tuple[Path, Path]) -> None:
+    """The topic was emptied: the next start moves the log start to the local log."""
+    for log in place[0].glob(f"{TOPIC}-*/*.log"):
+        log.write_bytes(b"")
+    shown = document(klog("remote", "verify", place[0], "--remote", place[1], "-o", "json"), 4)
+    assert {one["id"] for one in problems(shown)} == {"remote-metadata-lost"}
+    assert {one["topic"] for one in problems(shown)} == {"fine", "gone", "short"}
+
+
+@pytest.mark.corpora
+def test_bytes_that_differ_from_the_local_log(klog: Klog, image: Callable[[str], Path], tmp_path: Path) -> None:
+    """Only --deep compares them; the checksum of the local batch is right in the end."""
+    found = situation(image, "house")
+    data = writable_copy(found.leader, tmp_path / "data")
+    log = sorted((data / "kept-0").glob("*.log"))[1]
+    content = bytearray(log.read_bytes())
+    content[200] ^= 1
+    log.write_bytes(content)
+    words = ("remote", "verify", data, "--remote", found.tier, "-t", "kept", "-o", "json")
+    assert document(klog(*words))["findings"] == []
+    (one,) = document(klog(*words, "--deep"), 4)["findings"]
+    assert (one["id"], one["tier"], one["file"], one["position"]) == (
+        "remote-local-differs",
+        "local",
+        f"kept-0/{log.name}",
+        200,
+    )
+
+
+# encrypted objects, buckets, manners
+
+
+@pytest.mark.corpora
+def test_without_the_key_names_and_sizes_are_checked(klog: Klog, image: Callable[[str], Path]) -> None:
+    found = situation(image, "aiven-encrypted")
+    shown = document(klog("remote", "verify", *found.data, "--remote", found.tier, "-o", "json"), 4)
+    assert {one["id"] for one in shown["findings"]} == {"remote-encrypted"}
+    assert len(shown["findings"]) == shown["segments"]
+
+
+@pytest.mark.corpora
+@pytest.mark.parametrize("name", ["aiven-plain", "aiven-zstd", "aiven-encrypted"])
+def test_damaged_chunks_and_manifests(klog: Klog, image: Callable[[str], Path], tmp_path: Path, name: str) -> None:
+    """Each object of one segment, flipped, cut and removed."""
+    found = situation(image, name)
+    tier = writable_copy(found.tier, tmp_path / "tier")
+    log = sorted(path for path in tier.rglob("*.log") if "alpha-" in str(path))[2]
+    dice = random.Random(name)
+    for path in (log, log.with_suffix(".indexes"), log.with_suffix(".rsm-manifest")):
+        content = path.read_bytes()
+        cuts = [content[: dice.randrange(len(content))] for _ in range(6)]
+        flips = []
+        is_covered = path.suffix == ".log" or (name, path.suffix) == ("aiven-encrypted", ".indexes")
+        for _ in range(12 if is_covered else 0):
+            data = bytearray(content)
+            data[dice.randrange(len(data))] ^= 1 << dice.randrange(8)
+            flips.append(bytes(data))
+        for damaged in (*cuts, *flips, None):
+            path.unlink(missing_ok=True)
+            if damaged is not None:
+                path.write_bytes(damaged)
+            words = ("remote", "verify", *found.data, "--remote", tier, "-t", "alpha", "--deep", "-o", "json", *KEYS)
+            shown = document(klog(*words), 4)
+            assert {one["segment_id"] for one in problems(shown)} == {log.stem[21:]}, (path.suffix, damaged)
+            assert all(one["file"].startswith("bucket/") for one in problems(shown))
+        path.write_bytes(content)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    with s3_server() as url:
+        yield url
+
+
+def test_a_bucket_has_the_findings_of_the_directory(
+    klog: Klog, place: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, server: str
+) -> None:
+    data, tier = place
+    one_segment(place)["index"].unlink()
+    upload(server, tier, "verified")
+    use(monkeypatch, server)
+    ours, theirs = (klog("remote", "verify", data, "--remote", uri, "-o", "jsonl") for uri in (tier, "s3://verified"))
+    assert ours.stdout == theirs.stdout
+    assert b"remote-index-missing" in ours.stdout
+
+
+def test_people_see_the_verdict_first(klog: Klog, place: tuple[Path, Path]) -> None:
+    one_segment(place)["timeindex"].unlink()
+    ran = klog("remote", "verify", *place[:1], "--remote", place[1], "-t", "fine")
+    lines = ran.stdout.decode().splitlines()
+    assert ran.exit_code == 4
+    assert lines[0].startswith("damaged: 1 case of damage in 1 partition, 6 segments, 29 objects")
+    assert lines[2].startswith("fine-0  segment ")
+    assert lines[-1] == "klog explain remote-index-missing"
+    clean = klog("remote", "verify", place[0], "--remote", place[1], "-t", "fine", "--quick", "--deep")
+    assert (clean.exit_code, clean.stderr) == (16, b"klog: --quick and --deep: one of them\n")
+    assert klog("remote", "verify", place[0]).exit_code == 16
+
+
+def test_each_kind_is_explained(klog: Klog) -> None:
+    """The table is complete: meaning and reaction of each."""
+    for kind in REMOTE_KINDS.values():
+        row = json.loads(klog("explain", kind.id, "-o", "json").stdout)["explanations"][0]
+        assert (row["command"], row["meaning"], row["broker"]) == ("remote verify", kind.meaning, kind.broker)
+        assert not kind.fix
