@@ -11,6 +11,7 @@ from itertools import pairwise
 from klog.cluster.remote_log.cache import RemoteLogCache
 from klog.cluster.remote_log.events import RemoteSegment, TopicIdPartition
 from klog.cluster.remote_log.lineage import ChainLink, chain, history_of, holes, is_within_lineage
+from klog.cluster.remote_log.object_facts import cache_of
 from klog.formats.checkpoint import EpochEntry
 from klog.formats.java_integers import LONG_MAX
 from klog.formats.remote_log import SegmentState
@@ -112,7 +113,7 @@ class RemoteFacts:
 
 def list_partition(facts: RemoteFacts) -> PartitionListing:
     """Return the listing of a partition."""
-    cache = _cache_of(facts.known or {}) if facts.cache is None else facts.cache
+    cache = cache_of(facts.known or {}) if facts.cache is None else facts.cache
     local = facts.local
     epochs = local.epochs if local else facts.history or history_of(_finished(cache))
     links = list(chain(cache, epochs, local.log_start_offset if local else 0)) if epochs else []
@@ -141,14 +142,6 @@ def list_partition(facts: RemoteFacts) -> PartitionListing:
         verdict=_verdict(facts, (damaged, missing, orphans), is_remote=bool(links)),
         segment_list=tuple(sorted(entries, key=lambda one: (one.start_offset, one.segment_id))),
     )
-
-
-def _cache_of(known: Mapping[str, RemoteSegment]) -> RemoteLogCache:
-    """Return a cache with segments that no metadata name: a later and longer copy supersedes others."""
-    cache = RemoteLogCache()
-    for one in sorted(known.values(), key=lambda one: (one.epochs[-1].epoch, one.end_offset, one.event_timestamp)):
-        cache.add(one)
-    return cache
 
 
 def _finished(cache: RemoteLogCache) -> Iterable[RemoteSegment]:

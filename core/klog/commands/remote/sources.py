@@ -9,8 +9,8 @@ from typing import NamedTuple
 from klog.base.errors import ExitCode, KlogError, UsageError, near_misses
 from klog.cluster.metadata.metadata_loader import ClusterMetadata
 from klog.cluster.remote_log.events import TopicIdPartition
+from klog.cluster.remote_log.object_facts import epoch_history, remote_segment
 from klog.cluster.remote_log.remote_log import RemoteLog, metadata_of, read_remote_log
-from klog.commands.remote.object_facts import epoch_history, remote_segment
 from klog.commands.remote.partition_listing import LocalLog, RemoteFacts
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition

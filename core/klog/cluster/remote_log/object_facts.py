@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from klog.base.errors import KlogError
 from klog.base.read_only import ReadableLog
+from klog.cluster.remote_log.cache import RemoteLogCache
 from klog.cluster.remote_log.events import RemoteSegment
 from klog.formats.batch import BatchFacts
 from klog.formats.checkpoint import EpochEntry, epochs_in_force, read_epochs
@@ -31,6 +32,14 @@ def remote_segment(tier: Tier, objects: TierSegment) -> RemoteSegment | None:
         return _of_log(reader, objects)
     except (KlogError, OSError):
         return None
+
+
+def cache_of(known: Mapping[str, RemoteSegment]) -> RemoteLogCache:
+    """Return a cache with segments that no metadata name: a later and longer copy supersedes others."""
+    cache = RemoteLogCache()
+    for one in sorted(known.values(), key=lambda one: (one.epochs[-1].epoch, one.end_offset, one.event_timestamp)):
+        cache.add(one)
+    return cache
 
 
 def epoch_history(tier: Tier, segments: Iterable[TierSegment], known: dict[str, RemoteSegment]) -> list[EpochEntry]:
