@@ -13,10 +13,12 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from klog.base.errors import NotKafkaError, UnreadableError
+from klog.base.overlays import OVERLAYS, Overlay, OverlayFile, overlay_at, overlay_file
 from klog.base.page_cache import POLICY
+from klog.base.readable_log import ReadableLog as ReadableLog  # most import it from here
 from klog.base.unusable import UNUSABLE
 
 if TYPE_CHECKING:
@@ -38,6 +40,26 @@ class DirectoryListing(NamedTuple):
 
 def list_directory(path: str, sized: str | None = None) -> DirectoryListing:
     """List a directory; *sized*: the suffix of the files whose sizes are returned as well.  Raises OSError."""
+    if OVERLAYS and (overlay := overlay_at(path)) is not None:
+        on_disk = DirectoryListing((), (), (), {}) if overlay.is_alone else _list_disk(path, sized)
+        return _with_overlay(on_disk, overlay, sized)
+    return _list_disk(path, sized)
+
+
+def _with_overlay(found: DirectoryListing, overlay: Overlay, sized: str | None) -> DirectoryListing:
+    files = {*found.files, *overlay.files} - overlay.hidden
+    sizes = {name: size for name, size in found.sizes.items() if name in files}
+    if sized is not None:
+        sizes |= {name: file.size for name, file in overlay.files.items() if name.endswith(sized)}
+    return DirectoryListing(tuple(sorted(files)), found.directories, found.others, sizes)
+
+
+def is_directory(path: str) -> bool:
+    """Whether there is a directory at *path*, on the disk or in an overlay."""
+    return os.path.isdir(path) or overlay_at(path) is not None
+
+
+def _list_disk(path: str, sized: str | None) -> DirectoryListing:
     files: list[str] = []
     directories: list[str] = []
     others: list[str] = []
@@ -102,6 +124,8 @@ def normalized(path: str) -> str:
 
 def is_missing(path: str) -> bool:
     """Whether there is no such file or directory; a path that the system refuses to look up is not missing."""
+    if OVERLAYS and (overlay_file(path) or overlay_at(path)):
+        return False
     try:
         os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -120,28 +144,6 @@ _FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY
 _NO_ATIME: int = getattr(os, "O_NOATIME", 0)
 
 
-class ReadableLog(Protocol):
-    """The bytes of a log by position: those of a file, or those that a repair will write to one.  See ReadOnlyFile.
-
-    *size*: bytes when it was opened.
-    """
-
-    path: str
-    size: int
-
-    def read_into(self, position: int, view: memoryview) -> int:
-        """Fill *view* from *position* on; return the number of bytes, fewer only at the end.  Raises OSError."""
-
-    def read(self, position: int, size: int) -> bytes:
-        """Return up to *size* bytes from *position* on; fewer only at the end.  Raises UnreadableError."""
-
-    def next_data(self, position: int) -> int:
-        """Return the first position at or after *position* that is not in a hole; *size* if there is none."""
-
-    def close(self) -> None:
-        """Close it; closing it again does nothing."""
-
-
 def _open(path: str) -> int:
     """Open without waiting (it may be a FIFO), and without a change of the access time if permitted."""
     try:
@@ -155,11 +157,18 @@ class ReadOnlyFile:
 
     *until*: the position up to which the caller reads, None for the end of the file.  *again*: the command reads it
     twice: it stays in the page cache.  Several threads may read at once.  Raises UnreadableError if the system refuses,
-    NotKafkaError for anything that is not a regular file.
+    NotKafkaError for anything that is not a regular file.  *missing_bytes*: so many should follow, but its object in
+    remote storage is too short.
     """
+
+    missing_bytes = 0
+    _overlaid: ReadableLog | None = None
 
     def __init__(self, path: str, *, until: int | None = None, again: bool = False) -> None:
         self.path = path
+        if OVERLAYS and (found := overlay_file(path)) is not None:
+            self._open_overlay(found)
+            return
         try:
             self._descriptor = _open(path)
         except OSError as error:
@@ -173,6 +182,12 @@ class ReadOnlyFile:
         self.size = facts.st_size
         self._bulk = _bulk_reads(self._descriptor, facts, until, again) if POLICY.is_on else None
 
+    def _open_overlay(self, found: OverlayFile) -> None:
+        self._descriptor, self._bulk = -1, None
+        self._overlaid = source = found.open()
+        self.path, self.size, self._modified_ms = source.path, source.size, found.modified_ms
+        self.missing_bytes = getattr(source, "missing_bytes", 0)
+
     def read_into(self, position: int, view: memoryview) -> int:
         """Fill *view* with the bytes from *position* on; return how many there were: fewer only at the end of the file.
 
@@ -181,11 +196,14 @@ class ReadOnlyFile:
         try:
             if self._bulk is not None:
                 return self._bulk.read_into(position, view)
+            if self._overlaid is not None:
+                return self._overlaid.read_into(position, view)
             done = os.preadv(self._descriptor, [view], position) if view else 0
             while 0 < done < len(view) and (more := os.preadv(self._descriptor, [view[done:]], position + done)):
                 done += more
         except OSError as error:
-            UNUSABLE.refuse(self.path, error, f"read at byte {position}")
+            if self._overlaid is None:
+                UNUSABLE.refuse(self.path, error, f"read at byte {position}")
             raise
         return done
 
@@ -198,6 +216,8 @@ class ReadOnlyFile:
             if self._bulk is not None:
                 view = memoryview(bytearray(max(min(size, self.current_size() - position), 0)))
                 return bytes(view[: self._bulk.read_into(position, view)])
+            if self._overlaid is not None:
+                return self._overlaid.read(position, size)
             data = os.pread(self._descriptor, size, position)
             while len(data) < size and (more := os.pread(self._descriptor, size - len(data), position + len(data))):
                 data += more
@@ -218,6 +238,8 @@ class ReadOnlyFile:
 
     def current_size(self) -> int:
         """Return the size of the file now, in bytes."""
+        if self._descriptor < 0:
+            return self.size
         return os.lseek(self._descriptor, 0, os.SEEK_END)  # no read depends on the file position
 
     def fileno(self) -> int:
@@ -241,10 +263,14 @@ class ReadOnlyFile:
 
     def modified_ms(self) -> int:
         """Return when the file was last written, in ms since the epoch, rounded as a broker rounds it."""
+        if self._descriptor < 0:
+            return self._modified_ms
         return os.fstat(self._descriptor).st_mtime_ns // 1_000_000
 
     def close(self) -> None:
         """Close the file; a second time does nothing."""
+        if self._overlaid is not None:
+            self._overlaid.close()
         if self._descriptor >= 0:
             if self._bulk is not None:
                 self._bulk.close()

@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Any, BinaryIO, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from klog.base.errors import KlogError
+from klog.base.overlays import OVERLAYS
 from klog.base.page_cache import POLICY
 from klog.base.progress import Sink
 from klog.base.threads import run_all
@@ -153,8 +154,11 @@ class Threads(NamedTuple):
 
 
 def may_fork() -> bool:
-    """Whether a copy of this process would be whole: of several threads only one would go on in it."""
-    return hasattr(os, "fork") and threading.active_count() == 1
+    """Whether a copy of this process would be whole: of several threads only one would go on in it.
+
+    Remote storage is read with threads that this process does not see.
+    """
+    return hasattr(os, "fork") and threading.active_count() == 1 and not OVERLAYS
 
 
 class Processes(NamedTuple):

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from klog.base.errors import KlogError
+from klog.base.overlays import shown_path
 from klog.base.read_only import ReadOnlyFile
 from klog.data_dir.log_dir import lock_state
 from klog.data_dir.partition import Partition
@@ -153,8 +154,9 @@ class SliceScan:
                 yield from stream.changed(reader)
         except KlogError as error:
             if not _was_removed(part.path):
-                reason = str(error).removeprefix(part.path).lstrip(" :")
-                yield Damage(DamageKind.UNREADABLE, Location(part.path), reason)
+                file = shown_path(part.path)
+                reason = str(error).removeprefix(file).lstrip(" :")
+                yield Damage(DamageKind.UNREADABLE, Location(file), reason)
 
 
 def _was_removed(path: str) -> bool:
@@ -174,7 +176,7 @@ class _SliceStream(RecordStream):
         if part.aborted is not None:
             aborted = AbortedFilter(part.aborted, part.path, part.aborted_from, part.aborted_to)
         wanted = wanted._replace(from_offset=from_offset, to_offset=to_offset)
-        super().__init__(part.path, part.span, wanted, aborted)
+        super().__init__(shown_path(part.path), part.span, wanted, aborted)
         self._part = part
         self._end = part.start  # of the last intact batch that was read, in bytes
 

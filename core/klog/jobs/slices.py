@@ -236,6 +236,8 @@ def _cut(log: LogSlice, files: SegmentFiles, directory: str, split_bytes: int, w
         with ExitStack() as opened:
             source = opened.enter_context(ReadOnlyFile(log.path))
             log = log._replace(end=source.size, log_bytes=source.size)
+            if source.missing_bytes and not source.size:
+                return [log]
             cuts = SplitPoints(source, _open(index, opened), log.span)
             start, end = _range(source, cuts, index, time_index, log.base, wanted)
             marks = [(start, log.base), *cuts.between(start, end, split_bytes)]

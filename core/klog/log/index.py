@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Final, NamedTuple
 
 from klog.base.errors import KlogError, UnreadableError
+from klog.base.overlays import overlay_file
 from klog.base.read_only import ReadableLog, ReadOnlyFile
 from klog.formats.damage import Damage
 from klog.formats.index import ABORTED_TXN, OFFSET_ENTRY, TIME_ENTRY
@@ -325,6 +326,8 @@ def _latest_from(log: str, position: int) -> int | None:
 
 def modified_ms(log: str) -> int:
     """Return when a log was last written, ms since the epoch.  Raises UnreadableError."""
+    if (found := overlay_file(log)) is not None:
+        return found.modified_ms
     try:
         return os.stat(log).st_mtime_ns // 1_000_000
     except OSError as error:

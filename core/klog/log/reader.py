@@ -97,12 +97,24 @@ class LogReader:
         """
         with self._lock:
             if self._ended or self.position >= min(self._stop, self.end):
-                return None
+                return self._missing(window)
             before = self.position
             piece = self._step(window)
             self._number += 1
             self._window_bytes = min(2 * self._window_bytes, self._most_bytes)
             return piece if piece.consumed else piece._replace(consumed=self.position - before)
+
+    def _missing(self, window: Window) -> WindowResult | None:
+        """Return the damage of an object in remote storage that ends too early; None for every other log."""
+        missing = getattr(self.source, "missing_bytes", 0)
+        if not missing or self._ended or self._like_kafka or self._stop < self.source.size:
+            return None
+        self._ended = True
+        window.load(self.position, 0)
+        window.scan(0)
+        detail = f"the object ends here, {missing} bytes before the end that the metadata have"
+        place = Location(self.source.path, self.position)
+        return WindowResult(self._number, Damage(DamageKind.UNREADABLE, place, detail, missing))
 
     def _step(self, window: Window) -> WindowResult:
         wanted = max(min(self._window_bytes, self._stop - self.position), BATCH.size)

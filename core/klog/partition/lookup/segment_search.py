@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from klog.base.errors import UsageError
+from klog.base.overlays import OverlayFile, overlay_file
 from klog.base.read_only import ReadOnlyFile
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.formats.batch import BatchFacts
@@ -340,6 +341,10 @@ class SegmentChoice:
     def is_last(self, number: int) -> bool:
         """Whether a segment is the partition's last."""
         return self._following[number] is None
+
+    def remote(self, number: int) -> OverlayFile | None:
+        """Return the log of a segment that is in remote storage; None for a local one."""
+        return overlay_file(self.partition.file(self.files[number].log))
 
     def search(self, number: int) -> SegmentSearch:
         """Return the search in a segment; that in another is closed."""

@@ -216,7 +216,9 @@ class TimeSearch:
     def largest(self, number: int) -> LargestTimestamp:
         """Return the largest timestamp of a segment."""
         if number not in self._largest:
-            self._largest[number] = self.times(number).largest()
+            remote = self._segments.remote(number)
+            in_metadata = None if remote is None else LargestTimestamp(remote.modified_ms, remote.modified_ms)
+            self._largest[number] = in_metadata or self.times(number).largest()
         return self._largest[number]
 
     def search(self, timestamp: int) -> Trail:
@@ -225,6 +227,9 @@ class TimeSearch:
         problems: list[str] = []
         missed: Trail | None = None
         for number, files in enumerate(segments.files):
+            remote = segments.remote(number)
+            if remote is not None and not problems and (missed is not None or not remote.is_asked_for_times):
+                continue  # a broker looks in one remote segment of the lineage, and then in the local log
             largest = self.largest(number)
             if largest.problem:
                 problems.append(f"{files.time_index or files.log}: {largest.problem}")
@@ -240,7 +245,7 @@ class TimeSearch:
             if found.body is not None:
                 return self._hit(trail, number, found.body, problems)
             missed = missed or trail
-            if not problems:
+            if not problems and remote is None:
                 return trail._replace(notes=self._missed(number, largest, timestamp))
         trail = missed or Trail(timestamp, True, LookupOutcome.NOTHING_SO_LATE)
         known = max((self.largest(number).timestamp for number in range(len(segments.files))), default=-1)

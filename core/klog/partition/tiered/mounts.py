@@ -1,0 +1,200 @@
+"""Lays the segments in remote storage over partition directories, so that every reader finds both tiers in one log.
+
+with mounted(MountRequest(tier, ["house/broker-1/data"])) as found:
+    read(found.paths)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, NamedTuple
+
+from klog.base.errors import KlogError, UsageError, near_misses
+from klog.base.overlays import Overlay, OverlayFile, add_overlay, clear_overlays
+from klog.base.read_only import ReadableLog
+from klog.cluster.remote_log.cache import RemoteLogCache
+from klog.cluster.remote_log.events import TopicIdPartition
+from klog.cluster.remote_log.lineage import history_of
+from klog.cluster.remote_log.object_facts import cache_of, epoch_history, remote_segment
+from klog.cluster.remote_log.remote_log import RemoteLog, metadata_of, read_remote_log
+from klog.data_dir.log_dir import LogDir
+from klog.data_dir.partition import Partition
+from klog.data_dir.selection import PartitionChoice, is_selected, open_path
+from klog.formats.checkpoint import EpochEntry, epochs_in_force
+from klog.formats.java_integers import LONG_MAX
+from klog.formats.names import SEGMENT_KINDS, FileKind, PartitionState
+from klog.partition.tiered.remote_files import BytesInMemory, PartFacts, RemoteFiles
+from klog.partition.tiered.tiered_log import TieredLog
+from klog.tier.tier import Tier, TierPartition
+
+BOTH, LOCAL, REMOTE = TIERS = ("both", "local", "remote")
+_SEGMENT_KINDS: Final = frozenset((*SEGMENT_KINDS, FileKind.SNAPSHOT))
+
+
+class MountRequest(NamedTuple):
+    """*paths*: log dirs and partition directories; without any, *topics* and *numbers* are read from the tier alone.
+
+    *part*: one of TIERS.
+    """
+
+    tier: Tier
+    paths: Sequence[str] = ()
+    topics: Sequence[str] = ()
+    numbers: Sequence[PartitionChoice] = ()
+    part: str = BOTH
+
+
+@dataclass
+class Mounted:
+    """The directories to read, and the logs over two tiers by the paths of their directories."""
+
+    paths: list[str] = field(default_factory=list)
+    logs: dict[str, TieredLog] = field(default_factory=dict)
+
+
+@contextmanager
+def mounted(request: MountRequest) -> Iterator[Mounted]:
+    """Lay remote segments over directories while the block lasts.
+
+    Raises KlogError if the tier or `__remote_log_metadata` cannot be read, UsageError for a topic that neither has.
+    """
+    try:
+        yield _Mounts(request).mount()
+    finally:
+        clear_overlays()
+
+
+class _Mounts:
+    """The directories of a request."""
+
+    def __init__(self, request: MountRequest) -> None:
+        self._request, self._tier = request, request.tier
+        self._listing = request.tier.list_segments()
+        self._tells_txns = True  # in objects; a segment without a transaction index has no such object
+
+    def mount(self) -> Mounted:
+        found = Mounted(list(self._request.paths))
+        if not found.paths:
+            for whose, objects in self._chosen():
+                found.paths.append(path := self._path(whose))
+                found.logs[path] = self._mount_alone(path, whose, objects)
+            return found
+        if self._request.part == LOCAL:
+            return found
+        log_dirs, partitions = _opened(found.paths)
+        remote_log = read_remote_log(log_dirs, cluster=metadata_of(log_dirs))
+        every = (one for cache in remote_log.caches.values() for one in cache.segments.values())
+        self._tells_txns = any(one.txn_index_empty for one in every)
+        for partition in partitions:
+            if (log := self._log_of(partition, remote_log)) is not None:
+                self._mount_beside(partition, log)
+                found.logs[partition.path] = log
+        return found
+
+    # beside local logs
+
+    def _log_of(self, partition: Partition, remote_log: RemoteLog) -> TieredLog | None:
+        """Return the log of a local partition over both tiers; None if it has no remote segment."""
+        if partition.topic is None or partition.number is None or partition.topic_id is None:
+            return None
+        whose = TopicIdPartition(partition.topic, partition.number, partition.topic_id)
+        cache = remote_log.caches.get(whose)
+        if cache is None and (objects := self._listing.partitions.get(whose[:0:-1])) is not None:
+            cache = _shown(self._tier, objects)[0]
+        if cache is None or not cache.segments:
+            return None
+        epochs = partition.epochs
+        kept = epochs_in_force(epochs.entries) if epochs is not None and not epochs.malformed else []
+        local_start = partition.segments[0].base_offset if partition.segments else None
+        history = kept or history_of(cache.segments.values())
+        return TieredLog(cache, tuple(history), partition.tiered_log_start(), local_start)
+
+    def _mount_beside(self, partition: Partition, log: TieredLog) -> None:
+        on_disk = {file.name for file in partition.files if file.kind in _SEGMENT_KINDS}
+        is_remote_only = self._request.part == REMOTE
+        assert partition.topic_id is not None
+        end = partition.log_end.offset if partition.log_end is not None else LONG_MAX
+        files = self._files(log, (partition.topic_id, partition.number or 0), end, without_local=is_remote_only)
+        if is_remote_only:
+            add_overlay(partition.path, Overlay(files, frozenset(on_disk - files.keys())))
+        else:
+            add_overlay(partition.path, Overlay({name: file for name, file in files.items() if name not in on_disk}))
+
+    def _files(
+        self, log: TieredLog, key: tuple[str, int], log_end: int, *, without_local: bool
+    ) -> dict[str, OverlayFile]:
+        objects = self._listing.partitions.get(key, TierPartition("")).segments
+        asked = {one.segment_id for one in log.segments_by_time(log_end)}
+        files: dict[str, OverlayFile] = {}
+        for part in log.parts(without_local=without_local):
+            found = objects.get(part.segment.segment_id)
+            facts = PartFacts(part, part.segment.segment_id in asked, self._tells_txns)
+            files.update(RemoteFiles(self._tier, facts, found).files())
+        return files
+
+    # the tier alone
+
+    def _path(self, whose: TopicIdPartition) -> str:
+        return os.path.join(self._tier.uri, str(whose))
+
+    def _chosen(self) -> list[tuple[TopicIdPartition, TierPartition]]:
+        """Return the partitions that the request names.  Raises KlogError for one that is two things."""
+        request = self._request
+        found: dict[str, tuple[TopicIdPartition, TierPartition]] = {}
+        for (topic_id, number), partition in sorted(self._listing.partitions.items()):
+            whose = TopicIdPartition(partition.topic, number, topic_id)
+            if is_selected(whose.topic, number, request.topics, request.numbers):
+                if str(whose) in found:
+                    ids = f"{found[str(whose)][0].topic_id} and {topic_id}"
+                    raise KlogError(f"{whose} is two things in {self._tier.uri}: topics {ids}; name a log dir of one")
+                found[str(whose)] = (whose, partition)
+        if not found:
+            known = {one.topic for one in self._listing.partitions.values()}
+            named = ", ".join(request.topics) or "any topic"
+            raise UsageError(f"{self._tier.uri}: no partition of {named}{near_misses(named, known)}")
+        return list(found.values())
+
+    def _mount_alone(self, path: str, whose: TopicIdPartition, objects: TierPartition) -> TieredLog:
+        cache, epochs = _shown(self._tier, objects)
+        start = min((one.start_offset for one in cache.segments.values()), default=0)
+        log = TieredLog(cache, tuple(epochs or history_of(cache.segments.values())), start, None)
+        files = self._files(log, (whose.topic_id, whose.number), LONG_MAX, without_local=True)
+        epoch_lines = "".join(f"{one.epoch} {one.start_offset}\n" for one in log.epochs)
+        for kind, text in (
+            (FileKind.LEADER_EPOCHS, f"0\n{len(log.epochs)}\n{epoch_lines}"),
+            (FileKind.PARTITION_METADATA, f"version: 0\ntopic_id: {whose.topic_id}"),
+        ):
+            open_it = partial(_in_memory, os.path.join(path, kind.value), text.encode())
+            files[kind.value] = OverlayFile(len(text), open_it)
+        add_overlay(path, Overlay(files, is_alone=True))
+        return log
+
+
+def _in_memory(path: str, content: bytes) -> ReadableLog:
+    return BytesInMemory(path, content)
+
+
+def _shown(tier: Tier, objects: TierPartition) -> tuple[RemoteLogCache, Sequence[EpochEntry]]:
+    """Return the segments that objects show, for a partition without metadata, and the newest history among them."""
+    shown = (remote_segment(tier, one) for one in objects.segments.values())
+    known = {one.segment_id: one for one in shown if one is not None}
+    return cache_of(known), epoch_history(tier, objects.segments.values(), known)
+
+
+def _opened(paths: Sequence[str]) -> tuple[list[LogDir], list[Partition]]:
+    """Return the log dirs at or around *paths*, each once, and the current partitions that the paths name."""
+    log_dirs: dict[str, LogDir] = {}
+    partitions: list[Partition] = []
+    for path in paths:
+        opened = open_path(path)
+        if isinstance(opened, LogDir):
+            log_dirs[os.path.realpath(opened.path)] = opened
+            partitions += [one for one in opened.partitions if one.state is PartitionState.CURRENT]
+        elif isinstance(opened, Partition):
+            log_dirs.setdefault(os.path.realpath(opened.log_dir), LogDir(opened.log_dir))
+            partitions.append(opened)
+    return list(log_dirs.values()), partitions
