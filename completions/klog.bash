@@ -581,6 +581,7 @@ _klog() {
         'remote verify --cluster') words='' ;;
         'remote verify --topic-id') words='' ;;
         'remote verify --node') words='' ;;
+        'remote verify --at-time') words='' ;;
         'remote verify --max-batch-bytes') words='' ;;
         'remote verify -o' | 'remote verify --output') words='text json jsonl csv' ;;
         'remote verify -j' | 'remote verify --jobs') words='' ;;
@@ -785,7 +786,7 @@ _klog() {
             remote) words='ls orphans verify -h --help' ;;
             'remote ls') words='--remote --remote-layout --remote-keys -t --topic -p --partition --cluster --topic-id --node --at-time --segments -o --output -j --jobs -q --quiet --color -h --help' ;;
             'remote orphans') words='--remote --remote-layout -t --topic -p --partition --cluster --topic-id --older-than --now -o --output -j --jobs -q --quiet --color -h --help' ;;
-            'remote verify') words='--remote --remote-layout --remote-keys -t --topic -p --partition --cluster --topic-id --node --quick --deep --max-batch-bytes --all -o --output -j --jobs -q --quiet --color -h --help' ;;
+            'remote verify') words='--remote --remote-layout --remote-keys -t --topic -p --partition --cluster --topic-id --node --at-time --quick --deep --max-batch-bytes --all -o --output -j --jobs -q --quiet --color -h --help' ;;
             keys) words='check -h --help' ;;
             'keys check') words='--partitions -t --topic -p --partition --min-keys --list --cluster --topic-id --by-name -o --output --max-batch-bytes -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
             audit) words='headers misrouted -h --help' ;;

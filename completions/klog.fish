@@ -835,6 +835,7 @@ complete -c klog -n 'test (__klog_command) = "remote verify"' -s p -l partition 
 complete -c klog -n 'test (__klog_command) = "remote verify"' -l cluster -x -d 'Only log dirs of this cluster (repeatable)'
 complete -c klog -n 'test (__klog_command) = "remote verify"' -l topic-id -x -d 'Only topics with this id (repeatable)'
 complete -c klog -n 'test (__klog_command) = "remote verify"' -l node -x -d 'Use the local logs of this node'
+complete -c klog -n 'test (__klog_command) = "remote verify"' -l at-time -x -d 'Only records of __remote_log_metadata up to this time'
 complete -c klog -n 'test (__klog_command) = "remote verify"' -l quick -d 'Only names and sizes: nothing is read'
 complete -c klog -n 'test (__klog_command) = "remote verify"' -l deep -d 'Also decompress and read every record, and compare snapshots with the log'
 complete -c klog -n 'test (__klog_command) = "remote verify"' -l max-batch-bytes -x -d 'Largest batch to read or decompress'

@@ -150,7 +150,7 @@ class PartitionsPage(Page):
         wanted = [one.partition for one in self._rows[first:end] if one.partition.directory not in self._details]
         if not wanted:
             return False
-        for row in describe_log_dir(self._log_dir, wanted).partitions:
+        for row in describe_log_dir(self._log_dir, wanted, with_remote=False).partitions:
             self._details[row.directory] = row
         self.changed()
         return True

@@ -46,6 +46,10 @@ Node = Annotated[
     int | None,
     typer.Option("--node", metavar="N", help="Use the local logs of this node; default: those that reach farthest."),
 ]
+AtTime = Annotated[
+    str | None,
+    typer.Option("--at-time", metavar="TIME", help="Only records of __remote_log_metadata up to this time."),
+]
 LS_OUTPUTS = ("text", "json", "jsonl", "csv")
 
 
@@ -60,10 +64,7 @@ def ls(
     cluster: options.Clusters = None,
     topic_id: options.TopicIds = None,
     node: Node = None,
-    at: Annotated[
-        str | None,
-        typer.Option("--at-time", metavar="TIME", help="Only records of __remote_log_metadata up to this time."),
-    ] = None,
+    at: AtTime = None,
     segments: Annotated[bool, typer.Option("--segments", help="A row for each segment.")] = False,
     form: Annotated[str, options.output_form(LS_OUTPUTS)] = "text",
 ) -> int:
@@ -148,6 +149,7 @@ def verify(
     cluster: options.Clusters = None,
     topic_id: options.TopicIds = None,
     node: Node = None,
+    at: AtTime = None,
     quick: Annotated[bool, typer.Option("--quick", help="Only names and sizes: nothing is read.")] = False,
     deep: options.Deep = False,
     max_batch_bytes: options.MaxBatchBytes = "128MiB",
@@ -164,6 +166,8 @@ def verify(
     from klog.commands.remote import RemoteQuery
     from klog.partition.verify.segment_pass import SurveyOptions
 
+    from klog_cli import output
+    from klog_cli.units import parse_time
     from klog_cli.views.remote.tier_option import tier_of
     from klog_cli.views.remote.verify import verify as run
 
@@ -178,6 +182,7 @@ def verify(
         tuple(cluster or ()),
         tuple(topic_id or ()),
         node,
+        None if at is None else parse_time(at, output.note),
     )
     survey = SurveyOptions(deep=deep, max_batch_bytes=options.batch_bytes(max_batch_bytes))
     return run(query, None if quick else survey, form, everything)

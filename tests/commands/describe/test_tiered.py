@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from klog.commands.describe import describe_log_dir
+from klog.data_dir.log_dir import LogDir
 
 from tests.conftest import Ran
 from tests.support.metadata_logs import MetadataLog, config, topic
-from tests.support.tiers import IMAGES, situation
+from tests.support.tiers import IMAGES, situation, unpack
 
 Klog = Callable[..., Ran]
 START = 40
@@ -69,6 +71,15 @@ def test_people_see_both_starts(klog: Klog, tmp_path: Path) -> None:
     titles = klog("describe", data / "orders-0").stdout.decode().splitlines()
     assert "log start     7" in titles
     assert "local start   40" in titles
+
+
+def test_the_topic_with_the_segments_is_read_on_request(tmp_path: Path) -> None:
+    """It may have a million records, and a screen that is redrawn does not show them."""
+    data, _ = unpack(tmp_path)
+    for with_remote, known in ((True, [99, None, 83]), (False, [None, None, None])):
+        rows = describe_log_dir(LogDir(str(data)), with_remote=with_remote).partitions
+        found = {row.topic: row.remote_end_offset for row in rows}
+        assert [found["fine"], found["__cluster_metadata"], found["short"]] == known
 
 
 @pytest.mark.corpora

@@ -261,6 +261,11 @@ def test_lost_metadata_are_no_orphans(klog: Klog, place: tuple[Path, Path]) -> N
     assert {one["topic"] for one in problems(shown)} == {"fine", "gone", "short"}
 
 
+def test_at_a_time_before_all_records_there_is_no_entry(klog: Klog, place: tuple[Path, Path]) -> None:
+    words = ("remote", "verify", place[0], "--remote", place[1], "--quick", "-o", "json", "--at-time", "1")
+    assert {one["id"] for one in document(klog(*words), 4)["findings"]} == {"remote-metadata-lost"}
+
+
 @pytest.mark.corpora
 def test_bytes_that_differ_from_the_local_log(klog: Klog, image: Callable[[str], Path], tmp_path: Path) -> None:
     """Only --deep compares them; the checksum of the local batch is right in the end."""

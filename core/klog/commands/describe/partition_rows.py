@@ -108,15 +108,17 @@ def describe_log_dir(
     partitions: Sequence[Partition] | None = None,
     metadata_version: str | None = None,
     settings: TopicConfig | None = None,
+    with_remote: bool = True,
 ) -> LogDirSummary:
     """Describe *log_dir*, with rows for *partitions* only (None: for all).
 
     *metadata_version* is the feature level, which the caller has read from the metadata log.  *settings*: of its
-    topics; None: as its own metadata log has them.  Raises UnreadableError if the directory cannot be listed.
+    topics; None: as its own metadata log has them.  *with_remote*: also read
+    `__remote_log_metadata`.  Raises UnreadableError if the directory cannot be listed.
     """
     unclean = _was_left_unclean(log_dir)
     chosen = log_dir.partitions if partitions is None else partitions
-    tiered = TieredTopics(log_dir, settings)
+    tiered = TieredTopics(log_dir, settings, with_remote=with_remote)
     rows = tuple(_partition_row(partition, unclean, tiered) for partition in chosen)
     shutdown, followed = log_dir.clean_shutdown, log_dir.checkpoints.follow_file
     return LogDirSummary(

@@ -30,10 +30,13 @@ class RemotePart(NamedTuple):
 
 
 class TieredTopics:
-    """The topics of a log dir that are in remote storage; files are read when a partition makes it necessary."""
+    """The topics of a log dir that are in remote storage; files are read when a partition makes it necessary.
 
-    def __init__(self, log_dir: LogDir, settings: TopicConfig | None = None) -> None:
-        self._log_dir, self._settings = log_dir, settings or TopicConfig(log_dir)
+    *with_remote*: `__remote_log_metadata` is read for `part`.
+    """
+
+    def __init__(self, log_dir: LogDir, settings: TopicConfig | None = None, *, with_remote: bool = True) -> None:
+        self._log_dir, self._settings, self._with_remote = log_dir, settings or TopicConfig(log_dir), with_remote
 
     def log_start(self, partition: Partition) -> int | None:
         """Return the log start offset as a broker takes it."""
@@ -49,7 +52,7 @@ class TieredTopics:
     def _remote_log(self) -> RemoteLog | None:
         """The content of the topic; None if the log dir has no part of it."""
         try:
-            if any(one.topic == _TOPIC for one in self._log_dir.partitions):
+            if self._with_remote and any(one.topic == _TOPIC for one in self._log_dir.partitions):
                 from klog.cluster.remote_log.remote_log import read_remote_log
 
                 return read_remote_log([self._log_dir], cluster=self._settings.metadata)
