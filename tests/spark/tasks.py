@@ -11,6 +11,7 @@ from typing import Any
 
 import klog
 from klog.base.errors import DamagedError
+from klog.base.page_cache import POLICY
 from klog.base.unusable import UNUSABLE
 from klog.jobs.output import Facts, OutputAttempt
 from klog.jobs.runner import TaskResult, json_result
@@ -91,3 +92,12 @@ def noting(unit: str, options: None) -> Iterator[TaskResult]:
     """Note that the system refused a path."""
     UNUSABLE.refuse(unit, PermissionError(errno.EACCES, os.strerror(errno.EACCES)), "open")
     yield json_result("path", unit)
+
+
+def ways_of_reading(unit: int, options: None) -> Iterator[TaskResult]:
+    """Yield how logs are read: whether their pages are dropped, the limit, and the nice value of the worker."""
+    time.sleep(0.3)  # so that there are two workers
+    rate = POLICY.rate
+    if rate is not None:
+        rate.take(0)
+    yield json_result("way", [POLICY.drops, rate and rate.rate, os.getpriority(os.PRIO_PROCESS, 0)])

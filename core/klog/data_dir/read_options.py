@@ -21,6 +21,8 @@ from klog.formats.names import FileKind
 
 Cache: TypeAlias = Literal["drop", "keep"]
 Priority: TypeAlias = Literal["normal", "low"]
+CACHES: Final[tuple[Cache, ...]] = ("drop", "keep")
+PRIORITIES: Final[tuple[Priority, ...]] = ("normal", "low")
 NICE: Final = 10
 _IDLE: Final = 3 << 13
 """The value of IOPRIO_CLASS_IDLE."""
@@ -35,22 +37,42 @@ class ReadOptions(NamedTuple):
     priority: Priority | None = None
 
 
+class ReadRequest(NamedTuple):
+    """The paths that a command reads, and its options."""
+
+    paths: tuple[str, ...]
+    options: ReadOptions
+
+
+_requests: Final[list[ReadRequest]] = []
+
+
+def requested() -> ReadRequest | None:
+    """Return the request of the running command, for workers that do a part of it; None outside of `reading`."""
+    return _requests[-1] if _requests else None
+
+
 @contextmanager
 def reading(paths: Iterable[str], settings: ReadOptions, note: Callable[[str], object]) -> Iterator[None]:
     """Read logs in this way until the block ends; *note* is told what a running broker changes.
 
     *paths*: log dirs, partitions or files.  Threads keep the priority with which they were started.
     """
-    holder = holder_of(paths) if None in (settings.cache, settings.priority) or settings.cache == "drop" else None
+    request = ReadRequest(tuple(paths), settings)
+    holder = (
+        holder_of(request.paths) if None in (settings.cache, settings.priority) or settings.cache == "drop" else None
+    )
     drops = settings.cache == "drop" or (settings.cache is None and holder is not None)
     is_low = settings.priority == "low" or (settings.priority is None and holder is not None)
     begin(drops=drops, beside_broker=holder is not None, rate=settings.rate)
+    _requests.append(request)
     try:
         with _low_priority() if is_low else nullcontext():
             if holder is not None and (settings.cache is None or settings.priority is None) and (drops or is_low):
                 note(_explained(holder, drops, is_low))
             yield
     finally:
+        _requests.pop()
         POLICY.reset()
 
 

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from functools import partial
 from operator import itemgetter
 from types import FrameType
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
@@ -18,10 +19,12 @@ from klog.base import errors
 from klog.base.errors import ExitCode, KlogError, SparkError
 from klog.base.progress import Sink
 from klog.base.unusable import UNUSABLE
+from klog.data_dir.read_options import requested
 from klog.jobs.runner import Job, Take, TaskResult
 from klog.jobs.slices import pack_tasks
 from klog.spark import remote_call
 from klog.spark.session import SITE, abandon_all, session
+from klog.spark.worker_reads import read_as_requested
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -75,7 +78,9 @@ class SparkRunner:
         from pyspark import cloudpickle
 
         cloudpickle.register_pickle_by_value(remote_call)  # type: ignore[no-untyped-call]  # it has no types
-        pickled: bytes = cloudpickle.dumps((job.function, job.options))  # type: ignore[no-untyped-call]  # as above
+        request = requested()
+        function = job.function if request is None else partial(read_as_requested, job.function, request)
+        pickled: bytes = cloudpickle.dumps((function, job.options))  # type: ignore[no-untyped-call]  # as above
         units, sizes = job.units, job.sizes
         sink.expect(sum(sizes))
         first, most = 0, sum(sizes) if first_bytes is None else first_bytes

@@ -14,10 +14,11 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple
+from typing import Final, Literal, NamedTuple, cast
 
 from klog.base.errors import UsageError, near_misses
 from klog.data_dir.partition import Partition
+from klog.data_dir.read_options import CACHES, PRIORITIES, Cache, Priority, ReadOptions
 from klog.data_dir.replicas import IdentityChoice
 from klog.formats.names import CLUSTER_METADATA, INTERNAL
 from klog.jobs.slices import SPLIT_BYTES
@@ -36,7 +37,7 @@ _OURS = (
     "path paths columns isolation damage splitBytes maxBatchBytes pushdown replicas cluster topicId byName"
     " subscribe subscribePattern assign startingOffsets endingOffsets startingTimestamp endingTimestamp"
     " startingOffsetsByTimestamp endingOffsetsByTimestamp startingOffsetsByTimestampStrategy includeHeaders"
-    " failOnDataLoss minPartitions maxOffsetsPerTrigger"
+    " failOnDataLoss minPartitions maxOffsetsPerTrigger cache rate priority"
 )
 _NOTHING_ON_DISK = (
     "groupIdPrefix kafkaConsumer.pollTimeoutMs fetchOffset.numRetries fetchOffset.retryIntervalMs"
@@ -53,7 +54,7 @@ class SourceOptions:
     """All options, parsed and checked against each other.
 
     *tasks*: the minimum number, None for the default.  *max_offsets*: per trigger, None for no limit.  *late*: the
-    start if no record has the timestamp or a later one, "error" or "latest".
+    start if no record has the timestamp or a later one, "error" or "latest".  *reads*: the way in which logs are read.
     """
 
     paths: tuple[str, ...]
@@ -72,6 +73,7 @@ class SourceOptions:
     max_batch_bytes: int
     tasks: int | None
     max_offsets: int | None
+    reads: ReadOptions
 
 
 class _Given:
@@ -150,7 +152,16 @@ def read_options(options: Mapping[str, str], streaming: bool = False) -> SourceO
         max_batch_bytes=_bytes(given, "maxBatchBytes", 1, MAX_BATCH_BYTES),
         tasks=given.number("minPartitions", 1),
         max_offsets=given.number("maxOffsetsPerTrigger", 1),
+        reads=_reads(given),
     )
+
+
+def _reads(given: _Given) -> ReadOptions:
+    """Return the way in which logs are read; without an option the lock of the log dir decides."""
+    cache = given.choice("cache", CACHES, "drop") if given.text("cache") is not None else None
+    priority = given.choice("priority", PRIORITIES, "low") if given.text("priority") is not None else None
+    rate = _bytes(given, "rate", 1, 1) if given.text("rate") is not None else None
+    return ReadOptions(cast("Cache | None", cache), rate, cast("Priority | None", priority))
 
 
 def read_columns(options: Mapping[str, str]) -> tuple[str, ...]:
