@@ -31,7 +31,7 @@ class Sizes:
     limit: int
 
 
-SMALL, LARGE = Sizes(512 * MIB, 64 * MIB, 256 * MIB), Sizes(4096 * MIB, 512 * MIB, 1536 * MIB)
+SMALL, LARGE = Sizes(512 * MIB, 64 * MIB, 384 * MIB), Sizes(4096 * MIB, 512 * MIB, 1536 * MIB)
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ COMMANDS = {
     "compact": "--policy compact --all --to new",
 }
 """Each command that reads whole logs, and its options."""
-FAST = ("search",)
+FAST = ("search", "audit", "export")
 
 
 def run(command: str, data: Path, sizes: Sizes, *more: str, kernel: str = "this kernel", forgets: bool = True) -> Kept:
