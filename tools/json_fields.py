@@ -33,6 +33,12 @@ RECORD: Declared = {
     **{"timestamp_type?": TEXT, "leader_epoch?": INT, "producer_id?": INT, "producer_epoch?": INT, "sequence?": INT},
     **{"transactional?": BOOL, "control?": TEXT, "coordinator_epoch?": INT, "position": INT, "file?": TEXT},
 }
+DECODED: Declared = {
+    **{**RECORD, "key?": "*", "value?": "*"},
+    **{f"{side}_schema_id?": INT for side in ("key", "value")},
+    **{f"{side}_{name}?": TEXT for side in ("key", "value") for name in ("schema_guid", "message", "error")},
+}
+"""A record with --schemas."""
 BATCH: Declared = {
     **{"base_offset": INT_OR_NULL, "last_offset": INT, "records": INT_OR_NULL, "position": INT, "size": INT},
     **{"magic": INT, "codec": TEXT, "crc": INT, "crc_holds": BOOL, "leader_epoch": INT_OR_NULL},
@@ -45,7 +51,7 @@ DAMAGE: Declared = {
     **{"detail?": TEXT, "file?": TEXT},
 }
 DUMP: Declared = (
-    *(RECORD, BATCH, DAMAGE, {"offset": INT, "position": INT}, {"offset": INT, "timestamp": INT}),
+    *(RECORD, DECODED, BATCH, DAMAGE, {"offset": INT, "position": INT}, {"offset": INT, "timestamp": INT}),
     {
         **{"version": INT, "producer_id": INT, "first_offset": INT, "last_offset": INT, "last_stable_offset": INT},
     },

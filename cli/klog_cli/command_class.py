@@ -29,8 +29,8 @@ OPTION_GROUPS = {
     " header regex isolation limit sample since state transactional-id producer-id longer-than group type kind around"
     " window at-time at-offset offset position entry timestamp batch broker quorum check min-confidence internal"
     " no-control tail up if-leads head follow key-as remote remote-layout remote-keys node"
-    " subject deleted id guid schemas schemas-topic",
-    "Result": "output to segments values deep context format value-as pretty full raw resolved",
+    " subject deleted id guid schemas schemas-topic decode",
+    "Result": "output to segments values deep context format value-as pretty full raw resolved json-form",
     "Change": "apply dry-run save-plan backup now",
     "Kafka's own": "files deep-iteration print-data-log skip-record-metadata verify-index-only index-sanity-check"
     " max-bytes max-message-size offsets-decoder transaction-log-decoder cluster-metadata-decoder"

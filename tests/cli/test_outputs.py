@@ -104,6 +104,7 @@ READ = {
     ("space", "--server-properties"),
     ("space", "--metadata"),
     ("schemas check", "--schemas"),
+    ("dump", "--schemas"),
     ("adopt", "--to"),
     ("assign", "--metadata"),
     ("assign", "--check"),

@@ -11,7 +11,7 @@ import typer
 from klog.base.errors import ExitCode, UsageError
 from klog.formats.java_integers import LONG_MAX, LONG_MIN
 
-from klog_cli import options, output
+from klog_cli import options, output, schema_options
 from klog_cli.input_lines import input_lines
 from klog_cli.units import parse_key, parse_size, parse_time
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from klog.commands.dump.dump_request import Decoder, DumpRequest, DumpTarget, LogStyle
     from klog.data_dir.selection import PartitionChoice, PartitionQuery
     from klog.kernel import KeySet
+    from klog.log.json_lines import LineStyle
     from klog.log.records import RecordFilter
 
 DECODERS = ("offsets", "transactions", "cluster_metadata", "remote_log_metadata", "share_group_state")
@@ -130,32 +131,47 @@ def dump(
     batches: Batches = False,
     batch_offsets: BatchOffsets = False,
     values: options.Values = "text",
+    schemas: schema_options.Schemas = None,
+    schemas_topic: schema_options.SchemasTopic = "_schemas",
+    json_form: schema_options.JsonForm = "plain",
+    decode: schema_options.Decode = "both",
+    context: schema_options.Context = None,
     jobs: options.Jobs = None,
     max_batch_bytes: options.MaxBatchBytes = "128MiB",
 ) -> int:
     """Print any Kafka file as Kafka's dump tool does, or as data.
 
-    The files of a directory are printed in order. Ranges are found through the indexes, so ten records from the middle
-    of a large segment cost a few KiB of reading. Damage is reported where it is and does not end the dump. Exit code 4:
-    data is damaged, or no record meets the conditions.
+    Damage does not end the dump. Exit code 4: data is damaged or does not decode, or no record meets the conditions.
     """
-    from klog.commands.dump.dump_request import ALL_BYTES, DumpRequest, IndexStyle
-    from klog.kernel import VALUES
-    from klog.log.json_lines import LineStyle
+    from klog.commands.dump.dump_request import DumpRequest, IndexStyle
 
     form = options.chosen_form(form, to, DUMP_OUTPUTS, "text")
     decoder = _decoder(offsets, transactions, cluster_metadata, remote_log_metadata, share_group_state)
-    _check_choices(form, kind, isolation, values, batches, batch_offsets, decoder)
+    _check_choices(form, kind, isolation, values, batches, batch_offsets, decoder, bool(schemas))
     log_style = _log_style(deep_iteration, print_data_log, skip_record_metadata, batches, decoder)
     index_style = IndexStyle(index_sanity_check, verify_index_only, parse_size(max_message_size))
-    line_style = LineStyle(form == "csv", batches, VALUES.index(values), batch_offsets)
+    styles = (log_style, index_style, _line_style(form, batches, values, batch_offsets))
     wanted = wanted_of((from_offset, to_offset), (from_time, to_time), key_set(key, keys_from), no_control, limit, tail)
-    most, most_of_batch = (ALL_BYTES if size is None else parse_size(size) for size in (max_bytes, max_batch_bytes))
-    most_of_batch, threads = min(most_of_batch, ALL_BYTES), jobs or os.cpu_count() or 1
-    styles, committed = (log_style, index_style, line_style), isolation == "read_committed"
-    request = DumpRequest(form, *styles, wanted, committed, most, most_of_batch, threads, kind)
+    most, most_of_batch, threads = _limits(max_bytes, max_batch_bytes, jobs)
     asked = _inputs((files, paths), topic, partition, form, to)
+    by = schema_options.schema_style(schemas, asked.paths, (schemas_topic, json_form, decode, context))
+    request = DumpRequest(form, *styles, wanted, isolation == "read_committed", most, most_of_batch, threads, kind, by)
     return _dump(asked, (key or (), keys_from), with_indexes, request, to)
+
+
+def _limits(max_bytes: str | None, max_batch_bytes: str, jobs: int | None) -> tuple[int, int, int]:
+    """Return the most bytes of a log, those of a batch, and the number of threads."""
+    from klog.commands.dump.dump_request import ALL_BYTES
+
+    most = ALL_BYTES if max_bytes is None else parse_size(max_bytes)
+    return most, min(parse_size(max_batch_bytes), ALL_BYTES), jobs or os.cpu_count() or 1
+
+
+def _line_style(form: str, batches: bool, values: str, batch_offsets: bool) -> LineStyle:
+    from klog.kernel import VALUES
+    from klog.log.json_lines import LineStyle
+
+    return LineStyle(form == "csv", batches, VALUES.index(values), batch_offsets)
 
 
 def _inputs(
@@ -238,7 +254,8 @@ def _print_rows(asked: PartitionQuery, with_indexes: bool, request: DumpRequest,
             from klog.commands.dump.log_lines import csv_header
 
             results.write(csv_header(request.line_style))
-        return dump_lines(targets(), request, results, rows), rows.found
+        code = dump_lines(targets(), request, results, rows)
+    return code | schema_options.tell_errors(request.schemas), rows.found
 
 
 def _size(target: DumpTarget) -> int:
@@ -300,6 +317,7 @@ def _check_choices(
     batches: bool,
     batch_offsets: bool,
     decoder: Decoder | None,
+    is_decoded: bool,
 ) -> None:
     from klog.kernel import VALUES
 
@@ -319,6 +337,8 @@ def _check_choices(
         raise UsageError("--batches goes with --output text, jsonl or csv")
     if form != "text" and decoder is not None:
         raise UsageError("the decoders print text: leave out --output, or the decoder")
+    if is_decoded:
+        schema_options.check_schemas(form, values, batches)
 
 
 def _log_style(records: bool, content: bool, bare: bool, batches: bool, decoder: Decoder | None) -> LogStyle:

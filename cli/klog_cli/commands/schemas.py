@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from klog.base.errors import UsageError
 
-from klog_cli import options
+from klog_cli import options, schema_options
 from klog_cli.command_class import CommandGroup
 
 schemas = typer.Typer(
@@ -21,7 +21,6 @@ LIST_OUTPUTS = ("text", "json", "jsonl", "csv")
 SHOW_OUTPUTS = ("text", "json")
 CHECK_OUTPUTS = ("text", "json", "jsonl")
 Context = Annotated[str | None, typer.Option(metavar="NAME", help="Only schemas of this context; the default is '.'.")]
-SchemasTopic = Annotated[str, typer.Option("--schemas-topic", metavar="NAME", help="Name of the topic _schemas here.")]
 
 
 @schemas.callback()
@@ -37,7 +36,7 @@ def list_(
     deleted: Annotated[
         bool, typer.Option("--deleted", help="Also deleted and replaced versions whose records are still in the log.")
     ] = False,
-    schemas_topic: SchemasTopic = "_schemas",
+    schemas_topic: schema_options.SchemasTopic = "_schemas",
     cluster: options.Clusters = None,
     topic_id: options.TopicIds = None,
     by_name: options.ByName = False,
@@ -69,7 +68,7 @@ def show(
     ] = None,
     context: Context = None,
     resolved: Annotated[bool, typer.Option("--resolved", help="Put in the schemas that it refers to.")] = False,
-    schemas_topic: SchemasTopic = "_schemas",
+    schemas_topic: schema_options.SchemasTopic = "_schemas",
     cluster: options.Clusters = None,
     topic_id: options.TopicIds = None,
     by_name: options.ByName = False,
@@ -108,7 +107,7 @@ def check(
     context: Annotated[
         str | None, typer.Option(metavar="NAME", help="If an id is in several contexts, try this one first.")
     ] = None,
-    schemas_topic: SchemasTopic = "_schemas",
+    schemas_topic: schema_options.SchemasTopic = "_schemas",
     cluster: options.Clusters = None,
     topic_id: options.TopicIds = None,
     by_name: options.ByName = False,

@@ -51,6 +51,19 @@ def find_registries(
     return found
 
 
+def topics_beside(paths: Sequence[str], topic: str = SCHEMAS_TOPIC) -> list[str]:
+    """Return the directories of registries' topics in the log dirs that *paths* are, or are in."""
+    found: dict[str, None] = {}
+    for path in paths:
+        around = os.path.abspath(path) if os.path.isdir(path) else os.path.dirname(os.path.abspath(path))
+        for log_dir in (around, os.path.dirname(around)):
+            for name in (f"{topic}-0", f"{JOURNAL_TOPIC}-0"):
+                directory = os.path.join(path if log_dir == os.path.abspath(path) else log_dir, name)
+                if os.path.isdir(directory):
+                    found[directory] = None
+    return list(found)
+
+
 def _read(partition: Partition) -> Registry:
     return read_journal(partition) if partition.topic == JOURNAL_TOPIC else read_schemas_topic(partition)
 

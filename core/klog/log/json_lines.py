@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import os
 from binascii import b2a_base64
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import NamedTuple
 
 from klog.formats.damage import Damage
@@ -76,12 +77,19 @@ def record_lines(rows: Window, first: int, end: int, fields: bytes, style: LineS
             at += 1
 
 
-def huge_line(rows: Window, row: int, fields: bytes, style: LineStyle) -> Iterator[bytes | memoryview]:
-    """Yield the line of *row* in pieces: escaped, a key or a value can be six times as large, a header five times."""
+def huge_line(
+    rows: Window, row: int, fields: bytes, style: LineStyle, instead: Mapping[str, bytes] = MappingProxyType({})
+) -> Iterator[bytes | memoryview]:
+    """Yield the line of *row* in pieces: escaped, a key or a value can be six times as large, a header five times.
+
+    *instead*: members that take the place of a large `key` or `value`.
+    """
     parts, rest = rows.split_line(row, style.csv, fields, style.flags)
     for text, name, content in parts:
         yield text
-        if isinstance(content, int):
+        if name in instead:
+            yield instead[name]
+        elif isinstance(content, int):
             yield from _huge_headers(rows, row, content, style)
         else:
             yield from _huge_member(name, content, style)

@@ -30,10 +30,13 @@ _CHANGED: Final = frozenset(("boolean", "int", "float", "double", "bytes", "fixe
 class AvroPlan:
     """The plan of one schema in one form: the *schema* for fastavro, and *change*, None if no value needs a change.
 
-    *is_wrapped*: fastavro's values are the only field, "", of a record.
+    *read*: fastavro's function.  *is_wrapped*: fastavro's values are the only field, "", of a record.
     """
 
     def __init__(self, root: AvroType, canonical: bool) -> None:
+        from fastavro import schemaless_reader
+
+        self.read: Callable[..., Any] = schemaless_reader
         self._canonical = canonical
         self._schemas: dict[int, Any] = {}
         self._changes: dict[int, Change] = {}

@@ -12,7 +12,7 @@ two leaders, or after a deletion.  The first that fits a value exactly is taken,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from klog.base.errors import UnsupportedError
@@ -44,6 +44,13 @@ class DecodedSide(NamedTuple):
     schema_id: int | None
     guid: str | None = None
     row: SchemaVersion | None = None
+
+
+class UsualDecoder(NamedTuple):
+    """Decodes the bytes behind the framing of one id.  *fact*: the member of a JSON line that tells the id."""
+
+    decode: Callable[[bytes], Decoded]
+    fact: bytes
 
 
 Candidates = list[tuple[SchemaVersion, "Decoder | None"]]
@@ -111,11 +118,16 @@ def _maker(kind: str) -> MakeDecoder:
 
 
 class SideDecoder:
-    """Decodes the keys, or the values, of one topic."""
+    """Decodes the keys, or the values, of one topic.
+
+    *usual*: decoders of ids that were met and stand for one schema, by the first five bytes; without a header of the
+    record, the decoder and the bytes behind those give what `decode` would.
+    """
 
     def __init__(self, decoders: SchemaDecoders, topic: str, side: str) -> None:
         self._decoders, self._topic, self._side = decoders, topic, side
         self._known: dict[int | bytes, Candidates] = {}
+        self.usual: dict[bytes, UsualDecoder] = {}
 
     def decode(self, content: bytes | None, headers: Headers) -> DecodedSide | None:
         """Return the value of *content*; None if it names no schema.  Content raises nothing."""
@@ -141,7 +153,11 @@ class SideDecoder:
         if found:
             if len(self._known) >= _MOST_DECODERS:
                 self._known.clear()
+                self.usual.clear()
             self._known[schema_id] = found
+            if len(found) == 1 and found[0][1] is not None and isinstance(schema_id, int):
+                fact = f',"{self._side}_schema_id":{schema_id}'.encode()
+                self.usual[b"\0" + schema_id.to_bytes(4, "big", signed=True)] = UsualDecoder(found[0][1].decode, fact)
         return found
 
     @staticmethod

@@ -315,8 +315,14 @@ def dump_lines(targets: Iterable[DumpTarget], request: DumpRequest, sink: Sink, 
 def _log_lines(target: DumpTarget, inputs: LogInputs, sink: Sink, count: RecordLimit) -> int:
     from klog.commands.dump.log_lines import LineDump
 
+    schemas = inputs.request.schemas
     with inputs.open(target) as log:
-        dump = LineDump(log, inputs.request.line_style, count)
+        if schemas is None:
+            dump = LineDump(log, inputs.request.line_style, count)
+        else:
+            from klog.commands.dump.decoded_lines import DecodedLines
+
+            dump = DecodedLines(log, inputs.request.line_style, count, schemas)
         run(log.reader, dump.work, sink, log.jobs)
     return ExitCode.PROBLEMS_LEFT if dump.damages else ExitCode.CLEAN
 

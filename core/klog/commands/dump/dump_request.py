@@ -35,6 +35,8 @@ from klog.partition.transactions.isolation import (
 if TYPE_CHECKING:
     from klog.data_dir.partition import Partition, SegmentFiles
     from klog.data_dir.selection import PartitionChoice
+    from klog.schemas.error_tally import ErrorTally
+    from klog.schemas.side_decoder import SchemaDecoders
 
 
 TEXT, JSON_LINES, CSV, PARQUET = "text", "jsonl", "csv", "parquet"
@@ -70,11 +72,23 @@ class IndexStyle(NamedTuple):
     max_message_size: int = 5 << 20
 
 
+class SchemaStyle(NamedTuple):
+    """How keys and values are decoded by schemas; *sides*: `key`, `value` or both.  *tally* counts the errors.
+
+    *is_damaged*: a part of a registry's topic could not be read.
+    """
+
+    decoders: SchemaDecoders
+    sides: tuple[str, ...]
+    tally: ErrorTally
+    is_damaged: bool = False
+
+
 class DumpRequest(NamedTuple):
     """The options of a dump, without its files.
 
     *max_bytes*: only so many bytes of each log are read.  *committed*: isolation read_committed.  *kind*: the kind
-    (log, index …) of files whose names do not show it.
+    (log, index …) of files whose names do not show it.  *schemas*: None for bytes as they are.
     """
 
     output: str = TEXT
@@ -87,6 +101,7 @@ class DumpRequest(NamedTuple):
     max_batch_bytes: int = MAX_BATCH_BYTES
     jobs: int = 1
     kind: str | None = None
+    schemas: SchemaStyle | None = None
 
     @property
     def limit(self) -> int | None:
@@ -210,8 +225,9 @@ class LogInput(RecordStream):
     @property
     def jobs(self) -> int:
         """How many workers are worth their while."""
-        if self.request.wanted.limit is not None or self.request.wanted.in_range:
-            return 1
+        wanted = self.request.wanted
+        if wanted.limit is not None or wanted.in_range or self.request.schemas is not None:
+            return 1  # decoding holds the interpreter: threads would only wait for each other
         return max(1, min(self.request.jobs, (self.reader.end - self.reader.position) >> 22))
 
     def is_end(self, damage: Damage) -> bool:

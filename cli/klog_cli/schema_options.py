@@ -1,0 +1,94 @@
+"""The options that decode keys and values by the schemas of a registry, the same for every command that has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+from klog.base.errors import ExitCode, UsageError
+
+from klog_cli import options, output
+
+if TYPE_CHECKING:
+    from klog.commands.dump.dump_request import SchemaStyle
+    from klog.schemas.registry import Registry
+
+AUTO: Final = "auto"
+JSON_FORMS: Final = ("plain", "canonical")
+SIDES: Final = ("key", "value", "both")
+Schemas = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--schemas",
+        metavar="PATH",
+        help="Decode keys and values by the schemas in PATH: a log dir, _schemas-0 or a file of its records; 'auto':"
+        " the log dirs of the command (repeatable).",
+    ),
+]
+SchemasTopic = Annotated[str, typer.Option("--schemas-topic", metavar="NAME", help="Name of the topic _schemas here.")]
+JsonForm = Annotated[
+    str,
+    typer.Option(metavar="|".join(JSON_FORMS), help="Form of decoded values; canonical: as the formats' own tools."),
+]
+Decode = Annotated[str, typer.Option(metavar="|".join(SIDES), help="Sides of a record to decode.")]
+Context = Annotated[
+    str | None, typer.Option("--context", metavar="NAME", help="Context of schemas that is tried first.")
+]
+
+
+def schema_style(
+    schemas: Sequence[str] | None, paths: Sequence[str], given: tuple[str, str, str, str | None]
+) -> SchemaStyle | None:
+    """Return how keys and values are decoded, None without --schemas; name the damage in the registry's topic.
+
+    *paths*: those of the command, for `auto`; *given*: the values of the four other options, in the order above.
+    Raises UsageError, NoRegistryError and other errors of the sources.
+    """
+    topic, form, decode, context = given
+    options.known("--json-form", form, JSON_FORMS)
+    options.known("--decode", decode, SIDES)
+    if not schemas:
+        return None
+    from klog.commands.dump.dump_request import SchemaStyle
+    from klog.schemas.error_tally import ErrorTally
+    from klog.schemas.side_decoder import SchemaDecoders
+
+    registries = _registries(schemas, paths, topic)
+    sides = ("key", "value") if decode == "both" else (decode,)
+    decoders = SchemaDecoders(registries, form == "canonical", context)
+    return SchemaStyle(decoders, sides, ErrorTally(), any(one.notes for one in registries))
+
+
+def _registries(schemas: Sequence[str], paths: Sequence[str], topic: str) -> list[Registry]:
+    from klog.jobs.schema_sources import find_registries, topics_beside
+
+    named = [path for path in schemas if path != AUTO]
+    beside = topics_beside(paths, topic) if AUTO in schemas else []
+    if not named and not beside:
+        from klog.jobs.schema_sources import NoRegistryError
+
+        raise NoRegistryError(f"{', '.join(paths)}: no {topic} beside the data; --schemas PATH names where it is")
+    found = find_registries([*named, *beside], topic)
+    for line in (line for one in found for line in one.notes):
+        output.error(line)
+    return found
+
+
+def tell_errors(style: SchemaStyle | None) -> int:
+    """Print a line for each kind of key and value that was not decoded; return the exit code."""
+    if style is None:
+        return ExitCode.CLEAN
+    for line in style.tally.lines():
+        output.error(line)
+    return ExitCode.PROBLEMS_LEFT if style.tally or style.is_damaged else ExitCode.CLEAN
+
+
+def check_schemas(form: str, values: str, is_of_batches: bool) -> None:
+    """Raise UsageError for options that cannot be with --schemas."""
+    if form != "jsonl":
+        raise UsageError("--schemas goes with --output jsonl")
+    if values != "text":
+        raise UsageError("--values goes without --schemas")
+    if is_of_batches:
+        raise UsageError("--batches goes without --schemas")
