@@ -119,7 +119,7 @@ def _last_entry(reader: SegmentReader, part: str, layout: Layout, column: int) -
 
 def _last_batch(log: ReadableLog, position: int) -> BatchFacts | None:
     """Return the last batch of a log, found from *position* on; from the start if no batch begins there."""
-    for start in dict.fromkeys((position, 0)):
+    for start in dict.fromkeys((position if 0 <= position < log.size else 0, 0)):
         last = None
         for found in walk_headers(log, start):
             if isinstance(found, BatchFacts):
