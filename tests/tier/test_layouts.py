@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import base64
 import random
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from klog.base.errors import UsageError
 from klog.tier.layouts import PARTS, BadObjectError, EncryptedObjectError
-from klog.tier.stores import MissingObjectError
+from klog.tier.local_layout import LocalLayout
+from klog.tier.stores import MissingObjectError, StoredObject
 from klog.tier.tier import LAYOUTS, Tier, TierListing, open_tier
 
 from tests.conftest import CORPORA
@@ -236,3 +238,29 @@ def test_missing_parts_are_named(tmp_path: Path) -> None:
     for part in ("index", "timeindex", "leader_epoch_checkpoint", "snapshot"):
         with pytest.raises(MissingObjectError, match=part):
             reader.read(part)
+
+
+def test_parts_of_a_segment_may_have_two_prefixes(tmp_path: Path) -> None:
+    """The setting key.prefix was changed: each part has the key that it was found under."""
+    keys = {"log": f"old/{AIVEN}.log", "indexes": f"old/{AIVEN}.indexes", "rsm-manifest": f"new/{AIVEN}.rsm-manifest"}
+    listing = open_tier(str(tree(tmp_path, *keys.values()))).list_segments()
+    (segment,) = listing.partitions[ID, 3].segments.values()
+    assert segment.keys == keys
+    assert (listing.foreign, set(segment.sizes)) == ([], set(keys))
+
+
+def test_a_listing_of_many_objects_is_small() -> None:
+    """100 000 segments of six objects take less than 120 MB, keys included."""
+    layout, listing, segments = LocalLayout(), TierListing(), 3000
+    tracemalloc.start()
+    try:
+        for number in range(segments):
+            segment_id = base64.urlsafe_b64encode(number.to_bytes(16, "big")).decode().rstrip("=")
+            for part in PARTS:
+                key = f"kafka-tiered-storage/orders-{number % 10}-{ID}/{number:020}-{segment_id}.{part}"
+                listing.add(StoredObject(key, number * 1000, number), layout.parse(key))
+        used, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert listing.objects == 6 * segments
+    assert used / segments < 1200

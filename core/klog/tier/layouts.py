@@ -7,6 +7,7 @@ small and read as a whole.  An object that is missing, malformed or encrypted ra
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from sys import intern
 from typing import Final, NamedTuple, Protocol
 
 from klog.base.errors import ExitCode, KlogError
@@ -58,13 +59,32 @@ class ObjectName(NamedTuple):
 
 @dataclass(slots=True)
 class TierSegment:
-    """The objects of a segment: keys and sizes (bytes) by kind.  *modified_ms*: when the last one was stored."""
+    """The objects of a segment.  *sizes*: bytes by kind; *modified_ms*: when the last one was stored.
+
+    *stem*: the keys without their kinds; *others*: keys that have another one, as behind a change of the key prefix.  A
+    tier may have a million objects, so that keys are put together when they are needed.
+    """
 
     segment_id: str
     start_offset: int
-    keys: dict[str, str] = field(default_factory=dict)
+    stem: str = ""
     sizes: dict[str, int] = field(default_factory=dict)
     modified_ms: int = 0
+    others: dict[str, str] | None = None
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """The keys by kind."""
+        return {kind: f"{self.stem}.{kind}" for kind in self.sizes} | (self.others or {})
+
+    def add(self, kind: str, key: str, size: int, modified_ms: int) -> None:
+        """Add an object."""
+        stem = key.removesuffix(f".{kind}")
+        self.stem = self.stem or stem
+        if stem != self.stem:
+            self.others = (self.others or {}) | {kind: key}
+        self.sizes[intern(kind)] = size
+        self.modified_ms = max(self.modified_ms, modified_ms)
 
 
 class SegmentReader(Protocol):

@@ -61,12 +61,10 @@ class TierListing:
             return
         partition = self.partitions.setdefault((name.topic_id, name.number), TierPartition(name.topic))
         segment = partition.segments.setdefault(name.segment_id, TierSegment(name.segment_id, name.start_offset))
-        if name.kind in segment.keys or segment.start_offset != name.start_offset:
+        if name.kind in segment.sizes or segment.start_offset != name.start_offset:
             self._add_foreign(found.key)
             return
-        segment.keys[name.kind] = found.key
-        segment.sizes[name.kind] = found.size
-        segment.modified_ms = max(segment.modified_ms, found.modified_ms)
+        segment.add(name.kind, found.key, found.size, found.modified_ms)
 
     def _add_foreign(self, key: str) -> None:
         self.foreign_count += 1

@@ -225,6 +225,6 @@ def _is_damaged(segment: RemoteSegment, facts: RemoteFacts) -> bool:
     found = facts.objects.get(segment.segment_id)
     if found is None or facts.layout is None:
         return True
-    if any(kind not in found.keys for kind in facts.layout.needed):
+    if any(kind not in found.sizes for kind in facts.layout.needed):
         return True
     return facts.layout.name == LocalLayout.name and found.sizes[LOG] != segment.size

@@ -70,7 +70,7 @@ def check_listing(check: SegmentCheck) -> Findings:
     """Judge names and sizes alone."""
     assert check.tier.layout is not None
     objects, start = check.objects, check.entry.start_offset
-    missing = [kind for kind in check.tier.layout.needed if objects is None or kind not in objects.keys]
+    missing = [kind for kind in check.tier.layout.needed if objects is None or kind not in objects.sizes]
     for kind in missing:
         is_index = kind not in (LOG, "rsm-manifest")
         finding_id = "remote-index-missing" if is_index else "remote-log-missing"
@@ -83,10 +83,10 @@ def check_listing(check: SegmentCheck) -> Findings:
         yield check.finding(
             "remote-size-differs", LOG, f"{size} bytes, the metadata say {check.entry.size}", offset=start
         )
-    if check.needs_txn_index and TXN_INDEX not in objects.keys:
+    if check.needs_txn_index and TXN_INDEX not in objects.sizes:
         yield check.finding("remote-txn-index-missing", TXN_INDEX, "the entry says that transactions were aborted")
     for kind, finding_id in ((EPOCHS, "remote-epochs-missing"), (SNAPSHOT, "remote-snapshot-missing")):
-        if kind not in objects.keys:
+        if kind not in objects.sizes:
             yield check.finding(finding_id, kind, f"no {kind}")
 
 
