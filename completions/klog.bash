@@ -178,6 +178,10 @@ _klog() {
         'dump --context') words='' ;;
         'dump -j' | 'dump --jobs') words='' ;;
         'dump --max-batch-bytes') words='' ;;
+        'dump --remote') words='' ;;
+        'dump --remote-layout') words='local aiven' ;;
+        'dump --remote-keys') words='' ;;
+        'dump --tier') words='both local remote' ;;
         'dump --cache') words='drop keep' ;;
         'dump --rate') words='' ;;
         'dump --priority') words='normal low' ;;
@@ -753,7 +757,7 @@ _klog() {
             browse) words='-t --topic -p --partition -j --jobs -q --quiet --color -h --help' ;;
             describe) words='-t --topic -p --partition --deep -o --output -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
             records) words='-t --topic -p --partition -n --limit --head -f --follow --from-offset --to-offset --from-time --to-time --key --keys-from --key-as --header --regex --isolation --format --value-as --pretty --full -o --output --max-batch-bytes -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
-            dump) words='--files -t --topic -p --partition -o --output --to --deep-iteration --print-data-log --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder --with-indexes --as --from-offset --to-offset --from-time --to-time --key --keys-from -n --limit --isolation --tail --no-control --batches --batch-offsets --values --schemas --schemas-topic --json-form --decode --context -j --jobs --max-batch-bytes --cache --rate --priority -q --quiet --color -h --help' ;;
+            dump) words='--files -t --topic -p --partition -o --output --to --deep-iteration --print-data-log --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder --with-indexes --as --from-offset --to-offset --from-time --to-time --key --keys-from -n --limit --isolation --tail --no-control --batches --batch-offsets --values --schemas --schemas-topic --json-form --decode --context -j --jobs --max-batch-bytes --remote --remote-layout --remote-keys --tier --cache --rate --priority -q --quiet --color -h --help' ;;
             lookup) words='--offset --timestamp --batch -t --topic -p --partition --position-only -o --output -j --jobs -q --quiet --color -h --help' ;;
             search) words='-t --topic -p --partition --key --keys-from --key-as --header --regex --from-offset --to-offset --from-time --to-time --isolation -o --output --values -n --limit --replicas --cluster --topic-id --by-name --max-batch-bytes -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
             stats) words='-t --topic -p --partition --cluster --topic-id -o --output --max-batch-bytes -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;

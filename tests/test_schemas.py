@@ -110,6 +110,11 @@ CHANGES = {
 }
 """Commands one after the other, by the log dir that they change."""
 REMOTE = (
+    *(
+        "dump data -t fine --remote tier -o jsonl",
+        "dump --remote tier -t fine -p 0 -o jsonl",
+        "dump data -t fine --remote tier --batches -o jsonl",
+    ),
     *("remote ls data", "remote ls data --remote tier --segments", "remote ls --remote tier --segments"),
     *("remote verify data --remote tier", "remote verify data --remote tier --quick"),
     *("remote orphans data --remote tier", "remote orphans data --remote tier --older-than 0"),

@@ -32,6 +32,7 @@ RECORD: Declared = {
     **{"headers?": [[(TEXT_OR_NULL, {"base64": TEXT}, {"hex": TEXT}, {"size": INT})]]},
     **{"timestamp_type?": TEXT, "leader_epoch?": INT, "producer_id?": INT, "producer_epoch?": INT, "sequence?": INT},
     **{"transactional?": BOOL, "control?": TEXT, "coordinator_epoch?": INT, "position": INT, "file?": TEXT},
+    **{"tier?": "=remote", "segment_id?": TEXT},
 }
 DECODED: Declared = {
     **{**RECORD, "key?": "*", "value?": "*"},
@@ -45,10 +46,11 @@ BATCH: Declared = {
     **{"producer_id": INT_OR_NULL, "producer_epoch": INT_OR_NULL, "base_sequence": INT_OR_NULL},
     **{"last_sequence": INT_OR_NULL, "max_timestamp": INT_OR_NULL, "timestamp_type": TEXT_OR_NULL},
     **{"transactional": BOOL, "control": BOOL, "delete_horizon_ms": INT_OR_NULL, "partition?": INT, "topic?": TEXT},
+    **{"tier?": "=remote", "segment_id?": TEXT},
 }
 DAMAGE: Declared = {
     **{"damage": TEXT, "position": INT, "offset?": INT, "stored?": INT, "computed?": INT, "size?": INT},
-    **{"detail?": TEXT, "file?": TEXT},
+    **{"detail?": TEXT, "file?": TEXT, "tier?": "=remote", "segment_id?": TEXT_OR_NULL},
 }
 DUMP: Declared = (
     *(RECORD, DECODED, BATCH, DAMAGE, {"offset": INT, "position": INT}, {"offset": INT, "timestamp": INT}),

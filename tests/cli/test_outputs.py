@@ -114,6 +114,8 @@ READ = {
     ("spark compact", "--metadata"),
     *((f"replicas {verb}", "--metadata") for verb in ("diff", "rescue", "plan")),
     ("replicas rescue", "--plan"),
+    ("dump", "--remote"),
+    ("dump", "--remote-keys"),
     ("remote ls", "--remote"),
     ("remote ls", "--remote-keys"),
     ("remote orphans", "--remote"),

@@ -13,6 +13,7 @@ from klog.formats.java_integers import LONG_MAX, LONG_MIN
 
 from klog_cli import options, output, schema_options
 from klog_cli.input_lines import input_lines
+from klog_cli.remote_options import reads_both_tiers
 from klog_cli.units import parse_key, parse_size, parse_time
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ Batches = Annotated[bool, typer.Option("--batches", help="Print one row per batc
 BatchOffsets = Annotated[bool, typer.Option("--batch-offsets", help="Add to each record the base offset of its batch.")]
 
 
+@reads_both_tiers
 def dump(
     paths: options.Paths = None,
     files: Files = None,
@@ -168,10 +170,11 @@ def _limits(max_bytes: str | None, max_batch_bytes: str, jobs: int | None) -> tu
 
 
 def _line_style(form: str, batches: bool, values: str, batch_offsets: bool) -> LineStyle:
+    from klog.base.overlays import OVERLAYS
     from klog.kernel import VALUES
     from klog.log.json_lines import LineStyle
 
-    return LineStyle(form == "csv", batches, VALUES.index(values), batch_offsets)
+    return LineStyle(form == "csv", batches, VALUES.index(values), batch_offsets, bool(OVERLAYS))
 
 
 def _inputs(
@@ -197,11 +200,12 @@ def _inputs(
 
 def _check_to(to: str, paths: Sequence[str]) -> None:
     """Raise UsageError if the output cannot be written there."""
+    from klog.base.read_only import is_missing
     from klog.data_dir.disk.output_gate import check_output
 
     _spare_inputs(to, paths)
     check_output(to, paths)
-    if not any(map(os.path.lexists, paths)):
+    if all(map(is_missing, paths)):
         # The output of an earlier run is kept.
         raise UsageError(f"{paths[0]}: no such file")
 
@@ -260,8 +264,11 @@ def _print_rows(asked: PartitionQuery, with_indexes: bool, request: DumpRequest,
 
 def _size(target: DumpTarget) -> int:
     """Return the bytes of a file; 0 if it is gone, as a broker's may be."""
+    from klog.base.overlays import overlay_file
+
     try:
-        return os.stat(target.path).st_size
+        found = overlay_file(target.path)
+        return os.stat(target.path).st_size if found is None else found.size
     except OSError:
         return 0
 

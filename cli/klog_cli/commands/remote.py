@@ -8,6 +8,7 @@ import typer
 
 from klog_cli import options
 from klog_cli.command_class import CommandGroup
+from klog_cli.remote_options import Remote, RemoteKeys, RemoteLayout
 
 remote = typer.Typer(
     help="Show what of a partition is in remote storage.",
@@ -19,28 +20,6 @@ remote = typer.Typer(
 LogDirs = Annotated[
     list[str] | None,
     typer.Argument(metavar="LOG_DIR...", help="Log dirs of one or several brokers of one cluster."),
-]
-Remote = Annotated[
-    str | None,
-    typer.Option(
-        "--remote",
-        metavar="TIER",
-        help="The remote storage: a directory, or s3://BUCKET/PREFIX, gs://… or az://… (pip install 'klog[remote]').",
-    ),
-]
-RemoteLayout = Annotated[
-    str | None,
-    typer.Option(
-        "--remote-layout",
-        metavar="local|aiven",
-        help="The storage manager that wrote the objects; default: as their names show.",
-    ),
-]
-RemoteKeys = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--remote-keys", metavar="KEYID=FILE", help="The RSA private key of encrypted objects, in PEM (repeatable)."
-    ),
 ]
 Node = Annotated[
     int | None,

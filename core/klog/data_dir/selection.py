@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from klog.base.errors import NotKafkaError, UnreadableError, UsageError, near_misses
-from klog.base.read_only import normalized
+from klog.base.read_only import is_directory, normalized
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.formats.names import ROOT_KINDS, SEGMENT_KINDS, FileKind, FileName, parse_file
@@ -36,8 +36,8 @@ def open_path(path: str) -> LogDir | Partition | KafkaFile:
     when it cannot be read.
     """
     try:
-        is_directory, is_file = os.path.isdir(path), os.path.isfile(path)
-        if not is_directory:
+        is_folder, is_file = is_directory(path), os.path.isfile(path)
+        if not is_folder:
             os.stat(path)
     except OSError as error:
         if isinstance(error, PermissionError):
@@ -48,7 +48,7 @@ def open_path(path: str) -> LogDir | Partition | KafkaFile:
         if name.kind is FileKind.OTHER:
             raise UsageError(f"{path}: not a name of a Kafka file; {EXPECTED}")
         return KafkaFile(path, name)
-    if not is_directory:
+    if not is_folder:
         raise UsageError(f"{path}: neither a file nor a directory; {EXPECTED}")
     return _open_directory(path)
 

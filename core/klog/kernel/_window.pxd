@@ -195,6 +195,7 @@ cdef enum:
 cdef struct LineStyle:
     const uint8_t *origin        # `,"partition":3,"topic":"orders"` (JSON) or `3,"orders"` (CSV), as the caller made it
     Py_ssize_t origin_length
+    Py_ssize_t before_position   # as much of the origin; a zero byte and members that end a JSON line may follow
     int values                   # VALUES_…
     bint batch_offsets
     uint8_t *key_at              # where the line being written has its key, value and headers

@@ -115,6 +115,13 @@ cdef inline int control_type(const RecordRow *row, const uint8_t *base) noexcept
     return be16(base + row.key_at + CONTROL_KEY_TYPE) if row.key_length >= CONTROL_KEY_BYTES else -1
 
 
+cdef int set_origin(LineStyle *style, bytes origin) except -1:
+    cdef Py_ssize_t zero = origin.find(b"\0")
+    style.origin, style.origin_length = <const uint8_t *>PyBytes_AsString(origin), len(origin)
+    style.before_position = style.origin_length if zero < 0 else zero
+    return 0
+
+
 cdef void keep_tail(LineStyle *style, const BatchRow *batch, int index) noexcept nogil:
     """Write what all records of a batch end with, once."""
     cdef uint8_t *w = style.tail
@@ -159,7 +166,7 @@ cdef uint8_t *put_json_record(uint8_t *w, const View *v, const RecordRow *row, L
             w = put_headers(w, row, base, style.values)
         else:
             w = put(w, b"[]")
-    w = put_bytes(w, style.origin, style.origin_length)
+    w = put_bytes(w, style.origin, style.before_position)
     if style.batch != row.batch:
         keep_tail(style, batch, row.batch)
     memcpy(w, style.tail, TAIL_ROOM)  # always all of it: a known length is copied faster
@@ -167,7 +174,14 @@ cdef uint8_t *put_json_record(uint8_t *w, const View *v, const RecordRow *row, L
     if batch.base_sequence >= 0:
         w = decimal(put(w, b',"sequence":'), record_sequence(batch, row))
     memcpy(w, style.end, TAIL_ROOM)
-    return w + style.end_length
+    w += style.end_length
+    return w if style.before_position == style.origin_length else put(put_last(w - 2, style), b"}\n")  # over those two bytes
+
+
+cdef uint8_t *put_last(uint8_t *w, const LineStyle *style) noexcept nogil:
+    """Write the members that end a JSON line."""
+    cdef Py_ssize_t at = style.before_position + 1
+    return put_bytes(w, style.origin + at, style.origin_length - at) if at < style.origin_length else w
 
 
 # offset,timestamp,timestamp_type,key,key_base64,value,value_base64,headers,partition,topic,leader_epoch,producer_id,
@@ -272,7 +286,7 @@ cdef uint8_t *put_json_batch(uint8_t *w, const BatchRow *row, const LineStyle *s
     w = put_bool(put(w, b',"transactional":'), not old and row.attributes & ATTRIBUTE_TRANSACTIONAL)
     w = put_bool(put(w, b',"control":'), not old and row.attributes & ATTRIBUTE_CONTROL)
     w = put_json_number(w, b"delete_horizon_ms", row.base_timestamp, old or not row.attributes & ATTRIBUTE_DELETE_HORIZON)
-    return put(put_bytes(w, style.origin, style.origin_length), b"}\n")
+    return put(put_last(put_bytes(w, style.origin, style.before_position), style), b"}\n")
 
 
 cdef uint8_t *put_csv_batch(uint8_t *w, const BatchRow *row, const LineStyle *style) noexcept nogil:

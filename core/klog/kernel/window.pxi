@@ -596,6 +596,7 @@ cdef class Window:
         """Write rows from *first* (to *end*) as JSON lines; return the first row that found no room any more.
 
         *values*: how values are shown, a place in VALUES, with BATCH_OFFSETS added for their batches' base offsets.
+        *origin*: members for each line; those behind a zero byte end the line.
         """
         return self._lines(first, self._row_end(end), JSON_LINES, origin, values, None)
 
@@ -626,8 +627,7 @@ cdef class Window:
             raise IndexError(f"row {first}")
         if kind != TEXT_LINES:
             self._all_there()
-        style.origin = <const uint8_t *>PyBytes_AsString(origin)
-        style.origin_length = PyBytes_Size(origin)
+        set_origin(&style, origin)
         set_values(&style, option if kind == TEXT_LINES else option & ~BATCH_OFFSETS, kind != TEXT_LINES and option & BATCH_OFFSETS)
         try:
             if contents is not None:
@@ -716,8 +716,7 @@ cdef class Window:
         cdef int huge
         if not 0 <= i < self.view.records_count or self.out_used:
             raise ValueError(f"row {i}, with output of {self.out_used} bytes waiting")
-        style.origin = <const uint8_t *>PyBytes_AsString(origin)
-        style.origin_length = len(origin)
+        set_origin(&style, origin)
         set_values(&style, values & ~BATCH_OFFSETS, values & BATCH_OFFSETS)
         whole, huge = r[0], huge_parts(r, self.view.bases[r.batch], &style)
         if huge & HUGE_KEY:
@@ -817,8 +816,7 @@ cdef class Window:
         cdef uint8_t *w
         cdef uint8_t *stop
         self._range(first, end)
-        style.origin = <const uint8_t *>PyBytes_AsString(origin)
-        style.origin_length = PyBytes_Size(origin)
+        set_origin(&style, origin)
         with nogil:
             w = self.out_start + self.out_used
             stop = self.out_start + self.out_room

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import NamedTuple
 
+from klog.base.overlays import remote_object, shown_path
 from klog.formats.damage import Damage
 from klog.kernel import BATCH_OFFSETS, VALUES, Window, is_utf8, json_text
 
@@ -19,13 +20,15 @@ _PIECE_BYTES = 3 << 18  # a multiple of three, so that pieces of base64 fit toge
 class LineStyle(NamedTuple):
     """How lines look: CSV or JSON, a line a batch or a record, how values are shown (a place in kernel.VALUES).
 
-    *batch_offsets*: each record's line also has the base offset of its batch.
+    *batch_offsets*: each record's line also has the base offset of its batch.  *tiers*: CSV has the columns of remote
+    storage.
     """
 
     csv: bool = False
     batches: bool = False
     values: int = 0
     batch_offsets: bool = False
+    tiers: bool = False
 
     @property
     def flags(self) -> int:
@@ -43,14 +46,21 @@ class RecordOrigin:
 
     def json(self, with_file: bool = False) -> bytes:
         """Return the members that every JSON line carries.  *with_file*: the log too, relative to the log dir."""
+        remote = remote_object(self.file)
         where = "" if self.topic is None else f',"partition":{self.partition},"topic":{_json(self.topic)}'
         if with_file:
             folder, name = os.path.split(self.file)
-            where += f',"file":{_json(os.path.join(os.path.basename(folder), name))}'
+            file = os.path.join(os.path.basename(folder), name) if remote is None else shown_path(self.file)
+            where += f',"file":{_json(file)}'
+        if remote is not None:  # a zero byte: behind the position
+            where += f'\0,"tier":"remote","segment_id":{_json(remote.segment_id or "")}'
         return where.encode()
 
-    def csv(self) -> bytes:
-        """Return the fields that every CSV line carries."""
+    def csv(self, with_tiers: bool = False) -> bytes:
+        """Return the fields that every CSV line carries.  *with_tiers*: the tier and the id of the segment, too."""
+        if with_tiers:
+            remote = remote_object(self.file)
+            return self.csv() + (b",local," if remote is None else f",remote,{remote.segment_id}".encode())
         if self.topic is None:
             return b","
         name = self.topic.encode("utf-8", "replace").replace(b'"', b'""')
@@ -178,7 +188,9 @@ def damage_json(damage: Damage) -> bytes:
         "offset": damage.place.offset,
     }
     members |= {"stored": damage.stored_crc, "computed": damage.computed_crc, "size": damage.size}
-    members |= {"detail": damage.detail, "file": damage.place.file}
+    members |= {"detail": damage.detail, "file": shown_path(damage.place.file)}
+    if (remote := remote_object(damage.place.file)) is not None:
+        members |= {"tier": "remote", "segment_id": remote.segment_id}
     return (
         json.dumps(
             {name: value for name, value in members.items() if value is not None},

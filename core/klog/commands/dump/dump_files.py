@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from klog.base.errors import ExitCode, KlogError, NotKafkaError, UnsupportedError, UsageError
+from klog.base.overlays import remote_object
 from klog.base.progress import Sink
 from klog.base.read_only import ReadOnlyFile, is_missing
 from klog.commands.dump.dump_request import ALL_BYTES, CSV, DumpRequest, DumpTarget, LogInputs
@@ -21,7 +22,7 @@ from klog.formats import checkpoint, properties
 from klog.formats.batch import BATCH
 from klog.formats.checkpoint import Checkpoint, Malformed
 from klog.formats.codec import Decompressor
-from klog.formats.damage import Damage
+from klog.formats.damage import Damage, DamageKind, Location
 from klog.formats.index import ABORTED_TXN, OFFSET_ENTRY, TIME_ENTRY
 from klog.formats.layout import Layout
 from klog.formats.names import ROOT_CHECKPOINTS, FileKind, parse_file
@@ -247,7 +248,7 @@ def _log_title(target: DumpTarget, is_log: bool, request: DumpRequest) -> str:
     """Return the line that Kafka's tool begins a log with.  Kafka: DumpLogSegments.dumpLog, Snapshots.parse."""
     from klog.formats.java_text import parse_long
 
-    name = os.path.basename(target.shown)
+    name = os.path.basename(target.path)
     if not is_log:
         from klog.formats.names import FileKind, parse_file
 
@@ -278,15 +279,17 @@ def _text_log(target: DumpTarget, inputs: LogInputs, sink: Sink, reports: DumpRe
         dump = LogDump(log, request.log_style, count)
         run(log.reader, dump.work, sink, log.jobs)
         head = log.source.read(dump.stop[1], BATCH.size) if dump.stop else b""
-        name = os.path.basename(log.file)
+        name, missing = os.path.basename(log.file), log.source.missing_bytes
         text, died = dump.end_text(name, log.reader.end, head, request.max_bytes == ALL_BYTES)
     sink.write(text)
     if died:
         sink.report(died)
     if dump.gaps.pairs:
         reports.gaps[absolute(target.path)] = dump.gaps
+    if missing:
+        sink.report(f"{log.file}: the object ends {missing} bytes before the end that the metadata have")
     unfinished = target.live and not died and text.startswith(b"Found")
-    return ExitCode.PROBLEMS_LEFT if dump.trouble and not unfinished else ExitCode.CLEAN
+    return ExitCode.PROBLEMS_LEFT if (dump.trouble and not unfinished) or missing else ExitCode.CLEAN
 
 
 def dump_lines(targets: Iterable[DumpTarget], request: DumpRequest, sink: Sink, rows: RecordLimit | None = None) -> int:
@@ -309,6 +312,12 @@ def dump_lines(targets: Iterable[DumpTarget], request: DumpRequest, sink: Sink, 
                 code |= value_lines(target, kind, request, sink)
         except KlogError as error:
             code |= report_failure(error, target, sink)
+            if kind == "log" and remote_object(target.path) is not None:
+                from klog.commands.dump.log_lines import damage_line
+
+                reason = str(error).removeprefix(target.shown).lstrip(" :")
+                damage = Damage(DamageKind.UNREADABLE, Location(target.shown, 0), reason)
+                sink.write(damage_line(damage, request.line_style))
     return code
 
 

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from klog.base.read_only import ReadOnlyFile
+from klog.base.overlays import overlay_at, shown_path
+from klog.base.read_only import ReadOnlyFile, is_directory, is_missing
 from klog.commands.dump.reports import shown
 from klog.data_dir.partition import Partition, segments_between
 from klog.formats.damage import Damage
@@ -132,8 +133,8 @@ class DumpTarget(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """The path as Kafka's tool prints it."""
-        return shown(self.path)
+        """The path as Kafka's tool prints it; the key of an object in remote storage."""
+        return shown(shown_path(self.path))
 
     @property
     def directory(self) -> str:
@@ -174,7 +175,7 @@ def expand(
     Raises UsageError for a path that is none of these, and for topics and partitions that are not there.
     """
     for path in paths:
-        if not os.path.isdir(path):
+        if not is_directory(path):
             yield DumpTarget(path)
             continue
         from klog.data_dir.log_dir import LogDir
@@ -195,9 +196,11 @@ def partition_targets(partition: Partition, with_indexes: bool, wanted: RecordFi
     live = bool(LogDir(partition.log_dir).lock.held)
     wanted = wanted.before_end(lambda: end.offset if (end := partition.log_end) is not None else 0)
     segments = segments_between(partition.segments, wanted.from_offset, wanted.to_offset)
+    start = partition.log_start_offset or 0 if overlay_at(partition.path) and wanted.from_offset == LONG_MIN else None
     for segment in segments[-1:] if wanted.tail and wanted.limit is None else segments:
         last = segment is partition.segments[-1]
-        yield DumpTarget(partition.file(segment.log), segment, partition.segments, live and last, live)
+        begins = start if start is not None and segment.base_offset < start else None
+        yield DumpTarget(partition.file(segment.log), segment, partition.segments, live and last, live, begins)
         if with_indexes:
             beside = [segment.offset_index, segment.time_index, segment.txn_index]
             snapshot = file_name(segment.base_offset, FileKind.SNAPSHOT)
@@ -301,7 +304,7 @@ def _beside(target: DumpTarget, suffix: str) -> str | None:
     """Return the path of the index next to a log, None if there is none."""
     stem, dot, kind = target.path.rpartition(".")
     path = f"{stem}.{suffix}"
-    return path if dot and kind == "log" and os.path.exists(path) else None
+    return path if dot and kind == "log" and not is_missing(path) else None
 
 
 def _start_of(source: ReadOnlyFile, target: DumpTarget, wanted: RecordFilter) -> int:

@@ -29,6 +29,8 @@ CSV_BATCH_COLUMNS = (
 def csv_header(style: LineStyle) -> bytes:
     """Return the header of CSV in this style."""
     columns = CSV_BATCH_COLUMNS if style.batches else CSV_COLUMNS
+    if style.tiers:
+        columns = columns.replace("partition,topic", "partition,topic,tier,segment_id")
     return f"{columns}{',batch' * style.batch_offsets}\n".encode()
 
 
@@ -38,7 +40,7 @@ class LineDump:
     def __init__(self, log: LogInput, style: LineStyle, count: RecordLimit) -> None:
         self._log, self._style, self._count = log, style, count
         origin = RecordOrigin(log.file, *log.target.origin)
-        self._fields = origin.csv() if style.csv else origin.json()
+        self._fields = origin.csv(style.tiers) if style.csv else origin.json()
         self.damages = 0
 
     def work(self) -> Work:
@@ -124,13 +126,7 @@ class LineDump:
 
     def _show(self, damage: Damage, lane: OrderedOutput) -> None:
         """Put *damage* among the lines, and report it."""
-        lane.write(
-            damage_csv(damage, self._style.batch_offsets)
-            if self._style.csv and not self._style.batches
-            else damage_json(damage)
-            if not self._style.csv
-            else b""
-        )
+        lane.write(damage_line(damage, self._style))
         self._report(damage, lane)
 
 
@@ -144,11 +140,17 @@ def _by_batch(rows: Window, damages: list[Damage]) -> Iterator[tuple[Damage, int
         yield damage, ends[damage.place.position or 0]
 
 
-def damage_csv(damage: Damage, batch_offsets: bool = False) -> bytes:
-    """Return the CSV line of *damage*: its offset, its position and, in the last column, its description.
+def damage_line(damage: Damage, style: LineStyle) -> bytes:
+    """Return the line of *damage* among records; nothing among batches in CSV, which show it themselves."""
+    if not style.csv:
+        return damage_json(damage)
+    return b"" if style.batches else damage_csv(damage, style)
 
-    *batch_offsets*: an empty column follows.
-    """
-    offset = "" if damage.place.offset is None else damage.place.offset
+
+def damage_csv(damage: Damage, style: LineStyle) -> bytes:
+    """Return the CSV line of *damage*: its offset, its position and, in the last column, its description."""
+    offset, position = ("" if one is None else one for one in (damage.place.offset, damage.place.position))
     text = f"{damage.kind.value}: {damage.detail}".replace('"', '""')
-    return f'{offset}{"," * 17}{damage.place.position},"{text}"{"," * batch_offsets}\n'.encode("utf-8", "replace")
+    return f'{offset}{"," * (17 + 2 * style.tiers)}{position},"{text}"{"," * style.batch_offsets}\n'.encode(
+        "utf-8", "replace"
+    )

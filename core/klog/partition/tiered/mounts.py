@@ -63,6 +63,7 @@ def mounted(request: MountRequest) -> Iterator[Mounted]:
     Raises KlogError if the tier or `__remote_log_metadata` cannot be read, UsageError for a topic that neither has.
     """
     try:
+        add_overlay(request.tier.uri, Overlay({}))  # there is one, even if no partition has a remote segment
         yield _Mounts(request).mount()
     finally:
         clear_overlays()
@@ -86,6 +87,9 @@ class _Mounts:
         if self._request.part == LOCAL:
             return found
         log_dirs, partitions = _opened(found.paths)
+        partitions = [
+            one for one in partitions if is_selected(one.topic, one.number, self._request.topics, self._request.numbers)
+        ]
         remote_log = read_remote_log(log_dirs, cluster=metadata_of(log_dirs))
         every = (one for cache in remote_log.caches.values() for one in cache.segments.values())
         self._tells_txns = any(one.txn_index_empty for one in every)

@@ -1,0 +1,113 @@
+"""The options that name remote storage, and those with which a command reads a partition over both tiers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import wraps
+from inspect import Parameter, signature
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+from klog.base.errors import ExitCode, UsageError, offsets_text
+
+from klog_cli import options, output
+
+if TYPE_CHECKING:
+    from klog.data_dir.selection import PartitionChoice
+
+Remote = Annotated[
+    str | None,
+    typer.Option(
+        "--remote",
+        metavar="TIER",
+        help="The remote storage: a directory, or s3://BUCKET/PREFIX, gs://… or az://… (pip install 'klog[remote]').",
+    ),
+]
+RemoteLayout = Annotated[
+    str | None,
+    typer.Option(
+        "--remote-layout",
+        metavar="local|aiven",
+        help="The storage manager that wrote the objects; default: as their names show.",
+    ),
+]
+RemoteKeys = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--remote-keys", metavar="KEYID=FILE", help="The RSA private key of encrypted objects, in PEM (repeatable)."
+    ),
+]
+TierPart = Annotated[
+    str | None,
+    typer.Option("--tier", metavar="both|local|remote", help="Which of the two tiers to read; default: both."),
+]
+
+
+class TierArguments(NamedTuple):
+    """The options as they were given."""
+
+    uri: str | None
+    layout: str | None
+    keys: Sequence[str] | None
+    part: str | None
+
+
+class TierPaths(NamedTuple):
+    """The paths to read; *code*: the exit code of offsets that neither tier has."""
+
+    paths: list[str]
+    code: int = ExitCode.CLEAN
+
+
+@contextmanager
+def over_tiers(
+    paths: Sequence[str],
+    topics: Sequence[str] | None,
+    numbers: Sequence[PartitionChoice] | None,
+    given: TierArguments,
+) -> Iterator[TierPaths]:
+    """Lay remote segments over the partitions while the block lasts; yield the paths to read.
+
+    Without `--remote` these are *paths*.  Names the offsets that neither tier has.  Raises UsageError, KlogError.
+    """
+    if not any(given):
+        yield TierPaths(list(paths))
+        return
+    if given.uri is None and given.part is not None:
+        raise UsageError("--tier needs --remote TIER")
+    from klog.partition.tiered.mounts import BOTH, TIERS, MountRequest, mounted
+
+    from klog_cli.views.remote.tier_option import tier_of
+
+    part = options.known("--tier", given.part or BOTH, TIERS)
+    tier = tier_of(given.uri, given.layout, given.keys or ())
+    assert tier is not None
+    if not paths and not topics:
+        raise UsageError("name log dirs, or what to read from remote storage alone: --topic T --partition N")
+    with mounted(MountRequest(tier, paths, topics or (), numbers or (), part)) as found:
+        code = ExitCode.CLEAN
+        for path, log in found.logs.items() if part == BOTH else ():
+            for first, last in log.holes():
+                output.error(f"{path}: {offsets_text(first, last)}: in neither tier")
+                code = ExitCode.PROBLEMS_LEFT
+        yield TierPaths(found.paths, code)
+
+
+_ADDED = {"remote": Remote, "remote_layout": RemoteLayout, "remote_keys": RemoteKeys, "tier": TierPart}
+
+
+def reads_both_tiers(command: Callable[..., int]) -> Callable[..., int]:
+    """Add the options of remote storage to a command with *paths*, *topic* and *partition*."""
+
+    @wraps(command)
+    def run(**given: Any) -> int:
+        tiers = TierArguments(*(given.pop(name) for name in _ADDED))
+        with over_tiers(given["paths"] or (), given["topic"], given["partition"], tiers) as found:
+            return found.code | command(**given | {"paths": found.paths})
+
+    own = signature(command, eval_str=True)
+    added = [Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind) for name, kind in _ADDED.items()]
+    run.__signature__ = own.replace(parameters=[*own.parameters.values(), *added])  # type: ignore[attr-defined]
+    run.__annotations__ = {**command.__annotations__, **_ADDED}
+    return run
