@@ -150,6 +150,10 @@ _klog() {
         'records --value-as') words='auto text json hex int32 int64 float64 uuid' ;;
         'records -o' | 'records --output') words='text json jsonl csv' ;;
         'records --max-batch-bytes') words='' ;;
+        'records --remote') words='' ;;
+        'records --remote-layout') words='local aiven' ;;
+        'records --remote-keys') words='' ;;
+        'records --tier') words='both local remote' ;;
         'records -j' | 'records --jobs') words='' ;;
         'records --cache') words='drop keep' ;;
         'records --rate') words='' ;;
@@ -212,6 +216,10 @@ _klog() {
         'search --topic-id') words='' ;;
         'search --max-batch-bytes') words='' ;;
         'search -j' | 'search --jobs') words='' ;;
+        'search --remote') words='' ;;
+        'search --remote-layout') words='local aiven' ;;
+        'search --remote-keys') words='' ;;
+        'search --tier') words='both local remote' ;;
         'search --cache') words='drop keep' ;;
         'search --rate') words='' ;;
         'search --priority') words='normal low' ;;
@@ -222,6 +230,10 @@ _klog() {
         'stats -o' | 'stats --output') words='text json jsonl csv' ;;
         'stats --max-batch-bytes') words='' ;;
         'stats -j' | 'stats --jobs') words='' ;;
+        'stats --remote') words='' ;;
+        'stats --remote-layout') words='local aiven' ;;
+        'stats --remote-keys') words='' ;;
+        'stats --tier') words='both local remote' ;;
         'stats --cache') words='drop keep' ;;
         'stats --rate') words='' ;;
         'stats --priority') words='normal low' ;;
@@ -410,6 +422,10 @@ _klog() {
         'export --file-size') words='' ;;
         'export --max-batch-bytes') words='' ;;
         'export -j' | 'export --jobs') words='' ;;
+        'export --remote') words='' ;;
+        'export --remote-layout') words='local aiven' ;;
+        'export --remote-keys') words='' ;;
+        'export --tier') words='both local remote' ;;
         'export --cache') words='drop keep' ;;
         'export --rate') words='' ;;
         'export --priority') words='normal low' ;;
@@ -756,11 +772,11 @@ _klog() {
             explain) words='-o --output -j --jobs -q --quiet --color -h --help' ;;
             browse) words='-t --topic -p --partition -j --jobs -q --quiet --color -h --help' ;;
             describe) words='-t --topic -p --partition --deep -o --output -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
-            records) words='-t --topic -p --partition -n --limit --head -f --follow --from-offset --to-offset --from-time --to-time --key --keys-from --key-as --header --regex --isolation --format --value-as --pretty --full -o --output --max-batch-bytes -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
+            records) words='-t --topic -p --partition -n --limit --head -f --follow --from-offset --to-offset --from-time --to-time --key --keys-from --key-as --header --regex --isolation --format --value-as --pretty --full -o --output --max-batch-bytes --remote --remote-layout --remote-keys --tier -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
             dump) words='--files -t --topic -p --partition -o --output --to --deep-iteration --print-data-log --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder --with-indexes --as --from-offset --to-offset --from-time --to-time --key --keys-from -n --limit --isolation --tail --no-control --batches --batch-offsets --values --schemas --schemas-topic --json-form --decode --context -j --jobs --max-batch-bytes --remote --remote-layout --remote-keys --tier --cache --rate --priority -q --quiet --color -h --help' ;;
             lookup) words='--offset --timestamp --batch -t --topic -p --partition --position-only -o --output -j --jobs -q --quiet --color -h --help' ;;
-            search) words='-t --topic -p --partition --key --keys-from --key-as --header --regex --from-offset --to-offset --from-time --to-time --isolation -o --output --values -n --limit --replicas --cluster --topic-id --by-name --max-batch-bytes -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
-            stats) words='-t --topic -p --partition --cluster --topic-id -o --output --max-batch-bytes -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
+            search) words='-t --topic -p --partition --key --keys-from --key-as --header --regex --from-offset --to-offset --from-time --to-time --isolation -o --output --values -n --limit --replicas --cluster --topic-id --by-name --max-batch-bytes -j --jobs --remote --remote-layout --remote-keys --tier --cache --rate --priority -q --quiet --color -h --help' ;;
+            stats) words='-t --topic -p --partition --cluster --topic-id -o --output --max-batch-bytes -j --jobs --remote --remote-layout --remote-keys --tier --cache --rate --priority -q --quiet --color -h --help' ;;
             timeline) words='--around --window --from-time --to-time -t --topic -p --partition --group --kind -n --limit -o --output -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
             groups) words='--group --at-time --type -t --topic -p --partition --to --cluster --topic-id --by-name -o --output -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
             transactions) words='--state --transactional-id --producer-id --longer-than -t --topic -p --partition --now --cluster --topic-id --by-name -o --output -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
@@ -774,7 +790,7 @@ _klog() {
             partition) words='--partitions --partitioner --as --keys-from --null -o --output -j --jobs -q --quiet --color -h --help' ;;
             assign) words='--brokers --racks --metadata --partitions --replication --algorithm --seed --start-index --shift --start-partition --fenced --no-racks -t --topic --check -o --output -j --jobs -q --quiet --color -h --help' ;;
             serve) words='--listen --advertise --expose -t --topic -p --partition --cluster --topic-id --by-name --end --at-time --open-transactions --damaged --missing --internal --connections --send-buffer -o --output -j --jobs -q --quiet --color -h --help' ;;
-            export) words='-t --topic -p --partition --to -o --output --from-offset --to-offset --from-time --to-time --isolation --replicas --cluster --topic-id --by-name --file-size --max-batch-bytes -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
+            export) words='-t --topic -p --partition --to -o --output --from-offset --to-offset --from-time --to-time --isolation --replicas --cluster --topic-id --by-name --file-size --max-batch-bytes -j --jobs --remote --remote-layout --remote-keys --tier --cache --rate --priority -q --quiet --color -h --help' ;;
             write) words='--to --input-format -t --topic --keep-offsets --batches --batch-size --linger --codec --level --partitions --partitioner --seed --repartition --idempotent --producers --timestamp-type --leader-epoch --set --topic-id --metadata --one-replica --end-transactions --skip-bad --apply --save-plan --backup --now -o --output --dry-run -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
             follow) words='--to -t --topic -p --partition --internal --until-caught-up --continuous --rate --max-wait --min-bytes --fetch-bytes --partition-bytes --flush --set --prune --on-divergence --on-cleaned --security-config --timeout --trace -o --output -j --jobs --cache --priority -q --quiet --color -h --help' ;;
             completion) words='-j --jobs -q --quiet --color -h --help' ;;

@@ -8,6 +8,7 @@ import typer
 from klog.base.errors import UsageError
 
 from klog_cli import options
+from klog_cli.remote_options import reads_both_tiers
 from klog_cli.units import parse_size
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ ExportFormat = Annotated[
 ]
 
 
+@reads_both_tiers
 def export(
     paths: options.Paths = None,
     topic: options.Topics = None,

@@ -10,6 +10,7 @@ from klog.base.errors import UsageError
 from klog_cli import options, output
 from klog_cli.commands.dump import key_set, wanted_of
 from klog_cli.commands.search import Header, Regex, typed_keys, with_content
+from klog_cli.remote_options import reads_both_tiers
 
 if TYPE_CHECKING:
     from klog_cli.views.records.format_text import RecordFormat
@@ -48,6 +49,7 @@ Pretty = Annotated[bool, typer.Option("--pretty", help="Indent values that are J
 Full = Annotated[bool, typer.Option("--full", help="Print long values in full; a pipe gets them so anyway.")]
 
 
+@reads_both_tiers
 def records(
     paths: options.Paths = None,
     topic: options.Topics = None,

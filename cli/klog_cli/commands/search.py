@@ -9,6 +9,7 @@ import typer
 from klog.base.errors import UsageError
 
 from klog_cli import options
+from klog_cli.remote_options import reads_both_tiers
 from klog_cli.units import parse_key
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ Header = Annotated[
 Regex = Annotated[str | None, typer.Option(metavar="REGEX", help="Only records whose value, as bytes, matches REGEX.")]
 
 
+@reads_both_tiers
 def search(
     paths: options.Paths = None,
     topic: options.Topics = None,

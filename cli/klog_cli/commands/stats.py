@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from klog.base.errors import UsageError
 
 from klog_cli import options
+from klog_cli.remote_options import reads_both_tiers
 
 if TYPE_CHECKING:
     from klog.data_dir.selection import PartitionChoice, PartitionQuery
@@ -16,6 +17,7 @@ STATS_OUTPUTS = ("text", "json", "jsonl", "csv")
 StatsOutput = Annotated[str, options.output_form(STATS_OUTPUTS)]
 
 
+@reads_both_tiers
 def stats(
     paths: options.Paths = None,
     topic: options.Topics = None,

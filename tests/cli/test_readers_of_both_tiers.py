@@ -1,0 +1,75 @@
+"""`search`, `records`, `stats` and `export` with `--remote`: the records of both tiers that Kafka's consumers got."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import CORPORA, Ran
+from tests.support.tiers import Situation, situation
+
+Klog = Callable[..., Ran]
+KEYS = ("--remote-keys", f"key1={CORPORA / 'tiered/make/keys/private.pem'}")
+SITUATIONS = ("house", "aiven-encrypted")
+
+
+def rows(klog: Klog, command: str, found: Situation, *options: str) -> list[dict[str, Any]]:
+    done = klog(command, found.leader, "--remote", found.tier, *KEYS, "-o", "jsonl", *options)
+    assert done.exit_code == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.corpora
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_a_key_is_found_in_either_tier(klog: Klog, image: Callable[[str], Path], name: str) -> None:
+    found = situation(image, name)
+    for partition, answers in found.clients.items():
+        topic, _, number = partition.rpartition("-")
+        for row in (*answers["uncommitted"][:1], *answers["uncommitted"][-1:]):
+            same = [other[0] for other in answers["uncommitted"] if other[2] == row[2]]
+            if row[2] is None:
+                continue
+            shown = rows(klog, "search", found, "-t", topic, "-p", number, "--key", row[2])
+            assert [one["offset"] for one in shown] == same
+            remote = answers["offsets"].get("earliest_local")
+            if isinstance(remote, int) and "latest_tiered" in answers["offsets"]:
+                assert ["tier" in one for one in shown] == [offset < remote for offset in same]
+
+
+@pytest.mark.corpora
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_records_of_a_range_and_the_last_ones(klog: Klog, image: Callable[[str], Path], name: str) -> None:
+    found = situation(image, name)
+    for partition, answers in found.clients.items():
+        topic, _, number = partition.rpartition("-")
+        where, theirs = ("-t", topic, "-p", number), [row[0] for row in answers["uncommitted"]]
+        if not theirs:
+            continue
+        shown = rows(klog, "records", found, *where, "--from-offset", str(theirs[0]), "-n", "1000")
+        assert [row["offset"] for row in shown if "control" not in row] == theirs
+        shown = rows(klog, "records", found, *where, "-n", "3")
+        assert [row["offset"] for row in shown if "control" not in row] == [
+            offset for offset in theirs if offset >= shown[0]["offset"]
+        ]
+
+
+@pytest.mark.corpora
+@pytest.mark.parametrize("name", SITUATIONS)
+def test_counts_and_files_of_both_tiers(klog: Klog, image: Callable[[str], Path], tmp_path: Path, name: str) -> None:
+    found = situation(image, name)
+    counted = {f"{one['topic']}-{one['partition']}": one for one in rows(klog, "stats", found)}
+    assert (
+        klog("export", found.leader, "--remote", found.tier, *KEYS, "--to", tmp_path / "x", "-o", "jsonl").exit_code
+        == 0
+    )
+    for partition, answers in found.clients.items():
+        theirs = [row[0] for row in answers["uncommitted"]]
+        assert counted[partition]["records"] == len(theirs)
+        topic, _, number = partition.rpartition("-")
+        files = sorted((tmp_path / "x").glob(f"**/*{topic}*/**/*{number}*/*.jsonl"))
+        lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+        assert sorted(line["offset"] for line in lines if "control" not in line) == theirs
