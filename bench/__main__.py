@@ -30,6 +30,7 @@ from bench.metadata import metadata
 from bench.one_file import one_file
 from bench.recover import recover
 from bench.replicas import replicas
+from bench.schemas import schemas
 from bench.serve import serve
 from bench.space import report, space
 from bench.spark import spark
@@ -53,6 +54,7 @@ JOBS = {
     "write": write,
     "keys": keys,
     "audit": audit,
+    "schemas": schemas,
     "metadata": metadata,
     "space": space,
     "report": report,

@@ -149,6 +149,9 @@ class AvroPlan:
         changes = [(name, self._change(one)) for name, one in kinds.items() if name not in inline]
         others = [(name, change) for name, change in changes if change is not None]
 
+        if len(integers) == 1 and not doubles and not others:  # a list of such records is common
+            return _one_integer_change(integers[0])
+
         def change(value: dict[str, Any]) -> dict[str, Any]:
             for name in integers:
                 if not _INT_MIN <= value[name] <= _INT_MAX:
@@ -194,6 +197,15 @@ def _checked(value: int) -> int:
 
 def _latin_text(content: bytes) -> str:
     return content.decode("latin-1")
+
+
+def _one_integer_change(name: str) -> Change:
+    def change(value: dict[str, Any]) -> dict[str, Any]:
+        if not _INT_MIN <= value[name] <= _INT_MAX:
+            raise OverflowError
+        return value
+
+    return change
 
 
 def _array_change(part: Change) -> Change:

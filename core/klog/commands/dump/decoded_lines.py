@@ -41,25 +41,30 @@ class DecodedLines(LineDump):
             stop = rows.json_lines(at, self._fields, self._style.flags, end)
             lines = bytes(rows.output()).split(b"\n")
             rows.flushed()
-            lane.write(b"\n".join([*(self._line(rows, at + i, lines[i]) for i in range(stop - at)), b""]))
+            lane.write(b"\n".join([*self._lines(rows, at, lines[: stop - at]), b""]))
             at = stop
             if at < end and rows.is_huge(at, self._fields, self._style.flags):
                 self._write_huge(rows, at, lane)
                 at += 1
 
-    def _line(self, rows: Window, row: int, line: bytes) -> bytes:
-        record = rows.record(row)
-        key, value = record[2], record[3]
-        if value and not record[4] and not (key and key[0] <= _LAST_MAGIC):  # the usual record: its value is framed
-            usual = self._usual.get(value[:5])
-            if usual is not None:
-                found, message, error, trailing = usual.decode(value[5:])
-                if error is None and not trailing and message is None:
-                    at_value = line.find(_VALUE)
-                    at_headers = line.find(_HEADERS, at_value)
-                    return b'%b,"value":%b%b%b' % (line[:at_value], _json(found), usual.fact, line[at_headers:])
-        sides = self._decoded(record)
-        return line if sides == (None, None) else _spliced(line, *sides)
+    def _lines(self, rows: Window, first: int, lines: list[bytes]) -> list[bytes]:
+        """Return *lines*, those of the rows from *first* on, with decoded members."""
+        record_of, usual_of, made = rows.record, self._usual.get, list[bytes]()
+        for row, line in enumerate(lines, first):
+            record = record_of(row)
+            key, value = record[2], record[3]
+            if value and not record[4] and not (key and key[0] <= _LAST_MAGIC):  # its value alone can be framed
+                usual = usual_of(value[:5])
+                if usual is not None:
+                    found, message, error, trailing = usual.decode(value[5:])
+                    if error is None and not trailing and message is None:
+                        start = line.find(_VALUE)
+                        end = line.find(_HEADERS, start)
+                        made.append(b"".join((line[:start], b',"value":', _json(found), usual.fact, line[end:])))
+                        continue
+            sides = self._decoded(record)
+            made.append(line if sides == (None, None) else _spliced(line, *sides))
+        return made
 
     def _decoded(self, record: Row) -> tuple[DecodedSide | None, DecodedSide | None]:
         """Return the decoded key and value, None for one that names no schema."""
