@@ -18,6 +18,7 @@ MIB = 1 << 20
 _PATH = os.pathsep.join(os.path.abspath(path) for path in sys.path if path)
 KLOG = ("env", f"PYTHONPATH={_PATH}", sys.executable, "-m", "klog_cli.app")
 """The command line of this klog; that of another one must not find this one's modules."""
+_ATTEMPTS = 5
 _APPEND = 'dd if=/dev/zero of="$1" bs=1M count="$2" conv=fsync status=none && cat "$1" > /dev/null'
 """The pages of a broker: written by producers, and read once."""
 
@@ -56,8 +57,31 @@ def kept_beside(
 ) -> Kept:
     """Run klog with *words* in a folder beside *data*; *lacking*: see older_kernel.
 
-    *forgets*: nothing of *data* is cached before.  Raises NoCgroupError.
+    *forgets*: nothing of *data* is cached before.  A run is repeated if the machine ran short of memory meanwhile: the
+    system then takes pages from every cgroup.  Raises NoCgroupError.
     """
+    for _ in range(_ATTEMPTS):
+        before = _reclaimed_pages()
+        kept = _kept(words, data, sizes, lacking, klog, forgets)
+        if _reclaimed_pages() == before:
+            break
+    return kept
+
+
+def _reclaimed_pages() -> int:
+    """Return how many pages the system has taken so far because the whole machine needed memory."""
+    rows = dict(line.split() for line in Path("/proc/vmstat").read_text().splitlines())
+    return int(rows["pgsteal_kswapd"]) + int(rows["pgsteal_direct"])
+
+
+def _kept(
+    words: Sequence[str | Path],
+    data: Path,
+    sizes: Sizes,
+    lacking: Iterable[str],
+    klog: Sequence[str],
+    forgets: bool,
+) -> Kept:
     with tempfile.TemporaryDirectory(dir=data.parent) as name, MemoryCgroup(sizes.limit) as room:
         folder, broker = Path(name), Path(name, "broker.log")
         if forgets:
