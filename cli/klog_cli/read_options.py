@@ -27,7 +27,7 @@ READERS = (
     *("spark.verify", "spark.audit", "spark.stats", "spark.search", "spark.export", "spark.compact"),
 )
 """The commands that read whole logs, as `module.function`."""
-_SELDOM = ("records.records", "groups.groups")
+_SELDOM = ("records.records", "groups.groups", "space.space")
 """Those of them that usually read a little: what a running broker changes is not told for that."""
 _PLACES = ("DISK", "DISK...")
 """The metavars of options that name log dirs to read; arguments do so as well."""
