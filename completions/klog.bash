@@ -195,6 +195,10 @@ _klog() {
         'lookup --batch') words='' ;;
         'lookup -p' | 'lookup --partition') words='' ;;
         'lookup -o' | 'lookup --output') words='text json jsonl' ;;
+        'lookup --remote') words='' ;;
+        'lookup --remote-layout') words='local aiven' ;;
+        'lookup --remote-keys') words='' ;;
+        'lookup --tier') words='both local remote' ;;
         'lookup -j' | 'lookup --jobs') words='' ;;
         'lookup --color') words='auto always never' ;;
         'search -p' | 'search --partition') words='' ;;
@@ -774,7 +778,7 @@ _klog() {
             describe) words='-t --topic -p --partition --deep -o --output -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
             records) words='-t --topic -p --partition -n --limit --head -f --follow --from-offset --to-offset --from-time --to-time --key --keys-from --key-as --header --regex --isolation --format --value-as --pretty --full -o --output --max-batch-bytes --remote --remote-layout --remote-keys --tier -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
             dump) words='--files -t --topic -p --partition -o --output --to --deep-iteration --print-data-log --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder --with-indexes --as --from-offset --to-offset --from-time --to-time --key --keys-from -n --limit --isolation --tail --no-control --batches --batch-offsets --values --schemas --schemas-topic --json-form --decode --context -j --jobs --max-batch-bytes --remote --remote-layout --remote-keys --tier --cache --rate --priority -q --quiet --color -h --help' ;;
-            lookup) words='--offset --timestamp --batch -t --topic -p --partition --position-only -o --output -j --jobs -q --quiet --color -h --help' ;;
+            lookup) words='--offset --timestamp --batch -t --topic -p --partition --position-only -o --output --remote --remote-layout --remote-keys --tier -j --jobs -q --quiet --color -h --help' ;;
             search) words='-t --topic -p --partition --key --keys-from --key-as --header --regex --from-offset --to-offset --from-time --to-time --isolation -o --output --values -n --limit --replicas --cluster --topic-id --by-name --max-batch-bytes -j --jobs --remote --remote-layout --remote-keys --tier --cache --rate --priority -q --quiet --color -h --help' ;;
             stats) words='-t --topic -p --partition --cluster --topic-id -o --output --max-batch-bytes -j --jobs --remote --remote-layout --remote-keys --tier --cache --rate --priority -q --quiet --color -h --help' ;;
             timeline) words='--around --window --from-time --to-time -t --topic -p --partition --group --kind -n --limit -o --output -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;

@@ -113,6 +113,7 @@ REMOTE = (
     *(
         "dump data -t fine --remote tier -o jsonl",
         "dump --remote tier -t fine -p 0 -o jsonl",
+        "lookup data --remote tier -t fine -p 0 --offset 3 -o json",
         "dump data -t fine --remote tier --batches -o jsonl",
     ),
     *("remote ls data", "remote ls data --remote tier --segments", "remote ls --remote tier --segments"),

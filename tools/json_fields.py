@@ -96,6 +96,13 @@ LOOKUP: Declared = {
         },
     ),
     **{"record": ("null", RECORD), "notes": [TEXT], "problems": [TEXT]},
+    "tier?": (
+        "null",
+        {
+            **{"name": "=remote|local", "segment_id": TEXT_OR_NULL, "start_offset": INT_OR_NULL},
+            **{"end_offset": INT_OR_NULL, "epoch": INT_OR_NULL},
+        },
+    ),
 }
 PLACE: Declared = {**WHERE, "first_offset": INT, "last_offset": INT}
 MISROUTED: Declared = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from inspect import Parameter, signature
@@ -15,6 +15,7 @@ from klog_cli import options, output
 
 if TYPE_CHECKING:
     from klog.data_dir.selection import PartitionChoice
+    from klog.partition.tiered.tiered_log import TieredLog
 
 Remote = Annotated[
     str | None,
@@ -54,10 +55,21 @@ class TierArguments(NamedTuple):
 
 
 class TierPaths(NamedTuple):
-    """The paths to read; *code*: the exit code of offsets that neither tier has."""
+    """The paths to read; *code*: the exit code of offsets that neither tier has.
+
+    *logs*: the logs over two tiers by the paths of their directories; None without `--remote`.
+    """
 
     paths: list[str]
     code: int = ExitCode.CLEAN
+    logs: Mapping[str, TieredLog] | None = None
+
+    @property
+    def only(self) -> str:
+        """The only path.  Raises UsageError if there are several."""
+        if len(self.paths) > 1:
+            raise UsageError(f"{len(self.paths)} partitions: name one with --topic and --partition")
+        return self.paths[0]
 
 
 @contextmanager
@@ -91,7 +103,7 @@ def over_tiers(
             for first, last in log.holes():
                 output.error(f"{path}: {offsets_text(first, last)}: in neither tier")
                 code = ExitCode.PROBLEMS_LEFT
-        yield TierPaths(found.paths, code)
+        yield TierPaths(found.paths, code, found.logs)
 
 
 _ADDED = {"remote": Remote, "remote_layout": RemoteLayout, "remote_keys": RemoteKeys, "tier": TierPart}

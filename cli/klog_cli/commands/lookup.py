@@ -8,11 +8,12 @@ import typer
 from klog.base.errors import UsageError
 
 from klog_cli import options, output
+from klog_cli.remote_options import Remote, RemoteKeys, RemoteLayout, TierArguments, TierPart, over_tiers
 from klog_cli.units import parse_time
 
 LOOKUP_OUTPUTS = ("text", "json", "jsonl")
 LookupPath = Annotated[
-    str,
+    str | None,
     typer.Argument(
         metavar="PARTITION", help="A partition directory, a .log in it, or a log dir with --topic and --partition."
     ),
@@ -34,7 +35,7 @@ PositionOnly = Annotated[bool, typer.Option("--position-only", help="Print only 
 
 
 def lookup(
-    path: LookupPath,
+    path: LookupPath = None,
     offset: Offset = None,
     timestamp: Timestamp = None,
     batch: BatchFile = None,
@@ -42,6 +43,10 @@ def lookup(
     partition: options.Partitions = None,
     position_only: PositionOnly = False,
     form: LookupOutput = "text",
+    remote: Remote = None,
+    remote_layout: RemoteLayout = None,
+    remote_keys: RemoteKeys = None,
+    tier: TierPart = None,
 ) -> int:
     """Find an offset or a timestamp the way a broker does.
 
@@ -53,18 +58,26 @@ def lookup(
     options.known_form(form, LOOKUP_OUTPUTS)
     if position_only and form != "text":
         raise UsageError("--position-only prints numbers: leave out --output")
-    asked = LookupArguments(path, tuple(topic or ()), tuple(partition or ()), form, position_only)
+    if path is None and remote is None:
+        raise UsageError("Missing argument 'PARTITION'.")
     if batch is not None:
         if offset is not None or timestamp:
             raise UsageError(
                 "--batch FILE contains the offsets or timestamps: leave out --offset and the value of --timestamp"
             )
-        return look_up_many(asked, batch, by_time=timestamp is not None)
-    if (offset is None) == (timestamp is None):
+    elif (offset is None) == (timestamp is None):
         from klog.data_dir.selection import open_path
 
-        open_path(path)  # a missing path is reported first
+        if path is not None:
+            open_path(path)  # a missing path is reported first
         raise UsageError("--offset N, --timestamp TIME, --batch FILE: exactly one of them")
-    target = offset if timestamp is None else parse_time(timestamp, output.note)
-    assert target is not None
-    return look_up(asked, target, by_time=timestamp is not None)
+    target = offset if not timestamp else parse_time(timestamp, output.note)
+    with over_tiers(
+        [path] if path else [], topic, partition, TierArguments(remote, remote_layout, remote_keys, tier)
+    ) as tiers:
+        where = tiers.only, tuple(topic or ()), tuple(partition or ())
+        asked = LookupArguments(*where, form, position_only, tiers.logs)
+        if batch is not None:
+            return look_up_many(asked, batch, by_time=timestamp is not None)
+        assert target is not None
+        return look_up(asked, target, by_time=timestamp is not None)

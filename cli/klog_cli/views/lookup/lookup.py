@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from klog.base.errors import ExitCode, UsageError, counted, offsets_text, range_text
+from klog.base.overlays import remote_object
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.formats.java_integers import LONG_MAX, LONG_MIN
 from klog.formats.record import Record
@@ -20,6 +22,7 @@ from klog_cli.views.bytes import see_bytes
 
 if TYPE_CHECKING:
     from klog.data_dir.selection import KafkaFile
+    from klog.partition.tiered.tiered_log import TieredLog
 
 _LABEL = 10
 _MOST_KEY = 60
@@ -35,6 +38,54 @@ class LookupArguments(NamedTuple):
     partitions: tuple[int, ...]
     form: str
     position_only: bool
+    logs: Mapping[str, TieredLog] | None = None
+
+
+class TierStep(NamedTuple):
+    """The tier of an answer; *name*: remote or local.  The other fields are those of the remote segment.
+
+    *chain*: how many remote segments are read, one after the other.
+    """
+
+    name: str
+    segment_id: str | None = None
+    start_offset: int | None = None
+    end_offset: int | None = None
+    epoch: int | None = None
+    chain: int = 0
+
+    @property
+    def text(self) -> str:
+        """The step as a line of the trail."""
+        if self.name == "local":
+            return "tier      local"
+        which = f"segment {self.segment_id} ({range_text(self.start_offset or 0, self.end_offset or 0)})"
+        return f"tier      remote, {which}, epoch {self.epoch} → chain of {counted(self.chain, 'segment')}"
+
+    @property
+    def json(self) -> dict[str, object]:
+        """The step as a member of the trail."""
+        return {name: value for name, value in self._asdict().items() if name != "chain"}
+
+
+def _tier_steps(asked: LookupArguments, partition: Partition) -> Callable[[Trail], TierStep | None]:
+    """Return a function for the tier of an answer; it returns None without remote storage."""
+    log = None if asked.logs is None else asked.logs.get(partition.path)
+    parts = () if log is None else log.parts(without_local=True)
+    segments = {one.segment.start_offset: one.segment for one in parts}
+    chain = 0 if log is None else len(log.parts())
+
+    def step(trail: Trail) -> TierStep | None:
+        if asked.logs is None or trail.segment is None:
+            return None
+        if remote_object(partition.file(trail.segment.file)) is None:
+            return TierStep("local")
+        segment = segments[trail.segment.base_offset]
+        at = trail.target if trail.offset is None else trail.offset
+        epoch = max((one.epoch for one in segment.epochs if one.start_offset <= at), default=None)
+        return TierStep("remote", segment.segment_id, segment.start_offset, segment.end_offset, epoch, chain)
+
+    return step
 
 
 def look_up(asked: LookupArguments, target: int, by_time: bool) -> int:
@@ -52,18 +103,16 @@ def look_up(asked: LookupArguments, target: int, by_time: bool) -> int:
         if not trail.found and trail.notes:
             output.note(f"{asked.path}: {trail.notes[0]}")
     elif asked.form == "text":
+        if (step := _tier_steps(asked, partition)(trail)) is not None:
+            output.lines([step.text], hang=_LABEL)
         output.lines(trail_lines(trail, output.width() if output.is_terminal() else None), hang=_LABEL)
         if trail.outcome is LookupOutcome.DAMAGED:
             output.lines(["", "next: look at its bytes", f"  {see_bytes(partition.path, offset=target)}"])
     else:
-        from klog_cli.views.lookup.json import Lines
-
-        line = Lines(partition.topic, partition.number).of(trail)
+        line = _json_lines(asked, partition)(trail)
         if asked.form == "jsonl":
             output.text(f"{line}\n")
         else:
-            import json
-
             output.emit_json(json.loads(line))
     return ExitCode.CLEAN if trail.found and not trail.problems else ExitCode.PROBLEMS_LEFT
 
@@ -74,9 +123,7 @@ def look_up_many(asked: LookupArguments, file: str, by_time: bool) -> int:
     origin = None if asked.form == "text" else _origin(partition)
     wanted = TrailDetail(records=origin is not None, origin=origin, explains=False)
     if origin is not None:
-        from klog_cli.views.lookup.json import Lines
-
-        line = Lines(partition.topic, partition.number).of
+        line = _json_lines(asked, partition)
     else:
         line = _position if asked.position_only else _time_row if by_time else _row
     told: set[str] = set()
@@ -96,6 +143,20 @@ def look_up_many(asked: LookupArguments, file: str, by_time: bool) -> int:
     if missing and asked.position_only:
         output.note(f"{asked.path}: {missing} not found, an empty line for each")
     return code
+
+
+def _json_lines(asked: LookupArguments, partition: Partition) -> Callable[[Trail], str]:
+    """Return a function that makes a line of JSON, without its end."""
+    from klog_cli.views.lookup.json import Lines
+
+    of, step_of = Lines(partition.topic, partition.number).of, _tier_steps(asked, partition)
+
+    def with_tier(trail: Trail) -> str:
+        step = step_of(trail)
+        tier = "null" if step is None else json.dumps(step.json, separators=(",", ":"))
+        return f'{of(trail)[:-1]},"tier":{tier}}}'
+
+    return of if asked.logs is None else with_tier
 
 
 def _position(trail: Trail) -> str:
