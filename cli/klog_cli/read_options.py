@@ -12,18 +12,10 @@ from typer.core import TyperOption
 CACHES = ("drop", "keep")
 PRIORITIES = ("normal", "low")
 READERS = (
-    *(
-        "describe.describe",
-        "verify.verify",
-        "recover.recover",
-        "dump.dump",
-        "records.records",
-        "search.search",
-        "stats.stats",
-    ),
-    *("timeline.timeline", "groups.groups", "transactions.transactions", "report.report", "space.space"),
+    *("verify.verify", "recover.recover", "describe.describe", "dump.dump", "records.records", "search.search"),
+    *("stats.stats", "timeline.timeline", "groups.groups", "transactions.transactions", "report.report", "space.space"),
     *("compact.compact", "replicas.diff", "replicas.plan", "replicas.rescue", "adopt.adopt", "keys.check"),
-    *("audit.headers", "audit.misrouted", "export.export", "write.write", "follow.follow"),
+    *("audit.headers", "audit.misrouted", "schemas.check", "export.export", "write.write", "follow.follow"),
     *("spark.verify", "spark.audit", "spark.stats", "spark.search", "spark.export", "spark.compact"),
 )
 """The commands that read whole logs, as `module.function`."""

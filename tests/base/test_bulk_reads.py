@@ -174,6 +174,15 @@ def test_bytes_behind_the_old_end_are_taken_for_cached_where_they_were(log: Path
     assert 4 * MIB - PAGE <= cached(log) < 5 * MIB
 
 
+def test_a_file_system_on_which_cachestat_says_nothing_keeps_its_pages(log: Path) -> None:
+    """On overlay no page seems to be cached, while posix_fadvise drops those of the file below."""
+    read_through(log, 512 << 10)
+    use("cachestat")
+    POLICY.cached_pages = lambda descriptor, start, size: 0
+    read_through(log, 512 << 10)
+    assert cached(log) > 0.98 * SIZE
+
+
 def test_without_any_mechanism_nothing_is_dropped_unless_a_broker_runs(log: Path) -> None:
     use("behind")
     POLICY.beside_broker = False

@@ -59,6 +59,7 @@ class Policy:
         self.rate: RateLimit | None = None
         self.cached_pages: Callable[[int, int, int], int] = lambda descriptor, start, size: -1
         self._devices: dict[int, bool] = {}
+        self._telling: dict[int, bool] = {}
         self._before: dict[tuple[int, int], tuple[int, Ranges | None]] = {}
 
     def drop_later(self, descriptor: int, start: int, kept: Ranges) -> None:
@@ -95,9 +96,24 @@ class Policy:
             size, ranges = self._before.get(inode, (0, []))
             if status.st_size > size and ranges is not None:
                 later = cached_ranges(descriptor, size, status.st_size)
-                ranges = None if later is None else [*ranges, *later]
+                is_told = later or self.can_dont_cache(descriptor, status) or self._tells(descriptor, status)
+                ranges = [*ranges, *later] if later is not None and is_told else None
             self._before[inode] = max(size, status.st_size), ranges
             return ranges
+
+    def _tells(self, descriptor: int, status: os.stat_result) -> bool:
+        """Whether cachestat names a page of this file system that was just read.
+
+        On overlay it does not: the pages belong to the file below, and posix_fadvise drops them nevertheless.
+        """
+        device = status.st_dev
+        if device not in self._telling:
+            try:
+                os.pread(descriptor, 1, 0)
+            except OSError:
+                return False  # a bad sector: other files will tell
+            self._telling[device] = self.cached_pages(descriptor, 0, PAGE_BYTES) > 0
+        return self._telling[device]
 
     @property
     def is_on(self) -> bool:
