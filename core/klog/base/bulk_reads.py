@@ -12,13 +12,11 @@ from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import Final, NamedTuple
 
-from klog.base.page_cache import DONT_CACHE, POLICY, DropBehind, covers
+from klog.base.page_cache import DONT_CACHE, FEW_BYTES, POLICY, DropBehind, covers
 from klog.base.threads import start as start_thread
 
 STEP_BYTES: Final = 4 << 20
 _LEAST_BYTES: Final = 64 << 10
-FEW_BYTES: Final = 16 << 10
-"""Reads of at most so many bytes are no bulk reads, unless many of them follow each other closely."""
 PASS_BYTES: Final = 16 << 20
 """The most that is read through the descriptor at a time."""
 _NEAR_BYTES: Final = 256 << 10
@@ -176,8 +174,8 @@ class _ReadAhead:
 
     def __init__(self, reads: BulkReads) -> None:
         self._reads = reads
-        self._wanted: SimpleQueue[tuple[int, int] | None] = SimpleQueue()
-        self._loaded: SimpleQueue[_Step] = SimpleQueue()
+        self._wanted: SimpleQueue[tuple[int, int] | None]
+        self._loaded: SimpleQueue[_Step]
         self._thread: Thread | None = None
         self._at = -1
 
@@ -186,6 +184,7 @@ class _ReadAhead:
         if self._reads.is_direct(start, end):
             return
         if self._thread is None:
+            self._wanted, self._loaded = SimpleQueue(), SimpleQueue()
             self._thread = start_thread(self._work)
         self._at = start
         self._wanted.put((start, end))

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 DONT_CACHE: Final = 0x80
 """The flag RWF_DONTCACHE of preadv2."""
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+FEW_BYTES: Final = 16 << 10
+"""Reads of at most so many bytes are no bulk reads, unless many of them follow each other closely."""
 BLOCK_BYTES: Final = 8 << 20
 """Ranges are dropped in blocks of this size, each with the one before it: a large folio is dropped whole, or stays."""
 READ_AHEAD_BYTES: Final = 16 << 20
@@ -119,6 +121,10 @@ class Policy:
     def is_on(self) -> bool:
         """Whether reads differ from plain ones at all."""
         return self.drops or self.rate is not None
+
+    def concerns(self, size: int) -> bool:
+        """Whether the reads of a file of *size* bytes differ from plain ones: some pages more do not matter."""
+        return self.rate is not None or (self.drops and size > FEW_BYTES)
 
     def share_rate(self, processes: int) -> None:
         """Take one of *processes* equal shares of the rate: this is one of as many processes."""

@@ -180,7 +180,7 @@ class ReadOnlyFile:
             self._descriptor = -1
             raise NotKafkaError(f"{path}: {_kind(facts.st_mode)}, where a regular file was expected")
         self.size = facts.st_size
-        self._bulk = _bulk_reads(self._descriptor, facts, until, again) if POLICY.is_on else None
+        self._bulk = _bulk_reads(self._descriptor, facts, until, again) if POLICY.concerns(self.size) else None
 
     def _open_overlay(self, found: OverlayFile) -> None:
         self._descriptor, self._bulk = -1, None
