@@ -538,6 +538,9 @@ _klog() {
         'schemas check -o' | 'schemas check --output') words='text json jsonl' ;;
         'schemas check --max-batch-bytes') words='' ;;
         'schemas check -j' | 'schemas check --jobs') words='' ;;
+        'schemas check --cache') words='drop keep' ;;
+        'schemas check --rate') words='' ;;
+        'schemas check --priority') words='normal low' ;;
         'schemas check --color') words='auto always never' ;;
         'replicas diff --metadata') words='' ;;
         'replicas diff --up') words='' ;;
@@ -806,7 +809,7 @@ _klog() {
             schemas) words='list show check -h --help' ;;
             'schemas list') words='--subject --context --deleted --schemas-topic --cluster --topic-id --by-name -o --output -j --jobs -q --quiet --color -h --help' ;;
             'schemas show') words='--id --guid --subject --version --context --resolved --schemas-topic --cluster --topic-id --by-name -o --output -j --jobs -q --quiet --color -h --help' ;;
-            'schemas check') words='--schemas -t --topic -p --partition --internal --sample --context --schemas-topic --cluster --topic-id --by-name -o --output --max-batch-bytes -j --jobs -q --quiet --color -h --help' ;;
+            'schemas check') words='--schemas -t --topic -p --partition --internal --sample --context --schemas-topic --cluster --topic-id --by-name -o --output --max-batch-bytes -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
             replicas) words='diff plan rescue simulate -h --help' ;;
             'replicas diff') words='--metadata --up --set --deep --all -t --topic -p --partition --cluster --topic-id --by-name -j --jobs -o --output --cache --rate --priority -q --quiet --color -h --help' ;;
             'replicas plan') words='--keep --choose --without --repair --metadata -t --topic -p --partition --apply --save-plan --backup --cluster --topic-id --by-name -j --jobs -o --output --dry-run --cache --rate --priority -q --quiet --color -h --help' ;;
