@@ -279,7 +279,7 @@ def test_a_copy_is_the_bytes_and_comes_behind_what_is_there(
 ) -> None:
     """A log is restored from its rest and the tail that was cut."""
     if not shares:
-        monkeypatch.setattr(disk, "_share_blocks", lambda source, target: False)
+        monkeypatch.setattr(disk, "share_blocks", lambda source, target: False)
     content = b"".join(number.to_bytes(4, "big") for number in range(3 << 18))
     with (tmp_path / "source").open("wb") as source:
         source.write(content[: 1 << 20])

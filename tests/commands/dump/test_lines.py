@@ -254,6 +254,10 @@ def test_a_damage_object_has_the_fields_of_the_contract(path: Path) -> None:
     assert str(plain.stored) not in str(damage["detail"]), "in hexadecimal, as in Kafka's own words"
 
 
+def in_csv(damage: Damage) -> str:
+    return damage_csv(damage, LineStyle(True)).decode()
+
+
 def test_what_is_not_known_of_a_damage_is_left_out() -> None:
     damage = Damage(DamageKind.ZEROED_TAIL, Location("f.log", 7), "zeros")
     assert json.loads(damage_json(damage)) == {
@@ -262,7 +266,7 @@ def test_what_is_not_known_of_a_damage_is_left_out() -> None:
         "detail": "zeros",
         "file": "f.log",
     }
-    row = next(csv.DictReader(io.StringIO(f"{CSV_COLUMNS}\n{damage_csv(damage).decode()}", newline="")))
+    row = next(csv.DictReader(io.StringIO(f"{CSV_COLUMNS}\n{in_csv(damage)}", newline="")))
     assert (row["offset"], row["position"], row["damage"]) == ("", "7", "zeroed tail: zeros")
 
 
@@ -270,7 +274,7 @@ def test_damage_in_a_file_of_any_name_is_one_readable_line() -> None:
     damage = Damage(DamageKind.BAD_CRC, Location('a"b\n\udcff.log', 1, 2), 'said "so", twice', 3, 4, 5)
     assert damage_json(damage).count(b"\n") == 1
     assert json.loads(damage_json(damage))["file"] == 'a"b\n\udcff.log'
-    row = next(csv.DictReader(io.StringIO(f"{CSV_COLUMNS}\n{damage_csv(damage).decode()}", newline="")))
+    row = next(csv.DictReader(io.StringIO(f"{CSV_COLUMNS}\n{in_csv(damage)}", newline="")))
     assert row["damage"] == 'bad CRC: said "so", twice'
 
 

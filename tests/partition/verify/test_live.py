@@ -65,7 +65,7 @@ def test_under_load_and_retention_nothing_is_called_damage(tmp_path: Path, secon
             while (now := time.monotonic() - began) < seconds or (
                 now < PATIENCE_S and (turns <= TURNS or not seen["leftover"])
             ):
-                done = run_klog("verify", "--deep", "--output", "json", str(cluster.data))
+                done = run_klog("verify", "--deep", "--output", "json", "--quiet", str(cluster.data))
                 found = json.loads(done.stdout)
                 problems = [finding for finding in found["findings"] if finding["severity"] != "note"]
                 assert not problems, problems

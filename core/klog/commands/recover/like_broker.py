@@ -60,12 +60,13 @@ def plan(
     """
     result, logs = RecoverResult(partition), SurveyedLogs(partition)
     outcome = play(partition, around.clean, settings, sink)
-    if outcome.fails is not None or outcome.cuts or outcome.dropped or unserved_end(partition, outcome):
+    unserved = unserved_end(partition, outcome)
+    if outcome.fails is not None or outcome.cuts or outcome.dropped or unserved is not None:
         close = settings._replace(from_recovery_point=_is_above_recovery_point(partition, outcome))
         survey = PartitionSurvey.read(partition, around, close, Silence(), outcome)
         result.findings, logs = survey.findings, survey.logs
         result.left = [one for one in problems(survey.findings) if not _is_gone(one, survey, outcome)]
-    follow(outcome, result, draft, logs)
+    follow(outcome, result, draft, logs, unserved)
     return result
 
 
@@ -114,21 +115,32 @@ def _is_above_recovery_point(partition: Partition, outcome: StartOutcome) -> boo
     return all(base >= first for base in outcome.recovered)
 
 
-def follow(outcome: StartOutcome, result: RecoverResult, draft: Draft, logs: SurveyedLogs) -> None:
-    """Add the changes to *draft*, and their meaning to *result*.  Raises UnreadableError, OSError (staging)."""
+def follow(
+    outcome: StartOutcome, result: RecoverResult, draft: Draft, logs: SurveyedLogs, unserved: FileRange | None
+) -> None:
+    """Add the changes to *draft*, and their meaning to *result*; *unserved*: see `unserved_end`.
+
+    Raises UnreadableError, OSError (staging).
+    """
     partition = result.partition
     if outcome.fails is not None:
         result.fails = f"a broker does not complete its start here: {outcome.fails}"
         return
     draft_changes(draft, partition, DesiredFiles(outcome.logs, outcome.files, outcome.epochs))
-    result.losses = losses(partition, outcome, result.findings, logs)
+    result.losses = losses(partition, outcome, result.findings, logs, unserved)
     if result.losses:
-        result.kept = kept(partition, outcome, logs)
+        result.kept = kept(outcome, logs, unserved)
     result.broker_would_keep = result.kept
     result.offsets = offsets(partition, outcome)
 
 
-def losses(partition: Partition, outcome: StartOutcome, findings: Sequence[Finding], logs: SurveyedLogs) -> list[Loss]:
+def losses(
+    partition: Partition,
+    outcome: StartOutcome,
+    findings: Sequence[Finding],
+    logs: SurveyedLogs,
+    unserved: FileRange | None,
+) -> list[Loss]:
     """Return the losses: ends of segments, and segments.
 
     The reason is the one of *findings* at which the start ends; for segments the one before them.  Raises
@@ -140,7 +152,6 @@ def losses(partition: Partition, outcome: StartOutcome, findings: Sequence[Findi
         found.append(cut_loss(partition, name, cut.size, cut.offset, reason, logs.count_records(name, cut.size)))
     dropped = [segment.log for segment in partition.segments if segment.base_offset in outcome.dropped]
     found += whole_losses(partition, dropped, reason, logs.count_records)
-    unserved = unserved_end(partition, outcome)
     if unserved is not None:
         name, start, end = unserved
         reason = _misleading(parse_file(name).offset, findings)
@@ -172,9 +183,8 @@ def _source(partition: Partition, outcome: StartOutcome, base: int) -> str:
     return pieces[0].name
 
 
-def kept(partition: Partition, outcome: StartOutcome, logs: SurveyedLogs) -> Amount:
+def kept(outcome: StartOutcome, logs: SurveyedLogs, unserved: FileRange | None) -> Amount:
     """Return the future content of the logs that is served.  Raises UnreadableError."""
-    unserved = unserved_end(partition, outcome)
     pieces = [piece for pieces in outcome.logs.values() for piece in pieces]
     if unserved is not None:
         pieces = [one if one.name != unserved.name else one._replace(end=unserved.start) for one in pieces]

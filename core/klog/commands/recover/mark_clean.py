@@ -30,6 +30,7 @@ from klog.data_dir.selection import Selection
 from klog.formats.internal_topics import REMOTE_LOG_METADATA
 from klog.formats.names import CLUSTER_METADATA, REMOTE_INDEX_CACHE, ROOT_CHECKPOINTS, FileKind, PartitionState
 from klog.formats.properties import MetaProperties, write_clean_shutdown
+from klog.partition.start.kept_log import unserved_end
 from klog.partition.start.start_files import StartOutcome
 from klog.partition.verify.findings import Finding, LogDirFacts, quoted
 from klog.partition.verify.state_checks import root
@@ -318,7 +319,7 @@ def plan_unclean_start(
     result.fails = _cuts_otherwise(survey, judged, outcome)
     if result.fails is not None:
         return result
-    like_broker.follow(outcome, result, draft, survey.logs)
+    like_broker.follow(outcome, result, draft, survey.logs, unserved_end(survey.original, outcome))
     result.offsets = _changed_offsets(partition, outcome, result)
     draft.rely_on_directory(partition.directory, sync=True)
     return result

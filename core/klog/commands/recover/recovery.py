@@ -220,6 +220,7 @@ def _compare(result: RecoverResult, survey: PartitionSurvey, settings: RecoverOp
         result.broker_would_keep = result.kept
         return
     from klog.commands.recover import like_broker
+    from klog.partition.start.kept_log import unserved_end
 
     try:
         outcome = survey.next_start()
@@ -230,8 +231,9 @@ def _compare(result: RecoverResult, survey: PartitionSurvey, settings: RecoverOp
     if fails is not None:
         result.notes.append(f"a broker would not start: {fails}")
     else:
-        result.broker_would_keep = like_broker.kept(survey.original, outcome, survey.logs)
-        lost = like_broker.losses(survey.original, outcome, survey.findings, survey.logs)
+        unserved = unserved_end(survey.original, outcome)
+        result.broker_would_keep = like_broker.kept(outcome, survey.logs, unserved)
+        lost = like_broker.losses(survey.original, outcome, survey.findings, survey.logs, unserved)
         choices[RecoverMode.LIKE_BROKER] = OtherMode(lost, result.broker_would_keep)
     if settings.mode is RecoverMode.DEFAULT and any(one.id in ENDS | OFFSET_KINDS for one in result.left):
         from klog.commands.recover import salvage
