@@ -11,7 +11,7 @@ from klog.base.errors import ExitCode, UsageError
 from klog_cli import options, output
 
 if TYPE_CHECKING:
-    from klog.commands.dump.dump_request import SchemaStyle
+    from klog.schemas.decoded_rows import SchemaStyle
     from klog.schemas.registry import Registry
 
 AUTO: Final = "auto"
@@ -50,7 +50,7 @@ def schema_style(
     options.known("--decode", decode, SIDES)
     if not schemas:
         return None
-    from klog.commands.dump.dump_request import SchemaStyle
+    from klog.schemas.decoded_rows import SchemaStyle
     from klog.schemas.error_tally import ErrorTally
     from klog.schemas.side_decoder import SchemaDecoders
 

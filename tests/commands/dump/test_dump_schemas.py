@@ -212,6 +212,14 @@ def test_a_deep_value_and_odd_names_are_one_line(small: Path) -> None:
     assert json.loads(second)["value"] == {"\ud800": None}
 
 
+def test_topics_of_brokers_have_formats_of_their_own(small: Path) -> None:
+    """The records of remote storage begin with bytes that look like an id."""
+    write(small, Record(0, value=order(1, "a")))
+    (small / "orders-0").rename(small / "__remote_log_metadata-0")
+    done = dump(small / "__remote_log_metadata-0", "--schemas", "auto")
+    assert done.stdout == dump(small / "__remote_log_metadata-0").stdout
+
+
 def test_control_records_and_damage_are_as_without(small: Path) -> None:
     """Markers have no value that names a schema."""
     for place in ("modern/tx-0", "crash/flip-middle/torn-0", "legacy"):

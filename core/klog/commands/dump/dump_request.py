@@ -36,8 +36,7 @@ from klog.partition.transactions.isolation import (
 if TYPE_CHECKING:
     from klog.data_dir.partition import Partition, SegmentFiles
     from klog.data_dir.selection import PartitionChoice
-    from klog.schemas.error_tally import ErrorTally
-    from klog.schemas.side_decoder import SchemaDecoders
+    from klog.schemas.decoded_rows import SchemaStyle
 
 
 TEXT, JSON_LINES, CSV, PARQUET = "text", "jsonl", "csv", "parquet"
@@ -71,18 +70,6 @@ class IndexStyle(NamedTuple):
     sanity_only: bool = False
     verify_only: bool = False
     max_message_size: int = 5 << 20
-
-
-class SchemaStyle(NamedTuple):
-    """How keys and values are decoded by schemas; *sides*: `key`, `value` or both.  *tally* counts the errors.
-
-    *is_damaged*: a part of a registry's topic could not be read.
-    """
-
-    decoders: SchemaDecoders
-    sides: tuple[str, ...]
-    tally: ErrorTally
-    is_damaged: bool = False
 
 
 class DumpRequest(NamedTuple):
