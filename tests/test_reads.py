@@ -32,9 +32,8 @@ COMMANDS = (
     ("recover", 1, 1, 1),
     ("recover --repair-bits", 1, 1, 1),
     ("recover --salvage", 1, 1, 1),
-    # The broker's recovery of the last segment, its look for the log's end, and the producers from the snapshot on;
-    # then the log's end by its headers, and whether a batch lies beyond the broker's.
-    ("recover --like-broker", 5, 0, 0.3),
+    # The broker's recovery of the last segment, its look for the log's end, and the producers from the snapshot on.
+    ("recover --like-broker", 3, 0, 0.3),
     # The cut, the producers, the digest of what is cut, and what goes; the segment behind it goes.
     ("truncate --to-offset 600", 4, 4, 0.65),
     # Two passes, and the digest of what is replaced.

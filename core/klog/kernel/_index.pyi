@@ -12,6 +12,7 @@ class IndexBuilder:
     max_timestamp: int
     max_timestamp_offset: int
     last_offset: int
+    highest_offset: int
     batches: int
     records: int
     latest_epoch: int

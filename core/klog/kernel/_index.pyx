@@ -38,6 +38,7 @@ cdef class IndexBuilder:
     cdef readonly long long base, size
     cdef readonly long long max_timestamp, max_timestamp_offset
     cdef readonly long long last_offset                  # of the last batch taken; -1: none
+    cdef readonly long long highest_offset               # the greatest last offset of a batch taken; -1: none
     cdef readonly long long batches, records
     cdef readonly int latest_epoch
     cdef int interval, stopped
@@ -57,7 +58,7 @@ cdef class IndexBuilder:
                   long long segment_bytes=-1, long long segment_ms=-1):
         self.base, self.interval, self.latest_epoch = base, interval, latest_epoch
         self.most_entries, self.most_time_entries = most_bytes // OFFSET_ENTRY_BYTES, most_bytes // TIME_ENTRY_BYTES
-        self.max_timestamp = self.last_time = self.last_offset = -1
+        self.max_timestamp = self.last_time = self.last_offset = self.highest_offset = -1
         self.max_timestamp_offset = self.last_time_offset = base
         self.segment_bytes, self.segment_ms, self.rolling_timestamp = segment_bytes, segment_ms, -1
 
@@ -177,6 +178,7 @@ cdef class IndexBuilder:
             self.batches += 1
             self.records += max(row.records_count, 0)
             self.last_offset = row.last_offset
+            self.highest_offset = max(self.highest_offset, row.last_offset)
             i += 1
             if row.magic >= 2 and row.leader_epoch >= 0 and row.leader_epoch > self.latest_epoch:
                 self.latest_epoch = row.leader_epoch

@@ -220,6 +220,8 @@ def _torn(partition: Partition, outcome: StartOutcome) -> str | None:
     if unserved is not None:
         where = f"{unserved.name} @ {unserved.start}"
         return f"{outcome.log_end} counts as the log end, though later batches begin at {where}: they are not served"
+    if outcome.highest_offset is not None:
+        return None  # the recovery has read the last segment to its end
     damage = None if partition.log_end is None else partition.log_end.damage
     return None if damage is None else f"{damage}; these bytes stay, and the broker appends new batches behind them"
 

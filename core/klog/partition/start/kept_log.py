@@ -137,12 +137,12 @@ def unserved_end(partition: Partition, outcome: StartOutcome) -> FileRange | Non
     it elsewhere; or the last batch has lower offsets than one before it.  New records get the same offsets.  Kafka:
     LogSegment.readNextOffset.  Raises UnreadableError.
     """
+    if outcome.highest_offset is not None and outcome.highest_offset < outcome.log_end:
+        return None
     pieces = outcome.logs[max(outcome.logs)] if outcome.logs and outcome.fails is None else ()
     if len(pieces) != 1:
         return None
     name, begin, end = pieces[0]
-    if any(cut.offset == outcome.log_end and name.startswith(f"{cut.base:020}") for cut in outcome.cuts):
-        return None
     if not outcome.cuts and not outcome.dropped:
         by_headers = partition.log_end
         if by_headers is not None and by_headers.offset == outcome.log_end:

@@ -171,6 +171,7 @@ class _Loader:
             segment.offset_index, segment.time_index = segment.offset_index[-OFFSET_ENTRY.size :], b""
         if recovery.txn_index or segment.txn_index is not None:
             segment.txn_index = recovery.txn_index
+        segment.highest_offset = builder.highest_offset
         self._log.cut(segment, builder.size, builder.last_offset + 1 if builder.batches else segment.base)
         producers.save()
 
@@ -184,6 +185,7 @@ class _Loader:
         self._recovered.add(segment.base)
         segment.offset_index, segment.time_index = known.last_entry, b""
         segment.txn_index = None if segment.txn_index is None else b""
+        segment.highest_offset = known.last_offset
         self._log.cut(segment, known.size, known.last_offset + 1 if known.batches else segment.base)
         known.apply_to(producers)
         producers.save()
@@ -242,8 +244,16 @@ class _Loader:
         cuts = tuple(log.cuts[base] for base in sorted(log.cuts))
         recovered = tuple(sorted(self._recovered))
         return StartOutcome(
-            None, log.pieces, files, self._epochs.content, cuts, tuple(log.dropped), recovered, log_start, log_end
-        )  # fmt: skip
+            logs=log.pieces,
+            files=files,
+            epochs=self._epochs.content,
+            cuts=cuts,
+            dropped=tuple(log.dropped),
+            recovered=recovered,
+            log_start=log_start,
+            log_end=log_end,
+            highest_offset=log.segments[max(log.segments)].highest_offset,
+        )
 
 
 def next_start(

@@ -46,7 +46,7 @@ class StartOutcome(NamedTuple):
     and *offline*, which are those of the FailsError.  *logs*: the pieces of each log, *files*: every other file of the
     log (none, if the settings do not ask for them), both by name.  *epochs*: the new `leader-epoch-checkpoint`, None if
     it is unchanged.  *cuts*, *dropped*: the lost parts, by base offset.  *recovered*: base offsets of the segments that
-    were read.
+    were read.  *highest_offset*: the greatest offset in the last segment, None if it was not recovered.
     """
 
     fails: str | None = None
@@ -58,6 +58,7 @@ class StartOutcome(NamedTuple):
     recovered: tuple[int, ...] = ()
     log_start: int = 0
     log_end: int = 0
+    highest_offset: int | None = None
     reason: str | None = None
     offline: bool = False
 
@@ -91,7 +92,8 @@ class StartSegment:
     """A segment during a start.
 
     *log*: the pieces of its log; more than one only for the parts of a segment that was split.  *next_offset*: None
-    until it is known.  *is_open*: its offset index was read, and a clean stop therefore trims it.
+    until it is known.  *highest_offset*: the greatest offset of the batches that the recovery kept, None without one.
+    *is_open*: its offset index was read, and a clean stop therefore trims it.
     """
 
     def __init__(self, base: int, log: tuple[FileRange, ...]) -> None:
@@ -101,6 +103,7 @@ class StartSegment:
         self.time_index: Content | None = None
         self.txn_index: Content | None = None
         self.next_offset: int | None = None
+        self.highest_offset: int | None = None
         self.is_open = False
 
     @property
