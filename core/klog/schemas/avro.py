@@ -13,10 +13,11 @@ import sys
 import threading
 from collections.abc import Mapping
 from io import BytesIO
-from typing import Final
+from typing import Any, Final
 
-from klog.schemas.avro_plan import AvroPlan
+from klog.schemas.avro_plan import AvroPlan, Change
 from klog.schemas.avro_reader import MOST_DEPTH, AvroReader
+from klog.schemas.avro_resolution import ReaderForm
 from klog.schemas.avro_types import AvroType, all_types, can_explode, is_recursive, parse_avro
 from klog.schemas.decoded import BAD_VALUE, BadValueError, Decoded
 
@@ -30,13 +31,19 @@ _DEEPER = threading.Lock()
 
 
 class AvroSchema:
-    """A schema, and a decoder of its values in one form: see `decoded.MakeDecoder`."""
+    """A schema, and a decoder of its values in one form: see `decoded.MakeDecoder`.
 
-    def __init__(self, text: str, references: Mapping[str, str], canonical: bool = False) -> None:
+    *reader*: the schema that reads the values, and their form; None: this one, in the form that *canonical* says.
+    """
+
+    def __init__(
+        self, text: str, references: Mapping[str, str], canonical: bool = False, reader: ReaderForm | None = None
+    ) -> None:
         self.type: AvroType = parse_avro(text, references)
         self._is_recursive = is_recursive(self.type)
-        self._canonical = canonical
+        self._canonical, self._reader = canonical, reader
         self._plan: AvroPlan | None = None
+        self._change: Change | None = None
         self._most_bytes = -1
 
     @property
@@ -55,26 +62,38 @@ class AvroSchema:
                     value = plan.read(source, plan.schema)
                     if plan.is_wrapped:
                         value = value[""]
-                    change = plan.change
+                    change = self._change
                     if change is not None:
                         value = change(value)
                     return _new(Decoded, (value, None, None, source.tell() < len(content)))
                 except Exception:
                     pass  # it raises whatever its code runs into: an index, a key, an end of file
         if self.type.kind == "bytes":  # Java writes the bytes of such a schema without their length
-            assert plan.change is not None
-            return Decoded(plan.change(bytes(payload)))
+            return self._changed(bytes(payload))
         return self._decode_strictly(bytes(payload))
 
     def _prepare(self) -> AvroPlan:
         """Plan how values are read, for the first of them: most schemas of a registry never meet one."""
-        self._plan = AvroPlan(self.type, self._canonical)
+        if self._reader is None:
+            plan = AvroPlan(self.type, self._canonical)
+            self._change = plan.change
+        else:
+            plan = AvroPlan(self.type, canonical=False, tagged=True)
+            self._change = self._reader.change_from(plan)
         types = all_types(self.type)
         if self.type.kind != "bytes" and not can_explode(types):
             levels = max(one.levels for one in types)
             # each level of nesting takes a byte, but for records directly in records
             self._most_bytes = (MOST_DEPTH - levels) // (levels + 1) if self._is_recursive else sys.maxsize
-        return self._plan
+        self._plan = plan
+        return plan
+
+    def _changed(self, value: Any, trailing: bool = False) -> Decoded:
+        """Return a raw value in the form that is wanted."""
+        try:
+            return Decoded(value if self._change is None else self._change(value), None, None, trailing)
+        except BadValueError as error:
+            return Decoded(None, None, error.code)
 
     def _decode_strictly(self, content: bytes) -> Decoded:
         try:
@@ -98,6 +117,4 @@ class AvroSchema:
             value = reader.read(self.type)
         except BadValueError as error:
             return Decoded(None, None, error.code)
-        return Decoded(
-            value if plan.change is None else plan.change(value), None, None, reader.position < len(content)
-        )  # fmt: skip
+        return self._changed(value, reader.position < len(content))

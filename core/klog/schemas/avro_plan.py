@@ -30,14 +30,16 @@ _CHANGED: Final = frozenset(("boolean", "int", "float", "double", "bytes", "fixe
 class AvroPlan:
     """The plan of one schema in one form: the *schema* for fastavro, and *change*, None if no value needs a change.
 
-    *read*: fastavro's function.  *is_wrapped*: fastavro's values are the only field, "", of a record.
+    *read*: fastavro's function.  *is_wrapped*: fastavro's values are the only field, "", of a record.  *tagged*: the
+    values of every union of several branches, beside null, carry the number of their branch before they are changed.
     """
 
-    def __init__(self, root: AvroType, canonical: bool) -> None:
+    def __init__(self, root: AvroType, canonical: bool, *, tagged: bool = False) -> None:
         from fastavro import schemaless_reader
 
         self.read: Callable[..., Any] = schemaless_reader
-        self._canonical = canonical
+        self.root = root
+        self._canonical, self._tagged = canonical, tagged
         self._schemas: dict[int, Any] = {}
         self._changes: dict[int, Change] = {}
         self._changed = self._find_changed(all_types(root))
@@ -46,14 +48,13 @@ class AvroPlan:
         self.schema = {"type": "record", "fields": [{"name": "", "type": schema}]} if self.is_wrapped else schema
         # fastavro takes a record with these two members for one that it has parsed already
         self.schema |= {"__fastavro_parsed": True, "__named_schemas": {}}
-        self.change = self._change(root)
+        self.change = self.change_of(root)
 
     def branch_keys(self, union: AvroType) -> list[Any] | None:
         """Return the names that the values of a union carry with them, by branch; None if they carry none."""
         if self._canonical:
             return [branch.tag for branch in union.parts]
-        several = sum(branch.kind != "null" for branch in union.parts) > 1
-        return list(range(len(union.parts))) if several and id(union) in self._changed else None
+        return list(range(len(union.parts))) if _is_choice(union) and id(union) in self._changed else None
 
     def has_pairs(self, given: AvroType) -> bool:
         """Whether the values of a map are lists of pairs before they are changed."""
@@ -65,7 +66,11 @@ class AvroPlan:
         for one in types:
             for part in one.parts:
                 above.setdefault(id(part), []).append(one)
-        waiting = [one for one in types if one.kind in _CHANGED or (one.logical and not self._canonical)]
+        waiting = [
+            one
+            for one in types
+            if one.kind in _CHANGED or (one.logical and not self._canonical) or (self._tagged and _is_choice(one))
+        ]
         changed = {id(one) for one in waiting}
         while waiting:
             for one in above.get(id(waiting.pop()), ()):
@@ -110,7 +115,7 @@ class AvroPlan:
             found[number] = schema
         return found
 
-    def _change(self, given: AvroType) -> Change | None:
+    def change_of(self, given: AvroType) -> Change | None:
         """Return what changes values of a type; None if they stay."""
         if id(given) not in self._changed:
             return None
@@ -127,12 +132,12 @@ class AvroPlan:
         if kind == "union":
             return self._union_change(given)
         if kind in ("array", "map"):
-            part = self._change(given.parts[0])
+            part = self.change_of(given.parts[0])
             assert part is not None
             return _array_change(part) if kind == "array" else _map_change(part)
         logical = None if self._canonical else logical_value(given)
         if kind == "int":
-            return _checked if logical is None else lambda value: logical(_checked(value))
+            return checked_int if logical is None else lambda value: logical(checked_int(value))
         if logical is not None:
             return logical
         if kind in ("bytes", "fixed"):
@@ -146,7 +151,7 @@ class AvroPlan:
         integers = tuple(name for name in kinds if kinds[name].kind == "int" and name in plain)
         doubles = tuple(name for name in kinds if kinds[name].kind == "double")
         inline = {*integers, *doubles}
-        changes = [(name, self._change(one)) for name, one in kinds.items() if name not in inline]
+        changes = [(name, self.change_of(one)) for name, one in kinds.items() if name not in inline]
         others = [(name, change) for name, change in changes if change is not None]
 
         if len(integers) == 1 and not doubles and not others:  # a list of such records is common
@@ -168,9 +173,9 @@ class AvroPlan:
     def _union_change(self, union: AvroType) -> Change:
         keys = self.branch_keys(union)
         if keys is None:  # null, and one other
-            one = next(filter(None, (self._change(branch) for branch in union.parts)))
+            one = next(filter(None, (self.change_of(branch) for branch in union.parts)))
             return lambda value: None if value is None else one(value)
-        changes = {key: self._change(branch) for key, branch in zip(keys, union.parts, strict=True)}
+        changes = {key: self.change_of(branch) for key, branch in zip(keys, union.parts, strict=True)}
         is_bare = not self._canonical
 
         def change(value: Any) -> Any:
@@ -188,8 +193,13 @@ class AvroPlan:
         return change
 
 
-def _checked(value: int) -> int:
-    """Return an int; fastavro reads any long."""
+def _is_choice(given: AvroType) -> bool:
+    """Whether a type is a union of several branches beside null."""
+    return given.kind == "union" and sum(branch.kind != "null" for branch in given.parts) > 1
+
+
+def checked_int(value: int) -> int:
+    """Return an int; fastavro reads any long.  Raises OverflowError."""
     if not _INT_MIN <= value <= _INT_MAX:
         raise OverflowError
     return value

@@ -39,8 +39,8 @@ class AvroType:
     """
 
     __slots__ = (
-        "aliases", "count", "default", "fields", "kind", "least", "levels", "logical", "name", "parts", "scale", "size",
-        "symbols"
+        "aliases", "count", "default", "fields", "kind", "least", "levels", "logical", "name", "parts", "precision",
+        "scale", "size", "symbols"
     )  # fmt: skip
 
     def __init__(self, kind: str, name: str = "") -> None:
@@ -50,7 +50,7 @@ class AvroType:
         self.symbols: list[str] = []
         self.aliases: tuple[str, ...] = ()
         self.default: str | None = None
-        self.size = self.scale = self.least = self.levels = 0
+        self.size = self.precision = self.scale = self.least = self.levels = 0
         self.count = 1
         self.logical = ""
 
@@ -199,7 +199,7 @@ def _with_logical(found: AvroType, given: dict[str, Any]) -> AvroType:
         return found
     if logical == "decimal":
         fits = _fits_decimal(found, given.get("precision"), given.get("scale", 0))
-        found.scale = given.get("scale", 0) if fits else 0
+        found.precision, found.scale = (given["precision"], given.get("scale", 0)) if fits else (0, 0)
     elif found.kind == "fixed":
         fits = _FITTING_SIZES.get(logical) == found.size
     else:

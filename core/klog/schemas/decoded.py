@@ -18,6 +18,8 @@ BAD_MESSAGE_INDEX: Final = "bad-message-index"
 BAD_HEADER: Final = "bad-header"
 """The header with the schema's id or GUID has another length or form."""
 INVALID_JSON: Final = "invalid-json"
+INCOMPATIBLE: Final = "incompatible"
+"""The value is whole and is none of the reader schema: a symbol or branch that is gone, a field without default."""
 TRAILING_BYTES: Final = "trailing-bytes"
 """The value was decoded, and bytes are left over."""
 
