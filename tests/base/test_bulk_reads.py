@@ -7,7 +7,7 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
@@ -51,15 +51,21 @@ def _policy() -> Iterator[None]:
     POLICY.reset()
 
 
-def use(how: str) -> None:
-    """Read by one of HOW from now on."""
-    POLICY.reset()
-    POLICY.drops = how != "rate"
-    POLICY.beside_broker = how == "behind"
-    POLICY.has_dont_cache = how == "dontcache"
-    POLICY.rate = RateLimit(1 << 40) if how == "rate" else None
-    if how in ("dontcache", "cachestat"):
-        POLICY.cached_pages = cached_pages
+@pytest.fixture
+def use(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """A function after which this process reads by one of HOW."""
+
+    def begin(how: str) -> None:
+        POLICY.reset()
+        if how != "dontcache":
+            monkeypatch.setattr("klog.base.page_cache.supports_dont_cache", lambda descriptor, size: False)
+        POLICY.drops = how != "rate"
+        POLICY.beside_broker = how == "behind"
+        POLICY.rate = RateLimit(1 << 40) if how == "rate" else None
+        if how in ("dontcache", "cachestat"):
+            POLICY.cached_pages = cached_pages
+
+    return begin
 
 
 def cached(path: Path, start: int = 0, size: int = 0) -> int:
@@ -81,7 +87,7 @@ def read_through(path: Path, step: int) -> None:
 
 @pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("step", [20_000, 512 << 10, 5 * MIB])
-def test_every_mechanism_reads_the_same_bytes(log: Path, how: str, step: int) -> None:
+def test_every_mechanism_reads_the_same_bytes(log: Path, how: str, step: int, use: Callable[[str], None]) -> None:
     use(how)
     read_through(log, step)
     random = Random(step)
@@ -94,7 +100,7 @@ def test_every_mechanism_reads_the_same_bytes(log: Path, how: str, step: int) ->
 
 
 @pytest.mark.parametrize("how", ["dontcache", "cachestat", "behind"])
-def test_a_log_that_was_not_cached_is_not_cached_afterwards(log: Path, how: str) -> None:
+def test_a_log_that_was_not_cached_is_not_cached_afterwards(log: Path, how: str, use: Callable[[str], None]) -> None:
     """A broker serves its consumers from the page cache; a command that reads a log once must not fill it."""
     assert cached(log) == 0
     read_through(log, 512 << 10)
@@ -107,7 +113,7 @@ def test_a_log_that_was_not_cached_is_not_cached_afterwards(log: Path, how: str)
 
 
 @pytest.mark.parametrize("how", ["dontcache", "cachestat"])
-def test_a_stretch_that_was_cached_stays_cached(log: Path, how: str) -> None:
+def test_a_stretch_that_was_cached_stays_cached(log: Path, how: str, use: Callable[[str], None]) -> None:
     start, size = 10 * MIB + 8 * PAGE, 9 * MIB
     with log.open("rb") as file:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
@@ -120,7 +126,7 @@ def test_a_stretch_that_was_cached_stays_cached(log: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["dontcache", "cachestat"])
-def test_headers_that_lie_close_do_not_fill_the_cache(log: Path, how: str) -> None:
+def test_headers_that_lie_close_do_not_fill_the_cache(log: Path, how: str, use: Callable[[str], None]) -> None:
     use(how)
     with ReadOnlyFile(str(log)) as source:
         for at in range(0, SIZE, 16 << 10):
@@ -129,7 +135,7 @@ def test_headers_that_lie_close_do_not_fill_the_cache(log: Path, how: str) -> No
 
 
 @pytest.mark.parametrize("how", ["dontcache", "cachestat"])
-def test_a_few_headers_stay_cached(log: Path, how: str) -> None:
+def test_a_few_headers_stay_cached(log: Path, how: str, use: Callable[[str], None]) -> None:
     """A second lookup profits from the first."""
     use(how)
     with ReadOnlyFile(str(log)) as source:
@@ -139,7 +145,7 @@ def test_a_few_headers_stay_cached(log: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["dontcache", "cachestat"])
-def test_slices_of_a_log_leave_nothing_that_was_read_ahead(log: Path, how: str) -> None:
+def test_slices_of_a_log_leave_nothing_that_was_read_ahead(log: Path, how: str, use: Callable[[str], None]) -> None:
     """The system reads on behind each slice; the reader of the next one must not take that for the broker's."""
     use(how)
     room = memoryview(bytearray(512 << 10))
@@ -154,7 +160,7 @@ def test_slices_of_a_log_leave_nothing_that_was_read_ahead(log: Path, how: str) 
 
 
 @pytest.mark.parametrize("how", ["dontcache", "cachestat"])
-def test_a_log_that_is_read_twice_stays_cached(log: Path, how: str) -> None:
+def test_a_log_that_is_read_twice_stays_cached(log: Path, how: str, use: Callable[[str], None]) -> None:
     use(how)
     for at in range(0, 32 * MIB, MIB):
         with ReadOnlyFile(str(log), again=True) as source:
@@ -162,7 +168,7 @@ def test_a_log_that_is_read_twice_stays_cached(log: Path, how: str) -> None:
     assert cached(log) >= 32 * MIB
 
 
-def test_bytes_behind_the_old_end_are_taken_for_cached_where_they_were(log: Path) -> None:
+def test_bytes_behind_the_old_end_are_taken_for_cached_where_they_were(log: Path, use: Callable[[str], None]) -> None:
     """A broker appends: its new pages are in the cache before klog opens the log once more."""
     use("cachestat")
     read_through(log, 512 << 10)
@@ -174,7 +180,7 @@ def test_bytes_behind_the_old_end_are_taken_for_cached_where_they_were(log: Path
     assert 4 * MIB - PAGE <= cached(log) < 5 * MIB
 
 
-def test_a_file_system_on_which_cachestat_says_nothing_keeps_its_pages(log: Path) -> None:
+def test_a_file_system_on_which_cachestat_says_nothing_keeps_its_pages(log: Path, use: Callable[[str], None]) -> None:
     """On overlay no page seems to be cached, while posix_fadvise drops those of the file below."""
     read_through(log, 512 << 10)
     use("cachestat")
@@ -183,14 +189,16 @@ def test_a_file_system_on_which_cachestat_says_nothing_keeps_its_pages(log: Path
     assert cached(log) > 0.98 * SIZE
 
 
-def test_without_any_mechanism_nothing_is_dropped_unless_a_broker_runs(log: Path) -> None:
+def test_without_any_mechanism_nothing_is_dropped_unless_a_broker_runs(log: Path, use: Callable[[str], None]) -> None:
     use("behind")
     POLICY.beside_broker = False
     read_through(log, 512 << 10)
     assert cached(log) > SIZE // 2
 
 
-def test_a_file_system_without_the_flag_is_asked_once(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_the_flag_is_asked_once(
+    log: Path, monkeypatch: pytest.MonkeyPatch, use: Callable[[str], None]
+) -> None:
     """An older kernel answers EOPNOTSUPP: the ranges are then dropped by what was cached before."""
     asked = []
     preadv = os.preadv
@@ -210,7 +218,7 @@ def test_a_file_system_without_the_flag_is_asked_once(log: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize("how", HOW)
-def test_a_log_that_shrinks_is_read_up_to_its_end(log: Path, how: str) -> None:
+def test_a_log_that_shrinks_is_read_up_to_its_end(log: Path, how: str, use: Callable[[str], None]) -> None:
     """A broker truncates: the bytes that are left are read, and nothing beyond them."""
     use(how)
     room = memoryview(bytearray(MIB))
@@ -223,7 +231,7 @@ def test_a_log_that_shrinks_is_read_up_to_its_end(log: Path, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", HOW)
-def test_bytes_that_a_broker_appends_meanwhile_can_be_read(log: Path, how: str) -> None:
+def test_bytes_that_a_broker_appends_meanwhile_can_be_read(log: Path, how: str, use: Callable[[str], None]) -> None:
     use(how)
     with ReadOnlyFile(str(log)) as source:
         room = memoryview(bytearray(MIB))
@@ -235,7 +243,7 @@ def test_bytes_that_a_broker_appends_meanwhile_can_be_read(log: Path, how: str) 
 
 @pytest.mark.parametrize("how", HOW)
 def test_a_bad_sector_has_the_position_that_it_has_without_the_door(
-    log: Path, how: str, monkeypatch: pytest.MonkeyPatch
+    log: Path, how: str, monkeypatch: pytest.MonkeyPatch, use: Callable[[str], None]
 ) -> None:
     """A step that cannot be read as a whole is read as it was requested: the bytes before the bad sector are given."""
     bad = 9 * MIB
@@ -261,7 +269,7 @@ def test_a_bad_sector_has_the_position_that_it_has_without_the_door(
 
 
 @pytest.mark.parametrize("threads", [1, 4])
-def test_a_rate_holds_over_all_threads(log: Path, threads: int) -> None:
+def test_a_rate_holds_over_all_threads(log: Path, threads: int, use: Callable[[str], None]) -> None:
     """Half a second for half a second's bytes, however many read."""
     use("dontcache")
     POLICY.rate = RateLimit(2 * SIZE)

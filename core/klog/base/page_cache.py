@@ -45,7 +45,6 @@ class Policy:
 
     *drops*: it leaves the page cache as it was.  *beside_broker*: another process holds the lock of a log dir.  *rate*:
     the limit of all reads, None without one.  *cached_pages*: that of `klog.kernel`, or a function that returns -1.
-    *has_dont_cache*: whether RWF_DONTCACHE may be used.
     """
 
     def __init__(self) -> None:
@@ -57,7 +56,6 @@ class Policy:
         """Read as any program does."""
         self._drop_left(0)
         self.drops = self.beside_broker = False
-        self.has_dont_cache = True
         self.rate: RateLimit | None = None
         self.cached_pages: Callable[[int, int, int], int] = lambda descriptor, start, size: -1
         self._devices: dict[int, bool] = {}
@@ -135,7 +133,7 @@ class Policy:
         """Whether the file system of an open file supports RWF_DONTCACHE; each is asked once."""
         device = status.st_dev
         if device not in self._devices:
-            self._devices[device] = self.has_dont_cache and supports_dont_cache(descriptor, status.st_size)
+            self._devices[device] = supports_dont_cache(descriptor, status.st_size)
         return self._devices[device]
 
 

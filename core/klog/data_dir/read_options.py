@@ -3,8 +3,7 @@
     with reading(["data"], ReadOptions(rate=100 << 20), print):
         ...
 
-Without a choice of the user's the lock of the log dir decides: a broker holds it from start to stop.  Tests simulate an
-older kernel by KLOG_WITHOUT in the environment, which has the words `dontcache` and `cachestat`.
+Without a choice of the user's the lock of the log dir decides: a broker holds it from start to stop.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ PRIORITIES: Final[tuple[Priority, ...]] = ("normal", "low")
 NICE: Final = 10
 _IDLE: Final = 3 << 13
 """The value of IOPRIO_CLASS_IDLE."""
-_SIMULATED: Final = "KLOG_WITHOUT"
 
 
 class ReadOptions(NamedTuple):
@@ -79,11 +77,9 @@ def reading(paths: Iterable[str], settings: ReadOptions, note: Callable[[str], o
 def begin(*, drops: bool, beside_broker: bool, rate: int | None) -> None:
     """Set the policy of this process."""
     POLICY.reset()
-    without = os.environ.get(_SIMULATED, "").split()
     POLICY.drops, POLICY.beside_broker = drops, beside_broker
-    POLICY.has_dont_cache = "dontcache" not in without
     POLICY.rate = RateLimit(rate) if rate is not None else None
-    if drops and "cachestat" not in without:
+    if drops:
         from klog.kernel import cached_pages
 
         POLICY.cached_pages = cached_pages
