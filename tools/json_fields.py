@@ -141,7 +141,10 @@ TRANSACTIONS: Declared = {
         }
     ]
 }
-FATES = "=serves|empties|strays|creates|promotes|replaced|deletes|keeps|moves|leaderless|offline|unreached|refuses"
+FATES = (
+    "=serves|empties|strays|creates|promotes|replaced|deletes|keeps|moves|leaderless|offline|unreached|refuses"
+    "|forgets-remote|hides-remote"
+)
 DOCTOR: Declared = {
     **{"version": TEXT, "starts": BOOL, "loses": INT, "notes": [{"id": TEXT, "message": TEXT}]},
     "retention": parts.RETENTION,

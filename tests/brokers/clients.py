@@ -244,8 +244,10 @@ def open_transaction(bootstrap: str, topic: str, given: Iterable[Given]) -> Iter
     del producer
 
 
-def consume(bootstrap: str, topic: str, isolation: str, *, seconds: float = WAIT_S) -> list[Received]:
-    """Return all records for a consumer of partition 0, from the first one to the announced end."""
+def consume(
+    bootstrap: str, topic: str, isolation: str, *, partition: int = 0, seconds: float = WAIT_S
+) -> list[Received]:
+    """Return all records for a consumer of a partition, from the first one to the announced end."""
     from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
     config = {
@@ -260,7 +262,7 @@ def consume(bootstrap: str, topic: str, isolation: str, *, seconds: float = WAIT
     }
     consumer = Consumer(config)
     consumer.list_topics(topic, WAIT_S)  # else it asks for the leader half a second after it begins
-    consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
+    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
     found: list[Received] = []
     began = time.monotonic()
     try:

@@ -32,6 +32,11 @@ SPARK_SOURCE = (
     "org.apache.commons:commons-pool2:2.12.1",
     "org.apache.kafka:kafka-clients:3.9.1",
 )
+# Kafka's own storage manager for tests, LocalTieredStorage, and the classes that it needs.
+TIERED = tuple(
+    f"org.apache.kafka:{name}:{{0}}:jar:test"
+    for name in ("kafka-storage", "kafka-clients", "kafka-server-common", "kafka-storage-api")
+)
 # Other back ends of slf4j that Kafka's own dependencies bring; two at once make it print a warning.
 OTHER_LOGGERS = ("slf4j-reload4j", "slf4j-log4j12", "log4j-slf4j-impl", "log4j-slf4j2-impl")
 
@@ -63,6 +68,11 @@ def _fetch_with_all_they_need(folder: Path, version: str, *coordinates: str) -> 
 def install_spark_source() -> Path:
     """Return the folder with the jars of Spark's Kafka source; Maven fetches them the first time."""
     return filled(CACHE / "spark-source", _fetch_each, *SPARK_SOURCE)
+
+
+def install_tiered(version: str) -> Path:
+    """Return the folder with the storage manager of *version*; Maven fetches it the first time."""
+    return filled(CACHE / f"tiered-{version}", _fetch_each, *(each.format(version) for each in TIERED))
 
 
 def _fetch_each(folder: Path, *coordinates: str) -> None:

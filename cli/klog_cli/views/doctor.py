@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 from klog.base.errors import ExitCode, UsageError, counted
 from klog.base.progress import Sink
-from klog.commands.doctor.broker_start import StartRequest, diagnose
+from klog.commands.doctor.broker_start import diagnose
 from klog.commands.doctor.diagnosis import Diagnosis, KafkaVersion, NextStep
 from klog.commands.doctor.log_dir_format import BrokerConfig, choose_log_dirs, read_config
+from klog.commands.doctor.start_request import StartRequest
 from klog.formats.java_text import parse_uuid
 
 from klog_cli import output

@@ -43,6 +43,8 @@ _OUTCOMES: Final = {
     Fate.LEADERLESS: "perhaps without a leader",
     Fate.OFFLINE: "offline",
     Fate.REFUSES: "refused: the broker stops",
+    Fate.FORGETS_REMOTE: "emptied, with its remote segments",
+    Fate.HIDES_REMOTE: "served without its older remote records",
 }
 _NOT_HERE: Final = "not on this disk: created empty, and filled by the leader if another replica has it"
 _OF_APPLY: Final = " --apply"
@@ -104,7 +106,8 @@ class DoctorText:
             first = causes[0] if causes else StartNote(found.failure.id, found.failure.message)
             verdict = f"{style.bad('WILL NOT START')}: {self._new(first.message)}{self._id(first.id)}"
         elif lost:
-            where = lost[0].directory if len(lost) == 1 else counted(len(lost), "partition")
+            one = lost[0].directory or f"{lost[0].topic}-{lost[0].partition}"
+            where = one if len(lost) == 1 else counted(len(lost), "partition")
             verdict = style.bad(f"STARTS, LOSES {counted(found.loses, 'record').upper()}") + f" of {where}"
         elif found.is_harmless:
             recovery = self._recovery()

@@ -14,8 +14,9 @@ from klog.base.errors import KlogError, counted
 from klog.base.progress import Sink
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.audit.header_findings import FUTURE_MS
-from klog.commands.doctor.broker_start import StartRequest, diagnose
+from klog.commands.doctor.broker_start import diagnose
 from klog.commands.doctor.diagnosis import TXN_INDEX_WRONG, Diagnosis, Fate, KafkaVersion, LogDirState
+from klog.commands.doctor.start_request import StartRequest
 from klog.commands.replicas.diff import DiffOptions, PartitionDiff, ReplicaDiffer, Verdict, diff_all
 from klog.commands.replicas.disks import BrokerCopies, BrokerDisk, copies_on, find_metadata
 from klog.commands.report.report_page import VerdictLine, VerdictState

@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from klog.commands.doctor.broker_start import StartRequest, diagnose
+from klog.commands.doctor.broker_start import diagnose
 from klog.commands.doctor.diagnosis import Diagnosis, KafkaVersion, NextStep
+from klog.commands.doctor.start_request import StartRequest
 
 from tests.commands.doctor.broker import NAMES
 from tests.commands.doctor.states import DISK_STATES, PARTITION_STATES, Disk

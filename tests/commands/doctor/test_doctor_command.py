@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from klog.commands.doctor.broker_start import StartRequest, diagnose
+from klog.commands.doctor.broker_start import diagnose
 from klog.commands.doctor.diagnosis import Fate, KafkaVersion
+from klog.commands.doctor.start_request import StartRequest
 from klog.partition.start.start_reasons import REASONS
 
 from tests.conftest import FIXTURES, Ran, writable_copy

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from klog.commands.doctor.broker_start import StartRequest, diagnose
+from klog.commands.doctor.broker_start import diagnose
+from klog.commands.doctor.start_request import StartRequest
 
 from tests.commands.doctor.disks import follow
 from tests.commands.doctor.test_doctor_command import METADATA, flip_metadata

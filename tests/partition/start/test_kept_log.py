@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from klog.commands.doctor.broker_start import StartRequest, diagnose
+from klog.commands.doctor.broker_start import diagnose
+from klog.commands.doctor.start_request import StartRequest
 from klog.data_dir.log_dir import LogDir
 from klog.partition.start.kept_log import NextStarts
 

@@ -107,6 +107,10 @@ class ClusterMetadata:
         """Return the settings that were set for *topic*."""
         return self.configs.get((TOPIC_RESOURCE, topic), _NOTHING)
 
+    def is_tiered(self, topic: str) -> bool:
+        """Whether a part of *topic* may be in remote storage."""
+        return self.topic_config(topic).get("remote.storage.enable") == "true"
+
     def broker_config(self, node_id: int | None) -> Mapping[str, str]:
         """Return the settings that were set dynamically for a broker, or for all of them, by the broker's names.
 

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from types import MappingProxyType
-from typing import NamedTuple
 
 from klog.base.errors import KlogError, UsageError, counted
 from klog.base.progress import Sink
@@ -22,7 +20,6 @@ from klog.commands.doctor.assumed_repairs import AssumedRepairs
 from klog.commands.doctor.diagnosis import (
     Diagnosis,
     Fate,
-    KafkaVersion,
     LogDirFate,
     LogDirState,
     PartitionFate,
@@ -31,7 +28,6 @@ from klog.commands.doctor.diagnosis import (
     unread_number,
 )
 from klog.commands.doctor.log_dir_format import (
-    DELETE_DELAY_MS,
     FormattedDir,
     check_kraft_format,
     check_zookeeper_format,
@@ -50,36 +46,14 @@ from klog.commands.doctor.partition_loader import (
     recovery_work,
     with_retention,
 )
+from klog.commands.doctor.start_request import StartRequest
+from klog.commands.doctor.tiered_fates import TieredFates, TieredStart
 from klog.data_dir.log_dir import LogDir
 from klog.formats.names import CLUSTER_METADATA, ROOT_CHECKPOINTS, FileKind, PartitionName
 from klog.partition.retention.due_records import DueRecords
 from klog.partition.start.metadata_behind import producer_clock
 from klog.partition.start.metadata_log import DIRECTORY, RecoveredMetadata, recover_metadata
 from klog.partition.start.start_reasons import WATERMARK_NUMBER, StartFailure, StartNote
-
-
-class StartRequest(NamedTuple):
-    """The starting broker and its input.  *log_dirs*: `log.dirs` of one broker, in that order.
-
-    *node_id*: the configured one, None: that of the log dirs.  *cluster_id*, *directory_ids*: the cluster's ids, those
-    of log dirs in their order, if no metadata log has them.  *metadata_log_dir*: None: the log dir that has the
-    metadata log, else the first.  *count_all*: count records even if none can be lost.  *producer_expiration_ms*:
-    `producer.id.expiration.ms`, None: the value in the metadata log.  *file*: the content of `server.properties`.
-    *has_steps*: find the next steps.  *plain*: paths of partitions known to have no transactions.
-    """
-
-    log_dirs: Sequence[str]
-    version: KafkaVersion = KafkaVersion.V4_3
-    node_id: int | None = None
-    cluster_id: str | None = None
-    directory_ids: Sequence[str] = ()
-    metadata_log_dir: str | None = None
-    delete_delay_ms: int = DELETE_DELAY_MS
-    count_all: bool = False
-    producer_expiration_ms: int | None = None
-    file: Mapping[str, str] = MappingProxyType({})
-    has_steps: bool = True
-    plain: Container[str] = ()
 
 
 def diagnose(request: StartRequest, sink: Sink | None = None) -> Diagnosis:
@@ -266,7 +240,8 @@ class _Start:
             what = f"{counted(self._work.segments, 'segment')} of {counted(self._work.partitions, 'partition')}"
             self._steps.append(StartStep("recover", "ok", what))
         offline = [name for one in self._dirs if one.is_offline for name in self._names_in(one)]
-        whole = metadata.cluster, self._identity(), offline, self._request.version
+        self.cluster = metadata.cluster
+        whole = self.cluster, self._identity(), offline, self._request.version
         self._partitions(PartitionFates(loaded, *whole, self._failed))
         at = len(metadata.notes)
         self._notes[at:at] = lag_notes(self._metadata_dir, metadata.cluster, loaded, self._rows or ())
@@ -330,7 +305,8 @@ class _Start:
         for path, reason in fates.offline.items():
             self._offline.setdefault(path, reason)
             self._gone_late.discard(path)
-        rows = tuple(fates.facts(self._offline, self._offline.keys() - self._gone_late, self._request.count_all))
+        early = self._offline.keys() - self._gone_late
+        rows = self._with_remote(tuple(fates.facts(self._offline, early, self._request.count_all)))
         failure = fates.refused[0] if fates.refused else self._offline_failure()
         if failure is not None:
             self._stop("partitions", failure)
@@ -344,6 +320,16 @@ class _Start:
         told = ", ".join(f"{number} {fate}" for fate, number in sorted(counts.items()))
         self._steps.append(StartStep("partitions", worst, told or "none"))
         self._after(rows)
+
+    def _with_remote(self, rows: tuple[PartitionFate, ...]) -> tuple[PartitionFate, ...]:
+        """Return *rows* with their parts in remote storage."""
+        if self.cluster is None:
+            return rows
+        log_dirs = [one.log_dir for one in self._live_at_load]
+        start = TieredStart(self.cluster, self.node_id, log_dirs, self.repairs.loaded, self._request.file)
+        fates = TieredFates(start, rows)
+        self._notes += fates.notes()
+        return tuple(fates.rows())
 
     def _offline_failure(self) -> StartFailure | None:
         if all(one.path in self._offline for one in self._dirs):

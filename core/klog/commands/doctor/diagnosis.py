@@ -48,12 +48,14 @@ class Fate(StrEnum):
     OFFLINE = "offline"
     UNREACHED = "unreached"
     REFUSES = "refuses"
+    FORGETS_REMOTE = "forgets-remote"
+    HIDES_REMOTE = "hides-remote"
 
 
 HARMLESS = frozenset({Fate.SERVES, Fate.CREATES, Fate.PROMOTES, Fate.REPLACED, Fate.MOVES, Fate.KEEPS})
 """The results that need no step, if nothing is lost."""
 
-SERVED = frozenset({Fate.SERVES, Fate.LEADERLESS, Fate.EMPTIES, Fate.PROMOTES})
+SERVED = frozenset({Fate.SERVES, Fate.LEADERLESS, Fate.EMPTIES, Fate.PROMOTES, Fate.HIDES_REMOTE})
 """Fates after which a directory is the partition."""
 
 
@@ -82,8 +84,9 @@ class PartitionFate(NamedTuple):
     """A directory that names a partition, or a partition without one (*directory* None).
 
     *topic_id*: from `partition.metadata`.  *becomes*: the directory with the partition's name afterwards, if not this
-    one.  *log_start*, *log_end*: after the start.  *records*: intact data records between them, None: not counted.
-    *lost_records*, *lost_bytes*: those that are unreadable through this partition after the start and its delays.
+    one.  *log_start*, *log_end*: after the start, over both tiers.  *records*: intact data records between them in the
+    log dir, None: not counted.  *lost_records*, *lost_bytes*: those that are unreadable through this partition after
+    the start and its delays; in remote storage offsets are counted.
     """
 
     topic: str

@@ -7,7 +7,6 @@ step loses data: directories are only moved, and klog's changes can be undone.
 from __future__ import annotations
 
 import os
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -19,6 +18,8 @@ from klog.commands.doctor.diagnosis import Diagnosis, Fate, LogDirFate, LogDirSt
 from klog.commands.doctor.log_dir_format import foreign_names
 from klog.commands.doctor.metadata_facts import directories_of, is_only_node, most_wanted_id
 from klog.commands.doctor.partition_fates import GOES_WITH_ITS_LOG_DIR
+from klog.commands.doctor.remote_steps import remote_steps
+from klog.commands.doctor.step_forms import command_step, manual_step, move_step
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.data_dir.root_files import read_small
@@ -35,7 +36,8 @@ _RECOVERED: Final = {
 }
 _TAKES: Final = "takes the log dir offline"
 _KEEPS: Final = "keeps it from leading partitions"
-_DESTROYS: Final = (Fate.EMPTIES, Fate.DELETES, Fate.REPLACED)
+_REMOTE: Final = (Fate.FORGETS_REMOTE, Fate.HIDES_REMOTE)
+_DESTROYS: Final = (Fate.EMPTIES, Fate.DELETES, Fate.REPLACED, *_REMOTE)
 _DESTROYED, _NODE, _ADOPTED, _ASIDE = range(4)
 """The order of steps: klog adopt needs a sound node; recovery of a log dir truncates data to be salvaged."""
 _MOST_FOREIGN: Final = 20  # directories to move that are named one by one
@@ -70,18 +72,6 @@ class StepFinder:
         if is_hiding and self.repairs.count == before:
             self.repairs.is_blocked = True
         return is_hiding and not self.repairs.is_blocked
-
-
-def _manual(sentence: str, why: str) -> NextStep:
-    return NextStep(None, sentence, why)
-
-
-def _aside(path: str, why: str) -> NextStep:
-    return _manual(f"move {path} out of every log dir", why)
-
-
-def _command(*words: str, why: str) -> NextStep:
-    return NextStep(shlex.join(words), None, why)
 
 
 class _Steps:
@@ -126,7 +116,7 @@ class _Steps:
                 )
                 if note.id == "metadata-log-damaged":
                     sentence += "; klog metadata plan with --base continues from the part before the damage"
-                yield _manual(sentence, note.message)
+                yield manual_step(sentence, note.message)
             elif note.id == "metadata-log-behind":
                 yield self._behind(note.message)
 
@@ -135,13 +125,15 @@ class _Steps:
         log_dirs = [one.path for one in self._diagnosis.log_dirs]
         is_damaged = "metadata-log-damaged" in self._diagnosis.unsafe
         if self._cluster is not None and not is_damaged and is_only_node(self._cluster, self._node_id):
-            return _command("klog", "metadata", "plan", *log_dirs, f"--only-broker={self._node_id}", "--apply", why=why)
+            return command_step(
+                "klog", "metadata", "plan", *log_dirs, f"--only-broker={self._node_id}", "--apply", why=why
+            )
         self._repairs.is_blocked = True
         sentence = (
             "take __cluster_metadata-0 from another node whose copy is not behind, klog metadata compare shows which is"
             " ahead; if all are behind, klog metadata plan --voters appends the missing records"
         )
-        return _manual(sentence, why)
+        return manual_step(sentence, why)
 
     def _failure(self) -> Iterator[NextStep]:
         failure = self._diagnosis.failure
@@ -161,7 +153,7 @@ class _Steps:
             "log-dir-unusable": f"repair or mount {failure.log_dir}, or remove it from log.dirs",
         }.get(failure.id)
         if sentence is not None:
-            yield _manual(sentence, failure.message)
+            yield manual_step(sentence, failure.message)
         elif failure.id == "foreign-directory":
             yield from self._foreign(failure, log_dir)
         elif failure.id.startswith("meta-properties"):
@@ -181,18 +173,18 @@ class _Steps:
         self._repairs.foreign.add(log_dir)
         names = foreign_names(LogDir(log_dir), self._diagnosis.version)
         for name in names[:_MOST_FOREIGN]:
-            yield _manual(f"move {os.path.join(log_dir, name)} out of the log dir", failure.message)
+            yield manual_step(f"move {os.path.join(log_dir, name)} out of the log dir", failure.message)
         if len(names) > _MOST_FOREIGN:
             rest = f"the other {len(names) - _MOST_FOREIGN} directories whose names are not a partition's"
-            yield _manual(f"move {rest} out of the log dir {log_dir}", failure.message)
+            yield manual_step(f"move {rest} out of the log dir {log_dir}", failure.message)
 
     def _directory_id(self, one: LogDirFate, why: str) -> NextStep:
         """Return the step that gives a log dir the id that the metadata have for its partitions."""
         meta, wanted = os.path.join(one.path, FileKind.META_PROPERTIES.value), self._wanted_id(one.path)
         self._repairs.metas[one.path] = MetaProperties(1, one.cluster_id, one.node_id, wanted, {})
         if wanted is not None:
-            return _manual(f"set directory.id={wanted} in {meta}", why)
-        return _manual(f"remove the line directory.id from {meta}: the broker then creates a new one", why)
+            return manual_step(f"set directory.id={wanted} in {meta}", why)
+        return manual_step(f"remove the line directory.id from {meta}: the broker then creates a new one", why)
 
     def _meta(self, log_dir: str, why: str) -> NextStep:
         """Return the step that rewrites the file."""
@@ -209,7 +201,7 @@ class _Steps:
         sentence = f"write {meta} with the lines {', '.join(f'{name}={value}' for name, value in lines.items())}"
         if not os.path.isdir(log_dir):
             sentence = f"mount {log_dir}, or, if it is gone for good, make it and {sentence}"
-        return _manual(sentence, why)
+        return manual_step(sentence, why)
 
     def _any_cluster_id(self) -> str | None:
         """Return the cluster id in a file that a broker refuses for other lines."""
@@ -247,11 +239,11 @@ class _Steps:
                 self._repairs.recovered.add(one.path)
                 is_offline = one.reason != WATERMARK_NUMBER
                 why = f"a checkpoint that the broker refuses {_TAKES if is_offline else _KEEPS}"
-                yield _command("klog", "recover", one.path, "--apply", why=why)
+                yield command_step("klog", "recover", one.path, "--apply", why=why)
             elif one.reason == "meta-properties-malformed" and self._diagnosis.failure is None:
                 yield self._meta(one.path, "the log dir goes offline")
             elif one.reason == "log-dir-unusable" and self._diagnosis.failure is None:
-                yield _manual(f"repair or mount {one.path}, or remove it from log.dirs", "the log dir goes offline")
+                yield manual_step(f"repair or mount {one.path}, or remove it from log.dirs", "the log dir goes offline")
             count = self._leaderless[one.path] or self._leaderless[None]
             if count and self._wanted_id(one.path) not in (None, one.directory_id):
                 yield self._directory_id(one, f"{counted(count, 'partition')} may have no leader")
@@ -268,7 +260,7 @@ class _Steps:
             if wanted is not None and wanted not in here:
                 mount = f"mount the log dir with directory.id={wanted} and name it in log.dirs"
                 sentence = f"{mount}, or, if it is one of these, set its directory.id back to that"
-                yield _manual(sentence, f"{counted(count, 'partition')} may have no leader")
+                yield manual_step(sentence, f"{counted(count, 'partition')} may have no leader")
 
     # the partitions
 
@@ -279,31 +271,33 @@ class _Steps:
         if row.fate in (Fate.OFFLINE, Fate.REFUSES):
             yield from self._refused(row, path)
         elif row.reason in _RECOVERED:
-            yield _command("klog", "recover", path, "--apply", why=_RECOVERED[row.reason])
+            yield command_step("klog", "recover", path, "--apply", why=_RECOVERED[row.reason])
         elif row.reason == "future-without-current":
             wanted = os.path.join(row.log_dir or "", f"{row.topic}-{row.partition}")
-            yield _manual(f"rename {path} to {wanted}", f"{counted(row.lost_records, 'record')} only there")
+            yield manual_step(f"rename {path} to {wanted}", f"{counted(row.lost_records, 'record')} only there")
         elif row.reason == "recovery-cuts":
             if row.lost_records:
                 why = f"recovery would cut {counted(row.lost_records, 'intact record')} behind the damage"
-                yield _command("klog", "recover", path, "--salvage", "--apply", why=why)
+                yield command_step("klog", "recover", path, "--salvage", "--apply", why=why)
+        elif row.fate in _REMOTE:
+            yield from remote_steps(row)
         elif row.fate is Fate.STRAYS:
             yield from self._stray(row, path)
         elif row.fate in (Fate.DELETES, Fate.KEEPS):
             yield from self._aside(row, path)
         elif row.fate is Fate.REPLACED and row.lost_records:
-            yield _aside(path, f"{counted(row.lost_records, 'record')} only there")
+            yield move_step(path, f"{counted(row.lost_records, 'record')} only there")
 
     def _topic_id(self, row: PartitionFate, path: str) -> NextStep:
         topic_id = None if self._cluster is None else self._cluster.topic_ids.get(row.topic)
         file = os.path.join(path, FileKind.PARTITION_METADATA.value)
         if not self._diagnosis.version.is_kraft:
-            return _manual(f"move {file} out", "the broker refuses it, and needs none")
+            return manual_step(f"move {file} out", "the broker refuses it, and needs none")
         if topic_id is None:
             self._repairs.moved.add(path)
-            return _aside(path, f"the broker refuses {file}")
+            return move_step(path, f"the broker refuses {file}")
         sentence = f"write {file} with the lines `version: 0` and `topic_id: {topic_id}`"
-        return _manual(sentence, "without it the broker does not know the topic of these records")
+        return manual_step(sentence, "without it the broker does not know the topic of these records")
 
     def _aside(self, row: PartitionFate, path: str) -> Iterator[NextStep]:
         if not row.lost_records and row.fate is Fate.KEEPS:
@@ -311,9 +305,12 @@ class _Steps:
         if row.becomes == "empty" and row.lost_records:
             yield from self._adopt(row, path)
         if row.becomes != "empty" or row.fate is Fate.DELETES or not row.lost_records:
-            yield _aside(path, "the broker removes it" if row.fate is Fate.DELETES else "no broker serves it")
+            yield move_step(path, "the broker removes it" if row.fate is Fate.DELETES else "no broker serves it")
 
     def _stray(self, row: PartitionFate, path: str) -> Iterator[NextStep]:
+        if row.reason == "topic-id-missing" and self._cluster is not None and self._cluster.is_tiered(row.topic):
+            yield self._topic_id(row, path)  # klog adopt takes no log whose beginning is in remote storage
+            return
         is_wanted = row.topic not in INTERNAL or row.reason == "topic-id-missing"
         if row.becomes == "empty" and row.lost_records and is_wanted:
             yield from self._adopt(row, path)
@@ -322,7 +319,7 @@ class _Steps:
         if row.lost_records:
             has = "as many partitions as it had" if row.topic in INTERNAL else "such a partition here"
             why += f"; once the topic has {has}, klog adopt restores it"
-        yield _aside(path, why)
+        yield move_step(path, why)
 
     def _adopt(self, row: PartitionFate, path: str) -> Iterator[NextStep]:
         """Yield the step that adopts a partition; of its directories the longest of the right topic counts."""
@@ -332,7 +329,9 @@ class _Steps:
             if (one.topic, one.partition) == (row.topic, row.partition) and one.becomes == "empty" and one.lost_records
         ]
         if max(rivals, key=lambda one: (one.fate is not Fate.STRAYS, one.lost_records)) is not row:
-            yield _aside(path, "another directory of the partition has more, or has the topic id that the cluster has")
+            yield move_step(
+                path, "another directory of the partition has more, or has the topic id that the cluster has"
+            )
             return
         for one in rivals:
             if one is not row and one.fate is Fate.STRAYS:  # in the future place of this one
@@ -345,7 +344,7 @@ class _Steps:
             why = f"the broker removes it {row.message}"
         where = "in a -stray directory" if row.fate is Fate.STRAYS else "there"
         why = f"the {counted(row.lost_records, 'record')} of {row.directory} would exist only {where}: {why}"
-        yield _command("klog", "adopt", path, *into, "--apply", why=why)
+        yield command_step("klog", "adopt", path, *into, "--apply", why=why)
 
     def _readable_checkpoints(self) -> Iterator[NextStep]:
         """Yield the repair of each checkpoint that a broker passes over, and that klog adopt does not write beside."""
@@ -353,7 +352,7 @@ class _Steps:
             prefix = os.path.join(one.path, "")
             if any(note.id == CHECKPOINT_NUMBER and note.message.startswith(prefix) for note in self._diagnosis.notes):
                 why = "klog adopt changes no log dir that has an unreadable checkpoint"
-                yield _command("klog", "recover", one.path, "--apply", why=why)
+                yield command_step("klog", "recover", one.path, "--apply", why=why)
 
     def _refused(self, row: PartitionFate, path: str) -> Iterator[NextStep]:
         if row.reason == "duplicate-partition":
@@ -361,10 +360,10 @@ class _Steps:
         elif row.reason == "checkpoint-malformed":
             self._repairs.recovered.add(row.log_dir or "")
             why = f"a checkpoint that the broker refuses {_TAKES}"
-            yield _command("klog", "recover", row.log_dir or "", "--apply", why=why)
+            yield command_step("klog", "recover", row.log_dir or "", "--apply", why=why)
         elif row.reason == "future-beside-current":
             self._repairs.moved.add(path)
-            yield _aside(path, "it cannot replace the partition beside it")
+            yield move_step(path, "it cannot replace the partition beside it")
         else:
             self._repairs.loadable.add(path)
             yield self._mended(row, path)
@@ -377,10 +376,10 @@ class _Steps:
             return self._topic_id(row, path)
         if row.reason == "foreign-log-name":
             file = os.path.join(path, row.message.rpartition(": ")[2])
-            return _manual(f"move {file} out", "the broker treats it as a segment")
+            return manual_step(f"move {file} out", "the broker treats it as a segment")
         if row.reason == "unreadable":
-            return _manual(f"make {path} readable", row.message)
-        return _command("klog", "recover", path, "--apply", why=_RECOVERED.get(row.reason or "", row.message))
+            return manual_step(f"make {path} readable", row.message)
+        return command_step("klog", "recover", path, "--apply", why=_RECOVERED.get(row.reason or "", row.message))
 
     def _duplicate(self, row: PartitionFate) -> Iterator[NextStep]:
         key = row.topic, row.partition, row.reason
@@ -389,7 +388,7 @@ class _Steps:
         ends = ", ".join(f"{place} ends at {one.log_end}" for place, one in zip(places, same, strict=True))
         shorter = places[min(range(len(same)), key=lambda i: (same[i].log_end or 0, -_age(places[i])))]
         self._repairs.moved.add(shorter)
-        yield _aside(shorter, f"the same partition twice: {ends}")
+        yield move_step(shorter, f"the same partition twice: {ends}")
 
 
 def _age(path: str) -> float:

@@ -24,6 +24,7 @@ from klog.commands.doctor.diagnosis import Diagnosis, Fate, PartitionFate, Recov
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.data_dir.root_files import RootFiles
+from klog.formats.checkpoint import EpochEntry, epochs_in_force, read_epochs
 from klog.formats.internal_topics import TRANSACTION_STATE
 from klog.formats.java_integers import LONG_MAX
 from klog.formats.names import PartitionName, PartitionState
@@ -103,7 +104,8 @@ class LoadedPartition(NamedTuple):
     *size*: bytes of its logs; *recovered*: segments and bytes that the load read to recover them.  *pieces*: the
     remaining parts of the logs, None: all of them.  *torn*: the bytes that the load leaves behind the last batch, in
     words.  *used*: its leader epoch and producer ids, if a metadata log assigns them.  *txn_index*: the faults of its
-    transaction indexes, in words.  *is_compared*: they were compared with the logs.
+    transaction indexes, in words.  *is_compared*: they were compared with the logs.  *epochs*: its leader epochs, if a
+    part of the topic may be in remote storage.
     """
 
     name: PartitionName
@@ -118,6 +120,7 @@ class LoadedPartition(NamedTuple):
     used: UsedNumbers = UsedNumbers()
     txn_index: str | None = None
     is_compared: bool = True
+    epochs: tuple[EpochEntry, ...] = ()
 
     @property
     def path(self) -> str:
@@ -185,6 +188,7 @@ class PartitionLoader:
             torn,
             used,
             *txn_index,
+            epochs=_epochs(partition, outcome) if self._cluster and self._cluster.is_tiered(name.topic) else (),
         )
 
     def _play(self, partition: Partition) -> tuple[StartOutcome, str | None]:
@@ -212,6 +216,14 @@ class PartitionLoader:
                 with_files=False,
             )
         return self._settings[topic]
+
+
+def _epochs(partition: Partition, outcome: StartOutcome) -> tuple[EpochEntry, ...]:
+    """Return the leader epochs after the load."""
+    found = read_epochs(outcome.epochs) if outcome.epochs else partition.epochs
+    if outcome.fails is not None or outcome.epochs == b"" or found is None or found.malformed is not None:
+        return ()
+    return tuple(one for one in epochs_in_force(found.entries) if one.start_offset < outcome.log_end)
 
 
 def _torn(partition: Partition, outcome: StartOutcome) -> str | None:

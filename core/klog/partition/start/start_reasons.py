@@ -89,6 +89,11 @@ _TABLE = (
     StartReason("future-complete", "replaces the partition with the copy", "a move between log dirs that was interrupted at its end", "nothing"),
     StartReason("future-without-current", "creates an empty partition in the log dir that the metadata log names, and truncates the copy to it", "a move between log dirs, whose source was lost or removed", "rename the directory to the partition's name"),
     StartReason("no-directory", "creates an empty log, which a follower fills from its leader", "a new replica, or a directory that was removed", "restore the directory if no other replica has it"),
+    # remote storage
+    StartReason("remote-local-gone", "deletes the partition's segments in remote storage within one task interval (30 s), because its own log has none of their leader epochs", "the directory of a tiered partition was lost, emptied or restored without its `leader-epoch-checkpoint`, and no other replica can lead", "restore the directory before the first start"),
+    StartReason("remote-metadata-lost", "moves the log start up to the first segment that it knows, or to its local log; the objects stay, and no broker reads them again", "the directories of `__remote_log_metadata` were lost or emptied, or `rlmm.config.remote.log.metadata.topic.retention.ms` has deleted its records", "restore the directories before the first start: afterwards it is too late, because the log start has moved"),
+    StartReason("tiering-off", "starts, reads the local logs of tiered topics alone, and moves their log starts there", "`remote.log.storage.system.enable=true` is missing from the broker's file", "write the line into the file"),
+    StartReason("rlmm-damaged", "starts, and stops reading `__remote_log_metadata` at a record: it copies, finds and deletes no segment that is named behind it", "a damaged record, or one of another program", "`klog remote verify` names the record"),
     # retention
     StartReason("retention-due", "deletes the segments at its first retention pass, half a minute after the start", "the broker was down for a long time, or old records were written, adopted or copied", "the `kafka-configs` command that the note names, before the start or right after it"),
 )  # fmt: skip

@@ -1,0 +1,34 @@
+"""The question about a start."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+from klog.commands.doctor.diagnosis import KafkaVersion
+from klog.commands.doctor.log_dir_format import DELETE_DELAY_MS
+
+
+class StartRequest(NamedTuple):
+    """The starting broker and its input.  *log_dirs*: `log.dirs` of one broker, in that order.
+
+    *node_id*: the configured one, None: that of the log dirs.  *cluster_id*, *directory_ids*: the cluster's ids, those
+    of log dirs in their order, if no metadata log has them.  *metadata_log_dir*: None: the log dir that has the
+    metadata log, else the first.  *count_all*: count records even if none can be lost.  *producer_expiration_ms*:
+    `producer.id.expiration.ms`, None: the value in the metadata log.  *file*: the content of `server.properties`.
+    *has_steps*: find the next steps.  *plain*: paths of partitions known to have no transactions.
+    """
+
+    log_dirs: Sequence[str]
+    version: KafkaVersion = KafkaVersion.V4_3
+    node_id: int | None = None
+    cluster_id: str | None = None
+    directory_ids: Sequence[str] = ()
+    metadata_log_dir: str | None = None
+    delete_delay_ms: int = DELETE_DELAY_MS
+    count_all: bool = False
+    producer_expiration_ms: int | None = None
+    file: Mapping[str, str] = MappingProxyType({})
+    has_steps: bool = True
+    plain: Container[str] = ()

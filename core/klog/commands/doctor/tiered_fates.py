@@ -1,0 +1,228 @@
+"""The effects of a start on the part of a partition that is in remote storage.
+
+A leader deletes a segment whose epochs are all below those of its log: a leader with an empty log deletes everything.
+It moves the log start up to the first segment that it knows, and to its local log if it knows none.  Kafka:
+RemoteLogManager.findLogStartOffset, RLMExpirationTask.deleteLogSegmentsDueToLeaderEpochCacheTruncation.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Final, NamedTuple
+
+from klog.base.errors import KlogError, counted, offsets_text
+from klog.cluster.metadata.metadata_loader import ClusterMetadata
+from klog.cluster.metadata.topics_image import PartitionRegistration
+from klog.cluster.remote_log.cache import RemoteLogCache
+from klog.cluster.remote_log.events import RemoteSegment, TopicIdPartition, metadata_partition
+from klog.cluster.remote_log.remote_log import RemoteLog, read_remote_log
+from klog.commands.doctor.diagnosis import Fate, PartitionFate
+from klog.commands.doctor.partition_loader import LoadedPartition
+from klog.data_dir.log_dir import LogDir
+from klog.formats.checkpoint import EpochEntry
+from klog.formats.internal_topics import REMOTE_LOG_METADATA
+from klog.formats.names import FileKind
+from klog.formats.remote_log import SegmentState
+from klog.partition.start.start_reasons import StartNote
+
+ENABLED: Final = "remote.log.storage.system.enable"
+LOCAL_GONE: Final = "remote-local-gone"
+METADATA_LOST: Final = "remote-metadata-lost"
+TIERING_OFF: Final = "tiering-off"
+_KEPT: Final = (Fate.SERVES, Fate.PROMOTES)
+"""The fates of a directory whose log is the partition afterwards."""
+
+
+class TieredStart(NamedTuple):
+    """A start, as far as it is about remote storage.
+
+    *loaded*: by the paths of directories.  *file*: the content of `server.properties`, empty if it was not given.
+    """
+
+    cluster: ClusterMetadata
+    node_id: int
+    log_dirs: Sequence[LogDir]
+    loaded: Mapping[str, LoadedPartition]
+    file: Mapping[str, str]
+
+
+class TieredFates:
+    """The rows of tiered partitions, with their part in remote storage; *notes* once they were asked for."""
+
+    def __init__(self, start: TieredStart, rows: Sequence[PartitionFate]) -> None:
+        self._start, self._rows = start, rows
+        self._is_off = bool(start.file) and start.file.get(ENABLED, "").lower() != "true"
+        self._emptied: set[tuple[str, int]] = set()
+
+    def rows(self) -> Iterator[PartitionFate]:
+        """Yield all rows; those of other partitions are unchanged."""
+        yield from map(self._row, self._rows)
+
+    def notes(self) -> Iterator[StartNote]:
+        """Yield what concerns all tiered partitions."""
+        topics = [topic for topic in self._start.cluster.topic_ids if self._start.cluster.is_tiered(topic)]
+        if self._is_off and topics:
+            some = counted(len(topics), "topic")
+            message = (
+                f"{some} with remote.storage.enable=true, and the broker's file does not have {ENABLED}=true: it starts"
+                ", reads their local logs alone, and moves their log starts there"
+            )
+            yield StartNote(TIERING_OFF, message)
+        elif topics and (damage := self._damage()) is not None:
+            yield StartNote("rlmm-damaged", f"{damage}: the broker copies, finds and deletes no more segments")
+
+    def _damage(self) -> str | None:
+        """Return the first fault of `__remote_log_metadata` over which a broker stops reading it."""
+        found = self._remote_log
+        if found is None or not found.refused.count:
+            return None
+        first = found.refused.named[0]
+        place = f"{REMOTE_LOG_METADATA}-{first.place.metadata_partition}, offset {first.place.offset}"
+        return f"{place}: {first.reason}"
+
+    # one partition
+
+    def _row(self, row: PartitionFate) -> PartitionFate:
+        cluster, key = self._start.cluster, (row.topic, row.partition)
+        known = cluster.partition(*key) if cluster.is_tiered(row.topic) else None
+        if known is None or self._start.node_id not in known.replicas:
+            return row
+        is_kept = row.fate in _KEPT
+        is_empty = row.becomes == "empty" or row.fate in (Fate.CREATES, Fate.EMPTIES)
+        if is_kept:
+            row = row._replace(log_start=self._log_start(row))
+        if not (is_kept or is_empty) or not _leads_alone(known, self._start.node_id) or key in self._emptied:
+            return row
+        if is_empty:
+            self._emptied.add(key)
+        return self._judged(row, cluster.topic_ids[row.topic])
+
+    def _judged(self, row: PartitionFate, topic_id: str) -> PartitionFate:
+        log_start = self._log_start(row)
+        cache = self._cache(TopicIdPartition(row.topic, row.partition, topic_id))
+        epochs = self._epochs(row)
+        start = self._first_found(row, cache, epochs)
+        if (doomed := _doomed(cache, epochs, log_start)) and not self._is_off:
+            found = _forgets(row, doomed, log_start)
+            return found if start is None else found._replace(log_start=max(start, log_start))
+        if start is None or start <= log_start:
+            return row
+        lost = start - log_start
+        hidden = offsets_text(log_start, start - 1)
+        message = f"the log start moves from {log_start} to {start}: {hidden} are hidden"
+        if self._start.cluster.topic_config(row.topic).get("remote.log.copy.disable") == "true" and not self._is_off:
+            # The task that copies moves the log start, and there is none.
+            message, start = f"consumers at {hidden} get OFFSET_OUT_OF_RANGE", log_start
+        return _hides(row, TIERING_OFF if self._is_off else METADATA_LOST, start, message, lost)
+
+    def _log_start(self, row: PartitionFate) -> int:
+        """Return the log start offset over both tiers; of a partition without a directory that of any checkpoint."""
+        found = [
+            one.checkpoints.offset(FileKind.LOG_STARTS, row.topic, row.partition)
+            for one in self._start.log_dirs
+            if row.log_dir in (None, one.path)
+        ]
+        return max((one for one in found if one is not None), default=0)
+
+    def _epochs(self, row: PartitionFate) -> Sequence[EpochEntry]:
+        if row.fate not in _KEPT:
+            return ()
+        return self._start.loaded[os.path.join(row.log_dir or "", row.directory or "")].epochs
+
+    def _first_found(
+        self, row: PartitionFate, cache: RemoteLogCache | None, epochs: Sequence[EpochEntry]
+    ) -> int | None:
+        """Return the log start that a leader computes; None if these log dirs do not show it."""
+        if row.fate not in _KEPT:
+            return None
+        local = self._start.loaded[os.path.join(row.log_dir or "", row.directory or "")].outcome.log_start
+        if self._is_off:
+            return local
+        if cache is None:
+            return None
+        for one in epochs:
+            listed = cache.epochs.get(one.epoch)
+            ids = set() if listed is None else {segment_id for _, segment_id in listed} | listed.unreferenced
+            starts = [cache.segments[each].start_offset for each in ids if each in cache.segments]
+            if starts:
+                return min(starts)
+        return local
+
+    # the metadata
+
+    @cached_property
+    def _remote_log(self) -> RemoteLog | None:
+        """The content of `__remote_log_metadata` in these log dirs; None if it cannot be read."""
+        try:
+            return read_remote_log(self._start.log_dirs, cluster=self._start.cluster)
+        except KlogError:
+            return None
+
+    @cached_property
+    def _served(self) -> set[int]:
+        """The numbers of its partitions whose logs are read after the start."""
+        return {one.partition for one in self._rows if one.topic == REMOTE_LOG_METADATA and one.fate in _KEPT}
+
+    def _cache(self, whose: TopicIdPartition) -> RemoteLogCache | None:
+        """Return the segments that the broker will know; None if these log dirs do not show it."""
+        cluster, found = self._start.cluster, self._remote_log
+        known = cluster.partitions.get(cluster.topic_ids.get(REMOTE_LOG_METADATA, ""), {})
+        if not known:
+            return RemoteLogCache()  # the broker creates the topic
+        if found is None or found.refused.count or found.faults:
+            return None
+        number = metadata_partition(whose.topic_id, whose.number, len(known))
+        if number in self._served:
+            return found.cache(whose)
+        registration = known.get(number)
+        is_lost = registration is not None and _leads_alone(registration, self._start.node_id)
+        return RemoteLogCache() if is_lost else None
+
+
+def _leads_alone(known: PartitionRegistration, node_id: int) -> bool:
+    """Whether only this broker can become leader: no replica that may lead is elsewhere."""
+    return {*known.isr, *known.elr, *known.last_known_elr} <= {node_id} or set(known.replicas) == {node_id}
+
+
+def _doomed(cache: RemoteLogCache | None, epochs: Sequence[EpochEntry], log_start: int) -> list[RemoteSegment]:
+    """Return the segments that a leader deletes because all of their epochs are below those of its log.
+
+    Those below the log start are due anyway.
+    """
+    every = cache.segments.values() if cache is not None else ()
+    return [
+        one
+        for one in every
+        if one.state is SegmentState.COPY_SEGMENT_FINISHED
+        and one.end_offset >= log_start
+        and (not epochs or one.epochs[-1].epoch < epochs[0].epoch)
+    ]
+
+
+def _forgets(row: PartitionFate, doomed: Sequence[RemoteSegment], log_start: int) -> PartitionFate:
+    first, last = max(min(one.start_offset for one in doomed), log_start), max(one.end_offset for one in doomed)
+    some = counted(len(doomed), "segment")
+    span = offsets_text(first, last)
+    message = f"the leader deletes {some} in remote storage, {span}, because its log has none of their leader epochs"
+    lost = sum(max(0, end - start + 1) for start, end in _united(doomed, log_start))
+    found = row._replace(
+        lost_records=row.lost_records + lost, lost_bytes=row.lost_bytes + sum(one.size for one in doomed)
+    )
+    if row.becomes == "empty":  # the directory itself is set aside, or deleted
+        return found._replace(message="; ".join(filter(None, (row.message, message))))
+    return found._replace(fate=Fate.FORGETS_REMOTE, reason=LOCAL_GONE, message=message)
+
+
+def _hides(row: PartitionFate, reason: str, log_start: int, message: str, lost: int) -> PartitionFate:
+    lost += row.lost_records
+    return row._replace(fate=Fate.HIDES_REMOTE, reason=reason, log_start=log_start, lost_records=lost, message=message)
+
+
+def _united(segments: Iterable[RemoteSegment], log_start: int) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of offsets of *segments*, both ends inclusive, each offset once."""
+    at = log_start
+    for one in sorted(segments, key=lambda one: (one.start_offset, one.end_offset)):
+        yield max(one.start_offset, at), one.end_offset
+        at = max(at, one.end_offset + 1)
