@@ -4,7 +4,7 @@ function __klog_command --description 'The command whose arguments are being wri
     set -l command
     for word in (commandline -opc)[2..-1]
         switch "$command $word"
-            case ' doctor' ' verify' ' recover' ' apply' ' undo' ' plans' ' explain' ' browse' ' describe' ' records' ' dump' ' lookup' ' search' ' stats' ' timeline' ' groups' ' transactions' ' fetch' ' bytes' ' report' ' space' ' compact' ' truncate' ' adopt' ' partition' ' assign' ' serve' ' export' ' write' ' follow' ' completion' ' metadata' 'metadata show' 'metadata history' 'metadata compare' 'metadata plan' ' schemas' 'schemas list' 'schemas show' 'schemas check' ' replicas' 'replicas diff' 'replicas plan' 'replicas rescue' 'replicas simulate' ' remote' 'remote ls' 'remote orphans' 'remote verify' ' keys' 'keys check' ' audit' 'audit headers' 'audit misrouted' ' spark' 'spark verify' 'spark audit' 'spark stats' 'spark search' 'spark export' 'spark compact'
+            case ' doctor' ' verify' ' recover' ' apply' ' undo' ' plans' ' explain' ' browse' ' describe' ' records' ' dump' ' lookup' ' search' ' stats' ' timeline' ' groups' ' transactions' ' fetch' ' bytes' ' report' ' space' ' compact' ' truncate' ' adopt' ' partition' ' assign' ' serve' ' export' ' write' ' follow' ' completion' ' metadata' 'metadata show' 'metadata history' 'metadata compare' 'metadata plan' ' schemas' 'schemas list' 'schemas show' 'schemas check' ' replicas' 'replicas diff' 'replicas plan' 'replicas rescue' 'replicas simulate' ' remote' 'remote ls' 'remote orphans' 'remote verify' 'remote fetch' ' keys' 'keys check' ' audit' 'audit headers' 'audit misrouted' ' spark' 'spark verify' 'spark audit' 'spark stats' 'spark search' 'spark export' 'spark compact'
                 set command $command $word
         end
     end
@@ -827,6 +827,7 @@ complete -c klog -n 'test (__klog_command) = "replicas simulate"' -s h -l help -
 complete -c klog -n 'test (__klog_command) = "remote"' -a ls -d 'List partitions in remote storage: which offsets are there, and whether the objects are'
 complete -c klog -n 'test (__klog_command) = "remote"' -a orphans -d 'List objects in remote storage that nothing owns'
 complete -c klog -n 'test (__klog_command) = "remote"' -a verify -d 'Check remote storage against its metadata and the local log'
+complete -c klog -n 'test (__klog_command) = "remote"' -a fetch -d 'Copy partitions out of remote storage into one local log dir'
 complete -c klog -n 'test (__klog_command) = "remote"' -s h -l help -d 'Show this help and exit'
 complete -c klog -n 'test (__klog_command) = "remote ls"' -F
 complete -c klog -n 'test (__klog_command) = "remote ls"' -l remote -x -d 'The remote storage: a directory, or s3://BUCKET/PREFIX, gs://… or az://… (pip install \'klog[remote]\')'
@@ -877,6 +878,31 @@ complete -c klog -n 'test (__klog_command) = "remote verify"' -s j -l jobs -x -d
 complete -c klog -n 'test (__klog_command) = "remote verify"' -s q -l quiet -d 'Print no notes and no progress'
 complete -c klog -n 'test (__klog_command) = "remote verify"' -l color -x -a 'auto always never' -d 'Use colours: auto, on a terminal unless NO_COLOR is set'
 complete -c klog -n 'test (__klog_command) = "remote verify"' -s h -l help -d 'Show this help and exit'
+complete -c klog -n 'test (__klog_command) = "remote fetch"' -F
+complete -c klog -n 'test (__klog_command) = "remote fetch"' -l to -r -F -d 'Directory to fill: new, empty, or an unfinished fetch'
+complete -c klog -n 'test (__klog_command) = "remote fetch"' -l remote -x -d 'The remote storage: a directory, or s3://BUCKET/PREFIX, gs://… or az://… (pip install \'klog[remote]\')'
+complete -c klog -n 'test (__klog_command) = "remote fetch"' -l remote-layout -x -a 'local aiven' -d 'The storage manager that wrote the objects'
+complete -c klog -n 'test (__klog_command) = "remote fetch"' -l remote-keys -x -d 'The RSA private key of encrypted objects, in PEM (repeatable)'
+complete -c klog -n 'test (__klog_command) = "remote fetch"' -s t -l topic -x -a '(klog completion topics -- (commandline -opc)[2..-1] 2>/dev/null)' -d 'Only these topics (repeatable)'
+complete -c klog -n 'test (__klog_command) = "remote fetch"' -s p -l partition -x -d 'Only these partitions (repeatable)'
+complete -c klog -n 'test (__klog_command) = "remote fetch"' -l cluster -x -d 'Only log dirs of this cluster (repeatable)'
+complete -c klog -n 'test (__klog_command) = "remote fetch"' -l topic-id -x -d 'Only topics with this id (repeatable)'
+complete -c klog -n 'test (__klog_command) = "remote fetch"' -l node -x -d 'Use the local logs of this node'
+complete -c klog -n 'test (__klog_command) = "remote fetch"' -l at-time -x -d 'Only records of __remote_log_metadata up to this time'
+complete -c klog -n 'test (__klog_command) = "remote fetch"' -l from-offset -x -d 'First offset to include'
+complete -c klog -n 'test (__klog_command) = "remote fetch"' -l to-offset -x -d 'First offset to exclude'
+complete -c klog -n 'test (__klog_command) = "remote fetch"' -l from-time -x -d 'First timestamp to include: ms since the epoch, ISO 8601, an age (2h), 14:03, yesterday 14:03; UTC'
+complete -c klog -n 'test (__klog_command) = "remote fetch"' -l to-time -x -d 'First timestamp to exclude'
+complete -c klog -n 'test (__klog_command) = "remote fetch"' -l segment -x -d 'This segment alone, into DIR/ID (repeatable)'
+complete -c klog -n 'test (__klog_command) = "remote fetch"' -l remote-only -d 'Without the local log'
+complete -c klog -n 'test (__klog_command) = "remote fetch"' -l strict -d 'Damage is a failure: keep nothing then'
+complete -c klog -n 'test (__klog_command) = "remote fetch"' -l deep -d 'Also decompress and read every record, and compare snapshots with the log'
+complete -c klog -n 'test (__klog_command) = "remote fetch"' -s j -l jobs -x -d 'At most N threads'
+complete -c klog -n 'test (__klog_command) = "remote fetch"' -l now -x -d 'Use TIME as the current time'
+complete -c klog -n 'test (__klog_command) = "remote fetch"' -s o -l output -x -a 'text json jsonl' -d 'Form of the output'
+complete -c klog -n 'test (__klog_command) = "remote fetch"' -s q -l quiet -d 'Print no notes and no progress'
+complete -c klog -n 'test (__klog_command) = "remote fetch"' -l color -x -a 'auto always never' -d 'Use colours: auto, on a terminal unless NO_COLOR is set'
+complete -c klog -n 'test (__klog_command) = "remote fetch"' -s h -l help -d 'Show this help and exit'
 complete -c klog -n 'test (__klog_command) = "keys"' -a check -d 'Find each topic\'s partitioner, and the misplaced keys'
 complete -c klog -n 'test (__klog_command) = "keys"' -s h -l help -d 'Show this help and exit'
 complete -c klog -n 'test (__klog_command) = "keys check"' -F

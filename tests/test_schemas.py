@@ -118,6 +118,7 @@ REMOTE = (
     ),
     *("remote ls data", "remote ls data --remote tier --segments", "remote ls --remote tier --segments"),
     *("remote verify data --remote tier", "remote verify data --remote tier --quick"),
+    *("remote fetch data --remote tier --to a", "remote fetch --remote tier -t fine --to b"),
     *("remote orphans data --remote tier", "remote orphans data --remote tier --older-than 0"),
     *("remote ls data --remote tier --at-time 0", "remote ls data --remote tier --remote-layout aiven --segments"),
 )

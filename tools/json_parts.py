@@ -406,6 +406,16 @@ REMOTE_ORPHANS: Declared = {
         }
     ],
 }
+REMOTE_FETCH: Declared = {
+    "partitions": [
+        {
+            **{**WHERE, "topic_id": TEXT, "path": TEXT, "segments": INT, "bytes": INT, "records": INT},
+            **{"remote_segments": INT, "local_segments": INT, "first_offset": INT, "log_end_offset": INT},
+            **{"holes": [[INT]], "damaged": [{"segment_id": TEXT, "file": TEXT, "message": TEXT}]},
+            **{"rebuilt": [TEXT], "notes": [TEXT]},
+        }
+    ]
+}
 SCHEMA_ROW: Declared = {
     **{"context": TEXT, "subject": TEXT, "version": INT, "id": INT, "guid": TEXT, "type": TEXT, "deleted": BOOL},
     "references": [{"subject": TEXT, "version": INT, "name": TEXT}],

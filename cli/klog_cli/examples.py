@@ -107,6 +107,13 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("every object of each segment against the metadata", "klog remote verify /data --remote /tier"),
         ("only names and sizes", "klog remote verify /data --remote /tier --quick"),
     ),
+    "remote fetch": (
+        ("both tiers as one local log dir", "klog remote fetch /data --remote /tier --to /back"),
+        (
+            "out of a bucket whose cluster is gone, from an offset on",
+            "klog remote fetch --remote s3://bucket -t orders -p 3 --from-offset 1000 --to /back",
+        ),
+    ),
     "remote orphans": (
         ("objects that no broker will ever delete", "klog remote orphans /data --remote /tier"),
         ("their keys, one a line, for the tool that deletes", "klog remote orphans /data --remote /tier -o keys"),

@@ -61,6 +61,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "recover": ("D", "D --salvage", "D --like-broker", "D --mark-clean"),
     "remote ls": ("D",),
     "remote verify": ("D --remote D --remote-layout local",),
+    "remote fetch": ("D --remote D --remote-layout local --to=N",),
     "remote orphans": ("D --remote D --remote-layout local",),
     "replicas diff": ("D E",),
     "replicas plan": ("D E",),

@@ -75,6 +75,7 @@ ON_ONE_DISK: Mapping[str, str] = {
     "replicas simulate": "replicas simulate events.jsonl",
     "remote ls": "remote ls tiered/data --remote tiered/tier",
     "remote verify": "remote verify tiered/data --remote tiered/tier --deep",
+    "remote fetch": f"remote fetch tiered/data --remote tiered/tier --to new {NOW}",
     "remote orphans": "remote orphans tiered/data --remote tiered/tier --older-than 0",
 }
 """A command, and perhaps a remark, and its words beside `data`, a disk.  `new` does not exist."""

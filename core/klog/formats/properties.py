@@ -235,9 +235,14 @@ NO_NODE: Final = -1
 """The node id of a log dir that klog has made: no broker takes it for its own."""
 
 
-def write_meta_properties(cluster_id: str, now_ms: int) -> bytes:
-    """Return `meta.properties` for a log dir that belongs to no broker.  Kafka: MetaProperties, PropertiesUtils."""
+def write_meta_properties(cluster_id: str | None, now_ms: int) -> bytes:
+    """Return `meta.properties` for a log dir that belongs to no broker; *cluster_id*: None if that is unknown.
+
+    Version 1 needs a cluster id, version 0 does not.  Kafka: MetaProperties, PropertiesUtils.
+    """
     import time
 
     date = time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime(now_ms // 1000))
+    if cluster_id is None:
+        return f"#\n#{date}\nbroker.id={NO_NODE}\nversion=0\n".encode()
     return f"#\n#{date}\nnode.id={NO_NODE}\nversion=1\ncluster.id={cluster_id}\n".encode()

@@ -126,6 +126,7 @@ class ChunkedLog:
         self._chunks = reader.manifest.chunks
         self.path, self.size = stored.path, self._chunks.log_size
         self._kept: tuple[int, bytes] = (-1, b"")
+        self._bad: dict[int, BadObjectError] = {}
 
     def close(self) -> None:
         """Close the object."""
@@ -158,10 +159,16 @@ class ChunkedLog:
         stored: dict[int, bytes] = {}
         while done < len(view):
             number, within = divmod(position + done, chunk_size)
+            if number in self._bad:  # a reader looks for the next batch behind it, position by position
+                raise self._bad[number]
             if number != self._kept[0]:
                 if number not in stored:
                     stored = self._fetch(number, (position + len(view) - 1) // chunk_size)
-                self._kept = (number, self._plain(number, stored.pop(number)))
+                try:
+                    self._kept = (number, self._plain(number, stored.pop(number)))
+                except BadObjectError as error:
+                    self._bad[number] = error
+                    raise
             piece = self._kept[1][within : within + len(view) - done]
             view[done : done + len(piece)] = piece
             done += len(piece)

@@ -31,17 +31,21 @@ _CAUSES: Final = (
 )
 _MOST_LETTERS: Final = 200
 NEEDED: Final = "pip install 'klog[remote]'"
+STREAM_BYTES: Final = 1 << 20
 
 
 class ObjectStore:
-    """A bucket, or the part of it below a prefix.  Requests that a server refuses for now are repeated, with pauses."""
+    """A bucket, or the part of it below a prefix.  Requests that a server refuses for now are repeated, with pauses.
 
-    def __init__(self, uri: str) -> None:
+    *in_order*: an object that is opened is mostly read from its start to its end, and gets one request for all of it.
+    """
+
+    def __init__(self, uri: str, *, in_order: bool = False) -> None:
         try:
             from obstore.store import from_url
         except ModuleNotFoundError as error:
             raise KlogError(f"{uri}: klog reads buckets with obstore; install it: {NEEDED}") from error
-        self.uri = uri
+        self.uri, self._in_order = uri, in_order
         scheme = uri.partition(":")[0]
         self._advice = f"credentials come from {_VARIABLES[scheme]}"
         if not uri.removeprefix(f"{scheme}://").partition("/")[0]:
@@ -75,12 +79,22 @@ class ObjectStore:
                 for one in page:
                     yield StoredObject(one["path"], one["size"], int(one["last_modified"].timestamp() * 1000))
 
-    def open(self, key: str, size: int | None = None) -> ObjectRange:
+    def open(self, key: str, size: int | None = None) -> ObjectRange | ObjectStream:
         """Return an object for reads of ranges; without *size* one request asks for it."""
         if size is None:
             with self._named(key):
                 size = self._bucket.head(key)["size"]
-        return ObjectRange(f"{self.uri.rstrip('/')}/{key}", size, lambda start, end: self._range(key, start, end))
+        path = f"{self.uri.rstrip('/')}/{key}"
+        if self._in_order:
+            return ObjectStream(path, size, lambda start: self._from(key, start))
+        return ObjectRange(path, size, lambda start, end: self._range(key, start, end))
+
+    def _from(self, key: str, start: int) -> Iterator[memoryview]:
+        """Yield the bytes of an object from *start* on, in one request."""
+        with self._named(key):
+            found = self._bucket.get(key, options={"range": {"offset": start}} if start else None)
+            for piece in found.stream(min_chunk_size=STREAM_BYTES):
+                yield memoryview(piece)
 
     def _range(self, key: str, start: int, end: int) -> bytes:
         with self._named(key):
@@ -106,16 +120,15 @@ def _reason(message: str) -> str:
     return first if len(first) <= _MOST_LETTERS else f"{first[:_MOST_LETTERS]}…"
 
 
-class ObjectRange:
-    """The bytes of an object by position; each read is one request.  See `klog.base.read_only.ReadableLog`."""
+class ObjectReads:
+    """The bytes of an object by position, for a class with `read`.  See `klog.base.read_only.ReadableLog`."""
 
-    def __init__(self, path: str, size: int, read_range: Callable[[int, int], bytes]) -> None:
-        self.path, self.size, self._read_range = path, size, read_range
+    path: str
+    size: int
 
     def read(self, position: int, size: int) -> bytes:
         """Return up to *size* bytes from *position* on; fewer only at the end.  Raises UnreadableError."""
-        end = min(position + size, self.size)
-        return self._read_range(position, end) if position < end else b""
+        raise NotImplementedError
 
     def read_into(self, position: int, view: memoryview) -> int:
         """Fill *view* from *position* on; return the number of bytes, fewer only at the end.  Raises OSError."""
@@ -132,3 +145,55 @@ class ObjectRange:
 
     def close(self) -> None:
         """Do nothing: no connection belongs to an object."""
+
+
+class ObjectRange(ObjectReads):
+    """An object of which each read is one request."""
+
+    def __init__(self, path: str, size: int, read_range: Callable[[int, int], bytes]) -> None:
+        self.path, self.size, self._read_range = path, size, read_range
+
+    def read(self, position: int, size: int) -> bytes:
+        """Return up to *size* bytes from *position* on; fewer only at the end.  Raises UnreadableError."""
+        end = min(position + size, self.size)
+        return self._read_range(position, end) if position < end else b""
+
+
+class ObjectStream(ObjectReads):
+    """An object that comes in one request, as long as reads go on where they were; else another one begins there.
+
+    A connection that breaks is replaced by one from the same position on, if it brought something.
+    """
+
+    def __init__(self, path: str, size: int, stream_from: Callable[[int], Iterator[memoryview]]) -> None:
+        self.path, self.size, self._stream_from = path, size, stream_from
+        self._stream: Iterator[memoryview] | None = None
+        self._start, self._piece = 0, memoryview(b"")
+
+    def read(self, position: int, size: int) -> bytes:
+        """Return up to *size* bytes from *position* on; fewer only at the end.  Raises UnreadableError."""
+        found, end = bytearray(), min(position + size, self.size)
+        while (at := position + len(found)) < end:
+            if not self._start <= at < self._start + len(self._piece) and not self._advance(at):
+                break
+            found += self._piece[at - self._start : end - self._start]
+        return bytes(found)
+
+    def _advance(self, position: int) -> bool:
+        """Receive the piece that begins at *position*; False if the object ends there.  Raises UnreadableError."""
+        has_more = self._stream is not None and position == self._start + len(self._piece)
+        for is_new in (False, True) if has_more else (True,):
+            if is_new or self._stream is None:
+                self._stream = self._stream_from(position)
+            try:
+                self._start, self._piece = position, next(self._stream, memoryview(b""))
+                return len(self._piece) > 0
+            except UnreadableError:
+                self._stream = None
+                if is_new:
+                    raise
+        return False
+
+    def close(self) -> None:
+        """Give up the request."""
+        self._stream, self._piece = None, memoryview(b"")

@@ -84,8 +84,9 @@ class TierListing:
 class Tier:
     """A store, and the layout of its objects; None if the store is empty and none was given."""
 
-    def __init__(self, store: Store, layout: TierLayout | None) -> None:
-        self.store, self.layout = store, layout
+    def __init__(self, store: Store, layout: TierLayout | None, listing: TierListing | None = None) -> None:
+        """*listing*: of the objects, by which the layout was recognized: the first question for one gets it."""
+        self.store, self.layout, self._listing = store, layout, listing
 
     @property
     def uri(self) -> str:
@@ -94,6 +95,9 @@ class Tier:
 
     def list_segments(self) -> TierListing:
         """List all objects.  Raises KlogError if the store cannot be listed."""
+        if self._listing is not None:
+            listing, self._listing = self._listing, None
+            return listing
         listing = TierListing()
         if self.layout is not None:
             for found in self.store.objects():
@@ -106,17 +110,20 @@ class Tier:
         return self.layout.reader(self.store, segment)
 
 
-def open_tier(uri: str, layout: str | None = None, key_files: Mapping[str, str] | None = None) -> Tier:
+def open_tier(
+    uri: str, layout: str | None = None, key_files: Mapping[str, str] | None = None, *, in_order: bool = False
+) -> Tier:
     """Return the tier at *uri*.  *layout*: one of LAYOUTS, None: as its keys show.  *key_files*: PEM files by key id.
 
-    Raises UsageError for a place with other things in it, KlogError for one that cannot be read.
+    *in_order*: logs are read from their starts to their ends.  Raises UsageError for a place with other things in it,
+    KlogError for one that cannot be read.
     """
     keys = _private_keys(key_files) if key_files else None
     layouts: Sequence[TierLayout] = (LocalLayout(), AivenLayout(keys))
-    store = open_store(uri)
+    store = open_store(uri, in_order=in_order)
     if layout is not None:
         return Tier(store, layouts[LAYOUTS.index(layout)])
-    return Tier(store, _recognized(store, layouts))
+    return _recognized(store, layouts)
 
 
 def _private_keys(files: Mapping[str, str]) -> Keys:
@@ -125,16 +132,15 @@ def _private_keys(files: Mapping[str, str]) -> Keys:
     return PrivateKeys(files)
 
 
-def _recognized(store: Store, layouts: Sequence[TierLayout]) -> TierLayout | None:
-    """Return the layout of the first object that has one; None without objects."""
-    other = None
+def _recognized(store: Store, layouts: Sequence[TierLayout]) -> Tier:
+    """Return the tier with the layout of the first object that has one; without objects it has none."""
+    listing, layout = TierListing(), None
     for found in store.objects():
-        if (layout := next((one for one in layouts if one.parse(found.key)), None)) is not None:
-            return layout
-        other = other or found.key
-    if other is not None:
-        raise UsageError(f"{store.uri}: no tier: it has {other!r}; {EXPECTED}")
-    return None
+        layout = layout or next((one for one in layouts if one.parse(found.key)), None)
+        listing.add(found, None if layout is None else layout.parse(found.key))
+    if layout is None and listing.objects:
+        raise UsageError(f"{store.uri}: no tier: it has {listing.foreign[0]!r}; {EXPECTED}")
+    return Tier(store, layout, listing)
 
 
 def is_url(uri: str) -> bool:
@@ -142,16 +148,16 @@ def is_url(uri: str) -> bool:
     return uri.startswith(_URLS)
 
 
-def open_store(uri: str) -> Store:
+def open_store(uri: str, *, in_order: bool = False) -> Store:
     """Return the store at *uri*: a directory, `s3://BUCKET/PREFIX`, `gs://…` or `az://…`.
 
-    Raises UsageError for another kind of URL, UnreadableError for a path that is no directory, KlogError without the
-    package for URLs.
+    *in_order*: its objects are mostly read from their starts to their ends.  Raises UsageError for another kind of URL,
+    UnreadableError for a path that is no directory, KlogError without the package for URLs.
     """
     if is_url(uri):
         from klog.tier.object_store import ObjectStore
 
-        return ObjectStore(uri)
+        return ObjectStore(uri, in_order=in_order)
     if "://" in uri:
         raise UsageError(f"{uri}: expected a directory, or a URL that begins with {', '.join(_URLS)}")
     try:

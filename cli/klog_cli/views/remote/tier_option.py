@@ -10,8 +10,11 @@ from klog.tier.tier import LAYOUTS, Tier, open_tier
 from klog_cli import options
 
 
-def tier_of(uri: str | None, layout: str | None, keys: Sequence[str]) -> Tier | None:
-    """Return the tier at *uri*; None without one.  *keys*: texts `KEYID=FILE`.  Raises UsageError, KlogError."""
+def tier_of(uri: str | None, layout: str | None, keys: Sequence[str], *, in_order: bool = False) -> Tier | None:
+    """Return the tier at *uri*; None without one.  *keys*: texts `KEYID=FILE`.  *in_order*: logs are read as a whole.
+
+    Raises UsageError, KlogError.
+    """
     if layout is not None:
         options.known("--remote-layout", layout, LAYOUTS)
     files = {}
@@ -24,4 +27,4 @@ def tier_of(uri: str | None, layout: str | None, keys: Sequence[str]) -> Tier | 
         if layout is not None or files:
             raise UsageError("--remote-layout and --remote-keys need --remote TIER")
         return None
-    return open_tier(uri, layout, files)
+    return open_tier(uri, layout, files, in_order=in_order)

@@ -110,7 +110,7 @@ def check_segment(check: SegmentCheck, options: SurveyOptions | None, sink: Sink
             aborted = abort_markers(log) if options.deep else None
         finally:
             log.close()
-        found += _of_log(check, facts, is_listed=any(one.id == "remote-size-differs" for one in found))
+        found += of_log(check, facts, is_listed=any(one.id == "remote-size-differs" for one in found))
     except (KlogError, OSError) as error:
         found.append(_refused(check, LOG, error))
     found += _small_parts(check, parts)
@@ -157,7 +157,8 @@ def _survey(
     return survey_log(log, files, entry.end_offset + 1, (indexes[0], indexes[1]), options, sink)
 
 
-def _of_log(check: SegmentCheck, facts: SegmentFacts, *, is_listed: bool) -> Findings:
+def of_log(check: SegmentCheck, facts: SegmentFacts, *, is_listed: bool) -> Findings:
+    """Judge the log and its indexes, after the pass over them.  *is_listed*: that its size differs is known."""
     entry, survey = check.entry, facts.survey
     if facts.unreadable is not None:
         yield _refused(
@@ -188,7 +189,7 @@ def _small_parts(check: SegmentCheck, parts: dict[str, bytes]) -> Findings:
     """Judge the transaction index, the snapshot and the epochs."""
     entry = check.entry
     if (index := parts.get(TXN_INDEX)) is not None:
-        yield from _txn_index(check, index)
+        yield from txn_index_findings(check, index)
     if (content := parts.get(SNAPSHOT)) is not None:
         snapshot = read_snapshot(content, crc32c)
         if snapshot.problem is not None:
@@ -214,7 +215,8 @@ def _aborted(check: SegmentCheck, index: bytes | None, markers: set[int], *, is_
         yield check.finding("txn-index-disagrees", TXN_INDEX, message, offset=offset)
 
 
-def _txn_index(check: SegmentCheck, content: bytes) -> Findings:
+def txn_index_findings(check: SegmentCheck, content: bytes) -> Findings:
+    """Judge a transaction index by itself."""
     rest = len(content) % ABORTED_TXN.size
     if rest:
         message = f"{len(content)} bytes, not a multiple of {ABORTED_TXN.size}"

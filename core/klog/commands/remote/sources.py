@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from klog.base.errors import ExitCode, KlogError, UsageError, near_misses
 from klog.cluster.metadata.metadata_loader import ClusterMetadata
@@ -19,6 +19,9 @@ from klog.data_dir.selection import PartitionChoice, is_selected, open_path
 from klog.formats.checkpoint import epochs_in_force
 from klog.formats.names import PartitionState
 from klog.tier.tier import Tier, TierListing
+
+KAFKA_4: Final = 22
+"""The feature level of metadata.version that 4.0 began with; from then on an entry tells of aborted transactions."""
 
 
 class RemoteQuery(NamedTuple):

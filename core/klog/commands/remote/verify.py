@@ -16,7 +16,7 @@ from klog.commands.remote.partition_listing import LocalLog, PartitionListing, R
 from klog.commands.remote.remote_findings import RemoteFinding, kind_of
 from klog.commands.remote.segment_check import SegmentCheck
 from klog.commands.remote.segment_checks import check_segment
-from klog.commands.remote.sources import RemoteQuery, RemoteSources
+from klog.commands.remote.sources import KAFKA_4, RemoteQuery, RemoteSources
 from klog.formats.internal_topics import REMOTE_LOG_METADATA
 from klog.formats.remote_log import SegmentState
 from klog.partition.verify.findings import Severity
@@ -31,8 +31,6 @@ _ROLES = {
     "below-start": ("remote-below-start", "it ends below the log start"),
     "orphan": ("remote-orphan", "no entry owns its objects"),
 }
-_KAFKA_4 = 22
-"""The feature level of metadata.version that 4.0 began with; from then on an entry tells of aborted transactions."""
 Take = Callable[[RemoteFinding], object]
 
 
@@ -213,7 +211,7 @@ class _Partition:
         assert self._tier is not None
         found = (self.facts.objects or {}).get(link.segment.segment_id)
         local = self.facts.local
-        needs = not link.segment.txn_index_empty and self._sources.is_of_kafka_4(_KAFKA_4)
+        needs = not link.segment.txn_index_empty and self._sources.is_of_kafka_4(KAFKA_4)
         epochs = local.epochs if local else ()
         near = next((key for one in (self.facts.objects or {}).values() for key in one.keys.values()), "")
         folder = near[: near.rfind("/") + 1]

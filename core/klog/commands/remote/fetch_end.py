@@ -1,0 +1,110 @@
+"""Completes the log dir of a fetch: files that were missing or wrong, epochs, ids and checkpoints."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from klog.base.progress import Silence
+from klog.commands.recover.partition_survey import PartitionSurvey
+from klog.commands.recover.rebuild import repaired_content
+from klog.commands.recover.rebuilt_snapshots import RebuiltSnapshots, txn_index
+from klog.commands.recover.recover_outcome import RecoverMode, RecoverOptions
+from klog.commands.remote.fetch_dir import FetchDir
+from klog.commands.remote.fetch_options import CopiedSegment
+from klog.commands.remote.fetch_plan import PartitionToFetch, epochs_between
+from klog.data_dir.disk.disk import Disk
+from klog.data_dir.partition import Partition
+from klog.formats.checkpoint import OffsetEntry, write_epochs, write_offsets, write_partition_metadata
+from klog.formats.java_integers import LONG_MAX
+from klog.formats.names import FileKind, file_name
+from klog.formats.properties import write_clean_shutdown, write_meta_properties
+from klog.formats.snapshot import write_snapshot
+from klog.kernel import crc32c
+from klog.partition.verify.findings import LogDirFacts
+
+_NO_EPOCH: Final = -1
+
+
+def complete_partition(
+    made: FetchDir, planned: PartitionToFetch, copied: Sequence[CopiedSegment], disk: Disk
+) -> tuple[list[str], list[str]]:
+    """Write the other files of a partition; return the names of all that were written, and of those that were rebuilt.
+
+    *copied*: by base offset, at least one.  Raises KlogError, OSError.
+    """
+    folder = os.path.join(made.path, planned.folder)
+    first, end = first_offset(planned, copied), copied[-1].log_end
+    epochs = write_epochs(epochs_between(planned.epochs, first, end))
+    names = {
+        FileKind.LEADER_EPOCHS: epochs,
+        FileKind.PARTITION_METADATA: write_partition_metadata(planned.whose.topic_id),
+    }
+    written = [made.put(os.path.join(planned.folder, kind.value), content) for kind, content in names.items()]
+    rebuilt: list[str] = []
+    for name, content in _rebuilt(folder, copied, _missing_snapshots(folder, copied), made.now_ms):
+        written.append(made.put(os.path.join(planned.folder, name), content))
+        rebuilt.append(name)
+    for name in os.listdir(folder):
+        is_beyond = name.endswith(f".{FileKind.SNAPSHOT.value}") and int(name[:20]) > end
+        if is_beyond:
+            disk.unlink(os.path.join(folder, name))
+    written += [os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(FileKind.SNAPSHOT.value)]
+    return list(dict.fromkeys(written)), rebuilt
+
+
+def first_offset(planned: PartitionToFetch, copied: Sequence[CopiedSegment]) -> int:
+    """Return the first offset of the log."""
+    return max(planned.log_start, copied[0].base)
+
+
+def _missing_snapshots(folder: str, copied: Sequence[CopiedSegment]) -> set[int]:
+    """Return the ends of segments without a snapshot, if a segment has producers."""
+    if not any(one.has_producers for one in copied):
+        return set()
+    ends = {min(one.end, copied[-1].log_end) for one in copied}
+    return {end for end in ends if not os.path.lexists(os.path.join(folder, file_name(end, FileKind.SNAPSHOT)))}
+
+
+def _rebuilt(
+    folder: str, copied: Sequence[CopiedSegment], snapshots: set[int], now_ms: int
+) -> Iterator[tuple[str, bytes]]:
+    """Yield the files that have to be built, as `klog recover` does, by their names."""
+    lacks = {one.base: set(one.lacks) - {FileKind.SNAPSHOT.value} for one in copied}
+    lacks = {base: kinds for base, kinds in lacks.items() if kinds}
+    if not lacks and not snapshots:
+        return
+    options = RecoverOptions(RecoverMode.DEFAULT, now_ms, LONG_MAX)
+    survey = PartitionSurvey.read(Partition(folder), LogDirFacts(clean=True), options, Silence())
+    if survey.fails is not None:
+        return
+    target = repaired_content(survey, options)
+    files = {name: content for name, content in target.files.files.items() if isinstance(content, bytes)}
+    for segment in survey.facts.segments:
+        base = segment.files.base_offset
+        if FileKind.TXN_INDEX.value in lacks.get(base, ()):
+            files[file_name(base, FileKind.TXN_INDEX)] = txn_index(survey.facts, segment, None)
+    states = RebuiltSnapshots(survey.facts, options).at(snapshots, set()) if snapshots else {}
+    for offset, producers in states.items():
+        files[file_name(offset, FileKind.SNAPSHOT)] = write_snapshot(producers, crc32c)
+    yield from ((name, content) for name, content in sorted(files.items()) if content or "txn" not in name)
+
+
+def write_root(
+    made: FetchDir, root: str, entries: Mapping[str, tuple[OffsetEntry, int]], cluster_id: str | None
+) -> list[str]:
+    """Write the files of a log dir itself, below *root*; return their paths.
+
+    *entries*: by partition the line of its log end, and its first offset.  Raises OSError.
+    """
+    ends = [entry for _, (entry, _) in sorted(entries.items())]
+    starts = [OffsetEntry(entry.topic, entry.partition, first) for _, (entry, first) in sorted(entries.items())]
+    contents = {
+        FileKind.RECOVERY_POINTS: write_offsets(ends),
+        FileKind.HIGH_WATERMARKS: write_offsets(ends),
+        FileKind.LOG_STARTS: write_offsets(starts),
+        FileKind.CLEAN_SHUTDOWN: write_clean_shutdown(_NO_EPOCH),
+        FileKind.META_PROPERTIES: write_meta_properties(cluster_id, made.now_ms),
+    }
+    return [made.put(os.path.join(root, kind.value), content) for kind, content in contents.items()]
