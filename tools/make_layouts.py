@@ -11,13 +11,13 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "core"))
 
-from klog.formats import batch, control, index, record, transaction_state  # noqa: E402
+from klog.formats import batch, control, index, message_set, transaction_state  # noqa: E402
 
 TARGET = ROOT / "core/klog/kernel/layouts.pxd"
 PREFIXES = {
     "BATCH": batch.BATCH,
-    "MESSAGE_V0": record.MESSAGE_V0,
-    "MESSAGE_V1": record.MESSAGE_V1,
+    "MESSAGE_V0": message_set.MESSAGE_V0,
+    "MESSAGE_V1": message_set.MESSAGE_V1,
     "ENTRY": batch.ENTRY,
     "OFFSET_ENTRY": index.OFFSET_ENTRY,
     "TIME_ENTRY": index.TIME_ENTRY,
@@ -41,7 +41,7 @@ def text() -> str:
         f"    OVERHEAD = {batch.OVERHEAD}",
         f"    MIN_SIZE = {batch.MIN_SIZE}",
         f"    BATCH_CRC_START = {batch.CRC_START}",
-        f"    MESSAGE_CRC_START = {record.CRC_START}",
+        f"    MESSAGE_CRC_START = {message_set.CRC_START}",
     ]
     return "\n".join(lines) + "\n"
 

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 from klog.formats.batch import CODEC_NAMES, Attributes, BatchFacts, Codec, decrement_sequence, increment_sequence
 from klog.formats.damage import Damage, DamageKind, Location
-from klog.formats.header import HEADER_BYTES, read_header
+from klog.formats.entry_header import HEADER_BYTES, read_header
 
 from tests.kernel.windows import plain_batches, scanned
 from tests.oracles.plain import compress, decode, encode, shapes

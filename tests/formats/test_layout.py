@@ -12,8 +12,8 @@ import pytest
 from klog.formats.batch import BATCH, CRC_START, ENTRY, MIN_SIZE, OVERHEAD
 from klog.formats.index import ABORTED_TXN, OFFSET_ENTRY, TIME_ENTRY
 from klog.formats.layout import Layout
-from klog.formats.record import CRC_START as MESSAGE_CRC_START
-from klog.formats.record import MESSAGE_V0, MESSAGE_V1
+from klog.formats.message_set import CRC_START as MESSAGE_CRC_START
+from klog.formats.message_set import MESSAGE_V0, MESSAGE_V1
 
 from tests.oracles.plain import encode, vectors
 from tests.oracles.plain.encode import BatchHeader

@@ -125,7 +125,7 @@ class MetadataLogs:
         from klog.cluster.metadata.topic_config import TopicConfig
         from klog.commands.replicas.copy_choice import CopyChoice
         from klog.commands.replicas.copy_plan import CopyPlanSettings
-        from klog.commands.replicas.voters import VoterAddress
+        from klog.commands.replicas.voter_addresses import VoterAddress
 
         addresses = {node: VoterAddress(f"new-{node}", 9090 + node) for node in NODES}
         node, uses_disk_ids = self.chance.choice(NODES), self.chance.random() < 0.3

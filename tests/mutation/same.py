@@ -11,7 +11,7 @@ SAME: dict[tuple[str, str, str], str] = {
     ("klog/commands/compact/cleaned_segments.py", "sizes = (0, 0, 0)", "sizes = (0, 1, 0)"): _FIRST,
     ("klog/commands/compact/cleaned_segments.py", "sizes = (0, 0, 0)", "sizes = (0, 0, 1)"): _FIRST,
     ("klog/commands/compact/log_to_clean.py", "if limit <= 0:", "if limit <= 1:"): _TIME,
-    ("klog/commands/compact/rewriting.py", _COMPRESSED.format(2), _COMPRESSED.format(1)): _LZ4,
-    ("klog/commands/compact/rewriting.py", _COMPRESSED.format(2), _COMPRESSED.format(3)): _LZ4,
+    ("klog/commands/compact/record_retention.py", _COMPRESSED.format(2), _COMPRESSED.format(1)): _LZ4,
+    ("klog/commands/compact/record_retention.py", _COMPRESSED.format(2), _COMPRESSED.format(3)): _LZ4,
 }
 """The equivalent mistakes by file: the lines before and after, without their surroundings."""

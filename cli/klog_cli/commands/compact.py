@@ -65,7 +65,7 @@ def compact(
     """
     from klog.commands.compact.compaction import CompactOptions
     from klog.commands.compact.log_cleaner import CleanerOptions
-    from klog.commands.compact.rewriting import CleanerRelease
+    from klog.commands.compact.record_retention import CleanerRelease
     from klog.data_dir.selection import PartitionQuery
 
     from klog_cli.command_line import check_exclusive, plan_options

@@ -16,7 +16,7 @@ from klog.base.overlays import shown_path
 from klog.base.read_only import ReadOnlyFile
 from klog.data_dir.log_dir import lock_state
 from klog.data_dir.partition import Partition
-from klog.data_dir.preallocation import is_preallocated_tail
+from klog.data_dir.zeroed_tail import is_preallocated_tail
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage, DamageKind, Location
 from klog.formats.java_integers import LONG_MAX

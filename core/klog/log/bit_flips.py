@@ -16,8 +16,8 @@ from klog.base.read_only import ReadableLog, ReadOnlyFile
 from klog.formats.batch import BATCH, CRC_START, ENTRY, MIN_SIZE, OVERHEAD, Attributes, BatchFacts, Codec
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage, DamageKind
-from klog.formats.record import CRC_START as MESSAGE_CRC_START
-from klog.formats.record import MESSAGE_V0
+from klog.formats.message_set import CRC_START as MESSAGE_CRC_START
+from klog.formats.message_set import MESSAGE_V0
 from klog.kernel import DONE, crc32, crc32c, flipped_bit
 from klog.log.header_walk import window_of
 from klog.log.records import BatchRun, decode_run, message_damages, misplaced_records

@@ -14,7 +14,7 @@ from klog.base.errors import UnreadableError
 from klog.base.read_only import ReadableLog
 from klog.formats.batch import BatchFacts
 from klog.formats.damage import Damage, DamageKind, Location
-from klog.formats.header import HEADER_BYTES, read_header
+from klog.formats.entry_header import HEADER_BYTES, read_header
 from klog.kernel import Window
 
 

@@ -19,8 +19,8 @@ from klog.base.errors import UnreadableError
 from klog.base.read_only import ReadableLog
 from klog.formats.batch import BATCH, CRC_START, ENTRY, OVERHEAD
 from klog.formats.damage import Damage, DamageKind, Location
-from klog.formats.record import CRC_START as MESSAGE_CRC_START
-from klog.formats.record import MESSAGE_V0
+from klog.formats.message_set import CRC_START as MESSAGE_CRC_START
+from klog.formats.message_set import MESSAGE_V0
 from klog.kernel import (
     BAD_LENGTH,
     BAD_MAGIC,

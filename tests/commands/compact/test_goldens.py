@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 from klog.commands.compact.log_cleaner import CleanerOptions
-from klog.commands.compact.rewriting import CleanerRelease
+from klog.commands.compact.record_retention import CleanerRelease
 from klog.formats.batch import Attributes
 from klog.log.segment import Batch, Segment
 

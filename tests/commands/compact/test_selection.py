@@ -21,7 +21,7 @@ from klog.commands.compact.log_to_clean import (
     examine,
     filthiest,
 )
-from klog.commands.compact.rules import Refusal, RefusalReason, TopicRules
+from klog.commands.compact.topic_rules import Refusal, RefusalReason, TopicRules
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition, segments_between
 

@@ -14,7 +14,7 @@ import pytest
 from klog.base.read_only import ReadOnlyFile
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.compact.log_to_clean import CleaningLimit, DirtyStart, LastRecord, LogSections, examine, filthiest
-from klog.commands.compact.rules import TopicRules
+from klog.commands.compact.topic_rules import TopicRules
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.formats.batch import BatchFacts

@@ -11,8 +11,8 @@ import pytest
 from klog.commands.compact.cleaned_segments import SourceSegment, grouped, sources
 from klog.commands.compact.log_cleaner import CleanerOptions, CompactionResult
 from klog.commands.compact.log_to_clean import DirtyStart, LogSections
-from klog.commands.compact.mapping import OffsetMapping
-from klog.commands.compact.rewriting import Rewriting, RoundParameters, SegmentGroup
+from klog.commands.compact.offset_map_filling import OffsetMapping
+from klog.commands.compact.record_retention import Rewriting, RoundParameters, SegmentGroup
 from klog.data_dir.log_dir import LogDir
 from klog.formats.codec import Decompressor
 from klog.kernel import OffsetMap

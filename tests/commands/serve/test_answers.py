@@ -9,7 +9,7 @@ import pytest
 from klog.commands.serve.group_coordinator import GroupCoordinator
 from klog.commands.serve.handlers import QUIETLY_REFUSED, REFUSED, answer
 from klog.commands.serve.handlers.context import HangUpError, RequestContext, ServerContext
-from klog.commands.serve.handlers.log_requests import fetch_wait_ms
+from klog.commands.serve.handlers.fetch_requests import fetch_wait_ms
 from klog.commands.serve.handlers.refusals import READ_ONLY
 from klog.commands.serve.view import ServeOptions, View
 from klog.formats.error_codes import ErrorCode

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 
 import pytest
-from klog.commands.serve import group as group_module
+from klog.commands.serve import classic_group as group_module
 from klog.commands.serve import group_coordinator as groups_module
 from klog.commands.serve.group_coordinator import GroupCoordinator, Offsets
 from klog.formats.error_codes import ErrorCode

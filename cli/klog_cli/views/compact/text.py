@@ -10,7 +10,7 @@ from klog.change.plan.session import PlanResult
 from klog.commands.compact.compaction import CompactionRun, PartitionOutcome
 from klog.commands.compact.log_cleaner import CleaningRound, GroupResult
 from klog.commands.compact.log_to_clean import LogSections, Section
-from klog.commands.compact.rewriting import CleaningCounts
+from klog.commands.compact.record_retention import CleaningCounts
 
 from klog_cli import style
 from klog_cli.command_line import with_option

@@ -15,7 +15,7 @@ from klog.commands.replicas.copy_plan import CopyPlanSettings, of_copies
 from klog.commands.replicas.disks import BrokerDisk, open_disks
 from klog.commands.replicas.quorum_plan import QuorumPlanner, QuorumSettings
 from klog.commands.replicas.quorum_steps import next_steps, warnings
-from klog.commands.replicas.voters import VoterAddress, parse_address, parse_voters
+from klog.commands.replicas.voter_addresses import VoterAddress, parse_address, parse_voters
 from klog.data_dir.replicas import IdentityChoice
 from klog.data_dir.selection import PartitionQuery
 from klog.partition.retention.due_records import COPIED, due_notes

@@ -24,7 +24,7 @@ from klog.data_dir.partition import Partition
 from klog.formats.batch import BatchFacts
 from klog.formats.checkpoint import Checkpoint, EpochEntry, epochs_in_force
 from klog.formats.damage import Damage
-from klog.formats.header import HEADER_BYTES, read_header
+from klog.formats.entry_header import HEADER_BYTES, read_header
 from klog.formats.java_integers import LONG_MAX
 from klog.formats.names import SEGMENT_KINDS, FileKind, FileName, Stage, parse_file
 from klog.kernel import SegmentSurvey

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from klog.base.errors import KlogError
 from klog.base.unusable import UNUSABLE, Unusable
 from klog.data_dir.partition import Partition, segments_between
-from klog.data_dir.preallocation import note_damage
+from klog.data_dir.zeroed_tail import note_damage
 from klog.formats.batch import CONTROL_BIT, TRANSACTIONAL_BIT
 from klog.formats.control import control_record
 from klog.formats.damage import Damage

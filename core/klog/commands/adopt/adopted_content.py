@@ -25,7 +25,7 @@ from klog.commands.adopt.transaction_ends import (
 )
 from klog.commands.recover.partition_survey import PartitionSurvey
 from klog.commands.recover.rebuild import RepairedContent, repaired_content
-from klog.commands.recover.rebuilt_snapshots import RebuiltSnapshots
+from klog.commands.recover.rebuilt_producer_snapshots import RebuiltSnapshots
 from klog.commands.recover.recover_outcome import RecoverMode, RecoverOptions
 from klog.formats.checkpoint import EpochEntry, epochs_in_force, read_epochs, write_epochs
 from klog.formats.java_integers import LONG_MAX

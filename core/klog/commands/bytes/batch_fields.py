@@ -21,7 +21,7 @@ from klog.commands.bytes.byte_field import (
 from klog.commands.bytes.log_context import LogContext, checksum, unpack
 from klog.commands.bytes.record_fields import RecordsOrigin, record_fields
 from klog.formats.batch import BATCH, CODEC_BITS, CODEC_NAMES, CRC_START, ENTRY, OVERHEAD, BatchFacts
-from klog.formats.header import batch_facts
+from klog.formats.entry_header import batch_facts
 from klog.formats.java_integers import INT_MAX
 
 FieldsOf: TypeAlias = Callable[[MemorySource], Fields]

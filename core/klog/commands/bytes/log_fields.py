@@ -14,9 +14,9 @@ from klog.commands.bytes.log_context import LogContext, checksum
 from klog.commands.bytes.message_fields import message_fields, unknown_fields
 from klog.formats.batch import CRC_START, ENTRY, BatchFacts
 from klog.formats.damage import Damage, DamageKind
-from klog.formats.header import HEADER_BYTES, read_header
+from klog.formats.entry_header import HEADER_BYTES, read_header
+from klog.formats.message_set import CRC_START as MESSAGE_CRC_START
 from klog.formats.names import CLUSTER_METADATA, FileKind, FileName, parse_partition
-from klog.formats.record import CRC_START as MESSAGE_CRC_START
 
 
 class LogStretch(NamedTuple):

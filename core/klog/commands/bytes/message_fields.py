@@ -19,7 +19,7 @@ from klog.commands.bytes.log_context import LogContext, checksum
 from klog.commands.bytes.record_fields import limited
 from klog.formats.batch import CODEC_BITS, CODEC_NAMES, ENTRY, LOG_APPEND_TIME_BIT, OVERHEAD
 from klog.formats.layout import Layout
-from klog.formats.record import CRC_START, MESSAGE_V0, MESSAGE_V1, MESSAGE_VALUE
+from klog.formats.message_set import CRC_START, MESSAGE_V0, MESSAGE_V1, MESSAGE_VALUE
 
 
 class _Message:

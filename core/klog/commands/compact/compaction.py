@@ -26,7 +26,7 @@ from klog.change.plan.staging import ROUNDS, Staging
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.compact.log_cleaner import CleanerOptions, CompactionEstimate, CompactionResult, PartitionCompaction
 from klog.commands.compact.log_to_clean import DirtyStart, LogSections, examine, filthiest
-from klog.commands.compact.rules import Refusal, TopicRules
+from klog.commands.compact.topic_rules import Refusal, TopicRules
 from klog.data_dir.disk.directory_tree import nearest_directory, remove_tree, write_file
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.log_dir import LogDir

@@ -18,7 +18,7 @@ from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.compact.compaction import CheckpointValues, Copier, PartitionOutcome, checkpointed
 from klog.commands.compact.log_cleaner import CleanerOptions, PartitionCompaction
 from klog.commands.compact.log_to_clean import examine
-from klog.commands.compact.rules import Refusal, RefusalReason, TopicRules
+from klog.commands.compact.topic_rules import Refusal, RefusalReason, TopicRules
 from klog.data_dir.disk.directory_tree import remove_tree
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.log_dir import LogDir

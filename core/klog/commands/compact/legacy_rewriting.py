@@ -20,8 +20,9 @@ from klog.formats.batch import (
     write_batch,
 )
 from klog.formats.damage import DamageKind
-from klog.formats.record import CRC_START as MESSAGE_CRC_START
-from klog.formats.record import MESSAGE_V0, MESSAGE_V1, write_record
+from klog.formats.message_set import CRC_START as MESSAGE_CRC_START
+from klog.formats.message_set import MESSAGE_V0, MESSAGE_V1
+from klog.formats.record import write_record
 from klog.kernel import DONE, MORE, Rewriter, Window, crc32, crc32c
 from klog.log.records import batch_damage, broken_record, message_damages
 

@@ -21,8 +21,14 @@ from klog.change.plan.replace_segments import replace_segments
 from klog.change.plan.staging import Staging
 from klog.commands.compact.cleaned_segments import SourceSegment, between, grouped, sources
 from klog.commands.compact.log_to_clean import LogSections
-from klog.commands.compact.mapping import MappedRange, OffsetMapping
-from klog.commands.compact.rewriting import CleanerRelease, CleaningCounts, Rewriting, RoundParameters, SegmentGroup
+from klog.commands.compact.offset_map_filling import MappedRange, OffsetMapping
+from klog.commands.compact.record_retention import (
+    CleanerRelease,
+    CleaningCounts,
+    Rewriting,
+    RoundParameters,
+    SegmentGroup,
+)
 from klog.formats.codec import Decompressor
 from klog.formats.names import FileKind, file_name
 from klog.kernel import OffsetMap

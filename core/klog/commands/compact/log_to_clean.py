@@ -19,7 +19,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from klog.base.read_only import ReadOnlyFile
-from klog.commands.compact.rules import Refusal, TopicRules, damaged, refusal
+from klog.commands.compact.topic_rules import Refusal, TopicRules, damaged, refusal
 from klog.data_dir.partition import Partition, SegmentFiles, segments_between
 from klog.formats.damage import Damage
 from klog.log.header_walk import header_at

@@ -24,7 +24,7 @@ from klog.data_dir.partition import Partition
 from klog.formats.batch import DELETE_HORIZON_BIT, BatchFacts
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage
-from klog.formats.header import HEADER_BYTES, read_header
+from klog.formats.entry_header import HEADER_BYTES, read_header
 from klog.kernel import DONE
 from klog.log.header_walk import walk_headers, window_of
 from klog.log.records import BatchRun, decode_run

@@ -221,7 +221,7 @@ class _Repair:
             files[index], files[time_index] = segment.builder.offset_entries, segment.builder.time_entries
         is_unreadable = any(os.path.basename(one.file) == txns for one in self._found("unreadable", base))
         if cut is not None or is_unreadable or self._found("txn-index-", base):
-            from klog.commands.recover.rebuilt_snapshots import txn_index
+            from klog.commands.recover.rebuilt_producer_snapshots import txn_index
 
             content = txn_index(self.facts, segment, segment.end_offset if cut is not None else None)
             if content or txns in files:
@@ -249,7 +249,7 @@ class _Repair:
                 del files[name]
         if not wanted:
             return
-        from klog.commands.recover.rebuilt_snapshots import RebuiltSnapshots
+        from klog.commands.recover.rebuilt_producer_snapshots import RebuiltSnapshots
 
         states = RebuiltSnapshots(self.facts, self._settings)
         for offset, producers in states.at(wanted, there.keys() & wrong).items():

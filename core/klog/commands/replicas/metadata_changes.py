@@ -22,7 +22,7 @@ from klog.cluster.metadata.metadata_loader import ClusterMetadata
 from klog.cluster.metadata.topics_image import PartitionRegistration
 from klog.commands.replicas.copy_plan import CopyPlan
 from klog.commands.replicas.disks import BrokerCopies, BrokerDisk, copies_on
-from klog.commands.replicas.voters import KRAFT_VOTERS, voters_data
+from klog.commands.replicas.voter_addresses import KRAFT_VOTERS, voters_data
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.replicas import IdentityChoice
 from klog.formats.batch import CONTROL_BIT, BatchHead, write_batch

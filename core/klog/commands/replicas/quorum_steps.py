@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 from klog.cluster.metadata.metadata_loader import ClusterMetadata
-from klog.commands.replicas.voters import VoterAddress
+from klog.commands.replicas.voter_addresses import VoterAddress
 
 if TYPE_CHECKING:
     from klog.commands.replicas.quorum_plan import QuorumPlanner

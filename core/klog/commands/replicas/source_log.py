@@ -22,7 +22,7 @@ from klog.data_dir.disk.disk import Disk
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.formats.batch import BatchFacts
 from klog.formats.damage import Damage
-from klog.formats.header import HEADER_BYTES, read_header
+from klog.formats.entry_header import HEADER_BYTES, read_header
 from klog.formats.names import FileKind, Stage
 from klog.formats.snapshot import Producer
 from klog.kernel import IndexBuilder

@@ -20,7 +20,7 @@ from klog.commands.serve.client_connection import Connection, ConnectionLimits, 
 from klog.commands.serve.group_coordinator import LONGEST_NAME, GroupCoordinator
 from klog.commands.serve.handlers import REFUSED, answer
 from klog.commands.serve.handlers.context import HangUpError, RequestContext, ServerContext
-from klog.commands.serve.handlers.log_requests import fetch_wait_ms
+from klog.commands.serve.handlers.fetch_requests import fetch_wait_ms
 from klog.commands.serve.view import View
 from klog.formats.error_codes import ErrorCode
 from klog.formats.structs.schema import Data

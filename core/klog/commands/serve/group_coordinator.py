@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from sys import getsizeof
 from typing import Final, NamedTuple, TypeAlias
 
-from klog.commands.serve.group import LONGEST_REBALANCE_S, MEMBER_BYTES, ConsumerGroup, GroupState, Member
+from klog.commands.serve.classic_group import LONGEST_REBALANCE_S, MEMBER_BYTES, ConsumerGroup, GroupState, Member
 from klog.formats.error_codes import ErrorCode
 from klog.formats.structs.schema import Data
 

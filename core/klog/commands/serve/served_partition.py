@@ -12,8 +12,8 @@ from klog.base.errors import KlogError
 from klog.cluster.leader_epoch_cache import LeaderEpochCache
 from klog.commands.serve.serve_options import OnceReporter, ServeOptions
 from klog.data_dir.partition import Partition
-from klog.data_dir.preallocation import is_preallocated_tail
 from klog.data_dir.replicas import UNKNOWN, epoch_at
+from klog.data_dir.zeroed_tail import is_preallocated_tail
 from klog.formats.checkpoint import EpochEntry, epochs_in_force
 from klog.formats.error_codes import ErrorCode
 from klog.formats.java_integers import LONG_MAX

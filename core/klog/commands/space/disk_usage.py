@@ -313,7 +313,7 @@ class DiskUsage:
         """Return the sections of a partition of a compacted topic for the cleaner, or why it would not clean it."""
         if partition.path not in self._cleaning:
             from klog.commands.compact.log_to_clean import examine
-            from klog.commands.compact.rules import Refusal, TopicRules
+            from klog.commands.compact.topic_rules import Refusal, TopicRules
 
             found: LogSections | Refusal | str
             try:

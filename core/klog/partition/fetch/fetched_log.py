@@ -230,7 +230,7 @@ class FetchLog:
     def _intact(self, segment: SegmentLog, offset: int) -> int | None:
         """Search the first intact batch, and report the damage before it."""
         from klog.formats.codec import Decompressor
-        from klog.partition.lookup.segment_search import SegmentSearch
+        from klog.partition.lookup.offset_search import SegmentSearch
 
         assert segment.sound is not None
         try:

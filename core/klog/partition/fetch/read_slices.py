@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from klog.base.errors import UnreadableError
 from klog.base.read_only import ReadOnlyFile
-from klog.formats.header import HEADER_BYTES
+from klog.formats.entry_header import HEADER_BYTES
 from klog.kernel import Window
 from klog.log.header_walk import read_window
 from klog.log.reader import LARGE_WINDOW_BYTES

@@ -13,7 +13,7 @@ from klog.log.header_walk import header_at
 from klog.partition.lookup.batch_body import Body
 from klog.partition.lookup.lookup_notes import about_record
 from klog.partition.lookup.lookup_trail import BatchTrail, LookupOutcome, Trail, TrailDetail
-from klog.partition.lookup.segment_search import SearchResult, SegmentChoice
+from klog.partition.lookup.offset_search import SearchResult, SegmentChoice
 
 if TYPE_CHECKING:
     from klog.partition.lookup.time_search import TimeSearch

@@ -9,7 +9,7 @@ from klog.base.read_only import ReadOnlyFile
 from klog.formats.batch import CONTROL_BIT, BatchFacts
 from klog.log.header_walk import HeaderWalk
 from klog.partition.lookup.batch_body import Bodies, Body
-from klog.partition.lookup.segment_search import SegmentChoice
+from klog.partition.lookup.offset_search import SegmentChoice
 
 MOST_BYTES: Final = 256 << 20
 """The number of bytes of a log that are searched for the end of a transaction."""

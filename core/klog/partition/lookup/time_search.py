@@ -16,7 +16,7 @@ from klog.log.index import IndexEntries, IndexSlot, time_entries
 from klog.partition.lookup.batch_body import Body
 from klog.partition.lookup.lookup_notes import about_record
 from klog.partition.lookup.lookup_trail import LookupOutcome, TimeIndexTrail, Trail, TrailDetail
-from klog.partition.lookup.segment_search import SearchResult, SegmentChoice, SegmentSearch
+from klog.partition.lookup.offset_search import SearchResult, SegmentChoice, SegmentSearch
 
 _TRIES = 8
 

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from klog.base.errors import KlogError, offsets_text
 from klog.base.read_only import ReadableLog, ReadOnlyFile
 from klog.data_dir.partition import Partition, SegmentFiles
-from klog.data_dir.preallocation import note_damage
+from klog.data_dir.zeroed_tail import note_damage
 from klog.formats.batch import CONTROL_BIT, BatchFacts
 from klog.formats.damage import Damage
 from klog.kernel import TransactionSpans, Window

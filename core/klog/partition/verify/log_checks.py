@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from klog.base.errors import KlogError, offsets_text
 from klog.base.read_only import ReadOnlyFile
-from klog.data_dir.preallocation import held_records
+from klog.data_dir.zeroed_tail import held_records
 from klog.formats.batch import BATCH, ENTRY
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.index import OFFSET_ENTRY

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Final
 
 from klog.commands.serve.handlers import cluster_requests as topics
+from klog.commands.serve.handlers import fetch_requests as logs
 from klog.commands.serve.handlers import group_requests as groups
-from klog.commands.serve.handlers import log_requests as logs
 from klog.commands.serve.handlers import refusals
 from klog.commands.serve.handlers.context import Answer, RequestContext, ServerContext
 from klog.formats.error_codes import ErrorCode

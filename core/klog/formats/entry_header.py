@@ -9,7 +9,7 @@ from typing import Final
 
 from klog.formats.batch import BATCH, ENTRY, MIN_SIZE, OVERHEAD, BatchFacts
 from klog.formats.damage import DamageKind
-from klog.formats.record import MESSAGE_V0, MESSAGE_V1
+from klog.formats.message_set import MESSAGE_V0, MESSAGE_V1
 
 HEADER_BYTES: Final = BATCH.size
 """The largest number of bytes that the header of an entry needs in any format."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from klog.data_dir.partition import Partition
-from klog.data_dir.preallocation import is_preallocated_tail
+from klog.data_dir.zeroed_tail import is_preallocated_tail
 from klog.formats.checkpoint import OffsetEntry, write_offsets
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.index import OFFSET_ENTRY
