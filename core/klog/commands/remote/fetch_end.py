@@ -9,7 +9,7 @@ from typing import Final
 from klog.base.progress import Silence
 from klog.commands.recover.partition_survey import PartitionSurvey
 from klog.commands.recover.rebuild import repaired_content
-from klog.commands.recover.rebuilt_snapshots import RebuiltSnapshots, txn_index
+from klog.commands.recover.rebuilt_producer_snapshots import RebuiltSnapshots, txn_index
 from klog.commands.recover.recover_outcome import RecoverMode, RecoverOptions
 from klog.commands.remote.fetch_dir import FetchDir
 from klog.commands.remote.fetch_options import CopiedSegment
