@@ -9,13 +9,14 @@ from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
-from klog.base.errors import ExitCode, UsageError, offsets_text
+from klog.base.errors import ExitCode, UsageError, counted, offsets_text
 
 from klog_cli import options, output
 
 if TYPE_CHECKING:
     from klog.data_dir.selection import PartitionChoice
     from klog.partition.tiered.tiered_log import TieredLog
+    from klog.tier.tier import Tier
 
 Remote = Annotated[
     str | None,
@@ -45,6 +46,9 @@ TierPart = Annotated[
 ]
 
 
+_MOST_NAMED = 10
+
+
 class TierArguments(NamedTuple):
     """The options as they were given."""
 
@@ -72,16 +76,27 @@ class TierPaths(NamedTuple):
         return self.paths[0]
 
 
+def named_tier(uri: str | None, layout: str | None, keys: Sequence[str] | None) -> Tier | None:
+    """Return the tier that the options name; None without one.  Raises UsageError, KlogError."""
+    if uri is None and layout is None and not keys:
+        return None
+    from klog_cli.views.remote.tier_option import tier_of
+
+    return tier_of(uri, layout, keys or ())
+
+
 @contextmanager
 def over_tiers(
     paths: Sequence[str],
     topics: Sequence[str] | None,
     numbers: Sequence[PartitionChoice] | None,
     given: TierArguments,
+    cache_bytes: int = 0,
 ) -> Iterator[TierPaths]:
     """Lay remote segments over the partitions while the block lasts; yield the paths to read.
 
-    Without `--remote` these are *paths*.  Names the offsets that neither tier has.  Raises UsageError, KlogError.
+    Without `--remote` these are *paths*.  *cache_bytes*: see `MountRequest`.  Names the offsets that neither tier has.
+    Raises UsageError, KlogError.
     """
     if not any(given):
         yield TierPaths(list(paths))
@@ -90,23 +105,49 @@ def over_tiers(
         raise UsageError("--tier needs --remote TIER")
     from klog.partition.tiered.mounts import BOTH, TIERS, MountRequest, mounted
 
-    from klog_cli.views.remote.tier_option import tier_of
-
     part = options.known("--tier", given.part or BOTH, TIERS)
-    tier = tier_of(given.uri, given.layout, given.keys or ())
+    tier = named_tier(given.uri, given.layout, given.keys)
     assert tier is not None
     if not paths and not topics:
         raise UsageError("name log dirs, or what to read from remote storage alone: --topic T --partition N")
-    with mounted(MountRequest(tier, paths, topics or (), numbers or (), part)) as found:
+    request = MountRequest(tier, paths, topics or (), numbers or (), part, cache_bytes)
+    with mounted(request) as found:
         code = ExitCode.CLEAN
         for path, log in found.logs.items() if part == BOTH else ():
             for first, last in log.holes():
                 output.error(f"{path}: {offsets_text(first, last)}: in neither tier")
                 code = ExitCode.PROBLEMS_LEFT
+            if log.local_start is None and paths:
+                output.note(f"{path}: there is no local log: only remote storage is read")
         yield TierPaths(found.paths, code, found.logs)
 
 
 _ADDED = {"remote": Remote, "remote_layout": RemoteLayout, "remote_keys": RemoteKeys, "tier": TierPart}
+
+
+def _tell_below_local_logs(
+    paths: Sequence[str],
+    topics: Sequence[str] | None,
+    numbers: Sequence[PartitionChoice] | None,
+    given: Mapping[str, Any],
+) -> int:
+    """Name the partitions whose requested offsets are partly in remote storage alone; return the exit code."""
+    from klog.base.read_only import is_directory
+    from klog.data_dir.selection import PartitionQuery
+    from klog.partition.tiered.below_local import below_local_log
+
+    first, end = given["from_offset"], given.get("to_offset")
+    query = PartitionQuery(list(filter(is_directory, paths)), topics or (), numbers or ())
+    found = []
+    for one in (one for selection in query.selections() for one in selection.partitions):
+        below = below_local_log(one, first)
+        if below is not None and (end is None or end > below.first):
+            found.append(f"{one.path}: {below}")
+    for line in found[:_MOST_NAMED]:
+        output.error(line)
+    if len(found) > _MOST_NAMED:
+        output.error(f"{counted(len(found) - _MOST_NAMED, 'more partition')} like these")
+    return ExitCode.PROBLEMS_LEFT if found else ExitCode.CLEAN
 
 
 def reads_both_tiers(command: Callable[..., int]) -> Callable[..., int]:
@@ -116,7 +157,10 @@ def reads_both_tiers(command: Callable[..., int]) -> Callable[..., int]:
     def run(**given: Any) -> int:
         tiers = TierArguments(*(given.pop(name) for name in _ADDED))
         with over_tiers(given["paths"] or (), given["topic"], given["partition"], tiers) as found:
-            return found.code | command(**given | {"paths": found.paths})
+            code = found.code | command(**given | {"paths": found.paths})
+        if found.logs is None and given.get("from_offset") is not None:
+            code |= _tell_below_local_logs(given["paths"] or (), given["topic"], given["partition"], given)
+        return code
 
     own = signature(command, eval_str=True)
     added = [Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=kind) for name, kind in _ADDED.items()]

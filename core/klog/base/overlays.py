@@ -32,12 +32,13 @@ class OverlayFile(NamedTuple):
 class Overlay(NamedTuple):
     """The files of a directory by name, in place of those of the same names on the disk; *hidden* ones are not listed.
 
-    *is_alone*: the disk has no such directory.
+    *is_alone*: the disk has no such directory.  *directories*: the names of directories in it that are so.
     """
 
     files: Mapping[str, OverlayFile]
     hidden: frozenset[str] = frozenset()
     is_alone: bool = False
+    directories: frozenset[str] = frozenset()
 
 
 OVERLAYS: Final[dict[str, Overlay]] = {}

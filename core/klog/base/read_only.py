@@ -51,7 +51,8 @@ def _with_overlay(found: DirectoryListing, overlay: Overlay, sized: str | None) 
     sizes = {name: size for name, size in found.sizes.items() if name in files}
     if sized is not None:
         sizes |= {name: file.size for name, file in overlay.files.items() if name.endswith(sized)}
-    return DirectoryListing(tuple(sorted(files)), found.directories, found.others, sizes)
+    directories = {*found.directories, *overlay.directories}
+    return DirectoryListing(tuple(sorted(files)), tuple(sorted(directories)), found.others, sizes)
 
 
 def is_directory(path: str) -> bool:
@@ -243,7 +244,7 @@ class ReadOnlyFile:
         return os.lseek(self._descriptor, 0, os.SEEK_END)  # no read depends on the file position
 
     def fileno(self) -> int:
-        """Return the descriptor, for the kernel to send from; it ends with the source."""
+        """Return the descriptor, for the kernel to send from; it ends with the source.  -1 for an object."""
         return self._descriptor
 
     @property
@@ -257,7 +258,9 @@ class ReadOnlyFile:
             self._bulk.passed(start, end, size)
 
     def identity(self) -> tuple[int, int]:
-        """Return which file it is, whatever it is called by now: device and inode."""
+        """Return which file it is, whatever it is called by now: device and inode; zeros for an object."""
+        if self._descriptor < 0:
+            return 0, 0
         facts = os.fstat(self._descriptor)
         return inode_of(facts)
 

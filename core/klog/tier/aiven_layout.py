@@ -157,19 +157,20 @@ class ChunkedLog:
     def _fill(self, position: int, view: memoryview) -> None:
         done, chunk_size = 0, self._chunks.size
         stored: dict[int, bytes] = {}
+        kept, plain = self._kept  # other threads may replace it meanwhile
         while done < len(view):
             number, within = divmod(position + done, chunk_size)
             if number in self._bad:  # a reader looks for the next batch behind it, position by position
                 raise self._bad[number]
-            if number != self._kept[0]:
+            if number != kept:
                 if number not in stored:
                     stored = self._fetch(number, (position + len(view) - 1) // chunk_size)
                 try:
-                    self._kept = (number, self._plain(number, stored.pop(number)))
+                    kept, plain = self._kept = (number, self._plain(number, stored.pop(number)))
                 except BadObjectError as error:
                     self._bad[number] = error
                     raise
-            piece = self._kept[1][within : within + len(view) - done]
+            piece = plain[within : within + len(view) - done]
             view[done : done + len(piece)] = piece
             done += len(piece)
 

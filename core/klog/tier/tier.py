@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from klog.base.errors import UnreadableError, UsageError
 from klog.tier.aiven_layout import AivenLayout
@@ -81,17 +81,38 @@ class TierListing:
         return None if partition is None else partition.segments.get(segment_id)
 
 
+class TierAddress(NamedTuple):
+    """The arguments of `open_tier`, for another process that opens the same tier."""
+
+    uri: str
+    layout: str | None = None
+    key_files: tuple[tuple[str, str], ...] = ()
+
+    def open(self) -> Tier:
+        """Open the tier.  Raises as `open_tier` does."""
+        return open_tier(self.uri, self.layout, dict(self.key_files))
+
+
 class Tier:
-    """A store, and the layout of its objects; None if the store is empty and none was given."""
+    """A store, and the layout of its objects; None if the store is empty and none was given.
+
+    *address*: the way in which it was opened.
+    """
 
     def __init__(self, store: Store, layout: TierLayout | None, listing: TierListing | None = None) -> None:
         """*listing*: of the objects, by which the layout was recognized: the first question for one gets it."""
         self.store, self.layout, self._listing = store, layout, listing
+        self.address = TierAddress(store.uri)
 
     @property
     def uri(self) -> str:
         """The place, as the user gave it."""
         return self.store.uri
+
+    @property
+    def has_plain_files(self) -> bool:
+        """Whether its logs are files of a broker's own bytes, which the page cache keeps."""
+        return isinstance(self.layout, LocalLayout) and not is_url(self.uri)
 
     def list_segments(self) -> TierListing:
         """List all objects.  Raises KlogError if the store cannot be listed."""
@@ -121,9 +142,9 @@ def open_tier(
     keys = _private_keys(key_files) if key_files else None
     layouts: Sequence[TierLayout] = (LocalLayout(), AivenLayout(keys))
     store = open_store(uri, in_order=in_order)
-    if layout is not None:
-        return Tier(store, layouts[LAYOUTS.index(layout)])
-    return _recognized(store, layouts)
+    tier = _recognized(store, layouts) if layout is None else Tier(store, layouts[LAYOUTS.index(layout)])
+    tier.address = TierAddress(uri, layout, tuple((key_files or {}).items()))
+    return tier
 
 
 def _private_keys(files: Mapping[str, str]) -> Keys:

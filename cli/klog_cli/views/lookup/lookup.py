@@ -96,25 +96,45 @@ def look_up(asked: LookupArguments, target: int, by_time: bool) -> int:
     ) as lookup:
         target = max(LONG_MIN, min(target, LONG_MAX))
         trail = lookup.timestamp(target) if by_time else lookup.offset(target)
+        trail = _with_remote(asked, partition, trail)
+        if (due := _first_record(asked, lookup, trail)) is not None and due.offset is not None:
+            output.error(f"the first record that is not earlier has offset {due.offset}: a broker does not find it")
+        line = None if asked.form == "text" else _json_lines(asked, partition, lookup)(trail)
     if asked.position_only:
         for problem in trail.problems:
             output.error(problem)
         output.text("\n" if trail.position is None else f"{trail.position}\n")
         if not trail.found and trail.notes:
             output.note(f"{asked.path}: {trail.notes[0]}")
-    elif asked.form == "text":
+    elif line is None:
         if (step := _tier_steps(asked, partition)(trail)) is not None:
             output.lines([step.text], hang=_LABEL)
         output.lines(trail_lines(trail, output.width() if output.is_terminal() else None), hang=_LABEL)
-        if trail.outcome is LookupOutcome.DAMAGED:
+        if trail.outcome is LookupOutcome.DAMAGED and asked.logs is None:
             output.lines(["", "next: look at its bytes", f"  {see_bytes(partition.path, offset=target)}"])
+    elif asked.form == "jsonl":
+        output.text(f"{line}\n")
     else:
-        line = _json_lines(asked, partition)(trail)
-        if asked.form == "jsonl":
-            output.text(f"{line}\n")
-        else:
-            output.emit_json(json.loads(line))
+        output.emit_json(json.loads(line))
     return ExitCode.CLEAN if trail.found and not trail.problems else ExitCode.PROBLEMS_LEFT
+
+
+def _first_record(asked: LookupArguments, lookup: Lookup, trail: Trail) -> Trail | None:
+    """Return the first record at or after a time, if that is not a broker's answer over both tiers."""
+    if asked.logs is None or not trail.by_time:
+        return None
+    due = lookup.first_record(trail.target)
+    return None if due is None or due.offset == trail.offset else due
+
+
+def _with_remote(asked: LookupArguments, partition: Partition, trail: Trail) -> Trail:
+    """Return the answer for an offset that is in remote storage alone, with the way to read it."""
+    if asked.logs is not None or trail.outcome is not LookupOutcome.BELOW_START:
+        return trail
+    from klog.partition.tiered.below_local import below_local_log
+
+    below = below_local_log(partition, trail.target)
+    return trail if below is None or trail.target < below.first else trail._replace(notes=(str(below),))
 
 
 def look_up_many(asked: LookupArguments, file: str, by_time: bool) -> int:
@@ -122,17 +142,17 @@ def look_up_many(asked: LookupArguments, file: str, by_time: bool) -> int:
     partition, segments = _resolve(asked)
     origin = None if asked.form == "text" else _origin(partition)
     wanted = TrailDetail(records=origin is not None, origin=origin, explains=False)
-    if origin is not None:
-        line = _json_lines(asked, partition)
-    else:
-        line = _position if asked.position_only else _time_row if by_time else _row
     told: set[str] = set()
     code, missing = ExitCode.CLEAN, 0
     with Lookup(partition, segments, wanted) as lookup:
+        if origin is not None:
+            line = _json_lines(asked, partition, lookup)
+        else:
+            line = _position if asked.position_only else _time_row if by_time else _row
         for targets in _numbers(file):
             lines = [""] * len(targets)
             for place, trail in lookup.many(targets, by_time):
-                lines[place] = line(trail)
+                lines[place] = line(_with_remote(asked, partition, trail))
                 missing += not trail.found
                 if trail.problems or not trail.found:
                     code = ExitCode.PROBLEMS_LEFT
@@ -145,7 +165,7 @@ def look_up_many(asked: LookupArguments, file: str, by_time: bool) -> int:
     return code
 
 
-def _json_lines(asked: LookupArguments, partition: Partition) -> Callable[[Trail], str]:
+def _json_lines(asked: LookupArguments, partition: Partition, lookup: Lookup) -> Callable[[Trail], str]:
     """Return a function that makes a line of JSON, without its end."""
     from klog_cli.views.lookup.json import Lines
 
@@ -154,7 +174,13 @@ def _json_lines(asked: LookupArguments, partition: Partition) -> Callable[[Trail
     def with_tier(trail: Trail) -> str:
         step = step_of(trail)
         tier = "null" if step is None else json.dumps(step.json, separators=(",", ":"))
-        return f'{of(trail)[:-1]},"tier":{tier}}}'
+        line = f'{of(trail)[:-1]},"tier":{tier}'
+        if not trail.by_time:
+            return f"{line}}}"
+        due = _first_record(asked, lookup, trail)
+        record = None if due is None or due.record is None else due.record
+        first = "null" if record is None else f'{{"offset":{record.offset},"timestamp":{record.timestamp}}}'
+        return f'{line},"first_record":{first}}}'
 
     return of if asked.logs is None else with_tier
 

@@ -211,11 +211,18 @@ class Lookup:
 
     def timestamp(self, timestamp: int) -> Trail:
         """Search the first record at or after *timestamp* (ms), as a broker answers ListOffsets."""
+        return self._times().search(timestamp)
+
+    def first_record(self, timestamp: int) -> Trail | None:
+        """Return the first record at or after *timestamp* (ms), also where a broker does not look; None for none."""
+        return self._times().first_record(timestamp)
+
+    def _times(self) -> TimeSearch:
         if self._by_time is None:
             from klog.partition.lookup.time_search import TimeSearch
 
             self._by_time = TimeSearch(self.segments, self._wanted)
-        return self._by_time.search(timestamp)
+        return self._by_time
 
     def many(self, targets: Sequence[int], by_time: bool = False) -> Iterator[tuple[int, Trail]]:
         """Search all *targets*, offsets or (*by_time*) timestamps, and yield each answer with its place in *targets*.

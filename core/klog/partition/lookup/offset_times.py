@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -21,34 +22,45 @@ def begins_at(partition: Partition, timestamp: int) -> int:
     return LONG_MAX if trail is None or trail.batch is None else trail.batch.base_offset
 
 
-def as_late(partition: Partition, timestamp: int) -> Trail | None:
+def as_late(partition: Partition, timestamp: int, segments: Sequence[SegmentFiles] | None = None) -> Trail | None:
     """Return the first record with *timestamp* (ms) or a later one; in later segments too, unlike a broker.
 
-    Raises KlogError.
+    *segments*: those to look in, None for all.  Raises KlogError.
     """
     from klog.partition.lookup import Lookup
     from klog.partition.lookup.lookup_trail import TrailDetail
 
-    segments: tuple[SegmentFiles, ...] | None = None
-    while partition.segments and segments != ():
-        with Lookup(partition, segments, TrailDetail(explains=False)) as lookup:
-            lookup.segments.log_start_offset = partition.log_start_offset or 0
-            trail = lookup.timestamp(timestamp)
-        if trail.found or trail.segment is None:
-            return trail if trail.found else None
-        base = trail.segment.base_offset
-        segments = tuple(each for each in partition.segments if each.base_offset > base)
-    return None
+    if not (partition.segments if segments is None else segments):
+        return None
+    with Lookup(partition, segments, TrailDetail(explains=False)) as lookup:
+        lookup.segments.log_start_offset = partition.log_start_offset or 0
+        return lookup.first_record(timestamp)
 
 
-def largest_below(partition: Partition, end: int) -> int:
-    """Return the largest timestamp (ms) of the batches that end below offset *end*, -1 for none.  Raises KlogError."""
+def as_broker(partition: Partition, timestamp: int) -> Trail | None:
+    """Return the record that a broker answers for *timestamp* (ms), None for none.  Raises KlogError.
+
+    In a log over two tiers that may not be the first one that is as late.
+    """
+    from klog.partition.lookup import Lookup
+    from klog.partition.lookup.lookup_trail import TrailDetail
+
+    with Lookup(partition, wanted=TrailDetail(explains=False)) as lookup:
+        trail = lookup.timestamp(timestamp)
+    return trail if trail.found else None
+
+
+def largest_below(partition: Partition, end: int, chosen: Sequence[SegmentFiles] | None = None) -> int:
+    """Return the largest timestamp (ms) of the batches that end below offset *end*, -1 for none.
+
+    *chosen*: the segments to look in, None for all.  Raises KlogError.
+    """
     from klog.partition.lookup import Lookup
     from klog.partition.lookup.lookup_trail import TrailDetail
     from klog.partition.lookup.time_search import TimeSearch
 
-    largest, segments = -1, partition.segments
-    with Lookup(partition) as lookup, closing(TimeSearch(lookup.segments, TrailDetail())) as times:
+    largest, segments = -1, partition.segments if chosen is None else chosen
+    with Lookup(partition, chosen) as lookup, closing(TimeSearch(lookup.segments, TrailDetail())) as times:
         for number, files in enumerate(segments):
             following = segments[number + 1].base_offset if number + 1 < len(segments) else LONG_MAX
             if following <= end or end == LONG_MAX:

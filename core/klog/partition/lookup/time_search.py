@@ -252,6 +252,21 @@ class TimeSearch:
         notes = (f"no timestamp is that late: the largest is {known}",) if known >= 0 else ("nothing has a timestamp",)
         return trail._replace(notes=notes, problems=tuple(problems))
 
+    def first_record(self, timestamp: int) -> Trail | None:
+        """Return the first record at or after *timestamp* (ms), in whichever segment; None if there is none.
+
+        A broker looks in one segment, and in one remote segment before the local log.
+        """
+        for number in range(len(self._segments.files)):
+            largest = self.largest(number).as_broker
+            if largest >= timestamp:
+                time_trail, found = self.times(number).find(timestamp, self._segments.log_start_offset)
+                if found.body is not None:
+                    where = self._segments.trail(number), time_trail._replace(largest=largest)
+                    trail = Trail(timestamp, True, LookupOutcome.NOTHING_SO_LATE, None, *where)
+                    return self._hit(trail, number, found.body, [])
+        return None
+
     def _hit(self, trail: Trail, number: int, body: Body, problems: list[str]) -> Trail:
         batch = body.trail()
         record = body.first(self._segments.log_start_offset, trail.target)

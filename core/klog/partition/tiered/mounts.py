@@ -7,7 +7,8 @@ with mounted(MountRequest(tier, ["house/broker-1/data"])) as found:
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,6 +17,7 @@ from typing import Final, NamedTuple
 from klog.base.errors import KlogError, UsageError, near_misses
 from klog.base.overlays import Overlay, OverlayFile, add_overlay, clear_overlays
 from klog.base.read_only import ReadableLog
+from klog.cluster.metadata.metadata_loader import ClusterMetadata
 from klog.cluster.remote_log.cache import RemoteLogCache
 from klog.cluster.remote_log.events import TopicIdPartition
 from klog.cluster.remote_log.lineage import history_of
@@ -27,8 +29,11 @@ from klog.data_dir.selection import PartitionChoice, is_selected, open_path
 from klog.formats.checkpoint import EpochEntry, epochs_in_force
 from klog.formats.java_integers import LONG_MAX
 from klog.formats.names import SEGMENT_KINDS, FileKind, PartitionState
+from klog.formats.remote_log import SegmentState
+from klog.partition.tiered.block_cache import BlockCache
 from klog.partition.tiered.remote_files import BytesInMemory, PartFacts, RemoteFiles
 from klog.partition.tiered.tiered_log import TieredLog
+from klog.tier.layouts import TOPIC
 from klog.tier.tier import Tier, TierPartition
 
 BOTH, LOCAL, REMOTE = TIERS = ("both", "local", "remote")
@@ -38,7 +43,7 @@ _SEGMENT_KINDS: Final = frozenset((*SEGMENT_KINDS, FileKind.SNAPSHOT))
 class MountRequest(NamedTuple):
     """*paths*: log dirs and partition directories; without any, *topics* and *numbers* are read from the tier alone.
 
-    *part*: one of TIERS.
+    *part*: one of TIERS.  *cache_bytes*: the memory for blocks of logs that are read again; 0 if they are read once.
     """
 
     tier: Tier
@@ -46,6 +51,7 @@ class MountRequest(NamedTuple):
     topics: Sequence[str] = ()
     numbers: Sequence[PartitionChoice] = ()
     part: str = BOTH
+    cache_bytes: int = 0
 
 
 @dataclass
@@ -56,6 +62,14 @@ class Mounted:
     logs: dict[str, TieredLog] = field(default_factory=dict)
 
 
+_requests: list[MountRequest] = []
+
+
+def requested() -> MountRequest | None:
+    """Return the request of the block that is being carried out, for processes that have to do the same."""
+    return _requests[-1] if _requests else None
+
+
 @contextmanager
 def mounted(request: MountRequest) -> Iterator[Mounted]:
     """Lay remote segments over directories while the block lasts.
@@ -64,8 +78,11 @@ def mounted(request: MountRequest) -> Iterator[Mounted]:
     """
     try:
         add_overlay(request.tier.uri, Overlay({}))  # there is one, even if no partition has a remote segment
-        yield _Mounts(request).mount()
+        found = _Mounts(request).mount()
+        _requests.append(request)
+        yield found
     finally:
+        _requests.clear()
         clear_overlays()
 
 
@@ -76,28 +93,39 @@ class _Mounts:
         self._request, self._tier = request, request.tier
         self._listing = request.tier.list_segments()
         self._tells_txns = True  # in objects; a segment without a transaction index has no such object
+        self._cache = (
+            BlockCache(request.cache_bytes) if request.cache_bytes and not request.tier.has_plain_files else None
+        )
 
     def mount(self) -> Mounted:
         found = Mounted(list(self._request.paths))
         if not found.paths:
             for whose, objects in self._chosen():
-                found.paths.append(path := self._path(whose))
-                found.logs[path] = self._mount_alone(path, whose, objects)
+                path = os.path.join(self._tier.uri, str(whose))
+                found.paths.append(path)
+                found.logs[path] = self._mount_alone(path, whose, *_shown(self._tier, objects))
             return found
         if self._request.part == LOCAL:
             return found
         log_dirs, partitions = _opened(found.paths)
-        partitions = [
-            one for one in partitions if is_selected(one.topic, one.number, self._request.topics, self._request.numbers)
-        ]
-        remote_log = read_remote_log(log_dirs, cluster=metadata_of(log_dirs))
+        cluster = metadata_of(log_dirs)
+        remote_log = read_remote_log(log_dirs, cluster=cluster)
         every = (one for cache in remote_log.caches.values() for one in cache.segments.values())
         self._tells_txns = any(one.txn_index_empty for one in every)
-        for partition in partitions:
+        for partition in filter(self._selects, partitions):
             if (log := self._log_of(partition, remote_log)) is not None:
                 self._mount_beside(partition, log)
                 found.logs[partition.path] = log
+        here = {(one.topic, one.number) for log_dir in log_dirs for one in log_dir.partitions}
+        for path in found.paths:
+            if isinstance(opened := open_path(path), LogDir):
+                # No file names the log dir of a partition that is gone: all of them appear in the first one.
+                found.logs |= self._mount_missing(opened, here, cluster, remote_log)
+                break
         return found
+
+    def _selects(self, one: Partition | TopicIdPartition) -> bool:
+        return is_selected(one.topic, one.number, self._request.topics, self._request.numbers)
 
     # beside local logs
 
@@ -108,7 +136,7 @@ class _Mounts:
         whose = TopicIdPartition(partition.topic, partition.number, partition.topic_id)
         cache = remote_log.caches.get(whose)
         if cache is None and (objects := self._listing.partitions.get(whose[:0:-1])) is not None:
-            cache = _shown(self._tier, objects)[0]
+            cache, _ = _shown(self._tier, objects)
         if cache is None or not cache.segments:
             return None
         epochs = partition.epochs
@@ -136,14 +164,42 @@ class _Mounts:
         files: dict[str, OverlayFile] = {}
         for part in log.parts(without_local=without_local):
             found = objects.get(part.segment.segment_id)
-            facts = PartFacts(part, part.segment.segment_id in asked, self._tells_txns)
+            facts = PartFacts(part, part.segment.segment_id in asked, self._tells_txns, self._cache)
             files.update(RemoteFiles(self._tier, facts, found).files())
         return files
 
-    # the tier alone
+    # no local log
 
-    def _path(self, whose: TopicIdPartition) -> str:
-        return os.path.join(self._tier.uri, str(whose))
+    def _mount_missing(
+        self,
+        log_dir: LogDir,
+        here: Container[tuple[str | None, int | None]],
+        cluster: ClusterMetadata | None,
+        remote_log: RemoteLog,
+    ) -> dict[str, TieredLog]:
+        """Lay the partitions that have no directory, but are in remote storage, over *log_dir*; return them by path."""
+        found: dict[str, TieredLog] = {}
+        for whose in sorted(filter(self._selects, self._in_remote_storage(cluster, remote_log))):
+            if (whose.topic, whose.number) in here:
+                continue
+            objects = self._listing.partitions.get(whose[:0:-1], TierPartition(whose.topic))
+            cache, epochs = _shown(self._tier, objects, remote_log.caches.get(whose))
+            if any(one.state is SegmentState.COPY_SEGMENT_FINISHED for one in cache.segments.values()):
+                path = os.path.join(log_dir.path, str(whose))
+                start = log_dir.checkpoints.offset(FileKind.LOG_STARTS, whose.topic, whose.number)
+                found[path] = self._mount_alone(path, whose, cache, epochs, start)
+        if found:
+            add_overlay(log_dir.path, Overlay({}, directories=frozenset(map(os.path.basename, found))))
+        return found
+
+    def _in_remote_storage(self, cluster: ClusterMetadata | None, remote_log: RemoteLog) -> set[TopicIdPartition]:
+        """Return the partitions of existing topics that have entries or objects."""
+        known = {} if cluster is None else {topic_id: name for name, topic_id in cluster.topic_ids.items()}
+        found = {one for one in remote_log.caches if cluster is None or known.get(one.topic_id) == one.topic}
+        found |= {
+            TopicIdPartition(known[key[0]], key[1], key[0]) for key in self._listing.partitions if key[0] in known
+        }
+        return {one for one in found if re.fullmatch(TOPIC, one.topic) and one.topic not in (os.curdir, os.pardir)}
 
     def _chosen(self) -> list[tuple[TopicIdPartition, TierPartition]]:
         """Return the partitions that the request names.  Raises KlogError for one that is two things."""
@@ -162,9 +218,16 @@ class _Mounts:
             raise UsageError(f"{self._tier.uri}: no partition of {named}{near_misses(named, known)}")
         return list(found.values())
 
-    def _mount_alone(self, path: str, whose: TopicIdPartition, objects: TierPartition) -> TieredLog:
-        cache, epochs = _shown(self._tier, objects)
-        start = min((one.start_offset for one in cache.segments.values()), default=0)
+    def _mount_alone(
+        self,
+        path: str,
+        whose: TopicIdPartition,
+        cache: RemoteLogCache,
+        epochs: Sequence[EpochEntry],
+        start: int | None = None,
+    ) -> TieredLog:
+        if start is None:
+            start = min((one.start_offset for one in cache.segments.values()), default=0)
         log = TieredLog(cache, tuple(epochs or history_of(cache.segments.values())), start, None)
         files = self._files(log, (whose.topic_id, whose.number), LONG_MAX, without_local=True)
         epoch_lines = "".join(f"{one.epoch} {one.start_offset}\n" for one in log.epochs)
@@ -182,11 +245,20 @@ def _in_memory(path: str, content: bytes) -> ReadableLog:
     return BytesInMemory(path, content)
 
 
-def _shown(tier: Tier, objects: TierPartition) -> tuple[RemoteLogCache, Sequence[EpochEntry]]:
-    """Return the segments that objects show, for a partition without metadata, and the newest history among them."""
-    shown = (remote_segment(tier, one) for one in objects.segments.values())
-    known = {one.segment_id: one for one in shown if one is not None}
-    return cache_of(known), epoch_history(tier, objects.segments.values(), known)
+def _shown(
+    tier: Tier, objects: TierPartition, cache: RemoteLogCache | None = None
+) -> tuple[RemoteLogCache, Sequence[EpochEntry]]:
+    """Return the segments, and the newest history among their objects.
+
+    *cache*: a broker's; without one the objects show themselves which segments there are.
+    """
+    if cache is None:
+        shown = (remote_segment(tier, one) for one in objects.segments.values())
+        known = {one.segment_id: one for one in shown if one is not None}
+        cache = cache_of(known)
+    else:
+        known = {key: one for key, one in cache.segments.items() if one.state is SegmentState.COPY_SEGMENT_FINISHED}
+    return cache, epoch_history(tier, objects.segments.values(), known)
 
 
 def _opened(paths: Sequence[str]) -> tuple[list[LogDir], list[Partition]]:

@@ -19,6 +19,7 @@ from klog.formats.index import ABORTED_TXN, OFFSET_ENTRY, TIME_ENTRY
 from klog.formats.names import FileKind, file_name
 from klog.log.header_walk import header_at, walk_headers
 from klog.log.index import IndexEntries
+from klog.partition.tiered.block_cache import BlockCache, CachedLog
 from klog.partition.tiered.range_cache import RangeCache
 from klog.partition.tiered.tiered_log import RemoteSegmentPart
 from klog.tier.layouts import INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX, TierSegment
@@ -98,12 +99,14 @@ def _reason(error: KlogError, key: str) -> str:
 class PartFacts(NamedTuple):
     """A segment, as far as it is read.  *is_asked_for_times*: a broker looks in it for a time.
 
-    *tells_txns*: its metadata say whether it has aborted transactions; those before Kafka 4.0 do not.
+    *tells_txns*: its metadata say whether it has aborted transactions; those before Kafka 4.0 do not.  *cache*: for its
+    log, None for a log that is read once, or whose bytes are in a file.
     """
 
     part: RemoteSegmentPart
     is_asked_for_times: bool
     tells_txns: bool
+    cache: BlockCache | None = None
 
 
 class RemoteFiles:
@@ -185,7 +188,9 @@ class RemoteFiles:
     def _open_log(self) -> ReadableLog:
         with self._told(LOG):
             source = self._tier.reader(self._objects).log()
-            if is_url(self._tier.uri):
+            if self._facts.cache is not None:
+                source = CachedLog(source, self._facts.cache)
+            elif is_url(self._tier.uri):
                 source = RangeCache(source)
             self._check_first(source)
         missing = max(self._segment.size - source.size, 0)
