@@ -5,12 +5,18 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from klog.base.errors import UsageError
 
 from klog_cli import options
+from klog_cli.remote_options import Remote, RemoteKeys, RemoteLayout, TierArguments, over_tiers
 from klog_cli.units import parse_size
 
 FETCH_OUTPUTS = ("text", "json")
 FETCH_ISOLATIONS = ("read_uncommitted", "read_committed", "log_end")
+FetchPath = Annotated[
+    str | None,
+    typer.Argument(metavar="PARTITION", help="A partition directory, or a log dir with --topic and --partition."),
+]
 FetchOutput = Annotated[str, options.output_form(FETCH_OUTPUTS)]
 FetchOffset = Annotated[int, typer.Option("--offset", metavar="N", help="Offset to fetch from.")]
 FetchBytes = Annotated[
@@ -31,7 +37,7 @@ Partial = Annotated[bool, typer.Option("--partial", help="Truncate the last batc
 
 
 def fetch(
-    path: options.PartitionPath,
+    path: FetchPath = None,
     offset: FetchOffset = ...,  # type: ignore[assignment]  # Typer's way to say that it must be given
     max_bytes: FetchBytes = "1MiB",
     min_bytes: FetchMinBytes = "1",
@@ -41,6 +47,9 @@ def fetch(
     topic: options.Topics = None,
     partition: options.Partitions = None,
     form: FetchOutput = "text",
+    remote: Remote = None,
+    remote_layout: RemoteLayout = None,
+    remote_keys: RemoteKeys = None,
 ) -> int:
     """Show which batches a consumer or a follower would receive.
 
@@ -52,7 +61,10 @@ def fetch(
     from klog_cli.views.fetch import fetch as run
 
     options.known_form(form, FETCH_OUTPUTS)
-    open_path(path)  # a missing path is reported first
+    if path is not None:
+        open_path(path)  # a missing path is reported first
+    elif remote is None:
+        raise UsageError("Missing argument 'PARTITION'.")
     wanted = FetchArguments(
         offset,
         min(parse_size(max_bytes), 2**31 - 1),
@@ -61,4 +73,6 @@ def fetch(
         partial,
         options.known("--end", end, options.FETCH_ENDS),
     )
-    return run(path, topic or (), partition or (), wanted, form)
+    given = TierArguments(remote, remote_layout, remote_keys, None)
+    with over_tiers([path] if path else [], topic, partition, given) as tiers:
+        return tiers.code | run(tiers.only, topic or (), partition or (), wanted, form, tiers.logs)

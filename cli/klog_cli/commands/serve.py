@@ -8,6 +8,7 @@ import typer
 from klog.base.errors import UsageError
 
 from klog_cli import options, output
+from klog_cli.remote_options import Remote, RemoteKeys, RemoteLayout, TierArguments, over_tiers
 from klog_cli.units import parse_size, parse_time
 
 if TYPE_CHECKING:
@@ -73,6 +74,14 @@ SendBuffer = Annotated[
         metavar="SIZE", help="Send buffer of a connection; 0 leaves it to the kernel (for links with high latency)."
     ),
 ]
+CacheSize = Annotated[
+    str,
+    typer.Option(
+        "--cache-size",
+        metavar="SIZE",
+        help="Memory for parts of remote logs that clients read again (buckets, and logs that are compressed there).",
+    ),
+]
 ServeOutput = Annotated[
     str,
     typer.Option(
@@ -100,6 +109,10 @@ def serve(
     connections: Connections = 256,
     send_buffer: SendBuffer = "256KiB",
     form: ServeOutput = "text",
+    remote: Remote = None,
+    remote_layout: RemoteLayout = None,
+    remote_keys: RemoteKeys = None,
+    cache_size: CacheSize = "256MiB",
 ) -> int:
     """Serve the data of a disk to Kafka clients, read-only.
 
@@ -112,7 +125,7 @@ def serve(
     from klog_cli.views.serve import serve as run
 
     options.known_form(form, SERVE_OUTPUTS)
-    if not paths:
+    if not paths and remote is None:
         raise UsageError("nothing to serve: name a log dir, or several of one cluster")
     shown = ServeOptions(
         topics=tuple(topic or ()),
@@ -125,6 +138,7 @@ def serve(
         internal=internal,
         identity=options.identity_choice(cluster, topic_id, by_name),
     )
-    return run(
-        paths, shown, ListenAddress(listen, advertise, expose), connections, parse_size(send_buffer), form == "jsonl"
-    )
+    place, buffer_bytes = ListenAddress(listen, advertise, expose), parse_size(send_buffer)
+    given = TierArguments(remote, remote_layout, remote_keys, None)
+    with over_tiers(paths or [], topic, partition, given, parse_size(cache_size)) as tiers:
+        return run(tiers.paths, shown, place, connections, buffer_bytes, form == "jsonl", tiers.logs)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from klog.base.errors import ExitCode, UsageError
 from klog.commands.serve.serve_options import End, ServeOptions
@@ -20,6 +20,9 @@ from klog.partition.fetch import FetchListing, FetchResult, OpenFiles, list_batc
 from klog_cli import output
 from klog_cli.style import bad, strong, warning
 
+if TYPE_CHECKING:
+    from klog.partition.tiered.tiered_log import TieredLog
+
 
 class FetchArguments(NamedTuple):
     """The fetch: *isolation* is a consumer's, or `log_end`; *min_bytes* is the size for which a broker would wait."""
@@ -33,13 +36,20 @@ class FetchArguments(NamedTuple):
 
 
 def fetch(
-    path: str, topics: Sequence[str], numbers: Sequence[PartitionChoice], wanted: FetchArguments, form: str
+    path: str,
+    topics: Sequence[str],
+    numbers: Sequence[PartitionChoice],
+    wanted: FetchArguments,
+    form: str,
+    tiered: Mapping[str, TieredLog] | None = None,
 ) -> int:
-    """Fetch from the partition at *path* and show the answer; return the exit code."""
+    """Fetch from the partition at *path* and show the answer; return the exit code.
+
+    *tiered*: the log over two tiers, by its directory.
+    """
     partition = _one(path, topics, numbers)
-    with View(
-        [partition], ServeOptions(end=wanted.end, open_transactions="hide", damaged="serve", internal=True)
-    ) as view:
+    options = ServeOptions(end=wanted.end, open_transactions="hide", damaged="serve", internal=True)
+    with View([partition], options, tiered) as view:
         seen = view.whole(partition)
         fetched = seen.fetch(
             wanted.offset,
@@ -54,6 +64,8 @@ def fetch(
         output.emit_json(_document(partition, wanted, fetched, held))
     else:
         _show(partition, wanted, fetched, held, seen)
+    if tiered is None and fetched.error is ErrorCode.OFFSET_OUT_OF_RANGE:
+        _tell_remote(partition, wanted.offset)
     for line in messages:
         output.note(line)
     if not fetched.error and fetched.size < wanted.min_bytes:
@@ -62,6 +74,13 @@ def fetch(
     for damage in damages:
         output.error(f"sent as it is: {damage}")
     return ExitCode.PROBLEMS_LEFT if fetched.error or damages else ExitCode.CLEAN
+
+
+def _tell_remote(partition: Partition, offset: int) -> None:
+    from klog.partition.tiered.below_local import below_local_log
+
+    if (below := below_local_log(partition, offset)) is not None:
+        output.error(f"{partition.path}: {below}")
 
 
 def _one(path: str, topics: Sequence[str], numbers: Sequence[PartitionChoice]) -> Partition:

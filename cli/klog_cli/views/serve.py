@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from klog.base.errors import ExitCode, UsageError
@@ -15,6 +15,7 @@ from klog_cli import output
 if TYPE_CHECKING:
     from klog.commands.serve.view import ServeOptions, View
     from klog.formats.structs.schema import Data
+    from klog.partition.tiered.tiered_log import TieredLog
 
 _HIGHEST_PORT = 65535
 _LIVING_OBJECTS = 100_000
@@ -38,8 +39,12 @@ def serve(
     connections: int,
     send_buffer_bytes: int,
     requests: bool,
+    tiered: Mapping[str, TieredLog] | None = None,
 ) -> int:
-    """Serve *paths* until a signal ends it; *requests*: a line on stdout for each.  Return the exit code."""
+    """Serve *paths* until a signal ends it; *requests*: a line on stdout for each.  Return the exit code.
+
+    *tiered*: the logs over two tiers, by their directories.
+    """
     gc.set_threshold(_LIVING_OBJECTS)
     give_memory_back()
     from klog.commands.serve.client_connection import ConnectionLimits
@@ -50,7 +55,7 @@ def serve(
     advertised_host, advertised_port = _advertised(place, host)
     lines = _Lines()
     allowed = _allowed(connections)
-    with View.open(paths, shown) as view, listen((host, port)) as listener:
+    with View.open(paths, shown, tiered) as view, listen((host, port)) as listener:
         port = listener.getsockname()[1]
         limits = ConnectionLimits(connections=allowed, send_buffer_bytes=send_buffer_bytes)
         reports = EndpointReports(lines.say, lines.log if requests else None)

@@ -1,7 +1,8 @@
 """The connection of one client: requests in, responses out, and the time limits.
 
 The socket never blocks; every wait polls with a deadline.  Memory grows with the bytes received, not with the bytes
-announced.  The kernel copies records from their file to the socket.
+announced.  The kernel copies records from their file to the socket; records of an object in remote storage are copied
+here.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple, TypeAlias
 
+from klog.base.errors import KlogError
 from klog.base.read_only import ReadOnlyFile
 from klog.formats.structs.write import Hole, Pieces
 from klog.formats.wire_messages import SHORTEST_REQUEST, SIZE_BYTES, body_size
@@ -23,6 +25,7 @@ from klog.partition.fetch import FileBytes
 
 _RECEIVED_AT_ONCE: Final = 64 << 10
 _SENT_AT_ONCE: Final = 1 << 30
+_COPIED_AT_ONCE: Final = 256 << 10
 _OF_FILES: Final = (errno.EIO, errno.EINVAL, errno.ESTALE, errno.ENXIO, errno.ENODATA, errno.EBADMSG, errno.EUCLEAN)
 """Errors of sendfile that are about the file; all others are the connection's."""
 _HANGS_UP: Final = getattr(select, "POLLRDHUP", 0)
@@ -216,7 +219,23 @@ class Connection:
     def _send_files(self, pieces: Iterable[FileBytes], opened: Opened) -> None:
         for piece in pieces:
             source = opened(piece.path)  # which is closed with its last reference
-            self._send_file(source.fileno(), piece)
+            if source.fileno() < 0:
+                self._copy(source, piece)
+            else:
+                self._send_file(source.fileno(), piece)
+
+    def _copy(self, source: ReadOnlyFile, piece: FileBytes) -> None:
+        """Send bytes of an object in remote storage, from which the kernel cannot copy."""
+        position, end = piece.position, piece.position + piece.size
+        while position < end:
+            try:
+                data = source.read(position, min(end - position, _COPIED_AT_ONCE))
+            except KlogError as error:
+                raise GoneError(str(error)) from None
+            if not data:
+                raise GoneError(f"{source.path} @ {position}: the object became shorter")
+            self._send_bytes(bytearray(data), 0, math.inf)
+            position += len(data)
 
     def _send_file(self, descriptor: int, piece: FileBytes) -> None:
         position, end, to = piece.position, piece.position + piece.size, self._socket.fileno()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klog.base.errors import KlogError
+from klog.base.overlays import remote_object
 from klog.cluster.leader_epoch_cache import LeaderEpochCache
 from klog.commands.serve.serve_options import OnceReporter, ServeOptions
+from klog.commands.serve.served_transactions import PartitionTransactions
 from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import UNKNOWN, epoch_at
 from klog.data_dir.zeroed_tail import is_preallocated_tail
@@ -19,80 +21,20 @@ from klog.formats.error_codes import ErrorCode
 from klog.formats.java_integers import LONG_MAX
 from klog.partition.fetch import FetchLog, FetchRequest, FetchResult, OffsetBounds, OpenFiles, UnservedRange, fetch
 from klog.partition.fetch.read_slices import SliceCache
-from klog.partition.lookup.offset_times import as_late, begins_at, largest_below
+from klog.partition.lookup.offset_times import as_broker, as_late, begins_at, largest_below
 from klog.partition.start.replica_choice import best_replica
-from klog.partition.transactions.coordinator_decisions import TransactionDecision, was_decided
-from klog.partition.transactions.isolation import AbortedRange, IsolationState, aborted_in_log, open_at, visible_range
 
 if TYPE_CHECKING:
+    from klog.partition.lookup import Trail
+    from klog.partition.tiered.tiered_log import TieredLog
     from klog.partition.transactions.coordinator_decisions import TransactionDecision
     from klog.partition.transactions.isolation import Isolation
 
 
-class OpenTxn(NamedTuple):
-    """A transaction without a marker, and its first known offset."""
-
-    first_offset: int
-    producer_id: int
-
-
-class PartitionTransactions:
-    """The state of a partition's transactions for clients that read up to *end*; *log_end*: the end of its log.
-
-    *decisions* returns, for a producer id, the decisions to commit of its former coordinator.  *as_of*: *end* is in the
-    past, and transactions open at that time count as open, whatever their end.  Use it from one thread at a time.
-    """
-
-    def __init__(
-        self,
-        partition: Partition,
-        end: int,
-        log_end: int,
-        decisions: Callable[[int], Sequence[TransactionDecision]],
-        as_of: bool,
-    ) -> None:
-        learnt = IsolationState()
-        seen = visible_range(partition, "read_committed", learnt)
-        self._partition = partition
-        self._end = end if as_of else LONG_MAX
-        self.aborted = tuple(one for one in seen.aborted or () if one.first_offset < self._end)
-        found = learnt.open_txns
-        if as_of and end < log_end:
-            found = tuple((first, producer) for producer, first in open_at(partition, end).items())
-        self.open = tuple(OpenTxn(*one) for one in sorted(found) if one[0] < end)
-        self.committed = tuple(
-            one
-            for one in self.open
-            if was_decided(partition, one.producer_id, one.first_offset, end, decisions(one.producer_id))
-        )
-        self._rebuilt: set[int] = set()
-
-    @property
-    def undecided(self) -> tuple[OpenTxn, ...]:
-        """The open ones without a decision."""
-        return tuple(one for one in self.open if one not in self.committed)
-
-    def end_all(self, end: int) -> None:
-        """Treat those without a decision as aborted, as if their markers were at *end*."""
-        self._add(AbortedRange(one.producer_id, one.first_offset, end) for one in self.undecided)
-
-    def rebuild(self, number: int) -> None:
-        """Look in the log for the aborts that concern segment *number*, which has no transaction index; once."""
-        if number not in self._rebuilt:
-            self._rebuilt.add(number)
-            self._add(aborted_in_log(self._partition, number, behind=True))
-
-    def _add(self, found: Iterator[AbortedRange]) -> None:
-        known = {(txn.producer_id, txn.last_offset) for txn in self.aborted}
-        fresh = (txn for txn in found if txn.first_offset < self._end)
-        more = [txn for txn in fresh if (txn.producer_id, txn.last_offset) not in known]
-        if more:
-            self.aborted = tuple(sorted((*self.aborted, *more), key=lambda txn: txn.last_offset))
-
-
-LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
+LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD = -1, -2, -3, -4, -5, -6
 """The special times of ListOffsets.  Kafka: ListOffsetsRequest."""
 
+_EDGES: Final = (EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD)
 NONE: Final = (-1, -1, -1)
 
 
@@ -101,7 +43,8 @@ class PartitionContext:
     """The common context of all partitions of a view.
 
     *decisions*: topic, number, producer id → the coordinator's decisions to commit that may concern it.  *is_live*: a
-    broker writes here, and an unfinished last batch is then no damage.
+    broker writes here, and an unfinished last batch is then no damage.  *tiered*: the logs over two tiers, by their
+    directories.
     """
 
     options: ServeOptions
@@ -110,6 +53,7 @@ class PartitionContext:
     reporter: OnceReporter
     decisions: Callable[[str, int, int], Sequence[TransactionDecision]]
     is_live: Callable[[str], bool]
+    tiered: Mapping[str, TieredLog]
 
 
 class _OpenPartition(NamedTuple):
@@ -185,6 +129,11 @@ class PartitionView:
     def _chosen(self) -> Partition | None:
         return best_replica(self._copies, "leader-epoch") if self._copies else None
 
+    @property
+    def _tiered(self) -> TieredLog | None:
+        """The log over two tiers; None without remote storage."""
+        return None if self._chosen is None else self._shared.tiered.get(self._chosen.path)
+
     def _open(self) -> _OpenPartition | None:
         if self._opened is None and self._copies:
             with self._lock:
@@ -204,7 +153,7 @@ class PartitionView:
         )
         if partition.unreadable is not None:
             shared.reporter.say(f"{self.name}: {partition.path}: {partition.unreadable}")
-        start = partition.log_start_offset or 0
+        start = (partition.log_start_offset or 0) if self._tiered is None else self._tiered.log_start
         log_end = max(start, log.end)
         end = log_end if options.until_ms is None else max(start, min(log_end, begins_at(partition, options.until_ms)))
         high = end
@@ -288,11 +237,18 @@ class PartitionView:
         bounds = opened.bounds
         if self.is_unreadable or (opened.log.end_is_unknown and offset >= bounds.log_end_offset):
             return FetchResult(ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, -1)
+        if self._shared.options.damaged != "skip" and self._is_in_hole(offset):
+            return FetchResult(ErrorCode.OFFSET_OUT_OF_RANGE, -1, -1, -1)
         up_to = bounds.log_end_offset if to_log_end else bounds.high_watermark
         if committed:
             up_to = bounds.last_stable_offset
         aborted = self._aborted if committed else None
         return fetch(opened.log, bounds, FetchRequest(offset, max_bytes, up_to, partial, at_least_one, aborted))
+
+    def _is_in_hole(self, offset: int) -> bool:
+        """Whether neither tier has *offset*."""
+        holes = () if self._tiered is None else self._tiered.holes()
+        return any(first <= offset <= last for first, last in holes)
 
     def _aborted(self, number: int) -> Sequence[tuple[int, int, int]]:
         """Return the aborted transactions for data in segment *number*; a broker shows it all without their index."""
@@ -317,13 +273,13 @@ class PartitionView:
         end = bounds.last_stable_offset if isolation == "read_committed" else bounds.high_watermark
         if timestamp == LATEST:
             return end, -1, self.leader_epoch
-        if timestamp in (EARLIEST, EARLIEST_LOCAL):
-            return bounds.log_start_offset, -1, LeaderEpochCache(self._epochs()).epoch_at(bounds.log_start_offset)
+        if timestamp in _EDGES:
+            edge = self._edge(timestamp)
+            return NONE if edge < 0 else (edge, -1, LeaderEpochCache(self._epochs()).epoch_at(edge))
         if opened is None or not opened.log.segments or timestamp < MAX_TIMESTAMP:
             return NONE
         try:
-            wanted = self._largest_timestamp(opened) if timestamp == MAX_TIMESTAMP else timestamp
-            found = None if wanted < 0 else as_late(opened.partition, wanted)
+            found = self._late(opened, timestamp)
         except KlogError as error:
             self._shared.reporter.say(f"{self.name}: {error}")
             return NONE
@@ -331,12 +287,31 @@ class PartitionView:
             return NONE
         return found.record.offset, found.record.timestamp, epoch_at(opened.partition, found.record.offset)
 
-    def _largest_timestamp(self, opened: _OpenPartition) -> int:
-        """Return the largest timestamp below the high watermark, in ms, -1 for none.  Raises KlogError."""
+    def _edge(self, which: int) -> int:
+        """Return the first or last offset of a tier, -1 for none."""
+        bounds, tiered = self._bounds(), self._tiered
+        if which == EARLIEST:
+            return bounds.log_start_offset
+        if which == EARLIEST_LOCAL:
+            own = None if tiered is None else tiered.local_start
+            missing = bounds.log_start_offset if tiered is None else bounds.log_end_offset
+            return missing if own is None else max(own, bounds.log_start_offset)
+        last = UNKNOWN if tiered is None else tiered.remote_end_offset
+        return last if last < 0 or which == LATEST_TIERED else last + 1
+
+    def _late(self, opened: _OpenPartition, timestamp: int) -> Trail | None:
+        """Return the record for a time, or for the largest timestamp.  Raises KlogError."""
+        partition = opened.partition
+        if timestamp != MAX_TIMESTAMP:
+            return (as_late if self._tiered is None else as_broker)(partition, timestamp)
+        local = None  # a broker does not look for the largest timestamp in remote storage
+        if self._tiered is not None:
+            local = [one for one in partition.segments if remote_object(partition.file(one.log)) is None]
         if self._largest_ms is None:
             high = opened.bounds.high_watermark
-            self._largest_ms = largest_below(opened.partition, high if high < opened.log.end else LONG_MAX)
-        return self._largest_ms
+            high = high if high < opened.log.end else LONG_MAX
+            self._largest_ms = -1 if local == [] else largest_below(partition, high, local)
+        return None if self._largest_ms < 0 else as_late(partition, self._largest_ms, local)
 
     def _epochs(self) -> list[EpochEntry]:
         """Return the epochs of leaders; of a moment of the past those that had written by then."""

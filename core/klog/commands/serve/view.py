@@ -38,6 +38,7 @@ from klog.partition.start.replica_choice import best_replica
 if TYPE_CHECKING:
     from klog.cluster.metadata.metadata_loader import ClusterMetadata
     from klog.commands.serve.group_coordinator import Offsets
+    from klog.partition.tiered.tiered_log import TieredLog
     from klog.partition.transactions.coordinator_decisions import TransactionDecision
 
 __all__ = ["PartitionView", "ServeOptions", "Topic", "View"]
@@ -110,7 +111,12 @@ class Topic:
 class View:
     """A disk, or several of one cluster, as clients see them.  Any number of threads; nothing is written or locked."""
 
-    def __init__(self, partitions: Sequence[Partition], options: ServeOptions = ServeOptions()) -> None:  # noqa: B008  # immutable
+    def __init__(
+        self,
+        partitions: Sequence[Partition],
+        options: ServeOptions = ServeOptions(),  # noqa: B008  # immutable
+        tiered: Mapping[str, TieredLog] | None = None,
+    ) -> None:
         self.options = options
         self._left_out: str | None = None
         self.log_dirs = tuple(dict.fromkeys(partition.checkpoints.log_dir for partition in partitions))
@@ -123,6 +129,7 @@ class View:
             self._reporter,
             self._decisions_about,
             lambda path: path in self._live,
+            tiered or {},
         )
         numbers = options.numbers
         shown = [one for one in partitions if one.topic in INTERNAL or is_selected(one.topic, one.number, (), numbers)]
@@ -135,14 +142,20 @@ class View:
         self._partitions: dict[tuple[str, int], PartitionView] = {}
 
     @classmethod
-    def open(cls, paths: Sequence[str], options: ServeOptions = ServeOptions()) -> View:  # noqa: B008  # immutable
+    def open(
+        cls,
+        paths: Sequence[str],
+        options: ServeOptions = ServeOptions(),  # noqa: B008  # immutable
+        tiered: Mapping[str, TieredLog] | None = None,
+    ) -> View:
         """Return a view of *paths*: log dirs of one cluster, partition directories, globs of both.
 
-        Raises UsageError for a path that is none of these and for topics that do not exist, UnreadableError if a path
-        cannot be read; IdentityError for log dirs of different clusters, and for different things of one name.
+        *tiered*: the logs over two tiers, by their directories, while remote segments lie over these. Raises UsageError
+        for a path that is none of these and for topics that do not exist, UnreadableError if a path cannot be read;
+        IdentityError for log dirs of different clusters, and for different things of one name.
         """
         found, sentence = choose_with_internal(find_partitions(paths), options.identity)
-        view = cls(found, options)
+        view = cls(found, options, tiered)
         view._left_out = sentence
         view._check_counts()
         read = [one for one in found if one.topic in (*INTERNAL, CLUSTER_METADATA) or view._shows(one.topic or "")]

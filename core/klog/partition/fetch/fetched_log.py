@@ -159,6 +159,7 @@ class FetchLog:
             found = self._at(number, position, offset, ahead)
             if found is not None:
                 return found
+            self._check_whole(number)
             number, position = number + 1, 0
         return None
 
@@ -212,7 +213,14 @@ class FetchLog:
         segment = self.segments[number]
         self.searches += 1
         position = self._by_headers(segment, offset) if segment.sound is None else self._intact(segment, offset)
+        if position is None:
+            self._check_whole(number)
         return (number + 1, 0) if position is None else (number, position)
+
+    def _check_whole(self, number: int) -> None:
+        """Raise CorruptError if damage is an error, and a segment's object in remote storage ends too early."""
+        if self.damaged == "stop" and self.files.opened(self.segments[number].path).missing_bytes:
+            raise CorruptError(self.segments[number].path)
 
     def _by_headers(self, segment: SegmentLog, offset: int) -> int | None:
         """Search as a broker does.  Kafka: LogSegment.translateOffset, FileRecords.searchForOffsetFromPosition."""
@@ -281,7 +289,10 @@ class FetchLog:
         """Return how large the log is by now, in bytes."""
         size = log.current_size()
         if size < segment.size:
-            self.problem(f"{segment.path}: it became shorter, {size} bytes where there were {segment.size}")
+            if log.missing_bytes:
+                self.problem(f"{log.path}: {log.missing_bytes} bytes less than the metadata have: records are missing")
+            elif log.fileno() >= 0:  # only a part of a remote segment may belong to the log
+                self.problem(f"{segment.path}: it became shorter, {size} bytes where there were {segment.size}")
             if segment.sound is not None:
                 segment.sound.shrink(size)
         return size

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from klog.base.overlays import remote_object
 from klog.commands.serve.handlers.context import ZERO_ID, Answer, RequestContext, ServerContext
 from klog.commands.serve.view import Topic
+from klog.data_dir.partition import Partition
 from klog.formats.error_codes import ErrorCode
 from klog.formats.structs.schema import Data
 
@@ -85,6 +87,12 @@ def _configs(server: ServerContext, kind: int, name: str, keys: list[str] | None
     return result | {"configs": [{"name": key, "value": value, "configSource": source} for key, value in told]}
 
 
+def _local_size(partition: Partition) -> int:
+    """Return the bytes of the segments on the disk."""
+    here = (one for one in partition.segments if remote_object(partition.file(one.log)) is None)
+    return sum(one.size for one in here)
+
+
 def describe_log_dirs(server: ServerContext, request: RequestContext) -> Answer:
     """Return the data dirs with the size of each partition."""
     wanted = request.body["topics"]
@@ -96,7 +104,7 @@ def describe_log_dirs(server: ServerContext, request: RequestContext) -> Answer:
         rows: dict[str, list[Data]] = {}
         for index, copies in sorted(server.view.topics[name].copies.items()):
             for copy in copies if only is None or index in only[name] else ():
-                row = {"partitionIndex": index, "partitionSize": copy.size}
+                row = {"partitionIndex": index, "partitionSize": _local_size(copy)}
                 rows.setdefault(copy.checkpoints.log_dir, []).append(row)
         for path, partitions in rows.items():
             dirs.setdefault(path, []).append({"name": name, "partitions": partitions})
