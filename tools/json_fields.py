@@ -24,7 +24,9 @@ WHERE: Declared = parts.WHERE
 FINDING: Declared = parts.FINDING
 RANGES: Declared = [[INT]]
 FINDINGS: Declared = {
-    **{"partitions": INT, "segments": INT, "bytes": INT, "batches": INT, "records": INT, "findings": [FINDING]}
+    **{"partitions": INT, "segments": INT, "bytes": INT, "batches": INT, "records": INT},
+    "findings": [{**FINDING, "tier?": "=remote|local|metadata", "segment_id?": TEXT_OR_NULL}],
+    "remote?": {name: kind for name, kind in parts.REMOTE_FINDINGS.items() if name != "findings"},
 }
 RECORD: Declared = {
     **{"offset": INT, "timestamp": INT, "key?": TEXT_OR_NULL, "key_base64?": TEXT, "value?": TEXT_OR_NULL},
@@ -103,6 +105,7 @@ LOOKUP: Declared = {
             **{"end_offset": INT_OR_NULL, "epoch": INT_OR_NULL},
         },
     ),
+    "first_record?": ("null", {"offset": INT, "timestamp": INT}),
 }
 PLACE: Declared = {**WHERE, "first_offset": INT, "last_offset": INT}
 MISROUTED: Declared = {

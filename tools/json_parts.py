@@ -336,6 +336,13 @@ SPACE: Declared = {
         {
             **{"topic": TEXT_OR_NULL, "bytes": INT, "disk_bytes": INT, "segments": INT, "oldest": INT_OR_NULL},
             **{"due": INT_OR_NULL, "reasons": REASONS, "partitions": INT, "settings": SETTINGS},
+            "remote_bytes?": INT,
+        }
+    ],
+    "remote?": [
+        {
+            **{"topic": TEXT, "partition": INT, "topic_id": TEXT, "bytes": INT, "reasons": REASONS},
+            **{"counted_bytes": INT_OR_NULL, "retention_bytes": INT_OR_NULL},
         }
     ],
     "segments": [

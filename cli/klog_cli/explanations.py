@@ -29,6 +29,8 @@ EVENTS: Final = {
         "a setting of a topic, a broker, all brokers, a group, or a feature, with the value before; passwords are not shown",
         "the record's",
     ),
+    "tiering-enabled": ("`remote.storage.enable` of a topic was set to true, or to false after that", "the record's"),
+    "tiering-disabled": ("`remote.storage.enable` of a topic was set to true, or to false after that", "the record's"),
     "epoch": ("a leader epoch begins in a log; in `__cluster_metadata`, a node leads the quorum", "its first batch's"),
     "txn-begin": ("a transaction's first partition was added", "the coordinator's; otherwise its first batch's"),
     "txn-commit": (
@@ -52,6 +54,18 @@ EVENTS: Final = {
     "group-deleted": (
         "the metadata of a group was removed: deleted by a tool, or expired; the records do not show which",
         "the record's",
+    ),
+    "segment-tiered": (
+        "a segment is in remote storage, or its objects were deleted there; from `__remote_log_metadata`",
+        "the record's",
+    ),
+    "segment-deleted-remotely": (
+        "a segment is in remote storage, or its objects were deleted there; from `__remote_log_metadata`",
+        "the record's",
+    ),
+    "copy-failed": (
+        "a copy of a segment to remote storage did not end: the leader took it back, or began it again under another id",
+        "that of the record which shows it",
     ),
     "roll": ("a segment begins", "its first batch's"),
     "log-start": (

@@ -91,6 +91,11 @@ WRITERS = (
     Writer("spark compact", "--to", "{}/data/calm-0", is_file=False, is_spark=True),
     Writer("spark compact", "--to", "{}/data/calm-0 --output log", is_file=False, is_spark=True),
 )
+TIERED = (
+    *("dump", "export", "fetch", "lookup", "records", "search", "serve", "space", "stats", "verify"),
+    *("spark export", "spark search", "spark stats", "spark verify"),
+)
+"""Commands that read remote storage beside log dirs."""
 READ = {
     ("apply", "--backup"),  # where a backup is to be looked for
     ("dump", "--files"),
@@ -115,8 +120,7 @@ READ = {
     ("spark compact", "--metadata"),
     *((f"replicas {verb}", "--metadata") for verb in ("diff", "rescue", "plan")),
     ("replicas rescue", "--plan"),
-    *((one, "--remote") for one in ("dump", "export", "lookup", "records", "search", "stats")),
-    *((one, "--remote-keys") for one in ("dump", "export", "lookup", "records", "search", "stats")),
+    *((one, option) for one in TIERED for option in ("--remote", "--remote-keys")),
     ("remote ls", "--remote"),
     ("remote ls", "--remote-keys"),
     ("remote fetch", "--remote"),

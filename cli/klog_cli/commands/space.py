@@ -8,6 +8,7 @@ import typer
 from klog.base.errors import UsageError
 
 from klog_cli import options, output
+from klog_cli.remote_options import Remote, RemoteKeys, RemoteLayout, named_tier
 from klog_cli.units import parse_now, parse_share, parse_size
 
 FORMS = ("text", "json", "jsonl", "csv", "prometheus")
@@ -52,6 +53,9 @@ def space(
     now: options.Now = None,
     form: Annotated[str, options.output_form(FORMS)] = "text",
     to: options.PrometheusTo = None,
+    remote: Remote = None,
+    remote_layout: RemoteLayout = None,
+    remote_keys: RemoteKeys = None,
 ) -> int:
     """Show what uses a disk, why, and when it is deleted.
 
@@ -67,25 +71,20 @@ def space(
     from klog_cli.views.space.space import space as run
 
     options.known_form(form, FORMS)
-    if by is not None:
-        options.known("--by", by, LEVELS)
-    if sort is not None:
-        options.known("--sort", sort, ORDERS)
+    for option, given, known in (("--by", by, LEVELS), ("--sort", sort, ORDERS)):
+        if given is not None:
+            options.known(option, given, known)
     if not paths:
         raise UsageError("nothing to measure: name log dirs or partition directories")
     options.check_prometheus(form, to)
     settings = SpaceSettings({}, metadata, read_server_properties(config) if config is not None else {})
     query = PartitionQuery(paths, topic or (), partition or ())
-    if form not in ("text", "json") and (top_keys or codecs is not None or sample is not None or free is not None):
+    if form not in ("text", "json") and (top_keys, codecs, sample, free) != (0, None, None, None):
         raise UsageError("--top-keys, --codecs, --sample and --free go with --output text or json")
-    whatif = ContentQuery(
-        top_keys,
-        _codecs(codecs),
-        DEFAULT_FRACTION if sample is None else parse_share(sample),
-        sample is not None,
-        None if free is None else parse_size(free),
-    )
-    return run(SpaceRequest(query, settings, parse_now(now, output.note), by, sort, to, whatif), form)
+    share, size = None if sample is None else parse_share(sample), None if free is None else parse_size(free)
+    whatif = ContentQuery(top_keys, _codecs(codecs), share or DEFAULT_FRACTION, share is not None, size)
+    found = by, sort, to, whatif, named_tier(remote, remote_layout, remote_keys)
+    return run(SpaceRequest(query, settings, parse_now(now, output.note), *found), form)
 
 
 def _codecs(text: str | None) -> tuple[str, ...]:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 from klog.base.errors import UsageError
 
 from klog_cli import options, output
+from klog_cli.remote_options import Remote, RemoteKeys, RemoteLayout, named_tier
 from klog_cli.units import parse_share, parse_time
 
 if TYPE_CHECKING:
+    from klog.data_dir.selection import PartitionQuery
+    from klog.partition.verify.segment_pass import SurveyOptions
     from klog.partition.verify.verify import Chosen
+
+    from klog_cli.views.verify import FoundFindings
 
 
 FORMS = (*options.VERIFY_OUTPUTS, "prometheus")
@@ -34,12 +41,16 @@ def verify(
     to: options.PrometheusTo = None,
     jobs: options.Jobs = None,
     max_batch_bytes: options.MaxBatchBytes = "128MiB",
+    remote: Remote = None,
+    remote_layout: RemoteLayout = None,
+    remote_keys: RemoteKeys = None,
 ) -> int:
     """Check all batches, indexes, snapshots and checkpoints.
 
     The result has the verdict, the findings of each partition, and for each kind of problem its meaning, a broker's
     reaction at its next start, and the command that repairs it.
     """
+    from klog.data_dir.selection import PartitionQuery
     from klog.partition.verify.segment_pass import SurveyOptions
 
     from klog_cli.views.verify import verify as run
@@ -50,7 +61,31 @@ def verify(
         raise UsageError("nothing to verify: name log dirs, partition directories or files")
     request = SurveyOptions(deep, jobs or os.cpu_count() or 1, options.batch_bytes(max_batch_bytes))
     chosen = _chosen(sample, since)
-    return run(paths, topic or (), partition or (), request, chosen, form, to=to, everything=everything)
+    given = RemoteOptions(remote, remote_layout, remote_keys)
+    then = behind(given, PartitionQuery(paths, topic or (), partition or ()), request, form, to)
+    return run(paths, topic or (), partition or (), request, chosen, form, to=to, everything=everything, then=then)
+
+
+class RemoteOptions(NamedTuple):
+    """`--remote`, `--remote-layout` and `--remote-keys`, as they were given."""
+
+    uri: str | None
+    layout: str | None
+    keys: list[str] | None
+
+
+def behind(
+    given: RemoteOptions, query: PartitionQuery, request: SurveyOptions, form: str, to: str | None = None
+) -> Callable[[FoundFindings], None] | None:
+    """Return the check of remote storage that follows that of the log dirs; None without `--remote`."""
+    if (tier := named_tier(*given)) is None:
+        return None
+    from klog.commands.remote import RemoteQuery
+
+    from klog_cli.views.remote.behind_local import verify_behind
+
+    wanted = RemoteQuery(tuple(query.paths), tier, tuple(query.topics), tuple(query.numbers))
+    return partial(verify_behind, query=wanted, request=request, form=form, to=to)
 
 
 def _chosen(sample: str | None, since: str | None) -> Chosen | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from klog.base.errors import ExitCode, KlogError, counted
 from klog.commands.timeline.timeline import Timeline
-from klog.commands.timeline.timeline_event import METADATA_KINDS, EventFilter, TimelineEvent
+from klog.commands.timeline.timeline_event import METADATA_KINDS, REMOTE_KINDS, EventFilter, TimelineEvent
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.selection import PartitionQuery
 from klog.formats.java_integers import LONG_MAX
@@ -17,7 +17,7 @@ from klog_cli.style import bad, faint, good, strong, warning
 from klog_cli.views.nothing_found import nothing_found, where
 
 _TIME_COLUMNS = 26
-_BAD, _DOUBTFUL = ("damage",), ("broker-fenced", "silence", "txn-abort", "txn-fenced", "txn-open")
+_BAD, _DOUBTFUL = ("damage",), ("broker-fenced", "silence", "txn-abort", "txn-fenced", "txn-open", "copy-failed")
 _GOOD = ("broker-unfenced", "txn-commit")
 _MARKS = {**dict.fromkeys(_BAD, bad), **dict.fromkeys(_DOUBTFUL, warning), **dict.fromkeys(_GOOD, good)}
 _WIDEST = max(map(len, ("broker-unregistered", "partition-changed")))
@@ -97,6 +97,6 @@ def _where(event: TimelineEvent) -> str:
     if whose is not None:
         return whose
     if event.topic is not None and event.partition is not None:
-        of_its_log = event.kind not in METADATA_KINDS and event.offset is not None
+        of_its_log = event.kind not in (*METADATA_KINDS, *REMOTE_KINDS) and event.offset is not None
         return f"{event.topic}-{event.partition}" + (f"@{event.offset}" if of_its_log else "")
     return event.topic if event.topic is not None else "" if event.node is None else f"node {event.node}"

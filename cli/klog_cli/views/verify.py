@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from klog.base.errors import ExitCode
@@ -39,6 +39,7 @@ class FoundFindings:
         self.places: dict[str, list[FindingGroup]] = {}
         self.counts = dict.fromkeys(WORST_FIRST, 0)
         self.ids = dict.fromkeys(KINDS, 0)
+        self.severities = {kind.id: kind.severity for kind in KINDS.values()}
         self.could_not = False
 
     def take(
@@ -66,6 +67,17 @@ class FoundFindings:
         if self._form == "text" and findings:
             self.places.setdefault(heading, []).extend(grouped(findings, singly=self._everything))
 
+    def take_remote(self, severity: Severity, finding_id: str, row: Mapping[str, object]) -> None:
+        """Take a finding in remote storage; its text is printed by itself."""
+        self.counts[severity] += 1
+        self.ids[finding_id] = self.ids.get(finding_id, 0) + 1
+        self.severities.setdefault(finding_id, severity)
+        self.could_not |= finding_id == "unreadable"
+        if self._form in ("json", "csv"):
+            self.rows.append(dict(row))
+        elif self._form == "jsonl":
+            output.emit_jsonl([row])
+
     @property
     def exit_code(self) -> int:
         """The exit code for the findings so far."""
@@ -83,10 +95,12 @@ def verify(
     runner: AbstractContextManager[Runner] | None = None,
     to: str | None = None,
     everything: bool = False,
+    then: Callable[[FoundFindings], None] | None = None,
 ) -> int:
     """Check all of *paths* and return the exit code.  Raises UsageError for a path that is none of Kafka's.
 
     *runner*: None for this machine.  *to*: the file for metrics; None for stdout.  *everything*: each finding in text.
+    *then*: adds findings, and prints all of them.
     """
     if to is not None:
         check_output(to, paths)
@@ -111,25 +125,34 @@ def verify(
         else:
             with runner as running:
                 verify_in_tasks(running, wanted, request, results, take, chosen)
-    finish(found, form, to)
+    if then is None:
+        finish(found, form, to)
+    else:
+        then(found)
     return found.exit_code
 
 
-def finish(found: FoundFindings, form: str, to: str | None = None) -> None:
-    """Print the lines after the findings."""
+def finish(
+    found: FoundFindings,
+    form: str,
+    to: str | None = None,
+    more: Mapping[str, object] | None = None,
+    columns: Sequence[str] = (),
+) -> None:
+    """Print the lines after the findings; *more*: members of the document, *columns*: of CSV, behind the usual ones."""
     if form == "json":
         members = dict(zip(VerifyTotals._fields, found.totals, strict=True))
-        output.emit_json({**members, "findings": found.rows})
+        output.emit_json({**members, **(more or {}), "findings": found.rows})
     elif form == "prometheus":
         emit_metrics(_metrics(found), to)
     elif form == "csv":
-        output.emit_csv_rows(found.rows, FINDING_COLUMNS)
+        output.emit_csv_rows(found.rows, (*FINDING_COLUMNS, *columns))
     elif form == "text":
         output.lines(finding_report(found.places, found.counts, found.totals))
 
 
 def _metrics(found: FoundFindings) -> Iterator[Metric]:
-    counts = [({"id": one, "severity": KINDS[one].severity.value}, count) for one, count in found.ids.items()]
+    counts = [({"id": one, "severity": found.severities[one].value}, count) for one, count in found.ids.items()]
     yield Metric("klog_findings", "Findings of klog verify, by their id.", counts)
     yield Metric("klog_verify_timestamp_seconds", "When klog verify ended, since the epoch.", [({}, int(time.time()))])
     yield Metric("klog_verify_bytes", "Bytes of logs that klog verify has checked.", [({}, found.totals.bytes)])

@@ -30,25 +30,27 @@ def verify(query: RemoteQuery, options: SurveyOptions | None, form: str, everyth
         found, totals = verify_remote(query, options, results)
         results.found(len(found))
     if form == "json":
-        output.emit_json({**asdict(totals), "findings": list(map(_row, found))})
+        output.emit_json({**asdict(totals), "findings": list(map(finding_row, found))})
     elif form == "jsonl":
-        output.emit_jsonl(map(_row, found))
+        output.emit_jsonl(map(finding_row, found))
     elif form == "csv":
-        output.emit_csv_rows(map(_row, found), COLUMNS)
+        output.emit_csv_rows(map(finding_row, found), COLUMNS)
     elif form == "text":
-        output.lines(_text(found, totals, everything))
+        output.lines(report(found, totals, everything=everything))
     problems = any(one.severity is not Severity.NOTE for one in found)
     unread = any(one.id == "unreadable" for one in found)
     return (ExitCode.PROBLEMS_LEFT if problems else 0) + (ExitCode.OPERATIONAL_ERROR if unread else 0)
 
 
-def _row(one: RemoteFinding) -> dict[str, object]:
+def finding_row(one: RemoteFinding) -> dict[str, object]:
+    """Return a finding as a row of JSON."""
     names = ("topic", "partition", "tier", "segment_id", "file", "position", "offset", "message", "broker")
     head: dict[str, object] = {"id": one.id, "severity": one.severity.value}
     return head | {name: getattr(one, name) for name in names} | {"fix": None}
 
 
-def _text(found: list[RemoteFinding], totals: RemoteTotals, everything: bool) -> Iterator[str]:
+def report(found: list[RemoteFinding], totals: RemoteTotals, *, everything: bool = False) -> Iterator[str]:
+    """Yield the lines for people; *everything*: each finding."""
     yield _verdict(found, totals)
     groups: dict[str, dict[str, list[RemoteFinding]]] = {}
     for number, one in enumerate(found):

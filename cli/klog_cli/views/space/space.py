@@ -19,14 +19,20 @@ from klog_cli.views.space.text import TextRequest, show, sort_key
 from klog_cli.views.topic_settings import settings_json
 
 if TYPE_CHECKING:
+    from klog.tier.tier import Tier
+
     from klog_cli.views.space.answers import Answers
+    from klog_cli.views.space.remote import RemoteSpace
 
 MOST_TOPICS: Final = 10_000
 """The number of topics of a log dir with metrics of their own, the largest ones; the others are one, without a name."""
 
 
 class SpaceRequest(NamedTuple):
-    """The command line.  *by*, *sort*: None for the level and the order that suit the output."""
+    """The command line.  *by*, *sort*: None for the level and the order that suit the output.
+
+    *tier*: remote storage; None for the log dirs alone.
+    """
 
     query: PartitionQuery
     settings: SpaceSettings
@@ -35,6 +41,7 @@ class SpaceRequest(NamedTuple):
     sort: str | None
     to: str | None
     what_if: ContentQuery
+    tier: Tier | None = None
 
 
 Row = dict[str, object]
@@ -47,20 +54,38 @@ def space(asked: SpaceRequest, form: str) -> int:
         check_output(asked.to, asked.query.paths)
     usage = DiskUsage(asked.query, asked.settings, asked.now_ms)
     answers = _answers(usage, asked.what_if)
+    remote = _remote(asked)
     if form == "text":
         _show(usage, answers, asked)
+        if remote is not None:
+            remote.show()
     elif form == "json":
-        _emit_document(_document(usage, asked.sort, answers))
+        _emit_document(_document(usage, asked.sort, answers, remote))
     elif form == "prometheus":
         emit_metrics(_metrics(add_up(usage)), asked.to)
     else:
-        _emit_rows(rows(usage, asked.by or "topic", asked.sort), form)
+        _emit_rows(_with_remote(rows(usage, asked.by or "topic", asked.sort), remote), form)
     for problem in (*usage.problems, *usage.damage):
         output.error(problem)
     is_left = usage.damage or (answers is not None and answers.is_unmet)
     return (ExitCode.PROBLEMS_LEFT if is_left else ExitCode.CLEAN) | (
         ExitCode.OPERATIONAL_ERROR if usage.problems else ExitCode.CLEAN
     )
+
+
+def _remote(asked: SpaceRequest) -> RemoteSpace | None:
+    if asked.tier is None:
+        return None
+    from klog_cli.views.space.remote import RemoteSpace
+
+    return RemoteSpace(asked.query, asked.tier)
+
+
+def _with_remote(found: Iterable[Row], remote: RemoteSpace | None) -> Iterator[Row]:
+    """Add the bytes in remote storage to rows of topics and partitions."""
+    for row in found:
+        size = None if remote is None else remote.of(row)
+        yield row if size is None else {**row, "remote_bytes": size}
 
 
 def _show(usage: DiskUsage, answers: Answers | None, asked: SpaceRequest) -> None:
@@ -91,19 +116,23 @@ def _answers(usage: DiskUsage, asked: ContentQuery) -> Answers | None:
 # the document
 
 
-def _document(usage: DiskUsage, sort: str | None, answers: Answers | None) -> Iterator[tuple[str, object]]:
+def _document(
+    usage: DiskUsage, sort: str | None, answers: Answers | None, remote: RemoteSpace | None
+) -> Iterator[tuple[str, object]]:
     """Yield the members of the document; an iterator is a list that is never whole in memory."""
     totals = add_up(usage)
     yield "now", usage.now_ms
     yield "bytes", totals.all.bytes
     yield "disk_bytes", totals.all.disk_bytes
     yield "log_dirs", log_dir_rows(totals, sort)
-    yield "topics", topic_rows(usage, totals, sort)
+    yield "topics", list(_with_remote(topic_rows(usage, totals, sort), remote))
     yield "segments", _segment_rows(usage, sort)
     yield "other", (_other(one) for one in usage.others())
     yield "reasons", in_words(totals.all)
     yield "imbalance", None if totals.imbalance is None else totals.imbalance._asdict()
     yield from (_NO_ANSWERS if answers is None else answers.members()).items()
+    if remote is not None:
+        yield "remote", remote.json()
     yield "problems", (*usage.problems, *usage.damage)
 
 

@@ -234,6 +234,8 @@ def _setting(change: _Change) -> TimelineEvent:
     before, after = ("…" if one is not None and is_secret else one for one in (change.before, change.after))
     value = "not set" if after is None else f"= {after}"
     words = f"{whose.get(kind, name)}: {data['name']} {value}" + (f" (was {before})" if before is not None else "")
+    if kind == TOPIC_RESOURCE and data["name"] == "remote.storage.enable" and "true" in (before, after):
+        return event._replace(kind="tiering-enabled" if after == "true" else "tiering-disabled", message=words)
     return event._replace(kind="config-changed", message=words)
 
 

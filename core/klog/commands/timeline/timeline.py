@@ -23,6 +23,7 @@ from klog.commands.timeline.timeline_event import (
     FILE_CLOCK,
     GROUP_KINDS,
     METADATA_KINDS,
+    REMOTE_KINDS,
     RUN_EVENTS,
     TRANSACTION_KINDS,
     EventFilter,
@@ -35,7 +36,7 @@ from klog.data_dir.partition import Partition
 from klog.data_dir.selection import Selection
 from klog.formats.checkpoint import epochs_in_force
 from klog.formats.damage import DamageKind
-from klog.formats.internal_topics import CLUSTER_METADATA, CONSUMER_OFFSETS, TRANSACTION_STATE
+from klog.formats.internal_topics import CLUSTER_METADATA, CONSUMER_OFFSETS, REMOTE_LOG_METADATA, TRANSACTION_STATE
 from klog.formats.names import FileKind, PartitionState
 from klog.partition.verify.findings import KINDS, LogDirFacts, PartitionFacts, Severity
 from klog.partition.verify.log_checks import damaged_places
@@ -96,6 +97,7 @@ class Timeline:
             self._metadata(selection)
         for selection in self._selections:
             self._coordinators(selection)
+            self._remote(selection)
 
     def events(self) -> Iterator[TimelineEvent]:
         """Yield the events that were read, the earliest first."""
@@ -138,6 +140,23 @@ class Timeline:
                 from klog.commands.timeline.coordinator_events import GroupEvents
 
                 GroupEvents(partition, where, self._wanted, self.add).read(self._note)
+
+    def _remote(self, selection: Selection) -> None:
+        """Read the events of the selected partitions, whichever log dir has the partition of the topic with them."""
+        if not self._wanted.wants_any(REMOTE_KINDS):
+            return
+        named = {(one.topic, one.number) for each in self._selections for one in each.partitions}
+        is_whole = any(each.whole for each in self._selections)
+
+        def emit(event: TimelineEvent) -> None:
+            if is_whole or (event.topic, event.partition) in named:
+                self.add(event)
+
+        for partition in selection.log_dir.partitions:
+            if partition.topic == REMOTE_LOG_METADATA and partition.state is PartitionState.CURRENT:
+                from klog.commands.timeline.remote_events import RemoteEvents
+
+                RemoteEvents(partition, selection.log_dir.path, emit).read(self._note)
 
     def _note(self, sentence: str) -> None:
         """Store a problem with records; the pass over all logs, which decodes none, reports the others."""

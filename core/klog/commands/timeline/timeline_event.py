@@ -25,20 +25,23 @@ FILE_CLOCK: Final = "file"
 
 METADATA_KINDS: Final = (
     *("broker-registered", "broker-fenced", "broker-unfenced", "broker-unregistered"),
-    *("topic-created", "topic-deleted", "partition-changed", "config-changed"),
+    *("topic-created", "topic-deleted", "partition-changed", "config-changed", "tiering-enabled", "tiering-disabled"),
 )
 TRANSACTION_KINDS: Final = ("txn-begin", "txn-commit", "txn-abort", "txn-fenced", "txn-open")
 GROUP_KINDS: Final = ("commit", "rebalance", "group-deleted")
+REMOTE_KINDS: Final = ("segment-tiered", "segment-deleted-remotely", "copy-failed")
 DATA_KINDS: Final = (
     *("roll", "log-start", "compacted", "producer", "first-record", "last-record", "silence", "damage"),
 )
-KINDS: Final = (*METADATA_KINDS, "epoch", *TRANSACTION_KINDS, *GROUP_KINDS, *DATA_KINDS)
-"""All kinds, in the order of events of the same time: metadata, epochs, transactions, groups, data."""
+KINDS: Final = (*METADATA_KINDS, "epoch", *TRANSACTION_KINDS, *GROUP_KINDS, *REMOTE_KINDS, *DATA_KINDS)
+"""All kinds, in the order of events of the same time: metadata, epochs, transactions, groups, remote storage, data."""
 
 _RANKS: Final = {kind: rank for rank, kind in enumerate(KINDS)}
 _FAMILIES: Final = {
     kind: family
-    for family, kinds in enumerate((METADATA_KINDS, ("epoch",), TRANSACTION_KINDS, GROUP_KINDS, DATA_KINDS))
+    for family, kinds in enumerate(
+        (METADATA_KINDS, ("epoch",), TRANSACTION_KINDS, GROUP_KINDS, REMOTE_KINDS, DATA_KINDS)
+    )
     for kind in kinds
 }
 _OF_ONE_DISK: Final = ("log-start", "compacted", "damage")
