@@ -92,6 +92,9 @@ _klog() {
         'verify --to') words='' ;;
         'verify -j' | 'verify --jobs') words='' ;;
         'verify --max-batch-bytes') words='' ;;
+        'verify --remote') words='' ;;
+        'verify --remote-layout') words='local aiven' ;;
+        'verify --remote-keys') words='' ;;
         'verify --cache') words='drop keep' ;;
         'verify --rate') words='' ;;
         'verify --priority') words='normal low' ;;
@@ -291,6 +294,9 @@ _klog() {
         'fetch --end') words='log checkpoint' ;;
         'fetch -p' | 'fetch --partition') words='' ;;
         'fetch -o' | 'fetch --output') words='text json' ;;
+        'fetch --remote') words='' ;;
+        'fetch --remote-layout') words='local aiven' ;;
+        'fetch --remote-keys') words='' ;;
         'fetch -j' | 'fetch --jobs') words='' ;;
         'fetch --color') words='auto always never' ;;
         'bytes --offset') words='' ;;
@@ -323,6 +329,9 @@ _klog() {
         'space --now') words='' ;;
         'space -o' | 'space --output') words='text json jsonl csv prometheus' ;;
         'space --to') words='' ;;
+        'space --remote') words='' ;;
+        'space --remote-layout') words='local aiven' ;;
+        'space --remote-keys') words='' ;;
         'space -j' | 'space --jobs') words='' ;;
         'space --cache') words='drop keep' ;;
         'space --rate') words='' ;;
@@ -411,6 +420,10 @@ _klog() {
         'serve --connections') words='' ;;
         'serve --send-buffer') words='' ;;
         'serve -o' | 'serve --output') words='text jsonl' ;;
+        'serve --remote') words='' ;;
+        'serve --remote-layout') words='local aiven' ;;
+        'serve --remote-keys') words='' ;;
+        'serve --cache-size') words='' ;;
         'serve -j' | 'serve --jobs') words='' ;;
         'serve --color') words='auto always never' ;;
         'export -p' | 'export --partition') words='' ;;
@@ -679,6 +692,9 @@ _klog() {
         'spark verify --master') words='' ;;
         'spark verify --spark-conf') words='' ;;
         'spark verify --ship') words='' ;;
+        'spark verify --remote') words='' ;;
+        'spark verify --remote-layout') words='local aiven' ;;
+        'spark verify --remote-keys') words='' ;;
         'spark verify -j' | 'spark verify --jobs') words='' ;;
         'spark verify --cache') words='drop keep' ;;
         'spark verify --rate') words='' ;;
@@ -706,6 +722,10 @@ _klog() {
         'spark stats --master') words='' ;;
         'spark stats --spark-conf') words='' ;;
         'spark stats --ship') words='' ;;
+        'spark stats --remote') words='' ;;
+        'spark stats --remote-layout') words='local aiven' ;;
+        'spark stats --remote-keys') words='' ;;
+        'spark stats --tier') words='both local remote' ;;
         'spark stats -j' | 'spark stats --jobs') words='' ;;
         'spark stats --cache') words='drop keep' ;;
         'spark stats --rate') words='' ;;
@@ -731,6 +751,10 @@ _klog() {
         'spark search --master') words='' ;;
         'spark search --spark-conf') words='' ;;
         'spark search --ship') words='' ;;
+        'spark search --remote') words='' ;;
+        'spark search --remote-layout') words='local aiven' ;;
+        'spark search --remote-keys') words='' ;;
+        'spark search --tier') words='both local remote' ;;
         'spark search -j' | 'spark search --jobs') words='' ;;
         'spark search --cache') words='drop keep' ;;
         'spark search --rate') words='' ;;
@@ -752,6 +776,10 @@ _klog() {
         'spark export --master') words='' ;;
         'spark export --spark-conf') words='' ;;
         'spark export --ship') words='' ;;
+        'spark export --remote') words='' ;;
+        'spark export --remote-layout') words='local aiven' ;;
+        'spark export --remote-keys') words='' ;;
+        'spark export --tier') words='both local remote' ;;
         'spark export -j' | 'spark export --jobs') words='' ;;
         'spark export --cache') words='drop keep' ;;
         'spark export --rate') words='' ;;
@@ -790,7 +818,7 @@ _klog() {
         case "$command" in
             '') words='doctor verify recover apply undo plans explain browse describe records dump lookup search stats timeline groups transactions fetch bytes report space compact truncate adopt partition assign serve export write follow completion metadata schemas replicas remote keys audit spark -V --version -h --help' ;;
             doctor) words='--kafka-version --cluster-id --node-id --directory-id --server-properties --records --all -o --output -j --jobs -q --quiet --color -h --help' ;;
-            verify) words='-t --topic -p --partition --deep --sample --since --all -o --output --to -j --jobs --max-batch-bytes --cache --rate --priority -q --quiet --color -h --help' ;;
+            verify) words='-t --topic -p --partition --deep --sample --since --all -o --output --to -j --jobs --max-batch-bytes --remote --remote-layout --remote-keys --cache --rate --priority -q --quiet --color -h --help' ;;
             recover) words='-t --topic -p --partition --like-broker --salvage --apply --save-plan --backup --indexes-only --from-recovery-point --repair-bits --mark-clean --broker-epoch --rescue-records --index-interval --segment-index-bytes --producer-expiration --now --all -o --output -j --jobs --dry-run --cache --rate --priority -q --quiet --color -h --help' ;;
             apply) words='--backup -o --output -j --jobs -q --quiet --color -h --help' ;;
             undo) words='--apply --backup -o --output --dry-run -j --jobs -q --quiet --color -h --help' ;;
@@ -806,16 +834,16 @@ _klog() {
             timeline) words='--around --window --from-time --to-time -t --topic -p --partition --group --kind -n --limit -o --output -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
             groups) words='--group --at-time --type -t --topic -p --partition --to --cluster --topic-id --by-name -o --output -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
             transactions) words='--state --transactional-id --producer-id --longer-than -t --topic -p --partition --now --cluster --topic-id --by-name -o --output -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
-            fetch) words='--offset --max-bytes --min-bytes --isolation --partial --end -t --topic -p --partition -o --output -j --jobs -q --quiet --color -h --help' ;;
+            fetch) words='--offset --max-bytes --min-bytes --isolation --partial --end -t --topic -p --partition -o --output --remote --remote-layout --remote-keys -j --jobs -q --quiet --color -h --help' ;;
             bytes) words='--offset --position --entry --context --full --raw -t --topic -p --partition -o --output --to -j --jobs -q --quiet --color -h --help' ;;
             report) words='--to --redact --deep --title --now -j --jobs --max-batch-bytes --cache --rate --priority -q --quiet --color -h --help' ;;
-            space) words='-t --topic -p --partition --by --sort --top-keys --codecs --sample --free --metadata --server-properties --now -o --output --to -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
+            space) words='-t --topic -p --partition --by --sort --top-keys --codecs --sample --free --metadata --server-properties --now -o --output --to --remote --remote-layout --remote-keys -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
             compact) words='-t --topic -p --partition --apply --save-plan --backup --to --estimate --explain --policy --metadata --all --min-dirty-ratio --delete-retention --min-lag --segment-size --index-size --index-interval --map-memory --like-broker --kafka-version --producer-expiration --now -o --output -j --jobs --dry-run --cache --rate --priority -q --quiet --color -h --help' ;;
             truncate) words='--to-offset --to-timestamp --to-log-start -t --topic -p --partition --apply --save-plan --backup --index-interval --producer-expiration --now -o --output --dry-run -j --jobs -q --quiet --color -h --help' ;;
             adopt) words='--to --as -t --topic -p --partition --replace --epochs --producers --open-transactions --now --apply --save-plan --backup -j --jobs -o --output --dry-run --cache --rate --priority -q --quiet --color -h --help' ;;
             partition) words='--partitions --partitioner --as --keys-from --null -o --output -j --jobs -q --quiet --color -h --help' ;;
             assign) words='--brokers --racks --metadata --partitions --replication --algorithm --seed --start-index --shift --start-partition --fenced --no-racks -t --topic --check -o --output -j --jobs -q --quiet --color -h --help' ;;
-            serve) words='--listen --advertise --expose -t --topic -p --partition --cluster --topic-id --by-name --end --at-time --open-transactions --damaged --missing --internal --connections --send-buffer -o --output -j --jobs -q --quiet --color -h --help' ;;
+            serve) words='--listen --advertise --expose -t --topic -p --partition --cluster --topic-id --by-name --end --at-time --open-transactions --damaged --missing --internal --connections --send-buffer -o --output --remote --remote-layout --remote-keys --cache-size -j --jobs -q --quiet --color -h --help' ;;
             export) words='-t --topic -p --partition --to -o --output --from-offset --to-offset --from-time --to-time --isolation --replicas --cluster --topic-id --by-name --file-size --max-batch-bytes -j --jobs --remote --remote-layout --remote-keys --tier --cache --rate --priority -q --quiet --color -h --help' ;;
             write) words='--to --input-format -t --topic --keep-offsets --batches --batch-size --linger --codec --level --partitions --partitioner --seed --repartition --idempotent --producers --timestamp-type --leader-epoch --set --topic-id --metadata --one-replica --end-transactions --skip-bad --apply --save-plan --backup --now -o --output --dry-run -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
             follow) words='--to -t --topic -p --partition --internal --until-caught-up --continuous --rate --max-wait --min-bytes --fetch-bytes --partition-bytes --flush --set --prune --on-divergence --on-cleaned --security-config --timeout --trace -o --output -j --jobs --cache --priority -q --quiet --color -h --help' ;;
@@ -845,11 +873,11 @@ _klog() {
             'audit headers') words='--check --now --with --memory -t --topic -p --partition --internal -o --output --max-batch-bytes -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
             'audit misrouted') words='--with --deep --min-confidence --memory -t --topic -p --partition --internal -o --output --max-batch-bytes -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
             spark) words='verify audit stats search export compact -h --help' ;;
-            'spark verify') words='-t --topic -p --partition --deep --all -o --output --max-batch-bytes --master --spark-conf --ship -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
+            'spark verify') words='-t --topic -p --partition --deep --all -o --output --max-batch-bytes --master --spark-conf --ship --remote --remote-layout --remote-keys -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
             'spark audit') words='--with --deep --min-confidence --memory -t --topic -p --partition --internal -o --output --max-batch-bytes --master --spark-conf --ship -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
-            'spark stats') words='-t --topic -p --partition --cluster --topic-id -o --output --max-batch-bytes --master --spark-conf --ship -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
-            'spark search') words='-t --topic -p --partition --key --keys-from --header --regex --from-offset --to-offset --from-time --to-time --isolation -o --output --values -n --limit --replicas --cluster --topic-id --by-name --max-batch-bytes --master --spark-conf --ship -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
-            'spark export') words='-t --topic -p --partition --to -o --output --from-offset --to-offset --from-time --to-time --isolation --replicas --cluster --topic-id --by-name --file-size --max-batch-bytes --master --spark-conf --ship -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
+            'spark stats') words='-t --topic -p --partition --cluster --topic-id -o --output --max-batch-bytes --master --spark-conf --ship --remote --remote-layout --remote-keys --tier -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
+            'spark search') words='-t --topic -p --partition --key --keys-from --header --regex --from-offset --to-offset --from-time --to-time --isolation -o --output --values -n --limit --replicas --cluster --topic-id --by-name --max-batch-bytes --master --spark-conf --ship --remote --remote-layout --remote-keys --tier -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
+            'spark export') words='-t --topic -p --partition --to -o --output --from-offset --to-offset --from-time --to-time --isolation --replicas --cluster --topic-id --by-name --file-size --max-batch-bytes --master --spark-conf --ship --remote --remote-layout --remote-keys --tier -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
             'spark compact') words='-t --topic -p --partition --to -o --output --replicas --cluster --topic-id --by-name --file-size --policy --metadata --all --min-dirty-ratio --delete-retention --min-lag --segment-size --index-size --index-interval --map-memory --producer-expiration --now --max-batch-bytes --master --spark-conf --ship -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
         esac
         # options only where one begins; otherwise paths, which `-o default` completes

@@ -14,6 +14,8 @@ from klog_cli.commands import audit as audit_options
 from klog_cli.commands import export as export_command
 from klog_cli.commands import search as search_command
 from klog_cli.commands import stats as stats_command
+from klog_cli.commands import verify as verify_command
+from klog_cli.remote_options import Remote, RemoteKeys, RemoteLayout, reads_both_tiers
 from klog_cli.units import parse_size, parse_time
 
 if TYPE_CHECKING:
@@ -39,11 +41,15 @@ def verify(
     master: options.Master = None,
     conf: options.SparkConf = None,
     ship: options.Ship = "archive",
+    remote: Remote = None,
+    remote_layout: RemoteLayout = None,
+    remote_keys: RemoteKeys = None,
 ) -> int:
     """Check partitions as 'klog verify' does.
 
     The findings and the exit code are the same.
     """
+    from klog.data_dir.selection import PartitionQuery
     from klog.partition.verify.segment_pass import SurveyOptions
 
     from klog_cli.views.verify import verify as run
@@ -53,7 +59,9 @@ def verify(
         raise UsageError("nothing to verify: name log dirs or partition directories")
     request = SurveyOptions(deep, 1, options.batch_bytes(max_batch_bytes))
     runner = options.on_spark("klog verify", master, conf, ship)
-    return run(paths, topic or (), partition or (), request, None, form, runner, everything=everything)
+    query = PartitionQuery(paths, topic or (), partition or ())
+    then = verify_command.behind(verify_command.RemoteOptions(remote, remote_layout, remote_keys), query, request, form)
+    return run(*query, request, None, form, runner, everything=everything, then=then)
 
 
 @spark.command("audit")
@@ -86,6 +94,7 @@ def audit(
 
 
 @spark.command("stats", help=getdoc(stats_command.stats))
+@reads_both_tiers
 def stats(
     paths: options.Paths = None,
     topic: options.Topics = None,
@@ -108,6 +117,7 @@ def stats(
 
 
 @spark.command("search", help=getdoc(search_command.search))
+@reads_both_tiers
 def search(
     paths: options.Paths = None,
     topic: options.Topics = None,
@@ -148,6 +158,7 @@ def search(
 
 
 @spark.command("export", help=getdoc(export_command.export))
+@reads_both_tiers
 def export(
     paths: options.Paths = None,
     topic: options.Topics = None,

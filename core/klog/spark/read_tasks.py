@@ -21,6 +21,7 @@ from klog.log.records import RecordFilter
 from klog.partition.start.replica_choice import choose_replicas
 from klog.partition.transactions.isolation import IsolationState
 from klog.spark.ranges import FilterPushdown, Range
+from klog.spark.remote_tiers import over_tiers
 from klog.spark.source_options import SourceOptions
 from klog.spark.utf8_errors import in_text
 from klog.spark.worker_reads import reading_in_worker
@@ -93,7 +94,7 @@ def read_task(
     assert isinstance(task, Task)
     wanted = RecordFilter(pushed.from_offset, pushed.to_offset, pushed.from_time, pushed.to_time)
     query = RowQuery(tuple(columns), wanted, options.isolation, options.damage, options.max_batch_bytes)
-    with in_text(), reading_in_worker(options.paths, options.reads):
+    with in_text(), reading_in_worker(options.paths, options.reads), over_tiers(options.mount):
         yield from read(task.parts, query)
 
 

@@ -23,6 +23,7 @@ from klog.data_dir.read_options import requested
 from klog.jobs.runner import Job, Take, TaskResult
 from klog.jobs.slices import pack_tasks
 from klog.spark import remote_call
+from klog.spark.remote_tiers import mount_of_driver, read_over_tiers
 from klog.spark.session import SITE, abandon_all, session
 from klog.spark.worker_reads import read_as_requested
 
@@ -80,6 +81,8 @@ class SparkRunner:
         cloudpickle.register_pickle_by_value(remote_call)  # type: ignore[no-untyped-call]  # it has no types
         request = requested()
         function = job.function if request is None else partial(read_as_requested, job.function, request)
+        mount = mount_of_driver()
+        function = function if mount is None else partial(read_over_tiers, function, mount)
         pickled: bytes = cloudpickle.dumps((function, job.options))  # type: ignore[no-untyped-call]  # as above
         units, sizes = job.units, job.sizes
         sink.expect(sum(sizes))

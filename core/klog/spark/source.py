@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 from klog.base.errors import UsageError, near_misses
 from klog.spark.ranges import FilterPushdown, batch_ranges, hold_names_against, push
 from klog.spark.read_tasks import chosen, read_task, tasks
+from klog.spark.remote_tiers import over_tiers
 from klog.spark.source_options import SourceOptions, read_columns, read_options
 from klog.spark.utf8_errors import in_text
 
@@ -61,10 +62,11 @@ class KafkaLogReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Return the tasks.  Raises UsageError, UnreadableError."""
         options, pushed = self.options, self.pushed
-        found = chosen(options)
-        hold_names_against((options.starting, options.ending), found)
-        found = [partition for partition in found if pushed.means(partition.topic, partition.number)]
-        return tasks(batch_ranges(found, options), options, pushed)
+        with over_tiers(options.mount):
+            found = chosen(options)
+            hold_names_against((options.starting, options.ending), found)
+            found = [partition for partition in found if pushed.means(partition.topic, partition.number)]
+            return tasks(batch_ranges(found, options), options, pushed)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a task."""

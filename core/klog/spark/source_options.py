@@ -24,8 +24,11 @@ from klog.formats.names import CLUSTER_METADATA, INTERNAL
 from klog.jobs.slices import SPLIT_BYTES
 from klog.jobs.spark_rows import COLUMNS, KAFKA_COLUMNS
 from klog.log.reader import MAX_BATCH_BYTES
+from klog.partition.tiered.mounts import BOTH
 from klog.partition.transactions.isolation import Isolation
 from klog.spark.read_bounds import EARLIEST, LATEST, OffsetBound, read_time, read_times, read_words
+from klog.spark.remote_tiers import TierMount
+from klog.tier.tier import LAYOUTS, TierAddress, is_url
 
 REPLICAS: Final = ("longest", "all", "leader-epoch")
 ISOLATIONS: Final = ("read_uncommitted", "read_committed")
@@ -37,7 +40,7 @@ _OURS = (
     "path paths columns isolation damage splitBytes maxBatchBytes pushdown replicas cluster topicId byName"
     " subscribe subscribePattern assign startingOffsets endingOffsets startingTimestamp endingTimestamp"
     " startingOffsetsByTimestamp endingOffsetsByTimestamp startingOffsetsByTimestampStrategy includeHeaders"
-    " failOnDataLoss minPartitions maxOffsetsPerTrigger cache rate priority"
+    " failOnDataLoss minPartitions maxOffsetsPerTrigger cache rate priority remote remoteLayout remoteKeys"
 )
 _NOTHING_ON_DISK = (
     "groupIdPrefix kafkaConsumer.pollTimeoutMs fetchOffset.numRetries fetchOffset.retryIntervalMs"
@@ -55,6 +58,7 @@ class SourceOptions:
 
     *tasks*: the minimum number, None for the default.  *max_offsets*: per trigger, None for no limit.  *late*: the
     start if no record has the timestamp or a later one, "error" or "latest".  *reads*: the way in which logs are read.
+    *tier*: remote storage, None for the local logs alone.
     """
 
     paths: tuple[str, ...]
@@ -74,6 +78,12 @@ class SourceOptions:
     tasks: int | None
     max_offsets: int | None
     reads: ReadOptions
+    tier: TierAddress | None = None
+
+    @property
+    def mount(self) -> TierMount | None:
+        """The request for the remote segments; None without remote storage."""
+        return None if self.tier is None else TierMount(self.tier, self.paths, self.topics.subscribed, (), BOTH)
 
 
 class _Given:
@@ -153,7 +163,26 @@ def read_options(options: Mapping[str, str], streaming: bool = False) -> SourceO
         tasks=given.number("minPartitions", 1),
         max_offsets=given.number("maxOffsetsPerTrigger", 1),
         reads=_reads(given),
+        tier=_tier(given, streaming),
     )
+
+
+def _tier(given: _Given, streaming: bool) -> TierAddress | None:
+    """Return the tier that `remote`, `remoteLayout` and `remoteKeys` name.  Raises UsageError."""
+    uri, layout = given.text("remote"), given.text("remoteLayout")
+    if uri is None:
+        if layout is not None or given.text("remoteKeys") is not None:
+            raise UsageError("remoteLayout, remoteKeys: they need the option remote")
+        return None
+    if streaming:
+        raise UsageError("remote: a stream follows the local log; read what is in remote storage in a batch")
+    if layout is not None:
+        layout = given.choice("remoteLayout", LAYOUTS, layout)
+    pairs = [one.partition("=") for one in given.names("remoteKeys")]
+    if not all(key_id and path for key_id, _, path in pairs):
+        raise UsageError("remoteKeys: expected KEYID=FILE, with commas between several")
+    uri = uri if is_url(uri) else _local(uri)
+    return TierAddress(uri, layout, tuple((key_id, _local(path)) for key_id, _, path in pairs))
 
 
 def _reads(given: _Given) -> ReadOptions:
