@@ -51,6 +51,15 @@ class Situation(NamedTuple):
         return next(one for one in self.data if one.parent.name == f"broker-{self.truth.get('leader', 1)}")
 
 
+def made(folder: Path, moment: str) -> Situation:
+    """Unpack one that `situations.py` has just made in *folder*."""
+    with tarfile.open(folder / f"{moment}.tar.xz") as archive:
+        archive.extractall(folder / moment)
+    truth = json.loads(gzip.decompress((folder / "truth.json.gz").read_bytes()))
+    data = tuple(sorted((folder / moment).glob("broker-*/data")))
+    return Situation(folder.name, moment, data, folder / moment / "tier", truth)
+
+
 def situation(image: Callable[[str], Path], name: str, moment: str = "before") -> Situation:
     """Unpack one; *image* is the fixture."""
     folder = image(f"tiered/{name}/{moment}.tar.xz")

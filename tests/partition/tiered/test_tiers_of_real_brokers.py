@@ -2,147 +2,45 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
-from klog.formats.damage import Damage
-from klog.jobs.slice_scan import SliceScan
-from klog.jobs.slices import slice_partition
-from klog.log.records import RecordFilter
-from klog.partition.lookup import Lookup, TrailDetail
-from klog.partition.tiered.mounts import Mounted, MountRequest, mounted
-from klog.partition.transactions.isolation import Isolation
-from klog.tier.tier import Tier, open_tier
+from klog.partition.tiered.mounts import MountRequest, mounted
 
-from tests.conftest import CORPORA
-from tests.support.tiers import IMAGES, Situation, situation
+from tests.partition.tiered import checks
+from tests.partition.tiered.checks import both_tiers, records, tier_of, told
+from tests.support.tiers import IMAGES, situation
 
 ANSWERED = [one for one in IMAGES if one[0] != "damaged"]
-UNTIMELY = ("gappy", "unclean-tail")
-"""Situations in which a broker's answer for a time is not the first record that is due."""
-
-
-def tier_of(found: Situation) -> Tier:
-    return open_tier(str(found.tier), None, {"key1": str(CORPORA / "tiered/make/keys/private.pem")})
-
-
-@contextmanager
-def both_tiers(found: Situation, part: str = "both") -> Iterator[Mounted]:
-    with mounted(MountRequest(tier_of(found), [str(found.leader)], part=part)) as result:
-        yield result
-
-
-def told(found: Situation) -> Iterator[tuple[Partition, dict[str, Any]]]:
-    """Each partition, and what clients were told about it."""
-    for name, answers in found.clients.items():
-        if isinstance(answers["offsets"]["earliest"], int):
-            yield LogDir(str(found.leader)).partition(name), answers
-
-
-def records(partition: Partition, isolation: Isolation) -> tuple[list[tuple[Any, ...]], list[Damage]]:
-    rows, damages = [], []
-    for part in slice_partition(partition, isolation=isolation):
-        for one in SliceScan(RecordFilter()).read(part):
-            if isinstance(one, Damage):
-                damages.append(one)
-                continue
-            for i in range(one.records):
-                offset, timestamp, key, value, _, _, batch = one.record(i)
-                texts = [None if text is None else bytes(text).decode() for text in (key, value)]
-                rows.append((offset, timestamp, *texts, one.batch(batch).leader_epoch))
-    return rows, damages
-
-
-def first_after(lookup: Lookup, timestamp: int) -> int:
-    trail = lookup.timestamp(timestamp)
-    assert not trail.problems
-    return trail.offset if trail.found and trail.offset is not None else -1
 
 
 @pytest.mark.corpora
 @pytest.mark.parametrize(("name", "moment"), ANSWERED)
 def test_offsets_are_those_of_list_offsets(image: Callable[[str], Path], name: str, moment: str) -> None:
     """Earliest, earliest local, highest remote and latest; a partition that copies nothing after a restart says -1."""
-    found = situation(image, name, moment)
-    with both_tiers(found) as result:
-        for partition, answers in told(found):
-            log, offsets = result.logs.get(partition.path), answers["offsets"]
-            assert partition.log_end is not None
-            assert partition.log_end.offset == offsets["latest"]
-            if log is None:
-                assert partition.log_start_offset == offsets["earliest"]
-                continue
-            assert log.local_start is not None
-            assert (log.log_start, max(log.local_start, log.log_start)) == (
-                offsets["earliest"],
-                offsets["earliest_local"],
-            )
-            if partition.topic != "stopped":
-                assert log.remote_end_offset == offsets["latest_tiered"]
-            assert log.holes() == []
-            ranges = list(log.ranges(offsets["latest"]))
-            assert [one.first for one in ranges[1:]] == [one.last + 1 for one in ranges[:-1]]
-            assert (ranges[0].first, ranges[-1].last) == (offsets["earliest"], offsets["latest"] - 1)
+    checks.check_offsets(situation(image, name, moment))
 
 
 @pytest.mark.corpora
 @pytest.mark.parametrize(("name", "moment"), ANSWERED)
 def test_records_are_those_of_consumers(image: Callable[[str], Path], name: str, moment: str) -> None:
     """Both isolation levels, each record once, in order; where a broker served a dead branch, the live records."""
-    found = situation(image, name, moment)
-    with both_tiers(found):
-        for partition, answers in told(found):
-            rows, damages = records(partition, "read_uncommitted")
-            theirs = [(*row[:4], row[5]) for row in answers["uncommitted"]]
-            if name == "unclean-tail":
-                assert partition.epochs is not None
-                starts = [(one.start_offset, one.epoch) for one in partition.epochs.entries]
-                wrong = [row for row in theirs if row[4] != max(one for one in starts if one[0] <= row[0])[1]]
-                assert [row[0] for row in wrong] == [row[0] for row in rows if row not in theirs]
-                theirs = [row for row in theirs if row not in wrong]
-                rows = [row for row in rows if row[0] not in {one[0] for one in wrong}]
-            assert (rows, damages) == (theirs, [])
-            rows, damages = records(partition, "read_committed")
-            assert ([row[0] for row in rows], damages) == (answers["committed"], [])
+    checks.check_records(situation(image, name, moment))
 
 
 @pytest.mark.corpora
 @pytest.mark.parametrize(("name", "moment"), [one for one in ANSWERED if not one[0].startswith("aiven")])
 def test_times_are_those_of_list_offsets(image: Callable[[str], Path], name: str, moment: str) -> None:
-    found = situation(image, name, moment)
-    with both_tiers(found):
-        for partition, answers in told(found):
-            with Lookup(partition, wanted=TrailDetail(explains=False)) as lookup:
-                asked = [(time, first_after(lookup, time)) for time, *_ in answers["times"]]
-            assert asked == [(time, offset) for time, offset, _ in answers["times"]]
+    checks.check_times(situation(image, name, moment))
 
 
 @pytest.mark.corpora
-@pytest.mark.parametrize(("name", "moment"), [one for one in ANSWERED if one[0] not in UNTIMELY])
+@pytest.mark.parametrize(("name", "moment"), [one for one in ANSWERED if one[0] not in checks.UNTIMELY])
 def test_any_time_leads_to_the_first_record_that_is_due(image: Callable[[str], Path], name: str, moment: str) -> None:
     """200 random times, and 200 offsets, in the records that consumers got."""
-    found, draw = situation(image, name, moment), random.Random(7)
-    with both_tiers(found):
-        for partition, answers in told(found):
-            rows = [row[:2] for row in answers["uncommitted"]]
-            if not rows:
-                continue
-            lowest, highest = min(row[1] for row in rows), max(row[1] for row in rows)
-            with Lookup(partition, wanted=TrailDetail(explains=False)) as lookup:
-                has_markers = (
-                    len(rows) < rows[-1][0] + 1 - rows[0][0]
-                )  # a consumer gets none, a broker's answer may be one
-                for time in () if has_markers else (draw.randint(lowest - 10, highest) for _ in range(200)):
-                    assert first_after(lookup, time) == next(offset for offset, stamp in rows if stamp >= time)
-                for offset, stamp in draw.choices(rows, k=200):
-                    trail = lookup.offset(offset)
-                    assert (trail.offset, trail.record and trail.record.timestamp) == (offset, stamp)
+    checks.check_any_time(situation(image, name, moment))
 
 
 @pytest.mark.corpora
