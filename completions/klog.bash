@@ -313,6 +313,9 @@ _klog() {
         'report --now') words='' ;;
         'report -j' | 'report --jobs') words='' ;;
         'report --max-batch-bytes') words='' ;;
+        'report --remote') words='' ;;
+        'report --remote-layout') words='local aiven' ;;
+        'report --remote-keys') words='' ;;
         'report --cache') words='drop keep' ;;
         'report --rate') words='' ;;
         'report --priority') words='normal low' ;;
@@ -836,7 +839,7 @@ _klog() {
             transactions) words='--state --transactional-id --producer-id --longer-than -t --topic -p --partition --now --cluster --topic-id --by-name -o --output -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
             fetch) words='--offset --max-bytes --min-bytes --isolation --partial --end -t --topic -p --partition -o --output --remote --remote-layout --remote-keys -j --jobs -q --quiet --color -h --help' ;;
             bytes) words='--offset --position --entry --context --full --raw -t --topic -p --partition -o --output --to -j --jobs -q --quiet --color -h --help' ;;
-            report) words='--to --redact --deep --title --now -j --jobs --max-batch-bytes --cache --rate --priority -q --quiet --color -h --help' ;;
+            report) words='--to --redact --deep --title --now -j --jobs --max-batch-bytes --remote --remote-layout --remote-keys --cache --rate --priority -q --quiet --color -h --help' ;;
             space) words='-t --topic -p --partition --by --sort --top-keys --codecs --sample --free --metadata --server-properties --now -o --output --to --remote --remote-layout --remote-keys -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
             compact) words='-t --topic -p --partition --apply --save-plan --backup --to --estimate --explain --policy --metadata --all --min-dirty-ratio --delete-retention --min-lag --segment-size --index-size --index-interval --map-memory --like-broker --kafka-version --producer-expiration --now -o --output -j --jobs --dry-run --cache --rate --priority -q --quiet --color -h --help' ;;
             truncate) words='--to-offset --to-timestamp --to-log-start -t --topic -p --partition --apply --save-plan --backup --index-interval --producer-expiration --now -o --output --dry-run -j --jobs -q --quiet --color -h --help' ;;

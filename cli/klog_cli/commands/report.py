@@ -10,6 +10,7 @@ import typer
 from klog.base.errors import UsageError
 
 from klog_cli import options, output
+from klog_cli.remote_options import Remote, RemoteKeys, RemoteLayout, named_tier
 from klog_cli.units import parse_time
 
 To = Annotated[str, typer.Option("--to", metavar="FILE.html", help="The page to write.")]
@@ -29,6 +30,9 @@ def report(
     now: Now = None,
     jobs: options.Jobs = None,
     max_batch_bytes: options.MaxBatchBytes = "128MiB",
+    remote: Remote = None,
+    remote_layout: RemoteLayout = None,
+    remote_keys: RemoteKeys = None,
 ) -> int:
     """Write one HTML page about log dirs, for the ticket.
 
@@ -43,4 +47,4 @@ def report(
         raise UsageError("nothing to report on: name log dirs or partition directories")
     now_ms = int(time.time() * 1000) if now is None else parse_time(now, output.note)
     request = SurveyOptions(deep, jobs or os.cpu_count() or 1, options.batch_bytes(max_batch_bytes))
-    return run(paths, to, request, title, now_ms, redact)
+    return run(paths, to, request, title, now_ms, redact, named_tier(remote, remote_layout, remote_keys))

@@ -93,6 +93,24 @@ def test_space_adds_up_the_objects(klog: Klog, disk: tuple[Path, Path]) -> None:
     assert "without an owner" in text
 
 
+def test_a_report_has_a_verdict_and_findings(klog: Klog, disk: tuple[Path, Path], tmp_path: Path) -> None:
+    """To give away, it names neither keys nor segments."""
+    data, tier = disk
+    page = tmp_path / "report.html"
+    assert klog("report", data, "--to", page).exit_code == 0
+    assert "Remote storage" not in page.read_text()
+    assert klog("report", data, "--remote", tier, "--to", page).exit_code == 4
+    text = page.read_text()
+    assert "not damaged, 11 warnings" in text
+    assert "remote-orphan" in text
+    key = next(tier.rglob("gone-0-*/*.log"))
+    assert key.stem in text
+    assert klog("report", data, "--remote", tier, "--redact", "--to", page).exit_code == 4
+    redacted = page.read_text()
+    assert "remote-orphan" in redacted
+    assert not any(word in redacted for word in (key.stem, key.parent.name, "kafka-tiered-storage", str(tier)))
+
+
 @pytest.mark.corpora
 def test_space_shows_what_retention_bytes_counts(klog: Klog, image: Callable[[str], Path]) -> None:
     """The leader deletes from the front as long as a whole segment is covered by what is above the limit."""
