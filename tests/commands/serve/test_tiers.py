@@ -13,9 +13,8 @@ from tests.brokers import kafka
 from tests.commands.serve.readers import CONSOLES, PROPERTY, READERS, Row, printed, with_librdkafka
 from tests.commands.serve.serving import Serving, Wire
 from tests.conftest import CORPORA
-from tests.support.tiers import Situation, situation
-
-pytestmark = pytest.mark.corpora
+from tests.support.s3_server import proxied, s3_server, upload, use
+from tests.support.tiers import Situation, situation, unpack
 
 KEYS = ("--remote-keys", f"key1={CORPORA / 'tiered/make/keys/private.pem'}")
 SITUATIONS = ("house", "house391", "gappy", "unclean-tail", "aiven-encrypted", "aiven391")
@@ -61,6 +60,7 @@ def by_partition(rows: list[Row]) -> dict[tuple[str, int], list[list[Any]]]:
     return found
 
 
+@pytest.mark.corpora
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_consumers_get_what_brokers_handed_out(image: Callable[[str], Path], name: str) -> None:
     """Both isolation levels; of a dead branch nothing."""
@@ -79,6 +79,7 @@ def test_consumers_get_what_brokers_handed_out(image: Callable[[str], Path], nam
         assert "left out" not in server.said
 
 
+@pytest.mark.corpora
 def test_other_clients_read_both_tiers(image: Callable[[str], Path]) -> None:
     found = situation(image, "aiven-zstd")
     place, told = ("alpha", 0), answers(found)["alpha", 0]
@@ -88,6 +89,7 @@ def test_other_clients_read_both_tiers(image: Callable[[str], Path]) -> None:
             assert [row[0] for row in read] == told["committed"]
 
 
+@pytest.mark.corpora
 @pytest.mark.kafka
 def test_kafkas_console_consumer_reads_both_tiers(image: Callable[[str], Path]) -> None:
     found = situation(image, "house")
@@ -104,6 +106,7 @@ def test_kafkas_console_consumer_reads_both_tiers(image: Callable[[str], Path]) 
             assert sorted(int(line.decode().removeprefix("Offset:")) for line in lines) == offsets
 
 
+@pytest.mark.corpora
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_list_offsets_of_every_kind(image: Callable[[str], Path], name: str) -> None:
     """Log start, local start, highest remote offset, the next one to be copied, both ends, times; epochs."""
@@ -144,6 +147,7 @@ LOST = {
 }
 
 
+@pytest.mark.corpora
 def test_damage_in_the_tier_is_told_and_the_rest_is_served(image: Callable[[str], Path]) -> None:
     found = situation(image, "damaged")
     with serving(found) as server:
@@ -154,6 +158,7 @@ def test_damage_in_the_tier_is_told_and_the_rest_is_served(image: Callable[[str]
             assert server.says(f"{topic}-0: ")
 
 
+@pytest.mark.corpora
 @pytest.mark.parametrize(
     ("topic", "first", "code"), [("d-log-missing", 36, 56), ("d-log-cut", 30, 2), ("d-log-flip", 21, 2)]
 )
@@ -168,6 +173,7 @@ def test_with_stop_a_partition_ends_before_its_damage(
         assert wire.fetch(topic, 60)["errorCode"] == 0
 
 
+@pytest.mark.corpora
 def test_a_tier_alone_is_served(image: Callable[[str], Path]) -> None:
     """The cluster is gone: consumers read what is in the bucket."""
     found = situation(image, "aiven-encrypted")
@@ -178,6 +184,7 @@ def test_a_tier_alone_is_served(image: Callable[[str], Path]) -> None:
     assert [row[0] for row in rows["alpha", 0]] == [row[0] for row in told["uncommitted"] if row[0] <= last]
 
 
+@pytest.mark.corpora
 def test_blocks_of_compressed_logs_are_kept(image: Callable[[str], Path]) -> None:
     """With a cache of one block, or of many, clients get the same."""
     found = situation(image, "aiven-zstd")
@@ -186,3 +193,22 @@ def test_blocks_of_compressed_logs_are_kept(image: Callable[[str], Path]) -> Non
         with serving(found, "--cache-size", size) as server:
             rows = by_partition(with_librdkafka(server.bootstrap, ["alpha"], "read_uncommitted", None))
         assert rows["alpha", 0] == [row[:4] for row in told["uncommitted"]]
+
+
+def test_a_bucket_is_read_by_ranges_and_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log that one client has read is in memory for the next one; requests that are refused are repeated."""
+    data, tier = unpack(tmp_path)
+    counts = []
+    with s3_server() as url, proxied(url, refuse_every=7) as proxy:
+        upload(url, tier, "tier")
+        use(monkeypatch, proxy.url)
+        with Serving(data, "--remote", "s3://tier") as server:
+            for _ in range(2):
+                rows = by_partition(with_librdkafka(server.bootstrap, ["fine", "short"], "read_committed", None))
+                assert [row[0] for row in rows["fine", 0]] == [*range(110)]
+                assert [row[0] for row in rows["short", 0]] == [*range(61, 110)]
+                counts.append(sum(path.endswith(".log") for _, path, _ in proxy.seen))
+        logs = [(path, headers) for _, path, headers in proxy.seen if path.endswith(".log")]
+    assert counts[0] == counts[1]
+    assert {"Range"} <= set.intersection(*({name.title() for name in headers} for _, headers in logs))
+    assert len({path for path, _ in logs}) == 7

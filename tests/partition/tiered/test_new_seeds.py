@@ -5,6 +5,7 @@ KLOG_TIER_SEEDS=17,18 make test ARGS="-m long -k new_seeds"        # a minute fo
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -42,13 +43,16 @@ def situation_of(seed: int, name: str, folder: Path) -> Situation:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_new_seeds(klog: Callable[..., Ran], tmp_path: Path, seed: int, name: str) -> None:
-    """Offsets, records in both levels, times, 200 random times and offsets, and no finding in any depth."""
+    """Offsets, records in both levels, times, 200 random times and offsets, segments; no finding in any depth."""
     found = situation_of(seed, name, tmp_path)
     checks.check_offsets(found)
     checks.check_records(found)
     checks.check_times(found)
     if name not in checks.UNTIMELY:
         checks.check_any_time(found)
+    listed = json.loads(klog("remote", "ls", *found.data, "--segments", "-o", "json").stdout)["partitions"]
+    ours = {(each["segment_id"], each["state"]) for one in listed for each in one["segment_list"]}
+    assert ours == {(one["segment_id"], one["state"]) for one in found.truth["segments"][found.moment]}
     for depth in ("--quick", "--deep"):
         ran = klog("remote", "verify", *found.data, "--remote", found.tier, depth)
         is_dead_tail = name == "unclean" and b"remote-dead-tail" in ran.stdout
