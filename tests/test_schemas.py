@@ -211,7 +211,8 @@ def test_what_schemas_of_a_registry_print_is_what_the_schemas_say(
     assert check("schemas show schemas.jsonl --subject b", (0,))
     (tmp_path / "records.jsonl").write_text('{"topic":"t","partition":0,"key":null,"value_base64":"AAAAAAEA"}\n' * 2)
     assert run_klog("write", "records.jsonl", "--to", "new").exit_code == 0
-    assert check("dump new/t-0 --schemas schemas.jsonl", (0, 4))
+    for command in ("dump", "search", "records"):
+        assert check(f"{command} new/t-0 --schemas schemas.jsonl", (0, 4))
     (tmp_path / "t-0").mkdir()
     values = [b"\0\0\0\0\2\0", b"\0\0\0\0\2\x09", b"\0\0\0\0\x09", b"text", None]
     records = [encode.Record(offset, value=value) for offset, value in enumerate(values)]

@@ -297,7 +297,7 @@ SCHEMAS: dict[str, Declared] = {
 }
 """The output of each command with `--output json`."""
 LINES: dict[str, Declared] = {
-    **{"dump": DUMP, "records": (RECORD, DAMAGE), "search": RECORD, "timeline": parts.TIMELINE},
+    **{"dump": DUMP, "records": (RECORD, DECODED, DAMAGE), "search": (RECORD, DECODED), "timeline": parts.TIMELINE},
     "partition": parts.PARTITION,
     **{"metadata history": parts.METADATA_HISTORY, "replicas simulate": parts.SIMULATE},
     "serve": {

@@ -26,8 +26,8 @@ PURPOSES = {
 """The commands, by purpose, in the order of the help."""
 OPTION_GROUPS = {
     "Select": "topic partition cluster topic-id by-name replicas from-offset to-offset from-time to-time key keys-from"
-    " header regex isolation limit sample since state transactional-id producer-id longer-than group type kind around"
-    " window at-time at-offset offset position entry timestamp batch broker quorum check min-confidence internal"
+    " header regex where isolation limit sample since state transactional-id producer-id longer-than group type kind"
+    " around window at-time at-offset offset position entry timestamp batch broker quorum check min-confidence internal"
     " no-control tail up if-leads head follow key-as remote remote-layout remote-keys tier node segment remote-only"
     " subject deleted id guid schemas schemas-topic decode",
     "Result": "output to segments values deep context format value-as pretty full raw resolved json-form",

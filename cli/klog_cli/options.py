@@ -120,7 +120,7 @@ Key = Annotated[
 KeysFrom = Annotated[
     str | None, typer.Option(metavar="FILE", help="Only records with one of the keys in FILE (one per line).")
 ]
-VALUE_FORMS = ("auto", "text", "json", "hex", "int32", "int64", "float64", "uuid")
+VALUE_FORMS = ("auto", "text", "json", "hex", "int32", "int64", "float64", "uuid", "schema")
 KeyAs = Annotated[
     str,
     typer.Option("--key-as", metavar="|".join(VALUE_FORMS), help="Form of keys, in --key and in text output."),

@@ -60,6 +60,43 @@ def schema_style(
     return SchemaStyle(decoders, sides, ErrorTally(), any(one.notes for one in registries))
 
 
+def styles_at_hand(
+    schemas: Sequence[str] | None, paths: Sequence[str], given: tuple[str, str, str, str | None], by_itself: bool
+) -> SchemaStyle | None:
+    """Return how keys and values are decoded; *by_itself*: by a registry's topic beside them, if there is one.
+
+    A registry that cannot be used is then a note.  Raises as `schema_style`.
+    """
+    if not by_itself:
+        return schema_style(schemas, paths, given)
+    from klog.base.errors import KlogError
+    from klog.jobs.schema_sources import topics_beside
+
+    if not topics_beside(paths, given[0]):
+        return None
+    try:
+        _check_libraries()
+        return schema_style([AUTO], paths, given)
+    except KlogError as error:
+        output.note(f"keys and values are shown without their schemas: {error}")
+        return None
+
+
+def _check_libraries() -> None:
+    """Raise UnsupportedError without klog[schemas]."""
+    from importlib.util import find_spec
+
+    from klog.base.errors import UnsupportedError
+    from klog.schemas.side_decoder import NEEDED
+
+    try:
+        missing = next((name for name in ("fastavro", "google.protobuf") if find_spec(name) is None), None)
+    except ModuleNotFoundError as error:
+        missing = error.name
+    if missing is not None:
+        raise UnsupportedError(f"schemas need {missing}: {NEEDED}")
+
+
 def _registries(schemas: Sequence[str], paths: Sequence[str], topic: str) -> list[Registry]:
     from klog.jobs.schema_sources import find_registries, topics_beside
 
@@ -75,19 +112,22 @@ def _registries(schemas: Sequence[str], paths: Sequence[str], topic: str) -> lis
     return found
 
 
-def tell_errors(style: SchemaStyle | None) -> int:
-    """Print a line for each kind of key and value that was not decoded; return the exit code."""
+def tell_errors(style: SchemaStyle | None, *, is_failure: bool = True) -> int:
+    """Print a line for each kind of key and value that was not decoded; return the exit code.
+
+    *is_failure*: somebody has asked for decoded ones.
+    """
     if style is None:
         return ExitCode.CLEAN
     for line in style.tally.lines():
         output.error(line)
-    return ExitCode.PROBLEMS_LEFT if style.tally or style.is_damaged else ExitCode.CLEAN
+    return ExitCode.PROBLEMS_LEFT if is_failure and (style.tally or style.is_damaged) else ExitCode.CLEAN
 
 
-def check_schemas(form: str, values: str, is_of_batches: bool) -> None:
-    """Raise UsageError for options that cannot be with --schemas."""
-    if form != "jsonl":
-        raise UsageError("--schemas goes with --output jsonl")
+def check_schemas(form: str, values: str, is_of_batches: bool, forms: Sequence[str] = ("jsonl",)) -> None:
+    """Raise UsageError for options that cannot be with --schemas; *forms*: those of the output that can."""
+    if form not in forms:
+        raise UsageError(f"--schemas goes with --output {' or '.join(forms)}")
     if values != "text":
         raise UsageError("--values goes without --schemas")
     if is_of_batches:

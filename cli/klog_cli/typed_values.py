@@ -10,6 +10,8 @@ from typing import Final, NamedTuple
 from klog.base.errors import UsageError
 
 _NUMBERS: Final = {"int32": ">i", "int64": ">q", "float64": ">d"}
+_DECODED: Final = ("auto", "schema", "json")
+"""Forms in which a key or a value that a schema decodes is shown so, not as bytes."""
 
 
 class ValueStyle(NamedTuple):
@@ -17,6 +19,10 @@ class ValueStyle(NamedTuple):
 
     form: str = "auto"
     is_indented: bool = False
+
+    def chosen(self, data: bytes | None, decoded: bytes | None) -> bytes | None:
+        """Return which of the bytes of a record, and what its schema says, is shown."""
+        return decoded if self.form in _DECODED else data
 
     def text(self, data: bytes, most: int | None = None) -> str:
         """Return *data* as text, of which only the first *most* characters matter.
@@ -29,7 +35,7 @@ class ValueStyle(NamedTuple):
             return str(uuid.UUID(bytes=data))
         if self.form == "hex":
             return data[:most].hex()
-        if self.is_indented and self.form in ("auto", "json"):
+        if self.is_indented and self.form in _DECODED:
             return _indented(data)
         return data[: None if most is None else most * 4].decode("utf-8", "backslashreplace")
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from klog.base.errors import UsageError
 
-from klog_cli import options
+from klog_cli import options, schema_options
 
 BYTES_OUTPUTS = ("text", "json")
 BytesPath = Annotated[
@@ -40,6 +40,8 @@ def bytes(  # noqa: A001
     context: Context = "0",
     full: Full = False,
     raw: Raw = False,
+    schemas: schema_options.Schemas = None,
+    schemas_topic: schema_options.SchemasTopic = "_schemas",
     topic: options.Topics = None,
     partition: options.Partitions = None,
     form: BytesOutput = None,
@@ -58,5 +60,9 @@ def bytes(  # noqa: A001
     if raw and form is not None:
         raise UsageError("--raw writes the bytes themselves: leave out --output")
     chosen = "raw" if raw else options.chosen_form(form, to, BYTES_OUTPUTS, "text")
-    request = BytesRequest(offset, position, entry, parse_size(context), full, tuple(topic or ()), partition or ())
+    if raw and schemas:
+        raise UsageError("--raw writes the bytes themselves: leave out --schemas")
+    style = schema_options.schema_style(schemas, [path], (schemas_topic, "plain", "both", None))
+    place = parse_size(context), full, tuple(topic or ()), partition or ()
+    request = BytesRequest(offset, position, entry, *place, style)
     return show_bytes(path, request, chosen, to)

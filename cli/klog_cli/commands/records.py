@@ -7,14 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from klog.base.errors import UsageError
 
-from klog_cli import options, output
+from klog_cli import options, output, schema_options
 from klog_cli.commands.dump import key_set, wanted_of
 from klog_cli.commands.search import Header, Regex, typed_keys, with_content
 from klog_cli.remote_options import reads_both_tiers
 
 if TYPE_CHECKING:
+    from klog.commands.dump.dump_request import DumpRequest
+    from klog.data_dir.selection import PartitionQuery
+
+    from klog_cli.views.nothing_found import Conditions
     from klog_cli.views.records.format_text import RecordFormat
-    from klog_cli.views.records.records import RecordsQuery
     from klog_cli.views.records.text import RowStyle
 
 RECORDS_OUTPUTS = ("text", "json", "jsonl", "csv")
@@ -71,6 +74,11 @@ def records(
     value_as: ValueAs = "auto",
     pretty: Pretty = False,
     full: Full = False,
+    schemas: schema_options.Schemas = None,
+    schemas_topic: schema_options.SchemasTopic = "_schemas",
+    json_form: schema_options.JsonForm = "plain",
+    decode: schema_options.Decode = "both",
+    context: schema_options.Context = None,
     form: RecordsOutput = None,
     max_batch_bytes: options.MaxBatchBytes = "128MiB",
 ) -> int:
@@ -83,25 +91,36 @@ def records(
     from klog.data_dir.selection import PartitionQuery
 
     from klog_cli.views.nothing_found import Conditions
-    from klog_cli.views.records.records import RecordsQuery
 
     form = options.chosen_form(form, None, RECORDS_OUTPUTS, "text")
     committed = options.known("--isolation", isolation, options.ISOLATIONS) == "read_committed"
-    looks = _looks(key_as, value_as, pretty, full)
+    named = _named_schemas(schemas, "schema" in (key_as, value_as), form)
     _check(form, follow, head, template, to_offset is not None or to_time is not None)
     keys = typed_keys(key, key_as)
-    ranges = (from_offset, to_offset), (from_time, to_time)
-    wanted = with_content(wanted_of(*ranges, key_set(keys, keys_from), False, None, False), header, regex)
+    wanted = wanted_of((from_offset, to_offset), (from_time, to_time), key_set(keys, keys_from), False, None, False)
+    wanted = with_content(wanted, header, regex)
     limit = limit or (None if wanted.in_range else _LAST)
-    if not head and from_offset is None and from_time is None and limit is not None:
+    if not (head or from_offset is not None or from_time is not None or limit is None):
         wanted = wanted._replace(tail=True, limit=limit)
-    most = options.batch_bytes(max_batch_bytes)
-    request = DumpRequest("jsonl", wanted=wanted, committed=committed, max_batch_bytes=most)
     if not paths:
         raise UsageError("no records: name partition directories, log dirs or .log files")
+    by_itself = not named and form == "text" and template is None and output.is_terminal()
+    style = schema_options.styles_at_hand(named, paths, (schemas_topic, json_form, decode, context), by_itself)
+    most = options.batch_bytes(max_batch_bytes)
+    request = DumpRequest("jsonl", wanted=wanted, committed=committed, max_batch_bytes=most, schemas=style)
     asked = PartitionQuery(paths, topic or (), partition or ())
     conditions = Conditions(wanted, key or (), keys_from, header, regex, committed)
-    return _run(RecordsQuery(asked, request, limit, conditions), form, looks, template, follow)
+    looks = _looks(key_as, value_as, pretty, full)
+    code = _run((asked, request, limit, conditions), form, looks, template, follow)
+    return code | schema_options.tell_errors(style, is_failure=not by_itself)
+
+
+def _named_schemas(schemas: list[str] | None, by_form: bool, form: str) -> list[str] | None:
+    """Return the places of the schemas that are asked for, also *by_form* of keys or values.  Raises UsageError."""
+    named = schemas or ([schema_options.AUTO] if by_form else None)
+    if named:
+        schema_options.check_schemas(form, "text", False, ("text", "json", "jsonl"))
+    return named
 
 
 def _looks(key_as: str, value_as: str, pretty: bool, full: bool) -> RowStyle:
@@ -122,9 +141,16 @@ def _check(form: str, follow: bool, head: bool, template: str | None, has_end: b
         raise UsageError("--follow goes on at the log end: leave out --head, --to-offset and --to-time")
 
 
-def _run(query: RecordsQuery, form: str, looks: RowStyle, template: str | None, follow: bool) -> int:
+def _run(
+    asked: tuple[PartitionQuery, DumpRequest, int | None, Conditions],
+    form: str,
+    looks: RowStyle,
+    template: str | None,
+    follow: bool,
+) -> int:
     from klog_cli.views.records import records as view
 
+    query = view.RecordsQuery(*asked)
     if form == "text":
         return view.records(query, looks, _format(template, looks), follow=follow)
     if form == "json":
@@ -139,5 +165,4 @@ def _format(template: str | None, looks: RowStyle) -> RecordFormat | None:
         return None
     from klog_cli.views.records.format_text import RecordFormat
 
-    key, value = (None if one.form == "auto" else one for one in (looks.key, looks.value))
-    return RecordFormat(template, key, value)
+    return RecordFormat(template, looks.key, looks.value)

@@ -8,22 +8,32 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from klog.base.errors import UsageError
 
-from klog_cli import options
+from klog_cli import options, schema_options
 from klog_cli.remote_options import reads_both_tiers
 from klog_cli.units import parse_key
 
 if TYPE_CHECKING:
     from klog.log.records import RecordFilter
+    from klog.schemas.decoded_rows import SchemaStyle
 
     from klog_cli.views.search import SearchJob
 
 FORMS = ("text", "json", "jsonl", "csv")
+FORMS_DECODED = ("text", "json", "jsonl")
 SearchOutput = Annotated[str, options.output_form(FORMS)]
 Header = Annotated[
     str | None,
     typer.Option(metavar="NAME[=VALUE]", help="Only records with this header (a value may be hex:… or base64:…)."),
 ]
 Regex = Annotated[str | None, typer.Option(metavar="REGEX", help="Only records whose value, as bytes, matches REGEX.")]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="EXPR",
+        help="Only records whose decoded key or value fits, with --schemas: value.customer.id=42, key.id>=7,"
+        " value.tags[]=vip; also != < <= > and ~ for a regular expression (repeatable).",
+    ),
+]
 
 
 @reads_both_tiers
@@ -36,6 +46,7 @@ def search(
     key_as: options.KeyAs = "auto",
     header: Header = None,
     regex: Regex = None,
+    where: Where = None,
     from_offset: options.FromOffset = None,
     to_offset: options.ToOffset = None,
     from_time: options.FromTime = None,
@@ -44,6 +55,11 @@ def search(
     form: SearchOutput = "text",
     values: options.Values = "text",
     limit: options.Limit = None,
+    schemas: schema_options.Schemas = None,
+    schemas_topic: schema_options.SchemasTopic = "_schemas",
+    json_form: schema_options.JsonForm = "plain",
+    decode: schema_options.Decode = "both",
+    context: schema_options.Context = None,
     replicas: options.Replicas = "longest",
     cluster: options.Clusters = None,
     topic_id: options.TopicIds = None,
@@ -61,6 +77,10 @@ def search(
     ranges = (from_offset, to_offset), (from_time, to_time)
     asked = search_job(paths, (key, keys_from), (header, regex), *ranges, isolation, (form, values), limit, key_as)
     asked = with_batch_bytes(asked, max_batch_bytes)
+    if schemas:
+        schema_options.check_schemas(form, values, False, FORMS_DECODED)
+    given = schemas_topic, json_form, decode, context
+    asked = with_schemas(asked, schema_options.schema_style(schemas, paths or (), given), where or ())
     choice = options.identity_choice(cluster, topic_id, by_name)
     found = options.selected_replicas(paths, topic, partition, replicas, choice)
     return run(found, asked, options.on_threads(jobs))
@@ -109,6 +129,22 @@ def with_batch_bytes(job: SearchJob, text: str) -> SearchJob:
     return job._replace(query=job.query._replace(max_batch_bytes=options.batch_bytes(text)))
 
 
+def with_schemas(job: SearchJob, style: SchemaStyle | None, where: Sequence[str]) -> SearchJob:
+    """Return *job* with decoded keys and values, and conditions on them.  Raises UsageError."""
+    if style is None:
+        if where:
+            raise UsageError("--where looks at decoded keys and values: add --schemas auto, or --schemas PATH")
+        return job
+    from klog.schemas.field_condition import FieldCondition
+
+    conditions = tuple(map(FieldCondition, where))
+    for one in conditions:
+        if one.side not in style.sides:
+            raise UsageError(f"--where {one.text}: --decode {style.sides[0]} leaves out the {one.side}")
+    words = job.conditions._replace(where=tuple(where))
+    return job._replace(query=job.query._replace(schemas=style, where=conditions), conditions=words)
+
+
 def with_content(wanted: RecordFilter, header: str | None, regex: str | None) -> RecordFilter:
     """Return *wanted* with the conditions of --header and --regex.  Raises UsageError."""
     if regex is not None:
@@ -121,7 +157,7 @@ def with_content(wanted: RecordFilter, header: str | None, regex: str | None) ->
 def typed_keys(keys: list[str] | None, form: str) -> list[str] | None:
     """Return the values of --key, which --key-as says the *form* of, as those of `parse_key`.  Raises UsageError."""
     options.known("--key-as", form, options.VALUE_FORMS)
-    if keys is None or form in ("auto", "text", "json"):
+    if keys is None or form in ("auto", "text", "json", "schema"):
         return keys
     from klog_cli.typed_values import key_bytes
 

@@ -36,7 +36,8 @@ def where(paths: Sequence[str], topics: Sequence[str] = (), numbers: Sequence[Pa
 class Conditions(NamedTuple):
     """Conditions on records, as the options of a command have them.
 
-    *keys_from*: the file of more keys.  *header*: NAME or NAME=VALUE.  *noun*: record or batch.
+    *keys_from*: the file of more keys.  *header*: NAME or NAME=VALUE.  *noun*: record or batch.  *where*: those of
+    --where.
     """
 
     wanted: RecordFilter = RecordFilter()
@@ -46,6 +47,7 @@ class Conditions(NamedTuple):
     regex: str | None = None
     is_committed: bool = False
     noun: str = "record"
+    where: Sequence[str] = ()
 
     @property
     def words(self) -> str:
@@ -55,6 +57,7 @@ class Conditions(NamedTuple):
         parts += [f"with key {' or '.join(keys)}"] if keys else []
         parts += [f'with header "{self.header}"'] if self.header is not None else []
         parts += [f'whose value matches "{self.regex}"'] if self.regex is not None else []
+        parts += [f"where {' and '.join(self.where)}"] if self.where else []
         parts += _range(self.wanted.from_offset, self.wanted.to_offset, "from offset", "below offset", str)
         return " ".join(parts + _range(self.wanted.from_time, self.wanted.to_time, "since", "before", time_text))
 

@@ -14,7 +14,7 @@ from klog.jobs.search import SearchQuery, search_partitions
 from klog.jobs.search_hits import Excerpt
 from klog.partition.transactions.isolation import Isolation
 
-from klog_cli import output
+from klog_cli import output, schema_options
 from klog_cli.display import printable, time_text
 from klog_cli.layout import cut
 from klog_cli.style import columns_of, faint, strong
@@ -54,6 +54,7 @@ def search(partitions: Sequence[Partition], job: SearchJob, runner: AbstractCont
         search_partitions(partitions, job.query, job.isolation, running, results, take)
         lines.end()
     code = ExitCode.PROBLEMS_LEFT if damages else ExitCode.CLEAN
+    code |= schema_options.tell_errors(job.query.schemas)
     if lines.found:
         return code
     return code | no_record_in(partitions, job.conditions, read)

@@ -6,10 +6,11 @@ for registry in find_registries(["data"]):
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 from base64 import b64decode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from klog.base.errors import NotKafkaError, UnreadableError
@@ -54,7 +55,7 @@ def find_registries(
 def topics_beside(paths: Sequence[str], topic: str = SCHEMAS_TOPIC) -> list[str]:
     """Return the directories of registries' topics in the log dirs that *paths* are, or are in."""
     found: dict[str, None] = {}
-    for path in paths:
+    for path in (match for given in paths for match in _matches(given)):
         around = os.path.abspath(path) if os.path.isdir(path) else os.path.dirname(os.path.abspath(path))
         for log_dir in (around, os.path.dirname(around)):
             for name in (f"{topic}-0", f"{JOURNAL_TOPIC}-0"):
@@ -64,8 +65,16 @@ def topics_beside(paths: Sequence[str], topic: str = SCHEMAS_TOPIC) -> list[str]
     return list(found)
 
 
+def _matches(path: str) -> list[str]:
+    return glob.glob(path) if glob.has_magic(path) and not os.path.lexists(path) else [path]
+
+
 def _read(partition: Partition) -> Registry:
     return read_journal(partition) if partition.topic == JOURNAL_TOPIC else read_schemas_topic(partition)
+
+
+StoredLine = tuple[int, int, "bytes | None", "bytes | None", tuple[tuple[bytes, "bytes | None"], ...]]
+"""A record: its offset, its timestamp (ms), its key, its value and its headers."""
 
 
 def read_records_file(path: str) -> Registry:
@@ -74,28 +83,42 @@ def read_records_file(path: str) -> Registry:
     A line that is no such record is a bad record; its number takes the place of the offset.
     """
     replay = SchemasReplay()
-    try:
-        with open(path, "rb") as lines:
-            for number, line in enumerate(lines):
-                _take_line(replay, number, line)
-    except OSError as error:
-        raise UnreadableError(f"{path}: {error.strerror}") from error
+    for offset, timestamp, key, value, headers in stored_lines(path):
+        replay.take(offset, timestamp, key, value)
+        replay.take_headers(headers)
     return replay.registry(path)
 
 
-def _take_line(replay: SchemasReplay, number: int, line: bytes) -> None:
+def stored_lines(path: str) -> Iterator[StoredLine]:
+    """Yield the records in a file of JSON lines; key and value of a line that is none are None.
+
+    Raises UnreadableError.
+    """
+    try:
+        with open(path, "rb") as lines:
+            for number, line in enumerate(lines):
+                yield _stored(number, line)
+    except OSError as error:
+        raise UnreadableError(f"{path}: {error.strerror}") from error
+
+
+def _stored(number: int, line: bytes) -> StoredLine:
     try:
         record = json.loads(line)
         offset, timestamp = record.get("offset", number), record.get("timestamp", -1)
-        key, value = (_side(record, name) for name in ("key", "value"))
-    except (ValueError, AttributeError, TypeError, RecursionError):
-        offset, timestamp, key, value = number, -1, None, None
-    replay.take(offset, timestamp, key, value)
+        headers = tuple((_bytes(name) or b"", _bytes(value)) for name, value in record.get("headers") or ())
+        return int(offset), int(timestamp), _side(record, "key"), _side(record, "value"), headers
+    except (ValueError, AttributeError, TypeError, KeyError, RecursionError):
+        return number, -1, None, None, ()
 
 
 def _side(record: dict[str, str | None], name: str) -> bytes | None:
     encoded = record.get(f"{name}_base64")
-    if encoded is not None:
-        return b64decode(encoded)
-    text = record.get(name)
-    return None if text is None else text.encode()
+    return b64decode(encoded) if encoded is not None else _bytes(record.get(name))
+
+
+def _bytes(content: str | dict[str, str] | None) -> bytes | None:
+    """Return the bytes of a text, or of an object with their base64."""
+    if isinstance(content, dict):
+        return b64decode(content["base64"])
+    return None if content is None else content.encode()

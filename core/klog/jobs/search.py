@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from klog.base.errors import UsageError
 from klog.base.progress import Sink
@@ -15,12 +15,16 @@ from klog.jobs.export import ExportTask, damage_facts, plan_tasks
 from klog.jobs.runner import Job, Runner, TaskResult, json_result
 from klog.jobs.search_hits import HitStyle, hit_lines
 from klog.jobs.slice_scan import SliceScan
-from klog.jobs.slices import TASK_BYTES
+from klog.jobs.slices import TASK_BYTES, LogSlice
 from klog.kernel import Window
 from klog.log.json_lines import LineStyle, RecordOrigin, record_lines
 from klog.log.reader import MAX_BATCH_BYTES
 from klog.log.records import RecordFilter, RecordLimit
 from klog.partition.transactions.isolation import Isolation
+
+if TYPE_CHECKING:
+    from klog.schemas.decoded_rows import SchemaStyle
+    from klog.schemas.field_condition import FieldCondition
 
 _RESULT_BYTES = 1 << 20
 
@@ -29,13 +33,16 @@ class SearchQuery(NamedTuple):
     """Conditions on a record, which must all be met.
 
     *wanted*: the conditions; of its *limit* each piece gives so many at most.  *style*: how lines are to look.  *hits*:
-    they are those of `klog.jobs.search_hits` instead, for a view.
+    they are those of `klog.jobs.search_hits` instead, for a view.  *schemas*: how keys and values are decoded, None for
+    bytes as they are.  *where*: conditions on decoded ones.
     """
 
     wanted: RecordFilter = RecordFilter()
     style: LineStyle = LineStyle()
     max_batch_bytes: int = MAX_BATCH_BYTES
     hits: bool = False
+    schemas: SchemaStyle | None = None
+    where: tuple[FieldCondition, ...] = ()
 
 
 def compile_pattern(pattern: bytes) -> re.Pattern[bytes]:
@@ -76,19 +83,18 @@ def search(unit: Sequence[ExportTask], query: SearchQuery) -> Iterator[TaskResul
     Raises nothing for what is on the disk.
     """
     scan = SliceScan(query.wanted, query.max_batch_bytes)
-    style = HitStyle(query.wanted, query.style.values) if query.hits else None
     for piece in unit:
         count = RecordLimit(query.wanted.limit)
         waiting = bytearray()
         for part in piece.slices:
-            origin = RecordOrigin(part.path, part.topic, part.partition)
-            fields = origin.csv() if query.style.csv else origin.json(with_file=True)
+            lines = _SliceLines(part, query)
             for found in scan.read(part) if count.left != 0 else ():
                 if isinstance(found, Damage):
                     yield json_result("damage", damage_facts(part, found), piece.number)
                     continue
+                lines.keep(found)
                 is_last = count.take(found)
-                for some in _lines(found, fields, query.style) if style is None else hit_lines(found, part, style):
+                for some in lines.of(found):
                     waiting += some
                     if len(waiting) >= _RESULT_BYTES:  # perhaps a part of a line
                         yield TaskResult("lines", bytes(waiting), piece.number)
@@ -101,10 +107,36 @@ def search(unit: Sequence[ExportTask], query: SearchQuery) -> Iterator[TaskResul
         yield json_result("read", {"records": scan.decoded}, unit[-1].number)
 
 
-def _lines(rows: Window, fields: bytes, style: LineStyle) -> Iterator[bytes | memoryview]:
-    yield from record_lines(rows, 0, rows.records, fields, style)
-    yield rows.output()
-    rows.flushed()
+class _SliceLines:
+    """Makes the lines of a slice's records."""
+
+    def __init__(self, part: LogSlice, query: SearchQuery) -> None:
+        self._part, self._style, self._where = part, query.style, query.where
+        origin = RecordOrigin(part.path, part.topic, part.partition)
+        self._fields = origin.csv() if query.style.csv else origin.json(with_file=True)
+        self._hits = HitStyle(query.wanted, query.style.values) if query.hits else None
+        self._decoded = None
+        if query.schemas is not None:
+            from klog.schemas.decoded_rows import DecodedRows
+
+            self._decoded = DecodedRows(part.topic, part.partition, query.schemas)
+
+    def keep(self, rows: Window) -> None:
+        """Keep only the rows whose decoded keys and values fit."""
+        decoded, where = self._decoded, self._where
+        if decoded is not None and where:
+            rows.keep_where(lambda i: decoded.fits(rows.record(i), where))
+
+    def of(self, rows: Window) -> Iterator[bytes | memoryview]:
+        """Yield the lines of *rows*, in pieces."""
+        if self._hits is not None:
+            yield from hit_lines(rows, self._part, self._hits, self._decoded)
+        elif self._decoded is not None:
+            yield from self._decoded.lines(rows, 0, rows.records, self._fields, self._style)
+        else:
+            yield from record_lines(rows, 0, rows.records, self._fields, self._style)
+            yield rows.output()
+            rows.flushed()
 
 
 class LineLimit:

@@ -6,11 +6,14 @@ import json
 import os
 from base64 import b64encode
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from klog.jobs.slices import LogSlice
 from klog.kernel import VALUES, Window, is_utf8
 from klog.log.records import RecordFilter
+
+if TYPE_CHECKING:
+    from klog.schemas.decoded_rows import DecodedRows
 
 _MOST_BYTES, _BYTES_BEFORE = 400, 100
 _WHOLE = (0, 1 << 62)
@@ -31,11 +34,14 @@ class HitStyle(NamedTuple):
     values: int
 
 
-def hit_lines(rows: Window, part: LogSlice, style: HitStyle) -> Iterator[bytes]:
-    """Yield the line of each of *rows*, which are those of *part*."""
+def hit_lines(rows: Window, part: LogSlice, style: HitStyle, decoded: DecodedRows | None = None) -> Iterator[bytes]:
+    """Yield the line of each of *rows*, which are those of *part*; *decoded*: keys and values as their schemas say."""
     name = os.path.basename(os.path.dirname(part.path)) if part.topic is None else f"{part.topic}-{part.partition}"
     for i in range(rows.records):
-        offset, timestamp, key, value, headers, _, batch = rows.record(i, style.wanted.header is not None)
+        record = rows.record(i, style.wanted.header is not None or decoded is not None)
+        offset, timestamp, key, value, headers, _, batch = record
+        if decoded is not None:
+            key, value = decoded.contents(record)
         facts = {
             "partition": name,
             "offset": offset,

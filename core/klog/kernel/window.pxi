@@ -566,6 +566,17 @@ cdef class Window:
         self.view.records_count = n
         return n
 
+    def keep_where(self, matches not None: Callable[[int], object]) -> int:
+        """Drop the rows for whose number, as `record` takes it, *matches* returns nothing; return how many stay."""
+        cdef Py_ssize_t i, n = 0
+        for i in range(self.view.records_count):
+            if matches(i):
+                if n != i:
+                    self.view.records[n] = self.view.records[i]
+                n += 1
+        self.view.records_count = n
+        return n
+
     def gaps(self) -> bytes:
         """Return where the rows' offsets do not follow one another, as native pairs of int64 (an offset, the next one)."""
         return row_gaps(&self.view)

@@ -23,7 +23,8 @@ _ID: Final = 0
 _GUID: Final = 1
 _ID_BYTES: Final = 5
 _GUID_BYTES: Final = 17
-_HEADERS: Final = {"key": b"__key_schema_id", "value": b"__value_schema_id"}
+HEADERS: Final = {"key": b"__key_schema_id", "value": b"__value_schema_id"}
+"""The headers that name the schema of a side."""
 
 
 class Framed(NamedTuple):
@@ -43,10 +44,10 @@ def read_framing(content: bytes | None, headers: Headers, side: str, is_known: L
     if content is None:
         return None
     if headers:
-        name = _HEADERS[side]
+        name = HEADERS[side]
         for key, value in reversed(headers):
             if key == name:
-                return _by_header(content, value)
+                return by_header(content, value)
     return by_prefix(content, is_known)
 
 
@@ -63,7 +64,7 @@ def by_prefix(content: bytes, is_known: Lookup) -> Framed | None:
     return Framed(guid, content[_GUID_BYTES:]) if len(content) >= _GUID_BYTES and is_known(guid) else None
 
 
-def _by_header(content: bytes, header: bytes | None) -> Framed:
+def by_header(content: bytes, header: bytes | None) -> Framed:
     """Return the schema that a header names: an id, or a GUID and for Protobuf the message indexes."""
     if header and header[0] == _GUID and len(header) >= _GUID_BYTES:
         return Framed(header[1:_GUID_BYTES], content, header[_GUID_BYTES:])

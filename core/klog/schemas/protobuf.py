@@ -73,6 +73,13 @@ class ProtobufSchema:
         except (DecodeError, UnicodeDecodeError):
             return Decoded(None, None, BAD_VALUE)
 
+    def index_size(self, payload: bytes | memoryview) -> int:
+        """Return the number of bytes of the message indexes in front of a message; 0 for wrong ones."""
+        try:
+            return self._type_of(payload)[1]
+        except BadValueError:
+            return 0
+
     def empty_value(self, message: str) -> object:
         """Return the JSON of a message without fields; *message*: its full name."""
         found = self._messages.message_class(message)

@@ -78,6 +78,10 @@ class Registry:
                 unlike.append(row)
         return unlike
 
+    def version(self, subject: str, version: int) -> SchemaVersion | None:
+        """Return a version of a subject, by its full name; of several records the live one, then the latest."""
+        return self._by_version.get((subject, version))
+
     def referred(self, row: SchemaVersion, reference: SchemaReference) -> SchemaVersion | None:
         """Return the row that a reference of *row* means; None if it is not there."""
         subject = subject_in(row.context, reference.subject)

@@ -7,6 +7,7 @@ the registry has given up are kept as long as their records are in the log: valu
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any, Final
 
 from klog.cluster.coordinator.coordinator_records import record_windows
@@ -47,7 +48,7 @@ def read_schemas_topic(partition: Partition) -> Registry:
             offset, timestamp, key, value, headers, _, batch = rows.record(i)
             if not rows.batch(batch).attributes & CONTROL_BIT:
                 replay.take(offset, timestamp, key, value)
-                replay.is_karapace |= any(name == _KARAPACE_HEADER for name, _ in headers or ())
+                replay.take_headers(headers or ())
     found = replay.registry(partition.path)
     found.notes = notes
     return found
@@ -79,6 +80,10 @@ class SchemasReplay:
         found.config, found.mode = self._settings["CONFIG"], self._settings["MODE"]
         found.contexts = sorted(self._contexts | {row.context for row in found.rows})
         return found
+
+    def take_headers(self, headers: Iterable[tuple[bytes, bytes | None]]) -> None:
+        """Take the headers of a record: they tell which registry has written it."""
+        self.is_karapace |= any(name == _KARAPACE_HEADER for name, _ in headers)
 
     def take(self, offset: int, timestamp: int, key: bytes | None, value: bytes | None) -> None:
         """Take the next record."""

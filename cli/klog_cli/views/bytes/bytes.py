@@ -17,6 +17,7 @@ from klog_cli import output, style
 
 if TYPE_CHECKING:
     from klog.data_dir.selection import PartitionChoice
+    from klog.schemas.decoded_rows import SchemaStyle
 
 _STEP_BYTES = 1 << 16
 _UNLIMITED = 1 << 16
@@ -26,7 +27,10 @@ _COUNTED_BYTES = 1 << 20
 
 
 class BytesRequest(NamedTuple):
-    """The bytes that are wanted; at most one of *offset*, *position* and *entry* is set."""
+    """The bytes that are wanted; at most one of *offset*, *position* and *entry* is set.
+
+    *schemas*: how keys and values are decoded, None for bytes as they are.
+    """
 
     offset: int | None
     position: int | None
@@ -35,6 +39,7 @@ class BytesRequest(NamedTuple):
     is_full: bool
     topics: Sequence[str]
     partitions: Sequence[PartitionChoice]
+    schemas: SchemaStyle | None = None
 
 
 def show_bytes(path: str, request: BytesRequest, form: str, to: str | None) -> int:
@@ -49,12 +54,15 @@ def show_bytes(path: str, request: BytesRequest, form: str, to: str | None) -> i
     if to is not None and os.path.exists(to) and os.path.samefile(to, file):
         raise UsageError(f"--to {to}: that is the file to be read; name another one")
     choice = ByteChoice(position, request.entry, request.context, request.is_full)
+    if request.schemas is not None:
+        choice = choice._replace(schemas=request.schemas.decoders)
     with ReadOnlyFile(file) as source:
         view = view_file(source, parse_file(os.path.basename(os.path.abspath(file))), choice)
         problems = _shown(view, choice, form, to)
     if note is not None:
         output.note(note)
-    return ExitCode.PROBLEMS_LEFT if problems or note is not None else ExitCode.CLEAN
+    is_damaged = request.schemas is not None and request.schemas.is_damaged
+    return ExitCode.PROBLEMS_LEFT if problems or note is not None or is_damaged else ExitCode.CLEAN
 
 
 def _place(path: str, request: BytesRequest) -> tuple[str, int | None, str | None]:

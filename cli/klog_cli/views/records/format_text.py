@@ -11,20 +11,22 @@ from klog.commands.records.record_rows import RecordRow
 
 from klog_cli.display import time_text
 from klog_cli.typed_values import ValueStyle
+from klog_cli.views.records.text import shown_key, shown_value
 
 Origin = tuple[str | None, int | None]
 _ESCAPES: Final = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
 _TOKEN: Final = re.compile(rb"%(.)|\\x([0-9a-fA-F]{2})|\\(.)|([^%\\]+)|(.)", re.DOTALL)
+_AS_THEY_ARE: Final = ("auto", "schema")
 LETTERS: Final = "tpokvsSKhTI"
 
 
 class RecordFormat:
-    """A compiled format.  *key*, *value*: how these become text; None writes their bytes as they are.
+    """A compiled format.  *key*, *value*: how these become text; `auto` and `schema` write bytes as they are.
 
     Raises UsageError for a letter that is none.
     """
 
-    def __init__(self, text: str, key: ValueStyle | None, value: ValueStyle | None) -> None:
+    def __init__(self, text: str, key: ValueStyle, value: ValueStyle) -> None:
         self._key, self._value = key, value
         self._parts: list[bytes | Callable[[RecordRow, Origin], bytes]] = []
         for letter, code, escape, plain, rest in _TOKEN.findall(text.encode("utf-8", "surrogateescape")):
@@ -49,9 +51,9 @@ class RecordFormat:
             "t": lambda row, origin: (origin[0] or "").encode("utf-8", "surrogateescape"),
             "p": lambda row, origin: b"" if origin[1] is None else b"%d" % origin[1],
             "o": lambda row, origin: b"%d" % row.record.offset,
-            "k": lambda row, origin: _content(row.record.key, self._key),
-            "v": lambda row, origin: _content(row.record.value, self._value),
-            "s": lambda row, origin: _content(row.record.value, self._value),
+            "k": lambda row, origin: _content(shown_key(row, self._key), self._key),
+            "v": lambda row, origin: _content(shown_value(row, self._value), self._value),
+            "s": lambda row, origin: _content(shown_value(row, self._value), self._value),
             "S": lambda row, origin: _length(row.record.value),
             "K": lambda row, origin: _length(row.record.key),
             "h": lambda row, origin: _headers(row),
@@ -63,10 +65,10 @@ class RecordFormat:
         return fields[letter]
 
 
-def _content(data: bytes | None, style: ValueStyle | None) -> bytes:
+def _content(data: bytes | None, style: ValueStyle) -> bytes:
     if data is None:
         return b""
-    return data if style is None else style.text(data).encode("utf-8", "surrogateescape")
+    return data if style.form in _AS_THEY_ARE else style.text(data).encode("utf-8", "surrogateescape")
 
 
 def _length(data: bytes | None) -> bytes:

@@ -118,11 +118,12 @@ class RowLines:
             yield faint(text if columns is None else cut(text, columns))
 
     def _key_text(self, row: RecordRow) -> str:
-        return "null" if row.record.key is None else _one_line(self._style.key.text(row.record.key, _MOST_KEY + 1))
+        key = shown_key(row, self._style.key)
+        return "null" if key is None else _one_line(self._style.key.text(key, _MOST_KEY + 1))
 
     def _value(self, row: RecordRow, room: int | None) -> list[str]:
         """Return the lines of the value: one, unless it is indented."""
-        value = row.record.value
+        value = shown_value(row, self._style.value)
         if value is None:
             return [f"null  {faint('tombstone')}"]
         text = self._style.value.text(value, None if room is None else room + 1)
@@ -137,6 +138,16 @@ class RowLines:
         yield from [line] if self._style.columns is None else wrap_line(line, self._style.columns)
         if place.position is not None:
             yield style.command(f"klog bytes {quote(place.file)} --position {place.position}")
+
+
+def shown_key(row: RecordRow, style: ValueStyle) -> bytes | None:
+    """Return the key of a record, decoded or as it is; None for null."""
+    return row.record.key if row.decoded is None else style.chosen(row.record.key, row.decoded[0])
+
+
+def shown_value(row: RecordRow, style: ValueStyle) -> bytes | None:
+    """Return the value of a record, decoded or as it is; None for null."""
+    return row.record.value if row.decoded is None else style.chosen(row.record.value, row.decoded[1])
 
 
 def heading(name: str, offsets: str) -> str:

@@ -148,7 +148,7 @@ def with_bit(fields: Fields, bit: WrongBit | None) -> Fields:
 def _records(log: LogContext, extent: Extent, header: BatchFacts, part: BytePart) -> Fields:
     """Yield the fields of the records, which fill *extent*; compressed ones are one field with all others inside."""
     codec = header.attributes & CODEC_BITS
-    origin = RecordsOrigin(log.topic, header, log.most_fields)
+    origin = RecordsOrigin(log.topic, header, log.most_fields, log.schemas)
     if not codec:
         yield from record_fields(log.source, extent.start, extent.end, origin, part)
     elif extent.start < extent.end:
@@ -156,7 +156,7 @@ def _records(log: LogContext, extent: Extent, header: BatchFacts, part: BytePart
         yield compressed(
             log, extent, codec, header.magic, "records", part,
             lambda memory: record_fields(
-                memory, 0, memory.size, RecordsOrigin(log.topic, header, log.most_fields), inside
+                memory, 0, memory.size, RecordsOrigin(log.topic, header, log.most_fields, log.schemas), inside
             ),
         )  # fmt: skip
 

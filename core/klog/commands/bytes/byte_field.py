@@ -86,6 +86,22 @@ class ByteField(NamedTuple):
 Fields: TypeAlias = Iterator[ByteField]
 
 
+class ContentBytes(NamedTuple):
+    """A key or value: the field *name* from *start* on, its content from *content_at* to *end*; None: it is null."""
+
+    source: ByteSource
+    name: str
+    meaning: str
+    start: int
+    content_at: int | None
+    end: int
+
+    def field(self, part: BytePart) -> ByteField:
+        """Return all of it as one field."""
+        size = self.end - self.start
+        return ByteField(self.source, self.start, size, self.name, None, self.meaning, part, content_at=self.content_at)
+
+
 def plain(
     source: ByteSource, start: int, end: int, part: BytePart, problem: str | None = None, text: str = ""
 ) -> Fields:

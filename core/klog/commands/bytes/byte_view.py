@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from itertools import groupby
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from klog.base.errors import DamagedError, UsageError
 from klog.base.read_only import ReadOnlyFile
@@ -14,6 +14,9 @@ from klog.commands.bytes.index_fields import LAYOUTS, index_faults, index_fields
 from klog.commands.bytes.log_context import LogContext
 from klog.formats.names import FileKind, FileName, Stage, file_name
 
+if TYPE_CHECKING:
+    from klog.schemas.side_decoder import SchemaDecoders
+
 LOGS = (FileKind.LOG, FileKind.KRAFT_SNAPSHOT, FileKind.BOOTSTRAP)
 
 
@@ -21,7 +24,7 @@ class ByteChoice(NamedTuple):
     """The bytes that are wanted of a file: those around *position*, or entry number *entry*; None, None: all.
 
     *context*: bytes before and after.  *is_full*: show every field, however many.  *faults*: those of batches among
-    the others, by position; None: look for them.
+    the others, by position; None: look for them.  *schemas*: keys and values are decoded by these.
     """
 
     position: int | None = None
@@ -29,6 +32,7 @@ class ByteChoice(NamedTuple):
     context: int = 0
     is_full: bool = False
     faults: Mapping[int, str] | None = None
+    schemas: SchemaDecoders | None = None
 
 
 class ByteView(NamedTuple):
@@ -66,6 +70,10 @@ def _log(source: ReadOnlyFile, name: FileName, choice: ByteChoice) -> ByteView:
     if choice.entry is not None:
         raise UsageError(f"{source.path}: --entry goes with an index or a snapshot; for a log, --offset or --position")
     log = log_context(source, name, choice.is_full)
+    if choice.schemas is not None:
+        from klog.commands.bytes.framing_fields import FramedContents
+
+        log.schemas = FramedContents(choice.schemas, log.topic or "", choice.is_full)
     if choice.position is None:
         _note_faults(log, name, small_only=False)
         return ByteView(source, 0, source.size, name.kind.value, lambda: log_fields(log))

@@ -6,13 +6,14 @@ Content that these do not describe is one field.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from klog.commands.bytes.byte_field import ByteField, BytePart, ByteSource, Fields, is_time_field, plain
+from klog.commands.bytes.byte_field import ByteField, BytePart, ContentBytes, Fields, is_time_field, plain
 from klog.formats.layout import Layout
 from klog.formats.names import CLUSTER_METADATA, INTERNAL
 
 if TYPE_CHECKING:
+    from klog.commands.bytes.framing_fields import FramedContents, SchemaHeaders
     from klog.formats.structs.read import Reader
     from klog.formats.structs.spans import StructSpan
 
@@ -20,14 +21,21 @@ if TYPE_CHECKING:
     """Values, each with its text for people."""
 
 _MOST_BYTES: Final = 128 << 20
+_LONGEST_NAME: Final = 32
 _DECODED: Final = frozenset((*INTERNAL, CLUSTER_METADATA, "__remote_log_metadata"))
 
 
 class ContentOwner:
-    """The record whose key and value are shown.  *key*: its bytes, once they have been shown; the value needs them."""
+    """The record whose key and value are shown.  *key*: its bytes, once they have been shown; the value needs them.
 
-    def __init__(self, topic: str | None, is_control: bool) -> None:
+    *schemas*: they are decoded by these; *headers*: those of the record that name schemas.
+    """
+
+    def __init__(
+        self, topic: str | None, is_control: bool, schemas: FramedContents | None = None, headers: SchemaHeaders = ()
+    ) -> None:
         self.topic, self.is_control = topic, is_control
+        self.schemas, self.headers = schemas, headers
         self.key: bytes | None = None
 
     @property
@@ -35,21 +43,15 @@ class ContentOwner:
         """Whether key and value have a structure of Kafka's."""
         return self.is_control or self.topic in _DECODED
 
+    def side_of(self, header_key: ContentBytes) -> str | None:
+        """Return the side whose schema a header with this key names; None for another header."""
+        at, size = header_key.content_at, header_key.end - (header_key.content_at or 0)
+        if self.schemas is None or at is None or size > _LONGEST_NAME:
+            return None
+        from klog.schemas.framing import HEADERS
 
-class ContentBytes(NamedTuple):
-    """A key or value: the field *name* from *start* on, its content from *content_at* to *end*; None: it is null."""
-
-    source: ByteSource
-    name: str
-    meaning: str
-    start: int
-    content_at: int | None
-    end: int
-
-    def field(self, part: BytePart) -> ByteField:
-        """Return all of it as one field."""
-        size = self.end - self.start
-        return ByteField(self.source, self.start, size, self.name, None, self.meaning, part, content_at=self.content_at)
+        name = header_key.source.read(at, size)
+        return next((side for side, one in HEADERS.items() if one == name), None)
 
 
 class _UnknownStructError(Exception):
@@ -59,6 +61,9 @@ class _UnknownStructError(Exception):
 def content_fields(found: ContentBytes, part: BytePart, owner: ContentOwner) -> Fields:
     """Yield the fields of a key or value, which may be one."""
     source, start, at, end = found.source, found.start, found.content_at, found.end
+    if at is not None and owner.schemas is not None and not owner.has_schema and 0 < end - at <= _MOST_BYTES:
+        yield from owner.schemas.fields(found, part, owner.headers)
+        return
     if at is None or not owner.has_schema or end - at > _MOST_BYTES:
         if end > start:
             yield found.field(part)

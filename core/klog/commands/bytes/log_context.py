@@ -11,6 +11,7 @@ from klog.formats.batch import BatchFacts
 from klog.kernel import crc32, crc32c
 
 if TYPE_CHECKING:
+    from klog.commands.bytes.framing_fields import FramedContents
     from klog.formats.codec import Decompressor
 
 MOST_FIELDS: Final = 1 << 16
@@ -23,7 +24,8 @@ class LogContext:
     """An open log.  *topic*: its topic, None if unknown.  *base_offset*: of the segment, None if it has none.
 
     *is_full*: all fields are wanted, however many.  *problems*: faults by the position of the batch that has them,
-    from a pass over the whole log.  *harmless*: positions of damage that an operator need not repair.
+    from a pass over the whole log.  *harmless*: positions of damage that an operator need not repair.  *schemas*: keys
+    and values are decoded by these.
     """
 
     def __init__(
@@ -33,6 +35,7 @@ class LogContext:
         self.problems: dict[int, str] = {}
         self.harmless: set[int] = set()
         self.previous: BatchFacts | None = None
+        self.schemas: FramedContents | None = None
         self._decompressor: Decompressor | None = None
         self._wrong_bits: dict[int, WrongBit | None] = {}
 

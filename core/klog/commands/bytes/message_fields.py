@@ -8,13 +8,14 @@ from klog.commands.bytes.batch_fields import Extent, compressed, crc_note, size_
 from klog.commands.bytes.byte_field import (
     BytePart,
     ByteSource,
+    ContentBytes,
     Fields,
     MemorySource,
     cut_fields,
     layout_fields,
     plain,
 )
-from klog.commands.bytes.content_fields import ContentBytes, ContentOwner, content_fields
+from klog.commands.bytes.content_fields import ContentOwner, content_fields
 from klog.commands.bytes.log_context import LogContext, checksum
 from klog.commands.bytes.record_fields import limited
 from klog.formats.batch import CODEC_BITS, CODEC_NAMES, ENTRY, LOG_APPEND_TIME_BIT, OVERHEAD
@@ -96,7 +97,7 @@ def _fields(message: _Message, part: BytePart, computed: int | None) -> Fields:
         "attributes": _attributes(message),
     }
     yield from layout_fields(source, message.layout, start, stop, part, notes)
-    owner = ContentOwner(message.log.topic, is_control=False)
+    owner = ContentOwner(message.log.topic, False, message.log.schemas)
     key_at, size = start + message.layout.size, message.values["key_length"]
     key_end = key_at + max(size, 0)
     if key_end > stop:

@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
-from klog.commands.bytes.byte_field import ByteCursor, ByteField, BytePart, ByteSource, Fields, WrongBytesError, plain
-from klog.commands.bytes.content_fields import ContentBytes, ContentOwner, content_fields
+from typing import TYPE_CHECKING
+
+from klog.commands.bytes.byte_field import (
+    ByteCursor,
+    ByteField,
+    BytePart,
+    ByteSource,
+    ContentBytes,
+    Fields,
+    WrongBytesError,
+    plain,
+)
+from klog.commands.bytes.content_fields import ContentOwner, content_fields
 from klog.formats.batch import LOG_APPEND_TIME_BIT, BatchFacts
 from klog.formats.layout import Field
 from klog.formats.record import RECORD, RECORD_HEADER
+
+if TYPE_CHECKING:
+    from klog.commands.bytes.framing_fields import FramedContents
 
 _HEAD_FIELDS = [field.type for field in RECORD].index("bytes")
 """The number of fields in front of the key."""
 
 
 class RecordsOrigin:
-    """The batch that records belong to: its topic and its header.  *most*: the largest number of fields to yield."""
+    """The batch that records belong to: its topic and its header.  *most*: the largest number of fields to yield.
 
-    def __init__(self, topic: str | None, header: BatchFacts, most: int) -> None:
-        self.topic, self.header, self.most = topic, header, most
+    *schemas*: keys and values are decoded by these.
+    """
+
+    def __init__(self, topic: str | None, header: BatchFacts, most: int, schemas: FramedContents | None = None) -> None:
+        self.topic, self.header, self.most, self.schemas = topic, header, most, schemas
         self.are_missing = self.is_broken = False
         self.seen, self.last_delta = 0, -1
 
@@ -78,7 +95,17 @@ def _record(cursor: ByteCursor, origin: RecordsOrigin) -> Fields:
     yield from (field._replace(part=part) for field in head)
     cursor.end = stop if is_whole else end
     origin.is_broken = not is_whole
-    yield from _rest(cursor, part, ContentOwner(origin.topic, origin.header.is_control), is_whole)
+    yield from _rest(cursor, part, _owner(cursor, origin), is_whole)
+
+
+def _owner(cursor: ByteCursor, origin: RecordsOrigin) -> ContentOwner:
+    """Return the owner of the contents that follow the cursor."""
+    owner = ContentOwner(origin.topic, origin.header.is_control, origin.schemas)
+    if origin.schemas is not None and not owner.has_schema:
+        from klog.commands.bytes.framing_fields import schema_headers
+
+        owner.headers = schema_headers(cursor)
+    return owner
 
 
 _BROKEN = BytePart("record", "its structure is broken")
@@ -126,9 +153,12 @@ def _rest(cursor: ByteCursor, part: BytePart, owner: ContentOwner, is_whole: boo
             count = _number(cursor, field, part)
             yield count._replace(problem="it is below zero" if int(count.value or 0) < 0 else None)
             for _ in range(int(count.value or 0)):
+                side = None
                 for inner in RECORD_HEADER:
                     at = cursor.position
-                    yield _of_header(_content(cursor, inner), part)
+                    found = _content(cursor, inner)
+                    yield from _of_header(found, part, owner, side)
+                    side = owner.side_of(found)
         at = cursor.position
     except WrongBytesError as error:
         yield from plain(cursor.source, at, end, part, str(error) if is_whole else None)
@@ -145,6 +175,10 @@ def _content(cursor: ByteCursor, field: Field) -> ContentBytes:
     return ContentBytes(cursor.source, field.name, field.meaning, at, None if size < 0 else content_at, cursor.position)
 
 
-def _of_header(found: ContentBytes, part: BytePart) -> ByteField:
+def _of_header(found: ContentBytes, part: BytePart, owner: ContentOwner, side: str | None) -> Fields:
+    """Yield the field of the key or the value of a header; those of a value that names the schema of *side*."""
+    if side is not None and owner.schemas is not None:
+        yield from owner.schemas.header_fields(found, part, side)
+        return
     is_null_key = found.content_at is None and found.name == RECORD_HEADER[0].name
-    return found.field(part)._replace(problem="the key of a header is null" if is_null_key else None)
+    yield found.field(part)._replace(problem="the key of a header is null" if is_null_key else None)

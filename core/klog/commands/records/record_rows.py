@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from enum import Enum
-from typing import Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from klog.base.errors import KlogError
 from klog.base.read_only import is_missing
@@ -30,6 +30,9 @@ from klog.partition.transactions.isolation import (
     visible_range,
 )
 
+if TYPE_CHECKING:
+    from klog.schemas.decoded_rows import DecodedRows
+
 
 class TxnOutcome(Enum):
     """How the transaction of a record ended, as a consumer sees it."""
@@ -44,7 +47,7 @@ class RecordRow(NamedTuple):
 
     *producer_id*: of its transaction, None if it is in none.  *outcome*: of that transaction.  *control*: the name of a
     control record: COMMIT, ABORT, LEADER_CHANGE.  *has_all_headers*: False if the record has more headers than klog
-    takes; it has none then.
+    takes; it has none then.  *decoded*: key and value as their schemas say, if they are decoded.
     """
 
     record: Record
@@ -52,6 +55,7 @@ class RecordRow(NamedTuple):
     outcome: TxnOutcome | None = None
     control: str | None = None
     has_all_headers: bool = True
+    decoded: tuple[bytes | None, bytes | None] | None = None
 
 
 Row = TypeVar("Row")
@@ -65,6 +69,8 @@ class RecordReader(Generic[Row]):
         self._window = Window()
         self._codecs = Decompressor(request.max_batch_bytes).functions
         self._directory: str | None = None
+        self._origin: tuple[str | None, int | None] = (None, None)
+        self._schemas: DecodedRows | None = None
         self._learnt = IsolationState()
         self.has_vanished = False
         """Whether `read` ended at a log that is gone: a broker has deleted it, or merged it into another."""
@@ -111,12 +117,25 @@ class RecordReader(Generic[Row]):
         """Yield what is made of decoded records."""
         raise NotImplementedError
 
+    def _decoded(self, target: DumpTarget) -> DecodedRows | None:
+        """Return the decoder of keys and values, None if they are shown as bytes."""
+        schemas = self.request.schemas
+        if schemas is not None and (self._schemas is None or self._origin != target.origin):
+            from klog.schemas.decoded_rows import DecodedRows
+
+            topic, partition = self._origin = target.origin
+            self._schemas = DecodedRows(topic, partition, schemas)
+        return self._schemas
+
 
 class RecordJsonLines(RecordReader[bytes]):
     """Reads records as JSON lines, those of `klog dump`."""
 
     def _made(self, rows: Window, target: DumpTarget) -> Iterator[bytes]:
-        fields = RecordOrigin(target.path, *target.origin).json()
+        fields, decoded = RecordOrigin(target.path, *target.origin).json(), self._decoded(target)
+        if decoded is not None:
+            yield from map(bytes, decoded.lines(rows, 0, rows.records, fields, self.request.line_style))
+            return
         for piece in record_lines(rows, 0, rows.records, fields, self.request.line_style):
             yield bytes(piece)
         yield bytes(rows.output())
@@ -139,15 +158,17 @@ class RecordRows(RecordReader[RecordRow]):
             yield self._row(rows, i, target)
 
     def _row(self, rows: Window, i: int, target: DumpTarget) -> RecordRow:
-        offset, timestamp, key, value, headers, sequence, batch = rows.record(i)
+        offset, timestamp, key, value, headers, sequence, batch = row = rows.record(i)
         facts = rows.batch(batch)
         record = Record(offset, timestamp, key, value, headers or (), sequence)
         if facts.is_control:
             control = control_record(key, value)
             producer = facts.producer_id if facts.producer_id >= 0 else None
             return RecordRow(record, producer, control=control.name or "UNKNOWN")
-        outcome = self._outcome(facts, offset, target)
-        return RecordRow(record, None if outcome is None else facts.producer_id, outcome, None, headers is not None)
+        outcome, schemas = self._outcome(facts, offset, target), self._decoded(target)
+        producer = None if outcome is None else facts.producer_id
+        decoded = None if schemas is None else schemas.contents(row)
+        return RecordRow(record, producer, outcome, None, headers is not None, decoded)
 
     def _outcome(self, facts: BatchFacts, offset: int, target: DumpTarget) -> TxnOutcome | None:
         if not facts.attributes & Attributes.TRANSACTIONAL:
