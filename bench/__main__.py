@@ -29,6 +29,7 @@ from bench.measure import CommandFailedError
 from bench.metadata import metadata
 from bench.one_file import one_file
 from bench.recover import recover
+from bench.remote import remote
 from bench.replicas import replicas
 from bench.schemas import schemas
 from bench.serve import serve
@@ -51,6 +52,7 @@ JOBS = {
     "recover": recover,
     "compact": compact,
     "replicas": replicas,
+    "remote": remote,
     "write": write,
     "keys": keys,
     "audit": audit,
@@ -67,7 +69,7 @@ JOBS = {
     "cold": cold,
     **OF_BROKERS,
 }
-DAILY = {*OF_FILES, "recover", "compact", "serve", "follow", "spark"} - {"assign"}
+DAILY = {*OF_FILES, "recover", "compact", "remote", "serve", "follow", "spark"} - {"assign"}
 """Jobs that a user waits for each day: their targets gate.  Only the bounds of memory gate the others."""
 
 

@@ -120,15 +120,16 @@ def _reason(message: str) -> str:
     return first if len(first) <= _MOST_LETTERS else f"{first[:_MOST_LETTERS]}…"
 
 
-class ObjectReads:
-    """The bytes of an object by position, for a class with `read`.  See `klog.base.read_only.ReadableLog`."""
+class ObjectRange:
+    """The bytes of an object by position; each read is one request.  See `klog.base.read_only.ReadableLog`."""
 
-    path: str
-    size: int
+    def __init__(self, path: str, size: int, read_range: Callable[[int, int], bytes]) -> None:
+        self.path, self.size, self._read_range = path, size, read_range
 
     def read(self, position: int, size: int) -> bytes:
         """Return up to *size* bytes from *position* on; fewer only at the end.  Raises UnreadableError."""
-        raise NotImplementedError
+        end = min(position + size, self.size)
+        return self._read_range(position, end) if position < end else b""
 
     def read_into(self, position: int, view: memoryview) -> int:
         """Fill *view* from *position* on; return the number of bytes, fewer only at the end.  Raises OSError."""
@@ -147,19 +148,7 @@ class ObjectReads:
         """Do nothing: no connection belongs to an object."""
 
 
-class ObjectRange(ObjectReads):
-    """An object of which each read is one request."""
-
-    def __init__(self, path: str, size: int, read_range: Callable[[int, int], bytes]) -> None:
-        self.path, self.size, self._read_range = path, size, read_range
-
-    def read(self, position: int, size: int) -> bytes:
-        """Return up to *size* bytes from *position* on; fewer only at the end.  Raises UnreadableError."""
-        end = min(position + size, self.size)
-        return self._read_range(position, end) if position < end else b""
-
-
-class ObjectStream(ObjectReads):
+class ObjectStream:
     """An object that comes in one request, as long as reads go on where they were; else another one begins there.
 
     A connection that breaks is replaced by one from the same position on, if it brought something.
@@ -172,12 +161,26 @@ class ObjectStream(ObjectReads):
 
     def read(self, position: int, size: int) -> bytes:
         """Return up to *size* bytes from *position* on; fewer only at the end.  Raises UnreadableError."""
-        found, end = bytearray(), min(position + size, self.size)
-        while (at := position + len(found)) < end:
+        data = bytearray(max(0, min(size, self.size - position)))
+        return bytes(data[: self._fill(position, memoryview(data))])
+
+    def read_into(self, position: int, view: memoryview) -> int:
+        """Fill *view* from *position* on; return the number of bytes, fewer only at the end.  Raises OSError."""
+        try:
+            return self._fill(position, view[: max(0, self.size - position)])
+        except KlogError as error:
+            raise OSError(str(error)) from error
+
+    def _fill(self, position: int, view: memoryview) -> int:
+        done = 0
+        while done < len(view):
+            at = position + done
             if not self._start <= at < self._start + len(self._piece) and not self._advance(at):
                 break
-            found += self._piece[at - self._start : end - self._start]
-        return bytes(found)
+            piece = self._piece[at - self._start : at - self._start + len(view) - done]
+            view[done : done + len(piece)] = piece
+            done += len(piece)
+        return done
 
     def _advance(self, position: int) -> bool:
         """Receive the piece that begins at *position*; False if the object ends there.  Raises UnreadableError."""
@@ -193,6 +196,10 @@ class ObjectStream(ObjectReads):
                 if is_new:
                     raise
         return False
+
+    def next_data(self, position: int) -> int:
+        """Return *position*: objects have no holes."""
+        return position
 
     def close(self) -> None:
         """Give up the request."""

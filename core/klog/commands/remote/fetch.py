@@ -84,7 +84,7 @@ class _Fetch:
         self._tier, self._made, self._options, self._sink, self._disk = tier, made, options, sink, disk
         self._lost: list[LostSegment] = []
         self._waiting: list[CopiedSegment] = []
-        self._lock = threading.Lock()
+        self._lock, self._keeping = threading.Lock(), threading.Lock()
         self._is_stopped = False
 
     # segments
@@ -118,21 +118,25 @@ class _Fetch:
             planned, segment = task
             path = os.path.join(self._made.path, planned.folder)
             found = SegmentCopier(self._tier, planned, path, survey, self._disk).copy(segment, self._sink)
-            with self._lock:
-                self._take(found)
+            self._take(found)
 
     def _take(self, found: CopiedSegment | LostSegment) -> None:
-        if isinstance(found, LostSegment):
-            self._lost.append(found)
-            return
-        self._waiting.append(found)
-        if len(self._waiting) >= _KEPT_SEGMENTS or sum(one.size for one in self._waiting) >= _KEPT_BYTES:
+        with self._lock:
+            if isinstance(found, LostSegment):
+                self._lost.append(found)
+                return
+            self._waiting.append(found)
+            is_due = len(self._waiting) >= _KEPT_SEGMENTS or sum(one.size for one in self._waiting) >= _KEPT_BYTES
+        if is_due:
             self._keep()
 
     def _keep(self) -> None:
-        if self._waiting:
-            self._made.keep(self._waiting)
-            self._waiting = []
+        """Sync and list the segments that are complete; others are copied meanwhile."""
+        with self._keeping:
+            with self._lock:
+                waiting, self._waiting = self._waiting, []
+            if waiting:
+                self._made.keep(waiting)
 
     def problem(self, planned: Sequence[PartitionToFetch]) -> str | None:
         """Return the first thing that is missing or damaged; None if all is there."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from klog.base.progress import Silence
@@ -76,7 +77,8 @@ def _rebuilt(
     if not lacks and not snapshots:
         return
     options = RecoverOptions(RecoverMode.DEFAULT, now_ms, LONG_MAX)
-    survey = PartitionSurvey.read(Partition(folder), LogDirFacts(clean=True), options, Silence())
+    partition = _from_first(Partition(folder), lacks.keys(), snapshots)
+    survey = PartitionSurvey.read(partition, LogDirFacts(clean=True), options, Silence())
     if survey.fails is not None:
         return
     target = repaired_content(survey, options)
@@ -89,6 +91,19 @@ def _rebuilt(
     for offset, producers in states.items():
         files[file_name(offset, FileKind.SNAPSHOT)] = write_snapshot(producers, crc32c)
     yield from ((name, content) for name, content in sorted(files.items()) if content or "txn" not in name)
+
+
+def _from_first(partition: Partition, bases: Collection[int], snapshots: Collection[int]) -> Partition:
+    """Return a partition without the segments in front of the first that has to be read: nothing is built for them.
+
+    Producers are followed from the last snapshot in front of one that is missing.
+    """
+    known = [0, *(one.offset for one in partition.snapshots if one.offset is not None)]
+    starts = [max(offset for offset in known if offset <= wanted) for wanted in snapshots]
+    first = min([*bases, *starts])
+    at = bisect_right([one.base_offset for one in partition.segments], first) - 1
+    partition.segments = partition.segments[max(at, 0) :]
+    return partition
 
 
 def write_root(

@@ -32,6 +32,8 @@ from klog.tier.stores import MissingObjectError
 from klog.tier.tier import Tier
 
 _PIECE_BYTES: Final = 1 << 20
+_SYNCED_BYTES: Final = 16 << 20
+"""The system begins to write so much to the disk at a time, while the next is read and checked."""
 _LOG, _INDEX, _TIME_INDEX, _TXN_INDEX = (kind.value for kind in SEGMENT_KINDS)
 _SNAPSHOT = FileKind.SNAPSHOT.value
 
@@ -45,7 +47,7 @@ class CopyingLog:
     def __init__(self, source: ReadableLog, path: str, disk: Disk) -> None:
         self.path, self.size = source.path, source.size
         self._source, self._disk, self._file = source, disk, disk.create(path)
-        self._done = 0
+        self._done = self._begun = 0
         self.failure: KlogError | OSError | None = None
 
     def read_into(self, position: int, view: memoryview) -> int:
@@ -86,16 +88,21 @@ class CopyingLog:
         if position > self._done:
             self._copy_until(position)
         if position <= self._done < position + len(data):
-            self._disk.write(self._file, data[self._done - position :])
-            self._done = position + len(data)
+            self._write(data[self._done - position :])
 
     def _copy_until(self, end: int) -> None:
         while self._done < end:
             piece = self._source.read(self._done, min(_PIECE_BYTES, end - self._done))
             if not piece:
                 return
-            self._disk.write(self._file, piece)
-            self._done += len(piece)
+            self._write(piece)
+
+    def _write(self, data: bytes | memoryview) -> None:
+        self._disk.write(self._file, data)
+        self._done += len(data)
+        if self._done - self._begun >= _SYNCED_BYTES:
+            self._disk.begin_sync(self._file, self._begun, self._done - self._begun)
+            self._begun = self._done
 
     def close(self) -> None:
         """Close both."""
