@@ -66,11 +66,15 @@ def upload(url: str, folder: Path, bucket: str) -> None:
 
 
 class Proxy(ThreadingHTTPServer):
-    """Passes requests on, counts them, and answers 503 to one in *refuse_every*; 0: to none."""
+    """Passes requests on, counts them, and answers 503 to one in *refuse_every*; 0: to none.
+
+    *refuse_from*: and to all from that number on.
+    """
 
     def __init__(self, behind: str, refuse_every: int = 0) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.behind, self.refuse_every = behind, refuse_every
+        self.refuse_from: int | None = None
         self.seen: list[tuple[str, str, Mapping[str, str]]] = []
 
     @property
@@ -98,7 +102,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         self.server.seen.append((self.command, self.path, dict(self.headers)))
-        if self.server.refuse_every and len(self.server.seen) % self.server.refuse_every == 0:
+        number = len(self.server.seen)
+        is_behind = self.server.refuse_from is not None and number >= self.server.refuse_from
+        if is_behind or (self.server.refuse_every and number % self.server.refuse_every == 0):
             self._answer(503, [], b"<Error><Code>SlowDown</Code></Error>")
             return
         connection = http.client.HTTPConnection("127.0.0.1", int(self.server.behind.rpartition(":")[2]), timeout=60)

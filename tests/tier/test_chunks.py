@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import zstandard
 from klog.base.errors import KlogError
+from klog.tier.aiven_layout import ChunkedLog
 from klog.tier.layouts import BadObjectError
 from klog.tier.manifest import ManifestError, read_manifest
 from klog.tier.tier import Tier, TierSegment, open_tier
@@ -278,3 +279,25 @@ def test_every_flipped_bit_and_every_cut_is_refused_or_without_effect(tmp_path: 
             continue
         assert (same, parts) == (log, PARTS), data
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > 0
+
+
+def test_a_bad_chunk_is_fetched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pass over the log looks for the next batch behind it, block by block."""
+    objects = segment(text_of(100_000), PARTS, 50_000, compressed=True)
+    tier, found = stored(tmp_path, objects._replace(log=b"\0" * 1000 + objects.log[1000:]))
+    log = tier.reader(found).log()
+    asked: list[int] = []
+    usual = ChunkedLog._fetch
+
+    def counted(self: ChunkedLog, first: int, last: int) -> dict[int, bytes]:
+        asked.append(first)
+        return usual(self, first, last)
+
+    monkeypatch.setattr(ChunkedLog, "_fetch", counted)
+    view = memoryview(bytearray(4096))
+    for position in range(0, 49_000, 4096):
+        with pytest.raises(OSError, match="chunk 0"):
+            log.read_into(position, view)
+    assert log.read(60_000, 10) == text_of(100_000)[60_000:60_010]
+    assert asked == [0, 1]
+    log.close()

@@ -17,6 +17,8 @@ from klog.base.errors import KlogError, UnreadableError, UsageError
 from klog.tier.stores import MissingObjectError, StoredObject
 
 _RETRIES: Final = 2
+_RETRIES_OF_READS: Final = 5
+"""A command makes thousands of reads, several at once: one that a busy server refuses three times is no rarity."""
 _PAUSE: Final = timedelta(milliseconds=100)
 _LONGEST: Final = timedelta(seconds=60)
 _VARIABLES: Final = {
@@ -52,12 +54,16 @@ class ObjectStore:
             raise UsageError(f"{uri}: no bucket; expected {scheme}://BUCKET or {scheme}://BUCKET/PREFIX")
         endpoint = os.environ.get("AWS_ENDPOINT_URL" if scheme == "s3" else "AZURE_STORAGE_ENDPOINT", "")
         backoff = {"base": 2, "init_backoff": _PAUSE, "max_backoff": timedelta(seconds=5)}
-        settings: dict[str, Any] = {
-            "client_options": {"allow_http": endpoint.startswith("http://")},
-            "retry_config": {"max_retries": _RETRIES, "retry_timeout": _LONGEST, "backoff": backoff},
-        }
+
+        def client(retries: int) -> Any:
+            settings: dict[str, Any] = {
+                "client_options": {"allow_http": endpoint.startswith("http://")},
+                "retry_config": {"max_retries": retries, "retry_timeout": _LONGEST, "backoff": backoff},
+            }
+            return from_url(uri, **settings)
+
         with self._named(""):
-            self._bucket: Any = from_url(uri, **settings)
+            self._bucket, self._reads = client(_RETRIES), client(_RETRIES_OF_READS)
 
     @contextmanager
     def _named(self, key: str) -> Iterator[None]:
@@ -92,18 +98,18 @@ class ObjectStore:
     def _from(self, key: str, start: int) -> Iterator[memoryview]:
         """Yield the bytes of an object from *start* on, in one request."""
         with self._named(key):
-            found = self._bucket.get(key, options={"range": {"offset": start}} if start else None)
+            found = self._reads.get(key, options={"range": {"offset": start}} if start else None)
             for piece in found.stream(min_chunk_size=STREAM_BYTES):
                 yield memoryview(piece)
 
     def _range(self, key: str, start: int, end: int) -> bytes:
         with self._named(key):
-            return bytes(self._bucket.get_range(key, start=start, end=end))
+            return bytes(self._reads.get_range(key, start=start, end=end))
 
     def read(self, key: str, most: int) -> bytes:
         """Return an object in one request: see `Store.read`."""
         with self._named(key):
-            found = self._bucket.get(key)
+            found = self._reads.get(key)
             if found.meta["size"] <= most:
                 return bytes(found.bytes())
         return self._range(key, 0, most + 1)

@@ -24,11 +24,10 @@ from klog.formats.index import ABORTED_TXN
 from klog.formats.names import SEGMENT_KINDS, FileKind, file_name
 from klog.formats.snapshot import read_snapshot
 from klog.kernel import crc32c
-from klog.partition.tiered.remote_files import PartFacts, RemoteDamageError, RemoteFiles, RemoteSegmentLog
+from klog.partition.tiered.remote_files import PartFacts, RemoteFiles, RemoteSegmentLog, is_of_object
 from klog.partition.verify.findings import Severity
 from klog.partition.verify.segment_pass import SegmentFacts, SurveyOptions, survey_log
-from klog.tier.layouts import INDEX, LOG, TIME_INDEX, BadObjectError, EncryptedObjectError
-from klog.tier.stores import MissingObjectError
+from klog.tier.layouts import INDEX, LOG, TIME_INDEX, EncryptedObjectError
 from klog.tier.tier import Tier
 
 _PIECE_BYTES: Final = 1 << 20
@@ -110,19 +109,17 @@ class CopyingLog:
         self._disk.close(self._file)
 
 
-def is_damage(error: BaseException | None) -> bool:
+def is_damage(error: BaseException) -> bool:
     """Whether an error tells that an object is missing or malformed, not that the tier does not answer.
 
     Raises UsageError for an encrypted object without its key.
     """
-    while error is not None:
-        if isinstance(error, EncryptedObjectError):
-            raise UsageError(str(error)) from error
-        is_of_reader = isinstance(error, RemoteDamageError) and error.__cause__ is None
-        if is_of_reader or isinstance(error, MissingObjectError | BadObjectError):
-            return True
-        error = error.__cause__
-    return False
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, EncryptedObjectError):
+            raise UsageError(str(cause)) from error
+        cause = cause.__cause__
+    return is_of_object(error)
 
 
 class SegmentCopier:

@@ -22,7 +22,7 @@ from klog.log.index import IndexEntries
 from klog.partition.tiered.block_cache import BlockCache, CachedLog
 from klog.partition.tiered.range_cache import RangeCache
 from klog.partition.tiered.tiered_log import RemoteSegmentPart
-from klog.tier.layouts import INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX, TierSegment
+from klog.tier.layouts import INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX, BadObjectError, TierSegment
 from klog.tier.stores import MissingObjectError
 from klog.tier.tier import Tier, is_url
 
@@ -33,6 +33,16 @@ class RemoteDamageError(UnreadableError):
     """An object of a segment is missing, malformed or another segment's."""
 
     exit_code = ExitCode.PROBLEMS_LEFT
+
+
+def is_of_object(error: BaseException | None) -> bool:
+    """Whether an error tells of an object that is missing or malformed, not of a store that does not answer."""
+    while error is not None:
+        is_told = isinstance(error, RemoteDamageError) and error.__cause__ is None
+        if is_told or isinstance(error, MissingObjectError | BadObjectError):
+            return True
+        error = error.__cause__
+    return False
 
 
 class BytesInMemory:
@@ -74,6 +84,8 @@ class RemoteSegmentLog:
         try:
             return self._source.read(position, max(0, min(size, self.size - position)))
         except KlogError as error:
+            if not is_of_object(error):
+                raise
             raise RemoteDamageError(f"{self.path} @ {position}: {_reason(error, self.path)}") from error
 
     def read_into(self, position: int, view: memoryview) -> int:
@@ -158,6 +170,8 @@ class RemoteFiles:
         try:
             yield
         except KlogError as error:
+            if not is_of_object(error):
+                raise
             is_missing = self._objects.keys.get(part) is None and "indexes" not in self._objects.keys
             reason = "no such object" if is_missing else _reason(error, key)
             lost = f"; {self._offsets()} lost" if part == LOG else ""
