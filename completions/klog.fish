@@ -4,7 +4,7 @@ function __klog_command --description 'The command whose arguments are being wri
     set -l command
     for word in (commandline -opc)[2..-1]
         switch "$command $word"
-            case ' doctor' ' verify' ' recover' ' apply' ' undo' ' plans' ' explain' ' browse' ' describe' ' records' ' dump' ' lookup' ' search' ' stats' ' timeline' ' groups' ' transactions' ' fetch' ' bytes' ' report' ' space' ' compact' ' truncate' ' adopt' ' partition' ' assign' ' serve' ' export' ' write' ' follow' ' completion' ' metadata' 'metadata show' 'metadata history' 'metadata compare' 'metadata plan' ' schemas' 'schemas list' 'schemas show' 'schemas check' ' replicas' 'replicas diff' 'replicas plan' 'replicas rescue' 'replicas simulate' ' remote' 'remote ls' 'remote orphans' 'remote verify' 'remote fetch' ' keys' 'keys check' ' audit' 'audit headers' 'audit misrouted' ' spark' 'spark verify' 'spark audit' 'spark stats' 'spark search' 'spark export' 'spark compact'
+            case ' doctor' ' verify' ' recover' ' apply' ' undo' ' plans' ' explain' ' browse' ' describe' ' records' ' dump' ' lookup' ' search' ' stats' ' timeline' ' groups' ' transactions' ' fetch' ' bytes' ' report' ' space' ' compact' ' truncate' ' adopt' ' partition' ' assign' ' serve' ' export' ' write' ' follow' ' completion' ' metadata' 'metadata show' 'metadata history' 'metadata compare' 'metadata plan' ' schemas' 'schemas list' 'schemas show' 'schemas check' ' replicas' 'replicas diff' 'replicas plan' 'replicas rescue' 'replicas simulate' ' remote' 'remote ls' 'remote orphans' 'remote verify' 'remote fetch' 'remote attach' ' keys' 'keys check' ' audit' 'audit headers' 'audit misrouted' ' spark' 'spark verify' 'spark audit' 'spark stats' 'spark search' 'spark export' 'spark compact'
                 set command $command $word
         end
     end
@@ -46,7 +46,7 @@ complete -c klog -n 'test (__klog_command) = ""' -a completion -d 'Print the com
 complete -c klog -n 'test (__klog_command) = ""' -a metadata -d 'Show metadata logs'
 complete -c klog -n 'test (__klog_command) = ""' -a schemas -d 'List, show and check the schemas of a registry'
 complete -c klog -n 'test (__klog_command) = ""' -a replicas -d 'Compare brokers\' copies of partitions, and make them equal'
-complete -c klog -n 'test (__klog_command) = ""' -a remote -d 'Show what of a partition is in remote storage'
+complete -c klog -n 'test (__klog_command) = ""' -a remote -d 'Show remote storage, and attach it to a cluster'
 complete -c klog -n 'test (__klog_command) = ""' -a keys -d 'Find keys stored in the wrong partition'
 complete -c klog -n 'test (__klog_command) = ""' -a audit -d 'Check batch headers: misplaced batches, gaps, waste'
 complete -c klog -n 'test (__klog_command) = ""' -a spark -d 'Run these jobs on Spark, over many data dirs'
@@ -857,6 +857,7 @@ complete -c klog -n 'test (__klog_command) = "remote"' -a ls -d 'List partitions
 complete -c klog -n 'test (__klog_command) = "remote"' -a orphans -d 'List objects in remote storage that nothing owns'
 complete -c klog -n 'test (__klog_command) = "remote"' -a verify -d 'Check remote storage against its metadata and the local log'
 complete -c klog -n 'test (__klog_command) = "remote"' -a fetch -d 'Copy partitions out of remote storage into one local log dir'
+complete -c klog -n 'test (__klog_command) = "remote"' -a attach -d 'Make a stopped broker see the segments in a TIER'
 complete -c klog -n 'test (__klog_command) = "remote"' -s h -l help -d 'Show this help and exit'
 complete -c klog -n 'test (__klog_command) = "remote ls"' -F
 complete -c klog -n 'test (__klog_command) = "remote ls"' -l remote -x -d 'The remote storage: a directory, or s3://BUCKET/PREFIX, gs://… or az://… (pip install \'klog[remote]\')'
@@ -932,6 +933,31 @@ complete -c klog -n 'test (__klog_command) = "remote fetch"' -s o -l output -x -
 complete -c klog -n 'test (__klog_command) = "remote fetch"' -s q -l quiet -d 'Print no notes and no progress'
 complete -c klog -n 'test (__klog_command) = "remote fetch"' -l color -x -a 'auto always never' -d 'Use colours: auto, on a terminal unless NO_COLOR is set'
 complete -c klog -n 'test (__klog_command) = "remote fetch"' -s h -l help -d 'Show this help and exit'
+complete -c klog -n 'test (__klog_command) = "remote attach"' -l to -x -d 'Log dir of the broker that gets them (repeatable)'
+complete -c klog -n 'test (__klog_command) = "remote attach"' -l remote -x -d 'The remote storage: a directory, or s3://BUCKET/PREFIX, gs://… or az://… (pip install \'klog[remote]\')'
+complete -c klog -n 'test (__klog_command) = "remote attach"' -l remote-layout -x -a 'local aiven' -d 'The storage manager that wrote the objects'
+complete -c klog -n 'test (__klog_command) = "remote attach"' -l remote-keys -x -d 'The RSA private key of encrypted objects, in PEM (repeatable)'
+complete -c klog -n 'test (__klog_command) = "remote attach"' -s t -l topic -x -a '(klog completion topics -- (commandline -opc)[2..-1] 2>/dev/null)' -d 'Only these topics (repeatable)'
+complete -c klog -n 'test (__klog_command) = "remote attach"' -s p -l partition -x -d 'Only these partitions (repeatable)'
+complete -c klog -n 'test (__klog_command) = "remote attach"' -l topic-id -x -d 'Only topics with this id (repeatable)'
+complete -c klog -n 'test (__klog_command) = "remote attach"' -l as -x -d 'Name of the topic, if the keys of its objects have a prefix in front'
+complete -c klog -n 'test (__klog_command) = "remote attach"' -l from -x -d 'Log dir of the lost cluster, which is only read (repeatable)'
+complete -c klog -n 'test (__klog_command) = "remote attach"' -l set -x -d 'A setting of a new topic (repeatable)'
+complete -c klog -n 'test (__klog_command) = "remote attach"' -l from-offset -x -d 'Begin at offset N; default: the first one'
+complete -c klog -n 'test (__klog_command) = "remote attach"' -l epochs -x -a 'rewrite keep' -d 'Only keep: the objects keep their leader epochs'
+complete -c klog -n 'test (__klog_command) = "remote attach"' -l producers -x -a 'drop keep' -d 'Drop the producers, or keep them'
+complete -c klog -n 'test (__klog_command) = "remote attach"' -l open-transactions -x -a 'abort refuse' -d 'Transactions whose end was never copied: abort or refuse them'
+complete -c klog -n 'test (__klog_command) = "remote attach"' -l replace -d 'Replace a topic of the name, or a local log'
+complete -c klog -n 'test (__klog_command) = "remote attach"' -l now -x -d 'Use TIME as the current time'
+complete -c klog -n 'test (__klog_command) = "remote attach"' -l apply -d 'Make the changes'
+complete -c klog -n 'test (__klog_command) = "remote attach"' -l save-plan -r -F -d 'Write the plan to FILE, for \'klog apply\', and stop'
+complete -c klog -n 'test (__klog_command) = "remote attach"' -l backup -r -F -d 'Directory for the original files'
+complete -c klog -n 'test (__klog_command) = "remote attach"' -s o -l output -x -a 'text json' -d 'Form of the output'
+complete -c klog -n 'test (__klog_command) = "remote attach"' -l dry-run -d 'Only show the changes: the same as leaving out --apply'
+complete -c klog -n 'test (__klog_command) = "remote attach"' -s j -l jobs -x -d 'At most N threads'
+complete -c klog -n 'test (__klog_command) = "remote attach"' -s q -l quiet -d 'Print no notes and no progress'
+complete -c klog -n 'test (__klog_command) = "remote attach"' -l color -x -a 'auto always never' -d 'Use colours: auto, on a terminal unless NO_COLOR is set'
+complete -c klog -n 'test (__klog_command) = "remote attach"' -s h -l help -d 'Show this help and exit'
 complete -c klog -n 'test (__klog_command) = "keys"' -a check -d 'Find each topic\'s partitioner, and the misplaced keys'
 complete -c klog -n 'test (__klog_command) = "keys"' -s h -l help -d 'Show this help and exit'
 complete -c klog -n 'test (__klog_command) = "keys check"' -F

@@ -35,7 +35,11 @@ WRITTEN = sorted(
 FROM_CORPORA = {
     "docs/audit.md": {"b1": "misrouted/hand-1.tar.xz", "b2": "misrouted/hand-2.tar.xz"},
     "docs/remote.md": {
-        name: f"tiered/{name}/before.tar.xz" for name in ("house", "damaged", "orphans", "unclean", "aiven-encrypted")
+        **{
+            name: f"tiered/{name}/before.tar.xz"
+            for name in ("house", "damaged", "orphans", "unclean", "aiven-encrypted", "lost-cluster")
+        },
+        "fresh": "tiered/lost-cluster/fresh.tar.xz",
     },
 }
 """Pages whose commands are run over images of the corpora, and how these are named there."""

@@ -30,7 +30,13 @@ FLOORS = (
     "spark",
     "klog_cli pyspark_klog",
 )
-EDGES = {("adopt", "recover"), ("records", "dump"), ("remote", "recover"), ("space", "compact")}
+EDGES = {
+    ("adopt", "recover"),
+    ("records", "dump"),
+    ("remote", "recover"),
+    ("remote", "replicas"),
+    ("space", "compact"),
+}
 """Commands, and the commands whose code they use."""
 FLOOR = {name: number for number, names in enumerate(FLOORS) for name in names.split()}
 ONLY_IN = {

@@ -122,6 +122,7 @@ REMOTE = (
     *("remote verify data --remote tier", "remote verify data --remote tier --quick"),
     *("remote fetch data --remote tier --to a", "remote fetch --remote tier -t fine --to b"),
     *("remote orphans data --remote tier", "remote orphans data --remote tier --older-than 0"),
+    *("remote attach --remote tier --to data", "remote attach --remote tier --to data -t fine"),
     *("remote ls data --remote tier --at-time 0", "remote ls data --remote tier --remote-layout aiven --segments"),
 )
 """Commands about `fixtures/tiered.tar.xz`."""

@@ -282,6 +282,7 @@ SCHEMAS: dict[str, Declared] = {
     "stats": STATS,
     "replicas diff": REPLICAS,
     **{"remote ls": parts.REMOTE_LS, "remote orphans": parts.REMOTE_ORPHANS},
+    "remote attach": parts.ATTACH,
     **{"remote verify": parts.REMOTE_FINDINGS, "remote fetch": parts.REMOTE_FETCH},
     **{"recover": parts.RECOVER, "truncate": parts.TRUNCATE, "compact": parts.COMPACT, "write": parts.WRITE},
     **{

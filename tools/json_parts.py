@@ -164,6 +164,20 @@ ADOPT: Declared = planned(
     notes=[TEXT],
     retention=RETENTION,
 )
+ATTACH: Declared = planned(
+    applied=BOOL,
+    attached=[
+        {
+            **{**WHERE, "topic_id": TEXT, "mode": "=metadata|log|topic", "segments": INT, "remote_start_offset": INT},
+            **{"remote_end_offset": INT, "log_end_offset": INT, "leader_epoch": INT, "metadata_partition": INT},
+            **{"records_written": INT, "markers": INT, "ended": [{"producer_id": INT, "first_offset": INT}]},
+            "done_before": BOOL,
+        }
+    ],
+    refused=[{**WHERE, "id": TEXT, "message": TEXT, "next": TEXT}],
+    notes=[TEXT],
+    next=[TEXT],
+)
 APPLIED: Declared = {**PLAN, "done": INT, "done_before": INT}
 UNDONE: Declared = (APPLIED, PLAN)
 PLANS: Declared = {

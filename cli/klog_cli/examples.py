@@ -118,6 +118,12 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("objects that no broker will ever delete", "klog remote orphans /data --remote /tier"),
         ("their keys, one a line, for the tool that deletes", "klog remote orphans /data --remote /tier -o keys"),
     ),
+    "remote attach": (
+        (
+            "show how a bucket whose cluster is gone is attached to a new cluster",
+            "klog remote attach --remote /tier --to /data",
+        ),
+    ),
     "adopt": (("show how a partition of another disk is restored", "klog adopt /old/orders-0 --to /data"),),
     "schemas list": (
         ("the schemas that a lost registry had", "klog schemas list /data"),

@@ -63,6 +63,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "remote verify": ("D --remote D --remote-layout local",),
     "remote fetch": ("D --remote D --remote-layout local --to=N",),
     "remote orphans": ("D --remote D --remote-layout local",),
+    "remote attach": ("--to=D --remote D --remote-layout local",),
     "replicas diff": ("D E",),
     "replicas plan": ("D E",),
     "replicas rescue": ("D E --to=N",),

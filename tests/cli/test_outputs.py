@@ -53,6 +53,7 @@ CUT = "{}/data/calm-0 --to-offset 5"
 KEYS = "{}/data/keys-none-0 --policy compact"
 WRITE = "{0}/empty.jsonl --to {0}/data"
 ADOPT = "{0}/quorum/broker-1 --to {0}/quorum/broker-1"
+ATTACH = "--remote {0}/quorum --remote-layout local --to {0}/quorum/broker-1"
 DISKS = "{}/data"
 QUORUM = "{0}/quorum/broker-1 {0}/quorum/broker-2 {0}/quorum/broker-3 --voters 1@one:1,2@two:2,3@three:3"
 WRITERS = (
@@ -77,6 +78,9 @@ WRITERS = (
     Writer("adopt", "--save-plan", ADOPT, is_idle=True),
     Writer("adopt", "--backup", ADOPT, is_file=False, is_idle=True),
     Writer("adopt", "--backup", f"{ADOPT} --apply", is_file=False, is_idle=True),
+    Writer("remote attach", "--save-plan", ATTACH, is_idle=True),
+    Writer("remote attach", "--backup", ATTACH, is_file=False, is_idle=True),
+    Writer("remote attach", "--backup", f"{ATTACH} --apply", is_file=False, is_idle=True),
     Writer("follow", "--to", "127.0.0.1:1 --timeout 1ms", is_file=False),
     Writer("remote fetch", "--to", "{0}/data --remote {0}/data --remote-layout local", is_file=False, is_idle=True),
     Writer("undo", "--backup", "{}/kept --apply", is_file=False),
@@ -121,6 +125,10 @@ READ = {
     *((f"replicas {verb}", "--metadata") for verb in ("diff", "rescue", "plan")),
     ("replicas rescue", "--plan"),
     *((one, option) for one in TIERED for option in ("--remote", "--remote-keys")),
+    ("remote attach", "--to"),
+    ("remote attach", "--from"),
+    ("remote attach", "--remote"),
+    ("remote attach", "--remote-keys"),
     ("remote ls", "--remote"),
     ("remote ls", "--remote-keys"),
     ("remote fetch", "--remote"),

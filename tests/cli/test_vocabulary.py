@@ -23,6 +23,13 @@ FORMS = ("text", "json", "jsonl", "csv", "parquet", "log", "reset-offsets", "rea
 """The order of the forms of output."""
 OLD = {"--output-path", "--into", "--export", "--format", "--config", "--conf", "--rules", "--until", "--at", "--from"}
 """Names that another one replaced."""
+OTHERWISE = {
+    # The format of a record, with the letters of kcat, is not the form of a result.
+    "records": {"--format"},
+    # The log dirs of the cluster that is gone, beside those of the one that gets its tier.
+    "remote attach": {"--from"},
+}
+"""Commands in which such a name has a meaning of its own."""
 SEVERAL = {
     "--as": "the kind of a file, the name of a partition, the form of a key: what the argument is taken for",
     "--batches": "rows of batches; batches to fill or keep",
@@ -34,7 +41,7 @@ SEVERAL = {
     "--isolation": "fetch also takes a follower",
     "--keys-from": "a file of keys",
     "--kafka-version": "doctor and compact know different versions",
-    "--open-transactions": "serve and adopt do different things with them",
+    "--open-transactions": "serve, adopt and remote attach do different things with them",
     "--output": "its forms",
     "--partition": "metadata history takes one",
     "--partitioner": "write has those that pick at random",
@@ -93,8 +100,7 @@ def test_short_names_and_the_options_of_every_command(name: str) -> None:
         assert short not in found or long in found[short]
     assert {"--quiet", "--color", "--jobs"} <= found.keys()
     assert ("--apply" in found) == ("--dry-run" in found)
-    # The format of a record, with the letters of kcat, is not the form of a result.
-    assert not found.keys() & (OLD - {"--format"} if name == "records" else OLD)
+    assert not found.keys() & (OLD - OTHERWISE.get(name, set()))
 
 
 def test_a_name_has_one_meaning() -> None:

@@ -16,6 +16,7 @@ from tests.commands.adopt.disks import foreign, home
 from tests.commands.recover.test_power import damaged
 from tests.commands.replicas.test_only_broker import Disks
 from tests.conftest import FIXTURES, writable_copy
+from tests.support import tiers
 
 NOW = "1750000000000"
 VOTERS = "1@one:9093,2@two:9093,3@three:9093"
@@ -115,6 +116,12 @@ def two_brokers(folder: Path) -> None:
     Disks(folder, 30, inside="data")
 
 
+def tiered(folder: Path) -> None:
+    """A log dir that lost a local log, and its tier, with the objects of a deleted topic."""
+    data, _ = tiers.unpack(folder)
+    shutil.rmtree(data / "fine-0")
+
+
 def _disks(*nodes: str) -> tuple[str, ...]:
     return tuple(f"{node}/data" for node in nodes)
 
@@ -134,6 +141,9 @@ CHANGES = {
     "apply": Change(planned, ("apply", "plan.json")),
     "undo": Change(truncated, ("undo", "{plan}", "--apply")),
     "adopt": Change(deleted, ("adopt", "other/tx-0", "--to", "data", "--now", NOW, "--apply")),
+    "remote-attach": Change(
+        tiered, ("remote", "attach", "--remote", "tier", "--to", "data", "--now", NOW, "--apply"), ("data",)
+    ),
     "replicas-plan": Change(
         replicas,
         ("replicas", "plan", *_BROKERS, *_disks("controller-4"), "--keep", "newest", "--apply"),

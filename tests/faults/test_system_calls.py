@@ -56,12 +56,15 @@ MADE: dict[str, set[str]] = {
     "apply": _ALL,
     "undo": _ALL,
     "adopt": _USUAL,
+    "remote-attach": _USUAL | {"linkat"},
     "replicas-plan": _ALL,
     "metadata-plan": _ALL - {"ftruncate"},
     "only-broker": _USUAL,
 }
 """Which of openat, write, fsync, rename, link, unlink, ftruncate each command makes: all that it makes fail in turn."""
-COPIED = tuple(name for name in MADE if name not in ("compact", "adopt", "metadata-plan", "only-broker"))
+COPIED = tuple(
+    name for name in MADE if name not in ("compact", "adopt", "remote-attach", "metadata-plan", "only-broker")
+)
 """Commands that copy parts of files into log dirs: with pwrite, where the system cannot."""
 
 

@@ -77,6 +77,7 @@ ON_ONE_DISK: Mapping[str, str] = {
     "remote verify": "remote verify tiered/data --remote tiered/tier --deep",
     "remote fetch": f"remote fetch tiered/data --remote tiered/tier --to new {NOW}",
     "remote orphans": "remote orphans tiered/data --remote tiered/tier --older-than 0",
+    "remote attach": f"remote attach --remote tiered/tier --to tiered/data {NOW}",
 }
 """A command, and perhaps a remark, and its words beside `data`, a disk.  `new` does not exist."""
 _NODES = "b1 b2 b3 c4"

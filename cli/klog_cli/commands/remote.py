@@ -10,6 +10,7 @@ import typer
 
 from klog_cli import options
 from klog_cli.command_class import CommandGroup
+from klog_cli.commands.remote_attach import attach
 from klog_cli.remote_options import Remote, RemoteKeys, RemoteLayout
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from klog.tier.tier import Tier
 
 remote = typer.Typer(
-    help="Show what of a partition is in remote storage.",
+    help="Show remote storage, and attach it to a cluster.",
     no_args_is_help=True,
     rich_markup_mode=None,
     cls=CommandGroup,
@@ -231,3 +232,6 @@ def fetch(
     amount = remote_only, deep, strict
     found = FetchOptions(to, *span, tuple(segment or ()), *amount, jobs or usual, parse_now(now, output.note))
     return run(query, found, form)
+
+
+remote.command("attach")(attach)

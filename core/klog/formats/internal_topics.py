@@ -312,16 +312,16 @@ def metadata_record(value: bytes | None) -> MetadataRecord | Undecodable:
         return Undecodable(error.message, error.type if isinstance(error, _UnknownTypeError) else None)
 
 
-def metadata_value(record: MetadataRecord) -> bytes:
-    """Return *record* as `metadata_record` reads it, without tagged fields that no schema knows.
+def metadata_value(record: MetadataRecord, file: str = "metadata") -> bytes:
+    """Return *record* as a reader of *file*'s schemas finds it, without tagged fields that no schema knows.
 
     Raises ValueError for null in a field that is not nullable.  Kafka: AbstractApiMessageSerde.write.
     """
-    (name,) = names_by_key("metadata")[record.type]
+    (name,) = names_by_key(file)[record.type]
     writer = Writer()
     for number in (FRAME_VERSION, record.type, record.version):
         put_unsigned_varint(writer.tail, number)
-    write(load("metadata", name), record.data, record.version, writer)
+    write(load(file, name), record.data, record.version, writer)
     return bytes(writer.tail)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from klog.formats.checkpoint import EpochEntry
-from klog.formats.internal_topics import MetadataRecord, Undecodable, remote_log_record
+from klog.formats.internal_topics import MetadataRecord, Undecodable, metadata_value, remote_log_record
 from klog.formats.remote_log import PARTITION_DELETE, SEGMENT, SEGMENT_UPDATE, SegmentState, remote_log_text
 from klog.formats.structs.read import StructError
 from klog.formats.structs.schema import Data
@@ -126,6 +126,34 @@ def _segment(data: Data, event: RemoteLogEvent) -> RemoteSegment:
         custom_metadata=event.custom_metadata,
         txn_index_empty=data["txnIndexEmpty"],
     )
+
+
+def copy_events(whose: TopicIdPartition, segment: RemoteSegment) -> list[bytes]:
+    """Return the values of the records by which a broker learns of a segment: its copy began, and ended."""
+    partition = {"name": whose.topic, "id": whose.topic_id, "partition": whose.number}
+    common = {
+        "remoteLogSegmentId": {"topicIdPartition": partition, "id": segment.segment_id},
+        "brokerId": segment.broker,
+        "eventTimestampMs": segment.event_timestamp,
+    }
+    began = {
+        "startOffset": segment.start_offset,
+        "endOffset": segment.end_offset,
+        "maxTimestampMs": segment.max_timestamp,
+        "segmentLeaderEpochs": [{"leaderEpoch": epoch, "offset": start} for epoch, start in segment.epochs],
+        "segmentSizeInBytes": segment.size,
+        "customMetadata": None,
+        "remoteLogSegmentState": int(SegmentState.COPY_SEGMENT_STARTED),
+        "txnIndexEmpty": segment.txn_index_empty,
+    }
+    ended = {
+        "customMetadata": segment.custom_metadata,
+        "remoteLogSegmentState": int(SegmentState.COPY_SEGMENT_FINISHED),
+    }
+    return [
+        metadata_value(MetadataRecord(SEGMENT, "", 0, common | began), "remote_log"),
+        metadata_value(MetadataRecord(SEGMENT_UPDATE, "", 0, common | ended), "remote_log"),
+    ]
 
 
 def metadata_partition(topic_id: str, number: int, count: int) -> int:

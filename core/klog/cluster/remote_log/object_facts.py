@@ -34,6 +34,20 @@ def remote_segment(tier: Tier, objects: TierSegment) -> RemoteSegment | None:
         return None
 
 
+def is_torn(tier: Tier, objects: TierSegment) -> bool:
+    """Whether the log of a segment has bytes behind its last whole batch, or cannot be read there."""
+    reader = tier.reader(objects)
+    try:
+        log = reader.log()
+        try:
+            last = _last_batch(log, _last_entry(reader, INDEX, OFFSET_ENTRY, 1))
+            return last is not None and last.position + last.size < log.size
+        finally:
+            log.close()
+    except (KlogError, OSError):
+        return True
+
+
 def cache_of(known: Mapping[str, RemoteSegment]) -> RemoteLogCache:
     """Return a cache with segments that no metadata name: a later and longer copy supersedes others."""
     cache = RemoteLogCache()

@@ -15,14 +15,7 @@ from klog.change.plan.model import Loss
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.adopt.adopted_sources import AdoptSource
 from klog.commands.adopt.target_log_dirs import AdoptTarget, KnownProducers, refuse
-from klog.commands.adopt.transaction_ends import (
-    ABORTED,
-    EndedTransaction,
-    LeftOpen,
-    SourceTransactions,
-    open_amount,
-    transaction_ends,
-)
+from klog.commands.adopt.transaction_ends import ABORTED, LeftOpen, SourceTransactions, open_amount
 from klog.commands.recover.partition_survey import PartitionSurvey
 from klog.commands.recover.rebuild import RepairedContent, repaired_content
 from klog.commands.recover.rebuilt_producer_snapshots import RebuiltSnapshots
@@ -36,6 +29,7 @@ from klog.log.header_walk import window_of
 from klog.log.index import txn_index_content
 from klog.log.reader import LogReader
 from klog.partition.start.record_tally import EVERYTHING, OffsetSpan, tally_records
+from klog.partition.transactions.appended_ends import EndedTransaction, transaction_ends
 from klog.partition.verify.findings import Severity
 
 REWRITE, KEEP, DROP, ABORT, REFUSE = "rewrite", "keep", "drop", "abort", "refuse"

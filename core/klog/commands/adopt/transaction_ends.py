@@ -7,7 +7,7 @@ the end away: a commit that is acknowledged later would leave the records aborte
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -24,33 +24,18 @@ from klog.commands.adopt.adopted_sources import AdoptSource, Key
 from klog.commands.adopt.target_log_dirs import AdoptTarget
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition, segments_between
-from klog.formats.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHead, write_batch
-from klog.formats.control import END_TXN_MARKER, KEY
+from klog.formats.batch import CONTROL_BIT
 from klog.formats.damage import Damage
 from klog.formats.internal_topics import TRANSACTION_STATE
 from klog.formats.java_integers import LONG_MAX
 from klog.formats.names import PartitionState
-from klog.formats.record import write_record
 from klog.formats.snapshot import Producer
 from klog.formats.transaction_state import TransactionStatus
-from klog.kernel import DONE, crc32c
-from klog.log.header_walk import window_of
-from klog.log.index import AbortedTxn
 from klog.log.segment import Segment
 from klog.partition.transactions.coordinator_decisions import TransactionDecision, decisions, was_decided
-from klog.partition.transactions.markers import CompletedTxn
-from klog.partition.transactions.producer_replay import apply_window
-from klog.partition.transactions.producer_state import ProducerState
 
 ABORTED: Final = "transaction-aborted"
 """Why records are lost whose transaction is aborted although its coordinator may commit it."""
-
-
-class EndedTransaction(NamedTuple):
-    """A transaction that is ended here: nothing else would end it."""
-
-    producer_id: int
-    first_offset: int
 
 
 class LeftOpen(NamedTuple):
@@ -180,58 +165,6 @@ class SourceTransactions:
         return list(
             decisions(one for one in beside.partitions if one.topic == TRANSACTION_STATE and one.state in wanted)
         )
-
-
-class AppendedEnds(NamedTuple):
-    """The markers that end transactions: *state* behind them, their *batches*, the *entries* of those that abort."""
-
-    state: ProducerState
-    batches: bytes
-    entries: list[AbortedTxn]
-    aborted: tuple[EndedTransaction, ...]
-    committed: tuple[EndedTransaction, ...]
-
-
-def transaction_ends(
-    end: int, producers: Sequence[Producer], commits: Mapping[int, bool], leader_epoch: int, now_ms: int
-) -> AppendedEnds:
-    """Return the markers at *end* that end transactions; *commits*: by producer id, whether it is committed."""
-    state = ProducerState(end)
-    state.take(producers)
-    batches, ended = b"", []
-    for _, producer_id in state.ongoing.all():
-        if producer_id not in commits:
-            continue
-        entry = state.producers[producer_id]
-        last = entry.producer_epoch, max(entry.coordinator_epoch, 0)
-        batch = end_marker(state.end, leader_epoch, producer_id, *last, now_ms, commits[producer_id])
-        window = window_of(batch, 0)
-        assert window.scan(0) == DONE
-        assert not window.check(0, window.count)
-        ended += [one for one in apply_window(state, window) if isinstance(one, CompletedTxn)]
-        batches += batch
-    entries = [one.index_entry for one in ended if one.index_entry is not None]
-    aborted, committed = (
-        tuple(EndedTransaction(one.producer_id, one.first_offset) for one in ended if one.aborted is wanted)
-        for wanted in (True, False)
-    )
-    return AppendedEnds(state, batches, entries, aborted, committed)
-
-
-def end_marker(
-    offset: int,
-    leader_epoch: int,
-    producer_id: int,
-    producer_epoch: int,
-    coordinator_epoch: int,
-    now_ms: int,
-    commits: bool,
-) -> bytes:
-    """Return the batch by which a coordinator ends a transaction.  Kafka: MemoryRecords.withEndTransactionMarker."""
-    record = write_record(0, 0, KEY.write(0, int(commits)), END_TXN_MARKER.write(0, coordinator_epoch))
-    attributes = TRANSACTIONAL_BIT | CONTROL_BIT
-    head = BatchHead(offset, leader_epoch, attributes, 0, now_ms, now_ms, 1, producer_id, producer_epoch)
-    return write_batch(head, record, crc32c)
 
 
 def open_amount(partition: Partition, producer: Producer, end: int) -> Amount:

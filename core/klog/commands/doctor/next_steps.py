@@ -97,7 +97,7 @@ class _Steps:
         for row in self._diagnosis.partitions:
             steps = list(self._row(row))
             is_urgent = row.fate in _DESTROYS or row.reason in ("recovery-cuts", "torn-tail")
-            adopts = any((step.command or "").startswith("klog adopt") for step in steps)
+            adopts = any((step.command or "").startswith(("klog adopt", "klog remote attach")) for step in steps)
             for step in self._readable_checkpoints() if adopts else ():
                 yield _NODE, step
             for step in steps:
@@ -280,7 +280,7 @@ class _Steps:
                 why = f"recovery would cut {counted(row.lost_records, 'intact record')} behind the damage"
                 yield command_step("klog", "recover", path, "--salvage", "--apply", why=why)
         elif row.fate in _REMOTE:
-            yield from remote_steps(row)
+            yield from remote_steps(row, self._diagnosis.log_dirs)
         elif row.fate is Fate.STRAYS:
             yield from self._stray(row, path)
         elif row.fate in (Fate.DELETES, Fate.KEEPS):

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from klog.commands.doctor.diagnosis import Fate, NextStep, PartitionFate
-from klog.commands.doctor.step_forms import manual_step
+from klog.commands.doctor.diagnosis import LogDirFate, NextStep, PartitionFate
+from klog.commands.doctor.step_forms import command_step, manual_step
 from klog.commands.doctor.tiered_fates import ENABLED, TIERING_OFF
-from klog.formats.internal_topics import REMOTE_LOG_METADATA
 
 
-def remote_steps(row: PartitionFate) -> Iterator[NextStep]:
-    """Yield the steps for a partition whose remote segments would be deleted or hidden."""
+def remote_steps(row: PartitionFate, log_dirs: Sequence[LogDirFate]) -> Iterator[NextStep]:
+    """Yield the steps for a partition whose remote segments would be deleted or hidden: one for all of its topic."""
     if row.reason == TIERING_OFF:
         yield manual_step(f"write {ENABLED}=true into the broker's file", "its log start would move to the local log")
-    elif row.fate is Fate.FORGETS_REMOTE:
-        sentence = f"restore the directory {row.topic}-{row.partition} from a copy of this disk, before the first start"
-        yield manual_step(sentence, row.message)
-    else:
-        sentence = f"restore the directories {REMOTE_LOG_METADATA}-N from a copy of this disk, before the first start"
-        yield manual_step(sentence, row.message)
+        return
+    into = [word for one in log_dirs for word in ("--to", one.path)]
+    words = ("--remote", "TIER", *into, "--topic", row.topic, "--apply")
+    yield command_step("klog", "remote", "attach", *words, why=f"{row.topic}: {row.message}")

@@ -238,6 +238,10 @@ def with_unused_epochs(
 
 
 def _anew(state: ClusterMetadata, key: PartitionKey, after: PartitionRegistration) -> PartitionUpdate:
+    return PartitionUpdate(key, registration_record(state, key, after), after)
+
+
+def registration_record(state: ClusterMetadata, key: PartitionKey, after: PartitionRegistration) -> MetadataRecord:
     """Return the record with the complete state of a partition.  Kafka: PartitionRegistration.toRecord."""
     version = change_version(state)
     data: Data = {
@@ -256,7 +260,7 @@ def _anew(state: ClusterMetadata, key: PartitionKey, after: PartitionRegistratio
         data["directories"] = list(after.directories) or [MIGRATING_DIRECTORY] * len(after.replicas)
     if version >= 2:
         data |= {"eligibleLeaderReplicas": list(after.elr) or None, "lastKnownElr": list(after.last_known_elr) or None}
-    return PartitionUpdate(key, new_metadata_record("PartitionRecord", version, data), after)
+    return new_metadata_record("PartitionRecord", version, data)
 
 
 def unused_producer_ids(highest: int) -> MetadataRecord:
