@@ -114,6 +114,18 @@ def test_an_odd_epoch_that_nothing_proves_is_left_and_said(klog: Klog, tmp_path:
     assert klog("recover", "--salvage", path, "--apply").exit_code == 4
 
 
+def test_an_epoch_that_fits_once_the_batch_behind_it_is_gone_is_not_left(klog: Klog, tmp_path: Path) -> None:
+    """A batch with offsets of before lies behind the first one of a new leader: the finding ends with it."""
+    kept = [data(0), data(2), data(4, 2), data(6, 2), data(8, 2)]
+    metadata(tmp_path / "data", 2, None)
+    path = partition(tmp_path / "data", [*kept[:3], data(2), *kept[3:]], [(0, 0), (2, 4)])
+    assert "odd-epoch" in ids(klog, path)
+    code, done = answer(klog, "recover", "--salvage", path, "--apply")
+    assert (path / f"{0:020}.log").read_bytes() == b"".join(kept)
+    assert [one["id"] for one in done["left"]] == ids(klog, path) == []
+    assert code == 1
+
+
 @pytest.mark.kafka
 def test_a_broker_keeps_them(klog: Klog, tmp_path: Path) -> None:
     """Kafka's own loader recovers such logs from their beginning: every batch stays, as klog keeps it."""

@@ -9,7 +9,7 @@ a hole.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 
 from klog.base.errors import UnreadableError
@@ -337,21 +337,28 @@ class _Salvage:
         )
 
     def _is_right(self, finding: Finding) -> bool:
-        """Whether an odd leader epoch has been repaired, or was removed with its batch; otherwise it is kept.
+        """Whether an odd leader epoch has been repaired, was removed with its batch, or fits now; otherwise it is kept.
 
-        The later one of two that contradict each other may be the repaired one.
+        The later one of two that contradict each other may be the repaired one.  An epoch fits if the batch behind it
+        was removed, and the next one that is kept has the same epoch.
         """
         name, first = os.path.basename(finding.file), finding.position
         if finding.id != "odd-epoch" or first is None:
             return False
+        cuts = [cut for segment in self._segments if segment.files.log == name for cut in segment.cuts]
+        if _behind_cuts(cuts, first) > first:
+            return True
+        headers = [first]
         with ReadOnlyFile(os.path.join(self._folder, name)) as log:
             batch = header_at(log, first)
-        headers = [(first, first + BATCH.size)]
-        headers += [(first + batch.size, first + batch.size + BATCH.size)] if batch is not None else []
+            if batch is not None:
+                headers.append(first + batch.size)
+                kept = _behind_cuts(cuts, headers[-1])
+                following = header_at(log, kept) if kept > headers[-1] else None
+                if following is not None and following.leader_epoch == batch.leader_epoch:
+                    return True
         patches = [patch.position for patch in self._patches.get(name, ())]
-        cuts = (cut for segment in self._segments if segment.files.log == name for cut in segment.cuts)
-        is_patched = any(start <= position < end for position in patches for start, end in headers)
-        return is_patched or any(cut.start <= first < cut.end for cut in cuts)
+        return any(start <= position < start + BATCH.size for position in patches for start in headers)
 
     def offsets(self) -> dict[FileKind, int | None]:
         """Return the changes of the log dir's checkpoints.
@@ -363,6 +370,13 @@ class _Salvage:
         if all(segment.unreadable is None for segment in self._segments):
             changed[FileKind.RECOVERY_POINTS] = self._end
         return changed
+
+
+def _behind_cuts(cuts: Iterable[DroppedBytes], position: int) -> int:
+    """Return the first position from *position* on that is not cut out."""
+    while cut := next((one for one in cuts if one.start <= position < one.end), None):
+        position = cut.end
+    return position
 
 
 def _built(content: KeptContent) -> IndexBuilder:
