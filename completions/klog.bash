@@ -190,6 +190,7 @@ _klog() {
         'dump --json-form') words='plain canonical' ;;
         'dump --decode') words='key value both' ;;
         'dump --context') words='' ;;
+        'dump --reader-schema') words='' ;;
         'dump -j' | 'dump --jobs') words='' ;;
         'dump --max-batch-bytes') words='' ;;
         'dump --remote') words='' ;;
@@ -455,6 +456,12 @@ _klog() {
         'export --cluster') words='' ;;
         'export --topic-id') words='' ;;
         'export --file-size') words='' ;;
+        'export --schemas') words='' ;;
+        'export --schemas-topic') words='' ;;
+        'export --json-form') words='plain canonical' ;;
+        'export --decode') words='key value both' ;;
+        'export --context') words='' ;;
+        'export --reader-schema') words='' ;;
         'export --max-batch-bytes') words='' ;;
         'export -j' | 'export --jobs') words='' ;;
         'export --remote') words='' ;;
@@ -808,6 +815,12 @@ _klog() {
         'spark export --cluster') words='' ;;
         'spark export --topic-id') words='' ;;
         'spark export --file-size') words='' ;;
+        'spark export --schemas') words='' ;;
+        'spark export --schemas-topic') words='' ;;
+        'spark export --json-form') words='plain canonical' ;;
+        'spark export --decode') words='key value both' ;;
+        'spark export --context') words='' ;;
+        'spark export --reader-schema') words='' ;;
         'spark export --max-batch-bytes') words='' ;;
         'spark export --master') words='' ;;
         'spark export --spark-conf') words='' ;;
@@ -863,7 +876,7 @@ _klog() {
             browse) words='-t --topic -p --partition -j --jobs -q --quiet --color -h --help' ;;
             describe) words='-t --topic -p --partition --deep -o --output -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
             records) words='-t --topic -p --partition -n --limit --head -f --follow --from-offset --to-offset --from-time --to-time --key --keys-from --key-as --header --regex --isolation --format --value-as --pretty --full --schemas --schemas-topic --json-form --decode --context -o --output --max-batch-bytes --remote --remote-layout --remote-keys --tier -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
-            dump) words='--files -t --topic -p --partition -o --output --to --deep-iteration --print-data-log --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder --with-indexes --as --from-offset --to-offset --from-time --to-time --key --keys-from -n --limit --isolation --tail --no-control --batches --batch-offsets --values --schemas --schemas-topic --json-form --decode --context -j --jobs --max-batch-bytes --remote --remote-layout --remote-keys --tier --cache --rate --priority -q --quiet --color -h --help' ;;
+            dump) words='--files -t --topic -p --partition -o --output --to --deep-iteration --print-data-log --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder --with-indexes --as --from-offset --to-offset --from-time --to-time --key --keys-from -n --limit --isolation --tail --no-control --batches --batch-offsets --values --schemas --schemas-topic --json-form --decode --context --reader-schema -j --jobs --max-batch-bytes --remote --remote-layout --remote-keys --tier --cache --rate --priority -q --quiet --color -h --help' ;;
             lookup) words='--offset --timestamp --batch -t --topic -p --partition --position-only -o --output --remote --remote-layout --remote-keys --tier -j --jobs -q --quiet --color -h --help' ;;
             search) words='-t --topic -p --partition --key --keys-from --key-as --header --regex --where --from-offset --to-offset --from-time --to-time --isolation -o --output --values -n --limit --schemas --schemas-topic --json-form --decode --context --replicas --cluster --topic-id --by-name --max-batch-bytes -j --jobs --remote --remote-layout --remote-keys --tier --cache --rate --priority -q --quiet --color -h --help' ;;
             stats) words='-t --topic -p --partition --cluster --topic-id -o --output --max-batch-bytes -j --jobs --remote --remote-layout --remote-keys --tier --cache --rate --priority -q --quiet --color -h --help' ;;
@@ -880,7 +893,7 @@ _klog() {
             partition) words='--partitions --partitioner --as --keys-from --null -o --output -j --jobs -q --quiet --color -h --help' ;;
             assign) words='--brokers --racks --metadata --partitions --replication --algorithm --seed --start-index --shift --start-partition --fenced --no-racks -t --topic --check -o --output -j --jobs -q --quiet --color -h --help' ;;
             serve) words='--listen --advertise --expose -t --topic -p --partition --cluster --topic-id --by-name --end --at-time --open-transactions --damaged --missing --internal --connections --send-buffer -o --output --remote --remote-layout --remote-keys --cache-size -j --jobs -q --quiet --color -h --help' ;;
-            export) words='-t --topic -p --partition --to -o --output --from-offset --to-offset --from-time --to-time --isolation --replicas --cluster --topic-id --by-name --file-size --max-batch-bytes -j --jobs --remote --remote-layout --remote-keys --tier --cache --rate --priority -q --quiet --color -h --help' ;;
+            export) words='-t --topic -p --partition --to -o --output --from-offset --to-offset --from-time --to-time --isolation --replicas --cluster --topic-id --by-name --file-size --schemas --schemas-topic --json-form --decode --context --reader-schema --max-batch-bytes -j --jobs --remote --remote-layout --remote-keys --tier --cache --rate --priority -q --quiet --color -h --help' ;;
             write) words='--to --input-format -t --topic --keep-offsets --batches --batch-size --linger --codec --level --partitions --partitioner --seed --repartition --idempotent --producers --timestamp-type --leader-epoch --set --topic-id --metadata --one-replica --end-transactions --skip-bad --apply --save-plan --backup --now -o --output --dry-run -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
             follow) words='--to -t --topic -p --partition --internal --until-caught-up --continuous --rate --max-wait --min-bytes --fetch-bytes --partition-bytes --flush --set --prune --on-divergence --on-cleaned --security-config --timeout --trace -o --output -j --jobs --cache --priority -q --quiet --color -h --help' ;;
             completion) words='-j --jobs -q --quiet --color -h --help' ;;
@@ -914,7 +927,7 @@ _klog() {
             'spark audit') words='--with --deep --min-confidence --memory -t --topic -p --partition --internal -o --output --max-batch-bytes --master --spark-conf --ship -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
             'spark stats') words='-t --topic -p --partition --cluster --topic-id -o --output --max-batch-bytes --master --spark-conf --ship --remote --remote-layout --remote-keys --tier -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
             'spark search') words='-t --topic -p --partition --key --keys-from --header --regex --from-offset --to-offset --from-time --to-time --isolation -o --output --values -n --limit --replicas --cluster --topic-id --by-name --max-batch-bytes --master --spark-conf --ship --remote --remote-layout --remote-keys --tier -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
-            'spark export') words='-t --topic -p --partition --to -o --output --from-offset --to-offset --from-time --to-time --isolation --replicas --cluster --topic-id --by-name --file-size --max-batch-bytes --master --spark-conf --ship --remote --remote-layout --remote-keys --tier -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
+            'spark export') words='-t --topic -p --partition --to -o --output --from-offset --to-offset --from-time --to-time --isolation --replicas --cluster --topic-id --by-name --file-size --schemas --schemas-topic --json-form --decode --context --reader-schema --max-batch-bytes --master --spark-conf --ship --remote --remote-layout --remote-keys --tier -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
             'spark compact') words='-t --topic -p --partition --to -o --output --replicas --cluster --topic-id --by-name --file-size --policy --metadata --all --min-dirty-ratio --delete-retention --min-lag --segment-size --index-size --index-interval --map-memory --producer-expiration --now --max-batch-bytes --master --spark-conf --ship -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
         esac
         # options only where one begins; otherwise paths, which `-o default` completes

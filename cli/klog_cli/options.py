@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -71,6 +72,17 @@ def on_threads(jobs: int | None) -> AbstractContextManager[Runner]:
     from klog.jobs.runner import Threads
 
     return nullcontext(Threads(jobs or os.cpu_count() or 1))
+
+
+@contextmanager
+def in_processes(jobs: int | None) -> Iterator[Runner]:
+    """Yield the runner of `--jobs` for work in Python: processes, because threads would wait for each other."""
+    import os
+
+    from klog.jobs.runner import Processes, Threads, may_fork
+
+    workers = jobs or os.cpu_count() or 1
+    yield Processes(workers) if workers > 1 and may_fork() else Threads(1)
 
 
 def on_spark(name: str, master: str | None, conf: Sequence[str] | None, ship: str) -> AbstractContextManager[Runner]:

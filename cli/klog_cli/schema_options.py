@@ -11,6 +11,7 @@ from klog.base.errors import ExitCode, UsageError
 from klog_cli import options, output
 
 if TYPE_CHECKING:
+    from klog.jobs.schema_output import ExportSchemas
     from klog.schemas.decoded_rows import SchemaStyle
     from klog.schemas.registry import Registry
 
@@ -35,15 +36,27 @@ Decode = Annotated[str, typer.Option(metavar="|".join(SIDES), help="Sides of a r
 Context = Annotated[
     str | None, typer.Option("--context", metavar="NAME", help="Context of schemas that is tried first.")
 ]
+ReaderSchema = Annotated[
+    str | None,
+    typer.Option(
+        "--reader-schema",
+        metavar="latest|each|ID|SUBJECT:VERSION",
+        help="Schema that Avro values are resolved to; default: latest in Parquet, else each value's own.",
+    ),
+]
 
 
 def schema_style(
-    schemas: Sequence[str] | None, paths: Sequence[str], given: tuple[str, str, str, str | None]
+    schemas: Sequence[str] | None,
+    paths: Sequence[str],
+    given: tuple[str, str, str, str | None],
+    reader: str | None = None,
+    output_form: str = "jsonl",
 ) -> SchemaStyle | None:
     """Return how keys and values are decoded, None without --schemas; name the damage in the registry's topic.
 
     *paths*: those of the command, for `auto`; *given*: the values of the four other options, in the order above.
-    Raises UsageError, NoRegistryError and other errors of the sources.
+    *reader*: of --reader-schema.  Raises UsageError, NoRegistryError and other errors of the sources.
     """
     topic, form, decode, context = given
     options.known("--json-form", form, JSON_FORMS)
@@ -54,10 +67,38 @@ def schema_style(
     from klog.schemas.error_tally import ErrorTally
     from klog.schemas.side_decoder import SchemaDecoders
 
+    is_table = output_form == "parquet"
+    reader = reader or ("latest" if is_table else "each")
+    if is_table and reader == "each":
+        raise UsageError("--reader-schema each goes without Parquet: its columns are those of one schema")
+    if is_table and form != "plain":
+        raise UsageError("--json-form goes without Parquet, which has typed columns")
     registries = _registries(schemas, paths, topic)
     sides = ("key", "value") if decode == "both" else (decode,)
-    decoders = SchemaDecoders(registries, form == "canonical", context)
-    return SchemaStyle(decoders, sides, ErrorTally(), any(one.notes for one in registries))
+    make = None
+    if not is_table and reader != "each":
+        from klog.schemas.resolved_values import resolving
+
+        make = resolving(registries, reader, form == "canonical", context)
+    decoders = SchemaDecoders(registries, form == "canonical", context, make)
+    return SchemaStyle(decoders, sides, ErrorTally(), any(one.notes for one in registries), reader)
+
+
+def export_schemas(
+    schemas: Sequence[str] | None,
+    paths: Sequence[str],
+    given: tuple[str, str, str, str | None],
+    reader: str | None,
+    output_form: str,
+) -> ExportSchemas | None:
+    """Return how an export decodes keys and values: see `schema_style`."""
+    style = schema_style(schemas, paths, given, reader, output_form)
+    if style is None:
+        return None
+    from klog.jobs.schema_output import ExportSchemas
+
+    registries = tuple(style.decoders.registries)
+    return ExportSchemas(registries, style.sides, given[1] == "canonical", given[3], style.reader, style.is_damaged)
 
 
 def styles_at_hand(

@@ -138,6 +138,7 @@ def dump(
     json_form: schema_options.JsonForm = "plain",
     decode: schema_options.Decode = "both",
     context: schema_options.Context = None,
+    reader: schema_options.ReaderSchema = None,
     jobs: options.Jobs = None,
     max_batch_bytes: options.MaxBatchBytes = "128MiB",
 ) -> int:
@@ -147,16 +148,15 @@ def dump(
     """
     from klog.commands.dump.dump_request import DumpRequest, IndexStyle
 
-    form = options.chosen_form(form, to, DUMP_OUTPUTS, "text")
     decoder = _decoder(offsets, transactions, cluster_metadata, remote_log_metadata, share_group_state)
-    _check_choices(form, kind, isolation, values, batches, batch_offsets, decoder, bool(schemas))
+    form = _checked_form((form, to), kind, isolation, values, batches, batch_offsets, decoder, bool(schemas))
     log_style = _log_style(deep_iteration, print_data_log, skip_record_metadata, batches, decoder)
     index_style = IndexStyle(index_sanity_check, verify_index_only, parse_size(max_message_size))
-    styles = (log_style, index_style, _line_style(form, batches, values, batch_offsets))
+    styles = (log_style, index_style, _line_style(form, batches, values, batch_offsets, bool(schemas)))
     wanted = wanted_of((from_offset, to_offset), (from_time, to_time), key_set(key, keys_from), no_control, limit, tail)
     most, most_of_batch, threads = _limits(max_bytes, max_batch_bytes, jobs)
     asked = _inputs((files, paths), topic, partition, form, to)
-    by = schema_options.schema_style(schemas, asked.paths, (schemas_topic, json_form, decode, context))
+    by = schema_options.schema_style(schemas, asked.paths, (schemas_topic, json_form, decode, context), reader, form)
     request = DumpRequest(form, *styles, wanted, isolation == "read_committed", most, most_of_batch, threads, kind, by)
     return _dump(asked, (key or (), keys_from), with_indexes, request, to)
 
@@ -169,12 +169,12 @@ def _limits(max_bytes: str | None, max_batch_bytes: str, jobs: int | None) -> tu
     return most, min(parse_size(max_batch_bytes), ALL_BYTES), jobs or os.cpu_count() or 1
 
 
-def _line_style(form: str, batches: bool, values: str, batch_offsets: bool) -> LineStyle:
+def _line_style(form: str, batches: bool, values: str, batch_offsets: bool, is_decoded: bool) -> LineStyle:
     from klog.base.overlays import OVERLAYS
     from klog.kernel import VALUES
     from klog.log.json_lines import LineStyle
 
-    return LineStyle(form == "csv", batches, VALUES.index(values), batch_offsets, bool(OVERLAYS))
+    return LineStyle(form == "csv", batches, VALUES.index(values), batch_offsets, bool(OVERLAYS), is_decoded)
 
 
 def _inputs(
@@ -253,7 +253,8 @@ def _print_rows(asked: PartitionQuery, with_indexes: bool, request: DumpRequest,
         if request.output == PARQUET:
             from klog.commands.dump.dump_files import dump_parquet
 
-            return dump_parquet(targets(), request, results, results.descriptor, rows), rows.found
+            code = dump_parquet(targets(), request, results, results.descriptor, rows)
+            return code | schema_options.tell_errors(request.schemas), rows.found
         if request.output == CSV:
             from klog.commands.dump.log_lines import csv_header
 
@@ -316,8 +317,8 @@ def _spare_inputs(to: str, paths: Sequence[str]) -> None:
             raise UsageError(f"--to {to}: that is a file to be read; name another one")
 
 
-def _check_choices(
-    form: str,
+def _checked_form(
+    given: tuple[str | None, str | None],
     kind: str | None,
     isolation: str,
     values: str,
@@ -325,17 +326,19 @@ def _check_choices(
     batch_offsets: bool,
     decoder: Decoder | None,
     is_decoded: bool,
-) -> None:
+) -> str:
+    """Return the form of the output; *given*: --output and --to.  Raises UsageError."""
     from klog.kernel import VALUES
 
-    for option, given, choices in (
+    form = options.chosen_form(*given, DUMP_OUTPUTS, "text")
+    for option, chosen, choices in (
         ("--output", form, DUMP_OUTPUTS),
         ("--as", kind, ("log", "index", "timeindex", "txnindex", "snapshot")),
         ("--isolation", isolation, ("read_uncommitted", "read_committed")),
         ("--values", values, VALUES),
     ):
-        if given is not None:
-            options.known(option, given, choices)
+        if chosen is not None:
+            options.known(option, chosen, choices)
     if batch_offsets and (form == "text" or batches):
         raise UsageError("--batch-offsets goes with records, and --output jsonl, csv or parquet")
     if form in ("text", "parquet") and values != "text":
@@ -345,7 +348,8 @@ def _check_choices(
     if form != "text" and decoder is not None:
         raise UsageError("the decoders print text: leave out --output, or the decoder")
     if is_decoded:
-        schema_options.check_schemas(form, values, batches)
+        schema_options.check_schemas(form, values, batches, DUMP_OUTPUTS[1:])
+    return form
 
 
 def _log_style(records: bool, content: bool, bare: bool, batches: bool, decoder: Decoder | None) -> LogStyle:

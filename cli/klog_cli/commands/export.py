@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from klog.base.errors import UsageError
 
-from klog_cli import options
+from klog_cli import options, schema_options
 from klog_cli.remote_options import reads_both_tiers
 from klog_cli.units import parse_size
 
@@ -36,6 +36,12 @@ def export(
     topic_id: options.TopicIds = None,
     by_name: options.ByName = False,
     file_size: options.FileSize = "256MiB",
+    schemas: schema_options.Schemas = None,
+    schemas_topic: schema_options.SchemasTopic = "_schemas",
+    json_form: schema_options.JsonForm = "plain",
+    decode: schema_options.Decode = "both",
+    context: schema_options.Context = None,
+    reader: schema_options.ReaderSchema = None,
     max_batch_bytes: options.MaxBatchBytes = "128MiB",
     jobs: options.Jobs = None,
 ) -> int:
@@ -51,7 +57,10 @@ def export(
     level = options.known("--isolation", isolation, options.ISOLATIONS)
     choice = options.identity_choice(cluster, topic_id, by_name)
     found = options.selected_replicas(paths, topic, partition, replicas, choice)
-    return run(found, target, asked, level, options.on_threads(jobs))
+    given = schemas_topic, json_form, decode, context
+    by = schema_options.export_schemas(schemas, paths or (), given, reader, form)
+    runner = options.on_threads(jobs) if by is None else options.in_processes(jobs)
+    return run(found, target, asked._replace(schemas=by), level, runner)
 
 
 def export_options(

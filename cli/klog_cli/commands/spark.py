@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from klog.base.errors import UsageError
 
-from klog_cli import options, output
+from klog_cli import options, output, schema_options
 from klog_cli.command_class import CommandGroup
 from klog_cli.commands import audit as audit_options
 from klog_cli.commands import export as export_command
@@ -175,6 +175,12 @@ def export(
     topic_id: options.TopicIds = None,
     by_name: options.ByName = False,
     file_size: options.FileSize = "256MiB",
+    schemas: schema_options.Schemas = None,
+    schemas_topic: schema_options.SchemasTopic = "_schemas",
+    json_form: schema_options.JsonForm = "plain",
+    decode: schema_options.Decode = "both",
+    context: schema_options.Context = None,
+    reader: schema_options.ReaderSchema = None,
     max_batch_bytes: options.MaxBatchBytes = "128MiB",
     master: options.Master = None,
     conf: options.SparkConf = None,
@@ -190,7 +196,9 @@ def export(
     level = options.known("--isolation", isolation, options.ISOLATIONS)
     choice = options.identity_choice(cluster, topic_id, by_name)
     found = options.selected_replicas(paths, topic, partition, replicas, choice)
-    return run(found, target, asked, level, runner)
+    given = schemas_topic, json_form, decode, context
+    by = schema_options.export_schemas(schemas, paths or (), given, reader, form)
+    return run(found, target, asked._replace(schemas=by), level, runner)
 
 
 CompactFormat = Annotated[

@@ -11,6 +11,7 @@ from klog.jobs.export import ExportOptions, export_latest_values, export_records
 from klog.jobs.output import Facts
 from klog.jobs.runner import Runner
 from klog.partition.transactions.isolation import Isolation
+from klog.schemas.error_tally import ErrorTally
 
 from klog_cli import output
 from klog_cli.style import strong
@@ -28,6 +29,8 @@ def export(
     with output.Results() as results, runner as running:
         manifest = export_records(partitions, to, options, isolation, running, results)
     code = _tell(manifest, to)
+    if options.schemas is not None and options.schemas.is_damaged:
+        code |= ExitCode.PROBLEMS_LEFT
     is_committed = isolation == "read_committed"
     if manifest["records"] or not options.wanted.in_range:
         return code
@@ -47,8 +50,12 @@ def _tell(manifest: Facts, to: str) -> int:
     """Print the written files, and the unreadable parts."""
     for one in manifest["damage"]:
         output.plain(output.printable(one["message"]))
+    undecoded = ErrorTally()
+    undecoded.merge(manifest.get("undecoded", {"kinds": [], "more": 0}))
+    for line in undecoded.lines():
+        output.error(line)
     files: list[Facts] = manifest["files"]
     size = output.human_size(sum(one["bytes"] for one in files))
     records = strong(counted(manifest["records"], "record"))
     output.lines([f"{records} in {counted(len(files), 'file')}, {size}: {to}"])
-    return ExitCode.PROBLEMS_LEFT if manifest["damage"] else 0
+    return ExitCode.PROBLEMS_LEFT if manifest["damage"] or undecoded else 0

@@ -13,7 +13,7 @@ import json
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from klog.base.progress import Sink
 from klog.data_dir.disk.directory_tree import FencedDisk
@@ -29,6 +29,9 @@ from klog.kernel import OffsetMap
 from klog.log.reader import MAX_BATCH_BYTES
 from klog.log.records import RecordFilter
 from klog.partition.transactions.isolation import Isolation
+
+if TYPE_CHECKING:
+    from klog.jobs.schema_output import ExportSchemas, SchemaOutput
 
 MANIFEST = "_klog_manifest.json"
 """Spark ignores files whose names begin with an underscore."""
@@ -50,6 +53,7 @@ class ExportOptions(NamedTuple):
     """*run*: the hidden directory of the output.  *wanted*: without a limit.  *file_bytes*: files end above that.
 
     *map_memory*: bytes for the keys of a table of latest values: with these a worker stays below 250 MB.
+    *schemas*: how keys and values are decoded, None for bytes as they are.
     """
 
     run: str
@@ -58,6 +62,7 @@ class ExportOptions(NamedTuple):
     file_bytes: int = FILE_BYTES
     max_batch_bytes: int = MAX_BATCH_BYTES
     map_memory: int = 48 << 20
+    schemas: ExportSchemas | None = None
 
 
 def plan_tasks(
@@ -138,11 +143,24 @@ def write_in_attempts(unit: Sequence[ExportTask], options: ExportOptions, write:
     for piece in unit:
         with OutputAttempt(options.run, piece.number) as attempt:
             if not attempt.is_done:
-                with OutputFiles(attempt.path, piece.number, options.form, options.file_bytes, attempt.disk) as tables:
+                schemas = _schema_output(options)
+                style = options.form, options.file_bytes
+                with OutputFiles(attempt.path, piece.number, *style, attempt.disk, schemas) as tables:
                     found = dict.fromkeys(write(piece, tables))
-                facts = [damage_facts(part, damage) for part, damage in found]
-                attempt.commit(tables.paths, {"files": tables.files, "damage": facts})
+                facts: Facts = {"files": tables.files}
+                facts["damage"] = [damage_facts(part, damage) for part, damage in found]
+                if schemas is not None:
+                    facts["undecoded"] = schemas.tally.facts()
+                attempt.commit(tables.paths, facts)
         yield TaskResult("piece", b"", piece.number)
+
+
+def _schema_output(options: ExportOptions) -> SchemaOutput | None:
+    if options.schemas is None:
+        return None
+    from klog.jobs.schema_output import SchemaOutput
+
+    return SchemaOutput(options.schemas)
 
 
 def export_records(
@@ -155,7 +173,13 @@ def export_records(
 
     Raises UsageError if *to* has other content, LockedError if another run writes there, KlogError, OSError.
     """
-    return write_all("export", export, plan_tasks(partitions, options.wanted, isolation), to, options, runner, sink)
+    pieces = plan_tasks(partitions, options.wanted, isolation)
+    if options.schemas is not None and options.form == "parquet":
+        from klog.jobs.schema_output import choose_columns
+
+        given = options.schemas, options.wanted, options.max_batch_bytes
+        options = options._replace(schemas=choose_columns(pieces, given, runner, sink))
+    return write_all("export", export, pieces, to, options, runner, sink)
 
 
 def write_all(
@@ -203,9 +227,21 @@ def finish(output: JobOutput, pieces: int) -> Facts:
     files = [{name: one[name] for name in one if name != "name"} for result in results for one in result["files"]]
     files.sort(key=lambda one: (one["topic"] or "", one["partition"] or 0, one["file"]))
     damage = [one for result in results for one in result["damage"]]
-    manifest = {"files": files, "damage": damage, "records": sum(one["records"] for one in files)}
+    manifest: Facts = {"files": files, "damage": damage, "records": sum(one["records"] for one in files)}
+    undecoded = [result["undecoded"] for result in results if "undecoded" in result]
+    if undecoded:
+        manifest["undecoded"] = _all_undecoded(undecoded)
     output.finish(moves, {MANIFEST: json.dumps(manifest, indent=1).encode()})
     return manifest
+
+
+def _all_undecoded(facts: Iterable[Facts]) -> Facts:
+    from klog.schemas.error_tally import ErrorTally
+
+    tally = ErrorTally()
+    for one in facts:
+        tally.merge(one)
+    return tally.facts()
 
 
 _MOST_PARTS = 64

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from klog.data_dir.disk.disk import Disk, OpenFile
 from klog.data_dir.disk.written_ranges import WRITTEN
@@ -15,6 +15,9 @@ from klog.kernel import Window
 from klog.log.arrow import Table
 from klog.log.json_lines import LineStyle, RecordOrigin, damage_json, record_lines
 from klog.log.records import drop_crowded
+
+if TYPE_CHECKING:
+    from klog.jobs.schema_output import SchemaOutput
 
 FILE_BYTES = 256 << 20
 Format = Literal["parquet", "jsonl"]
@@ -42,8 +45,9 @@ class _Origin(NamedTuple):
 class _Parquet:
     """Topic and partition are in the names of the directories, not in the file."""
 
-    def __init__(self, file: OpenFile, origin: _Origin, disk: Disk) -> None:
-        self._table, self._origin = Table(file.descriptor, ("topic", "partition")), origin
+    def __init__(self, file: OpenFile, origin: _Origin, disk: Disk, schemas: SchemaOutput | None) -> None:
+        others = None if schemas is None else schemas.columns(origin.topic)
+        self._table, self._origin = Table(file.descriptor, ("topic", "partition"), others=others), origin
         self._descriptor = file.descriptor
 
     @property
@@ -67,15 +71,20 @@ class _Parquet:
 class _Lines:
     """As `klog dump --output jsonl` has them, damage in its place."""
 
-    def __init__(self, file: OpenFile, origin: _Origin, disk: Disk) -> None:
+    def __init__(self, file: OpenFile, origin: _Origin, disk: Disk, schemas: SchemaOutput | None) -> None:
         self._file, self._disk, self.bytes = file, disk, 0
         self._fields = RecordOrigin("", *origin).json()
+        self._decoded = None if schemas is None else schemas.rows(*origin)
 
     def _write(self, content: bytes | memoryview) -> None:
         self._disk.write(self._file, content)
         self.bytes += len(content)
 
     def add(self, rows: Window) -> None:
+        if self._decoded is not None:
+            for piece in self._decoded.lines(rows, 0, rows.records, self._fields, _STYLE):
+                self._write(piece)
+            return
         for piece in record_lines(rows, 0, rows.records, self._fields, _STYLE):
             self._write(piece)
         self._write(rows.output())
@@ -91,7 +100,8 @@ class _Lines:
         """All is written."""
 
 
-_WRITERS: dict[Format, Callable[[OpenFile, _Origin, Disk], _Writer]] = {"parquet": _Parquet, "jsonl": _Lines}
+_MakeWriter = Callable[[OpenFile, _Origin, Disk, "SchemaOutput | None"], _Writer]
+_WRITERS: dict[Format, _MakeWriter] = {"parquet": _Parquet, "jsonl": _Lines}
 
 
 class _OpenOutput(NamedTuple):
@@ -103,13 +113,22 @@ class _OpenOutput(NamedTuple):
 class OutputFiles:
     """Writes files into *directory*, of piece *number*; `files` says of each what it has and what it is to be called.
 
-    To be used as a context; after an exception what was written is good for nothing.
+    To be used as a context; after an exception what was written is good for nothing.  *schemas*: decodes keys
+    and values.
     """
 
-    def __init__(self, directory: str, number: int, form: Format, file_bytes: int, disk: Disk) -> None:
+    def __init__(
+        self,
+        directory: str,
+        number: int,
+        form: Format,
+        file_bytes: int,
+        disk: Disk,
+        schemas: SchemaOutput | None = None,
+    ) -> None:
         self.files: list[Facts] = []
         self._directory, self._number, self._form, self._file_bytes = directory, number, form, file_bytes
-        self._disk = disk
+        self._disk, self._schemas = disk, schemas
         self._origin: _Origin | None = None
         self._path = ""
         self._open: _OpenOutput | None = None
@@ -156,8 +175,12 @@ class OutputFiles:
             facts |= {"first_offset": offset, "last_offset": offset}
             self.files.append(facts)
             file = self._disk.create(os.path.join(self._directory, name))
-            self._open = _OpenOutput(file, _WRITERS[self._form](file, self._origin, self._disk), facts)
+            self._open = _OpenOutput(file, self._writer(file), facts)
         return self._open
+
+    def _writer(self, file: OpenFile) -> _Writer:
+        assert self._origin is not None
+        return _WRITERS[self._form](file, self._origin, self._disk, self._schemas)
 
     def _close(self) -> None:
         opened, self._open = self._open, None

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from importlib.util import find_spec
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from klog.base.errors import UnsupportedError
 from klog.formats.control import TYPES
@@ -147,8 +147,27 @@ class Arrays:
         )
 
 
-def schema(*, batch_offsets: bool = False) -> pa.Schema:
+class OtherColumns(Protocol):
+    """Columns in the places of some of the usual ones."""
+
+    def fields(self) -> dict[str, list[pa.Field]]:
+        """Return the fields in the place of a column, by its name."""
+        ...
+
+    def arrays(self, rows: Window, partition: int | None) -> dict[str, pa.Array]:
+        """Return the arrays of these fields, by name."""
+        ...
+
+
+def schema(*, batch_offsets: bool = False, others: OtherColumns | None = None) -> pa.Schema:
     """Return the columns of a record; with *batch_offsets* also the base offset of its batch."""
+    pa = import_pyarrow()
+    instead = {} if others is None else others.fields()
+    usual = _usual_schema(batch_offsets)
+    return pa.schema([field for one in usual for field in instead.get(one.name, [one])])
+
+
+def _usual_schema(batch_offsets: bool) -> pa.Schema:
     pa = import_pyarrow()
     header = pa.struct([pa.field("key", pa.string(), nullable=False), pa.field("value", pa.binary())])
     return pa.schema(
@@ -177,19 +196,23 @@ def schema(*, batch_offsets: bool = False) -> pa.Schema:
 class RowGroup:
     """Rows that have been gathered and not been taken, with the columns of *schema*.
 
-    `rows` counts them, `size` the bytes of their keys, values and headers.
+    *others*: makes some of the columns.  `rows` counts them, `size` the bytes of their keys, values and headers.
     """
 
-    def __init__(self, schema: pa.Schema) -> None:
+    def __init__(self, schema: pa.Schema, others: OtherColumns | None = None) -> None:
         self._pa = import_pyarrow()
-        self._schema = schema
+        self._schema, self._others = schema, others
         self._arrays = Arrays()
         self._batches: list[pa.RecordBatch] = []
         self.rows = self.size = 0
 
     def add(self, window: Window, sizes: Sizes, topic: str | None, partition: int | None) -> None:
         """Take the record rows of *window*, whose content has these *sizes*, as of *topic* and *partition*."""
-        columns = [self._arrays.array(window, sizes, field) for field in list(self._schema)[2:]]
+        made = {} if self._others is None else self._others.arrays(window, partition)
+        columns = [
+            made[field.name] if field.name in made else self._arrays.array(window, sizes, field)
+            for field in list(self._schema)[2:]
+        ]
         self._batches.append(
             self._pa.RecordBatch.from_arrays(
                 [*self._origin(window.records, topic, partition), *columns], schema=self._schema
@@ -222,30 +245,60 @@ _STATISTICS = (
 )  # fmt: skip
 
 
+def _leaves(others: OtherColumns | None) -> Iterator[str]:
+    """Yield the paths in Parquet of the columns that *others* makes; bytes of no type are as keys and values are."""
+    for fields in () if others is None else others.fields().values():
+        for field in fields:
+            if not field.name.endswith("_raw"):
+                yield from _leaves_of(field.name, field.type)
+
+
+def _leaves_of(path: str, kind: pa.DataType) -> Iterator[str]:
+    types = import_pyarrow().types
+    if types.is_struct(kind):
+        for field in kind:
+            yield from _leaves_of(f"{path}.{field.name}", field.type)
+    elif types.is_map(kind):
+        yield from _leaves_of(f"{path}.key_value.key", kind.key_type)
+        yield from _leaves_of(f"{path}.key_value.value", kind.item_type)
+    elif types.is_list(kind):
+        yield from _leaves_of(f"{path}.list.element", kind.value_type)
+    else:
+        yield path
+
+
 class Table:
     """Takes record rows and writes them to *descriptor*, one row group after the other, all columns except *without*.
 
-    *batch_offsets*: add a column of the batches' base offsets.
+    *batch_offsets*: add a column of the batches' base offsets.  *others*: columns in the places of some of them.
 
     `bytes` counts written bytes, without rows of an unfinished group.
     """
 
-    def __init__(self, descriptor: int, without: Collection[str] = (), *, batch_offsets: bool = False) -> None:
+    def __init__(
+        self,
+        descriptor: int,
+        without: Collection[str] = (),
+        *,
+        batch_offsets: bool = False,
+        others: OtherColumns | None = None,
+    ) -> None:
         pa = import_pyarrow()
         import pyarrow.parquet as pq
 
-        every = schema(batch_offsets=batch_offsets)
+        every = schema(batch_offsets=batch_offsets, others=others)
         self._columns = [name for name in every.names if name not in without]
-        self._group = RowGroup(every)
+        self._group = RowGroup(every, others)
+        typed = list(_leaves(others))
         self._file = os.fdopen(os.dup(descriptor), "wb")
         self._writer = pq.ParquetWriter(
             self._file,
             pa.schema([every.field(name) for name in self._columns]),
             compression="zstd",
             compression_level=1,
-            use_dictionary=[name for name in _DICTIONARIES if name in self._columns],
+            use_dictionary=[*(name for name in _DICTIONARIES if name in self._columns), *typed],
             column_encoding={name: "DELTA_BINARY_PACKED" for name in _DELTAS if name in self._columns},
-            write_statistics=[name for name in _STATISTICS if name in self._columns],
+            write_statistics=[*(name for name in _STATISTICS if name in self._columns), *typed],
         )
 
     @property

@@ -21,7 +21,7 @@ class LineStyle(NamedTuple):
     """How lines look: CSV or JSON, a line a batch or a record, how values are shown (a place in kernel.VALUES).
 
     *batch_offsets*: each record's line also has the base offset of its batch.  *tiers*: CSV has the columns of remote
-    storage.
+    storage.  *decoded*: CSV has the columns of schemas.
     """
 
     csv: bool = False
@@ -29,6 +29,7 @@ class LineStyle(NamedTuple):
     values: int = 0
     batch_offsets: bool = False
     tiers: bool = False
+    decoded: bool = False
 
     @property
     def flags(self) -> int:

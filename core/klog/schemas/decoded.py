@@ -20,6 +20,8 @@ BAD_HEADER: Final = "bad-header"
 INVALID_JSON: Final = "invalid-json"
 INCOMPATIBLE: Final = "incompatible"
 """The value is whole and is none of the reader schema: a symbol or branch that is gone, a field without default."""
+OUT_OF_RANGE: Final = "out-of-range"
+"""The value was decoded, and a column cannot hold one of its numbers, which is null there."""
 TRAILING_BYTES: Final = "trailing-bytes"
 """The value was decoded, and bytes are left over."""
 

@@ -9,6 +9,7 @@ The kernel makes a line; where a key or a value was decoded, its JSON takes the 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -17,7 +18,7 @@ from klog.formats.names import CLUSTER_METADATA, INTERNAL
 from klog.kernel import is_utf8
 from klog.log.json_lines import LineStyle, huge_line
 from klog.schemas.decoded import TRAILING_BYTES, JsonText
-from klog.schemas.json_values import json_text
+from klog.schemas.json_values import json_bytes, json_text
 
 if TYPE_CHECKING:
     from klog.kernel import Window
@@ -29,7 +30,7 @@ _KEY, _VALUE, _HEADERS = b',"key', b',"value', b',"headers":'
 _LAST_MAGIC = 1
 """Higher first bytes are those of no framing."""
 _LITTLE = {"key": b',"key":0', "value": b',"value":0'}
-_NOT_DECODED = frozenset((*INTERNAL, CLUSTER_METADATA, REMOTE_LOG_METADATA))
+NOT_DECODED = frozenset((*INTERNAL, CLUSTER_METADATA, REMOTE_LOG_METADATA))
 """Topics in which brokers have formats of their own."""
 _NO_JSON: Final = object()
 """Bytes that are no text, and a key or value that does not decode."""
@@ -42,13 +43,15 @@ Sides = tuple["DecodedSide | None", "DecodedSide | None"]
 class SchemaStyle(NamedTuple):
     """How keys and values are decoded by schemas; *sides*: `key`, `value` or both.  *tally* counts the errors.
 
-    *is_damaged*: a part of a registry's topic could not be read.
+    *is_damaged*: a part of a registry's topic could not be read.  *reader*: the schema that reads Avro values: `each`
+    its own, `latest`, an id, SUBJECT:VERSION.
     """
 
     decoders: SchemaDecoders
     sides: tuple[str, ...]
     tally: ErrorTally
     is_damaged: bool = False
+    reader: str = "each"
 
 
 class DecodedRows:
@@ -56,7 +59,7 @@ class DecodedRows:
 
     def __init__(self, topic: str | None, partition: int | None, schemas: SchemaStyle) -> None:
         self._topic, self._partition, self._tally = topic or "", partition or 0, schemas.tally
-        sides = () if topic in _NOT_DECODED else schemas.sides
+        sides = () if topic in NOT_DECODED else schemas.sides
         self._sides = {side: schemas.decoders.side(self._topic, side) for side in sides}
         self._usual = self._sides["value"].usual if "value" in self._sides else {}
 
@@ -85,9 +88,11 @@ class DecodedRows:
                     if error is None and not trailing and message is None:
                         start = line.find(_VALUE)
                         end = line.find(_HEADERS, start)
-                        made.append(b"".join((line[:start], b',"value":', json_bytes(found), usual.fact, line[end:])))
+                        instead = b',"value":', json_bytes(found), usual.fact
+                        made.append(line if start < 0 else b"".join((line[:start], *instead, line[end:])))
                         continue
-            sides = self.sides(record)
+            # the bytes of a control record can look like an id: its line has neither key nor value
+            sides = self.sides(record) if _KEY in line else (None, None)
             made.append(line if sides == (None, None) else _with_sides(line, *sides))
         return made
 
@@ -112,7 +117,7 @@ class DecodedRows:
         Bytes that were not decoded stay as they are.
         """
         key, value = self.sides(record)
-        return _content(record[2], key), _content(record[3], value)
+        return shown_content(record[2], key), shown_content(record[3], value)
 
     def fits(self, record: Row, conditions: Sequence[FieldCondition]) -> bool:
         """Whether the key and the value of a row meet all conditions; one that does not decode meets none.
@@ -149,30 +154,21 @@ class DecodedRows:
             yield _with_sides(b"".join(huge_line(rows, row, fields, style, instead)), key, value)
 
 
-def _content(content: bytes | None, found: DecodedSide | None) -> bytes | None:
+def shown_content(content: bytes | None, found: DecodedSide | None) -> bytes | None:
+    """Return a key or a value for people and tables: a text as it is, other values as JSON, else its bytes."""
     if found is None or found.decoded.error is not None:
         return content
     value = found.decoded.value
+    if type(value) is JsonText and value.startswith('"'):
+        value = json.loads(value)
     if isinstance(value, str) and type(value) is not JsonText:
         return value.encode("utf-8", "surrogatepass")
     return json_bytes(value)
 
 
-def json_bytes(value: object) -> bytes:
-    """Return a decoded value as JSON."""
-    text = json_text(value)
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        # A name in a schema can have half of a surrogate pair, which has no UTF-8; its escape is right in JSON.
-        return text.encode("utf-8", "backslashreplace")
-
-
 def _with_sides(line: bytes, key: DecodedSide | None, value: DecodedSide | None) -> bytes:
     """Return a record's line with the decoded key and value.  Quotes inside of texts are escaped: members are found."""
     at_key = line.find(_KEY)
-    if at_key < 0:
-        return line  # a control record
     at_value = line.find(_VALUE, at_key)
     at_headers = line.find(_HEADERS, at_value)
     parts = [line[:at_key]]

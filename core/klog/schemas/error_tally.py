@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 from klog.base.errors import counted
-from klog.schemas.decoded import BAD_HEADER, SCHEMA_BROKEN, TRAILING_BYTES, UNKNOWN_ID
+from klog.schemas.decoded import BAD_HEADER, INCOMPATIBLE, OUT_OF_RANGE, SCHEMA_BROKEN, TRAILING_BYTES, UNKNOWN_ID
 from klog.schemas.side_decoder import DecodedSide
 
 _MOST_KINDS: Final = 100
@@ -37,13 +37,30 @@ class ErrorTally:
         """Count a key or value whose decoding failed, or left bytes over."""
         error = found.decoded.error or TRAILING_BYTES
         identity = "" if error == BAD_HEADER else _identity(found)
-        kind, place = _Kind(topic, side, identity, error), (partition, offset)
+        self._add(_Kind(topic, side, identity, error), (partition, offset), 1)
+
+    def _add(self, kind: _Kind, place: tuple[int, int], count: int) -> None:
         with self._lock:
             if kind not in self._counts and len(self._counts) >= _MOST_KINDS:
-                self._more += 1
+                self._more += count
                 return
-            self._counts[kind] = self._counts.get(kind, 0) + 1
+            self._counts[kind] = self._counts.get(kind, 0) + count
             self._places[kind] = min(place, self._places.get(kind, place))
+
+    def facts(self) -> dict[str, Any]:
+        """Return all of it as JSON can hold it."""
+        kinds = [
+            {**kind._asdict(), "records": count, "partition": self._places[kind][0], "offset": self._places[kind][1]}
+            for kind, count in self._counts.items()
+        ]
+        return {"kinds": kinds, "more": self._more}
+
+    def merge(self, facts: Mapping[str, Any]) -> None:
+        """Add the facts of another tally."""
+        for one in facts["kinds"]:
+            kind = _Kind(*(one[name] for name in _Kind._fields))
+            self._add(kind, (one["partition"], one["offset"]), one["records"])
+        self._more += facts["more"]
 
     def lines(self) -> Iterator[str]:
         """Yield a sentence for each kind."""
@@ -69,4 +86,8 @@ def _sentence(kind: _Kind, count: int) -> str:
         return f"{records} with a schema header of another form: bad-header"
     if kind.error == TRAILING_BYTES:
         return f"{records} with bytes left over behind the data of {kind.identity}: trailing-bytes"
+    if kind.error == OUT_OF_RANGE:
+        return f"{records} of {kind.identity} with a number that its column cannot hold, which is null: out-of-range"
+    if kind.error == INCOMPATIBLE:
+        return f"{records} of {kind.identity} cannot be read by the reader schema: incompatible"
     return f"{records} of {kind.identity} cannot be decoded: {kind.error}"

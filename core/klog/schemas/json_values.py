@@ -67,6 +67,15 @@ def json_text(value: object) -> str:
         return "".join(_deep(value))
 
 
+def json_bytes(value: object) -> bytes:
+    """Return the same in UTF-8.  A name in a schema can have half of a surrogate pair: its escape is right in JSON."""
+    text = json_text(value)
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "backslashreplace")
+
+
 def _deep(value: object) -> Iterator[str]:
     """Yield the JSON of a value that is nested deeper than Python's encoder goes."""
     waiting = [_parts(value)]

@@ -116,7 +116,7 @@ class JsonForm:
         if kind == FieldDescriptor.TYPE_ENUM:
             return self._enum(field.enum_type)
         if kind == FieldDescriptor.TYPE_STRING and self._messages.may_have_bad_text(field.containing_type):
-            return _text
+            return text_of
         return _CONVERTED.get(kind)
 
     def _enum(self, enum: Any) -> Convert:
@@ -160,7 +160,7 @@ def _converter(steps: Iterable[Step]) -> Convert:
 
 def _map_of(key_of: Convert | None, value_of: Convert | None) -> Convert:
     def convert(values: Any) -> dict[str, Any]:
-        if key_of is _text:
+        if key_of is text_of:
             _all_text(values)
         pairs = sorted(values.items(), key=itemgetter(0))
         return {_key(key): value if value_of is None else value_of(value) for key, value in pairs}
@@ -168,7 +168,8 @@ def _map_of(key_of: Convert | None, value_of: Convert | None) -> Convert:
     return convert
 
 
-def _text(value: str | bytes) -> str:
+def text_of(value: str | bytes) -> str:
+    """Return the text of a field that may be bytes, where it is not UTF-8.  Raises BadValueError."""
     if isinstance(value, bytes):
         raise BadValueError(BAD_VALUE)
     return value
@@ -176,7 +177,7 @@ def _text(value: str | bytes) -> str:
 
 def _all_text(values: Iterable[str | bytes]) -> None:
     for value in values:
-        _text(value)
+        text_of(value)
 
 
 def _key(key: bool | int | str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from binascii import a2b_base64
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from google.protobuf import descriptor_pb2
 from google.protobuf.message import DecodeError
@@ -45,17 +45,29 @@ class _Type(NamedTuple):
     convert: Callable[[Any], Any]
 
 
+class MessageReader(Protocol):
+    """Another schema that reads the messages."""
+
+    def read_by(self, name: str) -> tuple[Callable[[bytes | memoryview], Any], Callable[[Any], Any]]:
+        """Return what reads and what converts messages of this full name.  Raises BadValueError."""
+        ...
+
+
 class ProtobufSchema:
     """The message types of a schema's text; *references*: the texts that it may import, by import path.
 
-    Raises BrokenSchemaError for a text that cannot be read, and for a type that is in none of them.
+    *reader*: reads messages by their full names instead, in its own form.  Raises BrokenSchemaError for a text that
+    cannot be read, and for a type that is in none of them.
     """
 
-    def __init__(self, text: str, references: Mapping[str, str], canonical: bool = False) -> None:
+    def __init__(
+        self, text: str, references: Mapping[str, str], canonical: bool = False, reader: MessageReader | None = None
+    ) -> None:
         files, main = _parse_all(text, references)
         self._paths = dict(_paths(main, (), main.descriptor.package, main.descriptor.message_type))
         self._messages = MessageTypes(files)
         self._form = JsonForm(self._messages, canonical)
+        self._reader = reader
         self._types: dict[tuple[int, ...], _Type] = {}
 
     @property
@@ -79,6 +91,18 @@ class ProtobufSchema:
             return self._type_of(payload)[1]
         except BadValueError:
             return 0
+
+    @property
+    def messages(self) -> MessageTypes:
+        """The types of all messages."""
+        return self._messages
+
+    def message_of(self, payload: bytes | memoryview) -> str | None:
+        """Return the full name of the message that a payload's index names; None if it names none."""
+        try:
+            return self._type_of(payload)[0].name
+        except BadValueError:
+            return None
 
     def empty_value(self, message: str) -> object:
         """Return the JSON of a message without fields; *message*: its full name."""
@@ -119,6 +143,8 @@ class ProtobufSchema:
         name = self._paths.get(path)
         if name is None:
             raise BadValueError(BAD_MESSAGE_INDEX)
+        if self._reader is not None:
+            return _Type(name, *self._reader.read_by(name))
         try:
             found = self._messages.message_class(name)
             return _Type(name, found.FromString, self._form.plan(found.DESCRIPTOR))

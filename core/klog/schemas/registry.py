@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import hashlib
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 from uuid import UUID
 
@@ -45,6 +46,26 @@ class Registry:
             known = self._by_version.get((row.subject, row.version))
             if known is None or STATES.index(row.state) <= STATES.index(known.state):
                 self._by_version[row.subject, row.version] = row
+
+    def __repr__(self) -> str:
+        """Return a text that is the same for the same schemas: it tells whether a job goes on with what it began."""
+        digest = hashlib.sha256()
+        for row in self.rows:
+            digest.update(repr((row.subject, row.version, row.id, row.state, row.guid)).encode("utf-8", "replace"))
+        return f"{type(self).__name__}({self.kind!r}, {digest.hexdigest()[:16]})"
+
+    def part(self, ids: Collection[int]) -> Registry:
+        """Return a registry of the schemas with these ids alone, and of all that they need."""
+        waiting = [row for row in self.rows if row.id in ids]
+        kept: dict[tuple[str, int, int], SchemaVersion] = {}
+        while waiting:
+            row = waiting.pop()
+            place = row.subject, row.version, row.offset
+            if place not in kept:
+                kept[place] = row
+                referred = (self.referred(row, one) for one in row.references)
+                waiting += [one for one in referred if one is not None]
+        return Registry(self.kind, self.path, kept.values())
 
     def with_id(self, schema_id: int | bytes) -> list[SchemaVersion]:
         """Return all rows with an id, or with a GUID of 16 bytes, in any context and state."""

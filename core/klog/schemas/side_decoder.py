@@ -12,7 +12,8 @@ two leaders, or after a deletion.  The first that fits a value exactly is taken,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from klog.base.errors import UnsupportedError
@@ -51,16 +52,31 @@ class UsualDecoder(NamedTuple):
 
     decode: Callable[[bytes], Decoded]
     fact: bytes
+    schema_id: int
 
 
 Candidates = list[tuple[SchemaVersion, "Decoder | None"]]
 
 
-class SchemaDecoders:
-    """Decoders of all schemas of some registries, in one form.  *context*: the one to prefer."""
+Make = Callable[[SchemaVersion, Registry], Decoder]
+"""Makes a decoder of a schema.  Raises BrokenSchemaError."""
 
-    def __init__(self, registries: Sequence[Registry], canonical: bool = False, context: str | None = None) -> None:
-        self._registries, self._canonical, self._context = registries, canonical, context
+
+class SchemaDecoders:
+    """Decoders of all schemas of some registries, in one form.  *context*: the one to prefer.
+
+    *make*: makes them, in a form of its own.
+    """
+
+    def __init__(
+        self,
+        registries: Sequence[Registry],
+        canonical: bool = False,
+        context: str | None = None,
+        make: Make | None = None,
+    ) -> None:
+        self.registries, self.context = registries, context
+        self._make = make or (lambda row, registry: make_decoder(row, registry, canonical))
         self._decoders: dict[tuple[int, str, str, str], Decoder | None] = {}
 
     def side(self, topic: str, side: str) -> SideDecoder:
@@ -69,23 +85,23 @@ class SchemaDecoders:
 
     def is_known(self, schema_id: int | bytes) -> bool:
         """Whether a registry has an id, or a GUID of 16 bytes."""
-        return any(registry.with_id(schema_id) for registry in self._registries)
+        return any(registry.with_id(schema_id) for registry in self.registries)
 
     def candidates(self, schema_id: int | bytes, topic: str, side: str) -> Candidates:
         """Return the schemas that an id can stand for, the likeliest first; without a decoder if one is broken."""
         return [
             (row, self._decoder(number, registry, row))
-            for number, registry in enumerate(self._registries)
-            for row in registry.candidates(schema_id, topic, side, self._context)
+            for number, registry in enumerate(self.registries)
+            for row in registry.candidates(schema_id, topic, side, self.context)
         ]
 
     def _decoder(self, number: int, registry: Registry, row: SchemaVersion) -> Decoder | None:
-        key = number, row.context, row.type, row.guid
+        key = number, row.subject, row.type, row.guid
         if key not in self._decoders:
             if len(self._decoders) >= _MOST_DECODERS:
                 del self._decoders[next(iter(self._decoders))]
             try:
-                self._decoders[key] = make_decoder(row, registry, self._canonical)
+                self._decoders[key] = self._make(row, registry)
             except BrokenSchemaError:
                 self._decoders[key] = None
         return self._decoders[key]
@@ -93,8 +109,15 @@ class SchemaDecoders:
 
 def make_decoder(row: SchemaVersion, registry: Registry, canonical: bool = False) -> Decoder:
     """Return a decoder for the schema of *row*.  Raises BrokenSchemaError; UnsupportedError without klog[schemas]."""
-    try:
+    with needed_packages():
         return _maker(row.type)(row.text, registry.references(row), canonical)
+
+
+@contextmanager
+def needed_packages() -> Iterator[None]:
+    """Raise UnsupportedError where a package of klog[schemas] is missing."""
+    try:
+        yield
     except ModuleNotFoundError as error:
         raise UnsupportedError(f"schemas need {error.name}: {NEEDED}") from error
 
@@ -157,7 +180,8 @@ class SideDecoder:
             self._known[schema_id] = found
             if len(found) == 1 and found[0][1] is not None and isinstance(schema_id, int):
                 fact = f',"{self._side}_schema_id":{schema_id}'.encode()
-                self.usual[b"\0" + schema_id.to_bytes(4, "big", signed=True)] = UsualDecoder(found[0][1].decode, fact)
+                begin = b"\0" + schema_id.to_bytes(4, "big", signed=True)
+                self.usual[begin] = UsualDecoder(found[0][1].decode, fact, schema_id)
         return found
 
     @staticmethod

@@ -230,8 +230,8 @@ def test_control_records_and_damage_are_as_without(small: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "--schemas goes with --output jsonl"),
-        (["--output", "csv"], "--schemas goes with --output jsonl"),
+        ([], "--schemas goes with --output jsonl or csv or parquet"),
+        (["--output", "csv", "--batches"], "--batches goes without --schemas"),
         (["--output", "jsonl", "--values", "hex"], "--values goes without --schemas"),
         (["--output", "jsonl", "--batches"], "--batches goes without --schemas"),
         (["--output", "jsonl", "--json-form", "nice"], "--json-form nice: expected"),

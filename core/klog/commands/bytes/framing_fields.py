@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klog.commands.bytes.byte_field import ByteCursor, ByteField, BytePart, ContentBytes, Fields, WrongBytesError
 from klog.schemas.decoded import BAD_HEADER, SCHEMA_BROKEN, TRAILING_BYTES, UNKNOWN_ID
-from klog.schemas.decoded_rows import json_bytes
 from klog.schemas.framing import HEADERS, Framed, by_header, read_framing
+from klog.schemas.json_values import json_bytes
 from klog.schemas.registry import guid_text
 
 if TYPE_CHECKING:

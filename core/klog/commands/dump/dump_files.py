@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from klog.base.errors import ExitCode, KlogError, NotKafkaError, UnsupportedError, UsageError
 from klog.base.overlays import remote_object
@@ -31,6 +31,10 @@ from klog.kernel import Window, crc32c
 from klog.log.pipeline import run
 from klog.log.records import RecordLimit, drop_crowded
 from klog.log.segment import MAX_SEGMENT_BYTES
+
+if TYPE_CHECKING:
+    from klog.commands.dump.decoded_csv import DecodedCsv
+    from klog.commands.dump.decoded_lines import DecodedLines
 
 _LAYOUTS = {"index": OFFSET_ENTRY, "timeindex": TIME_ENTRY, "txnindex": ABORTED_TXN}
 _LARGEST = 64 << 20
@@ -329,11 +333,19 @@ def _log_lines(target: DumpTarget, inputs: LogInputs, sink: Sink, count: RecordL
         if schemas is None:
             dump = LineDump(log, inputs.request.line_style, count)
         else:
-            from klog.commands.dump.decoded_lines import DecodedLines
-
-            dump = DecodedLines(log, inputs.request.line_style, count, schemas)
+            dump = _decoded_dump(inputs.request)(log, inputs.request.line_style, count, schemas)
         run(log.reader, dump.work, sink, log.jobs)
     return ExitCode.PROBLEMS_LEFT if dump.damages else ExitCode.CLEAN
+
+
+def _decoded_dump(request: DumpRequest) -> type[DecodedCsv] | type[DecodedLines]:
+    if request.line_style.csv:
+        from klog.commands.dump.decoded_csv import DecodedCsv
+
+        return DecodedCsv
+    from klog.commands.dump.decoded_lines import DecodedLines
+
+    return DecodedLines
 
 
 def dump_parquet(
@@ -353,7 +365,14 @@ def dump_parquet(
     code = ExitCode.CLEAN
     count, inputs = rows or RecordLimit(request.limit), LogInputs(request)
     window, codecs = Window(records=_BATCH_ROWS), Decompressor(request.max_batch_bytes).functions
-    with Table(descriptor, batch_offsets=request.line_style.batch_offsets) as table:
+    others = None
+    if request.schemas is not None:
+        from klog.commands.dump.typed_table import typed_columns
+
+        targets = list(targets)
+        logs = [target for target in targets if kind_of(target, request) in ("log", "checkpoint")]
+        others = typed_columns(logs, request)
+    with Table(descriptor, batch_offsets=request.line_style.batch_offsets, others=others) as table:
         for target in targets:
             try:
                 if kind_of(target, request) not in ("log", "checkpoint"):

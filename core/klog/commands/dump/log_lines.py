@@ -20,6 +20,7 @@ CSV_COLUMNS = (
     "offset,timestamp,timestamp_type,key,key_base64,value,value_base64,headers,partition,topic,leader_epoch,producer_id,"
     "producer_epoch,sequence,transactional,control,coordinator_epoch,position,damage"
 )
+CSV_SCHEMA_COLUMNS = ",key_schema_id,key_error,value_schema_id,value_error"
 CSV_BATCH_COLUMNS = (
     "base_offset,last_offset,records,position,size,magic,codec,crc,crc_holds,leader_epoch,producer_id,producer_epoch,"
     "base_sequence,last_sequence,max_timestamp,timestamp_type,transactional,control,delete_horizon_ms,partition,topic"
@@ -31,7 +32,7 @@ def csv_header(style: LineStyle) -> bytes:
     columns = CSV_BATCH_COLUMNS if style.batches else CSV_COLUMNS
     if style.tiers:
         columns = columns.replace("partition,topic", "partition,topic,tier,segment_id")
-    return f"{columns}{',batch' * style.batch_offsets}\n".encode()
+    return f"{columns}{',batch' * style.batch_offsets}{CSV_SCHEMA_COLUMNS * style.decoded}\n".encode()
 
 
 class LineDump:
@@ -151,6 +152,5 @@ def damage_csv(damage: Damage, style: LineStyle) -> bytes:
     """Return the CSV line of *damage*: its offset, its position and, in the last column, its description."""
     offset, position = ("" if one is None else one for one in (damage.place.offset, damage.place.position))
     text = f"{damage.kind.value}: {damage.detail}".replace('"', '""')
-    return f'{offset}{"," * (17 + 2 * style.tiers)}{position},"{text}"{"," * style.batch_offsets}\n'.encode(
-        "utf-8", "replace"
-    )
+    more = "," * (style.batch_offsets + 4 * style.decoded)
+    return f'{offset}{"," * (17 + 2 * style.tiers)}{position},"{text}"{more}\n'.encode("utf-8", "replace")
