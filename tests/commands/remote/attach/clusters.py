@@ -27,7 +27,7 @@ class Attached:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         self.data, self.tier = writable_copy(data, folder / "data"), writable_copy(tier, folder / "tier")
-        self.before = objects(self.tier)
+        self.before, self.backup = objects(self.tier), ""
 
     def plan(self, *words: object, codes: tuple[int, ...] = (0,)) -> dict[str, Any]:
         """Run the command, and return its answer."""
@@ -39,6 +39,7 @@ class Attached:
     def attach(self, *words: object, codes: tuple[int, ...] = (0,)) -> dict[str, dict[str, Any]]:
         """Carry it out; return what was attached, by partition.  The tier is as before, and everything checks clean."""
         found = self.plan("--apply", *words, codes=codes)
+        self.backup = found["backup"]
         assert objects(self.tier) == self.before
         attached = {f"{one['topic']}-{one['partition']}": one for one in found["attached"]}
         told = json.loads(run_klog("doctor", self.data, "-o", "json").stdout)

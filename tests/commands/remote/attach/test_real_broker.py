@@ -10,6 +10,7 @@ import pytest
 from tests.brokers import kafka
 from tests.brokers.tiered import TASKS_S, TieredCluster
 from tests.commands.remote.attach.clusters import RLMM, Attached, Image, Offsets, proven, remove, told
+from tests.conftest import run_klog
 from tests.support.tiers import Situation, situation
 
 pytestmark = [pytest.mark.kafka, pytest.mark.corpora]
@@ -39,6 +40,8 @@ def test_a_lost_cluster(image: Image, tmp_path: Path) -> None:
     wanted = remote(found, attached)
     assert wanted["tx-0"]["read_committed"] != wanted["tx-0"]["read_uncommitted"]
     proven(place, kafka.NEWEST, attached, wanted, again=True)
+    undone = run_klog("undo", place.backup, "--apply")
+    assert undone.exit_code == 8, "the broker has used it since"
 
 
 @pytest.mark.parametrize(("version", "name"), HOUSES)

@@ -1,0 +1,127 @@
+"""Tiers of lost clusters in both layouts: the entries are those that were there, and readers find the same records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.commands.remote.attach.clusters import Attached, Image, told
+from tests.conftest import CORPORA, Ran
+from tests.oracles.plain.decode import Batch, scan
+from tests.oracles.plain.encode import Record, batch
+from tests.support.tiers import Situation, situation
+
+Klog = Callable[..., Ran]
+pytestmark = pytest.mark.corpora
+FRESH = "tiered/lost-cluster/fresh.tar.xz"
+KEYS = ("--remote-keys", f"key1={CORPORA / 'tiered/aiven-encrypted/private.pem'}")
+FACTS = {
+    "segment_id": "segment_id",
+    "start_offset": "start_offset",
+    "end_offset": "end_offset",
+    "bytes": "size",
+    "max_timestamp": "max_timestamp",
+    "epochs": "epochs",
+    "txn_index_empty": "txn_index_empty",
+    "custom_metadata": "custom",
+}
+"""The facts of an entry as `klog remote ls` has them, and as the truth has them."""
+
+
+def attached_to(image: Image, found: Situation, folder: Path) -> Attached:
+    return Attached(folder, image(FRESH) / "broker-1/data", found.tier)
+
+
+def segments(klog: Klog, place: Attached) -> dict[str, list[dict[str, Any]]]:
+    """The entries of each partition that is attached, by what the metadata say."""
+    shown = json.loads(klog("remote", "ls", place.data, "-o", "json", "--segments").stdout)
+    return {f"{one['topic']}-{one['partition']}": one["segment_list"] for one in shown["partitions"]}
+
+
+def entries(found: Situation, partition: str, end: int) -> list[dict[str, Any]]:
+    """The finished entries of the lost cluster that its consumers were served from, up to an offset."""
+    return [
+        one
+        for one in found.truth["segments"]["before"]
+        if f"{one['topic']}-{one['partition']}" == partition
+        and one["state"] == "COPY_SEGMENT_FINISHED"
+        and one["end_offset"] < end
+    ]
+
+
+@pytest.mark.parametrize("name", ["lost-cluster", "lost-cluster-aiven", "aiven-plain", "aiven-encrypted"])
+@pytest.mark.parametrize("knows", ["the tier alone", "log dirs"])
+def test_entries_are_those_of_the_lost_cluster(klog: Klog, image: Image, tmp_path: Path, name: str, knows: str) -> None:
+    """Offsets, sizes, epochs, times and transactions; from its log dirs also the storage manager's own data."""
+    found = situation(image, name)
+    place = attached_to(image, found, tmp_path / "new")
+    more = ("--from", found.data[0]) if knows == "log dirs" else ()
+    attached = place.attach(*more, *KEYS)
+    listed = segments(klog, place)
+    assert attached.keys() == {one for one in found.clients if found.clients[one]["offsets"]["latest_tiered"] >= 0}
+    for partition, one in attached.items():
+        assert one["remote_end_offset"] == found.clients[partition]["offsets"]["latest_tiered"]
+        wanted = {each["segment_id"]: each for each in entries(found, partition, one["remote_end_offset"] + 1)}
+        assert {each["segment_id"] for each in listed[partition]} <= wanted.keys()
+        assert len(listed[partition]) == one["segments"]
+        for each in listed[partition]:
+            truth = wanted[each["segment_id"]]
+            facts = {ours: truth[theirs] for ours, theirs in FACTS.items() if more or theirs != "custom"}
+            facts["epochs"] = [[int(epoch), start] for epoch, start in dict(truth["epochs"]).items()]
+            assert {ours: each[ours] for ours in facts} == facts, partition
+
+
+@pytest.mark.parametrize("name", ["lost-cluster", "lost-cluster-aiven"])
+@pytest.mark.parametrize("level", ["read_uncommitted", "read_committed"])
+def test_both_tiers_read_as_consumers_read_them(
+    klog: Klog, image: Image, tmp_path: Path, name: str, level: str
+) -> None:
+    """Over the attached disk; the transaction whose marker was never copied is aborted, as it was."""
+    found = situation(image, name)
+    place = attached_to(image, found, tmp_path / "new")
+    for partition, one in place.attach("--from", found.data[0]).items():
+        topic, _, number = partition.rpartition("-")
+        words = ("-t", topic, "-p", number, "-o", "jsonl", "--isolation", level, "--no-control")
+        done = klog("dump", place.data, "--remote", place.tier, *words)
+        assert done.exit_code == 0, done
+        offsets = [json.loads(line)["offset"] for line in done.stdout.splitlines()]
+        span = one["remote_start_offset"], one["remote_end_offset"] + 1
+        assert offsets == told(found, partition, *span)[level], partition
+
+
+def test_without_the_key(image: Image, tmp_path: Path) -> None:
+    """The epochs and the producers are in encrypted objects."""
+    place = attached_to(image, situation(image, "aiven-encrypted"), tmp_path / "new")
+    assert {one["id"] for one in place.plan(codes=(8,))["refused"]} == {"encrypted"}
+
+
+def test_a_commit_that_only_the_lost_log_shows(klog: Klog, image: Image, tmp_path: Path) -> None:
+    """`--from` has the marker behind the remote end: what was committed stays so; alone, the tier cannot tell."""
+    found = situation(image, "lost-cluster")
+    log = next(path for path in (found.data[0] / "tx-0").glob("*.log") if path.stat().st_size)
+    lost = Attached(tmp_path / "lost", found.data[0], found.tier)
+    marker = lost.data / "tx-0" / log.name
+    marker.write_bytes(committed(marker.read_bytes()))
+    place = attached_to(image, found, tmp_path / "new")
+    assert place.plan("-t", "tx", "--open-transactions", "refuse", codes=(8,))["refused"][0]["id"] == "open-transaction"
+    one = place.attach("-t", "tx", "--from", lost.data, "--open-transactions", "refuse")["tx-0"]
+    assert one["markers"] == 1
+    words = ("-t", "tx", "-p", "0", "-o", "jsonl", "--isolation", "read_committed", "--no-control")
+    lines = klog("dump", place.data, "--remote", place.tier, *words).stdout.splitlines()
+    first, end = one["ended"][0]["first_offset"], one["remote_end_offset"] + 1
+    wanted = [*told(found, "tx-0", 0, first)["read_committed"], *range(first, end)]
+    assert [json.loads(line)["offset"] for line in lines] == wanted
+
+
+def committed(log: bytes) -> bytes:
+    """Return a log of one ABORT marker with a COMMIT marker in its place."""
+    (found,) = scan(log)
+    assert isinstance(found, Batch)
+    (record,) = found.records
+    producer = found.producer_id, found.producer_epoch, -1
+    marker = Record(record.offset, record.timestamp, b"\0\0\0\1", record.value)
+    return batch([marker], control=True, transactional=True, producer=producer, leader_epoch=found.leader_epoch)
