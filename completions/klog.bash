@@ -50,6 +50,7 @@ _klog() {
             'schemas list') command='schemas list' ;;
             'schemas show') command='schemas show' ;;
             'schemas check') command='schemas check' ;;
+            'schemas export') command='schemas export' ;;
             replicas) command=replicas ;;
             'replicas diff') command='replicas diff' ;;
             'replicas plan') command='replicas plan' ;;
@@ -580,6 +581,16 @@ _klog() {
         'schemas check --rate') words='' ;;
         'schemas check --priority') words='normal low' ;;
         'schemas check --color') words='auto always never' ;;
+        'schemas export --to') words='' ;;
+        'schemas export --subject') words='' ;;
+        'schemas export --context') words='' ;;
+        'schemas export --choose') words='' ;;
+        'schemas export --schemas-topic') words='' ;;
+        'schemas export --cluster') words='' ;;
+        'schemas export --topic-id') words='' ;;
+        'schemas export -o' | 'schemas export --output') words='records requests files' ;;
+        'schemas export -j' | 'schemas export --jobs') words='' ;;
+        'schemas export --color') words='auto always never' ;;
         'replicas diff --metadata') words='' ;;
         'replicas diff --up') words='' ;;
         'replicas diff --set') words='' ;;
@@ -902,10 +913,11 @@ _klog() {
             'metadata history') words='-t --topic -p --partition --broker --quorum --from-offset -o --output -j --jobs -q --quiet --color -h --help' ;;
             'metadata compare') words='--cluster --by-name -o --output -j --jobs -q --quiet --color -h --help' ;;
             'metadata plan') words='--voters --directory-ids --only-broker --only-voter --voter --keep --choose --repair --without --base --apply --save-plan --backup --cluster -o --output --dry-run -j --jobs -q --quiet --color -h --help' ;;
-            schemas) words='list show check -h --help' ;;
+            schemas) words='list show check export -h --help' ;;
             'schemas list') words='--subject --context --deleted --schemas-topic --cluster --topic-id --by-name -o --output -j --jobs -q --quiet --color -h --help' ;;
             'schemas show') words='--id --guid --subject --version --context --resolved --schemas-topic --cluster --topic-id --by-name -o --output -j --jobs -q --quiet --color -h --help' ;;
             'schemas check') words='--schemas -t --topic -p --partition --internal --sample --context --schemas-topic --cluster --topic-id --by-name -o --output --max-batch-bytes -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
+            'schemas export') words='--to --subject --context --no-deleted --hard-deleted --choose --schemas-topic --cluster --topic-id --by-name -o --output -j --jobs -q --quiet --color -h --help' ;;
             replicas) words='diff plan rescue simulate -h --help' ;;
             'replicas diff') words='--metadata --up --set --deep --all -t --topic -p --partition --cluster --topic-id --by-name -j --jobs -o --output --cache --rate --priority -q --quiet --color -h --help' ;;
             'replicas plan') words='--keep --choose --without --repair --metadata -t --topic -p --partition --apply --save-plan --backup --cluster --topic-id --by-name -j --jobs -o --output --dry-run --cache --rate --priority -q --quiet --color -h --help' ;;

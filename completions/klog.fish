@@ -4,7 +4,7 @@ function __klog_command --description 'The command whose arguments are being wri
     set -l command
     for word in (commandline -opc)[2..-1]
         switch "$command $word"
-            case ' doctor' ' verify' ' recover' ' apply' ' undo' ' plans' ' explain' ' browse' ' describe' ' records' ' dump' ' lookup' ' search' ' stats' ' timeline' ' groups' ' transactions' ' fetch' ' bytes' ' report' ' space' ' compact' ' truncate' ' adopt' ' partition' ' assign' ' serve' ' export' ' write' ' follow' ' completion' ' metadata' 'metadata show' 'metadata history' 'metadata compare' 'metadata plan' ' schemas' 'schemas list' 'schemas show' 'schemas check' ' replicas' 'replicas diff' 'replicas plan' 'replicas rescue' 'replicas simulate' ' remote' 'remote ls' 'remote orphans' 'remote verify' 'remote fetch' 'remote attach' ' keys' 'keys check' ' audit' 'audit headers' 'audit misrouted' ' spark' 'spark verify' 'spark audit' 'spark stats' 'spark search' 'spark export' 'spark compact'
+            case ' doctor' ' verify' ' recover' ' apply' ' undo' ' plans' ' explain' ' browse' ' describe' ' records' ' dump' ' lookup' ' search' ' stats' ' timeline' ' groups' ' transactions' ' fetch' ' bytes' ' report' ' space' ' compact' ' truncate' ' adopt' ' partition' ' assign' ' serve' ' export' ' write' ' follow' ' completion' ' metadata' 'metadata show' 'metadata history' 'metadata compare' 'metadata plan' ' schemas' 'schemas list' 'schemas show' 'schemas check' 'schemas export' ' replicas' 'replicas diff' 'replicas plan' 'replicas rescue' 'replicas simulate' ' remote' 'remote ls' 'remote orphans' 'remote verify' 'remote fetch' 'remote attach' ' keys' 'keys check' ' audit' 'audit headers' 'audit misrouted' ' spark' 'spark verify' 'spark audit' 'spark stats' 'spark search' 'spark export' 'spark compact'
                 set command $command $word
         end
     end
@@ -44,7 +44,7 @@ complete -c klog -n 'test (__klog_command) = ""' -a write -d 'Write records into
 complete -c klog -n 'test (__klog_command) = ""' -a follow -d 'Copy partitions of a live cluster as they are, and keep up'
 complete -c klog -n 'test (__klog_command) = ""' -a completion -d 'Print the completion script of a shell'
 complete -c klog -n 'test (__klog_command) = ""' -a metadata -d 'Show metadata logs'
-complete -c klog -n 'test (__klog_command) = ""' -a schemas -d 'List, show and check the schemas of a registry'
+complete -c klog -n 'test (__klog_command) = ""' -a schemas -d 'List, show, check and export the schemas of a registry'
 complete -c klog -n 'test (__klog_command) = ""' -a replicas -d 'Compare brokers\' copies of partitions, and make them equal'
 complete -c klog -n 'test (__klog_command) = ""' -a remote -d 'Show remote storage, and attach it to a cluster'
 complete -c klog -n 'test (__klog_command) = ""' -a keys -d 'Find keys stored in the wrong partition'
@@ -739,6 +739,7 @@ complete -c klog -n 'test (__klog_command) = "metadata plan"' -s h -l help -d 'S
 complete -c klog -n 'test (__klog_command) = "schemas"' -a list -d 'List the versions of all subjects, as the registry\'s topic has them'
 complete -c klog -n 'test (__klog_command) = "schemas"' -a show -d 'Show the text of a schema, by its id, its GUID or its subject'
 complete -c klog -n 'test (__klog_command) = "schemas"' -a check -d 'Decode all keys and values, and report schemas that are missing, doubled, broken or unused'
+complete -c klog -n 'test (__klog_command) = "schemas"' -a export -d 'Write the schemas of a registry, so that another registry can have them'
 complete -c klog -n 'test (__klog_command) = "schemas"' -s h -l help -d 'Show this help and exit'
 complete -c klog -n 'test (__klog_command) = "schemas list"' -F
 complete -c klog -n 'test (__klog_command) = "schemas list"' -l subject -x -d 'Only subjects that match'
@@ -789,6 +790,22 @@ complete -c klog -n 'test (__klog_command) = "schemas check"' -l priority -x -a 
 complete -c klog -n 'test (__klog_command) = "schemas check"' -s q -l quiet -d 'Print no notes and no progress'
 complete -c klog -n 'test (__klog_command) = "schemas check"' -l color -x -a 'auto always never' -d 'Use colours: auto, on a terminal unless NO_COLOR is set'
 complete -c klog -n 'test (__klog_command) = "schemas check"' -s h -l help -d 'Show this help and exit'
+complete -c klog -n 'test (__klog_command) = "schemas export"' -F
+complete -c klog -n 'test (__klog_command) = "schemas export"' -l to -r -F -d 'The file, the folder for files, or - for stdout'
+complete -c klog -n 'test (__klog_command) = "schemas export"' -l subject -x -d 'Only subjects that match'
+complete -c klog -n 'test (__klog_command) = "schemas export"' -l context -x -d 'Only schemas of this context'
+complete -c klog -n 'test (__klog_command) = "schemas export"' -l no-deleted -d 'Leave out soft-deleted versions'
+complete -c klog -n 'test (__klog_command) = "schemas export"' -l hard-deleted -d 'Also hard-deleted versions whose records are still in the log'
+complete -c klog -n 'test (__klog_command) = "schemas export"' -l choose -x -d 'Schema that keeps an id that several claim'
+complete -c klog -n 'test (__klog_command) = "schemas export"' -l schemas-topic -x -d 'Name of the topic _schemas here'
+complete -c klog -n 'test (__klog_command) = "schemas export"' -l cluster -x -d 'Only log dirs of this cluster (repeatable)'
+complete -c klog -n 'test (__klog_command) = "schemas export"' -l topic-id -x -d 'Only topics with this id (repeatable)'
+complete -c klog -n 'test (__klog_command) = "schemas export"' -l by-name -d 'Treat directories with the same name as copies of one partition if they have no topic or cluster id'
+complete -c klog -n 'test (__klog_command) = "schemas export"' -s o -l output -x -a 'records requests files' -d 'Form of the output'
+complete -c klog -n 'test (__klog_command) = "schemas export"' -s j -l jobs -x -d 'At most N threads'
+complete -c klog -n 'test (__klog_command) = "schemas export"' -s q -l quiet -d 'Print no notes and no progress'
+complete -c klog -n 'test (__klog_command) = "schemas export"' -l color -x -a 'auto always never' -d 'Use colours: auto, on a terminal unless NO_COLOR is set'
+complete -c klog -n 'test (__klog_command) = "schemas export"' -s h -l help -d 'Show this help and exit'
 complete -c klog -n 'test (__klog_command) = "replicas"' -a diff -d 'Show how copies differ, who would lead, what that would cost'
 complete -c klog -n 'test (__klog_command) = "replicas"' -a plan -d 'Make all copies of a partition equal, or leave it unchanged'
 complete -c klog -n 'test (__klog_command) = "replicas"' -a rescue -d 'Save the records that would be lost if one replica led'

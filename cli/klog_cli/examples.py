@@ -130,6 +130,11 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("deleted ones too, as far as compaction has left them", "klog schemas list /data --deleted"),
     ),
     "schemas check": (("which values do not decode, and which schemas are lost", "klog schemas check /data"),),
+    "schemas export": (
+        ("the records of a new _schemas", "klog schemas export /data --to schemas.jsonl"),
+        ("the requests that a registry takes in mode IMPORT", "klog schemas export /data --output requests --to -"),
+        ("a folder of schema files", "klog schemas export /data --output files --to schemas"),
+    ),
     "schemas show": (
         ("the schema that the values of id 20 were written with", "klog schemas show /data --id 20"),
         ("with the schemas that it refers to", "klog schemas show /data --subject orders-value --resolved"),

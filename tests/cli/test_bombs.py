@@ -50,6 +50,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "groups": ("D", "D --output=json", "D --at-time=2026-01-01T00:00:00Z"),
     "keys check": ("D",),
     "schemas check": ("D",),
+    "schemas export": ("D --to=N",),
     "schemas list": ("D",),
     "schemas show": ("D --id=1",),
     "lookup": ("P --offset=0", "P --timestamp=1750000000000"),

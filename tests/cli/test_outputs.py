@@ -56,6 +56,7 @@ ADOPT = "{0}/quorum/broker-1 --to {0}/quorum/broker-1"
 ATTACH = "--remote {0}/quorum --remote-layout local --to {0}/quorum/broker-1"
 DISKS = "{}/data"
 QUORUM = "{0}/quorum/broker-1 {0}/quorum/broker-2 {0}/quorum/broker-3 --voters 1@one:1,2@two:2,3@three:3"
+SCHEMA = r"""{"key":"{\"keytype\":\"SCHEMA\",\"subject\":\"a\",\"version\":1}","value":"{\"id\":1,\"schema\":\"7\"}"}"""
 WRITERS = (
     Writer("dump", "--to", "{}/data/torn-0 --output jsonl"),
     Writer("bytes", "--to", "{}/data/torn-0 --offset 301 --raw"),
@@ -85,6 +86,7 @@ WRITERS = (
     Writer("remote fetch", "--to", "{0}/data --remote {0}/data --remote-layout local", is_file=False, is_idle=True),
     Writer("undo", "--backup", "{}/kept --apply", is_file=False),
     Writer("replicas rescue", "--to", f"{DISKS} --if-leads 1", is_idle=True),
+    Writer("schemas export", "--to", "{}/schemas.jsonl"),
     Writer("replicas plan", "--save-plan", DISKS),
     Writer("replicas plan", "--backup", DISKS, is_file=False),
     Writer("replicas plan", "--backup", f"{DISKS} --apply", is_file=False, is_idle=True),
@@ -196,6 +198,7 @@ NO_PLACE = (
         "NAME",
         "4.3|3.9|2.8",
         "ID",
+        "ID=SUBJECT:VERSION",
         "compact",
         "NAME=VALUE",
         "ORDER",
@@ -312,6 +315,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("root")
     copy_into(Path("crash/torn-in-batch"), root / "data")
     (root / "empty.jsonl").touch()
+    (root / "schemas.jsonl").write_text(SCHEMA)
     copy_into(Path("compaction/before/keys-none-0"), root / "data/keys-none-0")
     copy_into(Path("replicas/quorum"), root / "quorum")
     for name in ("plain-1", "tx-0"):
@@ -584,6 +588,7 @@ def test_a_directory_is_known_by_its_inode(tmp_path: Path, monkeypatch: pytest.M
 def saved(klog: Klog, tmp_path: Path) -> tuple[Path, dict[str, Any]]:
     copy_into(Path("crash/torn-in-batch"), tmp_path / "data")
     (tmp_path / "empty.jsonl").touch()
+    (tmp_path / "schemas.jsonl").write_text(SCHEMA)
     copy_into(Path("modern"), tmp_path / "other")
     file = tmp_path / "plan.json"
     assert klog("recover", tmp_path / "data", "--save-plan", file).exit_code == 4
@@ -610,6 +615,7 @@ def test_a_backup_whose_originals_were_moved_to_another_disk_is_still_one(klog: 
     """Originals have checkpoints among them, and look like a log dir; klog recognises them by their path."""
     copy_into(Path("crash/torn-in-batch"), tmp_path / "data")
     (tmp_path / "empty.jsonl").touch()
+    (tmp_path / "schemas.jsonl").write_text(SCHEMA)
     kept = tmp_path / "kept"
     before = tree(tmp_path / "data")
     assert klog("recover", tmp_path / "data", "--apply", "--backup", kept).exit_code == 1
@@ -678,6 +684,7 @@ def own(tmp_path: Path) -> Path:
     """A log dir that may change, beside what looks a little like Kafka's and is not."""
     copy_into(Path("crash/torn-in-batch"), tmp_path / "data")
     (tmp_path / "empty.jsonl").touch()
+    (tmp_path / "schemas.jsonl").write_text(SCHEMA)
     copy_into(Path("compaction/before/keys-none-0"), tmp_path / "data/keys-none-0")
     copy_into(Path("replicas/quorum"), tmp_path / "quorum")
     for folder, names in {

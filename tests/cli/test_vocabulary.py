@@ -19,7 +19,10 @@ SHORT = {
     "-j": "--jobs",
     "-q": "--quiet",
 }
-FORMS = ("text", "json", "jsonl", "csv", "parquet", "log", "reset-offsets", "reassignment", "prometheus", "keys")
+FORMS = (
+    *("text", "json", "jsonl", "csv", "parquet", "log", "reset-offsets", "reassignment", "prometheus", "keys"),
+    *("records", "requests", "files"),
+)
 """The order of the forms of output."""
 OLD = {"--output-path", "--into", "--export", "--format", "--config", "--conf", "--rules", "--until", "--at", "--from"}
 """Names that another one replaced."""
@@ -67,6 +70,7 @@ SEVERAL = {
 WITHOUT_CHOICE = {
     "metadata plan": "a metadata log is planned as a whole",
     "report": "the page is about the whole log dir",
+    "schemas export": "subjects narrow it",
     "schemas list": "subjects narrow it",
     "schemas show": "an id or a subject chooses",
 }

@@ -65,6 +65,7 @@ ON_ONE_DISK: Mapping[str, str] = {
     "partition": "partition --partitions 7 key",
     "keys check": "keys check data",
     "schemas check": "schemas check data",
+    "schemas export": "schemas export data --to new",
     "schemas list": "schemas list data --deleted",
     "schemas show": "schemas show data --id 1",
     "audit headers": f"audit headers data {NOW}",

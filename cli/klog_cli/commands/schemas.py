@@ -11,7 +11,7 @@ from klog_cli import options, schema_options
 from klog_cli.command_class import CommandGroup
 
 schemas = typer.Typer(
-    help="List, show and check the schemas of a registry.",
+    help="List, show, check and export the schemas of a registry.",
     no_args_is_help=True,
     rich_markup_mode=None,
     cls=CommandGroup,
@@ -20,12 +20,13 @@ schemas = typer.Typer(
 LIST_OUTPUTS = ("text", "json", "jsonl", "csv")
 SHOW_OUTPUTS = ("text", "json")
 CHECK_OUTPUTS = ("text", "json", "jsonl")
+EXPORT_OUTPUTS = ("records", "requests", "files")
 Context = Annotated[str | None, typer.Option(metavar="NAME", help="Only schemas of this context; the default is '.'.")]
 
 
 @schemas.callback()
 def _schemas() -> None:
-    """List, show and check the schemas of a registry."""
+    """List, show, check and export the schemas of a registry."""
 
 
 @schemas.command("list")
@@ -143,6 +144,60 @@ def check(
         jobs or os.cpu_count() or 1,
     )
     return run(request, form)
+
+
+@schemas.command("export")
+def export(
+    to: Annotated[str, typer.Option("--to", metavar="FILE", help="The file, the folder for files, or - for stdout.")],
+    paths: options.Paths = None,
+    subject: Annotated[str | None, typer.Option(metavar="GLOB", help="Only subjects that match.")] = None,
+    context: Context = None,
+    no_deleted: Annotated[bool, typer.Option("--no-deleted", help="Leave out soft-deleted versions.")] = False,
+    hard_deleted: Annotated[
+        bool, typer.Option("--hard-deleted", help="Also hard-deleted versions whose records are still in the log.")
+    ] = False,
+    choose: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ID=SUBJECT:VERSION",
+            help="Schema that keeps an id that several claim; default: the one that fits most records (repeatable).",
+        ),
+    ] = None,
+    schemas_topic: schema_options.SchemasTopic = "_schemas",
+    cluster: options.Clusters = None,
+    topic_id: options.TopicIds = None,
+    by_name: options.ByName = False,
+    form: Annotated[str, options.output_form(EXPORT_OUTPUTS)] = "records",
+    jobs: options.Jobs = None,
+) -> int:
+    """Write the schemas of a registry, so that another registry can have them.
+
+    records: JSON lines that 'klog write' makes a new _schemas of; requests: those that a Confluent registry takes in
+    mode IMPORT; files: a folder of schema files. Exit code 4: a schema is left out, or several claim one id.
+    """
+    import os
+
+    from klog.commands.schemas.state_records import ExportChoice
+
+    from klog_cli.views.schema_export import ExportRequest
+    from klog_cli.views.schema_export import export as run
+
+    options.known_form(form, EXPORT_OUTPUTS)
+    choice = ExportChoice(subject, context, not no_deleted, hard_deleted)
+    identity = options.identity_choice(cluster, topic_id, by_name)
+    chosen = dict(map(_claimant, choose or ()))
+    return run(
+        ExportRequest(paths or (), schemas_topic, identity, choice, chosen, to, jobs or os.cpu_count() or 1), form
+    )
+
+
+def _claimant(text: str) -> tuple[int, tuple[str, int]]:
+    """Return the id, and the subject and version, that a value of --choose names."""
+    number, _, schema = text.partition("=")
+    subject, _, version = schema.rpartition(":")
+    if not number.isdecimal() or not version.isdecimal() or not subject:
+        raise UsageError(f"--choose {text}: expected an id and a version, such as 31=payments-value:4")
+    return int(number), (subject, int(version))
 
 
 def _identity(schema_id: int | None, guid: str | None) -> int | bytes | None:

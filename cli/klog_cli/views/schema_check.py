@@ -53,7 +53,7 @@ def check(request: SchemaCheckRequest, form: str) -> int:
     options = UsageOptions(request.sample, request.context, request.max_batch_bytes)
     partial = bool(request.topics or request.numbers)
     with output.Results() as results:
-        found = check_schemas(registry, partitions, options, _runner(request.workers), results, partial)
+        found = check_schemas(registry, partitions, options, runner_of(request.workers), results, partial)
         for line in (*registry.notes, *found.damage):
             results.report(line)
     if form == "json":
@@ -77,12 +77,16 @@ def _partitions(request: SchemaCheckRequest) -> list[Partition]:
     """Return one copy of each partition, without the topics of brokers and of the registry."""
     data = [path for path in request.paths if not os.path.isfile(path) or path.endswith(".log")]
     found = select_replicas(data, request.topics, request.numbers, choice=request.choice, note=output.note)
-    if request.internal or request.topics:
-        return found
-    return [one for one in found if one.topic not in (*NO_PARTITIONER, *_OTHERS, request.topic)]
+    return found if request.internal or request.topics else without_internal(found, request.topic)
 
 
-def _runner(workers: int) -> Runner:
+def without_internal(partitions: Sequence[Partition], schemas_topic: str) -> list[Partition]:
+    """Return *partitions* without those of brokers and of registries."""
+    return [one for one in partitions if one.topic not in (*NO_PARTITIONER, *_OTHERS, schemas_topic)]
+
+
+def runner_of(workers: int) -> Runner:
+    """Return a runner of so many processes, or the caller's own thread."""
     return Processes(workers) if workers > 1 and may_fork() else Threads(1)
 
 

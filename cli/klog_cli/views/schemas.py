@@ -49,7 +49,8 @@ def sources(paths: Sequence[str], topic: str, choice: IdentityChoice) -> list[Re
     return found
 
 
-def _tell_bad_records(registries: Sequence[Registry]) -> None:
+def tell_bad_records(registries: Sequence[Registry]) -> None:
+    """Print the records that no registry can read."""
     for one in registries:
         for offset, reason in one.bad_records[:_SHOWN_BAD]:
             output.error(f"{one.path} offset {offset}: no registry can read this record: {reason[:_SHOWN_ERROR]}")
@@ -60,7 +61,7 @@ def _tell_bad_records(registries: Sequence[Registry]) -> None:
 
 def list_schemas(registries: Sequence[Registry], choice: SchemaChoice, form: str) -> int:
     """Print the chosen versions and return the exit code."""
-    _tell_bad_records(registries)
+    tell_bad_records(registries)
     rows = list(schema_rows(registries, choice, output.note))
     if form == "json":
         output.emit_json(_listing(registries, rows))
