@@ -135,6 +135,10 @@ _klog() {
         'browse --color') words='auto always never' ;;
         'describe -p' | 'describe --partition') words='' ;;
         'describe -o' | 'describe --output') words='text json jsonl csv' ;;
+        'describe --remote') words='' ;;
+        'describe --remote-layout') words='local aiven' ;;
+        'describe --remote-keys') words='' ;;
+        'describe --tier') words='both local remote' ;;
         'describe -j' | 'describe --jobs') words='' ;;
         'describe --cache') words='drop keep' ;;
         'describe --rate') words='' ;;
@@ -885,7 +889,7 @@ _klog() {
             plans) words='-o --output -j --jobs -q --quiet --color -h --help' ;;
             explain) words='-o --output -j --jobs -q --quiet --color -h --help' ;;
             browse) words='-t --topic -p --partition -j --jobs -q --quiet --color -h --help' ;;
-            describe) words='-t --topic -p --partition --deep -o --output -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
+            describe) words='-t --topic -p --partition --deep -o --output --remote --remote-layout --remote-keys --tier -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
             records) words='-t --topic -p --partition -n --limit --head -f --follow --from-offset --to-offset --from-time --to-time --key --keys-from --key-as --header --regex --isolation --format --value-as --pretty --full --schemas --schemas-topic --json-form --decode --context -o --output --max-batch-bytes --remote --remote-layout --remote-keys --tier -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
             dump) words='--files -t --topic -p --partition -o --output --to --deep-iteration --print-data-log --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder --with-indexes --as --from-offset --to-offset --from-time --to-time --key --keys-from -n --limit --isolation --tail --no-control --batches --batch-offsets --values --schemas --schemas-topic --json-form --decode --context --reader-schema -j --jobs --max-batch-bytes --remote --remote-layout --remote-keys --tier --cache --rate --priority -q --quiet --color -h --help' ;;
             lookup) words='--offset --timestamp --batch -t --topic -p --partition --position-only -o --output --remote --remote-layout --remote-keys --tier -j --jobs -q --quiet --color -h --help' ;;

@@ -98,7 +98,20 @@ WRITERS = (
     Writer("spark compact", "--to", "{}/data/calm-0 --output log", is_file=False, is_spark=True),
 )
 TIERED = (
-    *("dump", "export", "fetch", "lookup", "records", "report", "search", "serve", "space", "stats", "verify"),
+    *(
+        "describe",
+        "dump",
+        "export",
+        "fetch",
+        "lookup",
+        "records",
+        "report",
+        "search",
+        "serve",
+        "space",
+        "stats",
+        "verify",
+    ),
     *("spark export", "spark search", "spark stats", "spark verify"),
 )
 """Commands that read remote storage beside log dirs."""

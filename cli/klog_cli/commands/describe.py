@@ -7,10 +7,12 @@ from typing import Annotated
 import typer
 
 from klog_cli import options
+from klog_cli.remote_options import reads_both_tiers
 
 FORMS = ("text", "json", "jsonl", "csv")
 
 
+@reads_both_tiers
 def describe(
     paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Log dirs, partition directories or files.")],
     topic: options.Topics = None,
@@ -22,7 +24,8 @@ def describe(
 ) -> int:
     """Show the content of a log dir, a partition or a file.
 
-    A log dir is listed by partition, a partition by segment; for a file klog shows the facts in its headers.
+    A log dir is listed by partition, a partition by segment; for a file klog shows the facts in its headers. With
+    --remote, segments in remote storage are listed, too.
     """
     from klog_cli.views.describe import describe as run
 

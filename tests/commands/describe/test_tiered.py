@@ -103,3 +103,18 @@ def test_starts_and_ends_are_those_that_clients_were_told(
             finished = [one["size"] for one in mine if one["state"] == "COPY_SEGMENT_FINISHED"]
             assert (row["remote_segments"], row["remote_bytes"]) == (len(mine), sum(finished))
     assert found.clients or moment == "before"
+
+
+def test_with_remote_the_segments_of_both_tiers_are_listed(klog: Klog, tmp_path: Path) -> None:
+    """As one log: 100 offsets are in remote storage, ten in the local log."""
+    data, tier = unpack(tmp_path)
+    found = document(klog("describe", data / "fine-0", "--remote", tier, "-o", "json"))
+    segments = found["segment_list"]
+    remote = [one for one in segments if "remote" in one["flags"]]
+    assert len(remote) == len(segments) - 1 == 6
+    assert sum(one["records"] for one in remote) == 100
+    assert (found["log_start_offset"], found["local_log_start_offset"], found["log_end_offset"]) == (0, 100, 110)
+    assert remote[0]["bytes"] == next(tier.rglob("fine-0-*/00000000000000000000-*.log")).stat().st_size
+    rows = document(klog("describe", data, "--remote", tier, "-o", "json"))["partitions"]
+    assert {row["topic"]: row["segments"] for row in rows}["fine"] == 7
+    assert len(document(klog("describe", data / "fine-0", "-o", "json"))["segment_list"]) == 1

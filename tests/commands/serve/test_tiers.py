@@ -144,6 +144,13 @@ LOST = {
     "d-log-cut-clean": range(21, 24),
     "d-swapped": range(36, 60),
     "d-log-flip": range(21, 24),
+    "d-log-empty": range(24, 36),
+    "d-log-grown": range(0),
+    "d-all-missing": range(36, 48),
+    "d-first-missing": range(12),
+    "d-index-missing": range(0),
+    "d-index-lies": range(0),
+    "d-timeindex-missing": range(0),
 }
 
 
@@ -155,7 +162,7 @@ def test_damage_in_the_tier_is_told_and_the_rest_is_served(image: Callable[[str]
         for topic, lost in LOST.items():
             told = answers(found)[topic, 0]["uncommitted"]
             assert [row[0] for row in rows[topic, 0]] == [row[0] for row in told if row[0] not in lost]
-            assert server.says(f"{topic}-0: ")
+            assert not lost or server.says(f"{topic}-0: ")
 
 
 @pytest.mark.corpora
@@ -171,6 +178,18 @@ def test_with_stop_a_partition_ends_before_its_damage(
         assert wire.fetch(topic, first - 1)["errorCode"] == 0
         assert wire.fetch(topic, first)["errorCode"] == code
         assert wire.fetch(topic, 60)["errorCode"] == 0
+
+
+@pytest.mark.corpora
+def test_the_state_at_a_time_ends_in_remote_storage(image: Callable[[str], Path]) -> None:
+    """Its records are dated a second apart."""
+    found = situation(image, "house")
+    first = answers(found)["plain", 0]["uncommitted"][0][1]
+    with serving(found, "--at-time", str(first + 50_000)) as server:
+        rows = by_partition(with_librdkafka(server.bootstrap, ["plain"], "read_committed", None))["plain", 0]
+    batch = rows[-1][0] + 1
+    assert [row[0] for row in rows] == [*range(batch)]
+    assert 40 < batch <= 50, "a batch with a later record is left out as a whole"
 
 
 @pytest.mark.corpora

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from klog.base.errors import KlogError
+from klog.base.overlays import remote_object
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.describe.log_facts import entries_in_use, summarize
 from klog.commands.describe.remote_facts import TieredTopics
@@ -221,7 +222,9 @@ def _partition_row(partition: Partition, unclean: bool, tiered: TieredTopics) ->
         recovery_point=partition.recovery_point,
         cleaner_offset=partition.cleaner_offset,
         leader_epoch=partition.leader_epoch,
-        local_log_start_offset=partition.segments[0].base_offset if partition.segments else None,
+        local_log_start_offset=next(
+            (one.base_offset for one in partition.segments if not _is_remote(partition, one)), None
+        ),
         remote_end_offset=remote.end_offset,
         remote_segments=remote.segments,
         remote_bytes=remote.bytes,
@@ -230,6 +233,11 @@ def _partition_row(partition: Partition, unclean: bool, tiered: TieredTopics) ->
         notes=tuple(notes),
         incomplete=incomplete,
     )
+
+
+def _is_remote(partition: Partition, files: SegmentFiles) -> bool:
+    """Whether a segment lies over the directory, from remote storage."""
+    return remote_object(partition.file(files.log)) is not None
 
 
 def _file_notes(partition: Partition) -> Iterator[str]:
@@ -275,6 +283,7 @@ def _segment_row(partition: Partition, files: SegmentFiles, is_active: bool, dee
     if log is not None and log.damaged:
         notes.append(f"{log.damaged} damaged stretches")
     flags = (["active"] if is_active else []) + list(log.flags if log else ())
+    flags += ["remote"] if _is_remote(partition, files) else []
     return SegmentRow(
         file=files.log,
         base_offset=files.base_offset,
