@@ -396,6 +396,9 @@ _klog() {
         'adopt --to') words='' ;;
         'adopt --as') words='' ;;
         'adopt -p' | 'adopt --partition') words='' ;;
+        'adopt --remote') words='' ;;
+        'adopt --remote-layout') words='local aiven' ;;
+        'adopt --remote-keys') words='' ;;
         'adopt --epochs') words='rewrite keep' ;;
         'adopt --producers') words='drop keep' ;;
         'adopt --open-transactions') words='abort refuse' ;;
@@ -904,7 +907,7 @@ _klog() {
             space) words='-t --topic -p --partition --by --sort --top-keys --codecs --sample --free --metadata --server-properties --now -o --output --to --remote --remote-layout --remote-keys -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
             compact) words='-t --topic -p --partition --apply --save-plan --backup --to --estimate --explain --policy --metadata --all --min-dirty-ratio --delete-retention --min-lag --segment-size --index-size --index-interval --map-memory --like-broker --kafka-version --producer-expiration --now -o --output -j --jobs --dry-run --cache --rate --priority -q --quiet --color -h --help' ;;
             truncate) words='--to-offset --to-timestamp --to-log-start -t --topic -p --partition --apply --save-plan --backup --index-interval --producer-expiration --now -o --output --dry-run -j --jobs -q --quiet --color -h --help' ;;
-            adopt) words='--to --as -t --topic -p --partition --replace --epochs --producers --open-transactions --now --apply --save-plan --backup -j --jobs -o --output --dry-run --cache --rate --priority -q --quiet --color -h --help' ;;
+            adopt) words='--to --as -t --topic -p --partition --remote --remote-layout --remote-keys --replace --epochs --producers --open-transactions --now --apply --save-plan --backup -j --jobs -o --output --dry-run --cache --rate --priority -q --quiet --color -h --help' ;;
             partition) words='--partitions --partitioner --as --keys-from --null -o --output -j --jobs -q --quiet --color -h --help' ;;
             assign) words='--brokers --racks --metadata --partitions --replication --algorithm --seed --start-index --shift --start-partition --fenced --no-racks -t --topic --check -o --output -j --jobs -q --quiet --color -h --help' ;;
             serve) words='--listen --advertise --expose -t --topic -p --partition --cluster --topic-id --by-name --end --at-time --open-transactions --damaged --missing --internal --connections --send-buffer -o --output --remote --remote-layout --remote-keys --cache-size -j --jobs -q --quiet --color -h --help' ;;

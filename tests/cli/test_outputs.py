@@ -146,6 +146,8 @@ READ = {
     ("remote attach", "--remote-keys"),
     ("remote ls", "--remote"),
     ("remote ls", "--remote-keys"),
+    ("adopt", "--remote"),
+    ("adopt", "--remote-keys"),
     ("remote fetch", "--remote"),
     ("remote fetch", "--remote-keys"),
     ("remote orphans", "--remote"),

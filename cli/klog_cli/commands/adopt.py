@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from klog_cli import options, output
+from klog_cli.remote_options import Remote, RemoteKeys, RemoteLayout, TierArguments, over_tiers
 from klog_cli.units import parse_time
 
 EPOCHS = ("rewrite", "keep")
@@ -56,6 +57,9 @@ def adopt(
     name: Name = None,
     topic: options.Topics = None,
     partition: options.Partitions = None,
+    remote: Remote = None,
+    remote_layout: RemoteLayout = None,
+    remote_keys: RemoteKeys = None,
     replace: Replace = False,
     epochs: Epochs = None,
     producers: Producers = None,
@@ -70,7 +74,8 @@ def adopt(
     """Restore deleted, stray, recreated or foreign partitions.
 
     They get the topic id that the cluster has. The topic must exist, and its broker must be stopped. Sources are
-    only read. Nothing changes without --apply. Exit code 4: some sources were refused; 8: all were.
+    only read, and so are their segments in remote storage, with --remote. Nothing changes without --apply. Exit code
+    4: some sources were refused; 8: all were.
     """
     from klog.commands.adopt.adopt import AdoptRequest
     from klog.commands.adopt.adopted_content import AdoptOptions
@@ -89,5 +94,6 @@ def adopt(
     check_exclusive(apply, plan)
     now_ms = parse_time(now, output.note) if now is not None else int(time.time() * 1000)
     wishes = AdoptOptions(now_ms, replace, epochs, producers, open_transactions, name, jobs or os.cpu_count() or 1)
-    request = AdoptRequest(sources, into, topic or (), partition or ())
-    return run(request, wishes, plan_options("adopt", apply, plan, backup), form)
+    with over_tiers(sources, topic, partition, TierArguments(remote, remote_layout, remote_keys, None)) as found:
+        request = AdoptRequest(sources, into, topic or (), partition or (), found.logs or {})
+        return run(request, wishes, plan_options("adopt", apply, plan, backup), form)

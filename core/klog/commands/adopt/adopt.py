@@ -41,10 +41,12 @@ from klog.formats.index import TIME_ENTRY
 from klog.formats.internal_topics import TRANSACTION_STATE
 from klog.formats.java_integers import LONG_MAX
 from klog.formats.names import FileKind, file_name, parse_file
+from klog.log.index import modified_ms
 from klog.partition.retention.due_records import DueRecords, RetainedPartition, due_notes, due_records
 from klog.partition.retention.first_pass import SegmentAge
 from klog.partition.start.metadata_behind import reuse_note
 from klog.partition.start.record_tally import EVERYTHING, OffsetSpan, tally_records
+from klog.partition.tiered.tiered_log import TieredLog
 
 
 def adopted_due(
@@ -85,8 +87,8 @@ def _segments(source: AdoptSource, log: AdoptedLog) -> Iterator[SegmentAge]:
         entry = tail(source.partition.path, log.files.get(file_name(base, FileKind.TIME_INDEX)), TIME_ENTRY.size)
         largest = TIME_ENTRY.read(entry)[0] if entry else -1
         if largest < 0:
-            time_ns = os.stat(source.partition.file(pieces[0].name)).st_mtime_ns if pieces else log.now_ns
-            largest = time_ns // 1_000_000
+            path = source.partition.file(pieces[0].name) if pieces else None
+            largest = log.now_ns // 1_000_000 if path is None else modified_ms(path)
         yield SegmentAge(base, log.size(name), largest)
 
 
@@ -94,12 +96,16 @@ _AS_ASKED: Final = {KEEP: KnownProducers(LONG_MAX, True), DROP: KnownProducers(0
 
 
 class AdoptRequest(NamedTuple):
-    """The partitions to adopt: *sources*, narrowed to *topics* and *numbers*; *into*: one broker's log dirs."""
+    """The partitions to adopt: *sources*, narrowed to *topics* and *numbers*; *into*: one broker's log dirs.
+
+    *tiered*: those with segments in remote storage, which are laid over them, by the paths of their directories.
+    """
 
     sources: Sequence[str]
     into: Sequence[str]
     topics: Sequence[str] = ()
     numbers: Sequence[PartitionChoice] = ()
+    tiered: Mapping[str, TieredLog] = {}  # never changed
 
 
 class AdoptedPartition(NamedTuple):
@@ -167,8 +173,15 @@ class Adoption:
     """
 
     def __init__(
-        self, targets: TargetLogDirs, stagings: Sequence[Staging], options: AdoptOptions, free: set[str], sink: Sink
+        self,
+        targets: TargetLogDirs,
+        stagings: Sequence[Staging],
+        options: AdoptOptions,
+        free: set[str],
+        sink: Sink,
+        tiered: Mapping[str, TieredLog],
     ) -> None:
+        self._tiered = tiered
         self._targets, self._stagings, self._options, self._free, self._sink = targets, stagings, options, free, sink
         self._drafts: list[tuple[int, TargetDrafts]] = []
         self._lines: list[dict[Key, Mapping[FileKind, int | None]]] = [{} for _ in targets.log_dirs]
@@ -261,6 +274,9 @@ class Adoption:
         if source.is_tiered:
             message = "its log start is below its first segment: the rest is in remote storage"
             raise refuse(source, "tiered", message, "klog", "describe", source.path)
+        log = self._tiered.get(source.path)
+        if log is not None and (fault := source.remote_fault(log)) is not None:
+            raise refuse(source, "damaged", fault, "klog", "remote", "verify", source.log_dir.path)
         if _is_same_place(source, target) and source.partition.topic_id == target.topic_id:
             message = "it is already the partition, with the topic id of the cluster"
             raise refuse(source, "same-directory", message, "klog", "doctor", *target.into)
@@ -352,7 +368,7 @@ def adopt(
         targets = TargetLogDirs([one.log_dir for one in session.selections])
         sources = open_sources(request.sources, request.topics, request.numbers, options.name, request.into)
         free = {os.path.realpath(part.path) for one in session.selections for part in one.partitions}
-        adoption = Adoption(targets, session.staging, options, free, sink or Silence())
+        adoption = Adoption(targets, session.staging, options, free, sink or Silence(), request.tiered)
         adoption.add_all(sources)
         UNUSABLE.check_read(refusals, "nothing is adopted; to leave it out, name the partition directories to adopt")
         result = session.finish(adoption.drafts(), losses=adoption.losses)

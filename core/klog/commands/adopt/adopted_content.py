@@ -9,6 +9,7 @@ from shlex import quote
 from typing import Final, NamedTuple
 
 from klog.base.errors import UnreadableError, counted
+from klog.base.overlays import overlay_file
 from klog.base.progress import Sink
 from klog.change.partition_plan.contents import Content, FileRange, SplicedLog, txn_entries
 from klog.change.plan.model import Loss
@@ -290,8 +291,9 @@ class AdoptedLog:
         return (pieces[0].start, pieces[0].end) == (0, size)
 
     def whole_file(self, log: str) -> str | None:
-        """Return the path of the file of which a log will be a copy; None if its bytes are changed."""
-        return self._source.partition.file(log) if self.epoch is None and self.is_whole(log) else None
+        """Return the path of the file of which a log will be a copy; None if its bytes are changed, or remote."""
+        path = self._source.partition.file(log)
+        return path if self.epoch is None and self.is_whole(log) and overlay_file(path) is None else None
 
     def content(self, log: str) -> Iterator[bytes | memoryview]:
         """Yield the bytes of a log, each piece good until the next.  Raises UnreadableError if it has changed."""

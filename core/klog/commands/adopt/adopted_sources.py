@@ -7,8 +7,9 @@ import stat
 from collections.abc import Sequence
 from functools import cached_property
 
-from klog.base.errors import KlogError, UnreadableError, UsageError
-from klog.base.read_only import normalized
+from klog.base.errors import KlogError, UnreadableError, UsageError, offsets_text
+from klog.base.overlays import overlay_at, overlay_file
+from klog.base.read_only import ReadOnlyFile, normalized
 from klog.cluster.metadata.metadata_loader import ClusterMetadata
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
@@ -16,6 +17,7 @@ from klog.data_dir.replicas import check_one_topic
 from klog.data_dir.root_files import RootFiles
 from klog.data_dir.selection import KafkaFile, PartitionChoice, open_path, select
 from klog.formats.names import CLUSTER_METADATA, PartitionName, PartitionState, parse_partition
+from klog.partition.tiered.tiered_log import TieredLog
 from klog.partition.verify.findings import LogDirFacts
 from klog.partition.verify.verify import facts_around
 
@@ -70,10 +72,30 @@ class AdoptSource:
 
         Kafka: LogManager.checkpointLogStartOffsetsInDir, which keeps such a line for logs with remote storage alone.
         """
+        if overlay_at(self.path) is not None:
+            return False
         first = self.partition.segments[0].base_offset if self.partition.segments else 0
         checkpointed = self.partition.log_start_checkpoint
         below = checkpointed is not None and checkpointed < first
         return below or self.around.settings.value(self.partition.topic, "remote.storage.enable").value is True
+
+    def remote_fault(self, log: TieredLog) -> str | None:
+        """Return the reason why not all of the segments in remote storage can be adopted; None if they can.
+
+        *log*: the partition over two tiers.
+        """
+        for first, last in log.holes():
+            return f"{offsets_text(first, last)} are in neither tier"
+        for file in self.partition.files:
+            if overlay_file(self.partition.file(file.name)) is None:
+                continue
+            try:
+                with ReadOnlyFile(self.partition.file(file.name)) as found:
+                    if found.missing_bytes:
+                        return f"{found.path}: the metadata have {found.missing_bytes} more bytes"
+            except KlogError as error:
+                return str(error)
+        return None
 
     def _look(self) -> tuple[_Stamp, ...]:
         found = []

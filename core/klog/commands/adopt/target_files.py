@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
+from klog.base.overlays import overlay_file
 from klog.base.read_only import ReadOnlyFile
 from klog.change.partition_plan.contents import Content
 from klog.change.plan.draft import Draft, StagedContent
@@ -75,7 +76,7 @@ class TargetFiles:
         """Stage a log's bytes; it keeps its modification time, which retention may use."""
         pieces = self._log.logs[log].pieces
         path = self._source.partition.file(pieces[0].name) if pieces else None
-        time_ns = self._log.now_ns if path is None else os.stat(path).st_mtime_ns
+        time_ns = self._log.now_ns if path is None else _modified_ns(path)
         content, whole = self._log.content(log), self._log.whole_file(log)
         return self._draft.prepare(self._file(log), content, modified_ns=time_ns, whole=whole)
 
@@ -115,3 +116,9 @@ class TargetFiles:
                 self._draft.rely_on(path)
         if self._target.is_there:
             self._draft.rely_on_directory(self._target.partition.directory)
+
+
+def _modified_ns(path: str) -> int:
+    """Return when a log was last written; of one in remote storage the time of its newest record."""
+    found = overlay_file(path)
+    return os.stat(path).st_mtime_ns if found is None else found.modified_ms * 1_000_000

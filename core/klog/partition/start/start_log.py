@@ -10,6 +10,8 @@ import os
 from collections.abc import Iterable, Mapping
 
 from klog.base.errors import UnreadableError
+from klog.base.overlays import overlay_file
+from klog.base.read_only import ReadOnlyFile
 from klog.change.partition_plan.contents import Content, FileRange, StoredContent, content_size
 from klog.cluster.leader_epoch_cache import LeaderEpochCache
 from klog.data_dir.partition import Partition
@@ -130,6 +132,9 @@ def offset_of(file: FileName) -> int:
 
 def _stored(partition: Partition, name: str) -> StoredContent:
     path = os.path.join(partition.path, name)
+    if overlay_file(path) is not None:
+        with ReadOnlyFile(path) as file:
+            return StoredContent(name, file.size)
     try:
         return StoredContent(name, os.stat(path).st_size)
     except OSError as error:

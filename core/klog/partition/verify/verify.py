@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 
 from klog.base.errors import UnreadableError, UsageError
 from klog.base.progress import Silence, Sink
+from klog.base.read_only import is_missing
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
@@ -205,11 +206,7 @@ def _totals(facts: PartitionFacts) -> VerifyTotals:
 
 def _settled(facts: PartitionFacts, findings: list[Finding]) -> list[Finding]:
     """Replace the findings about a log that no longer exists: a broker has deleted it, and that is no damage."""
-    gone = {
-        segment.files.log[:20]
-        for segment in facts.segments
-        if not os.path.lexists(facts.partition.file(segment.files.log))
-    }
+    gone = {segment.files.log[:20] for segment in facts.segments if is_missing(facts.partition.file(segment.files.log))}
     settled = [finding for finding in findings if os.path.basename(finding.file)[:20] not in gone]
     settled += [facts.finding("vanished", "it was there when the directory was listed", f"{stem}.log") for stem in gone]
     return settled
