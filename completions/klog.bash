@@ -802,9 +802,15 @@ _klog() {
         'spark search --from-time') words='' ;;
         'spark search --to-time') words='' ;;
         'spark search --isolation') words='read_uncommitted read_committed' ;;
+        'spark search --where') words='' ;;
         'spark search -o' | 'spark search --output') words='text json jsonl csv' ;;
         'spark search --values') words='text base64 hex redacted none' ;;
         'spark search -n' | 'spark search --limit') words='' ;;
+        'spark search --schemas') words='' ;;
+        'spark search --schemas-topic') words='' ;;
+        'spark search --json-form') words='plain canonical' ;;
+        'spark search --decode') words='key value both' ;;
+        'spark search --context') words='' ;;
         'spark search --replicas') words='' ;;
         'spark search --cluster') words='' ;;
         'spark search --topic-id') words='' ;;
@@ -945,7 +951,7 @@ _klog() {
             'spark verify') words='-t --topic -p --partition --deep --all -o --output --max-batch-bytes --master --spark-conf --ship --remote --remote-layout --remote-keys -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
             'spark audit') words='--with --deep --min-confidence --memory -t --topic -p --partition --internal -o --output --max-batch-bytes --master --spark-conf --ship -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
             'spark stats') words='-t --topic -p --partition --cluster --topic-id -o --output --max-batch-bytes --master --spark-conf --ship --remote --remote-layout --remote-keys --tier -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
-            'spark search') words='-t --topic -p --partition --key --keys-from --header --regex --from-offset --to-offset --from-time --to-time --isolation -o --output --values -n --limit --replicas --cluster --topic-id --by-name --max-batch-bytes --master --spark-conf --ship --remote --remote-layout --remote-keys --tier -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
+            'spark search') words='-t --topic -p --partition --key --keys-from --header --regex --from-offset --to-offset --from-time --to-time --isolation --where -o --output --values -n --limit --schemas --schemas-topic --json-form --decode --context --replicas --cluster --topic-id --by-name --max-batch-bytes --master --spark-conf --ship --remote --remote-layout --remote-keys --tier -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
             'spark export') words='-t --topic -p --partition --to -o --output --from-offset --to-offset --from-time --to-time --isolation --replicas --cluster --topic-id --by-name --file-size --schemas --schemas-topic --json-form --decode --context --reader-schema --max-batch-bytes --master --spark-conf --ship --remote --remote-layout --remote-keys --tier -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
             'spark compact') words='-t --topic -p --partition --to -o --output --replicas --cluster --topic-id --by-name --file-size --policy --metadata --all --min-dirty-ratio --delete-retention --min-lag --segment-size --index-size --index-interval --map-memory --producer-expiration --now --max-batch-bytes --master --spark-conf --ship -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
         esac

@@ -129,7 +129,7 @@ READ = {
     ("space", "--server-properties"),
     ("space", "--metadata"),
     ("schemas check", "--schemas"),
-    *((one, "--schemas") for one in ("dump", "search", "records", "bytes", "export", "spark export")),
+    *((one, "--schemas") for one in ("dump", "search", "records", "bytes", "export", "spark search", "spark export")),
     ("adopt", "--to"),
     ("assign", "--metadata"),
     ("assign", "--check"),

@@ -131,9 +131,15 @@ def search(
     from_time: options.FromTime = None,
     to_time: options.ToTime = None,
     isolation: options.Isolation = "read_uncommitted",
+    where: search_command.Where = None,
     form: search_command.SearchOutput = "text",
     values: options.Values = "text",
     limit: options.Limit = None,
+    schemas: schema_options.Schemas = None,
+    schemas_topic: schema_options.SchemasTopic = "_schemas",
+    json_form: schema_options.JsonForm = "plain",
+    decode: schema_options.Decode = "both",
+    context: schema_options.Context = None,
     replicas: options.Replicas = "longest",
     cluster: options.Clusters = None,
     topic_id: options.TopicIds = None,
@@ -152,6 +158,10 @@ def search(
         paths, (key, keys_from), (header, regex), *ranges, isolation, (form, values), limit
     )
     asked = search_command.with_batch_bytes(asked, max_batch_bytes)
+    if schemas:
+        schema_options.check_schemas(form, values, False, search_command.FORMS_DECODED)
+    style = schema_options.schema_style(schemas, paths or (), (schemas_topic, json_form, decode, context))
+    asked = search_command.with_schemas(asked, style, where or ())
     choice = options.identity_choice(cluster, topic_id, by_name)
     found = options.selected_replicas(paths, topic, partition, replicas, choice)
     return run(found, asked, runner)

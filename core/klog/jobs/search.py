@@ -63,13 +63,17 @@ def search_partitions(
 ) -> None:
     """Hand the records that match *query* to *take*, as results `lines`, by topic, partition and offset; and `damage`.
 
-    Results `read` count the records that were read, matching or not.  Nothing more is read when the limit is reached,
-    and damage behind that record is not reported.  Raises KlogError.
+    Keys and values that do not decode are counted by the tally of *query*.  Results `read` count the records that were
+    read, matching or not.  Nothing more is read when the limit is reached, and damage behind that record is not
+    reported.  Raises KlogError.
     """
     limit = LineLimit(query.wanted.limit, query.style.csv)
 
     def cut(result: TaskResult) -> bool:
-        take(limit.cut(result))
+        if result.kind != "undecoded":
+            take(limit.cut(result))
+        elif query.schemas is not None:
+            query.schemas.tally.merge(result.facts)
         return limit.left == 0
 
     made = plan_tasks(partitions, query.wanted, isolation, piece_bytes=0)
@@ -80,8 +84,9 @@ def search_partitions(
 def search(unit: Sequence[ExportTask], query: SearchQuery) -> Iterator[TaskResult]:
     """Yield results `lines`, the matching records of each piece in their order, `damage`, and at the end `read`.
 
-    Raises nothing for what is on the disk.
+    With schemas, `undecoded` has the facts of an ErrorTally.  Raises nothing for what is on the disk.
     """
+    query = _with_own_tally(query)
     scan = SliceScan(query.wanted, query.max_batch_bytes)
     for piece in unit:
         count = RecordLimit(query.wanted.limit)
@@ -101,10 +106,22 @@ def search(unit: Sequence[ExportTask], query: SearchQuery) -> Iterator[TaskResul
                         waiting.clear()
                 if is_last:
                     break
+        if query.schemas is not None and query.schemas.tally:
+            yield json_result("undecoded", query.schemas.tally.facts(), piece.number)
+            query = _with_own_tally(query)
         if waiting:
             yield TaskResult("lines", bytes(waiting), piece.number)
     if unit:
         yield json_result("read", {"records": scan.decoded}, unit[-1].number)
+
+
+def _with_own_tally(query: SearchQuery) -> SearchQuery:
+    """Return *query* with an empty tally: that of the caller is in another process, or of several threads."""
+    if query.schemas is None:
+        return query
+    from klog.schemas.error_tally import ErrorTally
+
+    return query._replace(schemas=query.schemas._replace(tally=ErrorTally()))
 
 
 class _SliceLines:

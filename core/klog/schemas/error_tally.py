@@ -33,6 +33,9 @@ class ErrorTally:
     def __bool__(self) -> bool:
         return bool(self._counts)
 
+    def __reduce__(self) -> tuple[type[ErrorTally], tuple[()]]:
+        return ErrorTally, ()  # another process begins to count anew
+
     def add(self, topic: str, partition: int, offset: int, side: str, found: DecodedSide) -> None:
         """Count a key or value whose decoding failed, or left bytes over."""
         error = found.decoded.error or TRAILING_BYTES

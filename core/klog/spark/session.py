@@ -35,6 +35,7 @@ ARCHIVE, PREINSTALLED = "archive", "preinstalled"
 _PACKED = (".tar.gz", ".tgz", ".zip")
 _OURS = ("klog", "pyspark_klog")
 _CODECS = ("lz4", "snappy", "cramjam", "zstandard", "isal")
+_DECODERS = ("fastavro", "google.protobuf", "google._upb")
 INSTALL = "pip install 'klog[spark]'"
 _TRIES = 3
 _LOCAL = re.compile(r"local(\[(?P<cores>\*|\d+)\])?")
@@ -316,13 +317,18 @@ def write_archive(file: BinaryIO) -> None:
 
 
 def _installed() -> Iterator[tuple[str, str]]:
-    """Yield each file of klog and of its codecs: the directory of the package's parent, and the path below it."""
+    """Yield each file of klog and of what decodes for it: the directory that has the package, and the path below it."""
     from importlib.util import find_spec
 
-    for package in (*_OURS, *_CODECS):
-        spec = find_spec(package)
+    for package in (*_OURS, *_CODECS, *_DECODERS):
+        try:
+            spec = find_spec(package)
+        except ModuleNotFoundError:  # of the package around it
+            continue
         for folder in (spec.submodule_search_locations or []) if spec is not None else []:
-            root = os.path.dirname(folder)
+            root = folder
+            for _ in package.split("."):
+                root = os.path.dirname(root)
             for path, folders, files in os.walk(folder):
                 folders[:] = sorted(name for name in folders if name != "__pycache__")
                 yield from ((root, os.path.relpath(os.path.join(path, name), root)) for name in sorted(files))
