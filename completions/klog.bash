@@ -84,6 +84,9 @@ _klog() {
         'doctor --node-id') words='' ;;
         'doctor --directory-id') words='' ;;
         'doctor --server-properties') words='' ;;
+        'doctor --remote') words='' ;;
+        'doctor --remote-layout') words='local aiven' ;;
+        'doctor --remote-keys') words='' ;;
         'doctor -o' | 'doctor --output') words='text json' ;;
         'doctor -j' | 'doctor --jobs') words='' ;;
         'doctor --color') words='auto always never' ;;
@@ -890,7 +893,7 @@ _klog() {
     if [[ -z $value ]]; then
         case "$command" in
             '') words='doctor verify recover apply undo plans explain browse describe records dump lookup search stats timeline groups transactions fetch bytes report space compact truncate adopt partition assign serve export write follow completion metadata schemas replicas remote keys audit spark -V --version -h --help' ;;
-            doctor) words='--kafka-version --cluster-id --node-id --directory-id --server-properties --records --all -o --output -j --jobs -q --quiet --color -h --help' ;;
+            doctor) words='--kafka-version --cluster-id --node-id --directory-id --server-properties --records --remote --remote-layout --remote-keys --all -o --output -j --jobs -q --quiet --color -h --help' ;;
             verify) words='-t --topic -p --partition --deep --sample --since --all -o --output --to -j --jobs --max-batch-bytes --remote --remote-layout --remote-keys --cache --rate --priority -q --quiet --color -h --help' ;;
             recover) words='-t --topic -p --partition --like-broker --salvage --apply --save-plan --backup --indexes-only --from-recovery-point --repair-bits --mark-clean --broker-epoch --rescue-records --index-interval --segment-index-bytes --producer-expiration --now --all -o --output -j --jobs --dry-run --cache --rate --priority -q --quiet --color -h --help' ;;
             apply) words='--backup -o --output -j --jobs -q --quiet --color -h --help' ;;

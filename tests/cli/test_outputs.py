@@ -140,6 +140,8 @@ READ = {
     *((f"replicas {verb}", "--metadata") for verb in ("diff", "rescue", "plan")),
     ("replicas rescue", "--plan"),
     *((one, option) for one in TIERED for option in ("--remote", "--remote-keys")),
+    ("doctor", "--remote"),
+    ("doctor", "--remote-keys"),
     ("remote attach", "--to"),
     ("remote attach", "--from"),
     ("remote attach", "--remote"),

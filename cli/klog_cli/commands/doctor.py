@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from klog_cli import options
+from klog_cli.remote_options import Remote, RemoteKeys, RemoteLayout
 
 FORMS = ("text", "json")
 VERSIONS = ("4.3", "3.9", "2.8")
@@ -36,6 +37,9 @@ def doctor(
             "--records", help="Count the records of every partition, and compare every transaction index with its log."
         ),
     ] = False,
+    tier: Remote = None,
+    layout: RemoteLayout = None,
+    keys: RemoteKeys = None,
     everything: Annotated[
         bool, typer.Option("--all", help="A line for each partition and topic, even if their outcomes are equal.")
     ] = False,
@@ -50,8 +54,10 @@ def doctor(
     """
     from klog_cli.views.doctor import DoctorRequest
     from klog_cli.views.doctor import doctor as run
+    from klog_cli.views.remote.tier_option import tier_of
 
     options.known_form(form, FORMS)
     options.known("--kafka-version", version, VERSIONS)
-    request = DoctorRequest(log_dirs or (), version, cluster_id, node_id, directory_id or (), config, records)
+    place = tier_of(tier, layout, keys or ())
+    request = DoctorRequest(log_dirs or (), version, cluster_id, node_id, directory_id or (), config, records, place)
     return run(request, form, everything)

@@ -12,6 +12,7 @@ from klog.commands.doctor.diagnosis import Diagnosis, KafkaVersion, NextStep
 from klog.commands.doctor.log_dir_format import BrokerConfig, choose_log_dirs, read_config
 from klog.commands.doctor.start_request import StartRequest
 from klog.formats.java_text import parse_uuid
+from klog.tier.tier import Tier
 
 from klog_cli import output
 
@@ -26,6 +27,7 @@ class DoctorRequest(NamedTuple):
     directory_ids: Sequence[str]
     config: str | None
     records: bool
+    tier: Tier | None = None
 
 
 def doctor(asked: DoctorRequest, form: str, everything: bool = False) -> int:
@@ -66,6 +68,7 @@ def _request(asked: DoctorRequest) -> StartRequest:
         asked.records,
         config.producer_expiration_ms,
         config.properties,
+        tier=asked.tier,
     )
 
 

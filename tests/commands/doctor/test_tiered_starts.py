@@ -25,7 +25,7 @@ from klog.kernel import crc32c
 
 from tests.brokers import kafka
 from tests.brokers.tiered import TASKS_S, TieredCluster
-from tests.conftest import Ran, writable_copy
+from tests.conftest import CORPORA, Ran, writable_copy
 from tests.support import tiers
 from tests.support.tiers import IMAGES, situation
 
@@ -245,3 +245,54 @@ def test_a_record_of_the_metadata_that_no_broker_reads(klog: Klog, tmp_path: Pat
     found = answer(klog, data)
     assert [note["id"] for note in found["notes"]] == ["rlmm-damaged"]
     assert f"{RLMM}-1, offset 58" in found["notes"][0]["message"]
+
+
+# with the tier
+
+
+@pytest.mark.corpora
+@pytest.mark.parametrize(("name", "moment"), IMAGES)
+def test_objects_that_a_broker_will_miss(klog: Klog, image: Callable[[str], Path], name: str, moment: str) -> None:
+    """Exactly those of the damages; the copies of index files are as their objects."""
+    found = situation(image, name, moment)
+    keys = ("--remote-keys", f"key1={CORPORA / 'tiered/aiven-encrypted/private.pem'}")
+    told = answer(klog, found.leader, "--remote", found.tier, *keys)
+    assert told["starts"]
+    missing = [note["message"].split(":")[0] for note in told["notes"] if note["id"] == "remote-objects-missing"]
+    kinds = ("log-missing", "index-missing", "timeindex-missing", "all-missing", "first-missing")
+    assert sorted(missing) == (sorted(f"d-{kind}-0" for kind in kinds) if name == "damaged" else [])
+    assert "stale-index-cache" not in {note["id"] for note in told["notes"]}
+
+
+def test_a_tier_that_is_empty(klog: Klog, tmp_path: Path) -> None:
+    """The broker starts, and serves nothing of it: consumers stop at the first offset."""
+    data = disk(tmp_path)
+    (tmp_path / "none").mkdir()
+    found = answer(klog, data, "--remote", tmp_path / "none")
+    assert [note["id"] for note in found["notes"]] == ["remote-objects-missing"] * 2
+    assert "fine-0: 6 segments without objects" in found["notes"][0]["message"]
+    assert "consumers stop at offset 0 for ever" in found["notes"][0]["message"]
+
+
+def test_an_index_that_is_not_the_tiers_any_more(klog: Klog, tmp_path: Path) -> None:
+    """A broker believes its copy, so that damage in the tier is hidden, and a repair is not seen."""
+    data = disk(tmp_path)
+    copy = next((data / "remote-log-index-cache").glob("0_*.index"))
+    copy.write_bytes(copy.read_bytes() + bytes(8))
+    found = answer(klog, data, "--remote", tmp_path / "tiered/tier")
+    assert [note["id"] for note in found["notes"]] == ["stale-index-cache"]
+    assert copy.name in found["notes"][0]["message"]
+
+
+def test_the_way_out_names_the_tier(klog: Klog, tmp_path: Path) -> None:
+    """The commands can be pasted; after them the same question has the answer that nothing is lost."""
+    data, tier = disk(tmp_path), tmp_path / "tiered/tier"
+    shutil.rmtree(data / "fine-0")
+    for path in list(data.glob(f"{RLMM}-*")):
+        shutil.rmtree(path)
+    found = answer(klog, data, "--remote", tier)
+    for step in found["next"]:
+        assert klog(*step["command"].split()[1:]).exit_code == 0, step
+    assert len(found["next"]) == 1  # without metadata nothing is known of `fine`: `short` alone would be hidden
+    again = answer(klog, data, "--remote", tier)
+    assert {one["fate"] for one in again["partitions"]} <= {"serves", "creates"}

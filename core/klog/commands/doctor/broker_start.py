@@ -147,6 +147,7 @@ class _Start:
             self._rows if self._rows is not None else tuple(self._never_reached()),
             self._work,
             tuple(self._notes),
+            tier=self._request.tier.uri if self._request.tier is not None else "TIER",
         )
 
     def due_records(self) -> list[DueRecords]:
@@ -328,7 +329,7 @@ class _Start:
         log_dirs = [one.log_dir for one in self._live_at_load]
         start = TieredStart(self.cluster, self.node_id, log_dirs, self.repairs.loaded, self._request.file)
         fates = TieredFates(start, rows)
-        self._notes += fates.notes()
+        self._notes += [*fates.notes(), *fates.tier_notes(self._request.tier)]
         return tuple(fates.rows())
 
     def _offline_failure(self) -> StartFailure | None:

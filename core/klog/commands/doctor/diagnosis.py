@@ -133,6 +133,7 @@ class Diagnosis(NamedTuple):
     """The whole answer.  *is_whole_way*: after *next* it starts and loses nothing, as far as the disk shows.
 
     *retention*: the removals of the first retention pass after the start; *notes* have a sentence about it.
+    *tier*: the place of remote storage, for commands.
     """
 
     version: KafkaVersion
@@ -145,6 +146,7 @@ class Diagnosis(NamedTuple):
     next: tuple[NextStep, ...] = ()
     is_whole_way: bool = True
     retention: tuple[DueRecords, ...] = ()
+    tier: str = "TIER"
 
     @property
     def starts(self) -> bool:

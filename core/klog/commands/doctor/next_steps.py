@@ -280,7 +280,7 @@ class _Steps:
                 why = f"recovery would cut {counted(row.lost_records, 'intact record')} behind the damage"
                 yield command_step("klog", "recover", path, "--salvage", "--apply", why=why)
         elif row.fate in _REMOTE:
-            yield from remote_steps(row, self._diagnosis.log_dirs)
+            yield from remote_steps(row, self._diagnosis.log_dirs, self._diagnosis.tier)
         elif row.fate is Fate.STRAYS:
             yield from self._stray(row, path)
         elif row.fate in (Fate.DELETES, Fate.KEEPS):

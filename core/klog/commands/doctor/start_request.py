@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from klog.commands.doctor.diagnosis import KafkaVersion
 from klog.commands.doctor.log_dir_format import DELETE_DELAY_MS
+from klog.tier.tier import Tier
 
 
 class StartRequest(NamedTuple):
@@ -17,7 +18,8 @@ class StartRequest(NamedTuple):
     of log dirs in their order, if no metadata log has them.  *metadata_log_dir*: None: the log dir that has the
     metadata log, else the first.  *count_all*: count records even if none can be lost.  *producer_expiration_ms*:
     `producer.id.expiration.ms`, None: the value in the metadata log.  *file*: the content of `server.properties`.
-    *has_steps*: find the next steps.  *plain*: paths of partitions known to have no transactions.
+    *has_steps*: find the next steps.  *plain*: paths of partitions known to have no transactions.  *tier*: the objects
+    in remote storage, None: they are not looked at.
     """
 
     log_dirs: Sequence[str]
@@ -32,3 +34,4 @@ class StartRequest(NamedTuple):
     file: Mapping[str, str] = MappingProxyType({})
     has_steps: bool = True
     plain: Container[str] = ()
+    tier: Tier | None = None

@@ -26,6 +26,7 @@ from klog.formats.internal_topics import REMOTE_LOG_METADATA
 from klog.formats.names import FileKind
 from klog.formats.remote_log import SegmentState
 from klog.partition.start.start_reasons import StartNote
+from klog.tier.tier import Tier
 
 ENABLED: Final = "remote.log.storage.system.enable"
 LOCAL_GONE: Final = "remote-local-gone"
@@ -72,6 +73,22 @@ class TieredFates:
             yield StartNote(TIERING_OFF, message)
         elif topics and (damage := self._damage()) is not None:
             yield StartNote("rlmm-damaged", f"{damage}: the broker copies, finds and deletes no more segments")
+
+    def tier_notes(self, tier: Tier | None) -> Iterator[StartNote]:
+        """Yield what the objects in a tier tell about the partitions and the index files of the broker."""
+        if tier is None or self._is_off:
+            return
+        from klog.commands.doctor.tier_notes import TierNotes
+
+        notes, cluster = TierNotes(tier), self._start.cluster
+        for row in self._rows:
+            if row.fate in _KEPT and cluster.is_tiered(row.topic):
+                whose = TopicIdPartition(row.topic, row.partition, cluster.topic_ids[row.topic])
+                if (cache := self._cache(whose)) is not None:
+                    end = self._loaded(row).outcome.log_start
+                    yield from notes.missing(whose, cache, self._epochs(row), self._log_start(row), end)
+        for one in self._start.log_dirs[:1]:
+            yield from notes.stale(one)
 
     def _damage(self) -> str | None:
         """Return the first fault of `__remote_log_metadata` over which a broker stops reading it."""
@@ -129,7 +146,10 @@ class TieredFates:
     def _epochs(self, row: PartitionFate) -> Sequence[EpochEntry]:
         if row.fate not in _KEPT:
             return ()
-        return self._start.loaded[os.path.join(row.log_dir or "", row.directory or "")].epochs
+        return self._loaded(row).epochs
+
+    def _loaded(self, row: PartitionFate) -> LoadedPartition:
+        return self._start.loaded[os.path.join(row.log_dir or "", row.directory or "")]
 
     def _first_found(
         self, row: PartitionFate, cache: RemoteLogCache | None, epochs: Sequence[EpochEntry]
@@ -137,7 +157,7 @@ class TieredFates:
         """Return the log start that a leader computes; None if these log dirs do not show it."""
         if row.fate not in _KEPT:
             return None
-        local = self._start.loaded[os.path.join(row.log_dir or "", row.directory or "")].outcome.log_start
+        local = self._loaded(row).outcome.log_start
         if self._is_off:
             return local
         if cache is None:

@@ -94,6 +94,8 @@ _TABLE = (
     StartReason("remote-metadata-lost", "moves the log start up to the first segment that it knows, or to its local log; the objects stay, and no broker reads them again", "the directories of `__remote_log_metadata` were lost or emptied, or `rlmm.config.remote.log.metadata.topic.retention.ms` has deleted its records", "`klog remote attach`, before the first start: afterwards the log start has moved"),
     StartReason("tiering-off", "starts, reads the local logs of tiered topics alone, and moves their log starts there", "`remote.log.storage.system.enable=true` is missing from the broker's file", "write the line into the file"),
     StartReason("rlmm-damaged", "starts, and stops reading `__remote_log_metadata` at a record: it copies, finds and deletes no segment that is named behind it", "a damaged record, or one of another program", "`klog remote verify` names the record"),
+    StartReason("remote-objects-missing", "starts; consumers stop at the first offset of each such segment for ever, because the error is answered again and again", "objects were deleted from the bucket, or it is another one", "`klog remote verify` names the objects; restore them"),
+    StartReason("stale-index-cache", "believes the copies of index files that it has in `remote-log-index-cache`, and reads the tier's no more", "an index in the tier, or its copy, was changed or damaged", "remove the directory: the broker copies the files again"),
     # retention
     StartReason("retention-due", "deletes the segments at its first retention pass, half a minute after the start", "the broker was down for a long time, or old records were written, adopted or copied", "the `kafka-configs` command that the note names, before the start or right after it"),
 )  # fmt: skip
