@@ -932,7 +932,7 @@ _klog() {
             schemas) words='list show check export -h --help' ;;
             'schemas list') words='--subject --context --deleted --schemas-topic --cluster --topic-id --by-name -o --output -j --jobs -q --quiet --color -h --help' ;;
             'schemas show') words='--id --guid --subject --version --context --resolved --schemas-topic --cluster --topic-id --by-name -o --output -j --jobs -q --quiet --color -h --help' ;;
-            'schemas check') words='--schemas -t --topic -p --partition --internal --sample --context --schemas-topic --cluster --topic-id --by-name -o --output --max-batch-bytes -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
+            'schemas check') words='--schemas -t --topic -p --partition --internal --sample --context --validate --schemas-topic --cluster --topic-id --by-name -o --output --max-batch-bytes -j --jobs --cache --rate --priority -q --quiet --color -h --help' ;;
             'schemas export') words='--to --subject --context --no-deleted --hard-deleted --choose --schemas-topic --cluster --topic-id --by-name -o --output -j --jobs -q --quiet --color -h --help' ;;
             replicas) words='diff plan rescue simulate -h --help' ;;
             'replicas diff') words='--metadata --up --set --deep --all -t --topic -p --partition --cluster --topic-id --by-name -j --jobs -o --output --cache --rate --priority -q --quiet --color -h --help' ;;

@@ -787,6 +787,7 @@ complete -c klog -n 'test (__klog_command) = "schemas check"' -s p -l partition 
 complete -c klog -n 'test (__klog_command) = "schemas check"' -l internal -d 'Also topics of brokers and registries'
 complete -c klog -n 'test (__klog_command) = "schemas check"' -l sample -x -d 'Decode only this share of the records: 0.05, 5% or 1/20'
 complete -c klog -n 'test (__klog_command) = "schemas check"' -l context -x -d 'If an id is in several contexts, try this one first'
+complete -c klog -n 'test (__klog_command) = "schemas check"' -l validate -d 'Validate the values of JSON Schemas'
 complete -c klog -n 'test (__klog_command) = "schemas check"' -l schemas-topic -x -d 'Name of the topic _schemas here'
 complete -c klog -n 'test (__klog_command) = "schemas check"' -l cluster -x -d 'Only log dirs of this cluster (repeatable)'
 complete -c klog -n 'test (__klog_command) = "schemas check"' -l topic-id -x -d 'Only topics with this id (repeatable)'

@@ -9,12 +9,12 @@ from tests.oracles.plain.encode import Record, batch
 from tests.schemas.random_avro import zigzag
 
 
-def make(folder: Path, schemas: list[tuple[str, int, int, str]], records: list[Record]) -> None:
+def make(folder: Path, schemas: list[tuple[str, int, int, str]], records: list[Record], kind: str = "AVRO") -> None:
     """Make a log dir with a registry's topic, and a topic `orders`."""
     stored = []
     for subject, version, number, text in schemas:
         key = {"keytype": "SCHEMA", "subject": subject, "version": version, "magic": 1}
-        value = {"subject": subject, "version": version, "id": number, "schema": text}
+        value = {"subject": subject, "version": version, "id": number, "schema": text, "schemaType": kind}
         stored.append(Record(len(stored), key=json.dumps(key).encode(), value=json.dumps(value).encode()))
     for name, content in (("_schemas-0", stored), ("orders-0", records)):
         (folder / name).mkdir()

@@ -108,6 +108,9 @@ def check(
     context: Annotated[
         str | None, typer.Option(metavar="NAME", help="If an id is in several contexts, try this one first.")
     ] = None,
+    validate: Annotated[
+        bool, typer.Option("--validate", help="Validate the values of JSON Schemas; no reference is fetched.")
+    ] = False,
     schemas_topic: schema_options.SchemasTopic = "_schemas",
     cluster: options.Clusters = None,
     topic_id: options.TopicIds = None,
@@ -142,6 +145,7 @@ def check(
         context,
         options.batch_bytes(max_batch_bytes),
         jobs or os.cpu_count() or 1,
+        validate,
     )
     return run(request, form)
 

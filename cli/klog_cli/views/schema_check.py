@@ -44,13 +44,14 @@ class SchemaCheckRequest(NamedTuple):
     context: str | None
     max_batch_bytes: int
     workers: int
+    validate: bool = False
 
 
 def check(request: SchemaCheckRequest, form: str) -> int:
     """Check the keys and values of the requested topics, and return the exit code."""
     registry = _registry(request)
     partitions = _partitions(request)
-    options = UsageOptions(request.sample, request.context, request.max_batch_bytes)
+    options = UsageOptions(request.sample, request.context, request.max_batch_bytes, request.validate)
     partial = bool(request.topics or request.numbers)
     with output.Results() as results:
         found = check_schemas(registry, partitions, options, runner_of(request.workers), results, partial)

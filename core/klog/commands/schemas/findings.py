@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from klog.base.errors import counted
-from klog.commands.schemas.usage import SIDES, IdUse, RecordPlace, SideUse, Tally, Usage
+from klog.commands.schemas.usage import INVALID_VALUE, SIDES, IdUse, RecordPlace, SideUse, Tally, Usage
 from klog.schemas.decoded import SCHEMA_BROKEN, TRAILING_BYTES, UNKNOWN_ID, BrokenSchemaError
 from klog.schemas.registry import Registry
 from klog.schemas.schema_version import DELETED, HARD_DELETED, LIVE, REPLACED, STATES, SchemaVersion
@@ -17,6 +17,7 @@ DAMAGE: Final = "damage"
 WARNING: Final = "warning"
 NOTE: Final = "note"
 SEVERITIES: Final = (DAMAGE, WARNING, NOTE)
+_OWN_FINDINGS: Final = (TRAILING_BYTES, SCHEMA_BROKEN, UNKNOWN_ID, INVALID_VALUE)
 _NEAR: Final = 3
 _SHOWN: Final = 3
 
@@ -115,6 +116,7 @@ class SchemaFindings:
         most = max(rows, key=lambda row: use.schemas[row.subject, row.version])
         about = (topic, side, key, most.guid, most.subject, most.version)
         yield from self._failed(about, use)
+        yield from self._validated(about, use)
         claims = self._claims(most)
         if len(claims) > 1:
             message = f"{_claimed(key, claims)} ({self._fits(claims, use)})"
@@ -128,7 +130,7 @@ class SchemaFindings:
 
     def _failed(self, about: tuple[str, str, int, str, str, int], use: IdUse) -> Iterator[SchemaFinding]:
         topic, side, key, _, subject, version = about
-        bad = {code: one for code, one in use.errors.items() if code not in (TRAILING_BYTES, SCHEMA_BROKEN, UNKNOWN_ID)}
+        bad = {code: one for code, one in use.errors.items() if code not in _OWN_FINDINGS}
         if bad:
             codes = ", ".join(f"{code} {tally.records}" for code, tally in sorted(bad.items()))
             tally = min(bad.values(), key=lambda one: one.first)
@@ -141,6 +143,18 @@ class SchemaFindings:
             message = f"bytes are left over behind id {key}, {subject} {version}: {_where(topic, left)}"
             fix = "the values may have been written by another schema"
             yield SchemaFinding("trailing-bytes", WARNING, message, *about, left.records, left.first, fix)
+
+    def _validated(self, about: tuple[str, str, int, str, str, int], use: IdUse) -> Iterator[SchemaFinding]:
+        """Yield findings about values that contradict their JSON Schema, and about a schema that validates none."""
+        topic, side, key, _, subject, version = about
+        invalid = use.errors.get(INVALID_VALUE)
+        if invalid is not None:
+            rule = f"{counted(invalid.records, side)} of {use.all.records} contradict id {key}, {subject} {version}"
+            message = f"{rule} ({use.invalid}): {_first(topic, invalid)}"
+            yield SchemaFinding(INVALID_VALUE, WARNING, message, *about, invalid.records, invalid.first)
+        if use.gave_up is not None:
+            message = f"{side}s of id {key}, {subject} {version} are not validated: {use.gave_up}"
+            yield SchemaFinding("not-validated", WARNING, message, *about, use.all.records, use.all.first)
 
     def _state(
         self, about: tuple[str, str, int, str, str, int], use: IdUse, same: list[SchemaVersion]

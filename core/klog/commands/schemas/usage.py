@@ -7,7 +7,7 @@ many unknown ones are told apart.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from klog.base.progress import Sink
 from klog.data_dir.partition import Partition
@@ -19,13 +19,18 @@ from klog.jobs.slices import LogSlice, slice_partition
 from klog.kernel import Window
 from klog.log.reader import MAX_BATCH_BYTES
 from klog.log.records import RecordFilter
-from klog.schemas.decoded import TRAILING_BYTES, UNKNOWN_ID
+from klog.schemas.decoded import TRAILING_BYTES, UNKNOWN_ID, JsonText
 from klog.schemas.framing import Headers, read_framing
 from klog.schemas.registry import Registry
 from klog.schemas.schema_version import SchemaVersion
 from klog.schemas.side_decoder import DecodedSide, SchemaDecoders, make_decoder
 
+if TYPE_CHECKING:
+    from klog.schemas.json_validation import JsonValidator
+
 SIDES: Final = ("key", "value")
+INVALID_VALUE: Final = "invalid-value"
+"""A value decodes, and contradicts its JSON Schema."""
 MOST_UNKNOWN: Final = 1000
 """Unknown ids of a side that are counted one by one."""
 _GLUE_BYTES: Final = 18
@@ -71,6 +76,7 @@ class IdUse:
     """The records of a side that name one id: all, by schema that decoded them or failed, and by error.
 
     *strangers*: messages of Protobuf all of whose fields are unknown to their schema, a sign that it is the wrong one.
+    *invalid*: how the first value contradicts its JSON Schema; *gave_up*: why values are not validated by it.
     """
 
     def __init__(self) -> None:
@@ -78,6 +84,16 @@ class IdUse:
         self.schemas: dict[tuple[str, int], int] = {}
         self.errors: dict[str, Tally] = {}
         self.strangers = 0
+        self.invalid: str | None = None
+        self.gave_up: str | None = None
+
+    def validate(self, validator: JsonValidator, text: str, partition: int, offset: int) -> None:
+        """Count a value that contradicts its JSON Schema."""
+        problem = validator.problem(text)
+        if problem is not None:
+            self.errors.setdefault(INVALID_VALUE, Tally()).add(partition, offset)
+            self.invalid = self.invalid or problem
+        self.gave_up = validator.gave_up
 
     def add(self, partition: int, offset: int, found: DecodedSide) -> None:
         """Count a record."""
@@ -97,6 +113,8 @@ class IdUse:
         for code, tally in other.errors.items():
             self.errors.setdefault(code, Tally()).merge(tally)
         self.strangers += other.strangers
+        self.invalid = self.invalid or other.invalid
+        self.gave_up = self.gave_up or other.gave_up
 
 
 class SideUse:
@@ -146,11 +164,12 @@ Usage = dict[tuple[str, str], SideUse]
 
 
 class UsageOptions(NamedTuple):
-    """*sample*: one record in so many is decoded.  *context*: the one to prefer."""
+    """*sample*: one record in so many is decoded.  *context*: the one to prefer.  *validate*: by JSON Schemas."""
 
     sample: int = 1
     context: str | None = None
     max_batch_bytes: int = MAX_BATCH_BYTES
+    validate: bool = False
 
 
 class _Task:
@@ -159,6 +178,15 @@ class _Task:
         self.decoders = SchemaDecoders([registry], context=options.context)
         self._protobuf: dict[str, Any] = {}
         self._empty: dict[tuple[str, str], object] = {}
+        self._validators: dict[str, JsonValidator] = {}
+
+    def validator(self, row: SchemaVersion) -> JsonValidator:
+        """Return the validator of a JSON Schema; it is kept, since one that gave up stays so."""
+        if row.guid not in self._validators:
+            from klog.schemas.json_validation import JsonValidator
+
+            self._validators[row.guid] = JsonValidator(row.text, self._registry.references(row))
+        return self._validators[row.guid]
 
     def protobuf(self, row: SchemaVersion) -> Any:
         """Return the decoder of a Protobuf schema."""
@@ -255,6 +283,9 @@ class _SideCounter:
             use.more_unknown.add(partition, offset)
         else:
             here.add(partition, offset, found)
+            text = found.decoded.value
+            if self._task.options.validate and found.row is not None and isinstance(text, JsonText):
+                here.validate(self._task.validator(found.row), text, partition, offset)
             message = found.decoded.message
             if message is not None and found.row is not None:
                 empty = self._task.empty(found.row, message)
