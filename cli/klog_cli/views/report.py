@@ -9,12 +9,11 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from operator import attrgetter
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from klog import __version__
 from klog.base.errors import ExitCode, KlogError, UsageError
 from klog.commands.groups.group_details import GroupQuery, describe_groups
-from klog.commands.remote.sources import RemoteQuery
 from klog.commands.report.page_sections import MOST_ROWS
 from klog.commands.report.partition_strip import PartitionStrip, strip_of
 from klog.commands.report.redaction import Redaction
@@ -36,17 +35,18 @@ from klog.partition.verify.findings import Finding, PartitionFacts, Severity, qu
 from klog.partition.verify.segment_pass import SurveyOptions
 from klog.partition.verify.state_checks import root
 from klog.partition.verify.verify import PartitionResult, VerifyTotals, partitions_to_verify, segments_of_files
-from klog.tier.tier import Tier
 
 from klog_cli import output
 from klog_cli.views import report_verdict
 from klog_cli.views.groups import group_json
 from klog_cli.views.report_bytes import damaged_bytes
-from klog_cli.views.report_remote import RemotePart, remote_part
 from klog_cli.views.space.space import in_words, log_dir_rows, topic_rows
 from klog_cli.views.space.text import WORDS
 from klog_cli.views.timeline import event_json
 from klog_cli.views.transactions import transaction_json
+
+if TYPE_CHECKING:
+    from klog.tier.tier import Tier
 
 _MOST_COMMANDS = 5
 _MOST_TRANSACTIONS = 100_000
@@ -236,18 +236,12 @@ def report(
         )
         code = verified.exit_code
         if tier is not None:
-            remote = remote_part(RemoteQuery(tuple(log_dirs), tier), request, results)
-            made, code = _with_remote(made, remote), code | remote.code
+            from klog_cli.views.report_remote import with_remote
+
+            made, code = with_remote(made, code, tier, request, results)
         for part in page(_redacted(made, title) if redact else made):
             results.write(part)
     return code
-
-
-def _with_remote(made: Report, remote: RemotePart) -> Report:
-    """Add what was found in remote storage."""
-    counts = {severity: count + remote.count(severity) for severity, count in made.counts.items()}
-    findings = (*made.findings, *remote.rows)
-    return made._replace(verdict=(*made.verdict, remote.line), counts=counts, findings=findings)
 
 
 def _verdict(

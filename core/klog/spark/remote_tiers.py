@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple, TypeVar
 
+from klog.base.overlays import OVERLAYS
 from klog.data_dir.selection import PartitionChoice
-from klog.partition.tiered.mounts import MountRequest, mounted, requested
-from klog.tier.tier import TierAddress
+from klog.tier.tier_address import TierAddress
 
 U = TypeVar("U")
 O = TypeVar("O")  # noqa: E741
@@ -20,13 +20,17 @@ class TierMount(NamedTuple):
 
     address: TierAddress
     paths: Sequence[str]
-    topics: Sequence[str]
-    numbers: Sequence[PartitionChoice]
-    part: str
+    topics: Sequence[str] = ()
+    numbers: Sequence[PartitionChoice] = ()
+    part: str = "both"
 
 
 def mount_of_driver() -> TierMount | None:
     """Return the driver's request; None without remote storage."""
+    if not OVERLAYS:
+        return None
+    from klog.partition.tiered.mounts import requested
+
     request = requested()
     return None if request is None else TierMount(request.tier.address, *request[1:5])
 
@@ -37,7 +41,11 @@ def over_tiers(mount: TierMount | None) -> Iterator[None]:
     if mount is None:
         yield
         return
-    with mounted(MountRequest(mount.address.open(), *mount[1:])):
+    from klog.partition.tiered.mounts import MountRequest, mounted
+    from klog.tier.tier import open_tier
+
+    uri, layout, key_files = mount.address
+    with mounted(MountRequest(open_tier(uri, layout, dict(key_files)), *mount[1:])):
         yield
 
 

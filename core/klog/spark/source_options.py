@@ -24,11 +24,10 @@ from klog.formats.names import CLUSTER_METADATA, INTERNAL
 from klog.jobs.slices import SPLIT_BYTES
 from klog.jobs.spark_rows import COLUMNS, KAFKA_COLUMNS
 from klog.log.reader import MAX_BATCH_BYTES
-from klog.partition.tiered.mounts import BOTH
 from klog.partition.transactions.isolation import Isolation
 from klog.spark.read_bounds import EARLIEST, LATEST, OffsetBound, read_time, read_times, read_words
 from klog.spark.remote_tiers import TierMount
-from klog.tier.tier import LAYOUTS, TierAddress, is_url
+from klog.tier.tier_address import TierAddress
 
 REPLICAS: Final = ("longest", "all", "leader-epoch")
 ISOLATIONS: Final = ("read_uncommitted", "read_committed")
@@ -83,7 +82,7 @@ class SourceOptions:
     @property
     def mount(self) -> TierMount | None:
         """The request for the remote segments; None without remote storage."""
-        return None if self.tier is None else TierMount(self.tier, self.paths, self.topics.subscribed, (), BOTH)
+        return None if self.tier is None else TierMount(self.tier, self.paths, self.topics.subscribed)
 
 
 class _Given:
@@ -176,6 +175,8 @@ def _tier(given: _Given, streaming: bool) -> TierAddress | None:
         return None
     if streaming:
         raise UsageError("remote: a stream follows the local log; read what is in remote storage in a batch")
+    from klog.tier.tier import LAYOUTS, is_url
+
     if layout is not None:
         layout = given.choice("remoteLayout", LAYOUTS, layout)
     pairs = [one.partition("=") for one in given.names("remoteKeys")]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 from klog.base.errors import UnreadableError, UsageError
 from klog.tier.aiven_layout import AivenLayout
@@ -20,6 +20,7 @@ from klog.tier.directory_store import DirectoryStore
 from klog.tier.layouts import Keys, ObjectName, SegmentReader, TierLayout, TierSegment
 from klog.tier.local_layout import LocalLayout
 from klog.tier.stores import Store, StoredObject
+from klog.tier.tier_address import TierAddress
 
 LAYOUTS: Final = (LocalLayout.name, AivenLayout.name)
 _URLS: Final = ("s3://", "gs://", "az://")
@@ -79,18 +80,6 @@ class TierListing:
         """Return the objects of a segment; None if there are none."""
         partition = self.partitions.get((topic_id, number))
         return None if partition is None else partition.segments.get(segment_id)
-
-
-class TierAddress(NamedTuple):
-    """The arguments of `open_tier`, for another process that opens the same tier."""
-
-    uri: str
-    layout: str | None = None
-    key_files: tuple[tuple[str, str], ...] = ()
-
-    def open(self) -> Tier:
-        """Open the tier.  Raises as `open_tier` does."""
-        return open_tier(self.uri, self.layout, dict(self.key_files))
 
 
 class Tier:

@@ -1,0 +1,13 @@
+"""The address of a tier: the arguments that open it, for another process."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class TierAddress(NamedTuple):
+    """The arguments of `klog.tier.tier.open_tier`; *key_files*: pairs of a key id and a file."""
+
+    uri: str
+    layout: str | None = None
+    key_files: tuple[tuple[str, str], ...] = ()
