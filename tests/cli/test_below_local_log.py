@@ -79,6 +79,9 @@ def test_a_lookup_answers_with_the_option(klog: Klog, disk: tuple[Path, Path], t
     (tmp_path / "numbers").write_text("5\n100\n")
     ran = klog("lookup", data / "fine-0", "--batch", tmp_path / "numbers", "-o", "jsonl")
     assert [json.loads(line)["notes"] for line in ran.stdout.splitlines()] == [[FINE.partition(": ")[2]], []]
+    assert said(klog("bytes", data / "fine-0", "--offset", "5")) == [
+        f"klog: {data}/fine-0: offset 5: {FINE.partition(': ')[2]}"
+    ]
     below = klog("lookup", data / "short-0", "--offset", "60").stdout.decode()
     assert "OffsetOutOfRange" in below, "it was deleted from both tiers"
 

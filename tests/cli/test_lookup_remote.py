@@ -73,6 +73,33 @@ def test_times_are_answered_as_brokers_do(klog: Klog, image: Callable[[str], Pat
 
 
 @pytest.mark.corpora
+@pytest.mark.parametrize("name", ["gappy", "house"])
+def test_the_first_record_is_named_where_a_broker_finds_another(
+    klog: Klog, image: Callable[[str], Path], tmp_path: Path, name: str
+) -> None:
+    """A broker looks in one remote segment, and then in the local log; in a log with gaps it passes records over."""
+    found = situation(image, name)
+    missed = 0
+    for partition, told in found.clients.items():
+        if not told.get("times") or partition == "tx-0":  # a consumer is not handed the markers
+            continue
+        times = [time for time, *_ in told["times"]]
+        shown = answers(klog, found, partition, numbers(tmp_path, times), "--timestamp")
+        for (time, offset, *_), one in zip(told["times"], shown, strict=True):
+            due = next(((row[0], row[1]) for row in told["uncommitted"] if row[1] >= time), None)
+            if due is None or due[0] == offset:
+                assert one["first_record"] is None
+                continue
+            missed += 1
+            assert one["first_record"] == {"offset": due[0], "timestamp": due[1]}
+            topic, _, number = partition.rpartition("-")
+            where = (found.leader, "--remote", found.tier, "-t", topic, "-p", number)
+            alone = klog("lookup", *where, "--timestamp", str(time))
+            assert f"the first record that is not earlier has offset {due[0]}" in alone.stderr.decode()
+    assert bool(missed) == (name == "gappy")
+
+
+@pytest.mark.corpora
 def test_the_trail_begins_with_the_tier(klog: Klog, image: Callable[[str], Path]) -> None:
     found = situation(image, "house")
     where = (found.leader, "--remote", found.tier, "-t", "plain", "-p", "0")

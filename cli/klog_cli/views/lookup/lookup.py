@@ -96,7 +96,6 @@ def look_up(asked: LookupArguments, target: int, by_time: bool) -> int:
     ) as lookup:
         target = max(LONG_MIN, min(target, LONG_MAX))
         trail = lookup.timestamp(target) if by_time else lookup.offset(target)
-        trail = _with_remote(asked, partition, trail)
         if (due := _first_record(asked, lookup, trail)) is not None and due.offset is not None:
             output.error(f"the first record that is not earlier has offset {due.offset}: a broker does not find it")
         line = None if asked.form == "text" else _json_lines(asked, partition, lookup)(trail)
@@ -127,16 +126,6 @@ def _first_record(asked: LookupArguments, lookup: Lookup, trail: Trail) -> Trail
     return None if due is None or due.offset == trail.offset else due
 
 
-def _with_remote(asked: LookupArguments, partition: Partition, trail: Trail) -> Trail:
-    """Return the answer for an offset that is in remote storage alone, with the way to read it."""
-    if asked.logs is not None or trail.outcome is not LookupOutcome.BELOW_START:
-        return trail
-    from klog.partition.tiered.below_local import below_local_log
-
-    below = below_local_log(partition, trail.target)
-    return trail if below is None or trail.target < below.first else trail._replace(notes=(str(below),))
-
-
 def look_up_many(asked: LookupArguments, file: str, by_time: bool) -> int:
     """Look up each number of *file* (-: stdin), and show a line for each in that order; return the exit code."""
     partition, segments = _resolve(asked)
@@ -152,7 +141,7 @@ def look_up_many(asked: LookupArguments, file: str, by_time: bool) -> int:
         for targets in _numbers(file):
             lines = [""] * len(targets)
             for place, trail in lookup.many(targets, by_time):
-                lines[place] = line(_with_remote(asked, partition, trail))
+                lines[place] = line(trail)
                 missing += not trail.found
                 if trail.problems or not trail.found:
                     code = ExitCode.PROBLEMS_LEFT

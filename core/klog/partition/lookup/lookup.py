@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,6 +18,7 @@ from klog.partition.lookup.offset_search import SearchResult, SegmentChoice
 
 if TYPE_CHECKING:
     from klog.partition.lookup.time_search import TimeSearch
+    from klog.partition.tiered.below_local import BelowLocalLog
 
 
 class LocatedSegment(NamedTuple):
@@ -64,8 +66,17 @@ class OffsetSearch:
             notes.append(f"{which} nothing from {offset} on: the search continued in the next segment")
         return LocatedSegment(number, found, damages if adjacent else [], notes, problems)
 
+    @cached_property
+    def _in_remote_storage(self) -> BelowLocalLog | None:
+        from klog.partition.tiered.below_local import below_local_log  # most searches are in the log
+
+        return below_local_log(self._segments.partition, self._segments.bases[0] - 1)
+
     def _below_start(self, offset: int) -> Trail:
         first = self._segments.bases[0]
+        below = self._in_remote_storage if self._segments.is_whole else None
+        if below is not None and below.first <= offset <= below.last:
+            return Trail(offset, False, LookupOutcome.BELOW_START, notes=(str(below),))
         notes = [f"below the log start offset {self._segments.log_start_offset}: a broker answers OffsetOutOfRange"]
         if not self._segments.is_whole:
             notes = [f"below {first}, where this segment begins: only this one was searched"]
