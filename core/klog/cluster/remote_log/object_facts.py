@@ -34,18 +34,27 @@ def remote_segment(tier: Tier, objects: TierSegment) -> RemoteSegment | None:
         return None
 
 
-def is_torn(tier: Tier, objects: TierSegment) -> bool:
-    """Whether the log of a segment has bytes behind its last whole batch, or cannot be read there."""
+def log_fault(tier: Tier, objects: TierSegment) -> str | None:
+    """Return the fault of a segment's log at its beginning or its end, in words; None if both are as they should be.
+
+    The first batch has the segment's offset, unless the topic was once compacted.
+    """
     reader = tier.reader(objects)
     try:
         log = reader.log()
         try:
+            first = next((one for one in walk_headers(log, 0)), None)
             last = _last_batch(log, _last_entry(reader, INDEX, OFFSET_ENTRY, 1))
-            return last is not None and last.position + last.size < log.size
+            size = log.size
         finally:
             log.close()
-    except (KlogError, OSError):
-        return True
+    except (KlogError, OSError) as error:
+        return str(error)
+    if last is None or not isinstance(first, BatchFacts):
+        return None if not size else "no batch is at its beginning"
+    if first.base_offset != objects.start_offset:
+        return f"it begins with offset {first.base_offset}"
+    return "it ends inside of a batch" if last.position + last.size < size else None
 
 
 def cache_of(known: Mapping[str, RemoteSegment]) -> RemoteLogCache:

@@ -113,12 +113,13 @@ def proven(
     wanted: Mapping[str, Offsets],
     *,
     again: bool = False,
+    settings: dict[str, str] | None = None,
 ) -> Serving:
     """Start a broker; it serves, takes producers and copies, and no object goes.
 
     *again*: also after another start, and after a kill.
     """
-    cluster = TieredCluster(version, place.folder, place.tier)
+    cluster = TieredCluster(version, place.folder, place.tier, settings=settings)
     serving = Serving(cluster, attached, wanted)
     with cluster:
         time.sleep(TASKS_S)

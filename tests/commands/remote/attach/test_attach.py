@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,11 +17,12 @@ from klog.formats.checkpoint import EpochEntry
 from klog.formats.remote_log import SegmentState
 
 from tests.commands.remote.attach.clusters import RLMM, remove
-from tests.conftest import Ran
+from tests.conftest import Ran, writable_copy
 from tests.support import tiers
 from tests.support.metadata_logs import MetadataLog, topic
 from tests.support.power import tree
 from tests.support.remote_log_values import Whose, started, updated, uuid
+from tests.support.tiers import situation
 
 Klog = Callable[..., Ran]
 NOW = "--now=1795000000000"
@@ -140,7 +144,9 @@ def test_a_new_topic(place: Place, klog: Klog) -> None:
     assert partition["leader_epoch"] == one["leader_epoch"] == max(int(line.split()[0]) for line in epochs) + 1
     settings = {"remote.storage.enable": "true", "retention.ms": "1000", "retention.bytes": "-1"}
     assert shown["configs"]["topic"]["gone"] == settings
-    assert "remote.log.storage.system.enable=true" in " ".join(found["next"])
+    following = " ".join(found["next"])
+    assert "remote.log.storage.system.enable=true" in following
+    assert "rlmm.config.remote.log.metadata.topic.num.partitions=3" in following
 
 
 def test_undo_restores_the_tree(place: Place, klog: Klog) -> None:
@@ -215,6 +221,89 @@ def test_a_cut_log(place: Place, at: int) -> None:
     log = place.files("gone", "log")[at]
     log.write_bytes(log.read_bytes()[:-7])
     assert place.refused("-t", "gone")[0] in ("damaged", "hole")
+
+
+def test_the_log_of_another_segment(place: Place) -> None:
+    """Its batches are not those of the name: a broker would skip offsets, or serve some twice."""
+    one, other = (path.read_bytes() for path in place.files("gone", "log")[3:5])
+    for path, content in zip(place.files("gone", "log")[3:5], (other, one), strict=True):
+        path.write_bytes(content)
+    assert place.refused("-t", "gone")[0] in ("damaged", "hole")
+
+
+def test_offsets_that_no_log_has(place: Place) -> None:
+    """A name of twenty nines is not written into a record of 64 bits."""
+    for path in list(place.folder("gone").glob("*")):
+        if path.name[:20] == place.files("gone", "log")[-1].name[:20]:
+            path.rename(path.with_name("9" * 20 + path.name[20:]))
+    (one,) = place.attach("-t", "gone", "--apply")
+    assert one["segments"] == 9
+
+
+@pytest.mark.parametrize("marker", [True, False])
+def test_after_a_kill(place: Place, klog: Klog, marker: bool) -> None:
+    """Without the marker of a clean stop the broker recovers: markers and records are found as they were written."""
+    if not marker:
+        (place.data / ".kafka_cleanshutdown").unlink()
+    remove(place.data, "fine-0", f"{RLMM}-1")
+    attached = place.attach("-t", "fine", "-t", "short", "-t", "gone", "--apply")
+    assert {one["mode"] for one in attached} == {"log", "metadata", "topic"}
+    assert klog("doctor", place.data).exit_code == 0
+    assert klog("remote", "verify", place.data, "--remote", place.tier, "--deep").exit_code in (0, 4)
+
+
+def test_two_log_dirs(place: Place, klog: Klog, tmp_path: Path) -> None:
+    """The topic of the metadata may be in another log dir than the metadata log; both are changed by one plan."""
+    second = place.data.with_name("data2")
+    second.mkdir()
+    meta = (place.data / "meta.properties").read_text()
+    other = re.sub(r"(?m)^directory\.id=.*$", f"directory.id={uuid(99)}", meta)
+    (second / "meta.properties").write_text(other)
+    (place.data / f"{RLMM}-1").rename(second / f"{RLMM}-1")
+    (second / ".kafka_cleanshutdown").write_bytes((place.data / ".kafka_cleanshutdown").read_bytes())
+    for name in ("recovery-point", "replication"):
+        (second / f"{name}-offset-checkpoint").write_text(f"0\n1\n{RLMM} 1 58\n")
+    (one,) = place.attach("-t", "gone", "--to", second, "--apply")
+    assert one["records_written"] == 20
+    assert len(list((second / f"{RLMM}-1").glob("*.log"))) == 2
+    assert f"{RLMM} 1 78" in (second / "recovery-point-offset-checkpoint").read_text()
+    assert (place.data / "gone-0").is_dir()
+
+
+@pytest.mark.corpora
+def test_a_node_that_is_not_the_only_controller(klog: Klog, place: Place, image: Callable[[str], Path]) -> None:
+    """The others would not have the topic in their metadata logs."""
+    broker = situation(image, "unclean").data[0]
+    done = klog("remote", "attach", "--remote", place.tier, "--to", broker, "-o", "json", "-t", "gone")
+    assert done.exit_code == 8
+    assert [one["id"] for one in json.loads(done.stdout)["refused"]] == ["several-controllers"]
+
+
+def test_a_lost_cluster_that_is_alive(place: Place, tmp_path: Path) -> None:
+    """Both would delete in one tier."""
+    other = tmp_path / "other"
+    shutil.copytree(place.data, other)
+    holder = (
+        "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print(1, flush=True); input()"
+    )
+    command = [sys.executable, "-c", holder, str(other / ".lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        assert place.refused("-t", "gone", "--from", str(other)) == ["lock-held"]
+        process.communicate(b"\n")
+
+
+@pytest.mark.corpora
+def test_a_key_prefix_that_is_glued_to_the_name(klog: Klog, tmp_path: Path, image: Callable[[str], Path]) -> None:
+    """Aiven's plugin puts `key.prefix` in front as it is."""
+    fresh = writable_copy(image("tiered/lost-cluster/fresh.tar.xz") / "broker-1/data", tmp_path / "data")
+    tier = writable_copy(situation(image, "lost-cluster-aiven").tier, tmp_path / "tier")
+    for folder in list(tier.glob("**/moved-*")):
+        folder.rename(folder.with_name(f"pre-{folder.name}"))
+    words = ("remote", "attach", "--remote", tier, "--to", fresh, "-o", "json", "-t", "pre-moved", "--as", "moved")
+    (one,) = json.loads(klog(*words).stdout)["attached"]
+    assert (one["topic"], one["mode"]) == ("moved", "topic")
 
 
 def test_a_missing_index(place: Place) -> None:

@@ -96,4 +96,4 @@ def test_any_number_of_partitions_of_the_metadata(image: Image, tmp_path: Path, 
     place = Attached(tmp_path / "new", cluster.data, found.tier)
     attached = place.attach("--from", found.data[0])
     assert len({one["metadata_partition"] for one in attached.values()}) == (1 if count == 1 else 4)
-    proven(place, kafka.NEWEST, attached, remote(found, attached))
+    proven(place, kafka.NEWEST, attached, remote(found, attached), settings=own)

@@ -12,6 +12,8 @@ from klog.tier.local_layout import LocalLayout
 from klog.tier.tier import Tier, is_url
 
 _LOCAL = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
+_USUAL_COUNT = 50
+"""Kafka: TopicBasedRemoteLogMetadataManagerConfig.DEFAULT_REMOTE_LOG_METADATA_TOPIC_PARTITIONS."""
 _AIVEN = "io.aiven.kafka.tieredstorage.RemoteStorageManager"
 
 
@@ -23,6 +25,8 @@ def next_steps(tier: Tier, target: TargetBroker, attached: Sequence[AttachedPart
 def _steps(tier: Tier, target: TargetBroker) -> Iterator[str]:
     yield join(["klog", "remote", "verify", *(one.path for one in target.log_dirs), "--remote", tier.uri])
     yield "in the broker's file: remote.log.storage.system.enable=true"
+    if target.count != _USUAL_COUNT:  # a broker with another number stops
+        yield f"in the broker's file: rlmm.config.remote.log.metadata.topic.num.partitions={target.count}"
     is_local = tier.layout is not None and tier.layout.name == LocalLayout.name
     yield f"in the broker's file: remote.log.storage.manager.class.name={_LOCAL if is_local else _AIVEN}"
     place = tier.uri if is_url(tier.uri) else os.path.abspath(tier.uri)

@@ -14,11 +14,12 @@ from klog.base.progress import Silence
 from klog.cluster.remote_log.cache import RemoteLogCache
 from klog.cluster.remote_log.events import RemoteSegment, TopicIdPartition
 from klog.cluster.remote_log.lineage import ChainLink, chain
-from klog.cluster.remote_log.object_facts import cache_of, epoch_history, is_torn, remote_segment
+from klog.cluster.remote_log.object_facts import cache_of, epoch_history, log_fault, remote_segment
 from klog.commands.remote.attach.refusal import NotAttachedError, refuse
 from klog.commands.remote.segment_check import SegmentCheck
 from klog.commands.remote.segment_checks import check_segment
 from klog.formats.checkpoint import EpochEntry
+from klog.formats.java_integers import LONG_MAX
 from klog.formats.remote_log import SegmentState
 from klog.formats.snapshot import Producer, read_snapshot
 from klog.kernel import crc32c
@@ -95,10 +96,10 @@ class RemoteOffer:
         return found
 
     def _is_whole(self, one: TierSegment) -> bool:
-        """Whether no object is missing: a copy that did not end lacks the last ones."""
+        """Whether no object is missing, as the last ones of a copy that did not end; and the offset is of 63 bits."""
         assert self._tier.layout is not None
         kinds = {*self._tier.layout.needed, *({EPOCHS, SNAPSHOT} & {*self._tier.layout.kinds})}
-        return kinds <= {*one.sizes}
+        return kinds <= {*one.sizes} and one.start_offset < LONG_MAX
 
     def _unreadable(self, segments: Sequence[TierSegment]) -> NotAttachedError:
         for one in segments:
@@ -190,8 +191,9 @@ class RemoteOffer:
             found = [one for one in check_segment(check, None, Silence()).findings if one.severity is Severity.DAMAGE]
             if found:
                 raise self._damaged(f"{found[0].file}: {found[0].message}", segment)
-            if self._entries.of(segment.segment_id) is None and is_torn(self._tier, objects):
-                raise self._damaged(f"the log of segment {segment.segment_id} ends inside of a batch", segment)
+            fault = log_fault(self._tier, objects) if self._entries.of(segment.segment_id) is None else None
+            if fault is not None:
+                raise self._damaged(f"the log of segment {segment.segment_id}: {fault}", segment)
 
     def _damaged(self, message: str, segment: RemoteSegment) -> NotAttachedError:
         behind = next((one.first for one in self.links if one.first > segment.end_offset), None)
