@@ -17,7 +17,11 @@ from tests.support.s3_server import proxied, s3_server, upload, use
 from tests.support.tiers import Situation, situation, unpack
 
 KEYS = ("--remote-keys", f"key1={CORPORA / 'tiered/make/keys/private.pem'}")
-SITUATIONS = ("house", "house391", "gappy", "unclean-tail", "aiven-encrypted", "aiven391")
+OTHERS = ("unclean", "stuck", "orphans", "aiven-plain", "lost-cluster", "lost-cluster-aiven")
+SITUATIONS = (
+    *("house", "house391", "gappy", "unclean-tail", "aiven-encrypted", "aiven391"),
+    *(pytest.param(name, marks=pytest.mark.long) for name in OTHERS),
+)
 KINDS = {
     "earliest": -2,
     "latest": -1,
@@ -163,6 +167,22 @@ def test_damage_in_the_tier_is_told_and_the_rest_is_served(image: Callable[[str]
             told = answers(found)[topic, 0]["uncommitted"]
             assert [row[0] for row in rows[topic, 0]] == [row[0] for row in told if row[0] not in lost]
             assert not lost or server.says(f"{topic}-0: ")
+
+
+@pytest.mark.corpora
+def test_with_serve_clients_get_what_a_broker_hands_out(image: Callable[[str], Path]) -> None:
+    """A broker of 4.3.1 skips what an object lacks without an error, and stands still where there is none."""
+    found = situation(image, "damaged")
+    skips = ["d-healthy", "d-log-cut", "d-log-cut-clean", "d-log-empty", "d-index-lies", "d-epochs-missing"]
+    with serving(found, "--damaged", "serve") as server, Wire(server.port) as wire:
+        rows = by_partition(with_librdkafka(server.bootstrap, skips, "read_uncommitted", None))
+        for topic in skips:
+            told = found.truth["served"][f"{topic}-0"]["read_uncommitted"]["offsets"]
+            assert [row[0] for row in rows[topic, 0]] == told
+        for topic in ("d-log-missing", "d-all-missing", "d-first-missing"):
+            stands = found.truth["served"][f"{topic}-0"]["read_uncommitted"]["position"]
+            assert wire.fetch(topic, stands)["errorCode"] == 56
+            assert wire.fetch(topic, stands + 12)["errorCode"] == 0
 
 
 @pytest.mark.corpora
