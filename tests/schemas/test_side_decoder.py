@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import json
 from typing import Any
+from weakref import WeakSet
 
 import pytest
 from klog.base.errors import UnsupportedError
+from klog.schemas import side_decoder
 from klog.schemas.decoded import Decoded
 from klog.schemas.json_values import json_text
+from klog.schemas.registry import Registry
+from klog.schemas.schema_version import LIVE, SchemaVersion, schema_guid
 from klog.schemas.side_decoder import SchemaDecoders, make_decoder
 
 from tests.schemas.corpus import REGISTRIES, Image, registry, sides
@@ -102,3 +107,32 @@ def test_without_the_extra_the_command_to_run_is_said(monkeypatch: pytest.Monkey
     for row in found.rows:
         with pytest.raises(UnsupportedError, match=r"pip install 'klog\[schemas\]'"):
             make_decoder(row, found)
+
+
+def test_decoders_are_kept_as_far_as_their_memory_reaches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of schemas would take hundreds of megabytes; topics that hold them give them back, too."""
+    monkeypatch.setattr(side_decoder, "_MOST_BYTES", 1 << 20)
+    rows = [_large(number) for number in range(1, 201)]
+    decoders = SchemaDecoders([Registry("confluent", "", rows)])
+    sides = [decoders.side(topic, "value") for topic in ("a", "b")]
+    alive: WeakSet[object] = WeakSet()
+    most = 0
+    for row in rows:
+        for side in sides:
+            found = side.decode(b"\0" + row.id.to_bytes(4, "big") + b"\2" * 20, ())
+            assert found is not None
+            assert found.decoded.value == {f"f{i}": 1 for i in range(20)}
+        alive.update(one for one in decoders._decoders.values() if one is not None)
+        gc.collect()
+        most = max(most, len(alive))
+    size = 8 << 10
+    assert 10 < most <= (1 << 20) // (size + 32 * len(rows[0].text))
+    assert sides[0].decode(b"\0" + rows[0].id.to_bytes(4, "big") + b"\2" * 20, ()) is not None
+
+
+def _large(number: int) -> SchemaVersion:
+    fields = [{"name": f"f{i}", "type": "int", "doc": "d" * 20} for i in range(20)]
+    text = json.dumps({"type": "record", "name": f"R{number}", "fields": fields})
+    return SchemaVersion(
+        ".", f"s{number}", 1, number, schema_guid(text, ()), "AVRO", LIVE, (), text, number, 0
+    )  # fmt: skip

@@ -9,12 +9,13 @@ from klog.base.errors import UnsupportedError
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import last_leader_epoch, log_end
+from klog.formats.internal_topics import REMOTE_LOG_METADATA
 from klog.formats.names import CLUSTER_METADATA, INTERNAL, PartitionState
 
 if TYPE_CHECKING:
     from klog.cluster.metadata.metadata_loader import ClusterMetadata
 
-NO_PARTITIONER: Final = frozenset((CLUSTER_METADATA, *INTERNAL))
+NO_PARTITIONER: Final = frozenset((CLUSTER_METADATA, REMOTE_LOG_METADATA, *INTERNAL))
 """Topics whose records no producer's partitioner places: brokers write them."""
 MOST_PARTITIONS: Final = 1 << 16
 

@@ -14,7 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from threading import Lock
 from typing import Final, NamedTuple
+from weakref import WeakSet
 
 from klog.base.errors import UnsupportedError
 from klog.schemas.decoded import (
@@ -30,8 +32,10 @@ from klog.schemas.framing import Framed, Headers, read_framing
 from klog.schemas.registry import Registry, guid_text
 from klog.schemas.schema_version import SchemaVersion
 
-_MOST_DECODERS: Final = 2000
-"""Schemas that are kept parsed; more are parsed again when they are met again."""
+_MOST_BYTES: Final = 48 << 20
+"""Memory for schemas that are kept parsed; beyond it all are forgotten, and parsed again when they are met again."""
+_BYTES_A_DECODER, _BYTES_A_LETTER = 8 << 10, 32
+"""The memory that a parsed schema takes, as measured with Avro and Protobuf: a JSON Schema takes far less."""
 NEEDED: Final = "pip install 'klog[schemas]'"
 
 
@@ -78,10 +82,16 @@ class SchemaDecoders:
         self.registries, self.context = registries, context
         self._make = make or (lambda row, registry: make_decoder(row, registry, canonical))
         self._decoders: dict[tuple[int, str, str, str], Decoder | None] = {}
+        self._held = 0
+        self._sides: WeakSet[SideDecoder] = WeakSet()
+        self._lock = Lock()
 
     def side(self, topic: str, side: str) -> SideDecoder:
         """Return the decoder of a topic's keys or values; *side*: `key`, `value`."""
-        return SideDecoder(self, topic, side)
+        found = SideDecoder(self, topic, side)
+        with self._lock:
+            self._sides.add(found)
+        return found
 
     def is_known(self, schema_id: int | bytes) -> bool:
         """Whether a registry has an id, or a GUID of 16 bytes."""
@@ -90,21 +100,46 @@ class SchemaDecoders:
     def candidates(self, schema_id: int | bytes, topic: str, side: str) -> Candidates:
         """Return the schemas that an id can stand for, the likeliest first; without a decoder if one is broken."""
         return [
-            (row, self._decoder(number, registry, row))
+            (row, self.decoder(row, number))
             for number, registry in enumerate(self.registries)
             for row in registry.candidates(schema_id, topic, side, self.context)
         ]
 
-    def _decoder(self, number: int, registry: Registry, row: SchemaVersion) -> Decoder | None:
+    def decoder(self, row: SchemaVersion, number: int = 0) -> Decoder | None:
+        """Return the decoder of a schema of registry *number*; None if it is broken."""
+        registry = self.registries[number]
         key = number, row.subject, row.type, row.guid
-        if key not in self._decoders:
-            if len(self._decoders) >= _MOST_DECODERS:
-                del self._decoders[next(iter(self._decoders))]
-            try:
-                self._decoders[key] = self._make(row, registry)
-            except BrokenSchemaError:
-                self._decoders[key] = None
-        return self._decoders[key]
+        if key in self._decoders:
+            return self._decoders[key]
+        size = _size(row, registry)
+        if self._held + size > _MOST_BYTES:
+            self._forget()
+        try:
+            made: Decoder | None = self._make(row, registry)
+        except BrokenSchemaError:
+            made = None
+        self._held += size
+        self._decoders[key] = made
+        return made
+
+    def _forget(self) -> None:
+        """Give back the memory of all decoders, also of those that a topic's side still has."""
+        self._decoders, self._held = {}, 0
+        with self._lock:
+            sides = list(self._sides)
+        for one in sides:
+            one.forget()
+
+
+def _size(row: SchemaVersion, registry: Registry) -> int:
+    """Return about so many bytes as a decoder takes in memory."""
+    if row.type not in ("AVRO", "PROTOBUF"):
+        return _BYTES_A_DECODER // 8
+    try:
+        letters = sum(map(len, registry.references(row).values()))
+    except BrokenSchemaError:
+        letters = 0
+    return _BYTES_A_DECODER + _BYTES_A_LETTER * (len(row.text) + letters)
 
 
 def make_decoder(row: SchemaVersion, registry: Registry, canonical: bool = False) -> Decoder:
@@ -170,13 +205,15 @@ class SideDecoder:
             row, found = self._best(candidates, framed)
         return _named(framed, found, row)
 
+    def forget(self) -> None:
+        """Forget the decoders that were met."""
+        self._known.clear()
+        self.usual.clear()
+
     def _candidates(self, schema_id: int | bytes) -> Candidates:
         """Return the candidates of an id, and keep them: ids that are not known could be endlessly many."""
         found = self._decoders.candidates(schema_id, self._topic, self._side)
         if found:
-            if len(self._known) >= _MOST_DECODERS:
-                self._known.clear()
-                self.usual.clear()
             self._known[schema_id] = found
             if len(found) == 1 and found[0][1] is not None and isinstance(schema_id, int):
                 fact = f',"{self._side}_schema_id":{schema_id}'.encode()

@@ -105,3 +105,12 @@ def test_processes_give_the_same_answer_as_one(image: Image) -> None:
     folder = data(image, "confluent")
     alone, three = (check(folder, "--jobs", jobs, "--output", "json") for jobs in ("1", "3"))
     assert alone == three
+
+
+def test_topics_of_brokers_are_left_out(tmp_path: Path) -> None:
+    """Metadata of remote storage begins with bytes that look like an id; no id is missing for that."""
+    folder = log_dir(
+        tmp_path, [stored("t-value", 1, 1, TEXT.format("M"))], t=[framed(1)], __remote_log_metadata=[framed(9)]
+    )
+    assert check(folder).exit_code == 0
+    assert b"id 9 is not in _schemas" in check(folder, "--internal").stdout

@@ -23,7 +23,7 @@ from klog.schemas.decoded import TRAILING_BYTES, UNKNOWN_ID, JsonText
 from klog.schemas.framing import Headers, read_framing
 from klog.schemas.registry import Registry
 from klog.schemas.schema_version import SchemaVersion
-from klog.schemas.side_decoder import DecodedSide, SchemaDecoders, make_decoder
+from klog.schemas.side_decoder import DecodedSide, SchemaDecoders
 
 if TYPE_CHECKING:
     from klog.schemas.json_validation import JsonValidator
@@ -35,7 +35,8 @@ MOST_UNKNOWN: Final = 1000
 """Unknown ids of a side that are counted one by one."""
 _GLUE_BYTES: Final = 18
 _LOOKED_AT: Final = 64
-_MOST_PROTOBUF: Final = 64
+_MOST_EMPTY: Final = 1000
+_MOST_VALIDATORS: Final = 256
 _MOST_KINDS: Final = 1000
 """Unframed keys or values of a slice that are looked at for their kind."""
 
@@ -176,7 +177,6 @@ class _Task:
     def __init__(self, registry: Registry, options: UsageOptions) -> None:
         self._registry, self.options = registry, options
         self.decoders = SchemaDecoders([registry], context=options.context)
-        self._protobuf: dict[str, Any] = {}
         self._empty: dict[tuple[str, str], object] = {}
         self._validators: dict[str, JsonValidator] = {}
 
@@ -185,24 +185,22 @@ class _Task:
         if row.guid not in self._validators:
             from klog.schemas.json_validation import JsonValidator
 
+            if len(self._validators) >= _MOST_VALIDATORS:
+                self._validators = {guid: one for guid, one in self._validators.items() if one.gave_up}
             self._validators[row.guid] = JsonValidator(row.text, self._registry.references(row))
         return self._validators[row.guid]
 
     def protobuf(self, row: SchemaVersion) -> Any:
         """Return the decoder of a Protobuf schema."""
-        if row.guid not in self._protobuf:
-            if len(self._protobuf) >= _MOST_PROTOBUF:
-                self._protobuf.clear()
-                self._empty.clear()
-            self._protobuf[row.guid] = make_decoder(row, self._registry)
-        return self._protobuf[row.guid]
+        return self.decoders.decoder(row)
 
     def empty(self, row: SchemaVersion, message: str) -> object:
         """Return the JSON of a message without fields."""
         key = row.guid, message
         if key not in self._empty:
-            empty = self.protobuf(row).empty_value(message)
-            self._empty[key] = empty
+            if len(self._empty) >= _MOST_EMPTY:
+                self._empty.clear()
+            self._empty[key] = self.protobuf(row).empty_value(message)
         return self._empty[key]
 
 
