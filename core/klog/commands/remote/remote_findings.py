@@ -33,6 +33,7 @@ _TABLE: Final = (
     FindingKind("remote-epochs-differ", _W, "epochs of the tier's `leader_epoch_checkpoint` or of the entry that are not those of the local log or of the batches", "does not check this; a follower that has to rebuild its log takes them over"),
     FindingKind("remote-epochs-missing", _W, "no `leader_epoch_checkpoint`", _REBUILD),
     FindingKind("remote-epochs-malformed", _W, "a `leader_epoch_checkpoint` that a broker refuses", _REBUILD),
+    FindingKind("remote-manifest-differs", _W, "a manifest of Aiven's plugin, the segment metadata in which are not those of the entry", "does not read them; without `__remote_log_metadata` they are all that is known of the segment"),
     FindingKind("remote-snapshot-missing", _W, "no producer snapshot", _REBUILD),
     FindingKind("remote-delete-unfinished", _W, "DELETE_SEGMENT_STARTED: some of the objects may be gone", "tries again at each task interval"),
     FindingKind("remote-orphan", _W, "objects of a segment that no entry owns, or that the metadata call deleted", "does nothing with them, for ever"),

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from klog.base.errors import KlogError, counted, offsets_text
 from klog.base.progress import Sink
 from klog.base.read_only import ReadableLog
-from klog.commands.remote.aborted import abort_markers
 from klog.commands.remote.log_findings import index_findings, log_findings
 from klog.commands.remote.remote_findings import RemoteFinding
 from klog.commands.remote.segment_check import SegmentCheck
@@ -17,7 +16,11 @@ from klog.formats.checkpoint import EpochEntry, epochs_in_force, read_epochs
 from klog.formats.index import ABORTED_TXN
 from klog.formats.snapshot import read_snapshot
 from klog.kernel import crc32c
+from klog.log.index import AbortedTxn
+from klog.partition.transactions.markers import CompletedTxn
+from klog.partition.transactions.producer_replay import ProducerReplay
 from klog.partition.verify.segment_pass import SegmentFacts, SurveyOptions, survey_log
+from klog.tier.aiven_layout import MANIFEST, AivenReader
 from klog.tier.layouts import (
     EPOCHS,
     INDEX,
@@ -59,11 +62,12 @@ class Content:
 
 
 class SegmentResult(NamedTuple):
-    """The findings of a segment, and how much was read."""
+    """The findings of a segment, and how much was read.  *snapshot*: its producers at the end; None if unknown."""
 
     findings: list[RemoteFinding]
     batches: int = 0
     records: int = 0
+    snapshot: bytes | None = None
 
 
 def check_listing(check: SegmentCheck) -> Findings:
@@ -90,8 +94,13 @@ def check_listing(check: SegmentCheck) -> Findings:
             yield check.finding(finding_id, kind, f"no {kind}")
 
 
-def check_segment(check: SegmentCheck, options: SurveyOptions | None, sink: Sink) -> SegmentResult:
-    """Check a segment; *options*: how its log is read, None for names and sizes alone."""
+def check_segment(
+    check: SegmentCheck, options: SurveyOptions | None, sink: Sink, before: bytes | None = None
+) -> SegmentResult:
+    """Check a segment; *options*: how its log is read, None for names and sizes alone.
+
+    *before*: the producer snapshot at its start; None if unknown.
+    """
     found = list(check_listing(check))
     blocking = ("remote-log-missing", "remote-index-missing")
     has_log = not any(one.id == blocking[0] for one in found)
@@ -102,22 +111,24 @@ def check_segment(check: SegmentCheck, options: SurveyOptions | None, sink: Sink
     found += faults
     if any(one.id == "remote-encrypted" for one in found):
         return SegmentResult(found)
-    facts, aborted = None, None
+    facts, start = None, check.entry.start_offset
+    known = [] if before is None else [("", start, read_snapshot(before, crc32c))]
+    replay = ProducerReplay(start, known, deep=False)
     try:
         log = reader.log()
         try:
-            facts = _survey(check, log, parts, options, sink)
-            aborted = abort_markers(log) if options.deep else None
+            facts = _survey(check, log, parts, options, sink, replay)
         finally:
             log.close()
         found += of_log(check, facts, is_listed=any(one.id == "remote-size-differs" for one in found))
     except (KlogError, OSError) as error:
         found.append(_refused(check, LOG, error))
-    found += _small_parts(check, parts)
-    if aborted is not None and facts is not None and not facts.damages:
-        found += _aborted(check, parts.get(TXN_INDEX), aborted, is_listed=check.needs_txn_index)
+    found += [*_small_parts(check, parts), *_manifest(check, reader)]
+    if facts is not None and facts.unreadable is None and not facts.damages:
+        aborted = [txn for txn in replay.ended.of(check.key(LOG)) if txn.aborted]
+        found += _aborted(check, parts.get(TXN_INDEX), aborted, is_certain=not replay.is_guess)
     counts = (facts.survey.batches, facts.survey.records) if facts is not None else (0, 0)
-    return SegmentResult(found, *counts)
+    return SegmentResult(found, *counts, parts.get(SNAPSHOT))
 
 
 def _refused(check: SegmentCheck, part: str, error: Exception) -> RemoteFinding:
@@ -149,12 +160,17 @@ def _parts(check: SegmentCheck, reader: SegmentReader) -> tuple[dict[str, bytes]
 
 
 def _survey(
-    check: SegmentCheck, log: ReadableLog, parts: dict[str, bytes], options: SurveyOptions, sink: Sink
+    check: SegmentCheck,
+    log: ReadableLog,
+    parts: dict[str, bytes],
+    options: SurveyOptions,
+    sink: Sink,
+    replay: ProducerReplay,
 ) -> SegmentFacts:
     entry = check.entry
     indexes = tuple(Content(check.key(part), parts[part]) if part in parts else None for part in (INDEX, TIME_INDEX))
     files = SegmentFiles(entry.start_offset, log.size, check.key(LOG), INDEX, TIME_INDEX, None)
-    return survey_log(log, files, entry.end_offset + 1, (indexes[0], indexes[1]), options, sink)
+    return survey_log(log, files, entry.end_offset + 1, (indexes[0], indexes[1]), options, sink, replay)
 
 
 def of_log(check: SegmentCheck, facts: SegmentFacts, *, is_listed: bool) -> Findings:
@@ -202,17 +218,57 @@ def _small_parts(check: SegmentCheck, parts: dict[str, bytes]) -> Findings:
             yield from _epochs(check, epochs_in_force(epochs.entries))
 
 
-def _aborted(check: SegmentCheck, index: bytes | None, markers: set[int], *, is_listed: bool) -> Findings:
-    """Compare the transaction index with the ABORT markers of the log.  *is_listed*: that it is missing is known."""
-    if index is None:
-        if markers and not is_listed:
-            message = f"the log has {counted(len(markers), 'ABORT marker')}"
-            yield check.finding("remote-txn-index-missing", TXN_INDEX, message, offset=min(markers))
+def _manifest(check: SegmentCheck, reader: SegmentReader) -> Findings:
+    """Compare the segment metadata in a manifest with the entry."""
+    try:
+        found = reader.manifest.metadata if isinstance(reader, AivenReader) else None
+    except KlogError:
+        return  # the parts of the segment told
+    if found is None:
         return
-    listed = {entry[3] for entry in ABORTED_TXN.read_all(index)}
-    for offset in sorted(markers ^ listed)[:10]:
-        message = "an ABORT marker without an entry" if offset in markers else "an entry without an ABORT marker"
-        yield check.finding("txn-index-disagrees", TXN_INDEX, message, offset=offset)
+    entry, whose = check.entry, check.whose
+    partition = {"topicId": whose.topic_id, "topicPartition": {"topic": whose.topic, "partition": whose.number}}
+    expected = {
+        "remoteLogSegmentId": {"topicIdPartition": partition, "id": entry.segment_id},
+        "startOffset": entry.start_offset,
+        "endOffset": entry.end_offset,
+        "maxTimestampMs": entry.max_timestamp,
+        "brokerId": entry.broker,
+        "segmentLeaderEpochs": {str(epoch): start for epoch, start in entry.epochs},
+        "txnIdxEmpty": entry.txn_index_empty,
+    }
+    for name, value in expected.items():
+        given = found.get(name, False if name == "txnIdxEmpty" else None)  # plugins built against 3.9 have none
+        if given != value or type(given) is not type(value):
+            message = f"its segment metadata have another {name} than the entry"
+            yield check.finding("remote-manifest-differs", MANIFEST, message)
+            return
+    if type(found.get("eventTimestampMs")) is not int:
+        yield check.finding("remote-manifest-differs", MANIFEST, "its segment metadata have no eventTimestampMs")
+
+
+def _aborted(
+    check: SegmentCheck, index: bytes | None, aborted: Sequence[CompletedTxn], *, is_certain: bool
+) -> Findings:
+    """Compare the transaction index with the aborted transactions of the log.
+
+    *is_certain*: the producers at the start of the segment were known, so that entries are as the log shows them.
+    """
+    if index is None:
+        if aborted and not check.needs_txn_index:
+            message = f"the log has {counted(len(aborted), 'ABORT marker')}"
+            yield check.finding("remote-txn-index-missing", TXN_INDEX, message, offset=aborted[0].last_offset)
+        return
+    said = {entry[1:4:2]: entry for entry in map(AbortedTxn._make, ABORTED_TXN.read_all(index))}
+    for txn in aborted:
+        entry = said.pop((txn.producer_id, txn.last_offset), None)
+        if entry is None or (is_certain and entry != txn.index_entry):
+            shown = offsets_text(txn.first_offset, txn.last_offset)
+            message = f"producer {txn.producer_id} aborted {shown}; {'no' if entry is None else 'another'} entry for it"
+            yield check.finding("txn-index-disagrees", TXN_INDEX, message, offset=txn.last_offset)
+    for entry in said.values():
+        message = f"an entry for producer {entry.producer_id} without an ABORT marker"
+        yield check.finding("txn-index-disagrees", TXN_INDEX, message, offset=entry.last_offset)
 
 
 def txn_index_findings(check: SegmentCheck, content: bytes) -> Findings:

@@ -19,6 +19,8 @@ from klog.commands.remote.segment_checks import check_segment
 from klog.commands.remote.sources import KAFKA_4, RemoteQuery, RemoteSources
 from klog.formats.internal_topics import REMOTE_LOG_METADATA
 from klog.formats.remote_log import SegmentState
+from klog.formats.snapshot import write_snapshot
+from klog.kernel import crc32c
 from klog.partition.verify.findings import Severity
 from klog.partition.verify.segment_pass import SurveyOptions
 from klog.tier.layouts import LOG
@@ -130,6 +132,8 @@ class _Partition:
             take(finding)
         for segment in self._of_roles(listing, is_lost=is_lost):
             take(segment)
+        at = 0
+        producers: bytes | None = write_snapshot((), crc32c)
         for link in self._links():
             totals.segments += 1
             check = self._segment(link)
@@ -137,7 +141,9 @@ class _Partition:
                 end = link.segment.end_offset
                 message = f"{offsets_text(link.last + 1, end)} are not in the history of the partition"
                 take(check.finding("remote-dead-tail", LOG, message, offset=link.last + 1))
-            result = check_segment(check, options, sink)
+            start = link.segment.start_offset
+            result = check_segment(check, options, sink, producers if at == start else None)
+            at, producers = link.segment.end_offset + 1, result.snapshot
             for finding in result.findings:
                 take(finding)
             totals.batches += result.batches

@@ -191,6 +191,7 @@ def survey_log(
     indexes: tuple[ReadableLog | None, ReadableLog | None],
     request: SurveyOptions,
     sink: Sink,
+    replay: ProducerReplay | None = None,
 ) -> SegmentFacts:
     """Read a log that need not be a file, with its offset index and its time index, as `survey_segment` does."""
     raw, times = (
@@ -202,7 +203,7 @@ def survey_log(
     time_index = None if times is None else _used(times, TIME_ENTRY.size, *time_index_used(times.entries))
     facts = SegmentFacts(files, SegmentSurvey(files.base_offset, next_base, b"", b""), (raw, time_index))
     try:
-        _survey(source, facts, request, sink)
+        _survey(source, facts, request, sink, replay)
     except KlogError as error:
         facts.unreadable = error
     facts.finish()
