@@ -125,3 +125,32 @@ def committed(log: bytes) -> bytes:
     producer = found.producer_id, found.producer_epoch, -1
     marker = Record(record.offset, record.timestamp, b"\0\0\0\1", record.value)
     return batch([marker], control=True, transactional=True, producer=producer, leader_epoch=found.leader_epoch)
+
+
+REFUSED = {
+    **dict.fromkeys(("all-missing", "log-missing", "index-missing", "timeindex-missing", "epochs-missing"), "hole"),
+    **dict.fromkeys(("log-cut", "log-cut-clean", "log-empty", "epochs-differ"), "hole"),
+    **dict.fromkeys(("log-grown", "swapped", "index-odd"), "damaged"),
+}
+"""The damages of the tier that its objects show by names, sizes, and the two ends of each log."""
+ATTACHED = ("first-missing", "healthy", "index-lies", "log-flip", "orphan", "snapshot-flip", "snapshot-missing")
+
+
+def test_a_damaged_tier_alone(image: Image, tmp_path: Path) -> None:
+    """No broker gets a segment that it cannot read, or would skip without an error; the checksums are verify's."""
+    place = attached_to(image, situation(image, "damaged"), tmp_path / "new")
+    found = place.plan(codes=(4,))
+    assert {one["topic"]: one["id"] for one in found["refused"]} == {f"d-{one}": why for one, why in REFUSED.items()}
+    assert {one["topic"] for one in found["attached"]} == {f"d-{one}" for one in (*ATTACHED, "txnindex-missing")}
+    told_of = {one["topic"]: one["message"] for one in found["refused"]}
+    assert told_of["d-timeindex-missing"].endswith("lacks timeindex")
+    assert told_of["d-epochs-missing"].endswith("lacks leader_epoch_checkpoint")
+
+
+def test_a_topic_that_was_once_compacted(image: Image, tmp_path: Path) -> None:
+    """Its segments end where no batch does: the tier alone looks as if it had holes, the entries know better."""
+    found = situation(image, "gappy")
+    place = attached_to(image, found, tmp_path / "new")
+    assert {one["id"] for one in place.plan(codes=(8,))["refused"]} <= {"hole", "damaged"}
+    attached = place.attach("--from", found.data[0])
+    assert attached["was-0"]["remote_end_offset"] == found.clients["was-0"]["offsets"]["latest_tiered"]

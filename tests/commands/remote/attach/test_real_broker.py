@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.brokers import kafka
-from tests.brokers.tiered import TASKS_S, TieredCluster
+from tests.brokers.tiered import LEVELS, TASKS_S, TieredCluster
 from tests.commands.remote.attach.clusters import RLMM, Attached, Image, Offsets, proven, remove, told
+from tests.commands.remote.attach.made_tier import EACH, make_tier
 from tests.conftest import run_klog
 from tests.support.tiers import Situation, situation
 
@@ -97,3 +98,15 @@ def test_any_number_of_partitions_of_the_metadata(image: Image, tmp_path: Path, 
     attached = place.attach("--from", found.data[0])
     assert len({one["metadata_partition"] for one in attached.values()}) == (1 if count == 1 else 4)
     proven(place, kafka.NEWEST, attached, remote(found, attached), settings=own)
+
+
+@pytest.mark.long
+def test_a_thousand_segments_of_forty_epochs(image: Image, tmp_path: Path) -> None:
+    """Each epoch has segments of its own: a leader epoch below one of them would lose the rest."""
+    make_tier(tmp_path / "tier", "many", 1000, 40)
+    place = Attached(tmp_path / "new", image(FRESH) / "broker-1/data", tmp_path / "tier")
+    attached = place.attach("--set", "internal.segment.bytes=2000")
+    one = attached["many-0"]
+    assert (one["segments"], one["leader_epoch"], one["records_written"]) == (1000, 40, 2000)
+    every = list(range(1000 * EACH))
+    proven(place, kafka.NEWEST, attached, {"many-0": dict.fromkeys(LEVELS, every)}, again=True)

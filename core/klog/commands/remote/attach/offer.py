@@ -19,12 +19,14 @@ from klog.commands.remote.attach.refusal import NotAttachedError, refuse
 from klog.commands.remote.segment_check import SegmentCheck
 from klog.commands.remote.segment_checks import check_segment
 from klog.formats.checkpoint import EpochEntry
+from klog.formats.index import ABORTED_TXN, OFFSET_ENTRY, TIME_ENTRY
 from klog.formats.java_integers import LONG_MAX
 from klog.formats.remote_log import SegmentState
 from klog.formats.snapshot import Producer, read_snapshot
 from klog.kernel import crc32c
 from klog.partition.verify.findings import Severity
-from klog.tier.layouts import EPOCHS, SNAPSHOT, EncryptedObjectError, TierSegment
+from klog.tier.layouts import EPOCHS, INDEX, SNAPSHOT, TIME_INDEX, TXN_INDEX, EncryptedObjectError, TierSegment
+from klog.tier.local_layout import LocalLayout
 from klog.tier.tier import Tier, TierPartition
 
 _MOST_NAMED = 3
@@ -77,29 +79,35 @@ class RemoteOffer:
     def _known(self) -> dict[str, RemoteSegment]:
         """Return the segments whose copies ended, by id."""
         found: dict[str, RemoteSegment] = {}
-        unfinished = []
+        without_entry = []
         for one in self._objects.values():
             entry = self._entries.of(one.segment_id)
-            if entry is None and one.segment_id not in self._entries.deleted:
-                entry = remote_segment(self._tier, one) if self._is_whole(one) else None
-                if entry is None:
-                    unfinished.append(one)
             if entry is not None and entry.state is SegmentState.COPY_SEGMENT_FINISHED:
                 found[one.segment_id] = entry
-        if unfinished and not found:
-            raise self._unreadable(unfinished)
-        if unfinished:
-            names = ", ".join(one.segment_id for one in unfinished[:_MOST_NAMED])
-            self.notes.append(
-                f"{self.whose}: {counted(len(unfinished), 'segment')} without all of its objects, not attached: {names}"
-            )
+            elif entry is None and one.segment_id not in self._entries.deleted and one.start_offset < LONG_MAX:
+                without_entry.append(one)
+        whole = [one for one in without_entry if not self._lacks(one)]
+        starts = {one.start_offset for one in whole}
+        # A copy has ended if a later one began; if it was made again, that one counts.
+        copied = [one for one in without_entry if self._lacks(one) == [SNAPSHOT] and one.start_offset not in starts]
+        for one in (*whole, *(one for one in copied if one.start_offset < max(starts, default=0))):
+            if (shown := remote_segment(self._tier, one)) is not None:
+                found[one.segment_id] = shown
+        self._unfinished = [one for one in without_entry if one.segment_id not in found]
+        if self._unfinished and not found:
+            raise self._unreadable(self._unfinished)
+        if self._unfinished:
+            names = ", ".join(one.segment_id for one in self._unfinished[:_MOST_NAMED])
+            some = counted(len(self._unfinished), "segment")
+            self.notes.append(f"{self.whose}: {some} without all of its objects, not attached: {names}")
         return found
 
-    def _is_whole(self, one: TierSegment) -> bool:
-        """Whether no object is missing, as the last ones of a copy that did not end; and the offset is of 63 bits."""
+    def _lacks(self, one: TierSegment) -> list[str]:
+        """Return the kinds of objects that are missing, as the last ones of a copy that did not end."""
         assert self._tier.layout is not None
-        kinds = {*self._tier.layout.needed, *({EPOCHS, SNAPSHOT} & {*self._tier.layout.kinds})}
-        return kinds <= {*one.sizes} and one.start_offset < LONG_MAX
+        kinds = self._tier.layout.kinds
+        wanted = {*self._tier.layout.needed, *({EPOCHS, SNAPSHOT} & {*kinds})}
+        return [kind for kind in kinds if kind in wanted and kind not in one.sizes]
 
     def _unreadable(self, segments: Sequence[TierSegment]) -> NotAttachedError:
         for one in segments:
@@ -140,10 +148,17 @@ class RemoteOffer:
         at = first if self._first is not None else links[0].first
         for one in links:
             if one.first > at:
-                message = f"no segment has {offsets_text(at, one.first - 1)}"
+                message = f"no segment has {offsets_text(at, one.first - 1)}{self._why(at, one.first)}"
                 raise refuse(self.whose, "hole", message, f"--from-offset {one.first} begins behind it")
             at = one.last + 1
         return links
+
+    def _why(self, first: int, end: int) -> str:
+        """Return the reason of a hole, if there are objects that begin in it."""
+        found = next((one for one in self._unfinished if first <= one.start_offset < end), None)
+        if found is None:
+            return ""
+        return f": {found.segment_id} lacks {', '.join(self._lacks(found)) or 'intact objects'}"
 
     @property
     def first(self) -> int:
@@ -191,9 +206,18 @@ class RemoteOffer:
             found = [one for one in check_segment(check, None, Silence()).findings if one.severity is Severity.DAMAGE]
             if found:
                 raise self._damaged(f"{found[0].file}: {found[0].message}", segment)
+            for kind, size in self._entry_bytes.items():
+                if objects.sizes.get(kind, 0) % size:
+                    raise self._damaged(f"{objects.keys[kind]}: not a multiple of {size} bytes", segment)
             fault = log_fault(self._tier, objects) if self._entries.of(segment.segment_id) is None else None
             if fault is not None:
                 raise self._damaged(f"the log of segment {segment.segment_id}: {fault}", segment)
+
+    @property
+    def _entry_bytes(self) -> dict[str, int]:
+        """The sizes of entries by kind of index, if each index is an object: a broker reads no broken one."""
+        is_local = self._tier.layout is not None and self._tier.layout.name == LocalLayout.name
+        return {INDEX: OFFSET_ENTRY.size, TIME_INDEX: TIME_ENTRY.size, TXN_INDEX: ABORTED_TXN.size} if is_local else {}
 
     def _damaged(self, message: str, segment: RemoteSegment) -> NotAttachedError:
         behind = next((one.first for one in self.links if one.first > segment.end_offset), None)
