@@ -71,9 +71,16 @@ class SchemaOutput:
         self.tally = ErrorTally()
 
     def columns(self, topic: str | None) -> TypedColumns:
-        """Return the typed columns of a topic, which has none if it names no schema."""
-        plans = [plan for plan in self._schemas.plans if plan.topic == (topic or "")]
-        return TypedColumns(plans, self._schemas.registries, self.tally, self._schemas.context)
+        """Return the decoded columns of a topic: typed ones, or JSON if each value has the schema that wrote it.
+
+        A topic that names no schema has no typed ones.
+        """
+        given = self._schemas
+        plans = [plan for plan in given.plans if plan.topic == (topic or "")]
+        if given.reader == EACH:
+            form = "canonical" if given.canonical else "plain"
+            plans = [SidePlan(topic or "", side, (), form) for side in given.sides]
+        return TypedColumns(plans, given.registries, self.tally, given.context)
 
     def rows(self, topic: str | None, partition: int | None) -> DecodedRows:
         """Return what makes lines of a topic-partition."""

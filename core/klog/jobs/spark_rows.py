@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from klog.base.errors import DamagedError, UsageError, near_misses
 from klog.formats.damage import Damage
+from klog.jobs.schema_output import ExportSchemas, SchemaOutput
 from klog.jobs.slice_scan import SliceScan
 from klog.jobs.slices import LogSlice
 from klog.kernel import Window
-from klog.log.arrow import Arrays, Sizes, import_pyarrow
+from klog.log.arrow import Arrays, OtherColumns, Sizes, import_pyarrow
 from klog.log.reader import MAX_BATCH_BYTES
 from klog.log.records import RecordFilter, drop_crowded
 from klog.partition.transactions.isolation import Isolation
@@ -45,10 +46,11 @@ COLUMNS = (
 """All there are.  *position*: of the record's batch in *file*, in bytes.  *damage*: null but in rows about damage."""
 
 
-def schema(columns: Sequence[str]) -> pa.Schema:
+def schema(columns: Sequence[str], others: OtherColumns | None = None) -> pa.Schema:
     """Return the Arrow schema of *columns*: the types of Spark's Kafka source, everything nullable as Spark wants it.
 
-    A timestamp that does not fit microseconds is null.  Raises UsageError for a column that there is not.
+    *others*: columns in the places of some of them.  A timestamp that does not fit microseconds is null.  Raises
+    UsageError for a column that there is not.
     """
     pa = import_pyarrow()
     header = pa.struct([("key", pa.string()), ("value", pa.binary())])
@@ -69,6 +71,10 @@ def schema(columns: Sequence[str]) -> pa.Schema:
         "file": pa.string(),
         "damage": pa.string(),
     }
+    if others is not None:
+        for name, fields in others.fields().items():
+            del types[name]
+            types |= {field.name: field.type for field in fields}
     for name in columns:
         if name not in types:
             raise UsageError(f"no column {name}{near_misses(name, types)}; there are {', '.join(types)}")
@@ -81,7 +87,7 @@ class RowQuery(NamedTuple):
     *wanted*: the filter of records; its limit and tail do not count.  *isolation* must be that of the slices.
     *damage*: `fail` raises at the first, `skip` passes over it, `column` makes a row of it: null but for `damage` and
     for the known parts of its place.  No batch of more than *max_batch_bytes* is read or decompressed.  *batch_bytes*:
-    the size of a record batch, about; a single record may be larger.
+    the size of a record batch, about; a single record may be larger.  *schemas*: how keys and values are decoded.
     """
 
     columns: tuple[str, ...] = KAFKA_COLUMNS
@@ -90,10 +96,11 @@ class RowQuery(NamedTuple):
     damage: Literal["fail", "skip", "column"] = "fail"
     max_batch_bytes: int = MAX_BATCH_BYTES
     batch_bytes: int = BATCH_BYTES
+    schemas: ExportSchemas | None = None
 
 
 def read(unit: Sequence[LogSlice], query: RowQuery) -> Iterator[pa.RecordBatch]:
-    """Yield the records of the slices of *unit*, in their order, as record batches of `schema(query.columns)`.
+    """Yield the records of the slices of *unit*, in their order, as record batches of the schema of *query*.
 
     Raises DamagedError at the first damage, with its place, if the query says so; else nothing for content, nor for
     files that cannot be read: those that have vanished, shrunk or changed since the slices were made are damage too.
@@ -124,7 +131,10 @@ class _BatchBuilder:
 
     def __init__(self, query: RowQuery) -> None:
         self._pa = import_pyarrow()
-        self._schema = schema(query.columns)
+        self._decoded: dict[str | None, OtherColumns] = {}
+        self._output = None if query.schemas is None else SchemaOutput(query.schemas)
+        plans = () if query.schemas is None else query.schemas.plans
+        self._schema = schema(query.columns, self._columns_of(plans[0].topic if plans else None))
         self._arrays = Arrays(null_headers=True)
         self._batch_bytes = query.batch_bytes
         self._waiting: list[pa.RecordBatch] = []
@@ -133,10 +143,14 @@ class _BatchBuilder:
     def add(self, rows: Window, part: LogSlice) -> Iterator[pa.RecordBatch]:
         """Take *rows*; yield the record batches that are full."""
         sizes = Sizes(*rows.content_sizes())
+        others = self._columns_of(part.topic)
+        decoded = {} if others is None else others.arrays(rows, part.partition)
         known = {"topic": part.topic, "partition": part.partition, "file": part.path, "damage": None}
         columns = [
             self._repeated(known[field.name], field.type, rows.records)
             if field.name in known
+            else decoded[field.name]
+            if field.name in decoded
             else self._arrays.array(rows, sizes, field)
             for field in self._schema
         ]
@@ -148,6 +162,13 @@ class _BatchBuilder:
         self._bytes += size
         if 2 * self._bytes >= self._batch_bytes:
             yield from self.flush()
+
+    def _columns_of(self, topic: str | None) -> OtherColumns | None:
+        if self._output is None:
+            return None
+        if topic not in self._decoded:
+            self._decoded = {topic: self._output.columns(topic)}
+        return self._decoded[topic]
 
     def add_damage(self, damage: Damage, part: LogSlice) -> None:
         """Take a row about *damage*, of which some columns are known."""

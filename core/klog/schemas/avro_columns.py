@@ -11,7 +11,7 @@ from klog.schemas.avro_logical import logical_value
 from klog.schemas.avro_plan import AvroPlan
 from klog.schemas.avro_resolution import one_after_other, resolution
 from klog.schemas.avro_types import AvroType
-from klog.schemas.columns import MOST_COLUMNS, Change, Column, TooManyColumnsError, field_name, struct_type
+from klog.schemas.columns import MOST_COLUMNS, Change, Column, TooManyColumnsError, enum_type, field_name, struct_type
 from klog.schemas.json_values import json_bytes
 
 _PRIMITIVES: Final = {
@@ -19,6 +19,9 @@ _PRIMITIVES: Final = {
     "string": "string",
 }  # fmt: skip
 _UNITS: Final = {"millis": "ms", "micros": "us", "nanos": "ns"}
+_MICROS: Final[dict[str, Change | None]] = {
+    "millis": lambda value: value * 1000, "micros": None, "nanos": lambda value: value // 1000,
+}  # fmt: skip
 _MOST_DIGITS: Final = 76
 _SHORT_DIGITS: Final = 38
 _EXACT: Final = Context(prec=_MOST_DIGITS)
@@ -28,10 +31,13 @@ _TRUE: Final = {b"\0": False, b"\1": True}.__getitem__
 
 
 class AvroColumn:
-    """The column of a reader schema; see `avro_resolution.ReaderForm`.  *type*: Arrow's."""
+    """The column of a reader schema; see `avro_resolution.ReaderForm`.  *type*: Arrow's.
 
-    def __init__(self, reader: AvroType) -> None:
-        self._pa = import_pyarrow()
+    *for_spark*: of the types that Spark has: strings of enums, microseconds, numbers for times of a day.
+    """
+
+    def __init__(self, reader: AvroType, for_spark: bool = False) -> None:
+        self._pa, self._for_spark = import_pyarrow(), for_spark
         self._plan = AvroPlan(reader, canonical=False, tagged=True)
         self._left = MOST_COLUMNS
         self._inside: set[int] = set()
@@ -57,9 +63,9 @@ class AvroColumn:
             return Column(pa.bool_(), _TRUE)
         if kind == "enum":
             is_utf8 = all(field_name(one) == one for one in given.symbols)
-            return Column(pa.dictionary(pa.int32(), pa.string()), None if is_utf8 else field_name)
+            return Column(enum_type(self._for_spark), None if is_utf8 else field_name)
         if kind == "fixed":
-            return Column(pa.binary(given.size or -1))
+            return Column(pa.binary(-1 if self._for_spark else given.size or -1))
         if id(given) in self._inside:
             return self._json(given)
         self._inside.add(id(given))
@@ -78,7 +84,7 @@ class AvroColumn:
         if logical == "date":
             return Column(pa.date32())
         if logical == "duration":
-            part = pa.uint32()
+            part = pa.int64() if self._for_spark else pa.uint32()
             return Column(struct_type([("months", part), ("days", part), ("millis", part)]), logical_value(given))
         if logical == "uuid":
             return Column(pa.string(), lambda content: str(UUID(bytes=content)))
@@ -86,12 +92,21 @@ class AvroColumn:
             return self._decimal(given)
         name, _, unit = logical.rpartition("-")
         if name == "time":
-            return Column(pa.time32("ms") if unit == "millis" else pa.time64("us"))
-        return Column(pa.timestamp(_UNITS[unit], None if name.startswith("local") else "UTC"))
+            return self._time(unit)
+        zone = None if name.startswith("local") else "UTC"
+        if not self._for_spark:
+            return Column(pa.timestamp(_UNITS[unit], zone))
+        return Column(pa.timestamp("us", zone), _MICROS[unit])
+
+    def _time(self, unit: str) -> Column:
+        pa = self._pa
+        if self._for_spark:
+            return Column(pa.int32() if unit == "millis" else pa.int64())
+        return Column(pa.time32("ms") if unit == "millis" else pa.time64("us"))
 
     def _decimal(self, given: AvroType) -> Column:
         pa, scale = self._pa, given.scale
-        if given.precision > _MOST_DIGITS:
+        if given.precision > (_SHORT_DIGITS if self._for_spark else _MOST_DIGITS):
             return Column(pa.string(), logical_value(given))
         kind, limit = pa.decimal128 if given.precision <= _SHORT_DIGITS else pa.decimal256, 10**given.precision
 

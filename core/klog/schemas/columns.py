@@ -58,6 +58,12 @@ def field_name(name: str) -> str:
     return name.encode("utf-8", "replace").decode()
 
 
+def enum_type(for_spark: bool) -> pa.DataType:
+    """Return the type of an enum's symbols; Spark has no dictionaries."""
+    pa = import_pyarrow()
+    return pa.string() if for_spark else pa.dictionary(pa.int32(), pa.string())
+
+
 def struct_type(members: list[tuple[str, pa.DataType]]) -> pa.DataType:
     """Return a struct, with a member that is always null if there is none."""
     pa = import_pyarrow()

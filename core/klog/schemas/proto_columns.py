@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from operator import itemgetter
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from google.protobuf.descriptor import FieldDescriptor
 
 from klog.log.arrow import import_pyarrow
 from klog.schemas import proto_well_known as well_known
-from klog.schemas.columns import MOST_COLUMNS, Change, Column, TooManyColumnsError, field_name, struct_type
+from klog.schemas.columns import MOST_COLUMNS, Change, Column, TooManyColumnsError, enum_type, field_name, struct_type
 from klog.schemas.json_values import json_bytes
 from klog.schemas.proto_json import MESSAGES, JsonForm, text_of
 from klog.schemas.proto_pool import MessageTypes
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _F: Final = FieldDescriptor
 _SCALARS: Final = {
@@ -26,10 +29,10 @@ _SECOND: Final = 10**9
 
 
 class MessageColumns:
-    """Makes the columns of the message types of one schema."""
+    """Makes the columns of the message types of one schema.  *for_spark*: of the types that Spark has."""
 
-    def __init__(self, messages: MessageTypes) -> None:
-        self._pa = import_pyarrow()
+    def __init__(self, messages: MessageTypes, for_spark: bool = False) -> None:
+        self._pa, self._for_spark = import_pyarrow(), for_spark
         self._messages = messages
         self._form = JsonForm(messages, canonical=False)
         self._left = 0
@@ -71,6 +74,10 @@ class MessageColumns:
 
     def _well_known(self, descriptor: Any) -> Column:
         pa, name = self._pa, descriptor.name
+        if name == "Timestamp" and self._for_spark:
+            per_second, nanos = 10**6, 1000
+            micros = pa.timestamp("us", "UTC")
+            return Column(micros, lambda message: message.seconds * per_second + message.nanos // nanos)
         if name == "Timestamp":
             return Column(pa.timestamp("ns", "UTC"), lambda message: message.seconds * _SECOND + message.nanos)
         if name == "Duration":
@@ -113,10 +120,14 @@ class MessageColumns:
             raise TooManyColumnsError
         if field.type == _F.TYPE_ENUM:
             names = {value.number: value.name for value in reversed(field.enum_type.values)}
-            kind = self._pa.dictionary(self._pa.int32(), self._pa.string())
-            return Column(kind, lambda number: names.get(number) or str(number))
+            return Column(enum_type(self._for_spark), lambda number: names.get(number) or str(number))
         may_be_bad = field.type == _F.TYPE_STRING and self._messages.may_have_bad_text(field.containing_type)
-        return Column(getattr(self._pa, _SCALARS[field.type])(), text_of if may_be_bad else None)
+        return Column(self._scalar(_SCALARS[field.type]), text_of if may_be_bad else None)
+
+    def _scalar(self, name: str) -> pa.DataType:
+        if self._for_spark and name == "uint64":
+            return self._pa.decimal128(20)
+        return getattr(self._pa, "int64" if self._for_spark and name == "uint32" else name)()
 
 
 def _converter(steps: list[tuple[str, str, bool, Change | None]]) -> Callable[[Any], dict[str, Any]]:

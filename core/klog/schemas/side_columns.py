@@ -19,9 +19,11 @@ from klog.schemas.avro_plan import AvroPlan, Change
 from klog.schemas.avro_resolution import ReaderForm
 from klog.schemas.columns import Column, field_name, struct_type
 from klog.schemas.decoded import INCOMPATIBLE, BadValueError, BrokenSchemaError, Decoded, Decoder
+from klog.schemas.json_values import json_bytes
 from klog.schemas.reader_schemas import AVRO, JSON, PROTOBUF, RecordMember, avro_name
 from klog.schemas.registry import Registry
 from klog.schemas.schema_version import SchemaVersion
+from klog.schemas.side_decoder import make_decoder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,8 +34,8 @@ Read = Callable[["bytes | memoryview"], Any]
 class SideColumn:
     """The column of one side of a topic.  *type*: Arrow's; binary if there are no schemas."""
 
-    def __init__(self, topic: str, side: str, members: Sequence[RecordMember]) -> None:
-        self.topic, self.side = topic, side
+    def __init__(self, topic: str, side: str, members: Sequence[RecordMember], for_spark: bool = False) -> None:
+        self.topic, self.side, self._for_spark = topic, side, for_spark
         self._members = list(members)
         self._names = _distinct([field_name(one.name) for one in members])
         self._avro: dict[int, ReaderForm] = {}
@@ -50,11 +52,11 @@ class SideColumn:
         if member.kind == AVRO:
             from klog.schemas.avro_columns import AvroColumn
 
-            column = AvroColumn(member.avro)
+            column = AvroColumn(member.avro, self._for_spark)
             self._avro[number] = column if len(self._members) == 1 else _Named(column, self._names[number])
             return column.type
         if member.kind == PROTOBUF:
-            read, made = _message_column(member)
+            read, made = _message_column(member, self._for_spark)
             self._messages[number] = read, self._named(number, made.change)
             return made.type
         return import_pyarrow().string()
@@ -111,14 +113,14 @@ def _distinct(names: list[str]) -> list[str]:
     return found
 
 
-def _message_column(member: RecordMember) -> tuple[Read, Column]:
+def _message_column(member: RecordMember, for_spark: bool) -> tuple[Read, Column]:
     """Return what reads messages of a type, and their column; text that cannot be used is a column of bytes."""
     from klog.schemas.proto_columns import MessageColumns
     from klog.schemas.protobuf import ProtobufSchema
 
     messages = ProtobufSchema(member.text, dict(member.references)).messages
     found = messages.message_class(member.name)
-    return found.FromString, MessageColumns(messages).column(found.DESCRIPTOR)
+    return found.FromString, MessageColumns(messages, for_spark).column(found.DESCRIPTOR)
 
 
 class _Named:
@@ -130,6 +132,18 @@ class _Named:
     def change_from(self, plan: AvroPlan) -> Change:
         change, name = self._form.change_from(plan), self._name
         return lambda value: {name: value if change is None else change(value)}
+
+
+class TextColumn:
+    """The column of one side of any topic as JSON, each value by the schema that wrote it."""
+
+    def __init__(self, canonical: bool) -> None:
+        self._canonical = canonical
+        self.type: pa.DataType = import_pyarrow().string()
+
+    def make(self, row: SchemaVersion, registry: Registry) -> Decoder:
+        """Return a decoder of JSON texts.  Raises BrokenSchemaError."""
+        return _JsonMember(make_decoder(row, registry, self._canonical), json_bytes)
 
 
 class _NoReader:

@@ -19,7 +19,7 @@ from klog.schemas.decoded import OUT_OF_RANGE, TRAILING_BYTES, Decoded
 from klog.schemas.error_tally import ErrorTally
 from klog.schemas.reader_schemas import RecordMember
 from klog.schemas.registry import Registry
-from klog.schemas.side_columns import SideColumn
+from klog.schemas.side_columns import SideColumn, TextColumn
 from klog.schemas.side_decoder import DecodedSide, SchemaDecoders
 
 if TYPE_CHECKING:
@@ -35,11 +35,21 @@ def content_of(record: Any, side: str) -> bytes | None:
 
 
 class SidePlan(NamedTuple):
-    """The columns of one side of a topic; *members*: the types of record that it has."""
+    """The columns of one side of a topic; *members*: the types of record that it has.
+
+    *form*: typed columns for `parquet` or of the types that `spark` has; JSON in the `plain` or the `canonical` form.
+    """
 
     topic: str
     side: str
     members: tuple[RecordMember, ...]
+    form: str = "parquet"
+
+    def column(self) -> SideColumn | TextColumn:
+        """Return the typed column."""
+        if self.form in ("plain", "canonical"):
+            return TextColumn(self.form == "canonical")
+        return SideColumn(self.topic, self.side, self.members, self.form == "spark")
 
 
 class TypedColumns:
@@ -63,7 +73,8 @@ class _TypedSide:
     def __init__(self, plan: SidePlan, registries: Sequence[Registry], tally: ErrorTally, context: str | None) -> None:
         self._pa = import_pyarrow()
         self.side, self._topic, self._tally = plan.side, plan.topic, tally
-        self._column = SideColumn(*plan)
+        self._column = plan.column()
+        self._for_spark = plan.form != "parquet"
         decoders = SchemaDecoders(registries, context=context, make=self._column.make)
         self._decoder = decoders.side(plan.topic, plan.side)
         self._plain = SchemaDecoders(registries, context=context).side(plan.topic, plan.side)
@@ -74,7 +85,7 @@ class _TypedSide:
             pa.field(side, self._column.type),
             pa.field(f"{side}_raw", pa.binary()),
             pa.field(f"{side}_schema_id", pa.int32()),
-            pa.field(f"{side}_error", pa.dictionary(pa.int8(), pa.string())),
+            pa.field(f"{side}_error", pa.string() if self._for_spark else pa.dictionary(pa.int8(), pa.string())),
         ]
 
     def arrays(self, rows: Window, partition: int) -> dict[str, pa.Array]:

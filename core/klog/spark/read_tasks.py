@@ -93,7 +93,14 @@ def read_task(
     freeze_once()
     assert isinstance(task, Task)
     wanted = RecordFilter(pushed.from_offset, pushed.to_offset, pushed.from_time, pushed.to_time)
-    query = RowQuery(tuple(columns), wanted, options.isolation, options.damage, options.max_batch_bytes)
+    query = RowQuery(
+        tuple(columns),
+        wanted,
+        options.isolation,
+        options.damage,
+        options.max_batch_bytes,
+        schemas=options.schemas,
+    )
     with in_text(), reading_in_worker(options.paths, options.reads), over_tiers(options.mount):
         yield from read(task.parts, query)
 

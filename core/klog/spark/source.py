@@ -10,6 +10,7 @@ passed to the JVM.  Offsets and times are resolved while planning, so that all t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, Filter, InputPartition
@@ -19,15 +20,21 @@ from klog.base.errors import UsageError, near_misses
 from klog.spark.ranges import FilterPushdown, batch_ranges, hold_names_against, push
 from klog.spark.read_tasks import chosen, read_task, tasks
 from klog.spark.remote_tiers import over_tiers
-from klog.spark.source_options import SourceOptions, read_columns, read_options
+from klog.spark.source_options import SourceOptions, read_columns, read_options, read_schema_wishes
 from klog.spark.utf8_errors import in_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from klog.jobs.schema_output import ExportSchemas
+
 
 class KafkaLog(DataSource):
     """The data source, which Spark finds by its name."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        super().__init__(options)
+        self._schemas: ExportSchemas | None = None
 
     @classmethod
     def name(cls) -> str:
@@ -36,19 +43,35 @@ class KafkaLog(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns.  Raises UsageError for an invalid option."""
-        return spark_schema(read_columns(self.options))
+        columns, schemas = read_columns(self.options), self._decoded()
+        return spark_schema(with_others(columns, schemas), schemas)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch."""
-        options = read_options(self.options)
+        options = replace(read_options(self.options), schemas=self._decoded())
         # Spark refuses a reader that takes filters wherever they are not switched on in its settings.
-        return (FilteringReader if options.pushdown else KafkaLogReader)(options, columns_of(schema))
+        return (FilteringReader if options.pushdown else KafkaLogReader)(options, columns_of(schema, options.schemas))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
         """Return the reader of a stream."""
         from klog.spark.micro_batches import StreamReader
 
-        return StreamReader(read_options(self.options, streaming=True), columns_of(schema))
+        options = replace(read_options(self.options, streaming=True), schemas=self._decoded())
+        return StreamReader(options, columns_of(schema, options.schemas))
+
+    def _decoded(self) -> ExportSchemas | None:
+        """Return how keys and values are decoded: chosen once, and sent along with this object."""
+        wishes = read_schema_wishes(self.options)
+        if wishes is None:
+            return None
+        if self._schemas is None:
+            from klog.spark.decoded_source import decoded
+
+            bounds = ("startingoffsets", "endingoffsets", "startingtimestamp", "endingtimestamp")
+            others = {name: text for name, text in self.options.items() if not name.lower().startswith(bounds)}
+            with in_text():
+                self._schemas = decoded(read_options(others), wishes)
+        return self._schemas
 
 
 class KafkaLogReader(DataSourceReader):
@@ -82,23 +105,34 @@ class FilteringReader(KafkaLogReader):
         return left
 
 
-def spark_schema(columns: Sequence[str]) -> StructType:
+def with_others(columns: Sequence[str], schemas: ExportSchemas | None) -> list[str]:
+    """Return *columns* with those that stand beside a decoded key or value."""
+    from klog.spark.decoded_source import columns_in_place
+
+    others = columns_in_place(schemas)
+    fields = {} if others is None else others.fields()
+    return [name for one in columns for name in ([field.name for field in fields[one]] if one in fields else [one])]
+
+
+def spark_schema(columns: Sequence[str], schemas: ExportSchemas | None = None) -> StructType:
     """Return *columns* as Spark's types."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     from klog.jobs.spark_rows import schema
+    from klog.spark.decoded_source import columns_in_place
 
-    return from_arrow_schema(schema(columns))
+    return from_arrow_schema(schema(columns, columns_in_place(schemas)))
 
 
-def columns_of(given: StructType) -> tuple[str, ...]:
+def columns_of(given: StructType, schemas: ExportSchemas | None = None) -> tuple[str, ...]:
     """Return the columns of a schema, which may be the user's own.  Raises UsageError for unknown columns."""
     from klog.jobs.spark_rows import COLUMNS
 
+    known = with_others(COLUMNS, schemas)
     for field in given:
-        if field.name not in COLUMNS:
-            raise UsageError(f"no column {field.name!r}{near_misses(field.name, COLUMNS)}")
-        ours = spark_schema([field.name])[0].dataType
+        if field.name not in known:
+            raise UsageError(f"no column {field.name!r}{near_misses(field.name, known)}")
+        ours = spark_schema([field.name], schemas)[0].dataType
         if field.dataType != ours:
             raise UsageError(f"column {field.name} is {ours.simpleString()}, not {field.dataType.simpleString()}")
     return tuple(given.fieldNames())

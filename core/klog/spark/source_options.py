@@ -14,7 +14,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, cast
 
 from klog.base.errors import UsageError, near_misses
 from klog.data_dir.partition import Partition
@@ -29,6 +29,9 @@ from klog.spark.read_bounds import EARLIEST, LATEST, OffsetBound, read_time, rea
 from klog.spark.remote_tiers import TierMount
 from klog.tier.tier_address import TierAddress
 
+if TYPE_CHECKING:
+    from klog.jobs.schema_output import ExportSchemas
+
 REPLICAS: Final = ("longest", "all", "leader-epoch")
 ISOLATIONS: Final = ("read_uncommitted", "read_committed")
 LEAST_SPLIT_BYTES: Final = 4096
@@ -40,6 +43,7 @@ _OURS = (
     " subscribe subscribePattern assign startingOffsets endingOffsets startingTimestamp endingTimestamp"
     " startingOffsetsByTimestamp endingOffsetsByTimestamp startingOffsetsByTimestampStrategy includeHeaders"
     " failOnDataLoss minPartitions maxOffsetsPerTrigger cache rate priority remote remoteLayout remoteKeys"
+    " schemas schemasTopic jsonForm readerSchema"
 )
 _NOTHING_ON_DISK = (
     "groupIdPrefix kafkaConsumer.pollTimeoutMs fetchOffset.numRetries fetchOffset.retryIntervalMs"
@@ -51,13 +55,25 @@ _IDENTITY_OPTIONS = ("cluster", "topicId", "byName")
 _ISOLATION_OF_CONSUMER = "kafka.isolation.level"
 
 
+AUTO: Final = "auto"
+
+
+class SchemaWishes(NamedTuple):
+    """The options about schemas.  *paths*: of registries' topics; *topic*: the name of `_schemas`."""
+
+    paths: tuple[str, ...]
+    topic: str = "_schemas"
+    canonical: bool = False
+    reader: str = "latest"
+
+
 @dataclass(frozen=True)
 class SourceOptions:
     """All options, parsed and checked against each other.
 
     *tasks*: the minimum number, None for the default.  *max_offsets*: per trigger, None for no limit.  *late*: the
     start if no record has the timestamp or a later one, "error" or "latest".  *reads*: the way in which logs are read.
-    *tier*: remote storage, None for the local logs alone.
+    *tier*: remote storage, None for the local logs alone.  *schemas*: how keys and values are decoded.
     """
 
     paths: tuple[str, ...]
@@ -78,6 +94,7 @@ class SourceOptions:
     max_offsets: int | None
     reads: ReadOptions
     tier: TierAddress | None = None
+    schemas: ExportSchemas | None = None
 
     @property
     def mount(self) -> TierMount | None:
@@ -198,6 +215,19 @@ def read_columns(options: Mapping[str, str]) -> tuple[str, ...]:
     """Return the columns of *options*.  Raises UsageError; of the other options only the names are checked."""
     given = _Given(options)
     return _columns(given, _damage(given, "fail"))
+
+
+def read_schema_wishes(options: Mapping[str, str]) -> SchemaWishes | None:
+    """Return the options about schemas, None without `schemas`.  Raises UsageError."""
+    given = _Given(options)
+    text, reader = given.text("schemas"), given.text("readerSchema") or "latest"
+    form = given.choice("jsonForm", ("plain", "canonical"), "plain")
+    if text is None:
+        return None
+    if form == "canonical" and reader != "each":
+        raise UsageError("jsonForm: columns have types; it goes with readerSchema each")
+    paths = tuple(path if path == AUTO else _local(path) for path in map(str.strip, text.split(",")) if path)
+    return SchemaWishes(paths, given.text("schemasTopic") or "_schemas", form == "canonical", reader)
 
 
 def _bounds(given: _Given, streaming: bool) -> tuple[OffsetBound, OffsetBound]:
