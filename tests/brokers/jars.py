@@ -80,6 +80,11 @@ def _fetch_each(folder: Path, *coordinates: str) -> None:
         _maven(folder, "dependency:copy", f"-Dartifact={each}", "-DoutputDirectory=libs")
 
 
+def fetch(folder: Path, coordinates: str) -> None:
+    """Let Maven fetch one file into folder/libs."""
+    _fetch_each(folder, coordinates)
+
+
 def filled(place: Path, fill: Callable[..., None], *what: str) -> Path:
     """Return place/libs, filled by *fill* the first time.
 
