@@ -77,12 +77,21 @@ class RemoteOptions(NamedTuple):
 def behind(
     given: RemoteOptions, query: PartitionQuery, request: SurveyOptions, form: str, to: str | None = None
 ) -> Callable[[FoundFindings], None] | None:
-    """Return the check of remote storage that follows that of the log dirs; None without `--remote`."""
+    """Return the check of remote storage that follows that of the log dirs; None without `--remote`.
+
+    Raises UsageError for paths that are no log dirs, KlogError for a tier that cannot be read.
+    """
     if (tier := named_tier(*given)) is None:
         return None
     from klog.commands.remote import RemoteQuery
+    from klog.data_dir.log_dir import LogDir
+    from klog.data_dir.selection import open_path
 
     from klog_cli.views.remote.behind_local import verify_behind
+
+    for path in query.paths:
+        if not isinstance(open_path(path), LogDir):
+            raise UsageError(f"{path}: --remote needs a log dir, for __remote_log_metadata is beside the partitions")
 
     wanted = RemoteQuery(tuple(query.paths), tier, tuple(query.topics), tuple(query.numbers))
     return partial(verify_behind, query=wanted, request=request, form=form, to=to)

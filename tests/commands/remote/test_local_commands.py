@@ -61,6 +61,9 @@ def test_verify_without_remote_is_as_before(klog: Klog, disk: tuple[Path, Path])
     assert "remote" not in found
     assert not any("tier" in one for one in found["findings"])
     assert klog("verify", disk[0], "--remote-layout", "local").exit_code == 16
+    for command in ("verify", "space"):
+        ran = klog(command, disk[0] / "fine-0", "--remote", disk[1])
+        assert (ran.exit_code, ran.stdout) == (16, b""), "a partition alone has no entries"
 
 
 @pytest.mark.corpora
