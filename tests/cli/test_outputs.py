@@ -20,6 +20,7 @@ from klog.jobs.output import RUN, JobOutput, check_target, lock_target
 from klog_cli.command_tree import build
 
 from tests.conftest import FIXTURES, Ran, run_klog, writable_copy
+from tests.support import tiers
 from tests.support.power import HastyDisk, less_pointers, only_root, tree
 
 Klog = Callable[..., Ran]
@@ -53,7 +54,7 @@ CUT = "{}/data/calm-0 --to-offset 5"
 KEYS = "{}/data/keys-none-0 --policy compact"
 WRITE = "{0}/empty.jsonl --to {0}/data"
 ADOPT = "{0}/quorum/broker-1 --to {0}/quorum/broker-1"
-ATTACH = "--remote {0}/quorum --remote-layout local --to {0}/quorum/broker-1"
+ATTACH = "--remote {0}/tiered/tier --to {0}/tiered/data -t gone"
 DISKS = "{}/data"
 QUORUM = "{0}/quorum/broker-1 {0}/quorum/broker-2 {0}/quorum/broker-3 --voters 1@one:1,2@two:2,3@three:3"
 SCHEMA = r"""{"key":"{\"keytype\":\"SCHEMA\",\"subject\":\"a\",\"version\":1}","value":"{\"id\":1,\"schema\":\"7\"}"}"""
@@ -79,9 +80,9 @@ WRITERS = (
     Writer("adopt", "--save-plan", ADOPT, is_idle=True),
     Writer("adopt", "--backup", ADOPT, is_file=False, is_idle=True),
     Writer("adopt", "--backup", f"{ADOPT} --apply", is_file=False, is_idle=True),
-    Writer("remote attach", "--save-plan", ATTACH, is_idle=True),
-    Writer("remote attach", "--backup", ATTACH, is_file=False, is_idle=True),
-    Writer("remote attach", "--backup", f"{ATTACH} --apply", is_file=False, is_idle=True),
+    Writer("remote attach", "--save-plan", ATTACH),
+    Writer("remote attach", "--backup", ATTACH, is_file=False),
+    Writer("remote attach", "--backup", f"{ATTACH} --apply", is_file=False),
     Writer("follow", "--to", "127.0.0.1:1 --timeout 1ms", is_file=False),
     Writer("remote fetch", "--to", "{0}/data --remote {0}/data --remote-layout local", is_file=False, is_idle=True),
     Writer("undo", "--backup", "{}/kept --apply", is_file=False),
@@ -335,6 +336,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "schemas.jsonl").write_text(SCHEMA)
     copy_into(Path("compaction/before/keys-none-0"), root / "data/keys-none-0")
     copy_into(Path("replicas/quorum"), root / "quorum")
+    tiers.unpack(root / "tiered")
     for name in ("plain-1", "tx-0"):
         copy_into(Path("modern") / name, root / "other" / name)
     for file in ("meta.properties", "replication-offset-checkpoint"):
@@ -704,6 +706,7 @@ def own(tmp_path: Path) -> Path:
     (tmp_path / "schemas.jsonl").write_text(SCHEMA)
     copy_into(Path("compaction/before/keys-none-0"), tmp_path / "data/keys-none-0")
     copy_into(Path("replicas/quorum"), tmp_path / "quorum")
+    tiers.unpack(tmp_path / "tiered")
     for folder, names in {
         "exports/orders-3": ["old.jsonl", "1.log", "part-0.index.json"],
         "app/my-data-1": ["app.log", ".lock", "config.checkpoint"],
