@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from klog.formats.damage import Damage, Location
     from klog.formats.damage import Location as Place
     from klog.formats.record import Record
+    from klog.jobs.schema_sources import open_schemas
     from klog.log.segment import Batch, Segment
     from klog.partition.lookup import Lookup
     from klog.partition.verify.verify import verify_partition
@@ -39,6 +40,7 @@ _HOME = {
     "Place": "klog.formats.damage",
     "Record": "klog.formats.record",
     "Segment": "klog.log.segment",
+    "open_schemas": "klog.jobs.schema_sources",
     "verify_partition": "klog.partition.verify.verify",
 }
 _NAMES = {"Place": "Location"}
@@ -55,6 +57,7 @@ __all__ = [
     "Record",
     "Segment",
     "__version__",
+    "open_schemas",
     "verify_partition",
 ]
 

@@ -104,6 +104,27 @@ def test_only_the_schemas_that_are_named_are_sent_to_tasks(data: Path) -> None:
     assert [(plan.topic, plan.side) for plan in chosen.plans] == [("orders", "key"), ("orders", "value")]
 
 
+def test_the_library_decodes_records_without_json(data: Path) -> None:
+    """As written, and as the latest version has them."""
+    import klog
+
+    log = klog.Segment(str(data / "orders-0" / f"{0:020}.log"))
+    for reader, wanted in (
+        ("each", [{"id": 5}, {"id": 6, "n": 7}]),
+        ("latest", [{"id": 5, "n": 9}, {"id": 6, "n": 7}]),
+    ):
+        schemas = klog.open_schemas([str(data)], reader=reader)
+        keys, values = schemas.side("orders", "key"), schemas.side("orders", "value")
+        found = [
+            (keys.decode(record.key, record.headers), values.decode(record.value, record.headers))
+            for batch in log.batches() if not isinstance(batch, klog.Damage)
+            for record in batch.records()
+        ]  # fmt: skip
+        assert [key.decoded.value for key, _ in found if key] == ["k"] * 4
+        assert [value.decoded.value for _, value in found[:2] if value] == wanted
+        assert [value and value.decoded.error for _, value in found] == [None, None, "unknown-id", None]
+
+
 class _Silence:
     def __getattr__(self, _name: str) -> Any:
         return lambda *_: None

@@ -18,8 +18,10 @@ from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import IdentityChoice, choose_identity, find_partitions
 from klog.partition.start.replica_choice import choose_replicas
 from klog.schemas.apicurio import JOURNAL_TOPIC, read_journal
+from klog.schemas.reader_schemas import EACH
 from klog.schemas.registry import Registry
 from klog.schemas.schemas_topic import SCHEMAS_TOPIC, SchemasReplay, read_schemas_topic
+from klog.schemas.side_decoder import SchemaDecoders
 
 _LOG_SUFFIX: Final = ".log"
 
@@ -50,6 +52,23 @@ def find_registries(
         places = ", ".join(paths)
         raise NoRegistryError(f"{places}: no {topic} and no {JOURNAL_TOPIC}; name the log dir that has it")
     return found
+
+
+def open_schemas(
+    paths: Sequence[str], *, canonical: bool = False, reader: str = EACH, context: str | None = None
+) -> SchemaDecoders:
+    """Return decoders of the keys and values of topics, by the schemas whose topics are below *paths*.
+
+    *canonical*: in the form of the formats' own tools.  *reader*: the schema that Avro values are resolved to: `each`
+    its own, `latest`, an id or SUBJECT:VERSION.  *context*: the one to prefer.  Raises as `find_registries` does.
+    """
+    registries = find_registries(paths)
+    make = None
+    if reader != EACH:
+        from klog.schemas.resolved_values import resolving
+
+        make = resolving(registries, reader, canonical, context)
+    return SchemaDecoders(registries, canonical, context, make)
 
 
 def topics_beside(paths: Sequence[str], topic: str = SCHEMAS_TOPIC) -> list[str]:
