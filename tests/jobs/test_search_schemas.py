@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import random
 from contextlib import suppress
@@ -173,6 +175,21 @@ def test_text_and_json_show_decoded_values(orders: Path) -> None:
     assert without == dumped(orders / "orders-0")
 
 
+@pytest.mark.corpora
+@pytest.mark.parametrize("command", ["search", "records"])
+@pytest.mark.parametrize("name", REGISTRIES)
+def test_csv_has_the_rows_of_a_dump(image: Image, name: str, command: str) -> None:
+    """The columns of schemas are the last ones, and the limit counts records, which may have several lines."""
+    topic = truth(name)["topics"]["all"]
+    for path in sorted(data(image, name).glob(f"{topic}-*")):
+        words = (path, "--schemas", "auto", "--output", "csv")
+        dumped_rows = list(csv.reader(io.StringIO(run_klog("dump", *words).stdout.decode(), newline="")))
+        head = ("--head", "-n", "7") if command == "records" else ("-n", "7")
+        found = list(csv.reader(io.StringIO(run_klog(command, *words, *head).stdout.decode(), newline="")))
+        assert found == dumped_rows[:8]
+        assert dumped_rows[0][-4:] == ["key_schema_id", "key_error", "value_schema_id", "value_error"]
+
+
 def test_globs_and_other_disks_have_the_schemas_as_well(orders: Path, tmp_path: Path) -> None:
     """`auto` means the log dirs among the paths, as klog itself expands them."""
     elsewhere = tmp_path / "mnt/disk/other"
@@ -263,7 +280,6 @@ def test_wrong_conditions_are_refused(text: str, said: str) -> None:
     ("words", "said"),
     [
         (["--where", "value.a=1"], "--where looks at decoded keys and values: add --schemas auto"),
-        (["--schemas", "auto", "--output", "csv"], "--schemas goes with --output text or json or jsonl"),
         (["--schemas", "auto", "--values", "hex"], "--values goes without --schemas"),
         (["--schemas", "auto", "--where", "value=1", "--decode", "key"], "--decode key leaves out the value"),
     ],

@@ -119,7 +119,7 @@ def _named_schemas(schemas: list[str] | None, by_form: bool, form: str) -> list[
     """Return the places of the schemas that are asked for, also *by_form* of keys or values.  Raises UsageError."""
     named = schemas or ([schema_options.AUTO] if by_form else None)
     if named:
-        schema_options.check_schemas(form, "text", False, ("text", "json", "jsonl"))
+        schema_options.check_schemas(form, "text", False, RECORDS_OUTPUTS)
     return named
 
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from klog_cli.views.search import SearchJob
 
 FORMS = ("text", "json", "jsonl", "csv")
-FORMS_DECODED = ("text", "json", "jsonl")
 SearchOutput = Annotated[str, options.output_form(FORMS)]
 Header = Annotated[
     str | None,
@@ -78,7 +77,7 @@ def search(
     asked = search_job(paths, (key, keys_from), (header, regex), *ranges, isolation, (form, values), limit, key_as)
     asked = with_batch_bytes(asked, max_batch_bytes)
     if schemas:
-        schema_options.check_schemas(form, values, False, FORMS_DECODED)
+        schema_options.check_schemas(form, values, False, FORMS)
     given = schemas_topic, json_form, decode, context
     asked = with_schemas(asked, schema_options.schema_style(schemas, paths or (), given), where or ())
     choice = options.identity_choice(cluster, topic_id, by_name)

@@ -159,7 +159,7 @@ def search(
     )
     asked = search_command.with_batch_bytes(asked, max_batch_bytes)
     if schemas:
-        schema_options.check_schemas(form, values, False, search_command.FORMS_DECODED)
+        schema_options.check_schemas(form, values, False, search_command.FORMS)
     style = schema_options.schema_style(schemas, paths or (), (schemas_topic, json_form, decode, context))
     asked = search_command.with_schemas(asked, style, where or ())
     choice = options.identity_choice(cluster, topic_id, by_name)

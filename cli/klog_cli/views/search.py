@@ -38,7 +38,7 @@ def search(partitions: Sequence[Partition], job: SearchJob, runner: AbstractCont
     """Print the records that are found and return the exit code."""
     damages = read = 0
     with output.Results() as results, runner as running:
-        lines = _FORMS[job.form](results, partitions)
+        lines = _FORMS[job.form](results, partitions, job.query.schemas is not None)
         lines.begin()
 
         def take(result: TaskResult) -> None:
@@ -63,8 +63,8 @@ def search(partitions: Sequence[Partition], job: SearchJob, runner: AbstractCont
 class _Lines:
     """JSON lines, as they are."""
 
-    def __init__(self, results: output.Results, partitions: Sequence[Partition]) -> None:
-        self._results, self._partitions = results, partitions
+    def __init__(self, results: output.Results, partitions: Sequence[Partition], is_decoded: bool) -> None:
+        self._results, self._partitions, self._is_decoded = results, partitions, is_decoded
         self.found = False
 
     def begin(self) -> None:
@@ -86,7 +86,7 @@ class _Csv(_Lines):
         from klog.commands.dump.log_lines import csv_header
         from klog.log.json_lines import LineStyle
 
-        self._results.write(csv_header(LineStyle(csv=True)))
+        self._results.write(csv_header(LineStyle(csv=True, decoded=self._is_decoded)))
 
 
 class _Json(_Lines):
@@ -146,7 +146,7 @@ def _fitted(found: object, room: int) -> str:
     return before + (strong(hit) if hit else "") + cut(after, left - columns_of(before))
 
 
-_FORMS: dict[str, Callable[[output.Results, Sequence[Partition]], _Lines]] = {
+_FORMS: dict[str, Callable[[output.Results, Sequence[Partition], bool], _Lines]] = {
     "text": _Text,
     "json": _Json,
     "jsonl": _Lines,

@@ -134,9 +134,9 @@ class _SliceLines:
         self._hits = HitStyle(query.wanted, query.style.values) if query.hits else None
         self._decoded = None
         if query.schemas is not None:
-            from klog.schemas.decoded_rows import DecodedRows
+            from klog.schemas.decoded_csv import decoded_rows
 
-            self._decoded = DecodedRows(part.topic, part.partition, query.schemas)
+            self._decoded = decoded_rows(part.topic, part.partition, query.schemas, query.style)
 
     def keep(self, rows: Window) -> None:
         """Keep only the rows whose decoded keys and values fit."""

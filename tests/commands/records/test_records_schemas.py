@@ -113,8 +113,6 @@ def test_forms_choose_between_bytes_and_values(orders: Path) -> None:
     assert run_klog(*one, "--schemas", "auto", "--decode", "key", "--format", "%v").stdout == stored
     assert b'  "id": 1,\n' in run_klog(*one, "--schemas", "auto", "--pretty").stdout
     assert run_klog(*one, "--key", "k0", "--key-as", "schema", "--format", "%k").stdout == b"k0"
-    refused = run_klog(*one, "--schemas", "auto", "--output", "csv")
-    assert (refused.exit_code, refused.stdout) == (16, b"")
 
 
 def test_a_terminal_gets_schemas_by_itself(orders: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -148,7 +148,8 @@ def _print(query: RecordsQuery, printer: _Printer[Row], reads: Reads[Row], follo
 
 def emit_lines(query: RecordsQuery, *, is_csv: bool) -> int:
     """Print the records as JSON lines or CSV, as `klog dump` does; return the exit code.  Raises UsageError."""
-    request = query.request._replace(line_style=LineStyle(is_csv))
+    style = LineStyle(is_csv, decoded=query.request.schemas is not None)
+    request = query.request._replace(line_style=style)
     with output.Results() as results:
         if is_csv:
             results.write(csv_header(request.line_style))

@@ -1,4 +1,4 @@
-"""Records of a dump as JSON lines whose keys and values are decoded by the schemas of a registry."""
+"""Records of a dump as JSON lines or CSV whose keys and values are decoded by the schemas of a registry."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from klog.kernel import Window
 from klog.log.json_lines import LineStyle
 from klog.log.pipeline import OrderedOutput
 from klog.log.records import RecordLimit
-from klog.schemas.decoded_rows import DecodedRows, SchemaStyle
+from klog.schemas.decoded_csv import decoded_rows
+from klog.schemas.decoded_rows import SchemaStyle
 
 
 class DecodedLines(LineDump):
@@ -17,7 +18,7 @@ class DecodedLines(LineDump):
     def __init__(self, log: LogInput, style: LineStyle, count: RecordLimit, schemas: SchemaStyle) -> None:
         super().__init__(log, style, count)
         topic, partition = log.target.origin
-        self._decoded = DecodedRows(topic, partition, schemas)
+        self._decoded = decoded_rows(topic, partition, schemas, style)
 
     def _write(self, rows: Window, at: int, end: int, lane: OrderedOutput) -> None:
         """Write lines of the rows from *at* to *end*."""

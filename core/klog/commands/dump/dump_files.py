@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from klog.base.errors import ExitCode, KlogError, NotKafkaError, UnsupportedError, UsageError
 from klog.base.overlays import remote_object
@@ -31,10 +31,6 @@ from klog.kernel import Window, crc32c
 from klog.log.pipeline import run
 from klog.log.records import RecordLimit, drop_crowded
 from klog.log.segment import MAX_SEGMENT_BYTES
-
-if TYPE_CHECKING:
-    from klog.commands.dump.decoded_csv import DecodedCsv
-    from klog.commands.dump.decoded_lines import DecodedLines
 
 _LAYOUTS = {"index": OFFSET_ENTRY, "timeindex": TIME_ENTRY, "txnindex": ABORTED_TXN}
 _LARGEST = 64 << 20
@@ -333,19 +329,11 @@ def _log_lines(target: DumpTarget, inputs: LogInputs, sink: Sink, count: RecordL
         if schemas is None:
             dump = LineDump(log, inputs.request.line_style, count)
         else:
-            dump = _decoded_dump(inputs.request)(log, inputs.request.line_style, count, schemas)
+            from klog.commands.dump.decoded_lines import DecodedLines
+
+            dump = DecodedLines(log, inputs.request.line_style, count, schemas)
         run(log.reader, dump.work, sink, log.jobs)
     return ExitCode.PROBLEMS_LEFT if dump.damages else ExitCode.CLEAN
-
-
-def _decoded_dump(request: DumpRequest) -> type[DecodedCsv] | type[DecodedLines]:
-    if request.line_style.csv:
-        from klog.commands.dump.decoded_csv import DecodedCsv
-
-        return DecodedCsv
-    from klog.commands.dump.decoded_lines import DecodedLines
-
-    return DecodedLines
 
 
 def dump_parquet(

@@ -1,51 +1,44 @@
-"""Records of a dump as CSV whose keys and values are decoded by the schemas of a registry."""
+"""Records as CSV whose keys and values are decoded by the schemas of a registry, and the columns that say how."""
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
 
-from klog.commands.dump.dump_request import LogInput
-from klog.commands.dump.log_lines import LineDump
 from klog.formats.batch import CONTROL_BIT
-from klog.kernel import Window
 from klog.log.json_lines import LineStyle, huge_line
-from klog.log.pipeline import OrderedOutput
-from klog.log.records import RecordLimit
 from klog.schemas.decoded import TRAILING_BYTES
-from klog.schemas.decoded_rows import DecodedRows, SchemaStyle, shown_content
-from klog.schemas.side_decoder import DecodedSide
+from klog.schemas.decoded_rows import DecodedRows, shown_content
+
+if TYPE_CHECKING:
+    from klog.kernel import Window
+    from klog.schemas.decoded_rows import SchemaStyle
+    from klog.schemas.side_decoder import DecodedSide
 
 _FIELD: Final = rb'((?:"[^"]*(?:""[^"]*)*"|[^,"\n]*),)'
 _BEGIN: Final = re.compile(rb"((?:[^,\n]*,){3})" + 4 * _FIELD).match
 """The offset, the timestamp and its type; the key and its base64; the value and its base64."""
 
 
-class DecodedCsv(LineDump):
-    """Makes lines of a log's windows, with decoded keys and values and the columns that say how."""
+class DecodedCsv(DecodedRows):
+    """Makes lines of CSV."""
 
-    def __init__(self, log: LogInput, style: LineStyle, count: RecordLimit, schemas: SchemaStyle) -> None:
-        super().__init__(log, style, count)
-        topic, partition = log.target.origin
-        self._decoded = DecodedRows(topic, partition, schemas)
-
-    def _write(self, rows: Window, at: int, end: int, lane: OrderedOutput) -> None:
-        """Write lines of the rows from *at* to *end*."""
-        lane.flush(rows)
-        flags = self._style.flags
+    def lines(self, rows: Window, at: int, end: int, fields: bytes, style: LineStyle) -> Iterator[bytes | memoryview]:
+        """Yield the lines of the rows from *at* to *end*, in pieces; the output of *rows* is empty before and after."""
         for row in range(at, end):
-            if rows.csv_lines(row, self._fields, flags, row + 1) > row:
+            if rows.csv_lines(row, fields, style.flags, row + 1) > row:
                 line = bytes(rows.output())
                 rows.flushed()
             else:
-                line = b"".join(huge_line(rows, row, self._fields, self._style))
-            lane.write(self._line(rows, row, line))
+                line = b"".join(huge_line(rows, row, fields, style))
+            yield self._line(rows, row, line)
 
     def _line(self, rows: Window, row: int, line: bytes) -> bytes:
         record = rows.record(row)
         if rows.batch(record[6]).attributes & CONTROL_BIT:
             return line[:-1] + b",,,,\n"
-        sides = self._decoded.sides(record)
+        sides = self.sides(record)
         found = _BEGIN(line)
         if sides == (None, None) or found is None:
             return line[:-1] + b",,,,\n"
@@ -66,3 +59,9 @@ def _facts(side: DecodedSide | None) -> bytes:
         return b",,"
     error = side.decoded.error or (TRAILING_BYTES if side.decoded.trailing else "")
     return f",{'' if side.schema_id is None else side.schema_id},{error}".encode()
+
+
+def decoded_rows(topic: str | None, partition: int | None, schemas: SchemaStyle, style: LineStyle) -> DecodedRows:
+    """Return what decodes the records of one partition, and makes their lines in this style: JSON or CSV."""
+    kind = DecodedCsv if style.csv else DecodedRows
+    return kind(topic, partition, schemas)
