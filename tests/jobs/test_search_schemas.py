@@ -26,7 +26,7 @@ from tests.conftest import FIXTURES, run_klog
 from tests.oracles.plain.encode import Record
 from tests.schemas.corpus import REGISTRIES, Image, data, reference, truth
 from tests.schemas.jsonl_filter import Where, conditions, holds
-from tests.schemas.random_avro import SchemaMaker, ValueMaker
+from tests.schemas.random_avro import SchemaMaker, ValueMaker, zigzag
 from tests.schemas.small_registry import ORDER, make, order
 
 DECODED = ("--schemas", "auto", "--output", "jsonl")
@@ -288,6 +288,43 @@ def test_options_that_do_not_go_together_are_16(orders: Path, words: list[str], 
     done = run_klog("search", orders / "orders-0", *words)
     assert (done.exit_code, done.stdout) == (16, b"")
     assert said in done.stderr.decode()
+
+
+NODE = '{"type":"record","name":"N","fields":[{"name":"next","type":["null","N"]}]}'
+BAD_VALUES = {
+    "an endless number": b"\0\0\0\0\7" + b"\xff" * 30,
+    "a length beyond the end": b"\0\0\0\0\7\2" + zigzag(1) + zigzag(2**40),
+    "2^40 elements of nothing": b"\0\0\0\0\x08" + zigzag(2**40),
+    "100 000 levels": b"\0\0\0\0\x09" + b"\2" * 100_000 + b"\0",
+    "a branch that is none": b"\0\0\0\0\x09\x40",
+    "text that is not UTF-8": b"\0\0\0\0\7\2" + zigzag(1) + zigzag(2) + b"\xff\xfe" + b"\0",
+    "a broken schema": b"\0\0\0\0\x0a\0",
+    "a lost id": b"\0\0\0\x9c\x40\0",
+    "nothing": b"\0\0\0\0\7",
+}
+
+
+@pytest.mark.parametrize("name", BAD_VALUES)
+def test_bad_values_cost_a_line_and_no_more(name: str, tmp_path: Path) -> None:
+    """The records around them are found and shown, in every command; the bytes stay, and the exit code is 4."""
+    schemas = [
+        ("orders-value", 1, 7, ORDER),
+        ("n", 1, 8, '{"type":"array","items":"null"}'),
+        ("r", 1, 9, NODE),
+        ("b", 1, 10, "{"),
+    ]
+    bad = BAD_VALUES[name]
+    make(tmp_path, schemas, [Record(0, value=order(1, "a")), Record(1, value=bad), Record(2, value=order(2, "b"))])
+    path = tmp_path / "orders-0"
+    done = run_klog("search", path, *DECODED, "--where", "value.tags[]~.")
+    assert (done.exit_code, offsets(done.stdout)) == (4, [0, 2])
+    assert len(done.stderr.splitlines()) == 1
+    shown = run_klog("records", path, "--schemas", "auto", "--format", "%v\\n").stdout.split(b"\n")
+    assert (shown[0], shown[-2]) == (b'{"id":1,"tags":["a"]}', b'{"id":2,"tags":["b"]}')
+    assert bad in run_klog("records", path, "--schemas", "auto", "--format", "%v|").stdout
+    field = run_klog("bytes", path, "--offset", "1", "--schemas", "auto", "--output", "json")
+    assert field.exit_code == 4
+    assert json.loads(field.stdout)["problems"]
 
 
 def test_topics_of_brokers_are_not_decoded(orders: Path) -> None:

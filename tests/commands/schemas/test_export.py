@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -414,3 +415,43 @@ def test_a_file_is_written_whole_and_bytes_survive(tmp_path: Path) -> None:
     assert (done.exit_code, done.stdout) == (0, b"")
     assert json.loads(out.read_text()) == {"offset": 5, "timestamp": 77, **line, "partition": 0, "topic": "_schemas"}
     assert answers(out) == answers(path)
+
+
+def nested(levels: int) -> str:
+    return '{"type":"array","items":' * levels + '"int"' + "}" * levels
+
+
+HOSTILE = {
+    "large": json.dumps({"type": "enum", "name": "E", "symbols": [f"s{i}" for i in range(200_000)]}),
+    "deep": nested(10_000),
+    "recursive": '{"type":"record","name":"R","fields":[{"name":"r","type":"R"}]}',
+    "wide": json.dumps(
+        {"type": "record", "name": "W", "fields": [{"name": f"f{i}", "type": "int"} for i in range(30_000)]}
+    ),
+    "long name": json.dumps({"type": "enum", "name": "N" * 60_000, "symbols": ["x"]}),
+    "no symbols": '{"type":"enum","name":"E","symbols":[]}',
+    "half a pair": '{"type":"enum","name":"E","symbols":["a"],"doc":"\ud800"}',
+}
+
+
+@pytest.mark.parametrize("form", ["records", "requests", "files"])
+def test_hostile_schemas_are_exported_or_left_out(form: str, tmp_path: Path) -> None:
+    """Each in bounded time, with its reason; circles of references, names with control characters and half pairs."""
+    versions = [schema(name, 1, number, text) for number, (name, text) in enumerate(HOSTILE.items(), 1)]
+    circle = [schema("a", 1, 20, references=refers("b", 1)), schema("b", 1, 21, references=refers("a", 1))]
+    own = schema("self", 1, 22, references=refers("self", 1))
+    odd = [schema("x\x1b[31m\n\0\ud800", 1, 23), schema("\u202e", 2**31 - 1, 2**31 - 1), schema("", 1, 24)]
+    path = registry(tmp_path, *versions, *circle, own, *odd)
+    before = time.process_time()
+    done = run_klog("schemas", "export", path, "--to", tmp_path / "out", "--output", form)
+    assert time.process_time() - before < 30
+    assert done.exit_code == (4 if form == "requests" else 0), done.stderr
+    assert b"\x1b" not in done.stderr
+    assert b"a bug in klog" not in done.stderr
+    if form == "requests":
+        left_out = [line for line in done.stderr.decode().splitlines() if " is left out: " in line]
+        assert {line.split()[1] for line in left_out} >= {"a", "b", "self", "deep", "recursive"}
+    elif form == "records":
+        assert len((tmp_path / "out").read_bytes().splitlines()) == len(versions) + 6
+    else:
+        assert len(json.loads((tmp_path / "out/index.json").read_text())) == len(versions) + 6
