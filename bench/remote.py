@@ -83,12 +83,10 @@ def _read(bench: Bench, folder: str) -> Iterator[Row]:
 
 _DECOMPRESS = """
 import sys, zstandard
-data = memoryview(open(sys.argv[1], 'rb').read())
-at = 0
-while at < len(data):
-    one = zstandard.ZstdDecompressor().decompressobj()
-    one.decompress(data[at:])
-    at = len(data) - len(one.unused_data)
+with open(sys.argv[1], 'rb') as file:
+    reader = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
+    while reader.read(1 << 20):
+        pass
 """
 
 
