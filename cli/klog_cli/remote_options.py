@@ -9,7 +9,7 @@ from inspect import Parameter, signature
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
-from klog.base.errors import ExitCode, UsageError, counted, offsets_text
+from klog.base.errors import ExitCode, UsageError, counted
 
 from klog_cli import options, output
 
@@ -92,18 +92,19 @@ def over_tiers(
     numbers: Sequence[PartitionChoice] | None,
     given: TierArguments,
     cache_bytes: int = 0,
+    serves: bool = False,
 ) -> Iterator[TierPaths]:
     """Lay remote segments over the partitions while the block lasts; yield the paths to read.
 
-    Without `--remote` these are *paths*.  *cache_bytes*: see `MountRequest`.  Names the offsets that neither tier has.
-    Raises UsageError, KlogError.
+    Without `--remote` these are *paths*.  *cache_bytes*: see `MountRequest`.  Names the offsets that neither tier has,
+    unless the command *serves*, whose first line is its address.  Raises UsageError, KlogError.
     """
     if not any(given):
         yield TierPaths(list(paths))
         return
     if given.uri is None and given.part is not None:
         raise UsageError("--tier needs --remote TIER")
-    from klog.partition.tiered.mounts import BOTH, TIERS, MountRequest, mounted
+    from klog.partition.tiered.mounts import BOTH, TIERS, MountRequest, gaps, mounted
 
     part = options.known("--tier", given.part or BOTH, TIERS)
     tier = named_tier(given.uri, given.layout, given.keys)
@@ -112,14 +113,13 @@ def over_tiers(
         raise UsageError("name log dirs, or what to read from remote storage alone: --topic T --partition N")
     request = MountRequest(tier, paths, topics or (), numbers or (), part, cache_bytes)
     with mounted(request) as found:
-        code = ExitCode.CLEAN
-        for path, log in found.logs.items() if part == BOTH else ():
-            for first, last in log.holes():
-                output.error(f"{path}: {offsets_text(first, last)}: in neither tier")
-                code = ExitCode.PROBLEMS_LEFT
-            if log.local_start is None and paths:
+        lines = [] if part != BOTH or serves else list(gaps(found.logs))
+        for line in lines:
+            output.error(line)
+        for path, log in found.logs.items():
+            if log.local_start is None and paths and part == BOTH and not serves:
                 output.note(f"{path}: there is no local log: only remote storage is read")
-        yield TierPaths(found.paths, code, found.logs)
+        yield TierPaths(found.paths, ExitCode.PROBLEMS_LEFT if lines else ExitCode.CLEAN, found.logs)
 
 
 _ADDED = {"remote": Remote, "remote_layout": RemoteLayout, "remote_keys": RemoteKeys, "tier": TierPart}

@@ -140,5 +140,5 @@ def serve(
     )
     place, buffer_bytes = ListenAddress(listen, advertise, expose), parse_size(send_buffer)
     given = TierArguments(remote, remote_layout, remote_keys, None)
-    with over_tiers(paths or [], topic, partition, given, parse_size(cache_size)) as tiers:
+    with over_tiers(paths or [], topic, partition, given, parse_size(cache_size), serves=True) as tiers:
         return run(tiers.paths, shown, place, connections, buffer_bytes, form == "jsonl", tiers.logs)

@@ -99,6 +99,8 @@ def _tell(view: View, host: str) -> None:
         output.error("anyone who reaches this port can read everything that is served")
     for line in view.notes:
         output.note(line)
+    for line in view.take_messages():
+        output.error(line)
 
 
 class _Lines:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -91,6 +92,24 @@ def test_other_clients_read_both_tiers(image: Callable[[str], Path]) -> None:
         for name in ("kafka-python", "aiokafka"):
             read = by_partition(READERS[name](server.bootstrap, "alpha", "read_committed", None))[place]
             assert [row[0] for row in read] == told["committed"]
+
+
+@pytest.mark.corpora
+def test_offsets_that_neither_tier_has(image: Callable[[str], Path], tmp_path: Path) -> None:
+    """Without the entries of a segment its offsets are a hole: it is named at the start, and skipped unless asked."""
+    found = situation(image, "house")
+    data = tmp_path / "data"
+    shutil.copytree(found.leader, data)
+    for one in ("plain-0", "plain-1"):
+        for file in (data / one).glob("0*"):
+            file.unlink()
+        (data / one / f"{400:020}.log").touch()
+    for option, code in (("stop", 1), ("skip", 0)):
+        with Serving(data, "--remote", found.tier, "--damaged", option) as server, Wire(server.port) as wire:
+            assert server.says("plain-0: offsets 149–399: in neither tier")
+            assert server.says("partitions with segments in remote storage")
+            assert wire.fetch("plain", 148)["errorCode"] == 0
+            assert wire.fetch("plain", 149)["errorCode"] == code
 
 
 @pytest.mark.corpora

@@ -237,7 +237,7 @@ class PartitionView:
         bounds = opened.bounds
         if self.is_unreadable or (opened.log.end_is_unknown and offset >= bounds.log_end_offset):
             return FetchResult(ErrorCode.KAFKA_STORAGE_ERROR, -1, -1, -1)
-        if self._shared.options.damaged != "skip" and self._is_in_hole(offset):
+        if self._shared.options.damaged != "skip" and any(first <= offset <= last for first, last in self._holes):
             return FetchResult(ErrorCode.OFFSET_OUT_OF_RANGE, -1, -1, -1)
         up_to = bounds.log_end_offset if to_log_end else bounds.high_watermark
         if committed:
@@ -245,10 +245,10 @@ class PartitionView:
         aborted = self._aborted if committed else None
         return fetch(opened.log, bounds, FetchRequest(offset, max_bytes, up_to, partial, at_least_one, aborted))
 
-    def _is_in_hole(self, offset: int) -> bool:
-        """Whether neither tier has *offset*."""
-        holes = () if self._tiered is None else self._tiered.holes()
-        return any(first <= offset <= last for first, last in holes)
+    @cached_property
+    def _holes(self) -> Sequence[tuple[int, int]]:
+        """The ranges of offsets that neither tier has, both ends inclusive."""
+        return () if self._tiered is None else self._tiered.holes()
 
     def _aborted(self, number: int) -> Sequence[tuple[int, int, int]]:
         """Return the aborted transactions for data in segment *number*; a broker shows it all without their index."""

@@ -131,6 +131,11 @@ class View:
             lambda path: path in self._live,
             tiered or {},
         )
+        if tiered:
+            from klog.partition.tiered.mounts import gaps
+
+            for line in gaps(tiered):
+                self._reporter.say(line)
         numbers = options.numbers
         shown = [one for one in partitions if one.topic in INTERNAL or is_selected(one.topic, one.number, (), numbers)]
         self._copies = _by_topic(shown)
@@ -310,6 +315,8 @@ class View:
             f" {counted(held, 'partition')}, from {', '.join(self.log_dirs)}; nothing is written"
         ]
         lines += [self._left_out] if self._left_out is not None else []
+        if self._shared.tiered:
+            lines.append(f"{counted(len(self._shared.tiered), 'partition')} with segments in remote storage")
         lines += [f"a broker holds {path}: each log is served in its state at the first request" for path in self._live]
         absent = (f"{topic.name}-{number}" for topic in topics for number in topic.absent)
         if some := list(islice(absent, _MOST_NAMED)):

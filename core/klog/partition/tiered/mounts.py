@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
 
-from klog.base.errors import KlogError, UsageError, near_misses
+from klog.base.errors import KlogError, UsageError, near_misses, offsets_text
 from klog.base.overlays import Overlay, OverlayFile, add_overlay, clear_overlays
 from klog.base.read_only import ReadableLog
 from klog.cluster.metadata.metadata_loader import ClusterMetadata
@@ -60,6 +60,13 @@ class Mounted:
 
     paths: list[str] = field(default_factory=list)
     logs: dict[str, TieredLog] = field(default_factory=dict)
+
+
+def gaps(logs: Mapping[str, TieredLog]) -> Iterator[str]:
+    """Yield a sentence for each range of offsets that neither tier has; *logs*: by their directories."""
+    for path, log in logs.items():
+        for first, last in log.holes():
+            yield f"{path}: {offsets_text(first, last)}: in neither tier"
 
 
 _requests: list[MountRequest] = []
