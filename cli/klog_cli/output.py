@@ -6,7 +6,6 @@ import os
 import select
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from types import TracebackType
 from typing import Any
 
 from klog.base.unusable import UNUSABLE
@@ -348,9 +347,7 @@ class Results:
     def __enter__(self) -> Results:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._bar.close()
         Screen.bar = None
         self._room.release()

@@ -12,9 +12,9 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
+from klog.base.closing import Closing
 from klog.base.errors import NotKafkaError, UnreadableError
 from klog.base.overlays import OVERLAYS, Overlay, OverlayFile, overlay_at, overlay_file
 from klog.base.page_cache import POLICY
@@ -153,7 +153,7 @@ def _open(path: str) -> int:
         return os.open(path, _FLAGS)  # only the owner may request O_NOATIME
 
 
-class ReadOnlyFile:
+class ReadOnlyFile(Closing):
     """A regular file.  *size* is its size in bytes when it was opened; it may have grown or shrunk since.
 
     *until*: the position up to which the caller reads, None for the end of the file.  *again*: the command reads it
@@ -279,14 +279,6 @@ class ReadOnlyFile:
                 self._bulk.close()
             os.close(self._descriptor)
             self._descriptor = -1
-
-    def __enter__(self) -> ReadOnlyFile:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _bulk_reads(descriptor: int, status: os.stat_result, until: int | None, again: bool) -> BulkReads:

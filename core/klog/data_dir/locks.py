@@ -11,7 +11,6 @@ import functools
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from types import TracebackType
 
 from klog.base.errors import KlogError
 from klog.base.read_only import inode_of, names_if_there
@@ -134,9 +133,7 @@ class Locks:
     def __enter__(self) -> Locks:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.release(is_done=kind is None)
 
 

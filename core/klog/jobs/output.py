@@ -19,7 +19,6 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from types import TracebackType
 from typing import Any
 
 from klog.base.errors import KlogError, UsageError
@@ -93,9 +92,7 @@ class OutputAttempt:
         Disk().make_directory(self.path)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         remove_tree(self.path, self.disk)
 
     def commit(self, written: Sequence[str], facts: Facts) -> None:

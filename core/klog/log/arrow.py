@@ -10,7 +10,6 @@ import os
 import sys
 from collections.abc import Collection, Iterator
 from importlib.util import find_spec
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from klog.base.errors import UnsupportedError
@@ -336,10 +335,8 @@ class Table:
     def __enter__(self) -> Table:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
             self.close()
         else:
             self.abandon()

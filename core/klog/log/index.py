@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from types import TracebackType
 from typing import Final, NamedTuple
 
+from klog.base.closing import Closing
 from klog.base.errors import KlogError, UnreadableError
 from klog.base.overlays import overlay_file
 from klog.base.read_only import ReadableLog, ReadOnlyFile
@@ -44,7 +44,7 @@ class IndexSlot(NamedTuple):
     warm_from: int | None
 
 
-class IndexEntries:
+class IndexEntries(Closing):
     """The entries of an index file that are in use: those before the zeros of a preallocated file, or before leftovers.
 
     *slots*: the number of entries that fit into the file; *count* of them are in use, according to *in_use* (None:
@@ -167,14 +167,6 @@ class IndexEntries:
         """Close the file."""
         if self._file is not None:
             self._file.close()
-
-    def __enter__(self) -> IndexEntries:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class _Keys:

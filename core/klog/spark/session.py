@@ -14,9 +14,9 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from types import TracebackType
 from typing import TYPE_CHECKING, BinaryIO
 
+from klog.base.closing import Closing
 from klog.base.errors import SparkError, UnsupportedError, UsageError
 from klog.data_dir.disk.disk import Scratch
 from klog.formats.checkpoint import Malformed
@@ -63,7 +63,7 @@ _BRIEF = {_JVM: "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"}
 _OPEN: set[Session] = set()
 
 
-class Session:
+class Session(Closing):
     """A session in use.  `spark` is Spark's own; `close` stops a session that klog built, and leaves any other."""
 
     def __init__(self, spark: SparkSession, gateway: Gateway | None = None, scratch: Scratch | None = None) -> None:
@@ -94,14 +94,6 @@ class Session:
         """Remove its files: the process is about to end, and the JVM ends with it."""
         if self._scratch is not None:
             self._scratch.remove()
-
-    def __enter__(self) -> Session:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def abandon_all() -> None:

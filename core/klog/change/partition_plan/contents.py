@@ -9,9 +9,9 @@ import os
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from types import TracebackType
 from typing import NamedTuple
 
+from klog.base.closing import Closing
 from klog.base.errors import UnreadableError
 from klog.base.read_only import ReadableLog, ReadOnlyFile
 from klog.change.plan.model import Digest
@@ -156,7 +156,7 @@ class DigestedLog:
         self._source.close()
 
 
-class SplicedLog:
+class SplicedLog(Closing):
     """A ReadableLog: *pieces* of files in *folder*, one behind the other.  *patches*: of each file, by its name.
 
     All of these bytes are to be kept.  A file that has shrunk, or a sector that can no longer be read, is therefore
@@ -216,14 +216,6 @@ class SplicedLog:
         """Close all files."""
         for file in self._files.values():
             file.close()
-
-    def __enter__(self) -> SplicedLog:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def intact(content: Iterable[bytes], path: str) -> Iterator[bytes]:

@@ -18,8 +18,8 @@ from __future__ import annotations
 import os
 import time
 from contextlib import ExitStack
-from types import TracebackType
 
+from klog.base.closing import Closing
 from klog.base.errors import DamagedError, KlogError
 from klog.base.read_only import is_missing, normalized
 from klog.change.plan.draft import iso_seconds
@@ -41,7 +41,7 @@ from klog.formats.properties import write_meta_properties
 from klog.partition.append.appender import AppendSettings
 
 
-class CopyDir:
+class CopyDir(Closing):
     """The copy at *path*, from entering to leaving, under its `.lock`; an absent or empty directory becomes one.
 
     *cluster_id*: None until `claim`.  *follow_file*: its content at the last write, None before.  *reporter*: receives
@@ -204,8 +204,3 @@ class CopyDir:
         with self._stack:
             if self._copy.failure is None and self.cluster_id is not None:
                 self._copy.settle(self._partitions.values())
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

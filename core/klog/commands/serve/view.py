@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property
 from itertools import islice
-from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
+from klog.base.closing import Closing
 from klog.base.errors import UnsupportedError, UsageError, counted, near_misses
 from klog.base.read_only import ReadOnlyFile
 from klog.commands.serve.serve_options import Missing, OnceReporter, ServeOptions
@@ -108,7 +108,7 @@ class Topic:
         return copied.config if copied is not None else {}
 
 
-class View:
+class View(Closing):
     """A disk, or several of one cluster, as clients see them.  Any number of threads; nothing is written or locked."""
 
     def __init__(
@@ -368,14 +368,6 @@ class View:
     def close(self) -> None:
         """Close the files that are not being read."""
         self._files.close()
-
-    def __enter__(self) -> View:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _by_topic(partitions: Sequence[Partition]) -> dict[str, dict[int, list[Partition]]]:

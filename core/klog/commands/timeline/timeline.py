@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from types import TracebackType
 from typing import Final
 
 from klog.base.progress import Silence, Sink
@@ -73,9 +72,7 @@ class Timeline:
     def __enter__(self) -> Timeline:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._sort.close()
 
     def read(self, sink: Sink = _SILENCE) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple
 
+from klog.base.closing import Closing
 from klog.base.errors import offsets_text
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.formats.damage import Damage
@@ -192,7 +192,7 @@ class OffsetSearch:
         return trail._replace(offset=following.offset, record=following.record, record_json=following.record_json)
 
 
-class Lookup:
+class Lookup(Closing):
     """Searches a partition's log as a broker does, and reports the steps of the search.
 
         with Lookup(Partition("data/orders-3")) as lookup:
@@ -252,11 +252,3 @@ class Lookup:
         if self._by_time is not None:
             self._by_time.close()
         self.segments.close()
-
-    def __enter__(self) -> Lookup:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
