@@ -186,13 +186,10 @@ class BackupWriter:
             raise StaleError(f"{target}: {what}, although the plan needs it for {action.file}; make the plan again")
         like = self._like(action)
         if state != after or like is not None:
-            file = self._disk.open(target)
-            try:
+            with self._disk.closing(self._disk.open(target)) as file:
                 if like is not None:
                     self._disk.copy_attributes(like, file)
                 self._disk.set_metadata(file, after.mode, after.uid, after.gid, after.modified_ns)
-            finally:
-                self._disk.close(file)
             self._read[inode_of(os.lstat(target))] = after
         self._mark(target)
 
@@ -271,21 +268,15 @@ class BackupWriter:
 
     def _copy(self, source: str, start: int, end: int, target: str, like: FileState) -> None:
         """Copy a part of a file into the backup, over a copy that an earlier run has not finished."""
-        file = self._new(target)
-        try:
+        with self._disk.closing(self._new(target)) as file:
             self._disk.copy(source, start, end, file)
             self._disk.copy_attributes(source, file)
             self._disk.set_metadata(file, like.mode, like.uid, like.gid, like.modified_ns)
-        finally:
-            self._disk.close(file)
 
     def _write(self, target: str, content: Iterable[bytes]) -> None:
-        file = self._new(target)
-        try:
+        with self._disk.closing(self._new(target)) as file:
             for piece in in_pieces(content):
                 self._disk.write(file, piece)
-        finally:
-            self._disk.close(file)
 
     def _new(self, target: str) -> OpenFile:
         self._directory(os.path.dirname(target))

@@ -267,33 +267,23 @@ class _Run:
         temporary = f"{path}{TEMPORARY}"
         if os.path.lexists(temporary):
             self._disk.unlink(temporary)
-        file = self._disk.create(temporary)
-        is_whole = False
-        try:
+        with self._disk.whole_file(temporary) as file:
             self._disk.copy(source, 0, after.size if added is None else end, file)
             if added is not None:
                 self._disk.copy(added, 0, after.size - end, file)
             self._disk.copy_attributes(path if os.path.lexists(path) else source, file)
             self._disk.set_metadata(file, after.mode, after.uid, after.gid, after.modified_ns)
-            is_whole = True
-        finally:
-            self._disk.close(file)
-            if not is_whole:
-                self._disk.unlink(temporary)
         self._disk.sync([temporary])
         self._disk.rename(temporary, path)
 
     def _truncate(self, action: Action, path: str) -> None:
         after = action.after
         assert after is not None
-        file = self._disk.open(path)
-        try:
+        with self._disk.closing(self._disk.open(path)) as file:
             if os.fstat(file.descriptor).st_nlink == 1:
                 self._disk.truncate(file, after.size)
                 self._disk.set_metadata(file, after.mode, after.uid, after.gid, after.modified_ns)
                 return
-        finally:
-            self._disk.close(file)
         # The file has another name, in a snapshot or in the backup of another plan, which must keep all of it.
         self._bring_copy(path, after, path)
 
@@ -303,8 +293,7 @@ class _Run:
         assert after is not None
         assert action.source is not None
         added = os.path.join(self._plan.backups[action.log_dir], STAGED, action.source)
-        file = self._disk.open(path)
-        try:
+        with self._disk.closing(self._disk.open(path)) as file:
             status = os.fstat(file.descriptor)
             if status.st_nlink == 1:
                 if status.st_size > before.size:  # an earlier run has not finished
@@ -312,8 +301,6 @@ class _Run:
                 self._disk.copy(added, 0, after.size - before.size, file)
                 self._disk.set_metadata(file, after.mode, after.uid, after.gid, after.modified_ns)
                 return
-        finally:
-            self._disk.close(file)
         self._bring_copy(path, after, path, added, before.size)
 
     def _end(self, locks: Locks) -> None:

@@ -224,16 +224,9 @@ def _write(path: str, target: str, log_dir: os.stat_result, disk: Disk) -> None:
     """Write one pointer, with the owner of its log dir, for all to read; nothing is left of one that is not whole."""
     if os.path.lexists(path):
         disk.unlink(path)
-    file = disk.create(path)
-    is_whole = False
-    try:
+    with disk.whole_file(path) as file:
         disk.write(file, os.fsencode(target))
         disk.set_metadata(file, 0o644, log_dir.st_uid, log_dir.st_gid, time.time_ns())
-        is_whole = True
-    finally:
-        disk.close(file)
-        if not is_whole:
-            disk.unlink(path)
 
 
 def remove_pointers(plan: Plan, disk: Disk) -> None:

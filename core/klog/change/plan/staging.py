@@ -70,15 +70,8 @@ class Staging:
             for piece in in_pieces(content):
                 digest.update(piece)
             return digest.size, digest.text()
-        file = self._disk.create(self._make_way(self.directory, name))
-        is_whole = False
-        try:
+        with self._disk.whole_file(self._make_way(self.directory, name)) as file:
             digest = self._write(file, content)
-            is_whole = True
-        finally:
-            self._disk.close(file)
-            if not is_whole:
-                self.drop(name)
         state = self.know(name, digest)
         return (digest.size, digest.text()) if state is None else (state.size, state.digest)
 
@@ -90,14 +83,10 @@ class Staging:
         if self.directory is None:
             return None
         target = self._make_way(self.directory, name)
-        file = self._disk.create(target)
-        is_shared = False
-        try:
+        with self._disk.whole_file(target) as file:
             is_shared = self._disk.share(path, file)
-        finally:
-            self._disk.close(file)
-            if not is_shared:
-                self.drop(name)
+        if not is_shared:
+            self.drop(name)
         state = file_state(target) if is_shared else None
         return state and self._know(target, state).content
 

@@ -321,14 +321,11 @@ def _stage(
     tail = tail_place(plan, history.log_dir, history.file)
     after = plan.actions[history.actions[0]].after
     assert after is not None, "a truncation leaves a file"
-    file = disk.create(target)
-    try:
+    with disk.closing(disk.create(target)) as file:
         disk.copy(history.path, 0, after.size, file)
         disk.copy(tail, 0, wanted.size - after.size, file)
         disk.copy_attributes(history.path, file)
         disk.set_metadata(file, wanted.mode, wanted.uid, wanted.gid, wanted.modified_ns)
-    finally:
-        disk.close(file)
     state = file_state(target, start=wanted.digest_start)
     if state is None or state.content != wanted.content:
         raise StaleError(f"{tail}: not what was cut from {history.path}; it cannot be restored")

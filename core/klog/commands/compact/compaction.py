@@ -350,13 +350,10 @@ class Copier:
         """Copy a file, or the beginning of it, with its mode and its time."""
         status = os.stat(source)
         size = status.st_size if wanted is None else wanted.size
-        file = self._disk.create(target)
-        try:
+        with self._disk.closing(self._disk.create(target)) as file:
             self._disk.copy(source, 0, size, file)
             mode = stat.S_IMODE(status.st_mode)
             self._disk.set_metadata(file, mode, status.st_uid, status.st_gid, status.st_mtime_ns)
-        finally:
-            self._disk.close(file)
         self.written.append(target)
 
     def checkpoints(self, copied: Sequence[CheckpointValues]) -> None:

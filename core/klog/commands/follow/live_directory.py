@@ -99,14 +99,11 @@ class LiveDirectory:
         is_there = os.path.lexists(path)
         if is_there and not content and os.path.getsize(path) == size:
             return
-        file = self._disk.open_end(path) if is_there else self._disk.create(path)
-        try:
+        with self._disk.closing(self._disk.open_end(path) if is_there else self._disk.create(path)) as file:
             if is_there and os.fstat(file.descriptor).st_size != size:
                 self._disk.truncate(file, size)
             if content:
                 self._disk.write(file, content)
-        finally:
-            self._disk.close(file)
         self._sizes[name] = size + len(content)
         self.unsynced[path] = None
         self.has_new_names |= not is_there

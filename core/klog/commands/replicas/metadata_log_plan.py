@@ -170,10 +170,9 @@ def future_log(base: MetadataCopy, intact: IntactLog, new: NewBatches, disk: Dis
                 copy_file(disk, source, target, size=intact.size if file.name == last else None)
         epochs = [*intact.epochs, EpochEntry(new.batches[0].epoch, intact.end)]
         for name, content in ((behind, new.content), (FileKind.LEADER_EPOCHS.value, write_epochs(epochs))):
-            created = disk.create(os.path.join(folder, name))
-            disk.write(created, content)
-            disk.set_metadata(created, 0o600, os.geteuid(), os.getegid(), new.now_ms * 1_000_000)
-            disk.close(created)
+            with disk.closing(disk.create(os.path.join(folder, name))) as created:
+                disk.write(created, content)
+                disk.set_metadata(created, 0o600, os.geteuid(), os.getegid(), new.now_ms * 1_000_000)
         yield Partition(folder)
 
 

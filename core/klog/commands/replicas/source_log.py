@@ -208,17 +208,14 @@ def scratch_directory(name: str, disk: Disk) -> Iterator[str]:
 
 def copy_file(disk: Disk, source: str, target: str, found: Sequence[Replacement] = (), size: int | None = None) -> None:
     """Copy a file with its time, up to *size* bytes, but with the replacements *found*.  Raises OSError."""
-    file, status = disk.create(target), os.stat(source)
-    try:
-        at = 0
+    status, at = os.stat(source), 0
+    with disk.closing(disk.create(target)) as file:
         for one in found:
             disk.copy(source, at, one.position, file)
             disk.copy(one.path, one.start, one.start + one.size, file)
             at = one.position + one.size
         disk.copy(source, at, max(at, status.st_size) if size is None else size, file)
         disk.set_metadata(file, 0o600, os.geteuid(), os.getegid(), status.st_mtime_ns)
-    finally:
-        disk.close(file)
 
 
 def _replacements(partition: Partition, name: str, others: Sequence[Partition]) -> tuple[list[Replacement], int]:

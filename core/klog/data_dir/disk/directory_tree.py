@@ -80,16 +80,9 @@ def remove_made(directories: Sequence[str], disk: Disk) -> None:
 
 def write_file(path: str, content: Iterable[bytes | bytearray | memoryview], disk: Disk) -> str:
     """Make a new file with *content*; return its path.  Raises OSError; the file is then removed."""
-    file = disk.create(path)
-    is_whole = False
-    try:
+    with disk.whole_file(path) as file:
         for piece in content:
             disk.write(file, piece)
-        is_whole = True
-    finally:
-        disk.close(file)
-        if not is_whole:
-            disk.unlink(path)
     return path
 
 
@@ -109,13 +102,10 @@ def link_or_copy(source: str, target: str, disk: Disk) -> None:
     if link(source, target, disk):
         return
     status = os.lstat(source)
-    file = disk.create(target)
-    try:
+    with disk.closing(disk.create(target)) as file:
         disk.copy(source, 0, status.st_size, file)
         disk.copy_attributes(source, file)
         disk.set_metadata(file, stat.S_IMODE(status.st_mode), status.st_uid, status.st_gid, status.st_mtime_ns)
-    finally:
-        disk.close(file)
 
 
 def nearest_directory(path: str) -> str:

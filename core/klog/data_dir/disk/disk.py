@@ -122,6 +122,25 @@ class Disk:
         WRITTEN.close(file.descriptor)
         os.close(file.descriptor)
 
+    @contextmanager
+    def closing(self, file: OpenFile) -> Iterator[OpenFile]:
+        """Yield the file, and close it at the end of the block."""
+        try:
+            yield file
+        finally:
+            self.close(file)
+
+    @contextmanager
+    def whole_file(self, path: str) -> Iterator[OpenFile]:
+        """Yield a new file, and close it at the end of the block; it is removed if the block raises."""
+        file = self.create(path)
+        try:
+            with self.closing(file):
+                yield file
+        except BaseException:
+            self.unlink(path)
+            raise
+
     def sync(self, paths: Sequence[str]) -> None:
         """Return when the content and metadata of these files, and the names in these directories, are on the disk."""
         if len(paths) >= _MANY:
