@@ -79,7 +79,7 @@ def read() -> Command:
 def _command(found: Any, words: tuple[str, ...], help_option: Option) -> Command:
     children = [child for child in getattr(found, "commands", {}).values() if not child.hidden]
     options = [_option(param) for param in found.params if param.param_type_name == "option" and not param.hidden]
-    arguments = [param for param in found.params if _is_shown_argument(param)]
+    arguments = [param for param in found.params if param.param_type_name == "argument" and not param.hidden]
     return Command(
         words=words,
         help=(found.help or "").strip(),
@@ -88,10 +88,6 @@ def _command(found: Any, words: tuple[str, ...], help_option: Option) -> Command
         options=(*options, help_option),
         children=tuple(_command(child, (*words, child.name), help_option) for child in children),
     )
-
-
-def _is_shown_argument(param: Any) -> bool:
-    return param.param_type_name == "argument" and not getattr(param, "hidden", False)
 
 
 def _argument(param: Any) -> str:

@@ -41,9 +41,8 @@ def _exit_code(result: AdoptResult) -> int:
 
 
 def _json(result: AdoptResult) -> dict[str, object]:
-    made = result.plan.plan
     return {
-        **(plan_json(made) if made is not None else {"id": None, "actions": []}),
+        **plan_json(result.plan.plan),
         "applied": result.plan.is_applied,
         "adopted": [one.json() for one in result.adopted],
         "refused": [one._asdict() for one in result.refused],

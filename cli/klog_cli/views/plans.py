@@ -108,18 +108,19 @@ def _show_list(found: Sequence[tuple[StoredPlan, PlanStatus]]) -> None:
     if not found:
         return
     cells = [
-        (kept.plan.id, _when(kept.plan), state_text(state), len(kept.plan.actions), kept.plan.command)
+        (
+            kept.plan.id,
+            kept.plan.created.replace("T", " "),
+            state_text(state),
+            len(kept.plan.actions),
+            kept.plan.command,
+        )
         for kept, state in found
     ]
     output.emit_table((), ("id", "when", "state", "changes", "command"), cells)
     output.lines(_backup_lines([kept for kept, _ in found]))
     for kept, state in found:
         output.lines(_unfinished_lines(kept, state))
-
-
-def _when(plan: Plan) -> str:
-    """Return the time of a plan as people read it: `2026-11-21 05:10:19Z`."""
-    return plan.created.replace("T", " ")
 
 
 def state_text(state: PlanStatus) -> str:

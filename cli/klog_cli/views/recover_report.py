@@ -66,28 +66,18 @@ class RecoveryReport:
         from klog.change.plan.plan_document import plan_json
 
         recovery = self.recovery
-        members: dict[str, object] = plan_json(self.plan) if self.plan is not None else {"id": None, "actions": []}
+        left = [finding for result in recovery.results for finding in result.left]
         return {
-            **members,
+            **plan_json(self.plan),
             "applied": self.is_applied,
             "findings": [finding.json() for finding in (*recovery.findings, *findings_of(recovery.results))],
             "kept": recovery.kept._asdict(),
             "lost": [loss._asdict() for loss in recovery.losses],
             "broker_would_keep": recovery.broker_would_keep and recovery.broker_would_keep._asdict(),
             "partitions": [self._result_json(result) for result in recovery.results],
-            "left": [finding.json() for finding in self._all_left()],
-            **self._marked_json(),
+            "left": [finding.json() for finding in (*recovery.left, *left)],
+            **(_marking_json(self.marking) if self.marking is not None else {}),
         }
-
-    def _marked_json(self) -> dict[str, object]:
-        if self.marking is None:
-            return {}
-        return _marking_json(self.marking)
-
-    def _all_left(self) -> Iterator[Finding]:
-        yield from self.recovery.left
-        for result in self.recovery.results:
-            yield from result.left
 
     def _result_json(self, result: RecoverResult) -> dict[str, object]:
         return {
@@ -134,9 +124,5 @@ def _marking_json(marking: MarkCleanResult) -> dict[str, object]:
         "marked": marking.marked,
         "marked_before": marking.marked_before,
         "broker_epoch": marking.epoch if marking.marked else None,
-        "refused": [_refusal_json(refusal) for refusal in marking.refusals],
+        "refused": [{"log_dir": one.log_dir, "reason": one.why, "first": one.first} for one in marking.refusals],
     }
-
-
-def _refusal_json(refusal: MarkCleanRefusal) -> dict[str, object]:
-    return {"log_dir": refusal.log_dir, "reason": refusal.why, "first": refusal.first}

@@ -51,10 +51,8 @@ def truncate(
 
 
 def _json(cut: Truncation, interval: Mapping[str, Setting], result: PlanResult) -> dict[str, object]:
-    made = result.plan
-    members: dict[str, object] = plan_json(made) if made is not None else {"id": None, "actions": []}
     return {
-        **members,
+        **plan_json(result.plan),
         "applied": result.is_applied,
         "to_offset": cut.to_offset,
         "log_end_offset": cut.log_end,

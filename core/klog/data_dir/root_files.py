@@ -66,7 +66,10 @@ class RootFiles:
         found = self._read.get(kind)
         if found is None:
             content = self._content(kind) or b""
-            found = Checkpoint((), content) if isinstance(content, Malformed) else self._checkpoint(content)
+            if isinstance(content, Malformed):
+                found = Checkpoint((), content)
+            else:
+                found = read_offsets(content, None if len(content) <= _MANY_BYTES else self._named)
             self._noted(kind, found)
         self._malformed[kind], self._offsets[kind] = found.malformed, offsets_by_partition(found)
 
@@ -76,9 +79,6 @@ class RootFiles:
     def _noted(self, kind: FileKind, found: Checkpoint[OffsetEntry]) -> Checkpoint[OffsetEntry]:
         note_malformed(os.path.join(self.log_dir, kind.value), found.malformed)
         return found
-
-    def _checkpoint(self, content: bytes) -> Checkpoint[OffsetEntry]:
-        return read_offsets(content, None if len(content) <= _MANY_BYTES else self._named)
 
     @cached_property
     def _named(self) -> frozenset[tuple[str, int]]:

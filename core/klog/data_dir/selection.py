@@ -183,13 +183,10 @@ def select(
     found = [one for one in partitions if is_selected(one.topic, one.number, topics, ())]
     for number in numbers:
         if not any(is_selected(one.topic, one.number, (), (number,)) for one in found):
-            name = f"{number} of {', '.join(topics) or 'any topic'}" if isinstance(number, int) else _name(number)
-            raise UsageError(f"no partition {name}")
+            if not isinstance(number, int):
+                raise UsageError(f"no partition {number[0]}-{number[1]}")
+            raise UsageError(f"no partition {number} of {', '.join(topics) or 'any topic'}")
     return [one for one in found if is_selected(one.topic, one.number, (), numbers)]
-
-
-def _name(choice: tuple[str, int]) -> str:
-    return f"{choice[0]}-{choice[1]}"
 
 
 def partitions_of(opened: Iterable[LogDir | Partition | KafkaFile]) -> list[Partition]:

@@ -54,6 +54,11 @@ class Damage(NamedTuple):
     computed_crc: int | None = None
 
     @property
+    def end(self) -> int:
+        """The first byte behind the range, as far as it is known."""
+        return (self.place.position or 0) + (self.size or 0)
+
+    @property
     def is_unfinished(self) -> bool:
         """Whether it may only be a batch that a running broker is writing right now."""
         return self.kind in (DamageKind.TORN_TAIL, DamageKind.ZEROED_TAIL)

@@ -57,7 +57,7 @@ class BatchRows:
             if isinstance(found, Damage):
                 number += 1
                 self.damages += 1
-                self.passed = (found.place.position or 0) + (found.size or 0)
+                self.passed = found.end
             else:
                 count = found.end - found.first
                 if found.damage is None:

@@ -203,7 +203,9 @@ class _Cut:
 
     def _keep(self, files: SegmentFiles, place: _Place, end: int) -> None:
         """Keep the part before the cut."""
-        there = {file.name: self._stored(file.name) for file in self._partition.log_files}
+        partition = self._partition
+        sizes = {file.name: os.path.getsize(partition.file(file.name)) for file in partition.log_files}
+        there = {name: StoredContent(name, size) for name, size in sizes.items()}
         logs = {parse_file(other.log).offset for other in self._segments[: self._at]}
         for name, stored in there.items():
             file = parse_file(name)
@@ -221,9 +223,6 @@ class _Cut:
             before = [entry for entry in entries if entry.last_offset < end]
             self._files[txns] = txn_index_content(before)
         self._snapshot(end)
-
-    def _stored(self, name: str) -> StoredContent:
-        return StoredContent(name, os.path.getsize(self._partition.file(name)))
 
     def _snapshot(self, end: int) -> None:
         """Ensure that the producers' state at the new end exists, as after a clean stop."""

@@ -77,7 +77,8 @@ def _check(request: AssignRequest, form: str) -> None:
         raise UsageError("--racks goes with --brokers: with --metadata the metadata log has the racks")
     if request.partitions is None or request.replication is None:
         raise UsageError("--partitions and --replication are needed: how many partitions, of how many replicas")
-    others = {"--seed": request.seed} if request.algorithm == "classic" else _starts(request)
+    starts = {"--start-index": request.start_index, "--shift": request.shift}
+    others = {"--seed": request.seed} if request.algorithm == "classic" else starts
     for option, value in others.items():
         if value is not None:
             raise UsageError(f"{option} means nothing to --algorithm {request.algorithm}")
@@ -85,10 +86,6 @@ def _check(request: AssignRequest, form: str) -> None:
         raise UsageError(f"--seed {request.seed}: expected a number of 64 bits")
     if len(request.topics) > 1 or (form == "reassignment" and not request.topics):
         raise UsageError("--topic NAME: one is needed for --output reassignment, and more are for --check")
-
-
-def _starts(request: AssignRequest) -> dict[str, int | None]:
-    return {"--start-index": request.start_index, "--shift": request.shift}
 
 
 # ---------------------------------------------------------------- the brokers

@@ -264,10 +264,9 @@ def members(cleaning: CompactionRun, result: PlanResult, to: str | None) -> dict
     """
     from klog.change.plan.plan_document import plan_json
 
-    plan: dict[str, object] = plan_json(result.plan) if result.plan is not None else {"id": None, "actions": []}
     counts, before, after = _sums(cleaning.outcomes)
     return {
-        **plan,
+        **plan_json(result.plan),
         "applied": result.is_applied,
         "to": to,
         "records_in": counts.records_in,

@@ -119,12 +119,11 @@ def _wanted(request: QuorumRequest, disks: Sequence[BrokerDisk]) -> _Wanted:
 
 
 def _json(planner: QuorumPlanner, result: PlanResult) -> dict[str, object]:
-    members = plan_json(result.plan) if result.plan is not None else {"id": None, "actions": []}
     base = planner.base
     lost = planner.gathering.lost if planner.gathering is not None else []
     unknown = planner.gathering.unknown if planner.gathering is not None else []
     return {
-        **members,
+        **plan_json(result.plan),
         "applied": result.is_applied,
         "copies": planner.copies_json,
         "retention": [one.json() for one in planner.due],

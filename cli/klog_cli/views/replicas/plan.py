@@ -86,9 +86,8 @@ def _exit_code(copies: CopyPlan, result: PlanResult, *, is_behind: bool) -> int:
 
 
 def _json(copies: CopyPlan, result: PlanResult) -> dict[str, object]:
-    members = plan_json(result.plan) if result.plan is not None else {"id": None, "actions": []}
     return {
-        **members,
+        **plan_json(result.plan),
         "applied": result.is_applied,
         "copies": copies.copies,
         "left": [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final, NamedTuple, TypeVar
 
 from klog.base.errors import counted
@@ -151,14 +151,11 @@ def _tree(usage: DiskUsage, totals: SpaceTotals, asked: TextRequest) -> Iterator
         for name, total, topic in shown:
             yield _line(f"{indent}{name}", total)
             if asked.by != "topic":
-                yield from _indented(indent, _partitions(usage, log_dir, topic, asked))
+                below = _partitions(usage, log_dir, topic, asked)
+                yield from (one._replace(name=f"{indent}{one.name}") for one in below)
         yield from _more(indent, rest, "topic")
         others = here.bytes - sum(total.bytes for _, total, _ in topics)
         yield _Line(f"{indent}other files", others, "snapshots, checkpoints, and whatever is of no segment", None)
-
-
-def _indented(indent: str, found: Iterable[_Line]) -> Iterator[_Line]:
-    return (one._replace(name=f"{indent}{one.name}") for one in found)
 
 
 def _partitions(usage: DiskUsage, log_dir: LogDirUsage, topic: str | None, asked: TextRequest) -> Iterator[_Line]:

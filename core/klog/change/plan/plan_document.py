@@ -46,8 +46,10 @@ _T = TypeVar("_T")
 # writing
 
 
-def plan_json(plan: Plan) -> dict[str, object]:
-    """Return *plan* as the members of a JSON object."""
+def plan_json(plan: Plan | None) -> dict[str, object]:
+    """Return *plan* as the members of a JSON object; None: there is nothing to change."""
+    if plan is None:
+        return {"id": None, "actions": []}
     return {name: list(value) if isinstance(value, map) else value for name, value in _plan_members(plan)}
 
 

@@ -154,7 +154,7 @@ def _read_log(log: AuditLog, headers: HeaderPass, options: HeaderOptions) -> Ite
                     yield TaskResult("entries", found, log.number)
                 elif found.kind is DamageKind.UNREADABLE:
                     unreadable = str(found)
-                elif log.is_last and found.is_unfinished and (found.size is None or _end(found) >= source.size):
+                elif log.is_last and found.is_unfinished and (found.size is None or found.end >= source.size):
                     tail = str(found)
                 else:
                     damages.append(found)
@@ -163,10 +163,6 @@ def _read_log(log: AuditLog, headers: HeaderPass, options: HeaderOptions) -> Ite
             unreadable = str(error)
     yield TaskResult("entries", headers.entries(), log.number)
     yield json_result("log", _report(log, headers, damages, tail, unreadable), log.number)
-
-
-def _end(damage: Damage) -> int:
-    return (damage.place.position or 0) + (damage.size or 0)
 
 
 def _report(

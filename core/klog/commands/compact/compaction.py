@@ -13,7 +13,7 @@ import math
 import os
 import stat
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -104,11 +104,9 @@ class CompactionRun:
         for number, target in enumerate(targets):
             self.outcomes += [PartitionOutcome(number, partition) for partition in target.partitions]
         self._each(self._look, self.outcomes)
-        order = {id(one.partition): at for at, one in enumerate(filthiest(one for one in self._sections()))}
+        sections = [one.sections for one in self.outcomes if one.sections is not None]
+        order = {id(one.partition): at for at, one in enumerate(filthiest(sections))}
         self.outcomes.sort(key=lambda one: order.get(id(one.partition), len(order)))
-
-    def _sections(self) -> Iterable[LogSections]:
-        return (one.sections for one in self.outcomes if one.sections is not None)
 
     def _look(self, outcome: PartitionOutcome) -> None:
         partition, wishes = outcome.partition, self._wishes
@@ -143,9 +141,8 @@ class CompactionRun:
     def run(self) -> None:
         """Compact the eligible partitions, and record the changes in the drafts.  Raises OSError, KlogError."""
         self._expect(2, 1)
-        drafts = {
-            id(one): Draft(self._log_dir(one).path, one.number, self._staging[one.number]) for one in self.eligible
-        }
+        paths = [log_dir.path for log_dir in self.log_dirs]
+        drafts = {id(one): Draft(paths[one.number], one.number, self._staging[one.number]) for one in self.eligible}
         with _Scratch(self._staging, self._disk) as scratch:
             self._each(lambda outcome: self._compact(outcome, drafts[id(outcome)], scratch), self.eligible)
         for outcome in self.eligible:
@@ -164,9 +161,6 @@ class CompactionRun:
     def _expect(self, dirty: int, clean: int) -> None:
         sections = [one.sections for one in self.eligible if one.sections is not None]
         self._sink.expect(sum(dirty * one.dirty.bytes + clean * one.clean.bytes for one in sections))
-
-    def _log_dir(self, outcome: PartitionOutcome) -> LogDir:
-        return self._targets[outcome.number].log_dir
 
     def _each(self, work: Callable[[PartitionOutcome], None], outcomes: Sequence[PartitionOutcome]) -> None:
         """Do *work* for each, large partitions in parallel; small ones would only wait for each other."""

@@ -8,6 +8,7 @@ from threading import Lock
 from typing import Final, Protocol
 
 from klog.base.errors import DamagedError, ExitCode, UnreadableError
+from klog.change.plan.draft import iso_seconds
 from klog.commands.follow.copied_history import ANEW, CleaningWatch, Standing, compare, first_batch
 from klog.commands.follow.copied_partition import CopiedBatch, CopiedPartition, CrcMismatchError
 from klog.commands.follow.fetch_session import FetchPosition, FollowedPlace
@@ -194,7 +195,9 @@ class FollowedPartition:
     def _tell_cleaned(self, end: int, reporter: FollowReporter) -> None:
         watch = self.cleaning
         since = (
-            "was never caught up" if not watch.caught_up_ms else f"had last caught up at {_time(watch.caught_up_ms)}"
+            "was never caught up"
+            if not watch.caught_up_ms
+            else f"had last caught up at {iso_seconds(watch.caught_up_ms)}"
         )
         reporter.error(
             f"{self.name}: the leader has cleaned offsets from {end} on, and the copy {since}, longer ago than"
@@ -260,7 +263,3 @@ class FollowedPartition:
     def first_stored(self) -> int:
         """The base offset of the copy's first segment."""
         return min((files.base_offset for files in Partition(self.copy.path).segments), default=0)
-
-
-def _time(ms: int) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(ms // 1000))

@@ -159,7 +159,6 @@ def records_in(facts: BatchFacts) -> int:
 
 def damage_id(damage: Damage, is_last: bool, size: int) -> str:
     """Return the id of the finding that *damage* is, in a log of *size* bytes; *is_last*: the partition's last one."""
-    at_end = (damage.place.position or 0) + (damage.size or 0) >= size
-    if damage.kind is DamageKind.ZEROED_TAIL and is_last and at_end:
+    if damage.kind is DamageKind.ZEROED_TAIL and is_last and damage.end >= size:
         return "zero-tail"
     return IDS[damage.kind]

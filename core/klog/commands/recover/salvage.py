@@ -219,15 +219,11 @@ class _Salvage:
             self._segment(part, segment, limit, there)
         names = {offset: name for name, offset, _ in self._survey.facts.snapshots}
         self._files |= {names[offset]: there[names[offset]] for offset in self._snapshots if offset <= self._end}
-        if self._end not in self._snapshots and self._end > self._state_start:
+        if self._end not in self._snapshots and self._end > (self._survey.partition.log_start_offset or 0):
             content = write_snapshot(self._state.snapshot(), crc32c)
             self._files[file_name(self._end, FileKind.SNAPSHOT)] = content
         epochs = rebuilt(self._survey.partition.epochs, self._epochs, self._end)
         return DesiredFiles(self._logs, self._files, write_epochs(epochs), self._patches, is_intact=True)
-
-    @property
-    def _state_start(self) -> int:
-        return self._survey.partition.log_start_offset or 0
 
     def _segment(self, part: PartRanges, segment: SegmentRanges, limit: int | None, there: dict[str, Content]) -> None:
         """Make a segment: *part* of the present *segment*; the next one begins at *limit*."""

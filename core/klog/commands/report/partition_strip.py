@@ -76,8 +76,10 @@ def strip_of(facts: PartitionFacts) -> PartitionStrip:
     segments = [_segment(facts, segment) for segment in facts.segments]
     log_end = segments[-1].end if segments else partition.log_start_offset or 0
     log_start = max(partition.log_start_offset or 0, segments[0].first if segments else 0)
-    opened = [StripSpan("open", first, log_end, f"producer {producer}") for first, producer in _opened(facts)]
-    found = (_gaps(facts), _damages(facts), _aborted(facts), opened)
+    open_now = (facts.replay.open_now() if facts.replay is not None else None) or ()
+    opened = [StripSpan("open", first, log_end, f"producer {producer}") for first, producer in open_now]
+    gaps = [StripSpan("gap", first, end) for first, end in facts.gaps]
+    found = (gaps, _damages(facts), _aborted(facts), opened)
     spans = [span for kind in found for span in kind[:MOST_SPANS]]
     return PartitionStrip(
         partition.topic,
@@ -110,10 +112,6 @@ def _boxes(segments: Sequence[StripSegment]) -> Iterable[StripSegment]:
         yield StripSegment(some[0].first, some[-1].end, sum(one.bytes for one in some), codecs, len(some))
 
 
-def _gaps(facts: PartitionFacts) -> list[StripSpan]:
-    return [StripSpan("gap", first, end) for first, end in facts.gaps]
-
-
 def _damages(facts: PartitionFacts) -> list[StripSpan]:
     """Return the damaged spans: each at the next expected offset."""
     found = []
@@ -144,10 +142,6 @@ def _aborted(facts: PartitionFacts) -> list[StripSpan]:
             if 0 <= one.first_offset <= one.last_offset
         ]
     return found
-
-
-def _opened(facts: PartitionFacts) -> Sequence[tuple[int, int]]:
-    return (facts.replay.open_now() or ()) if facts.replay is not None else ()
 
 
 def _marks(

@@ -72,13 +72,10 @@ def _deleted_after(start: StartOutcome, cut: SegmentCut) -> str:
     """Return the part that recovery deletes because it ended with *cut*; nothing if it did not."""
     ended_here = start.dropped and all(base > cut.base for base in start.dropped)
     # A segment that is truncated because its index is missing does not end recovery: others may follow it.
-    if not ended_here or any(cut.base < base < min(start.dropped) for base in _bases(start)):
+    bases = (int(name[:20]) for name in start.logs)
+    if not ended_here or any(cut.base < base < min(start.dropped) for base in bases):
         return ""
     return f", and deletes the {f'{len(start.dropped)} segments' if len(start.dropped) > 1 else 'segment'} after it"
-
-
-def _bases(start: StartOutcome) -> list[int]:
-    return [int(name[:20]) for name in start.logs]
 
 
 IDS = {

@@ -57,13 +57,9 @@ class ExpiredProducers:
             return False
         if said is not None:
             return said == self._partly.get(offset, {}).get(said.producer_id, said)
-        if 0 <= there.last_offset < self._start:
+        if 0 <= there.last_offset < self._facts.segments[0].files.base_offset:
             return True  # old versions forget producers below the log's start
         return _is_idle(there, self._written_ms(name)) and not _kept_longer(there, found, replayed)
-
-    @property
-    def _start(self) -> int:
-        return self._facts.segments[0].files.base_offset
 
     def _written_ms(self, name: str) -> int:
         """Return by when a snapshot was written; far in the future if unknown.

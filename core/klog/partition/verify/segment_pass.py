@@ -98,10 +98,9 @@ class SegmentFacts:
         if len(self.damages) == MOST_DAMAGES:
             self.more_damages += 1
             return
-        end = (damage.place.position or 0) + (damage.size or 0)
         self._advance()
         expected = None if is_inside else self.end_offset
-        self.damages.append(ByteRange(damage, end, self.survey.batches, self.survey.records, expected))
+        self.damages.append(ByteRange(damage, damage.end, self.survey.batches, self.survey.records, expected))
 
     def finish(self) -> None:
         """End the pass: only the last of the indexes' entries is used after it, and is kept."""
