@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from klog.base.errors import UsageError
 
@@ -19,26 +19,21 @@ _DURATIONS = {"ms": 1, "": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_40
 
 def parse_size(text: str) -> int:
     """Return bytes: `4096`, `64KiB`, `1G` (units are powers of 1024).  Raises UsageError."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", text.strip())
-    factor = _SIZES.get(found[2].lower()) if found else None
-    if found is None or factor is None:
-        raise UsageError(f"{text!r} is not a size: expected a number with a unit, such as 4096, 64KiB or 1G")
-    return _times(found[1], factor, "size")
+    return _scaled(text, _SIZES, "size", "4096, 64KiB or 1G")
 
 
 def parse_duration(text: str) -> int:
     """Return ms: `500ms`, `10s`, `5m`, `24h`, `7d`; a bare number is ms.  Raises UsageError."""
+    return _scaled(text, _DURATIONS, "duration", "500ms, 10s, 5m, 24h or 7d")
+
+
+def _scaled(text: str, units: Mapping[str, int], what: str, examples: str) -> int:
+    """Return a number, perhaps with a fraction, times its unit.  Raises UsageError for anything else."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", text.strip())
-    factor = _DURATIONS.get(found[2].lower()) if found else None
+    factor = units.get(found[2].lower()) if found else None
     if found is None or factor is None:
-        raise UsageError(
-            f"{text!r} is not a duration: expected a number with a unit, such as 500ms, 10s, 5m, 24h or 7d"
-        )
-    return _times(found[1], factor, "duration")
-
-
-def _times(number: str, factor: int, what: str) -> int:
-    """Return *number* (digits, perhaps with a fraction) times *factor*.  Raises UsageError when it is absurd."""
+        raise UsageError(f"{text!r} is not a {what}: expected a number with a unit, such as {examples}")
+    number = found[1]
     if len(number) > _MOST_DIGITS:
         raise UsageError(f"a {what} of {len(number)} digits is none")
     return int(float(number) * factor) if "." in number else int(number) * factor

@@ -165,15 +165,6 @@ def test_what_is_there_is_not_written_over(tmp_path: Path) -> None:
     assert tree(tmp_path) == {"out/own": "mine", "file": "mine"}
 
 
-def test_a_discarded_run_leaves_what_was_there(tmp_path: Path) -> None:
-    (tmp_path / "there").mkdir()
-    for to in (tmp_path / "there", tmp_path / "new/out"):
-        output = begin(to)
-        do(output, 0)
-        output.discard()
-    assert [str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")] == ["there"]
-
-
 HOLDER = """
 import sys, time
 from klog.data_dir.disk.disk import Disk

@@ -100,38 +100,26 @@ def body_size(prefix: bytes | bytearray) -> int:
     return size
 
 
-def _header_versions(known: Api, version: int) -> tuple[int, int]:
-    """Return the versions of the headers of request and response."""
+def _header(known: Api, version: int, body: Schema) -> tuple[Schema, int]:
+    """Return the schema of the header before *body*, the request or the response, and the header's version."""
     flexible = known.request.flexible.hold(version)
-    return 2 if flexible else 1, int(flexible and known.key != _API_VERSIONS)
+    if body is known.request:
+        return load(_FILE, "RequestHeader"), 2 if flexible else 1
+    return load(_FILE, "ResponseHeader"), int(flexible and known.key != _API_VERSIONS)
 
 
 @cache
-def _request_readers(known: Api, version: int) -> tuple[Callable[[Reader], Any], Callable[[Reader], Any]]:
-    """Return the readers of a request's header and body."""
-    header = load(_FILE, "RequestHeader")
-    return struct_reader(header, _header_versions(known, version)[0]), struct_reader(known.request, version)
+def _readers(known: Api, version: int, body: Schema) -> tuple[Callable[[Reader], Any], Callable[[Reader], Any]]:
+    """Return the readers of a header and of its *body*."""
+    return struct_reader(*_header(known, version, body)), struct_reader(body, version)
 
 
 @cache
-def _response_readers(known: Api, version: int) -> tuple[Callable[[Reader], Any], Callable[[Reader], Any]]:
-    """Return the readers of a response's header and body."""
-    header = load(_FILE, "ResponseHeader")
-    return struct_reader(header, _header_versions(known, version)[1]), struct_reader(known.response, version)
-
-
-@cache
-def _request_writers(known: Api, version: int) -> tuple[Callable[[Writer, Any], None], Callable[[Writer, Any], None]]:
-    """Return the writers of a request's header and body."""
-    header = load(_FILE, "RequestHeader")
-    return struct_writer(header, _header_versions(known, version)[0]), struct_writer(known.request, version)
-
-
-@cache
-def _response_writers(known: Api, version: int) -> tuple[Callable[[Writer, Any], None], Callable[[Writer, Any], None]]:
-    """Return the writers of a response's header and body."""
-    header = load(_FILE, "ResponseHeader")
-    return struct_writer(header, _header_versions(known, version)[1]), struct_writer(known.response, version)
+def _writers(
+    known: Api, version: int, body: Schema
+) -> tuple[Callable[[Writer, Any], None], Callable[[Writer, Any], None]]:
+    """Return the writers of a header and of its *body*."""
+    return struct_writer(*_header(known, version, body)), struct_writer(body, version)
 
 
 def read_request(data: bytes, elements: int) -> ApiRequest:
@@ -149,7 +137,7 @@ def read_request(data: bytes, elements: int) -> ApiRequest:
         if key != _API_VERSIONS:
             raise WireError(f"{known.name} in version {version}, which is not offered")
         return ApiRequest(known, version, correlation_id, "", None)
-    read_header, read_body = _request_readers(known, version)
+    read_header, read_body = _readers(known, version, known.request)
     reader = Reader(data, version, 0, elements)
     try:
         client_id = read_header(reader)["clientId"] or ""
@@ -163,7 +151,8 @@ def write_response(request: ApiRequest, body: Data) -> Pieces:
 
     Raises WireError if a text in it is too long: text of the request that is not UTF-8 grows when it is converted.
     """
-    write_header, write_body = _response_writers(request.api, request.version if request.body is not None else 0)
+    known, version = request.api, request.version if request.body is not None else 0
+    write_header, write_body = _writers(known, version, known.response)
     writer = Writer()
     writer.tail += bytes(SIZE_BYTES)  # until it is known
     try:
@@ -179,7 +168,7 @@ def write_response(request: ApiRequest, body: Data) -> Pieces:
 
 def write_request(known: Api, version: int, correlation_id: int, client_id: str, body: Data) -> bytearray:
     """Return a request, including size and header.  Raises WireError if a text in it is too long."""
-    write_header, write_body = _request_writers(known, version)
+    write_header, write_body = _writers(known, version, known.request)
     writer = Writer()
     writer.tail += bytes(SIZE_BYTES)  # until it is known
     header = {"requestApiKey": known.key, "requestApiVersion": version}
@@ -201,7 +190,7 @@ def read_response(known: Api, version: int, correlation_id: int, data: bytes | m
     """
     if known.key == _API_VERSIONS and bytes(data[_ERROR_OF_VERSIONS]) == _UNSUPPORTED_VERSION:
         version = 0
-    read_header, read_body = _response_readers(known, version)
+    read_header, read_body = _readers(known, version, known.response)
     reader = Reader(data, version, 0, elements)
     try:
         told = read_header(reader)["correlationId"]

@@ -122,15 +122,15 @@ class JobOutput:
         self.run = os.path.join(self.to, RUN)
         self._disk = disk
         text = json.dumps(job, sort_keys=True).encode()
-        self._made = self._begin(to, text)
+        self._check(to, text)
         if not os.path.isdir(self.run):
-            self._made += make_directories(self.run, disk)
+            make_directories(self.run, disk)
             write_file(os.path.join(self.run, _JOB), [text], disk)
 
-    def _begin(self, to: str, job: bytes) -> list[str]:
-        """See to it that the hidden directory is this job's, or not there; return the directories that were made."""
+    def _check(self, to: str, job: bytes) -> None:
+        """See to it that the hidden directory is this job's, or not there."""
         if not os.path.lexists(self.to):
-            return make_directories(self.to, self._disk)
+            return
         others = set(os.listdir(self.to)) - {RUN, FileKind.LOCK.value} if os.path.isdir(self.to) else {to}
         is_finishing = os.path.exists(os.path.join(self.run, _FINISHING))
         if others and not is_finishing:
@@ -141,7 +141,6 @@ class JobOutput:
                     f"{to}: another run was about to finish here; run its command again, or remove this directory"
                 )
             remove_tree(self.run, self._disk)
-        return []
 
     @property
     def done(self) -> frozenset[int]:
@@ -202,13 +201,6 @@ class JobOutput:
         gone = f"{self.run}.gone"
         self._disk.rename(self.run, gone)
         remove_tree(gone, self._disk)
-
-    def discard(self) -> None:
-        """Let it be as if it had never begun."""
-        self._sweep()
-        for path in reversed(self._made):
-            if os.path.isdir(path) and not os.listdir(path):
-                self._disk.remove_directory(path)
 
 
 def _read(path: str) -> bytes | None:

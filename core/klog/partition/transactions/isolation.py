@@ -266,13 +266,6 @@ class AbortedFilter:
         ranges = self._ranges.get(producer_id)
         return ranges is not None and ranges.meet(offset, offset)
 
-    def hide(self, window: Window) -> list[Damage]:
-        """Hide the aborted batches of *window*, whose checksums are computed; return the damage of markers.
-
-        Call it for the windows of the part in their order.
-        """
-        return self.contradictions(self.skip(window))
-
     def skip(self, window: Window) -> list[TxnBatch]:
         """Leave out the aborted batches of *window*, its checksums computed; return the other ones of transactions.
 
