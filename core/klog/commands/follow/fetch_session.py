@@ -76,10 +76,6 @@ class FetchSession:
             self._changed.pop(place, None)
             self._forgotten[place] = None
 
-    def position(self, place: FollowedPlace) -> FetchPosition | None:
-        """Return from where on *place* is fetched; None: it is not."""
-        return self._positions.get(place)
-
     def request(self) -> SessionRequest:
         """Return the next request."""
         if not self._epoch:
