@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from tests.commands.remote.attach.clusters import Attached, Image, told
-from tests.conftest import CORPORA, Ran
+from tests.commands.remote.attach.clusters import RLMM, Attached, Image, told
+from tests.conftest import CORPORA, Ran, run_klog
 from tests.oracles.plain.decode import Batch, scan
 from tests.oracles.plain.encode import Record, batch
+from tests.support.power import tree
+from tests.support.s3_server import s3_server, upload, use
 from tests.support.tiers import Situation, situation
 
 Klog = Callable[..., Ran]
@@ -154,3 +156,23 @@ def test_a_topic_that_was_once_compacted(image: Image, tmp_path: Path) -> None:
     assert {one["id"] for one in place.plan(codes=(8,))["refused"]} <= {"hole", "damaged"}
     attached = place.attach("--from", found.data[0])
     assert attached["was-0"]["remote_end_offset"] == found.clients["was-0"]["offsets"]["latest_tiered"]
+
+
+@pytest.mark.parametrize("name", ["lost-cluster", "lost-cluster-aiven"])
+def test_a_bucket_is_attached_as_the_directory(
+    klog: Klog, image: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Over S3: the same segments, logs and topics; the times of the events are those of the objects."""
+    found = situation(image, name)
+    places = [attached_to(image, found, tmp_path / one) for one in ("directory", "bucket")]
+    contents = []
+    with s3_server() as server:
+        upload(server, found.tier, "tier")
+        use(monkeypatch, server)
+        for place, uri in zip(places, (found.tier, "s3://tier"), strict=True):
+            words = ("--to", place.data, "--now=1795000000000", "--apply", "-o", "json")
+            done = run_klog("remote", "attach", "--remote", uri, *words)
+            assert done.exit_code == 0, done
+            files = {file: one[0] for file, one in tree(place.data).items() if not file.startswith(RLMM)}
+            contents.append((json.loads(done.stdout)["attached"], segments(klog, place), files))
+    assert contents[0] == contents[1]
