@@ -14,11 +14,10 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import merge
 from itertools import groupby
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klog.base.errors import KlogError
 from klog.cluster.coordinator.coordinator_records import CoordinatorEntry, entries
-from klog.cluster.metadata.metadata_loader import ClusterMetadata, read_metadata
 from klog.cluster.remote_log.cache import EventOutcome, RemoteLogCache
 from klog.cluster.remote_log.events import (
     DELETE_PARTITION_FINISHED,
@@ -33,6 +32,9 @@ from klog.data_dir.replicas import group_copies
 from klog.formats.internal_topics import REMOTE_LOG_METADATA, Undecodable
 from klog.formats.names import PartitionState
 from klog.formats.remote_log import SegmentState
+
+if TYPE_CHECKING:
+    from klog.cluster.metadata.metadata_loader import ClusterMetadata
 
 MOST_NAMED: Final = 10_000
 """The most events of each kind without an effect that are kept; the others are counted."""
@@ -123,6 +125,10 @@ class RemoteLog:
 
 def metadata_of(log_dirs: Sequence[LogDir]) -> ClusterMetadata | None:
     """Return the cluster's metadata from the first log dir that has its log; None if none has."""
+    if all(one.metadata_log is None for one in log_dirs):
+        return None
+    from klog.cluster.metadata.metadata_loader import read_metadata
+
     return next((found for found in map(read_metadata, log_dirs) if found is not None), None)
 
 

@@ -12,12 +12,11 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klog.base.errors import KlogError, UsageError, near_misses, offsets_text
 from klog.base.overlays import Overlay, OverlayFile, add_overlay, clear_overlays
 from klog.base.read_only import ReadableLog
-from klog.cluster.metadata.metadata_loader import ClusterMetadata
 from klog.cluster.remote_log.cache import RemoteLogCache
 from klog.cluster.remote_log.events import TopicIdPartition
 from klog.cluster.remote_log.lineage import history_of
@@ -35,6 +34,9 @@ from klog.partition.tiered.remote_files import BytesInMemory, PartFacts, RemoteF
 from klog.partition.tiered.tiered_log import TieredLog
 from klog.tier.layouts import TOPIC
 from klog.tier.tier import Tier, TierPartition
+
+if TYPE_CHECKING:
+    from klog.cluster.metadata.metadata_loader import ClusterMetadata
 
 BOTH, LOCAL, REMOTE = TIERS = ("both", "local", "remote")
 _SEGMENT_KINDS: Final = frozenset((*SEGMENT_KINDS, FileKind.SNAPSHOT))
