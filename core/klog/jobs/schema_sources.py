@@ -11,9 +11,10 @@ import json
 import os
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
 
-from klog.base.errors import NotKafkaError, UnreadableError
+from klog.base.errors import KlogError, NotKafkaError, UnreadableError
 from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import IdentityChoice, choose_identity, find_partitions
 from klog.partition.start.replica_choice import choose_replicas
@@ -22,6 +23,9 @@ from klog.schemas.reader_schemas import EACH
 from klog.schemas.registry import Registry
 from klog.schemas.schemas_topic import SCHEMAS_TOPIC, SchemasReplay, read_schemas_topic
 from klog.schemas.side_decoder import SchemaDecoders
+
+if TYPE_CHECKING:
+    from klog.schemas.side_decoder import SchemaDecoders
 
 _LOG_SUFFIX: Final = ".log"
 
@@ -90,6 +94,39 @@ def _matches(path: str) -> list[str]:
 
 def _read(partition: Partition) -> Registry:
     return read_journal(partition) if partition.topic == JOURNAL_TOPIC else read_schemas_topic(partition)
+
+
+class RegistryWatch:
+    """Reads the topics of registries again when a broker has appended to them: records name new schemas at once."""
+
+    def __init__(self, decoders: SchemaDecoders) -> None:
+        self._decoders = decoders
+        self._seen: list[list[tuple[str, int, int]]] | None = None  # they may have grown since they were read
+
+    @staticmethod
+    def _stamps(decoders: SchemaDecoders) -> list[list[tuple[str, int, int]]]:
+        """Return names, sizes and times of the logs of each topic; a file of records does not change."""
+        stamps = []
+        for one in decoders.registries:
+            with suppress(OSError), os.scandir(one.path) as entries:
+                logs = [entry for entry in entries if entry.name.endswith(_LOG_SUFFIX)]
+                stamps.append(sorted((log.name, log.stat().st_size, log.stat().st_mtime_ns) for log in logs))
+        return stamps
+
+    def refresh(self) -> None:
+        """Let the decoders have the present state of their registries; one that cannot be read stays as it was."""
+        stamps = self._stamps(self._decoders)
+        if stamps == self._seen:
+            return
+        self._seen = stamps
+        self._decoders.registries = [_reread(one) for one in self._decoders.registries]
+
+
+def _reread(registry: Registry) -> Registry:
+    try:
+        return registry if os.path.isfile(registry.path) else _read(Partition(registry.path))
+    except KlogError:
+        return registry
 
 
 StoredLine = tuple[int, int, "bytes | None", "bytes | None", tuple[tuple[bytes, "bytes | None"], ...]]

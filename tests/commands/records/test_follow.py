@@ -23,6 +23,7 @@ from klog.log.records import RecordFilter
 from tests.brokers import clients, kafka
 from tests.conftest import FIXTURES, run_klog, writable_copy
 from tests.oracles.plain.encode import Record, batch
+from tests.schemas.small_registry import ORDER, make, order
 
 PATIENCE_S = 120
 OFFSETS = ("--format", "%o\\n")
@@ -117,6 +118,25 @@ def follow(*words: str | Path) -> subprocess.Popen[bytes]:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     command = [sys.executable, "-m", "klog_cli.app", "records", "-f", *map(str, words)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
+
+
+def test_a_schema_that_is_registered_meanwhile_is_known(tmp_path: Path) -> None:
+    """A producer registers it and sends the first record at once."""
+    make(tmp_path, [("orders-value", 1, 7, ORDER)], [Record(0, value=order(1, "a"))])
+    with follow(tmp_path / "orders-0", "--schemas", "auto", "--format", "%v\\n") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b'{"id":1,"tags":["a"]}\n'
+        key = {"keytype": "SCHEMA", "subject": "orders-value", "version": 2, "magic": 1}
+        value = {"subject": "orders-value", "version": 2, "id": 8, "schema": '"string"'}
+        registered = Record(1, key=json.dumps(key).encode(), value=json.dumps(value).encode())
+        for name, record in (("_schemas-0", registered), ("orders-0", Record(1, value=b"\0\0\0\0\x08\x04hi"))):
+            with (tmp_path / name / f"{0:020}.log").open("ab") as log:
+                log.write(batch([record], base_offset=1))
+        assert process.stdout.readline() == b"hi\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(PATIENCE_S) == 0
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
 
 
 def test_a_log_that_is_cut_is_said_once(tmp_path: Path) -> None:

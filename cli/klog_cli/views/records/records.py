@@ -229,12 +229,15 @@ def _follow(
     """Print what is appended to *sources*, from these offsets on, until ^C; return the exit code."""
     request = request._replace(wanted=request.wanted._replace(tail=False, limit=None, from_offset=LONG_MIN))
     followed: list[tuple[_Source, AppendedRecords[Row]]] = []
+    refresh = _refresh(request)
     for source, offset in sources:
         assert source.partition is not None
         if offset is None:
             end = source.partition.log_end
             offset = 0 if end is None else end.offset
-        followed.append((source, AppendedRecords(source.partition, reads(request), offset)))
+        reader = reads(request)
+        reader.refresh = refresh
+        followed.append((source, AppendedRecords(source.partition, reader, offset)))
     try:
         while followed and output.is_read():
             followed = [one for one in followed if _is_there(*one, printer)]
@@ -242,6 +245,15 @@ def _follow(
     except KeyboardInterrupt:
         pass
     return printer.exit_code
+
+
+def _refresh(request: DumpRequest) -> Callable[[], object]:
+    """Return a function that notices new schemas of the registry."""
+    if request.schemas is None:
+        return int
+    from klog.jobs.schema_sources import RegistryWatch
+
+    return RegistryWatch(request.schemas.decoders).refresh
 
 
 def _is_there(source: _Source, followed: AppendedRecords[Row], printer: _Printer[Row]) -> bool:

@@ -6,7 +6,7 @@ for row in RecordRows(request).read(targets, RecordLimit(None)):
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
@@ -72,6 +72,8 @@ class RecordReader(Generic[Row]):
         self._origin: tuple[str | None, int | None] = (None, None)
         self._schemas: DecodedRows | None = None
         self._learnt = IsolationState()
+        self.refresh: Callable[[], object] = int
+        """Called when records have been read, before they are decoded: their schemas are older than they are."""
         self.has_vanished = False
         """Whether `read` ended at a log that is gone: a broker has deleted it, or merged it into another."""
         self.next_offset: int | None = None
@@ -106,6 +108,7 @@ class RecordReader(Generic[Row]):
             if isinstance(found, Damage):
                 yield found
             else:
+                self.refresh()
                 yield from self._made(found, log.target)
         if log.next_offset > log.span.min_offset:
             self.next_offset = min(log.next_offset, log.wanted.to_offset)
