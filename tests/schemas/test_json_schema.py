@@ -104,3 +104,20 @@ def test_every_json_value_of_the_corpora_is_as_its_truth_says(image: Image, name
             assert result.error == one.right["error"], one
             if result.error is None:
                 assert json.loads(json_text(result.value)) == one.form(canonical=False), one
+
+
+def test_blanks_go_from_random_json_and_its_texts_stay() -> None:
+    """With and without escapes, which take two ways through the text."""
+    numbers = random.Random(5)
+    texts = ('a "b" \\ c', " x\ty\n", '\0é"', "plain , text : ", "")
+    for _ in range(2000):
+        value = {
+            numbers.choice(texts): [numbers.choice(texts), numbers.random(), None, {"n": numbers.randrange(10**20)}]
+            for _ in range(numbers.randrange(4))
+        }
+        is_ascii = numbers.random() < 0.5
+        text = json.dumps(value, indent=numbers.choice((None, 1, "\t")), ensure_ascii=is_ascii)
+        found = JsonSchema("{}", {}).decode(text.encode()).value
+        assert isinstance(found, str)
+        assert json.loads(found) == value
+        assert found == json.dumps(value, separators=(",", ":"), ensure_ascii=is_ascii), text

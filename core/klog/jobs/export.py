@@ -37,6 +37,9 @@ MANIFEST = "_klog_manifest.json"
 """Spark ignores files whose names begin with an underscore."""
 
 
+_LEAST_DECODED_BYTES = 4 << 20
+
+
 class ExportTask(NamedTuple):
     """The content of one piece: *slices*, those of a partition next to each other."""
 
@@ -173,7 +176,12 @@ def export_records(
 
     Raises UsageError if *to* has other content, LockedError if another run writes there, KlogError, OSError.
     """
+    partitions = list(partitions)
     pieces = plan_tasks(partitions, options.wanted, isolation)
+    if options.schemas is not None:  # decoding takes longer than reading: there is a piece for each worker
+        size = sum(piece.bytes for piece in pieces) // max(runner.workers, 1)
+        size = min(max(size, _LEAST_DECODED_BYTES), TASK_BYTES)
+        pieces = plan_tasks(partitions, options.wanted, isolation, min(size, SPLIT_BYTES), size)
     if options.schemas is not None and options.form == "parquet":
         from klog.jobs.schema_output import choose_columns
 

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 from klog.schemas.decoded import INVALID_JSON, BrokenSchemaError, Decoded, JsonText
 
 _BLANK = re.compile(r"[ \t\r\n]").search
+_NO_BLANKS = {ord(blank): None for blank in " \t\r\n"}
 _STRING_OR_BLANKS = re.compile(r'("(?:[^"\\]|\\.)*")|[ \t\r\n]+').sub
 
 
@@ -19,6 +20,15 @@ def _refuse(name: str) -> NoReturn:
 
 # Numbers stay text: they are not looked at, and Python refuses very long ones.
 _check = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_refuse).decode
+
+
+def _without_blanks(text: str) -> str:
+    """Return JSON without the blanks outside of its strings."""
+    if "\\" in text:
+        return _STRING_OR_BLANKS(r"\1", text)
+    parts = text.split('"')  # every second one is a string
+    parts[::2] = "\0".join(parts[::2]).translate(_NO_BLANKS).split("\0")
+    return '"'.join(parts)
 
 
 class JsonSchema:
@@ -42,5 +52,5 @@ class JsonSchema:
         except (ValueError, RecursionError):
             return Decoded(None, None, INVALID_JSON)
         if _BLANK(text) is not None:
-            text = _STRING_OR_BLANKS(r"\1", text)
+            text = _without_blanks(text)
         return Decoded(JsonText(text))
