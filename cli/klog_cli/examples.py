@@ -111,7 +111,7 @@ EXAMPLES: dict[str, tuple[tuple[str, str], ...]] = {
         ("both tiers as one local log dir", "klog remote fetch /data --remote /tier --to /back"),
         (
             "out of a bucket whose cluster is gone, from an offset on",
-            "klog remote fetch --remote /tier --from-offset 1000 --to /back",
+            "klog remote fetch --remote /tier --from-offset 1000 --to /part",
         ),
     ),
     "remote orphans": (
