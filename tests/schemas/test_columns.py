@@ -25,7 +25,7 @@ from klog.schemas.typed_columns import SidePlan, TypedColumns
 
 from tests.schemas.column_values import plain, same
 from tests.schemas.corpus import reference
-from tests.schemas.random_avro import SchemaMaker, ValueMaker, zigzag
+from tests.schemas.random_avro import SchemaMaker, ValueMaker, mutated, zigzag
 from tests.schemas.random_proto import RandomProto, random_message
 from tests.schemas.test_registry import gone, replayed, schema
 
@@ -77,6 +77,29 @@ def test_random_avro_values_are_those_of_the_plain_form(seed: int) -> None:
                 values += 1
                 assert same(value, right.value), f"{where}: {content.hex()}"
     assert values > 1000
+
+
+@pytest.mark.corpora
+def test_damaged_values_have_the_errors_of_the_plain_form() -> None:
+    """An int out of range, which fastavro reads, is refused by its column, and decoded strictly then."""
+    numbers, judged = random.Random(7), 0
+    for round_number in range(150):
+        text = json.dumps(SchemaMaker(numbers).schema())
+        try:
+            simple = AvroSchema(text, {})
+        except BrokenSchemaError:
+            continue
+        known, contents = reference().Avro(json.loads(text)), list[bytes]()
+        with suppress(RecursionError):
+            contents = [mutated(numbers, ValueMaker(numbers).value(known.schema)) for _ in range(6)]
+        made = AvroColumn(simple.type)
+        typed = AvroSchema(text, {}, False, made)
+        for content in contents:
+            right, found = simple.decode(content).error, typed.decode(content)
+            judged += right is not None
+            where = f"round {round_number}: {text}: {content.hex()}"
+            assert found.error == right or (right == "bad-value" and not holds(made, found.value)), where
+    assert judged > 100
 
 
 def holds(made: AvroColumn | Column, value: Any) -> bool:
