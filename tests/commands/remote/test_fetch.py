@@ -227,6 +227,15 @@ def test_after_a_power_cut_at_every_call_it_goes_on_to_the_same_tree(
         assert contents(work / "back") == whole, at
 
 
+def refusal(place: tuple[Path, Path], to: Path, disk: Disk) -> str | None:
+    """Fetch; return the message of the system's refusal."""
+    try:
+        fetch(place, to, disk)
+    except OSError as error:
+        return str(error)
+    return None
+
+
 @some_or_all
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
 def test_a_refused_call_is_8_and_the_next_run_ends_it(
@@ -236,9 +245,12 @@ def test_a_refused_call_is_8_and_the_next_run_ends_it(
     whole = contents(tmp_path / "whole")
     for at in range(0, count, min(every, 7)):
         shutil.rmtree(to, ignore_errors=True)
-        with pytest.raises(OSError, match=os.strerror(number)):
-            fetch(place, to, FaultyDisk(tmp_path, at, number))
-        end(place, to, whole)
+        said = refusal(place, to, FaultyDisk(tmp_path, at, number))
+        if said is None:  # the lock that could not be removed stays, as a broker's does
+            assert at >= count - 3
+        else:
+            assert os.strerror(number) in said, at
+            end(place, to, whole)
         assert contents(to) == whole, at
 
 
