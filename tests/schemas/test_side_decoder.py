@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import json
 from typing import Any
@@ -136,3 +137,16 @@ def _large(number: int) -> SchemaVersion:
     return SchemaVersion(
         ".", f"s{number}", 1, number, schema_guid(text, ()), "AVRO", LIVE, (), text, number, 0
     )  # fmt: skip
+
+
+def test_decoders_are_sent_to_other_processes() -> None:
+    """Spark's workers get them, with locks and parsed schemas left behind."""
+    row = _large(7)
+    decoders = SchemaDecoders([Registry("confluent", "", [row])], canonical=True, context=".eu")
+    value = b"\0\0\0\0\7" + b"\2" * 20
+    found = decoders.side("a", "value").decode(value, ())
+    sent = copy.deepcopy(decoders)
+    assert sent.context == ".eu"
+    assert sent.side("a", "value").decode(value, ()) == found
+    assert found is not None
+    assert found.decoded.error is None

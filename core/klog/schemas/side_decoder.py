@@ -86,6 +86,10 @@ class SchemaDecoders:
         self._sides: WeakSet[SideDecoder] = WeakSet()
         self._lock = Lock()
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Return how to make the same without what it has parsed, in another process."""
+        return type(self), (self.registries, False, self.context, self._make)
+
     def side(self, topic: str, side: str) -> SideDecoder:
         """Return the decoder of a topic's keys or values; *side*: `key`, `value`."""
         found = SideDecoder(self, topic, side)
