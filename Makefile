@@ -46,7 +46,7 @@ bench: dev           ## klog beside its peers (ARGS="--quick"); see bench/README
 fuzz: dev            ## damaged input into a kernel built with sanitizers (ARGS="--seconds 600")
 	$(BIN)/python -m tests.fuzz $(ARGS)
 
-completions: dev     ## the completion scripts, docs/klog.1, docs/findings.md, docs/schemas and docs/pictures, from klog itself
+completions: dev     ## completions/, docs/klog.1, docs/findings.md, docs/schemas and docs/pictures, from klog itself
 	$(BIN)/python -m tools.make_completions
 	$(BIN)/python -m tools.make_man
 	$(BIN)/python -m tools.make_findings

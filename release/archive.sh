@@ -23,7 +23,8 @@ licences() {
 
 install -m 755 "$clone/dist/$name" "$work/$name/klog"
 install -m 644 "$clone/LICENSE" "$clone/README.md" "$clone/docs/klog.1" "$work/$name/"
-install -m 644 "$clone/cli/klog_cli/completions/"* "$work/$name/completions/"
+install -m 644 "$clone/completions/klog.bash" "$clone/completions/_klog" "$clone/completions/klog.fish" \
+    "$work/$name/completions/"
 licences
 tar --create --directory "$work" --sort=name --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX \
     --mtime="@$SOURCE_DATE_EPOCH" "$name" | gzip -9n >"$clone/dist/$name.tar.gz"

@@ -42,7 +42,7 @@ LEFT_OUT = (
 OF_BROWSE = ("asyncio", "platformdirs", "textual", "typing_extensions")
 """Packages that only `klog browse` imports.  They are last in the table, which Python searches from its start."""
 
-RESOURCES = {"klog.formats.structs": "schemas", "klog.commands.report": "", "klog_cli": "completions"}
+RESOURCES = {"klog.formats.structs": "schemas", "klog.commands.report": ""}
 """Packages whose other files are read at run time, and where these lie."""
 
 Module = tuple[str, bool]
@@ -125,7 +125,7 @@ def resources(tree: Tree) -> bytes:
         assert found is not None
         directory = os.path.join(os.path.dirname(found[0]), inner)
         for name in sorted(os.listdir(directory)):
-            if name.endswith((".txt", ".css", ".js", "klog.bash", "_klog", "klog.fish")):
+            if name.endswith((".txt", ".css", ".js")):
                 with open(os.path.join(directory, name), "rb") as file:
                     files[package, os.path.join(inner, name)] = file.read()
     return marshal.dumps(compile(f"FILES = {files!r}", "<klog_resources>", "exec", dont_inherit=True))

@@ -10,16 +10,15 @@ from pathlib import Path
 
 import klog
 import pytest
-from klog_cli.views.completion import SCRIPTS
+from klog_cli.command_catalog import Command, Option, read
+from klog_cli.completion_scripts import SHELLS
 
 from tests.conftest import FIXTURES, run_klog, writable_copy
 from tools import make_findings, make_man
-from tools.command_catalog import Command, Option, read
-from tools.completion_scripts import SHELLS
-from tools.make_completions import FOLDER
+from tools.make_completions import FILES
 
 ROOT = Path(__file__).parent.parent
-BASH = Path(FOLDER, "klog.bash")
+BASH = ROOT / "completions" / "klog.bash"
 PRESS_TAB = """
 source "$1"; shift
 COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
@@ -31,7 +30,7 @@ _klog
 @pytest.mark.parametrize("shell", SHELLS)
 def test_completions_are_those_of_the_command_line(shell: str) -> None:
     """A script from yesterday offers options that are gone and hides those that came; `make completions` mends it."""
-    script = Path(FOLDER, SCRIPTS[shell]).read_text(encoding="utf-8")
+    script = (ROOT / "completions" / FILES[shell]).read_text(encoding="utf-8")
     assert script == SHELLS[shell](read())
     done = run_klog("completion", shell)
     assert (done.exit_code, done.stdout.decode()) == (0, script)

@@ -37,7 +37,7 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     Its kernel is compiled without optimization, in a third of the time: here it is the files that count.
     """
     folder = tmp_path_factory.mktemp("sdist")
-    for name in ("core", "cli", "docs"):
+    for name in ("core", "cli", "docs", "completions"):
         shutil.copytree(ROOT / name, folder / "tree" / name, ignore=BUILT)
     for file in ROOT.iterdir():
         if file.is_file():
@@ -69,7 +69,7 @@ def files(root: Path, *folders: str) -> list[str]:
 
 def test_the_sdist_holds_every_source_file(sdist: Path) -> None:
     """A new kind of file in the package is forgotten in the sdist first, and noticed by users only."""
-    assert files(sdist, "core", "cli", "docs") == files(ROOT, "core", "cli", "docs")
+    assert files(sdist, "core", "cli", "completions", "docs") == files(ROOT, "core", "cli", "completions", "docs")
 
 
 def test_each_folder_of_modules_is_a_package() -> None:
@@ -102,8 +102,7 @@ def test_what_is_frozen_does_not_tell_where_it_lay(tmp_path: Path) -> None:
     """The one file is the same from every clone: no name of a folder is in its code, and none decides an order."""
     made = []
     for clone in (tmp_path / "clone", tmp_path / "another" / "folder"):
-        for package in ("core/klog", "cli/klog_cli"):
-            shutil.copytree(ROOT / package, clone / Path(package).name, ignore=BUILT)
+        shutil.copytree(ROOT / "core" / "klog", clone / "klog", ignore=BUILT)
         command = [sys.executable, ROOT / "release" / "freeze.py", clone / "modules", clone]
         subprocess.run(command, check=True, cwd=clone, env={**os.environ, "PYTHONHASHSEED": str(len(made))})
         made.append([(clone / f"modules.{kind}").read_bytes() for kind in ("bin", "c")])

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from klog_cli.command_catalog import read
 
 from tests.commands.serve.serving import Serving, Wire
 from tests.conftest import CORPORA, FIXTURES, ROOT, run_klog, run_klog_process, writable_copy
@@ -17,7 +18,6 @@ from tests.partition.verify.faults import FAULTS
 from tests.support import tiers
 from tests.support.samples import sampled
 from tools import json_fields
-from tools.command_catalog import read
 
 SPLIT = "replicas/split/broker-1 replicas/split/broker-2 replicas/split/broker-3"
 RUNS = [

@@ -16,10 +16,10 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from klog_cli.command_catalog import Command, read
 
 from tests.conftest import ROOT
 from tests.support.browser import open_page
-from tools.command_catalog import Command, read
 from tools.make_pictures import CHOSEN, DIMMED
 
 PAGE_CHECKS = Path(__file__).parent / "support/page_checks.js"

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
+from klog_cli.command_catalog import read
 from klog_cli.examples import EXAMPLES
 
-from tools.command_catalog import read
 from tools.terminals import FIXTURES, command, environment
 
 NOT_RUN = {

@@ -1,22 +1,21 @@
-"""Write cli/klog_cli/completions (`make completions`): the scripts that `klog completion` prints."""
+"""Write completions/ (`make completions`): the scripts that `klog completion` prints."""
 
 from __future__ import annotations
 
 import os
 
-import klog_cli
-from klog_cli.views.completion import SCRIPTS
+from klog_cli.command_catalog import read
+from klog_cli.completion_scripts import SHELLS
 
-from tools.command_catalog import read
-from tools.completion_scripts import SHELLS
-
-FOLDER = os.path.join(os.path.dirname(klog_cli.__file__), "completions")
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+FILES = {"bash": "klog.bash", "zsh": "_klog", "fish": "klog.fish"}
+"""The name that each shell looks for."""
 
 
 def main() -> None:
     klog = read()
-    for shell, name in SCRIPTS.items():
-        with open(os.path.join(FOLDER, name), "w", encoding="utf-8") as file:
+    for shell, name in FILES.items():
+        with open(os.path.join(ROOT, "completions", name), "w", encoding="utf-8") as file:
             file.write(SHELLS[shell](klog))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from tools.command_catalog import Command, Option, read
+from klog_cli.command_catalog import Command, Option, read
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from klog_cli.command_catalog import Command, Option, read
 from klog_cli.command_class import GROUP_ORDER, PURPOSES
 
 from tools import example_runs, json_fields
-from tools.command_catalog import Command, Option, read
 
 HEAD = """# Commands
 

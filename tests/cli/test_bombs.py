@@ -11,12 +11,12 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from klog_cli import command_catalog
 from pyarrow import parquet
 
 from tests.support import counts
 from tests.support.bomb_dirs import BOMBS, batch_with_value, bombs
 from tests.support.measure import measured
-from tools import command_catalog
 
 MEMORY_BYTES = 1 << 30
 SECONDS = 60

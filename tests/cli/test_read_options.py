@@ -123,7 +123,7 @@ def test_results_are_those_of_plain_reads(broker: Path, without: str, monkeypatc
 
 def test_the_commands_that_read_whole_logs_are_named_as_they_are() -> None:
     """A command that is renamed would lose its options without a word."""
-    from tools.command_catalog import read
+    from klog_cli.command_catalog import read
 
     having = [command.name for command in read().walk() if any("--cache" in option.names for option in command.options)]
     assert len(having) == len(READERS) == len(set(READERS))

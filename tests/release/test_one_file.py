@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from klog_cli import command_catalog
 
 from tests.commands.serve.readers import READERS
 from tests.commands.serve.serving import Serving
@@ -14,7 +15,6 @@ from tests.conftest import FIXTURES, run_klog
 from tests.release.root import WAY, Root, lay_fixtures, log_dirs, one_file
 from tests.support.insight import unpack
 from tests.support.terminal import press_in_terminal
-from tools import command_catalog
 
 pytestmark = pytest.mark.release
 LARGEST = 35 << 20

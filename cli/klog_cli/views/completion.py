@@ -6,14 +6,11 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from pkgutil import get_data
 
 from klog.base.errors import KlogError, UsageError, near_misses
 
 from klog_cli import output
 
-SCRIPTS = {"bash": "klog.bash", "zsh": "_klog", "fish": "klog.fish"}
-"""The completion script of each shell, by the name that the shell looks for.  `make completions` writes them."""
 _LEGAL = re.compile(r"[A-Za-z0-9._-]{1,249}")
 """Legal names of topics.  The shell expands its list of words, so no other text from a disk may be in it."""
 
@@ -23,16 +20,18 @@ def complete(kind: str, words: Sequence[str]) -> int:
 
     Raises UsageError for an unknown shell.
     """
+    from klog_cli.completion_scripts import SHELLS
+
     if kind == "topics":
         _show(_topics(words))
     elif kind == "plans":
         _show(_plans())
-    elif kind in SCRIPTS:
-        script = get_data("klog_cli", f"completions/{SCRIPTS[kind]}")
-        assert script is not None, "the package has it"
-        output.text(script.decode())
+    elif kind in SHELLS:
+        from klog_cli.command_catalog import read
+
+        output.text(SHELLS[kind](read()))
     else:
-        raise UsageError(f"{kind}: no such shell, expected one of {', '.join(SCRIPTS)}{near_misses(kind, SCRIPTS)}")
+        raise UsageError(f"{kind}: no such shell, expected one of {', '.join(SHELLS)}{near_misses(kind, SHELLS)}")
     return 0
 
 

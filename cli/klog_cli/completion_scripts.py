@@ -9,7 +9,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable
 
-from tools.command_catalog import Command, Option
+from klog_cli.command_catalog import Command, Option
 
 HEADER = "Made by `make completions` from the command line itself: change that, not this."
 

@@ -69,6 +69,7 @@ class Command:
 def read() -> Command:
     """Return klog's command line, hidden commands and options left out."""
     import typer
+
     from klog_cli.command_tree import build
 
     klog = typer.main.get_command(build())
