@@ -29,7 +29,7 @@ OPTION_GROUPS = {
     " header regex where isolation limit sample since state transactional-id producer-id longer-than group type kind"
     " around window at-time at-offset offset position entry timestamp batch broker quorum check min-confidence internal"
     " no-control tail up if-leads head follow key-as remote remote-layout remote-keys tier node segment remote-only"
-    " subject deleted no-deleted hard-deleted choose id guid schemas schemas-topic decode",
+    " subject deleted no-deleted hard-deleted id guid schemas schemas-topic decode",
     "Result": "output to segments values deep context format value-as pretty full raw resolved json-form reader-schema",
     "Change": "apply dry-run save-plan backup now",
     "Kafka's own": "files deep-iteration print-data-log skip-record-metadata verify-index-only index-sanity-check"

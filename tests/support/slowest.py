@@ -68,7 +68,7 @@ SESSION = frozenset(
     f"spark/test_{name}.py"
     for name in (
         *("drop_in", "files_command", "follow", "identity_options", "outputs", "run", "serve", "serve_corpora"),
-        *("session", "source", "stats", "verify", "audit", "worker_reads", "remote"),
+        *("session", "source", "stats", "verify", "audit", "worker_reads", "remote", "schemas"),
     )
 )
 """Files whose tests share a Spark session.  A single worker takes them: a session costs as much as many of them."""
