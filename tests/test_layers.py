@@ -45,7 +45,7 @@ ONLY_IN = {
     "klog_cli/browse/": "textual",
     "klog/spark/": "pyspark",
     "klog/tier/object_store.py": "obstore",
-    "klog/tier/decryption.py": "cryptography",
+    "klog/tier/aiven_decryption.py": "cryptography",
     "klog/commands/serve/ klog/commands/follow/client/": "socket socketserver ssl selectors asyncio http",
     "klog/commands/serve/ klog/commands/follow/client/ klog_cli/output.py": "select",
     "klog/data_dir/disk/disk.py": "writing-open shutil tempfile os.O_WRONLY os.O_RDWR os.O_CREAT os.O_TRUNC os.O_APPEND"

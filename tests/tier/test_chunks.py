@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 import zstandard
 from klog.base.errors import KlogError
-from klog.tier.aiven_layout import ChunkedLog
+from klog.tier.aiven_manifest import ManifestError, read_manifest
+from klog.tier.aiven_reader import ChunkedLog
 from klog.tier.layouts import BadObjectError
-from klog.tier.manifest import ManifestError, read_manifest
 from klog.tier.tier import Tier, TierSegment, open_tier
 
 from tests.support.aiven_writer import Objects, segment

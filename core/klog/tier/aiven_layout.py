@@ -9,30 +9,15 @@ last, says where everything is.
 from __future__ import annotations
 
 import re
-from functools import cached_property
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import zstandard
+from klog.tier.layouts import ID, INDEXES, LOG, MANIFEST, TOPIC, Keys, ObjectName, TierSegment
+from klog.tier.stores import Store
 
-from klog.base.errors import KlogError
-from klog.base.read_only import ReadableLog
-from klog.tier.layouts import (
-    ID,
-    LOG,
-    TOPIC,
-    BadObjectError,
-    EncryptedObjectError,
-    Keys,
-    ObjectName,
-    TierSegment,
-)
-from klog.tier.manifest import MOST_MANIFEST_BYTES, Encryption, Manifest, ManifestError, decompressed, read_manifest
-from klog.tier.stores import MissingObjectError, Store
+if TYPE_CHECKING:
+    from klog.tier.aiven_reader import AivenReader
 
-INDEXES, MANIFEST = "indexes", "rsm-manifest"
 _KEY: Final = re.compile(rf"(?:.*/)?({TOPIC})-({ID})/([0-9]{{1,10}})/([0-9]{{20}})-({ID})\.(log|indexes|rsm-manifest)")
-_MOST_AT_ONCE: Final = 1 << 20
-"""Chunks are fetched together up to so many stored bytes."""
 
 
 class AivenLayout:
@@ -55,145 +40,6 @@ class AivenLayout:
 
     def reader(self, store: Store, segment: TierSegment) -> AivenReader:
         """Return a reader of a segment's objects."""
+        from klog.tier.aiven_reader import AivenReader
+
         return AivenReader(store, segment, self._keys)
-
-
-class AivenReader:
-    """The plain bytes of a segment, out of its three objects.  See `SegmentReader`."""
-
-    def __init__(self, store: Store, segment: TierSegment, keys: Keys | None) -> None:
-        self._store, self._segment, self._keys = store, segment, keys
-
-    def _key(self, kind: str) -> str:
-        key = self._segment.keys.get(kind)
-        if key is None:
-            raise MissingObjectError(f"segment {self._segment.segment_id} has no {kind}")
-        return key
-
-    @cached_property
-    def manifest(self) -> Manifest:
-        """The manifest.  Raises BadObjectError, MissingObjectError, UnreadableError."""
-        key = self._key(MANIFEST)
-        try:
-            return read_manifest(self._store.read(key, MOST_MANIFEST_BYTES))
-        except ManifestError as error:
-            raise BadObjectError(key, str(error)) from error
-
-    def plain(self, kind: str, data: bytes) -> bytes:
-        """Return *data*, a chunk of the object *kind*, as it was before it was encrypted.  Raises BadObjectError."""
-        encryption = self.manifest.encryption
-        return data if encryption is None else self._decrypted(self._key(kind), data, encryption)
-
-    def _decrypted(self, key: str, data: bytes, encryption: Encryption) -> bytes:
-        try:
-            data_key = None if self._keys is None else self._keys.data_key(encryption.data_key)
-            if data_key is None:
-                key_id = encryption.data_key.partition(":")[0]
-                raise EncryptedObjectError(key, f"encrypted: --remote-keys {key_id}=FILE gives the private key")
-            return data_key.decrypt(data, encryption.aad)
-        except ValueError as error:
-            raise BadObjectError(key, str(error)) from error
-
-    def log(self) -> ReadableLog:
-        """Open the log; the manifest is read, but no chunk."""
-        stored = self._store.open(self._key(LOG), self._segment.sizes.get(LOG))
-        return ChunkedLog(self, stored, self._key(LOG))
-
-    def read(self, part: str) -> bytes | None:
-        """Return a part of `indexes`: see `SegmentReader.read`."""
-        place = self.manifest.indexes.get(part)
-        if place is None:
-            return None
-        position, size = place
-        if not size:
-            return b""
-        key = self._key(INDEXES)
-        stored = self._store.open(key, self._segment.sizes.get(INDEXES))
-        try:
-            data = stored.read(position, size)
-        finally:
-            stored.close()
-        if len(data) < size:
-            raise BadObjectError(key, f"{part} ends at byte {position + size}, the object at {position + len(data)}")
-        return self.plain(INDEXES, data)
-
-
-class ChunkedLog:
-    """The plain bytes of a chunked log by position; the last chunk is kept.  See `klog.base.read_only.ReadableLog`."""
-
-    def __init__(self, reader: AivenReader, stored: ReadableLog, key: str) -> None:
-        self._reader, self._stored, self._key = reader, stored, key
-        self._chunks = reader.manifest.chunks
-        self.path, self.size = stored.path, self._chunks.log_size
-        self._kept: tuple[int, bytes] = (-1, b"")
-        self._bad: dict[int, BadObjectError] = {}
-
-    def close(self) -> None:
-        """Close the object."""
-        self._stored.close()
-
-    def next_data(self, position: int) -> int:
-        """Return *position*: chunks have no holes."""
-        return position
-
-    def read(self, position: int, size: int) -> bytes:
-        """Return up to *size* bytes from *position* on; fewer only at the end.
-
-        Raises BadObjectError, UnreadableError.
-        """
-        data = bytearray(max(0, min(size, self.size - position)))
-        self._fill(position, memoryview(data))
-        return bytes(data)
-
-    def read_into(self, position: int, view: memoryview) -> int:
-        """Fill *view* from *position* on; return the number of bytes, fewer only at the end.  Raises OSError."""
-        count = max(0, min(len(view), self.size - position))
-        try:
-            self._fill(position, view[:count])
-        except KlogError as error:
-            raise OSError(str(error)) from error
-        return count
-
-    def _fill(self, position: int, view: memoryview) -> None:
-        done, chunk_size = 0, self._chunks.size
-        stored: dict[int, bytes] = {}
-        kept, plain = self._kept  # other threads may replace it meanwhile
-        while done < len(view):
-            number, within = divmod(position + done, chunk_size)
-            if number in self._bad:  # a reader looks for the next batch behind it, position by position
-                raise self._bad[number]
-            if number != kept:
-                if number not in stored:
-                    stored = self._fetch(number, (position + len(view) - 1) // chunk_size)
-                try:
-                    kept, plain = self._kept = (number, self._plain(number, stored.pop(number)))
-                except BadObjectError as error:
-                    self._bad[number] = error
-                    raise
-            piece = plain[within : within + len(view) - done]
-            view[done : done + len(piece)] = piece
-            done += len(piece)
-
-    def _fetch(self, first: int, last: int) -> dict[int, bytes]:
-        """Return the stored bytes of chunk *first*, and of those behind it up to *last* that fit into one request."""
-        start, end = self._chunks.place(first)
-        until = first
-        while until < last and self._chunks.place(until + 1)[1] - start <= _MOST_AT_ONCE:
-            until += 1
-            end = self._chunks.place(until)[1]
-        data = self._stored.read(start, end - start)
-        if len(data) < end - start:
-            raise BadObjectError(self._key, f"chunk {until} ends at byte {end}, the object at {start + len(data)}")
-        places = ((number, self._chunks.place(number)) for number in range(first, until + 1))
-        return {number: data[low - start : high - start] for number, (low, high) in places}
-
-    def _plain(self, number: int, stored: bytes) -> bytes:
-        data, size = self._reader.plain(LOG, stored), self._chunks.plain_size(number)
-        if self._reader.manifest.is_compressed:
-            try:
-                data = decompressed(data, size)
-            except zstandard.ZstdError as error:
-                raise BadObjectError(self._key, f"chunk {number}: {error}") from error
-        if len(data) != size:
-            raise BadObjectError(self._key, f"chunk {number} has {len(data)} bytes, the manifest says {size}")
-        return data

@@ -16,6 +16,8 @@ from klog.tier.stores import Store
 
 LOG, INDEX, TIME_INDEX, TXN_INDEX = "log", "index", "timeindex", "txnindex"
 EPOCHS, SNAPSHOT = "leader_epoch_checkpoint", "snapshot"
+INDEXES, MANIFEST = "indexes", "rsm-manifest"
+"""Objects of the layout `aiven` beside the log."""
 PARTS: Final = (LOG, INDEX, TIME_INDEX, TXN_INDEX, EPOCHS, SNAPSHOT)
 """The parts of a segment, whatever the layout.  Kafka: LogSegmentData."""
 TOPIC: Final = r"[A-Za-z0-9._-]{1,249}"

@@ -137,7 +137,7 @@ def open_tier(
 
 
 def _private_keys(files: Mapping[str, str]) -> Keys:
-    from klog.tier.decryption import PrivateKeys
+    from klog.tier.aiven_decryption import PrivateKeys
 
     return PrivateKeys(files)
 

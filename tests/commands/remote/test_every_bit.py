@@ -19,8 +19,8 @@ from klog.commands.remote.verify import _Partition
 from klog.formats.checkpoint import read_epochs
 from klog.partition.tiered.remote_files import BytesInMemory
 from klog.partition.verify.segment_pass import SurveyOptions
+from klog.tier.aiven_manifest import Manifest, read_manifest
 from klog.tier.layouts import LOG, PARTS
-from klog.tier.manifest import Manifest, read_manifest
 from klog.tier.stores import MissingObjectError, StoredObject
 from klog.tier.tier import Tier, open_tier
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from klog.base.errors import KlogError
 from klog.base.read_only import ReadableLog
@@ -15,9 +15,12 @@ from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
 from klog.formats.layout import Layout
 from klog.formats.remote_log import SegmentState
 from klog.log.header_walk import walk_headers
-from klog.tier.aiven_layout import AivenReader
+from klog.tier.aiven_layout import AivenLayout
 from klog.tier.layouts import EPOCHS, INDEX, TIME_INDEX, TXN_INDEX, SegmentReader, TierSegment
 from klog.tier.tier import Tier
+
+if TYPE_CHECKING:
+    from klog.tier.aiven_reader import AivenReader
 
 
 def remote_segment(tier: Tier, objects: TierSegment) -> RemoteSegment | None:
@@ -25,11 +28,12 @@ def remote_segment(tier: Tier, objects: TierSegment) -> RemoteSegment | None:
     assert tier.layout is not None
     if any(kind not in objects.keys for kind in tier.layout.needed):
         return None
-    reader = tier.reader(objects)
     try:
-        if isinstance(reader, AivenReader) and (found := _of_manifest(reader, objects)):
-            return found
-        return _of_log(reader, objects)
+        if isinstance(tier.layout, AivenLayout):
+            found = _of_manifest(tier.layout.reader(tier.store, objects), objects)
+            if found is not None:
+                return found
+        return _of_log(tier.reader(objects), objects)
     except (KlogError, OSError):
         return None
 

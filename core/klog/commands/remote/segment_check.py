@@ -7,8 +7,7 @@ from typing import NamedTuple
 from klog.cluster.remote_log.events import RemoteSegment, TopicIdPartition
 from klog.commands.remote.remote_findings import RemoteFinding, kind_of
 from klog.formats.checkpoint import EpochEntry
-from klog.tier.aiven_layout import INDEXES
-from klog.tier.layouts import TierSegment
+from klog.tier.layouts import INDEXES, TierSegment
 from klog.tier.tier import Tier
 
 

@@ -20,11 +20,12 @@ from klog.log.index import AbortedTxn
 from klog.partition.transactions.markers import CompletedTxn
 from klog.partition.transactions.producer_replay import ProducerReplay
 from klog.partition.verify.segment_pass import SegmentFacts, SurveyOptions, survey_log
-from klog.tier.aiven_layout import MANIFEST, AivenReader
+from klog.tier.aiven_reader import AivenReader
 from klog.tier.layouts import (
     EPOCHS,
     INDEX,
     LOG,
+    MANIFEST,
     SNAPSHOT,
     TIME_INDEX,
     TXN_INDEX,
