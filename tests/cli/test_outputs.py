@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 import typer
 from klog.base.errors import PlanError, UsageError
-from klog.data_dir.disk import output_gate
+from klog.data_dir.disk import refused_outputs
 from klog.jobs.output import RUN, JobOutput, check_target, lock_target
 from klog_cli.command_tree import build
 
@@ -499,9 +499,9 @@ def test_what_a_process_has_open_is_written_into(root: Path, writer: Writer, tmp
 @pytest.mark.parametrize("place", ["/dev/null", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
 def test_devices_are_no_files(place: str) -> None:
     """The gate alone: a test that fails must not cost the machine its /dev/null."""
-    output_gate.check_output(place)
-    assert output_gate.is_stream(place)
-    assert not output_gate.is_stream(__file__)
+    refused_outputs.check_output(place)
+    assert refused_outputs.is_stream(place)
+    assert not refused_outputs.is_stream(__file__)
 
 
 def test_nothing_replaces_an_earlier_dump_when_there_is_nothing_to_dump(klog: Klog, tmp_path: Path) -> None:
@@ -590,15 +590,15 @@ def test_a_directory_is_known_by_its_inode(tmp_path: Path, monkeypatch: pytest.M
     """The same without a mount."""
     for name in ("data", "data/empty-0", "mount", "mount-of-all"):
         (tmp_path / name).mkdir()
-    inode = output_gate._inode
+    inode = refused_outputs._inode
     same = {
         str(tmp_path / "mount"): str(tmp_path / "data/empty-0"),
         str(tmp_path / "mount-of-all"): str(tmp_path / "data"),
     }
-    monkeypatch.setattr(output_gate, "_inode", lambda path: inode(same.get(str(path), path)))
+    monkeypatch.setattr(refused_outputs, "_inode", lambda path: inode(same.get(str(path), path)))
     for place in ("mount/out", "mount-of-all/out"):
         with pytest.raises(PlanError, match=f"{place}: lies in the "):
-            output_gate.check_places([str(tmp_path / "data")], backups=[str(tmp_path / place)])
+            refused_outputs.check_places([str(tmp_path / "data")], backups=[str(tmp_path / place)])
 
 
 # output of plans

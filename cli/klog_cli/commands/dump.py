@@ -201,7 +201,7 @@ def _inputs(
 def _check_to(to: str, paths: Sequence[str]) -> None:
     """Raise UsageError if the output cannot be written there."""
     from klog.base.read_only import is_missing
-    from klog.data_dir.disk.output_gate import check_output
+    from klog.data_dir.disk.refused_outputs import check_output
 
     _spare_inputs(to, paths)
     check_output(to, paths)

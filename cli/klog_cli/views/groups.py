@@ -8,7 +8,7 @@ from klog.base.errors import ExitCode, UsageError, counted, near_misses
 from klog.base.unusable import UNUSABLE
 from klog.cluster.coordinator.consumer_groups import MemberImage
 from klog.commands.groups.group_details import GroupDetail, GroupQuery, PartitionLag, describe_groups, export_rows
-from klog.data_dir.disk.output_gate import check_output
+from klog.data_dir.disk.refused_outputs import check_output
 
 from klog_cli import output
 from klog_cli.style import faint, good, strong, warning

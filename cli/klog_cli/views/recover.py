@@ -10,7 +10,7 @@ from klog.base.progress import Sink
 from klog.change.plan.session import PlanOptions, PlanSession
 from klog.commands.recover.recover_outcome import RecoverOptions
 from klog.commands.recover.recovery import Recovery, recover_log_dirs
-from klog.data_dir.disk.output_gate import check_output
+from klog.data_dir.disk.refused_outputs import check_output
 from klog.data_dir.selection import PartitionQuery
 
 from klog_cli import output

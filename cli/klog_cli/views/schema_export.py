@@ -60,7 +60,7 @@ def _check_to(to: str, paths: Sequence[str]) -> None:
     """Raise UsageError if the output cannot be written there."""
     if to == _STDOUT:
         return
-    from klog.data_dir.disk.output_gate import check_output
+    from klog.data_dir.disk.refused_outputs import check_output
 
     check_output(to, paths)
     if os.path.exists(to) and any(os.path.exists(path) and os.path.samefile(path, to) for path in paths):

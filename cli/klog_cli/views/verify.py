@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from klog.base.errors import ExitCode
-from klog.data_dir.disk.output_gate import check_output
+from klog.data_dir.disk.refused_outputs import check_output
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.selection import PartitionChoice, open_path
 from klog.jobs.runner import Runner

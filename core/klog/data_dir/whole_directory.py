@@ -10,7 +10,7 @@ from klog.base.errors import UsageError
 from klog.base.read_only import normalized
 from klog.data_dir.disk.directory_tree import make_directories, naming, remove_made, remove_tree
 from klog.data_dir.disk.disk import Disk
-from klog.data_dir.disk.output_gate import check_directory
+from klog.data_dir.disk.refused_outputs import check_directory
 from klog.data_dir.locks import Locks
 from klog.formats.names import FileKind
 

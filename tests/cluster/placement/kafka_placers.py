@@ -6,7 +6,7 @@ import random
 import subprocess
 from collections.abc import Iterable, Sequence
 
-from klog.cluster.placement.assignment import Assignment, UsableBroker
+from klog.cluster.placement.assignment_checks import Assignment, UsableBroker
 
 from tests.brokers import kafka
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from klog.base.errors import UsageError
-from klog.cluster.placement.assignment import Assignment, UsableBroker
+from klog.cluster.placement.assignment_checks import Assignment, UsableBroker
 from klog.cluster.placement.classic import MOST_SEARCHED, ClassicStart, find_classic, place_classic
 from klog.cluster.placement.striped import JavaRandom
 

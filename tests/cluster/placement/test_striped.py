@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from klog.base.errors import UsageError
-from klog.cluster.placement.assignment import UsableBroker
+from klog.cluster.placement.assignment_checks import UsableBroker
 from klog.cluster.placement.striped import JavaRandom, place_striped
 
 from tests.brokers import kafka

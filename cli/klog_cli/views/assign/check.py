@@ -9,7 +9,7 @@ from klog.base.errors import ExitCode, UsageError, counted
 from klog.cluster.metadata.metadata_directory import MetadataDirectory, match_topics
 from klog.cluster.metadata.metadata_loader import ClusterMetadata
 from klog.cluster.metadata.topics_image import PartitionRegistration
-from klog.cluster.placement.assignment import AssignmentFacts, UsableBroker, assess
+from klog.cluster.placement.assignment_checks import AssignmentFacts, UsableBroker, assess
 from klog.cluster.placement.classic import ClassicStart, find_classic
 
 from klog_cli import output

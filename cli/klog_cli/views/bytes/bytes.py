@@ -47,7 +47,7 @@ def show_bytes(path: str, request: BytesRequest, form: str, to: str | None) -> i
     if form == "raw" and to is None and output.is_terminal():
         raise UsageError("--raw writes bytes, which are not for a terminal: redirect it, or add --to FILE")
     if to is not None:
-        from klog.data_dir.disk.output_gate import check_output
+        from klog.data_dir.disk.refused_outputs import check_output
 
         check_output(to, [path])
     file, position, note = _place(path, request)

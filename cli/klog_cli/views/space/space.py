@@ -10,7 +10,7 @@ from klog.base.errors import ExitCode
 from klog.commands.space.disk_usage import ContentQuery, DiskUsage, LogDirUsage, OtherUsage, SegmentUsage, SpaceSettings
 from klog.commands.space.kept_reasons import RECLAIMABLE, Reason
 from klog.commands.space.totals import SpaceTotals, Sum, add_up, sum_of
-from klog.data_dir.disk.output_gate import check_output
+from klog.data_dir.disk.refused_outputs import check_output
 from klog.data_dir.selection import PartitionQuery
 
 from klog_cli import output

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from klog.cluster.placement.assignment import UsableBroker
+from klog.cluster.placement.assignment_checks import UsableBroker
 from klog.formats.structs.schema import Data
 
 

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from klog.base.errors import UsageError
-from klog.cluster.placement.assignment import Assignment, UsableBroker, check_request, name_order
+from klog.cluster.placement.assignment_checks import Assignment, UsableBroker, check_request, name_order
 
 MOST_SEARCHED: Final = 2000
 """`find_classic` looks at so many brokers at most."""

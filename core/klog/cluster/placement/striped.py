@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, TypeVar
 
 from klog.base.errors import UsageError
-from klog.cluster.placement.assignment import Assignment, UsableBroker, check_request, name_order
+from klog.cluster.placement.assignment_checks import Assignment, UsableBroker, check_request, name_order
 from klog.formats.java_hash_map import order_of_put
 from klog.formats.java_integers import INT_MAX
 

@@ -30,7 +30,7 @@ from klog.commands.follow.live_directory import CopyDisk, remove_temporaries, re
 from klog.commands.follow.partition_plans import remove
 from klog.data_dir.disk.directory_tree import make_directories, remove_made
 from klog.data_dir.disk.disk import Disk
-from klog.data_dir.disk.output_gate import check_directory
+from klog.data_dir.disk.refused_outputs import check_directory
 from klog.data_dir.locks import Locks
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition

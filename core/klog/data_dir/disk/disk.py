@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import BinaryIO, NamedTuple
 
-from klog.data_dir.disk.output_gate import check_directory, check_output, is_stream
 from klog.data_dir.disk.range_copy import copy_range, share_blocks
+from klog.data_dir.disk.refused_outputs import check_directory, check_output, is_stream
 from klog.data_dir.disk.written_ranges import WRITTEN
 from klog.kernel import begin_sync, set_aside, sync_file_system
 
@@ -256,7 +256,7 @@ class NewFile:
 
     It is written under a temporary name beside it; `commit` syncs and renames it.  Without a commit it is removed. A
     pipe or a device is not replaced: the content is written into it at once. Raises UsageError, before anything is
-    created, if no output may be written there (`klog.data_dir.disk.output_gate`).
+    created, if no output may be written there (`klog.data_dir.disk.refused_outputs`).
     """
 
     descriptor, _temporary = -1, ""

@@ -6,7 +6,7 @@ import random
 
 from hypothesis import given
 from hypothesis import strategies as st
-from klog.cluster.placement.assignment import UsableBroker, assess
+from klog.cluster.placement.assignment_checks import UsableBroker, assess
 from klog.cluster.placement.striped import place_striped
 
 from tests.cluster.placement.kafka_placers import some_brokers
