@@ -31,9 +31,7 @@ FLOORS = (
     "klog_cli pyspark_klog",
 )
 EDGES = {
-    ("adopt", "recover"),
     ("records", "dump"),
-    ("remote", "recover"),
     ("remote", "replicas"),
     ("space", "compact"),
 }
@@ -155,8 +153,8 @@ PLANTED = (
     ("core/klog/base/read_only.py", "import klog.kernel", "imports klog.kernel, which is not below it"),
     (
         "core/klog/partition/verify/log_checks.py",
-        "from klog.commands.recover.recover_outcome import RecoverOptions",
-        "imports klog.commands.recover.recover_outcome.RecoverOptions, which is not below it",
+        "from klog.commands.recover.salvage import plan_salvage",
+        "imports klog.commands.recover.salvage.plan_salvage, which is not below it",
     ),
     (
         "core/klog/partition/verify/log_checks.py",
@@ -234,7 +232,7 @@ PLANTED = (
 ALLOWED = {
     "core/klog/__init__.py": "from klog.log.segment import Segment",
     "core/klog/log/index.py": "import klog.base.errors\nfrom klog.log.segment import S\nopen('a', 'rb')",
-    "core/klog/commands/adopt/adopt.py": "import klog.partition.append\nfrom klog.commands.recover import S",
+    "core/klog/commands/space/free_plan.py": "import klog.partition.append\nfrom klog.commands.compact import S",
     "core/klog/log/segment.py": "from klog import __version__\nimport os\nos.open(os.devnull, os.O_WRONLY)",
     "core/klog/data_dir/disk/disk.py": "import os, shutil\nos.replace('a', 'b')\nopen('a', 'wb')",
     "cli/klog_cli/output.py": "import rich, typer, klog.spark\nprint(1)",

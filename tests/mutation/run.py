@@ -47,6 +47,12 @@ TESTS = {
         "tests/test_laws.py",
         "tests/commands/adopt/test_adopt.py",
     ),
+    "repair": (
+        "tests/commands/recover",
+        _CLI.format("recover"),
+        "tests/test_laws.py",
+        "tests/commands/adopt/test_adopt.py",
+    ),
     "plan": (
         "tests/change/plan",
         *map(_CLI.format, ("apply", "undo", "truncate", "recover")),
@@ -64,6 +70,7 @@ PACKAGES = tuple(TESTS)
 FOLDERS = {
     "verify": CORE / "klog/partition/verify",
     "recover": CORE / "klog/commands/recover",
+    "repair": CORE / "klog/partition/repair",
     "plan": CORE / "klog/change/plan",
     "compact": CORE / "klog/commands/compact",
 }

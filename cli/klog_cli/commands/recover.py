@@ -82,8 +82,8 @@ def recover(
     klog does not truncate damage with intact batches behind it: it shows the losses of --like-broker and of
     --salvage.
     """
-    from klog.commands.recover.recover_outcome import RecoverMode, RecoverOptions
     from klog.data_dir.selection import PartitionQuery
+    from klog.partition.repair.recover_outcome import RecoverMode, RecoverOptions
 
     from klog_cli.command_line import check_exclusive, plan_options
     from klog_cli.views.recover import recover as run

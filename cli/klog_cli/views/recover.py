@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from klog.base.errors import UsageError
 from klog.base.progress import Sink
 from klog.change.plan.session import PlanOptions, PlanSession
-from klog.commands.recover.recover_outcome import RecoverOptions
 from klog.commands.recover.recovery import Recovery, recover_log_dirs
 from klog.data_dir.disk.refused_outputs import check_output
 from klog.data_dir.selection import PartitionQuery
+from klog.partition.repair.recover_outcome import RecoverOptions
 
 from klog_cli import output
 from klog_cli.views.recover_report import RecoveryReport, findings_of

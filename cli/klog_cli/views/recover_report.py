@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from klog.base.errors import ExitCode
 from klog.change.plan.model import Action
 from klog.change.plan.session import PlanResult
-from klog.commands.recover.recover_outcome import OtherMode, RecoverMode, RecoverOptions, RecoverResult
 from klog.commands.recover.recovery import Recovery
 from klog.data_dir.partition import Partition
+from klog.partition.repair.recover_outcome import OtherMode, RecoverMode, RecoverOptions, RecoverResult
 from klog.partition.verify.findings import Finding, Severity
 
 from klog_cli.views.topic_settings import settings_json

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from klog.base.errors import counted
 from klog.change.plan.model import Action, Amount, Loss, total
 from klog.change.plan.session import PlanOptions, PlanResult
-from klog.commands.recover.recover_outcome import OtherMode, RecoverMode, RecoverResult
+from klog.partition.repair.recover_outcome import OtherMode, RecoverMode, RecoverResult
 from klog.partition.verify.findings import Finding, Severity, quoted
 
 from klog_cli import style

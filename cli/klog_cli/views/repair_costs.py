@@ -11,9 +11,9 @@ from klog.base.errors import KlogError
 from klog.base.progress import Sink
 from klog.change.plan.model import Loss
 from klog.change.plan.session import PlanOptions, PlanSession
-from klog.commands.recover.recover_outcome import RecoverMode, RecoverOptions
 from klog.commands.recover.recovery import recover_log_dirs
 from klog.data_dir.selection import PartitionQuery
+from klog.partition.repair.recover_outcome import RecoverMode, RecoverOptions
 
 MOST_BYTES = 1 << 30
 """The most bytes of logs that are read to find out the price of a repair."""

@@ -21,10 +21,10 @@ from klog.change.plan.session import PlanOptions, PlanResult, PlanSession, Repor
 from klog.cluster.metadata.topic_config import topic_configs
 from klog.commands.compact.compaction import CompactionRun, CompactOptions
 from klog.commands.compact.log_cleaner import CleanerOptions
-from klog.commands.recover.recover_outcome import RecoverMode, RecoverOptions
 from klog.commands.recover.recovery import recover_log_dirs
 from klog.data_dir.locks import LockedError
 from klog.data_dir.selection import PartitionQuery
+from klog.partition.repair.recover_outcome import RecoverMode, RecoverOptions
 
 from tests.change.plan.test_executor import end, other_process, said
 from tests.conftest import FIXTURES, writable_copy
@@ -220,7 +220,7 @@ def test_what_a_killed_planner_has_left_is_swept(data: Path) -> None:
 import os
 from klog.data_dir.selection import PartitionQuery
 from klog.change.plan.session import PlanOptions, PlanSession
-from klog.commands.recover.recover_outcome import RecoverMode, RecoverOptions
+from klog.partition.repair.recover_outcome import RecoverMode, RecoverOptions
 from klog.commands.recover.recovery import recover_log_dirs
 with PlanSession(PartitionQuery([{str(data)!r}]), PlanOptions("recover", apply=True)) as session:
     recover_log_dirs(session.selections, RecoverOptions(RecoverMode.DEFAULT, 0), session.staging, {{}})

@@ -9,11 +9,11 @@ from tempfile import TemporaryDirectory
 from klog.base.read_only import ReadOnlyFile
 from klog.change.partition_plan.contents import PatchedLog
 from klog.commands.recover.kept_ranges import KeptRanges
-from klog.commands.recover.recover_outcome import SalvageOptions
 from klog.commands.recover.segment_ranges import PartitionRanges, SegmentRanges, salvage_ranges
 from klog.data_dir.partition import Partition
 from klog.kernel import SegmentSurvey
 from klog.log.segment import Batch, Segment
+from klog.partition.repair.recover_outcome import SalvageOptions
 
 ODD = ("odd offset", "backwards", "overflow", "beyond next")
 

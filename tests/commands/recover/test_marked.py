@@ -18,13 +18,13 @@ from klog.change.plan.model import PUT, REMOVE, STAGED, TRUNCATE, Action, Plan, 
 from klog.change.plan.plan_rules import check_plan
 from klog.change.plan.staging import Staging
 from klog.commands.recover.mark_clean import mark_clean
-from klog.commands.recover.recover_outcome import RecoverMode, RecoverOptions
 from klog.data_dir.disk.disk import Disk
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.selection import Selection
 from klog.formats.checkpoint import read_offsets
 from klog.formats.snapshot import read_snapshot, write_snapshot
 from klog.kernel import crc32c
+from klog.partition.repair.recover_outcome import RecoverMode, RecoverOptions
 
 from tests.conftest import Ran
 from tests.oracles.broker_load import MARKER, differences

@@ -10,12 +10,12 @@ import pytest
 from klog.base.progress import Silence
 from klog.change.partition_plan.desired_files import DesiredFiles
 from klog.commands.recover import salvage
-from klog.commands.recover.partition_survey import PartitionSurvey
-from klog.commands.recover.recover_outcome import RecoverMode, RecoverOptions, SalvageOptions
 from klog.commands.recover.segment_ranges import PartitionRanges, salvage_ranges
 from klog.data_dir.log_dir import LogDir
 from klog.log import reader
 from klog.log.segment import Batch, Segment
+from klog.partition.repair.partition_survey import PartitionSurvey
+from klog.partition.repair.recover_outcome import RecoverMode, RecoverOptions, SalvageOptions
 from klog.partition.verify.verify import log_dir_facts
 
 from tests.conftest import FIXTURES

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pytest
 from klog.commands.recover import kept_batches
 from klog.commands.recover.kept_ranges import FreeOffsets
-from klog.commands.recover.recover_outcome import RecoverMode
+from klog.partition.repair.recover_outcome import RecoverMode
 
 from tests.commands.recover.salvaged import offsets, only, partition_of, result, salvage
 from tests.commands.recover.test_power import repair_in

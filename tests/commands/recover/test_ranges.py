@@ -13,12 +13,13 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from klog.commands.recover import kept_batches, recover_outcome
-from klog.commands.recover.recover_outcome import SalvageOptions
+from klog.commands.recover import kept_batches
 from klog.commands.recover.segment_ranges import DroppedBytes, SegmentRanges, salvage_ranges
 from klog.data_dir.partition import Partition
 from klog.log import reader
 from klog.log.segment import Batch, Segment
+from klog.partition.repair import recover_outcome
+from klog.partition.repair.recover_outcome import SalvageOptions
 
 from tests.commands.recover.salvaged import offsets, only, partition_of, result, salvage
 from tests.conftest import CORPORA, FIXTURES, extract
@@ -808,7 +809,7 @@ def test_a_log_full_of_headers_takes_time_in_proportion(
 SALVAGED = """
 import sys
 from klog.data_dir.partition import Partition
-from klog.commands.recover.recover_outcome import SalvageOptions
+from klog.partition.repair.recover_outcome import SalvageOptions
 from klog.commands.recover.segment_ranges import salvage_ranges
 salvage_ranges(Partition(sys.argv[1]), SalvageOptions(False))
 """

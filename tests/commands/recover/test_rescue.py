@@ -10,11 +10,11 @@ import pytest
 from klog.base.errors import UnreadableError
 from klog.commands.dump.dump_files import dump_lines
 from klog.commands.dump.dump_request import JSON_LINES, DumpRequest, DumpTarget
-from klog.commands.recover.recover_outcome import SalvageOptions
 from klog.commands.recover.rescued_records import RescueCount, rescue
 from klog.commands.recover.segment_ranges import salvage_ranges
 from klog.data_dir.partition import Partition
 from klog.log.json_lines import RecordOrigin
+from klog.partition.repair.recover_outcome import SalvageOptions
 
 from tests.commands.dump.sinks import Kept
 from tests.commands.recover.salvaged import only, partition_of

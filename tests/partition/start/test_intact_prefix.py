@@ -9,9 +9,9 @@ from random import Random
 import pytest
 from klog.base.progress import Silence
 from klog.commands.recover import like_broker
-from klog.commands.recover.partition_survey import PartitionSurvey
-from klog.commands.recover.recover_outcome import RecoverMode, RecoverOptions
 from klog.data_dir.log_dir import LogDir
+from klog.partition.repair.partition_survey import PartitionSurvey
+from klog.partition.repair.recover_outcome import RecoverMode, RecoverOptions
 from klog.partition.verify.verify import log_dir_facts
 
 from tests.conftest import FIXTURES

@@ -17,10 +17,6 @@ from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.adopt.adopted_sources import AdoptSource
 from klog.commands.adopt.target_log_dirs import AdoptTarget, KnownProducers, refuse
 from klog.commands.adopt.transaction_ends import ABORTED, LeftOpen, SourceTransactions, open_amount
-from klog.commands.recover.partition_survey import PartitionSurvey
-from klog.commands.recover.rebuild import RepairedContent, repaired_content
-from klog.commands.recover.rebuilt_producer_snapshots import RebuiltSnapshots
-from klog.commands.recover.recover_outcome import RecoverMode, RecoverOptions
 from klog.formats.checkpoint import EpochEntry, epochs_in_force, read_epochs, write_epochs
 from klog.formats.java_integers import LONG_MAX
 from klog.formats.names import SEGMENT_KINDS, FileKind, file_name, parse_file
@@ -29,6 +25,10 @@ from klog.kernel import IndexBuilder, Window, crc32c, stamp
 from klog.log.header_walk import window_of
 from klog.log.index import txn_index_content
 from klog.log.reader import LogReader
+from klog.partition.repair.partition_survey import PartitionSurvey
+from klog.partition.repair.rebuild import RepairedContent, repaired_content
+from klog.partition.repair.rebuilt_producer_snapshots import RebuiltSnapshots
+from klog.partition.repair.recover_outcome import RecoverMode, RecoverOptions
 from klog.partition.start.record_tally import EVERYTHING, OffsetSpan, tally_records
 from klog.partition.transactions.appended_ends import EndedTransaction, transaction_ends
 from klog.partition.verify.findings import Severity

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from klog.base.errors import UnreadableError
 from klog.base.read_only import ReadOnlyFile
-from klog.commands.recover.recover_outcome import SalvageOptions
 from klog.formats.batch import BATCH, ENTRY, OVERHEAD, Attributes, BatchFacts
 from klog.log.bit_flips import BitRepair, Patch, repair_bit, whole
 from klog.log.header_walk import window_of
+from klog.partition.repair.recover_outcome import SalvageOptions
 
 
 class ClaimedExtent(NamedTuple):

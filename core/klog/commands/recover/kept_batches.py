@@ -7,8 +7,12 @@ from collections import deque
 from klog.base.read_only import ReadOnlyFile
 from klog.change.partition_plan.contents import PatchedLog
 from klog.commands.recover.kept_ranges import FreeOffsets, KeptRanges, SegmentPart, base_of, batches
-from klog.commands.recover.partition_survey import OrderedLog
-from klog.commands.recover.recover_outcome import (
+from klog.formats.batch import BatchFacts
+from klog.kernel import Window
+from klog.log.bit_flips import Patch
+from klog.log.segment import MAX_RELATIVE_OFFSET
+from klog.partition.repair.partition_survey import OrderedLog
+from klog.partition.repair.recover_outcome import (
     MOST_LEFT,
     MOST_STRETCHES,
     NEIGHBOURS,
@@ -16,10 +20,6 @@ from klog.commands.recover.recover_outcome import (
     DroppedRange,
     records_in,
 )
-from klog.formats.batch import BatchFacts
-from klog.kernel import Window
-from klog.log.bit_flips import Patch
-from klog.log.segment import MAX_RELATIVE_OFFSET
 
 MOST_PARTS = 10_000
 """A log that would have to become more segments than this is kept up to there: no broker wrote that."""

@@ -19,12 +19,12 @@ from klog.change.partition_plan.desired_files import (
 )
 from klog.change.plan.draft import Draft
 from klog.change.plan.model import Amount, Loss, total
-from klog.commands.recover.partition_survey import PartitionSurvey, SurveyedLogs
-from klog.commands.recover.rebuild import ENDS, OF_INDEXES, OFFSET_KINDS, base_of, problems
-from klog.commands.recover.recover_outcome import RecoverOptions, RecoverResult
 from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import epochs_in_force, read_epochs
 from klog.formats.names import FileKind, parse_file
+from klog.partition.repair.partition_survey import PartitionSurvey, SurveyedLogs
+from klog.partition.repair.rebuild import ENDS, OF_INDEXES, OFFSET_KINDS, base_of, problems
+from klog.partition.repair.recover_outcome import RecoverOptions, RecoverResult
 from klog.partition.start.kept_log import unserved_end
 from klog.partition.start.log_loader import next_start
 from klog.partition.start.producer_recovery import BrokerClock

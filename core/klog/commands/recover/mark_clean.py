@@ -20,9 +20,6 @@ from klog.change.plan.staging import Staging
 from klog.cluster.metadata.metadata_loader import ClusterMetadata, read_metadata
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.recover import like_broker
-from klog.commands.recover.partition_survey import PartitionSurvey
-from klog.commands.recover.rebuild import ENDS, RebuildOutcome, base_of, is_of_index, plan_outcome, problems
-from klog.commands.recover.recover_outcome import RecoverOptions, RecoverResult
 from klog.commands.recover.recovery import Recovery, recover_log_dir, topic_config
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
@@ -30,6 +27,9 @@ from klog.data_dir.selection import Selection
 from klog.formats.internal_topics import REMOTE_LOG_METADATA
 from klog.formats.names import CLUSTER_METADATA, REMOTE_INDEX_CACHE, ROOT_CHECKPOINTS, FileKind, PartitionState
 from klog.formats.properties import MetaProperties, write_clean_shutdown
+from klog.partition.repair.partition_survey import PartitionSurvey
+from klog.partition.repair.rebuild import ENDS, RebuildOutcome, base_of, is_of_index, plan_outcome, problems
+from klog.partition.repair.recover_outcome import RecoverOptions, RecoverResult
 from klog.partition.start.kept_log import unserved_end
 from klog.partition.start.start_files import StartOutcome
 from klog.partition.verify.findings import Finding, LogDirFacts, quoted

@@ -18,14 +18,14 @@ from klog.change.plan.draft import Draft
 from klog.change.plan.model import NOTHING, Amount, Loss, total
 from klog.change.plan.staging import Staging
 from klog.cluster.metadata.topic_config import TopicConfig
-from klog.commands.recover import rebuild
-from klog.commands.recover.partition_survey import PartitionSurvey
-from klog.commands.recover.rebuild import ENDS, OFFSET_KINDS
-from klog.commands.recover.recover_outcome import OtherMode, RecoverMode, RecoverOptions, RecoverResult
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.data_dir.selection import Selection
 from klog.formats.names import FileKind, PartitionState
+from klog.partition.repair import rebuild
+from klog.partition.repair.partition_survey import PartitionSurvey
+from klog.partition.repair.rebuild import ENDS, OFFSET_KINDS
+from klog.partition.repair.recover_outcome import OtherMode, RecoverMode, RecoverOptions, RecoverResult
 from klog.partition.verify.findings import Finding, LogDirFacts, Severity, is_left_alone
 from klog.partition.verify.log_checks import BIT_REPAIR
 from klog.partition.verify.state_checks import root
@@ -237,8 +237,8 @@ def _compare(result: RecoverResult, survey: PartitionSurvey, settings: RecoverOp
         choices[RecoverMode.LIKE_BROKER] = OtherMode(lost, result.broker_would_keep)
     if settings.mode is RecoverMode.DEFAULT and any(one.id in ENDS | OFFSET_KINDS for one in result.left):
         from klog.commands.recover import salvage
-        from klog.commands.recover.recover_outcome import SalvageOptions
         from klog.commands.recover.segment_ranges import salvage_ranges
+        from klog.partition.repair.recover_outcome import SalvageOptions
 
         found = salvage_ranges(survey.partition, SalvageOptions(settings.repair_bits), ordered=survey.ordered)
         result.choices = {**choices, RecoverMode.SALVAGE: salvage.outcome(survey, found)}

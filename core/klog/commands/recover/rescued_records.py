@@ -12,7 +12,6 @@ from typing import NamedTuple
 from klog.base.errors import UnreadableError
 from klog.base.progress import Sink
 from klog.base.read_only import ReadOnlyFile
-from klog.commands.recover.recover_outcome import SalvageOptions
 from klog.commands.recover.segment_ranges import DroppedBytes, SegmentRanges, salvage_ranges
 from klog.data_dir.partition import Partition
 from klog.formats.batch import BATCH, OVERHEAD, BatchFacts
@@ -23,6 +22,7 @@ from klog.log.header_walk import window_of
 from klog.log.json_lines import LineStyle, RecordOrigin, record_lines
 from klog.log.reader import MAX_BATCH_BYTES
 from klog.log.records import BatchRun, decode_run
+from klog.partition.repair.recover_outcome import SalvageOptions
 
 
 class RescueCount(NamedTuple):

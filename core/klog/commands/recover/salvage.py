@@ -19,16 +19,6 @@ from klog.change.partition_plan.contents import Content, FileRange, SplicedLog, 
 from klog.change.partition_plan.desired_files import DesiredFiles, draft_changes, rebuilt
 from klog.change.plan.draft import Draft
 from klog.change.plan.model import Amount, Loss
-from klog.commands.recover import rebuild
-from klog.commands.recover.partition_survey import PartitionSurvey
-from klog.commands.recover.rebuild import ENDS, MENDED, OF_INDEXES, OFFSET_KINDS, problems
-from klog.commands.recover.recover_outcome import (
-    OtherMode,
-    RecoverMode,
-    RecoverOptions,
-    RecoverResult,
-    SalvageOptions,
-)
 from klog.commands.recover.segment_ranges import (
     DroppedBytes,
     PartitionRanges,
@@ -49,6 +39,16 @@ from klog.log.index import AbortedTxn, txn_index_content
 from klog.log.reader import LogReader
 from klog.log.records import intact_runs
 from klog.log.segment import MAX_SEGMENT_BYTES, Segment
+from klog.partition.repair import rebuild
+from klog.partition.repair.partition_survey import PartitionSurvey
+from klog.partition.repair.rebuild import ENDS, MENDED, OF_INDEXES, OFFSET_KINDS, problems
+from klog.partition.repair.recover_outcome import (
+    OtherMode,
+    RecoverMode,
+    RecoverOptions,
+    RecoverResult,
+    SalvageOptions,
+)
 from klog.partition.transactions.markers import CompletedTxn
 from klog.partition.transactions.producer_replay import apply_window
 from klog.partition.transactions.producer_state import ProducerState

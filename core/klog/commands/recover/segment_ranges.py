@@ -22,8 +22,6 @@ from klog.base.read_only import ReadOnlyFile
 from klog.change.partition_plan.contents import PatchedLog
 from klog.commands.recover.kept_batches import KeptBatches
 from klog.commands.recover.kept_ranges import FreeOffsets, KeptGap, KeptRanges, SegmentPart, batches
-from klog.commands.recover.partition_survey import OrderedLogs
-from klog.commands.recover.recover_outcome import MOST_LEFT, DroppedRange, SalvageOptions, damage_id, key
 from klog.commands.recover.sequencer import BatchSequencer
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.formats.java_integers import LONG_MAX, LONG_MIN
@@ -31,6 +29,8 @@ from klog.kernel import Window
 from klog.log.bit_flips import Patch
 from klog.log.records import intact_runs
 from klog.log.segment import Segment
+from klog.partition.repair.partition_survey import OrderedLogs
+from klog.partition.repair.recover_outcome import MOST_LEFT, DroppedRange, SalvageOptions, damage_id, key
 
 
 class DroppedBytes(NamedTuple):

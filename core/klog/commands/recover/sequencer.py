@@ -27,13 +27,13 @@ from klog.commands.recover.header_repairs import (
 )
 from klog.commands.recover.kept_batches import KeptBatches
 from klog.commands.recover.kept_ranges import FreeOffsets
-from klog.commands.recover.recover_outcome import MOST_PATCHES, NEIGHBOURS, SalvageOptions, key
 from klog.formats.batch import BatchFacts
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.java_integers import LONG_MAX
 from klog.kernel import Window, ascending_run
 from klog.log.bit_flips import BitRepair
 from klog.log.segment import MAX_RELATIVE_OFFSET
+from klog.partition.repair.recover_outcome import MOST_PATCHES, NEIGHBOURS, SalvageOptions, key
 
 
 class BatchSequencer:

@@ -8,10 +8,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from klog.base.progress import Silence
-from klog.commands.recover.partition_survey import PartitionSurvey
-from klog.commands.recover.rebuild import repaired_content
-from klog.commands.recover.rebuilt_producer_snapshots import RebuiltSnapshots, txn_index
-from klog.commands.recover.recover_outcome import RecoverMode, RecoverOptions
 from klog.commands.remote.fetch_dir import FetchDir
 from klog.commands.remote.fetch_options import CopiedSegment
 from klog.commands.remote.fetch_plan import PartitionToFetch, epochs_between
@@ -23,6 +19,10 @@ from klog.formats.names import FileKind, file_name
 from klog.formats.properties import write_clean_shutdown, write_meta_properties
 from klog.formats.snapshot import write_snapshot
 from klog.kernel import crc32c
+from klog.partition.repair.partition_survey import PartitionSurvey
+from klog.partition.repair.rebuild import repaired_content
+from klog.partition.repair.rebuilt_producer_snapshots import RebuiltSnapshots, txn_index
+from klog.partition.repair.recover_outcome import RecoverMode, RecoverOptions
 from klog.partition.verify.findings import LogDirFacts
 
 _NO_EPOCH: Final = -1

@@ -16,7 +16,6 @@ from klog.base.progress import Sink
 from klog.base.read_only import ReadOnlyFile
 from klog.change.partition_plan.contents import Content
 from klog.change.partition_plan.desired_files import RecordCount, count_records
-from klog.commands.recover.recover_outcome import RecoverMode, RecoverOptions
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.index import OFFSET_ENTRY
@@ -25,6 +24,7 @@ from klog.formats.names import FileKind, Stage, parse_file
 from klog.kernel import IndexBuilder, ascending_run
 from klog.log.records import BatchRun
 from klog.log.segment import MAX_RELATIVE_OFFSET
+from klog.partition.repair.recover_outcome import RecoverMode, RecoverOptions
 from klog.partition.start.log_loader import next_start
 from klog.partition.start.producer_recovery import BrokerClock
 from klog.partition.start.segment_recovery import IntactPrefix

@@ -9,13 +9,13 @@ from klog.change.partition_plan.contents import Content, FileRange, StoredConten
 from klog.change.partition_plan.desired_files import DesiredFiles, draft_changes
 from klog.change.plan.draft import Draft
 from klog.change.plan.model import Amount, Loss
-from klog.commands.recover.partition_survey import PartitionSurvey
-from klog.commands.recover.recover_outcome import RecoverOptions, RecoverResult
 from klog.formats.checkpoint import write_epochs
 from klog.formats.names import SEGMENT_KINDS, FileKind, file_name, parse_file, segment_names
 from klog.formats.snapshot import write_snapshot
 from klog.kernel import crc32c
 from klog.log.segment import MAX_SEGMENT_BYTES
+from klog.partition.repair.partition_survey import PartitionSurvey
+from klog.partition.repair.recover_outcome import RecoverOptions, RecoverResult
 from klog.partition.verify.findings import Finding, Severity
 from klog.partition.verify.segment_pass import ByteRange, SegmentFacts
 
@@ -221,7 +221,7 @@ class _Repair:
             files[index], files[time_index] = segment.builder.offset_entries, segment.builder.time_entries
         is_unreadable = any(os.path.basename(one.file) == txns for one in self._found("unreadable", base))
         if cut is not None or is_unreadable or self._found("txn-index-", base):
-            from klog.commands.recover.rebuilt_producer_snapshots import txn_index
+            from klog.partition.repair.rebuilt_producer_snapshots import txn_index
 
             content = txn_index(self.facts, segment, segment.end_offset if cut is not None else None)
             if content or txns in files:
@@ -249,7 +249,7 @@ class _Repair:
                 del files[name]
         if not wanted:
             return
-        from klog.commands.recover.rebuilt_producer_snapshots import RebuiltSnapshots
+        from klog.partition.repair.rebuilt_producer_snapshots import RebuiltSnapshots
 
         states = RebuiltSnapshots(self.facts, self._settings)
         for offset, producers in states.at(wanted, there.keys() & wrong).items():
