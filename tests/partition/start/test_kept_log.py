@@ -15,6 +15,8 @@ from klog.partition.start.kept_log import NextStarts
 from tests.commands.recover.like_broker import RECOVERY_POINTS, offsets
 from tests.conftest import FIXTURES, run_klog, writable_copy
 from tests.oracles.broker_load import Loader
+from tests.support.rolled_back import data as rows
+from tests.support.rolled_back import metadata, partition
 
 INDEX = f"dense-0/{98:020}.index"
 LAST_POSITION = 11306
@@ -73,6 +75,28 @@ def test_a_batch_with_lower_offsets_at_the_end(is_clean: bool, loader: Loader, t
     if is_clean:
         (data / ".kafka_cleanshutdown").touch()
     compare(data, "logappend-0", loader)
+
+
+def small_log(folder: Path) -> Path:
+    """Write the log of a broker that was killed: without index entries, and its last batch repeats earlier offsets."""
+    metadata(folder, 0, None)
+    (folder / ".kafka_cleanshutdown").unlink()
+    return partition(folder, [rows(0), rows(2), rows(4), rows(2)], [(0, 0)])
+
+
+@pytest.mark.kafka
+def test_a_small_log_that_ends_with_lower_offsets(loader: Loader, tmp_path: Path) -> None:
+    compare(tmp_path / "data", small_log(tmp_path / "data").name, loader)
+
+
+def test_the_highest_offset_counts_not_the_last(tmp_path: Path) -> None:
+    """The broker takes 4 for the log end, so that the batch with the offsets 4 and 5 is not served."""
+    path = small_log(tmp_path / "data")
+    told = diagnose(StartRequest((str(tmp_path / "data"),)))
+    assert [(row.directory, row.log_end, row.lost_records) for row in told.partitions if row.lost_records] == [
+        (path.name, 4, 2)
+    ]
+    assert not told.is_harmless
 
 
 def compare(data: Path, directory: str, loader: Loader) -> None:
