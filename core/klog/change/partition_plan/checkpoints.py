@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from shlex import quote
 
+from klog.base.errors import KlogError
 from klog.change.plan.draft import Draft
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.root_files import read_small
@@ -13,6 +15,15 @@ from klog.formats.names import ROOT_CHECKPOINTS, FileKind
 
 Changes = Mapping[tuple[str, int], int | None]
 """New offsets by topic and partition; None takes the line out."""
+
+
+def check_legible(log_dir: LogDir) -> None:
+    """Check that a broker takes every checkpoint: a new line would go into one that it refuses.  Raises KlogError."""
+    for kind in ROOT_CHECKPOINTS:
+        found = log_dir.checkpoints.file(kind)
+        if found is not None and found.malformed is not None:
+            path = os.path.join(log_dir.path, kind.value)
+            raise KlogError(f"{path}: {found.malformed}; first: klog recover {quote(log_dir.path)} --apply")
 
 
 def plan(log_dir: LogDir, changes: Mapping[FileKind, Changes], draft: Draft, *, mend: bool) -> None:

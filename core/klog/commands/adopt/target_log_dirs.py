@@ -12,6 +12,7 @@ from shlex import join, quote
 from typing import Final, NamedTuple
 
 from klog.base.errors import KlogError, UsageError, counted
+from klog.change.partition_plan import checkpoints
 from klog.cluster.assigned_log_dir import assigned_log_dir
 from klog.cluster.coordinator.transactional_ids import transaction_images
 from klog.cluster.metadata.change_history import MetadataChange, PartitionSubject, read_history
@@ -23,7 +24,7 @@ from klog.commands.adopt.adopted_sources import AdoptSource, Key
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.formats.internal_topics import CONSUMER_OFFSETS, TRANSACTION_STATE
-from klog.formats.names import CLUSTER_METADATA, INTERNAL, ROOT_CHECKPOINTS, PartitionState, parse_partition
+from klog.formats.names import CLUSTER_METADATA, INTERNAL, PartitionState, parse_partition
 from klog.partition.start.metadata_behind import FIRST_SHIFTED_ID, next_producer_id, reuse_note
 from klog.partition.start.metadata_log import recover_metadata
 
@@ -223,7 +224,7 @@ class TargetLogDirs:
         self._histories: dict[str, list[MetadataChange]] = {}
         self.configs = [TopicConfig(one, metadata=having[0]) for one in log_dirs]
         for one in log_dirs:
-            _check_checkpoints(one)
+            checkpoints.check_legible(one)
 
     @property
     def cluster_id(self) -> str | None:
@@ -376,11 +377,3 @@ def content_command(source: AdoptSource) -> tuple[str, ...]:
     if source.topic == CONSUMER_OFFSETS:
         return ("klog", "groups", source.path, "--output", "reset-offsets", "--to", "offsets.csv")
     return ("klog", "transactions" if source.topic == TRANSACTION_STATE else "dump", source.path)
-
-
-def _check_checkpoints(log_dir: LogDir) -> None:
-    for kind in ROOT_CHECKPOINTS:
-        found = log_dir.checkpoints.file(kind)
-        if found is not None and found.malformed is not None:
-            path = os.path.join(log_dir.path, kind.value)
-            raise KlogError(f"{path}: {found.malformed}; first: klog recover {quote(log_dir.path)} --apply")

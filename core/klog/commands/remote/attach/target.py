@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from shlex import quote
 from typing import NamedTuple
 
 from klog.base.errors import KlogError, UsageError
+from klog.change.partition_plan import checkpoints
 from klog.cluster.assigned_log_dir import assigned_log_dir
 from klog.cluster.metadata.metadata_directory import MetadataDirectory
 from klog.cluster.metadata.metadata_loader import ClusterMetadata
@@ -17,7 +17,7 @@ from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import log_end
 from klog.formats.checkpoint import EpochEntry, Malformed, epochs_in_force
 from klog.formats.internal_topics import REMOTE_LOG_METADATA
-from klog.formats.names import CLUSTER_METADATA, ROOT_CHECKPOINTS, PartitionState
+from klog.formats.names import CLUSTER_METADATA, PartitionState
 from klog.partition.start.metadata_log import recover_metadata
 
 
@@ -86,7 +86,7 @@ class TargetBroker:
                 " remote.log.storage.system.enable=true, and stop it"
             )
         for one in log_dirs:
-            _check_checkpoints(one)
+            checkpoints.check_legible(one)
 
     @property
     def cluster_id(self) -> str | None:
@@ -138,11 +138,3 @@ class TargetBroker:
             for one in log_dir.partitions
             if one.topic == topic and one.state is PartitionState.CURRENT
         ]
-
-
-def _check_checkpoints(log_dir: LogDir) -> None:
-    for kind in ROOT_CHECKPOINTS:
-        found = log_dir.checkpoints.file(kind)
-        if found is not None and found.malformed is not None:
-            path = os.path.join(log_dir.path, kind.value)
-            raise KlogError(f"{path}: {found.malformed}; first: klog recover {quote(log_dir.path)} --apply")
