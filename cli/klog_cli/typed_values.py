@@ -21,7 +21,7 @@ class ValueStyle(NamedTuple):
     is_indented: bool = False
 
     def chosen(self, data: bytes | None, decoded: bytes | None) -> bytes | None:
-        """Return which of the bytes of a record, and what its schema says, is shown."""
+        """Return the form in which a record is shown: its bytes, or the value that its schema decodes."""
         return decoded if self.form in _DECODED else data
 
     def text(self, data: bytes, most: int | None = None) -> str:

@@ -213,7 +213,7 @@ def fetch(
 
     The segments that a broker would serve, byte for byte, with their indexes and snapshots, and behind them the local
     log. A range takes complete segments. Indexes that are missing or wrong are rebuilt. A damaged segment is left out
-    and named, everything else is fetched. If the command is interrupted, run it again: it goes on. Nothing is written
+    and named, everything else is fetched. If the command is interrupted, run it again: it continues. Nothing is written
     to TIER or to LOG_DIR. Exit code 4: some offsets are missing.
     """
     from klog.commands.remote.fetch_options import FetchOptions

@@ -111,7 +111,7 @@ class Policy:
             try:
                 os.pread(descriptor, 1, 0)
             except OSError:
-                return False  # a bad sector: other files will tell
+                return False  # a bad sector: the next file is asked
             self._telling[device] = self.cached_pages(descriptor, 0, PAGE_BYTES) > 0
         return self._telling[device]
 

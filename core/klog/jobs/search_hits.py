@@ -35,7 +35,7 @@ class HitStyle(NamedTuple):
 
 
 def hit_lines(rows: Window, part: LogSlice, style: HitStyle, decoded: DecodedRows | None = None) -> Iterator[bytes]:
-    """Yield the line of each of *rows*, which are those of *part*; *decoded*: keys and values as their schemas say."""
+    """Yield the line of each of *rows*, which are those of *part*; *decoded*: its keys and values, decoded."""
     name = os.path.basename(os.path.dirname(part.path)) if part.topic is None else f"{part.topic}-{part.partition}"
     for i in range(rows.records):
         record = rows.record(i, style.wanted.header is not None or decoded is not None)

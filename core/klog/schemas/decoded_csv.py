@@ -1,4 +1,4 @@
-"""Records as CSV whose keys and values are decoded by the schemas of a registry, and the columns that say how."""
+"""Records as CSV whose keys and values are decoded by the schemas of a registry, and the columns about the decoding."""
 
 from __future__ import annotations
 

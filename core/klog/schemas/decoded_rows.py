@@ -185,7 +185,7 @@ def _member(name: bytes, found: DecodedSide | None) -> bytes:
 
 
 def _facts(side: str, found: DecodedSide) -> bytes:
-    """Return the members that say how a key or a value was decoded."""
+    """Return the members about the decoding of a key or a value."""
     decoded = found.decoded
     if found.guid is None and decoded.message is None and decoded.error is None and not decoded.trailing:
         return f',"{side}_schema_id":{found.schema_id}'.encode()

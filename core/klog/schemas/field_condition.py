@@ -129,7 +129,7 @@ def _parsed(text: str) -> object:
 
 
 def _test(operator: str, right: str, text: str) -> Callable[[object], bool]:
-    """Return the function that tells whether a value fits.  Raises UsageError."""
+    """Return the function that checks whether a value fits.  Raises UsageError."""
     if operator == "~":
         return _pattern(right, text)
     wanted = _parsed(right)

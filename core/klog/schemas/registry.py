@@ -48,7 +48,7 @@ class Registry:
                 self._by_version[row.subject, row.version] = row
 
     def __repr__(self) -> str:
-        """Return a text that is the same for the same schemas: it tells whether a job goes on with what it began."""
+        """Return a text that is the same for the same schemas: a job that is started again compares it."""
         digest = hashlib.sha256()
         for row in self.rows:
             digest.update(repr((row.subject, row.version, row.id, row.state, row.guid)).encode("utf-8", "replace"))

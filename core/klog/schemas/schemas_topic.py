@@ -82,7 +82,7 @@ class SchemasReplay:
         return found
 
     def take_headers(self, headers: Iterable[tuple[bytes, bytes | None]]) -> None:
-        """Take the headers of a record: they tell which registry has written it."""
+        """Take the headers of a record: they show which registry has written it."""
         self.is_karapace |= any(name == _KARAPACE_HEADER for name, _ in headers)
 
     def take(self, offset: int, timestamp: int, key: bytes | None, value: bytes | None) -> None:

@@ -4,7 +4,7 @@
     used.add(window)                        # for each window of the topic
     plans = side_plans("orders", used.found(), registries)
 
-The first five bytes tell nearly always; they are counted by Arrow, not one by one.
+The first five bytes are nearly always enough; they are counted by Arrow, not one by one.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Decoded keys and values of the data source: chosen on the driver, made by the tasks.
 
-A table has the columns of one topic, as the latest schemas say; with `readerSchema` `each` keys and values are JSON,
+A table has the columns of one topic, of the latest schemas; with `readerSchema` `each` keys and values are JSON,
 for any number of topics.  Spark asks for the columns before it reads, so the schemas of a topic are those that the
 first and the last part of each of its logs name.
 """

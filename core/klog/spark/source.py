@@ -106,7 +106,7 @@ class FilteringReader(KafkaLogReader):
 
 
 def with_others(columns: Sequence[str], schemas: ExportSchemas | None) -> list[str]:
-    """Return *columns* with those that stand beside a decoded key or value."""
+    """Return *columns* with those beside a decoded key or value."""
     from klog.spark.decoded_source import columns_in_place
 
     others = columns_in_place(schemas)

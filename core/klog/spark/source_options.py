@@ -225,7 +225,7 @@ def read_schema_wishes(options: Mapping[str, str]) -> SchemaWishes | None:
     if text is None:
         return None
     if form == "canonical" and reader != "each":
-        raise UsageError("jsonForm: columns have types; it goes with readerSchema each")
+        raise UsageError("jsonForm: columns have types; use it with readerSchema each")
     paths = tuple(path if path == AUTO else _local(path) for path in map(str.strip, text.split(",")) if path)
     return SchemaWishes(paths, given.text("schemasTopic") or "_schemas", form == "canonical", reader)
 

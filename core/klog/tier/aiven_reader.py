@@ -161,5 +161,5 @@ class ChunkedLog:
             except zstandard.ZstdError as error:
                 raise BadObjectError(self._key, f"chunk {number}: {error}") from error
         if len(data) != size:
-            raise BadObjectError(self._key, f"chunk {number} has {len(data)} bytes, the manifest says {size}")
+            raise BadObjectError(self._key, f"chunk {number} has {len(data)} bytes, {size} in the manifest")
         return data

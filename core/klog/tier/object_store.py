@@ -155,7 +155,7 @@ class ObjectRange:
 
 
 class ObjectStream:
-    """An object that comes in one request, as long as reads go on where they were; else another one begins there.
+    """An object read by one request while each read begins where the last one ended; another read begins a request.
 
     A connection that breaks is replaced by one from the same position on, if it brought something.
     """

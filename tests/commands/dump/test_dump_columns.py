@@ -1,4 +1,4 @@
-"""`klog dump` as CSV and Parquet, and `klog export`, with `--schemas`: columns as the schemas say."""
+"""`klog dump` as CSV and Parquet, and `klog export`, with `--schemas`: columns of the schemas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`klog dump --schemas`: keys and values in JSON lines as their schemas say."""
+"""`klog dump --schemas`: keys and values in JSON lines by their schemas."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The effects of a start on the part of a partition that is in remote storage.
 
 A leader deletes a segment whose epochs are all below those of its log: a leader with an empty log deletes everything.
-It moves the log start up to the first segment that it knows, and to its local log if it knows none.  Kafka:
+It moves the log start up to the first segment in its metadata, and to its local log if there is none.  Kafka:
 RemoteLogManager.findLogStartOffset, RLMExpirationTask.deleteLogSegmentsDueToLeaderEpochCacheTruncation.
 """
 
@@ -75,7 +75,7 @@ class TieredFates:
             yield StartNote("rlmm-damaged", f"{damage}: the broker copies, finds and deletes no more segments")
 
     def tier_notes(self, tier: Tier | None) -> Iterator[StartNote]:
-        """Yield what the objects in a tier tell about the partitions and the index files of the broker."""
+        """Yield the facts that objects in a tier show about the partitions and the index files of the broker."""
         if tier is None or self._is_off:
             return
         from klog.commands.doctor.tier_notes import TierNotes

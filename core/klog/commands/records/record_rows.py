@@ -47,7 +47,7 @@ class RecordRow(NamedTuple):
 
     *producer_id*: of its transaction, None if it is in none.  *outcome*: of that transaction.  *control*: the name of a
     control record: COMMIT, ABORT, LEADER_CHANGE.  *has_all_headers*: False if the record has more headers than klog
-    takes; it has none then.  *decoded*: key and value as their schemas say, if they are decoded.
+    takes; it has none then.  *decoded*: key and value, decoded by their schemas, if they are decoded.
     """
 
     record: Record

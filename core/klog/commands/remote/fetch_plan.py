@@ -44,7 +44,7 @@ class PartitionToFetch:
     """A partition, and its segments by base offset.  *root*: the log dir below the directory, "" for itself.
 
     *epochs*: its history.  *log_start*: its first offset.  *local*: its local log, None without one or if that is left
-    out.  *holes*: the ranges that neither tier has.  *tells_txns*: the metadata say whether a segment has aborted
+    out.  *holes*: the ranges that neither tier has.  *tells_txns*: the metadata show whether a segment has aborted
     transactions.
     """
 
@@ -191,7 +191,7 @@ def _named(facts: RemoteFacts, tier: Tier, segment_ids: Sequence[str]) -> Iterat
         if entry is None and objects is not None:
             entry = (facts.known or {}).get(segment_id) or remote_segment(tier, objects)
             if entry is None:
-                raise KlogError(f"segment {segment_id}: its objects are not all there, and no entry tells its offsets")
+                raise KlogError(f"segment {segment_id}: its objects are not all there, and no entry has its offsets")
         if entry is not None:
             yield _alone(facts.whose, tier, entry, objects)
 

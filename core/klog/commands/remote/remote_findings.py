@@ -22,7 +22,7 @@ _TABLE: Final = (
     FindingKind("remote-index-missing", _D, "a segment that serves, without its offset index or time index", STOPS),
     FindingKind("remote-txn-index-missing", _D, "a segment with aborted transactions, without its transaction index", "hands out aborted records to consumers of committed data, without an error"),
     FindingKind("remote-object-malformed", _D, "an object that its layout does not allow: a manifest, a chunk, or a wrong key", STOPS),
-    FindingKind("remote-size-differs", _D, "a log that is not as long as the metadata say", "serves the bytes that are there. A shorter log: skips the rest without an error; a longer one: consumers fail behind the last batch"),
+    FindingKind("remote-size-differs", _D, "a log with another size than in the metadata", "serves the bytes that are there. A shorter log: skips the rest without an error; a longer one: consumers fail behind the last batch"),
     FindingKind("remote-wrong-log", _D, "a log whose batches do not have the offsets of its entry", "skips offsets without an error, or serves some twice"),
     FindingKind("remote-hole", _D, "offsets between the log start and the local log that no finished segment of the partition's history has", "answers OFFSET_OUT_OF_RANGE"),
     FindingKind("remote-metadata-lost", _D, "the log starts below the local log, or the tier has objects of the topic, and `__remote_log_metadata` has no record of the partition", "moves the log start to the local log at its next start; the objects stay for ever"),

@@ -86,10 +86,10 @@ def check_listing(check: SegmentCheck) -> Findings:
     size = objects.sizes.get(LOG)
     if size is not None and size != check.entry.size:
         yield check.finding(
-            "remote-size-differs", LOG, f"{size} bytes, the metadata say {check.entry.size}", offset=start
+            "remote-size-differs", LOG, f"{size} bytes, {check.entry.size} in the metadata", offset=start
         )
     if check.needs_txn_index and TXN_INDEX not in objects.sizes:
-        yield check.finding("remote-txn-index-missing", TXN_INDEX, "the entry says that transactions were aborted")
+        yield check.finding("remote-txn-index-missing", TXN_INDEX, "its entry has aborted transactions")
     for kind, finding_id in ((EPOCHS, "remote-epochs-missing"), (SNAPSHOT, "remote-snapshot-missing")):
         if kind not in objects.sizes:
             yield check.finding(finding_id, kind, f"no {kind}")
@@ -185,7 +185,7 @@ def of_log(check: SegmentCheck, facts: SegmentFacts, *, is_listed: bool) -> Find
         )
         return
     if facts.size != entry.size and not is_listed:
-        message = f"{facts.size} bytes, the metadata say {entry.size}"
+        message = f"{facts.size} bytes, {entry.size} in the metadata"
         yield check.finding("remote-size-differs", LOG, message, offset=entry.start_offset)
     first, last = survey.first_offset, survey.last_offset
     if survey.batches and (first < entry.start_offset or last > entry.end_offset):

@@ -275,7 +275,7 @@ class _RemoteCopy:
             source = RemoteSegmentLog(source, source.path, entry.size, 0)
         if getattr(source, "missing_bytes", 0):
             source.close()
-            return f"{source.size} bytes, the metadata say {entry.size}"
+            return f"{source.size} bytes, {entry.size} in the metadata"
         files = SegmentFiles(segment.base, source.size, source.path, INDEX, TIME_INDEX, None)
         indexes = [None if small[kind] is None else Content(kind, small[kind] or b"") for kind in (_INDEX, _TIME_INDEX)]
         path = os.path.join(self._path, file_name(segment.base, FileKind.LOG))

@@ -21,7 +21,7 @@ from klog.formats.names import PartitionState
 from klog.tier.tier import Tier, TierListing
 
 KAFKA_4: Final = 22
-"""The feature level of metadata.version that 4.0 began with; from then on an entry tells of aborted transactions."""
+"""The feature level of metadata.version that 4.0 began with; from then on an entry shows aborted transactions."""
 
 
 class RemoteQuery(NamedTuple):

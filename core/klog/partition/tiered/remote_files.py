@@ -111,7 +111,7 @@ def _reason(error: KlogError, key: str) -> str:
 class PartFacts(NamedTuple):
     """A segment, as far as it is read.  *is_asked_for_times*: a broker looks in it for a time.
 
-    *tells_txns*: its metadata say whether it has aborted transactions; those before Kafka 4.0 do not.  *cache*: for its
+    *tells_txns*: its metadata show whether it has aborted transactions; before Kafka 4.0 none do.  *cache*: for its
     log, None for a log that is read once, or whose bytes are in a file.
     """
 

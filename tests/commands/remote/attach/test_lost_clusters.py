@@ -39,7 +39,7 @@ def attached_to(image: Image, found: Situation, folder: Path) -> Attached:
 
 
 def segments(klog: Klog, place: Attached) -> dict[str, list[dict[str, Any]]]:
-    """The entries of each partition that is attached, by what the metadata say."""
+    """The entries of each partition that is attached, by the metadata."""
     shown = json.loads(klog("remote", "ls", place.data, "-o", "json", "--segments").stdout)
     return {f"{one['topic']}-{one['partition']}": one["segment_list"] for one in shown["partitions"]}
 

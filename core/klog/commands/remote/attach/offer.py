@@ -187,7 +187,7 @@ class RemoteOffer:
         return [one for one in self.epochs if one.start_offset < self.end]
 
     def dead_tails(self) -> Iterator[str]:
-        """Yield a sentence about each segment that goes on behind its part of the history."""
+        """Yield a sentence about each segment with batches behind its part of the history."""
         for one in self.links:
             if one.is_dead_tail:
                 dead = offsets_text(one.last + 1, one.segment.end_offset)
@@ -199,7 +199,7 @@ class RemoteOffer:
     # their content
 
     def check(self) -> None:
-        """Raise NotAttachedError if an object that a broker needs is missing, or is not as long as its entry says."""
+        """Raise NotAttachedError if an object that a broker needs is missing, or has another size than in its entry."""
         for segment in self.segments:
             objects = self._objects[segment.segment_id]
             check = SegmentCheck(self.whose, self._tier, segment, objects, segment.end_offset)
