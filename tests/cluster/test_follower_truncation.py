@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from klog.cluster.leader_epoch_cache import TruncationRound, answer_round, epoch_rounds
+from klog.cluster.follower_truncation import TruncationRound, answer_round, epoch_rounds
 
-from tests.cluster.test_epoch_cache import as_dict, cache
+from tests.cluster.test_leader_epoch_cache import as_dict, cache
 
 
 @pytest.mark.parametrize(

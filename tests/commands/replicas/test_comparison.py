@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from klog.cluster.leader_epoch_cache import LeaderEpochCache, epoch_rounds
+from klog.cluster.follower_truncation import epoch_rounds
+from klog.cluster.leader_epoch_cache import LeaderEpochCache
 from klog.commands.replicas.compacted import CompactedComparison
 from klog.commands.replicas.comparison import ComparedCopy, Comparison
 from klog.commands.replicas.copy_reader import CopyReader

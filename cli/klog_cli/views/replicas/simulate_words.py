@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from klog.base.errors import counted, offsets_text
-from klog.cluster.leader_epoch_cache import TruncationRow
+from klog.cluster.follower_truncation import TruncationRow
 from klog.commands.simulate.scenario import Scenario, SimulationEvent
 from klog.commands.simulate.simulation import STILL_WAITS, Simulation
 from klog.commands.simulate.simulation_rows import AnswerRow, StepRow

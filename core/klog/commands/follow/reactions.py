@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from klog.base.errors import ExitCode
-from klog.cluster.leader_epoch_cache import UNDEFINED, LeaderEpochCache, answer_round
+from klog.cluster.follower_truncation import answer_round
+from klog.cluster.leader_epoch_cache import UNDEFINED, LeaderEpochCache
 from klog.formats.checkpoint import EpochEntry
 from klog.formats.error_codes import ErrorCode, error_code
 

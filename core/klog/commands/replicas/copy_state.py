@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from klog.base.read_only import ReadOnlyFile
 from klog.cluster.election import ReplicaSet
-from klog.cluster.leader_epoch_cache import LeaderEpochCache, epoch_rounds
+from klog.cluster.follower_truncation import epoch_rounds
+from klog.cluster.leader_epoch_cache import LeaderEpochCache
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.replicas.comparison import ComparedCopy, Comparison, CopyFacts
 from klog.commands.replicas.disks import BrokerCopy

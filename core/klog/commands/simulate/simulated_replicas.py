@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from klog.cluster.leader_epoch_cache import UNDEFINED, TruncationRound, answer_round, epoch_rounds
+from klog.cluster.follower_truncation import TruncationRound, answer_round, epoch_rounds
+from klog.cluster.leader_epoch_cache import UNDEFINED
 from klog.commands.simulate.replica_log import EpochBatch, ReplicaLog
 from klog.commands.simulate.scenario import ReplicationSettings
 

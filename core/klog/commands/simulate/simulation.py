@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Final
 
-from klog.cluster.leader_epoch_cache import TruncationRound
+from klog.cluster.follower_truncation import TruncationRound
 from klog.commands.simulate.replica_log import EpochBatch, ReplicaLog, first_difference
 from klog.commands.simulate.scenario import RECORD_SIZE, ReplicaStart, Scenario, SimulationEvent
 from klog.commands.simulate.simulated_replicas import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypedDict
 
-from klog.cluster.leader_epoch_cache import TruncationRow
+from klog.cluster.follower_truncation import TruncationRow
 from klog.commands.simulate.replica_log import ReplicaLog
 from klog.commands.simulate.simulated_replicas import PartitionLeader, ReplicaFetchAnswer
 
