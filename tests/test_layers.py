@@ -46,9 +46,9 @@ ONLY_IN = {
     "klog/tier/aiven_decryption.py": "cryptography",
     "klog/commands/serve/ klog/commands/follow/client/": "socket socketserver ssl selectors asyncio http",
     "klog/commands/serve/ klog/commands/follow/client/ klog_cli/output.py": "select",
-    "klog/data_dir/disk/disk.py": "writing-open shutil tempfile os.O_WRONLY os.O_RDWR os.O_CREAT os.O_TRUNC os.O_APPEND"
-    " os.truncate os.ftruncate os.rename os.renames os.replace os.unlink os.remove os.rmdir os.removedirs os.link"
-    " os.symlink os.mkdir os.makedirs",
+    "klog/data_dir/disk/disk_changes.py": "writing-open shutil tempfile os.O_WRONLY os.O_RDWR os.O_CREAT os.O_TRUNC"
+    " os.O_APPEND os.truncate os.ftruncate os.rename os.renames os.replace os.unlink os.remove os.rmdir"
+    " os.removedirs os.link os.symlink os.mkdir os.makedirs",
 }
 HOME = {name: place for place, names in ONLY_IN.items() for name in names.split()}
 
@@ -201,32 +201,32 @@ PLANTED = (
     (
         "core/klog/partition/verify/x.py",
         "import os\nos.replace('a', 'b')",
-        "uses os.replace, which belongs in klog/data_dir/disk/disk.py",
+        "uses os.replace, which belongs in klog/data_dir/disk/disk_changes.py",
     ),
     (
         "core/klog/partition/verify/x.py",
         "from os import unlink",
-        "uses os.unlink, which belongs in klog/data_dir/disk/disk.py",
+        "uses os.unlink, which belongs in klog/data_dir/disk/disk_changes.py",
     ),
     (
         "core/klog/partition/verify/x.py",
         "import os\nos.open('a', os.O_RDWR)",
-        "uses os.O_RDWR, which belongs in klog/data_dir/disk/disk.py",
+        "uses os.O_RDWR, which belongs in klog/data_dir/disk/disk_changes.py",
     ),
     (
         "core/klog/partition/verify/x.py",
         "open('a', 'r+b')",
-        "uses writing-open, which belongs in klog/data_dir/disk/disk.py",
+        "uses writing-open, which belongs in klog/data_dir/disk/disk_changes.py",
     ),
     (
         "core/klog/partition/verify/x.py",
         "m = 'w'\nopen('a', m)",
-        "uses writing-open, which belongs in klog/data_dir/disk/disk.py",
+        "uses writing-open, which belongs in klog/data_dir/disk/disk_changes.py",
     ),
     (
         "cli/klog_cli/dump.py",
         "import gzip\ngzip.open('a', mode='wb')",
-        "uses writing-open, which belongs in klog/data_dir/disk/disk.py",
+        "uses writing-open, which belongs in klog/data_dir/disk/disk_changes.py",
     ),
 )
 ALLOWED = {
@@ -234,7 +234,7 @@ ALLOWED = {
     "core/klog/log/index.py": "import klog.base.errors\nfrom klog.log.segment import S\nopen('a', 'rb')",
     "core/klog/commands/space/free_plan.py": "import klog.partition.append\nfrom klog.commands.compact import S",
     "core/klog/log/segment.py": "from klog import __version__\nimport os\nos.open(os.devnull, os.O_WRONLY)",
-    "core/klog/data_dir/disk/disk.py": "import os, shutil\nos.replace('a', 'b')\nopen('a', 'wb')",
+    "core/klog/data_dir/disk/disk_changes.py": "import os, shutil\nos.replace('a', 'b')\nopen('a', 'wb')",
     "cli/klog_cli/output.py": "import rich, typer, klog.spark\nprint(1)",
 }
 

@@ -307,7 +307,7 @@ class Results:
     """
 
     def __init__(self, path: str | None = None) -> None:
-        from klog.data_dir.disk.disk import NewFile, Preallocation
+        from klog.data_dir.disk.disk_changes import NewFile, Preallocation
         from klog.data_dir.disk.written_ranges import WRITTEN
 
         from klog_cli.progress import Bar

@@ -17,7 +17,7 @@ from klog.change.plan.executor import apply
 from klog.change.plan.model import Plan
 from klog.change.plan.plan_document import plan_pieces
 from klog.change.plan.staging import Staging
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 
 from tests.change.plan.test_executor import NOW, end, name, original, other_process, said
 from tests.change.plan.test_undo import half_done
@@ -237,7 +237,7 @@ def test_unknown_forms_are_usage(klog: Klog, original: Path, command: str) -> No
 
 SLOW = """
 import sys, time
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog_cli import app
 truncate = Disk.truncate
 def slowly(*arguments):

@@ -10,7 +10,7 @@ import pytest
 from klog.change.plan.draft import Draft, backup_places, make_plan, staging_of
 from klog.change.plan.executor import apply
 from klog.change.plan.staging import Staging
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 
 from tests.change.plan.test_executor import NOW, name, original
 from tests.change.plan.test_undo import half_done

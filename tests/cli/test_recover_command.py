@@ -14,7 +14,7 @@ from typing import NamedTuple
 import pytest
 from klog.change.plan import session
 from klog.commands.recover import like_broker
-from klog.data_dir.disk.disk import OpenFile
+from klog.data_dir.disk.disk_changes import OpenFile
 
 from tests.change.plan.test_executor import end, other_process, said
 from tests.conftest import FIXTURES, Ran

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from klog.change.plan import executor
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.partition import Partition
 
 from tests.change.plan.test_executor import end, other_process, said
@@ -581,7 +581,7 @@ def test_extended_attributes_stay(klog: Klog, data: Path, elsewhere: Path) -> No
 
 def test_another_klog_is_not_called_a_broker(klog: Klog, data: Path) -> None:
     code = (
-        "import sys; from klog.data_dir.disk.disk import Disk; from klog.data_dir.locks import Locks\n"
+        "import sys; from klog.data_dir.disk.disk_changes import Disk; from klog.data_dir.locks import Locks\n"
         "with Locks([sys.argv[1]], Disk()): print('held', flush=True); input()"
     )
     process = subprocess.Popen(

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.whole_directory import whole_directory
 
 

@@ -11,7 +11,7 @@ from random import Random
 import pytest
 from klog.base.page_cache import PAGE_BYTES, POLICY
 from klog.base.rate_limit import RateLimit
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.read_options import begin
 from klog.kernel import cached_pages
 

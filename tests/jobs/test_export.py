@@ -166,7 +166,7 @@ def test_a_full_disk_fails_the_task_and_leaves_no_piece(tmp_path: Path, monkeypa
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("klog.data_dir.disk.disk.Disk.write", full)
+        patch.setattr("klog.data_dir.disk.disk_changes.Disk.write", full)
         with pytest.raises(OSError, match="No space left"):
             run.do()
     assert names(tmp_path / "out") == [RUN]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from klog.base.errors import KlogError, UsageError
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.locks import LockedError
 from klog.jobs.output import JobOutput, OutputAttempt, lock_target
 
@@ -167,7 +167,7 @@ def test_what_is_there_is_not_written_over(tmp_path: Path) -> None:
 
 HOLDER = """
 import sys, time
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.jobs.output import JobOutput, lock_target
 with lock_target(sys.argv[1], Disk()):
     JobOutput(sys.argv[1], {"job": "first"}, Disk())

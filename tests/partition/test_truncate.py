@@ -20,7 +20,7 @@ from klog.change.plan.draft import Draft, backup_places, make_plan, plan_id
 from klog.change.plan.executor import apply
 from klog.change.plan.model import STAGED, Plan
 from klog.change.plan.staging import Staging
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.log_dir import LogDir
 from klog.formats.damage import Damage
 from klog.formats.snapshot import read_snapshot

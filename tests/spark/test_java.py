@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from klog.base.errors import SparkError, UnsupportedError
-from klog.data_dir.disk.disk import Scratch
+from klog.data_dir.disk.disk_changes import Scratch
 from klog.spark.java import Gateway, find_java, java_home, java_version
 
 Jre = Callable[[str, str], Path]

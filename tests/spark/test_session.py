@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from klog.base.errors import UnsupportedError, UsageError
-from klog.data_dir.disk.disk import Scratch
+from klog.data_dir.disk.disk_changes import Scratch
 from klog.spark import session as module
 from klog.spark.session import Session, environment_conf, session, write_archive
 from pyspark.sql import SparkSession

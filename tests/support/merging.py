@@ -14,7 +14,7 @@ from klog.change.plan.executor import apply
 from klog.change.plan.model import PUT, STAGED, TRUNCATE, Plan
 from klog.change.plan.replace_segments import replace_segments
 from klog.change.plan.staging import Staging
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.formats.names import SEGMENT_KINDS, FileKind, parse_file
 
 from tests.conftest import FIXTURES, writable_copy

@@ -25,7 +25,7 @@ from klog.change.plan.find_plans import StoredPlan, plans_of
 from klog.change.plan.model import BACKUPS, PUT, Plan
 from klog.change.plan.plan_status import is_unfinished
 from klog.change.plan.undo import plan_undo, stage_undo
-from klog.data_dir.disk.disk import Disk, OpenFile
+from klog.data_dir.disk.disk_changes import Disk, OpenFile
 from klog.formats.names import FileKind, parse_file
 
 from tests.support.counts import count

@@ -28,7 +28,7 @@ def emit_metrics(metrics: Iterable[Metric], to: str | None) -> None:
         for line in lines:
             output.text(line)
         return
-    from klog.data_dir.disk.disk import NewFile
+    from klog.data_dir.disk.disk_changes import NewFile
 
     with NewFile(to) as file:
         for line in lines:

@@ -25,7 +25,7 @@ from klog.commands.timeline.log_events import LogEvents
 from klog.commands.timeline.timeline import Timeline, pass_events
 from klog.commands.timeline.timeline_event import EventFilter, TimelineEvent
 from klog.commands.transactions.transaction_details import TransactionDetail, TransactionQuery, describe_transactions
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.data_dir.selection import KafkaFile, PartitionQuery, Selection, open_path

@@ -122,7 +122,7 @@ def _requests(
 def _files(registry: Registry, versions: Sequence[SchemaVersion], to: str) -> bool:
     """Write a folder of files."""
     from klog.commands.schemas.export_files import write_files
-    from klog.data_dir.disk.disk import Disk
+    from klog.data_dir.disk.disk_changes import Disk
 
     rows = [row_of(registry, row) for row in sorted(versions, key=lambda one: (one.context, one.subject, one.version))]
     write_files(rows, to, Disk())

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from klog.base.errors import ExitCode, KlogError, counted
 from klog.commands.timeline.timeline import Timeline
 from klog.commands.timeline.timeline_event import METADATA_KINDS, REMOTE_KINDS, EventFilter, TimelineEvent
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.selection import PartitionQuery
 from klog.formats.java_integers import LONG_MAX
 

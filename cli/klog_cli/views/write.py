@@ -10,7 +10,7 @@ from klog.change.plan.session import PlanOptions
 from klog.commands.write.record_writer import PartitionWriter
 from klog.commands.write.write import WriteInput, WriteResult, write_new, write_stopped
 from klog.commands.write.write_destination import WriteOptions
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.whole_directory import is_new
 
 from klog_cli import output, style

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from klog.base.errors import KlogError
 from klog.base.read_only import inode_of, names_if_there
-from klog.data_dir.disk.disk import Disk, OpenFile
+from klog.data_dir.disk.disk_changes import Disk, OpenFile
 from klog.data_dir.disk.refused_outputs import own_file
 from klog.data_dir.log_dir import HELD_HERE, lock_holder, lock_state
 from klog.formats.names import FileKind

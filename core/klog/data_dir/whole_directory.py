@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from klog.base.errors import UsageError
 from klog.base.read_only import normalized
 from klog.data_dir.disk.directory_tree import make_directories, naming, remove_made, remove_tree
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.disk.refused_outputs import check_directory
 from klog.data_dir.locks import Locks
 from klog.formats.names import FileKind

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from klog.base.progress import Sink
 from klog.data_dir.disk.directory_tree import FencedDisk
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.partition import Partition
 from klog.formats.damage import Damage
 from klog.jobs.output import Facts, JobOutput, OutputAttempt, lock_target

@@ -24,7 +24,7 @@ from typing import Any
 from klog.base.errors import KlogError, UsageError
 from klog.base.read_only import normalized
 from klog.data_dir.disk.directory_tree import FencedDisk, make_directories, remove_tree, write_file
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.disk.refused_outputs import check_directory
 from klog.data_dir.locks import LockedError, Locks
 from klog.formats.names import FileKind

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
-from klog.data_dir.disk.disk import Disk, OpenFile
+from klog.data_dir.disk.disk_changes import Disk, OpenFile
 from klog.data_dir.disk.written_ranges import WRITTEN
 from klog.formats.damage import Damage
 from klog.jobs.output import Facts

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 
 from klog.base.errors import SparkError, UnsupportedError
-from klog.data_dir.disk.disk import Scratch
+from klog.data_dir.disk.disk_changes import Scratch
 
 OLDEST = 17
 _STEP_SECONDS = 0.02

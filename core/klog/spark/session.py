@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from klog.base.closing import Closing
 from klog.base.errors import SparkError, UnsupportedError, UsageError
-from klog.data_dir.disk.disk import Scratch
+from klog.data_dir.disk.disk_changes import Scratch
 from klog.formats.checkpoint import Malformed
 from klog.formats.properties import read_properties
 from klog.spark.java import Gateway, find_java, java_home

@@ -17,7 +17,7 @@ from klog.base.errors import UnreadableError
 from klog.change.plan.draft import Draft, backup_places, make_plan, plan_id, staging_of
 from klog.change.plan.model import PUT, REMOVE, SHA256_BELOW, TRUNCATE, StaleError, file_state, states_around
 from klog.change.plan.staging import Staging
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.locks import Locks
 
 from tests.support.power import only_root, tree

@@ -23,7 +23,7 @@ from klog.change.plan.find_plans import plans_of
 from klog.change.plan.model import PLAN, STAGED, Guard, Plan, StaleError
 from klog.change.plan.plan_document import plan_pieces
 from klog.change.plan.staging import Staging
-from klog.data_dir.disk.disk import Disk, OpenFile
+from klog.data_dir.disk.disk_changes import Disk, OpenFile
 from klog.data_dir.locks import LockedError, Locks
 from klog.data_dir.log_dir import LogDir
 
@@ -635,7 +635,7 @@ def test_indexes_in_a_row_wait_for_the_disk_once(tmp_path: Path) -> None:
 def test_ten_thousand_segments_are_synced_in_bulk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One call for the file system instead of waiting for each file."""
     whole: list[str] = []
-    monkeypatch.setattr("klog.data_dir.disk.disk._sync_file_system", whole.append)
+    monkeypatch.setattr("klog.data_dir.disk.disk_changes._sync_file_system", whole.append)
     paths = [tmp_path / str(at) for at in range(100)]
     for path in paths:
         path.touch()
@@ -694,7 +694,7 @@ KILLED = """
 import sys
 sys.path[:0] = sys.argv[2:]
 from pathlib import Path
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from tests.change.plan.test_executor import repair
 repair(Path(sys.argv[1]), Disk())
 """

@@ -11,7 +11,7 @@ import pytest
 from klog.change.plan.find_plans import find_plan, load_backup, plans_of
 from klog.change.plan.model import Plan
 from klog.change.plan.session import PlanOptions
-from klog.data_dir.disk.disk import Disk, OpenFile
+from klog.data_dir.disk.disk_changes import Disk, OpenFile
 
 from tests.change.plan.test_session import repair
 from tests.conftest import FIXTURES, Ran, writable_copy

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from klog.change.plan.plan_status import place_of
 from klog.data_dir.disk import directory_tree
-from klog.data_dir.disk.disk import Disk, OpenFile
+from klog.data_dir.disk.disk_changes import Disk, OpenFile
 
 from tests.commands.adopt.disks import home
 from tests.commands.follow.feeding import open_copy

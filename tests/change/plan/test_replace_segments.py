@@ -12,7 +12,7 @@ import pytest
 from klog.change.plan.executor import apply
 from klog.change.plan.model import Plan
 from klog.change.plan.undo import plan_undo, stage_undo
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.partition.verify.findings import Severity
 
 from tests.oracles.broker_load import Loader, Outcome

@@ -17,7 +17,7 @@ from klog.change.plan.plan_status import Announcement, PlanStatus, state_of
 from klog.change.plan.session import undo_plan
 from klog.change.plan.staging import Staging
 from klog.change.plan.undo import plan_undo, stage_undo
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 
 from tests.change.plan.test_executor import NOW, name, original, plan_repair, repair
 from tests.support.power import (

@@ -7,7 +7,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 from klog.cluster.placement.assignment_checks import UsableBroker, assess
-from klog.cluster.placement.striped import place_striped
+from klog.cluster.placement.striped_placer import place_striped
 
 from tests.cluster.placement.kafka_placers import some_brokers
 from tests.support.examples import examples

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from klog.change.plan.draft import Draft
-from klog.data_dir.disk.disk import Disk, OpenFile
+from klog.data_dir.disk.disk_changes import Disk, OpenFile
 
 from tests.commands.adopt.disks import NOW, adopted, epochs, foreign, home, records, refused, set_epochs
 from tests.conftest import run_klog

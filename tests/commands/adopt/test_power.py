@@ -12,7 +12,7 @@ import pytest
 from klog.change.plan.session import PlanOptions
 from klog.commands.adopt.adopt import AdoptRequest, adopt
 from klog.commands.adopt.adopted_content import AdoptOptions
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 
 from tests.commands.adopt.disks import NOW, fates, foreign, home, records, set_epochs
 from tests.conftest import Ran
@@ -78,7 +78,7 @@ def test_power_cuts_leave_what_can_be_finished_and_taken_back(
 
 DEADLY = """
 import os, signal, sys
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.change.plan import session
 left = [int(sys.argv[2])]
 class Deadly(Disk):

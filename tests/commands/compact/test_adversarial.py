@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from klog.commands.compact.compaction import PartitionOutcome
 from klog.commands.compact.log_cleaner import CleanerOptions
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.kernel import OffsetMap
 
 from tests.commands.compact.compacting import planned, records

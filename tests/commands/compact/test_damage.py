@@ -11,7 +11,7 @@ from pathlib import Path
 import klog.change.plan.session
 import klog_cli.views.compact.compact
 import pytest
-from klog.data_dir.disk.disk import Disk, OpenFile
+from klog.data_dir.disk.disk_changes import Disk, OpenFile
 
 from tests.commands.compact.compacting import NOW_MS, batches, table
 from tests.conftest import Ran

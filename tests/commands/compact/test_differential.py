@@ -14,7 +14,7 @@ from klog.change.plan.staging import Staging
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.compact.compaction import CompactionRun, CompactOptions, PartitionOutcome
 from klog.commands.compact.log_cleaner import CleanerOptions
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.selection import Selection
 from klog.formats.batch import Codec

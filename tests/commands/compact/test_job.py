@@ -173,7 +173,7 @@ def test_a_disk_that_is_full_is_no_finding(data: Path, tmp_path: Path, monkeypat
     def full(self: object, file: object, content: object) -> None:
         raise OSError(28, "No space left on device", str(tmp_path / "out"))
 
-    monkeypatch.setattr("klog.data_dir.disk.disk.Disk.write", full)
+    monkeypatch.setattr("klog.data_dir.disk.disk_changes.Disk.write", full)
     with pytest.raises(OSError, match="No space left"):
         run.do()
     assert run.output.done == frozenset()

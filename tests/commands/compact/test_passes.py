@@ -20,7 +20,7 @@ from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.compact import compaction as run
 from klog.commands.compact.compaction import CompactionRun, CompactOptions
 from klog.commands.compact.log_cleaner import CleanerOptions, CompactionResult, PartitionCompaction
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.selection import Selection
 

@@ -13,7 +13,7 @@ import klog.change.plan.session
 import klog_cli.views.compact.compact
 import pytest
 from klog.change.plan.find_plans import plans_of
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 
 from tests.commands.compact.compacting import OPTIONS, some
 from tests.conftest import Ran

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from klog.commands.follow.copied_partition import CopiedPartition
 from klog.commands.follow.copy_dir import CopyDir
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.partition.append.appender import AppendSettings
 
 CLUSTER = "fXeC61JOQie3q2pvw8VSPQ"

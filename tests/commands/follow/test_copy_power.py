@@ -14,7 +14,7 @@ import pytest
 from klog.change.plan.model import BACKUPS
 from klog.commands.follow.copied_partition import CopiedPartition
 from klog.commands.follow.copy_dir import CopyDir
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.log_dir import LogDir
 from klog.partition.verify.verify import log_dir_facts, verify_partition
 

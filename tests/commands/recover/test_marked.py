@@ -18,7 +18,7 @@ from klog.change.plan.model import PUT, REMOVE, STAGED, TRUNCATE, Action, Plan, 
 from klog.change.plan.plan_rules import check_plan
 from klog.change.plan.staging import Staging
 from klog.commands.recover.mark_clean import mark_clean
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.selection import Selection
 from klog.formats.checkpoint import read_offsets

@@ -17,7 +17,7 @@ from klog.change.plan.executor import apply
 from klog.change.plan.model import STAGED
 from klog.change.plan.staging import Staging
 from klog.commands.recover.recovery import recover_log_dirs
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.selection import Selection
 from klog.partition.repair.recover_outcome import RecoverMode, RecoverOptions

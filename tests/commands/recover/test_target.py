@@ -10,7 +10,7 @@ from klog.change.partition_plan.contents import Content, FileRange, StoredConten
 from klog.change.partition_plan.desired_files import DesiredFiles, draft_changes
 from klog.change.plan.draft import Draft
 from klog.change.plan.staging import Staging
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.partition import Partition
 from klog.log.bit_flips import Patch
 

@@ -17,7 +17,7 @@ from klog.base.progress import Silence
 from klog.commands.remote import RemoteQuery
 from klog.commands.remote.fetch import fetch_remote
 from klog.commands.remote.fetch_options import FetchOptions
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.tier.tier import open_tier
 
 from tests.commands.remote.test_ls import KEYS, Klog, document

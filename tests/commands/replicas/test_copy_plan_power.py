@@ -27,7 +27,7 @@ from klog.commands.replicas.copy_choice import CopyChoice
 from klog.commands.replicas.copy_plan import CopyPlan, CopyPlanSettings, of_copies
 from klog.commands.replicas.diff import DiffOptions, ReplicaDiffer
 from klog.commands.replicas.disks import copies_on, find_metadata, open_disks
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.selection import PartitionQuery
 

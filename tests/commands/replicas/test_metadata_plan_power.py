@@ -14,7 +14,7 @@ from klog.commands.replicas.copy_plan import CopyPlanSettings, of_copies
 from klog.commands.replicas.disks import open_disks
 from klog.commands.replicas.quorum_plan import QuorumPlanner, QuorumSettings
 from klog.commands.replicas.voter_addresses import parse_voters
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.selection import PartitionQuery
 
 from tests.commands.replicas.test_copy_plan_power import (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from klog.commands.timeline.timeline import Timeline
 from klog.commands.timeline.timeline_event import EventFilter, TimelineEvent
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.selection import PartitionQuery
 
 from tests.cluster.coordinator.test_groups import ABORT, COMMIT, commit, data, marker

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from klog.commands.timeline.timeline import Timeline
 from klog.commands.timeline.timeline_event import METADATA_KINDS, EventFilter, TimelineEvent
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.selection import PartitionQuery
 
 pytestmark = pytest.mark.corpora

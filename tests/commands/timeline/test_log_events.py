@@ -14,7 +14,7 @@ from klog.commands.timeline import log_events
 from klog.commands.timeline.log_events import duration, usual_pause
 from klog.commands.timeline.timeline import Timeline
 from klog.commands.timeline.timeline_event import EventFilter, TimelineEvent
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.selection import PartitionQuery
 
 from tests.oracles.plain.encode import Record, batch

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from klog.base.errors import UsageError
 from klog.commands.timeline.timeline_event import KINDS, EventFilter, EventSort, TimelineEvent
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 
 from tests.support.measure import measured
 
@@ -99,7 +99,7 @@ def test_many_events_take_little_memory(tmp_path: Path) -> None:
     script = tmp_path / "many.py"
     script.write_text(
         "import random\n"
-        "from klog.data_dir.disk.disk import Disk\n"
+        "from klog.data_dir.disk.disk_changes import Disk\n"
         "from klog.commands.timeline.timeline_event import TimelineEvent\n"
         "from klog.commands.timeline.timeline_event import EventSort\n"
         "sort, chance = EventSort(Disk()), random.Random(1)\n"

@@ -19,7 +19,7 @@ import pytest
 from klog.base.progress import Silence
 from klog.commands.write.write import WriteInput, write_new
 from klog.commands.write.write_destination import WriteOptions
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 
 from tests.commands.write.sources import SOURCE, lines, topic
 from tests.conftest import Ran
@@ -166,7 +166,7 @@ def test_a_new_log_dir_is_there_whole_or_not_at_all(klog: Klog, tmp_path: Path) 
     """Killed in the middle: nothing under its name, and the next run clears the rest."""
     code = (
         "import os, signal, sys\n"
-        "from klog.data_dir.disk.disk import Disk\n"
+        "from klog.data_dir.disk.disk_changes import Disk\n"
         "from klog_cli import app\n"
         "Disk.rename = lambda self, *paths: os.kill(os.getpid(), signal.SIGKILL)\n"
         "sys.argv = ['klog', *sys.argv[1:]]\n"

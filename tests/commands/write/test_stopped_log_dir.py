@@ -20,7 +20,7 @@ from klog.change.plan.plan_status import PlanStatus, state_of
 from klog.change.plan.session import PlanOptions, SilentReporter
 from klog.commands.write.write import WriteInput, write_stopped
 from klog.commands.write.write_destination import WriteOptions
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 
 from tests.commands.write.sources import SOURCE, TARGETS, lines, topic
 from tests.conftest import FIXTURES, Ran, writable_copy
@@ -136,7 +136,7 @@ def test_a_kill_at_any_call_leaves_what_the_next_run_finishes(
     assert klog("write", records, "--to", target, "--save-plan", plan).exit_code == 0
     code = (
         "import os, signal, sys\n"
-        "from klog.data_dir.disk.disk import Disk\n"
+        "from klog.data_dir.disk.disk_changes import Disk\n"
         "from klog.change.plan import session\n"
         "left = [int(sys.argv[2])]\n"
         "class Deadly(Disk):\n"

@@ -12,7 +12,7 @@ from klog.cluster.metadata.topic_config import TopicConfig, parse_settings
 from klog.commands.write.new_log_dir import NewDirectory
 from klog.commands.write.write_destination import WRITE_SETTINGS
 from klog.data_dir.disk.directory_tree import GrowingFiles
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.partition import Partition
 from klog.kernel import Window
 from klog.log.segment import Segment

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from klog.base.errors import ExitCode, KlogError, UsageError
 from klog.cluster.placement.assignment_checks import AssignmentFacts, UsableBroker, assess
-from klog.cluster.placement.classic import place_classic
-from klog.cluster.placement.striped import place_striped
+from klog.cluster.placement.classic_placer import place_classic
+from klog.cluster.placement.striped_placer import place_striped
 from klog.formats.java_integers import INT_MAX, LONG_MAX, LONG_MIN
 
 from klog_cli import output

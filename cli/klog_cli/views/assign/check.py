@@ -10,7 +10,7 @@ from klog.cluster.metadata.metadata_directory import MetadataDirectory, match_to
 from klog.cluster.metadata.metadata_loader import ClusterMetadata
 from klog.cluster.metadata.topics_image import PartitionRegistration
 from klog.cluster.placement.assignment_checks import AssignmentFacts, UsableBroker, assess
-from klog.cluster.placement.classic import ClassicStart, find_classic
+from klog.cluster.placement.classic_placer import ClassicStart, find_classic
 
 from klog_cli import output
 from klog_cli.style import bad, good, strong

@@ -12,7 +12,7 @@ from klog.change.plan.staging import Staging
 from klog.cluster.metadata.topic_config import TopicConfig, topic_configs
 from klog.commands.compact.compaction import CompactionRun, CompactOptions, PartitionOutcome
 from klog.commands.compact.topic_rules import RefusalReason
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.disk.refused_outputs import check_directory
 from klog.data_dir.replicas import IdentityChoice, choose_identity, group_copies
 from klog.data_dir.selection import PartitionQuery, Selection

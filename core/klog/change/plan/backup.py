@@ -41,7 +41,7 @@ from klog.data_dir.disk.directory_tree import (
     remove_made,
     remove_tree,
 )
-from klog.data_dir.disk.disk import Disk, OpenFile
+from klog.data_dir.disk.disk_changes import Disk, OpenFile
 from klog.formats.names import FileKind
 
 ORIGINALS = "originals"

@@ -47,7 +47,7 @@ from klog.change.plan.model import (
 from klog.change.plan.plan_rules import check_plan
 from klog.change.plan.plan_status import copies, lack_of_space, place_of, transient_copies
 from klog.data_dir.disk.directory_tree import full_disk, is_full, link, remove_made
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.disk.refused_outputs import check_places
 from klog.data_dir.locks import Locks, check_closed
 from klog.formats.names import FileKind, parse_file

@@ -21,7 +21,7 @@ from klog.base.read_only import ReadOnlyFile, names_if_there
 from klog.base.unusable import UNUSABLE
 from klog.change.plan.model import BACKUPS, PLAN, Plan
 from klog.change.plan.plan_document import MAX_BYTES, load_plan, read_plan
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 
 _POINTER = f".{BACKUPS}"
 _EARLIER_POINTER = ".path"

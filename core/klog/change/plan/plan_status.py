@@ -39,7 +39,7 @@ from klog.data_dir.disk.directory_tree import (
     remove_tree,
     write_file,
 )
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.locks import LockedError, check_closed
 from klog.formats.names import ROOT_CHECKPOINTS, Stage, parse_file
 

@@ -25,7 +25,7 @@ from klog.change.plan.model import NOTHING, STAGED, Amount, Loss, Plan, StaleErr
 from klog.change.plan.plan_status import plan_disk_full
 from klog.change.plan.staging import Staging
 from klog.data_dir.disk.directory_tree import in_pieces, is_full
-from klog.data_dir.disk.disk import Disk, NewFile, OpenFile
+from klog.data_dir.disk.disk_changes import Disk, NewFile, OpenFile
 from klog.data_dir.disk.refused_outputs import check_places
 from klog.data_dir.selection import PartitionQuery, Selection
 

@@ -15,7 +15,7 @@ from klog.data_dir.disk.directory_tree import (
     remove_made,
     remove_tree,
 )
-from klog.data_dir.disk.disk import Disk, OpenFile
+from klog.data_dir.disk.disk_changes import Disk, OpenFile
 
 ROUNDS = ".rounds"
 """Suffix of a staging directory's name: that directory has content that only the next round of a compaction reads."""

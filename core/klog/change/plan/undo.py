@@ -32,7 +32,7 @@ from klog.change.plan.model import (
 from klog.change.plan.plan_rules import comes_back, final_name, is_transient
 from klog.change.plan.plan_status import NoSpaceError, has_begun, lack_of_space, may_stay, used_since
 from klog.data_dir.disk.directory_tree import device_of, link_or_copy, make_directories
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.disk.refused_outputs import check_places
 from klog.formats.names import FileKind
 

@@ -34,7 +34,7 @@ from klog.commands.adopt.target_log_dirs import (
     refuse,
 )
 from klog.commands.adopt.transaction_ends import LeftOpen, SourceTransactions, TargetCoordinator
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.selection import PartitionChoice, PartitionQuery, open_path
 from klog.formats.index import TIME_ENTRY

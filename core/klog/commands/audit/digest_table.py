@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import BinaryIO, Final
 
 from klog.base.errors import KlogError
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.kernel import EntryList
 
 ENTRY_BYTES: Final = 24

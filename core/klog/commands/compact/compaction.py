@@ -28,7 +28,7 @@ from klog.commands.compact.log_cleaner import CleanerOptions, CompactionEstimate
 from klog.commands.compact.log_to_clean import DirtyStart, LogSections, examine, filthiest
 from klog.commands.compact.topic_rules import Refusal, TopicRules
 from klog.data_dir.disk.directory_tree import nearest_directory, remove_tree, write_file
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.data_dir.selection import Selection

@@ -20,7 +20,7 @@ from klog.commands.compact.log_cleaner import CleanerOptions, PartitionCompactio
 from klog.commands.compact.log_to_clean import examine
 from klog.commands.compact.topic_rules import Refusal, RefusalReason, TopicRules
 from klog.data_dir.disk.directory_tree import remove_tree
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.data_dir.selection import Selection

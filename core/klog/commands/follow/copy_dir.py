@@ -29,7 +29,7 @@ from klog.commands.follow.copied_partition import CopiedPartition
 from klog.commands.follow.live_directory import CopyDisk, remove_temporaries, replace_file
 from klog.commands.follow.partition_plans import remove
 from klog.data_dir.disk.directory_tree import make_directories, remove_made
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.disk.refused_outputs import check_directory
 from klog.data_dir.locks import Locks
 from klog.data_dir.log_dir import LogDir

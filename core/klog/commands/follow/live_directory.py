@@ -17,7 +17,7 @@ from klog.base.read_only import names_if_there
 from klog.change.plan.model import TEMPORARY
 from klog.change.plan.session import Reporter
 from klog.data_dir.disk.directory_tree import GrowingFiles, full_disk, is_full, write_file
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.locks import Locks
 from klog.data_dir.root_files import RootFiles
 from klog.formats.checkpoint import OffsetEntry, offsets_by_partition, write_offsets

@@ -22,7 +22,7 @@ from klog.commands.remote.fetch_plan import PartitionToFetch, SegmentToFetch, pl
 from klog.commands.remote.segment_copy import SegmentCopier
 from klog.commands.remote.sources import RemoteQuery, RemoteSources
 from klog.data_dir.disk.directory_tree import remove_tree
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.formats.checkpoint import OffsetEntry
 from klog.partition.verify.segment_pass import SurveyOptions
 from klog.tier.tier import Tier

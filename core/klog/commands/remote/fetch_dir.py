@@ -18,7 +18,7 @@ from klog.base.read_only import ReadOnlyFile, normalized
 from klog.change.plan.model import TEMPORARY
 from klog.commands.remote.fetch_options import CopiedSegment
 from klog.data_dir.disk.directory_tree import make_directories, naming, remove_made, remove_tree, write_file
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.disk.refused_outputs import check_directory
 from klog.data_dir.locks import Locks
 from klog.formats.names import SEGMENT_KINDS, FileKind, file_name, parse_file

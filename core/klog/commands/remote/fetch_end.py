@@ -11,7 +11,7 @@ from klog.base.progress import Silence
 from klog.commands.remote.fetch_dir import FetchDir
 from klog.commands.remote.fetch_options import CopiedSegment
 from klog.commands.remote.fetch_plan import PartitionToFetch, epochs_between
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import OffsetEntry, write_epochs, write_offsets, write_partition_metadata
 from klog.formats.java_integers import LONG_MAX

@@ -17,7 +17,7 @@ from klog.commands.remote.fetch_plan import PartitionToFetch, SegmentToFetch
 from klog.commands.remote.segment_check import SegmentCheck
 from klog.commands.remote.segment_checks import Content, of_log, txn_index_findings
 from klog.data_dir.disk.directory_tree import write_file
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import SegmentFiles
 from klog.formats.index import ABORTED_TXN

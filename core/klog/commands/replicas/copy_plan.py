@@ -28,7 +28,7 @@ from klog.commands.replicas.diff import LostRecords, PartitionDiff, ReplicaDiffe
 from klog.commands.replicas.disks import BrokerCopies, BrokerDisk
 from klog.commands.replicas.source_log import merged_copy
 from klog.data_dir.disk.directory_tree import remove_tree
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.partition import Partition
 from klog.formats.names import FileKind
 from klog.partition import truncate

@@ -23,7 +23,7 @@ from klog.commands.replicas.copy_state import CopyState
 from klog.commands.replicas.disks import BrokerCopy, BrokerDisk
 from klog.commands.replicas.metadata_changes import NewBatches
 from klog.commands.replicas.source_log import copy_file, scratch_directory
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import EpochEntry, Malformed, write_epochs
 from klog.formats.damage import Damage

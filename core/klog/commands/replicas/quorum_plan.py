@@ -41,7 +41,7 @@ from klog.commands.replicas.metadata_log_plan import (
     metadata_copies,
 )
 from klog.commands.replicas.voter_addresses import VoterAddress, check_named, moved
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.log_dir import LogDir
 from klog.formats.checkpoint import Malformed
 from klog.formats.internal_topics import MetadataRecord

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from klog.base.errors import DamagedError
 from klog.base.read_only import ReadOnlyFile
 from klog.data_dir.disk.directory_tree import remove_tree
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.partition import Partition, SegmentFiles
 from klog.formats.batch import BatchFacts
 from klog.formats.damage import Damage

@@ -11,7 +11,7 @@ from klog.commands.schemas.export_requests import escaped
 from klog.commands.schemas.schema_rows import SchemaRow
 from klog.commands.schemas.state_records import json_line
 from klog.data_dir.disk.directory_tree import write_file
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.whole_directory import whole_directory
 from klog.schemas.schema_version import DELETED, LIVE
 

@@ -29,7 +29,7 @@ from klog.commands.timeline.timeline_event import (
     EventSort,
     TimelineEvent,
 )
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.data_dir.selection import Selection

@@ -14,7 +14,7 @@ from heapq import merge
 from operator import itemgetter
 from typing import BinaryIO, Final, NamedTuple, TypeAlias
 
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.selection import PartitionChoice, is_selected
 from klog.formats.java_integers import LONG_MAX
 

@@ -15,7 +15,7 @@ from klog.base.errors import KlogError
 from klog.cluster.metadata.topic_config import TopicConfig, topic_configs
 from klog.commands.write.write_destination import OpenPartition, TopicPlace, WriteOptions
 from klog.data_dir.disk.directory_tree import GrowingFiles, write_file
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import check_one_topic
 from klog.data_dir.selection import PartitionQuery, Selection

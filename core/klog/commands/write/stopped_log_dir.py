@@ -22,7 +22,7 @@ from klog.cluster.metadata.topic_config import TopicConfig
 from klog.cluster.metadata.topics_image import PartitionRegistration
 from klog.commands.write.write_destination import OpenPartition, TopicPlace, WriteOptions
 from klog.data_dir.disk.directory_tree import GrowingFiles
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import Malformed

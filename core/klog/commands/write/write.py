@@ -20,7 +20,7 @@ from klog.commands.write.new_log_dir import new_log_dir, source_topics
 from klog.commands.write.record_inputs import csv_records, json_records
 from klog.commands.write.record_writer import PartitionWriter, RecordWriter
 from klog.commands.write.write_destination import Destination, WriteOptions
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.selection import PartitionQuery
 from klog.kernel import InputRecords, TransactionEnds
 from klog.partition.start.metadata_behind import reuse_note

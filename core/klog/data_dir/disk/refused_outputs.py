@@ -6,8 +6,8 @@
 
 The real end of a path counts, not its text: links are followed, `..` is resolved as the system resolves it, and a
 directory is identified by its inode, wherever it is mounted.  Log dirs and partitions are recognised by their content,
-because an output may be misdirected into one that the command does not name. `klog.data_dir.disk.disk.NewFile`, and all
-code that fills directories, calls these functions itself, so that no command can forget it.
+because an output may be misdirected into one that the command does not name. `klog.data_dir.disk.disk_changes.NewFile`,
+and all code that fills directories, calls these functions itself, so that no command can forget it.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from klog.change.plan.session import PlanOptions
 from klog.commands.remote.attach.attachment import AttachOptions, AttachRequest, attach
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.tier.tier import open_tier
 
 from tests.commands.adopt.test_power import DEADLY

@@ -35,7 +35,7 @@ from klog.commands.remote.attach.result import AttachedPartition, AttachMode, At
 from klog.commands.remote.attach.target import TargetBroker, local_state
 from klog.commands.remote.attach.topic_records import ClusterChange, NewTopic, metadata_drafts
 from klog.commands.remote.attach.wanted import NothingWantedError, WantedTopic, Wish, wanted_topics
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.partition import Partition
 from klog.data_dir.selection import PartitionQuery
 from klog.formats.internal_topics import REMOTE_LOG_METADATA

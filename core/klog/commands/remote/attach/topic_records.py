@@ -20,7 +20,7 @@ from klog.commands.replicas.metadata_changes import (
     unused_producer_ids,
 )
 from klog.commands.replicas.metadata_log_plan import LogPlan, future_log, intact_log, metadata_copies
-from klog.data_dir.disk.disk import Disk
+from klog.data_dir.disk.disk_changes import Disk
 from klog.formats.internal_topics import MetadataRecord, new_metadata_record
 
 

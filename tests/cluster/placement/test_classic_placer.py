@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from klog.base.errors import UsageError
 from klog.cluster.placement.assignment_checks import Assignment, UsableBroker
-from klog.cluster.placement.classic import MOST_SEARCHED, ClassicStart, find_classic, place_classic
-from klog.cluster.placement.striped import JavaRandom
+from klog.cluster.placement.classic_placer import MOST_SEARCHED, ClassicStart, find_classic, place_classic
+from klog.cluster.placement.striped_placer import JavaRandom
 
 from tests.brokers import kafka
 from tests.cluster.placement.kafka_placers import ask, some_brokers

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from klog.base.errors import UsageError
-from klog.data_dir.disk import disk
-from klog.data_dir.disk.disk import NewFile, Preallocation
+from klog.data_dir.disk import disk_changes
+from klog.data_dir.disk.disk_changes import NewFile, Preallocation
 from klog_cli.output import Results
 
 
@@ -211,7 +211,7 @@ def test_what_others_have_written_meanwhile_stays(tmp_path: Path) -> None:
 def test_nothing_is_set_aside_where_the_end_is_not_ours(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(disk, "set_aside", lambda *_: pytest.fail("set aside"))
+    monkeypatch.setattr(disk_changes, "set_aside", lambda *_: pytest.fail("set aside"))
     path = tmp_path / "out"
     if kind == "shared log":
         room = write_with_room(path, os.O_APPEND, 20)
@@ -228,7 +228,7 @@ def test_nothing_is_set_aside_where_the_end_is_not_ours(
 @pytest.mark.usefixtures("small_steps")
 def test_a_disk_that_cannot_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    monkeypatch.setattr(disk, "set_aside", lambda _, start, size: bool(asked.append((start, size))))
+    monkeypatch.setattr(disk_changes, "set_aside", lambda _, start, size: bool(asked.append((start, size))))
     room = write_with_room(tmp_path / "out", 0, 60)
     room.release()
     assert asked == [(1 << 20, 1 << 20)]
@@ -240,19 +240,19 @@ def test_a_disk_that_cannot_is_asked_once(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_a_full_disk_says_which_file(tmp_path: Path) -> None:
     """Calls that receive only a descriptor leave out the name, and "No space left" alone is of no use."""
-    full = disk.OpenFile(os.open("/dev/full", os.O_WRONLY), "/dev/full")
+    full = disk_changes.OpenFile(os.open("/dev/full", os.O_WRONLY), "/dev/full")
     with pytest.raises(OSError, match="/dev/full") as caught:
-        disk.Disk().write(full, b"content")
+        disk_changes.Disk().write(full, b"content")
     assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, "/dev/full")
-    disk.Disk().close(full)
+    disk_changes.Disk().close(full)
     path = str(tmp_path / "file")
-    closed = disk.Disk().create(path)
-    disk.Disk().close(closed)
+    closed = disk_changes.Disk().create(path)
+    disk_changes.Disk().close(closed)
     for call in (
-        lambda: disk.Disk().truncate(closed, 1),
-        lambda: disk.Disk().set_metadata(closed, 0, 0, 0, 0),
-        lambda: disk.Disk().copy("/dev/null", 0, 0, closed),
-        lambda: disk.Disk().sync([f"{path}-"]),
+        lambda: disk_changes.Disk().truncate(closed, 1),
+        lambda: disk_changes.Disk().set_metadata(closed, 0, 0, 0, 0),
+        lambda: disk_changes.Disk().copy("/dev/null", 0, 0, closed),
+        lambda: disk_changes.Disk().sync([f"{path}-"]),
     ):
         with pytest.raises(OSError, match="file"):
             call()
@@ -260,14 +260,14 @@ def test_a_full_disk_says_which_file(tmp_path: Path) -> None:
 
 def test_a_new_file_is_for_its_owner_alone_and_never_one_that_is_there(tmp_path: Path) -> None:
     path = tmp_path / "file"
-    disk.Disk().close(disk.Disk().create(str(path)))
+    disk_changes.Disk().close(disk_changes.Disk().create(str(path)))
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     for name in ("file", "link"):
         with pytest.raises(FileExistsError):
-            disk.Disk().create(str(tmp_path / name))
+            disk_changes.Disk().create(str(tmp_path / name))
     with pytest.raises(OSError, match="link"):
-        disk.Disk().open(str(tmp_path / "link"))
+        disk_changes.Disk().open(str(tmp_path / "link"))
 
 
 @pytest.mark.parametrize("shares", [False, True])
@@ -279,33 +279,33 @@ def test_a_copy_is_the_bytes_and_comes_behind_what_is_there(
 ) -> None:
     """A log is restored from its rest and the tail that was cut."""
     if not shares:
-        monkeypatch.setattr(disk, "share_blocks", lambda source, target: False)
+        monkeypatch.setattr(disk_changes, "share_blocks", lambda source, target: False)
     content = b"".join(number.to_bytes(4, "big") for number in range(3 << 18))
     with (tmp_path / "source").open("wb") as source:
         source.write(content[: 1 << 20])
         source.seek(2 << 20)
         source.write(content[2 << 20 :])
     content = content[: 1 << 20] + bytes(1 << 20) + content[2 << 20 :]
-    file = disk.Disk().create(str(tmp_path / "target"))
+    file = disk_changes.Disk().create(str(tmp_path / "target"))
     for _ in range(2):
-        disk.Disk().copy(str(tmp_path / "source"), start, end, file)
-    disk.Disk().write(file, b"end")
-    disk.Disk().close(file)
+        disk_changes.Disk().copy(str(tmp_path / "source"), start, end, file)
+    disk_changes.Disk().write(file, b"end")
+    disk_changes.Disk().close(file)
     assert (tmp_path / "target").read_bytes() == content[start:end] * 2 + b"end"
 
 
 def test_what_is_so_already_is_not_set_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only its owner may set an attribute that a file has anyway, and an operator need not be that."""
-    file = disk.Disk().create(str(tmp_path / "file"))
+    file = disk_changes.Disk().create(str(tmp_path / "file"))
     status = os.fstat(file.descriptor)
     for call in ("fchown", "fchmod", "utime"):
         monkeypatch.setattr(os, call, None)
-    disk.Disk().set_metadata(file, 0o600, status.st_uid, status.st_gid, status.st_mtime_ns)
+    disk_changes.Disk().set_metadata(file, 0o600, status.st_uid, status.st_gid, status.st_mtime_ns)
     monkeypatch.undo()
-    disk.Disk().set_metadata(file, 0o4640, status.st_uid, status.st_gid, 1_234_567_891)
+    disk_changes.Disk().set_metadata(file, 0o4640, status.st_uid, status.st_gid, 1_234_567_891)
     status = os.fstat(file.descriptor)
     assert (stat.S_IMODE(status.st_mode), status.st_mtime_ns) == (0o4640, 1_234_567_891)
-    disk.Disk().close(file)
+    disk_changes.Disk().close(file)
 
 
 def test_a_hole_at_the_end_stays_one(tmp_path: Path) -> None:
@@ -313,8 +313,8 @@ def test_a_hole_at_the_end_stays_one(tmp_path: Path) -> None:
     with (tmp_path / "source").open("wb") as source:
         source.write(b"batches")
         source.truncate(64 << 20)
-    file = disk.Disk().create(str(tmp_path / "target"))
-    disk.Disk().copy(str(tmp_path / "source"), 3, 64 << 20, file)
-    disk.Disk().close(file)
+    file = disk_changes.Disk().create(str(tmp_path / "target"))
+    disk_changes.Disk().copy(str(tmp_path / "source"), 3, 64 << 20, file)
+    disk_changes.Disk().close(file)
     assert (tmp_path / "target").stat().st_size == (64 << 20) - 3
     assert blocks(tmp_path / "target") < 100 << 10

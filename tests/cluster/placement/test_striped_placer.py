@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from klog.base.errors import UsageError
 from klog.cluster.placement.assignment_checks import UsableBroker
-from klog.cluster.placement.striped import JavaRandom, place_striped
+from klog.cluster.placement.striped_placer import JavaRandom, place_striped
 
 from tests.brokers import kafka
 from tests.cluster.placement.kafka_placers import ask, some_brokers
