@@ -136,8 +136,9 @@ def test_a_killed_broker_recovers_from_the_recovery_point_on(
 
 
 def test_data_below_the_log_start_is_nobodys(klog: Klog, tmp_path: Path) -> None:
-    disk(tmp_path / "data", [data(0), end(2), data(3, transactional=False)], None)
+    path = disk(tmp_path / "data", [data(0), end(2), data(3, transactional=False)], None)
     (tmp_path / "data/log-start-offset-checkpoint").write_text("0\n1\norders 0 3\n")
+    (path / "leader-epoch-checkpoint").write_text("0\n1\n0 3\n")
     assert ask(klog, tmp_path / "data") == (None, "", 0)
 
 

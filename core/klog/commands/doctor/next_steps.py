@@ -19,7 +19,7 @@ from klog.commands.doctor.log_dir_format import foreign_names
 from klog.commands.doctor.metadata_facts import directories_of, is_only_node, most_wanted_id
 from klog.commands.doctor.partition_fates import GOES_WITH_ITS_LOG_DIR
 from klog.commands.doctor.remote_steps import remote_steps
-from klog.commands.doctor.step_forms import command_step, manual_step, move_step
+from klog.commands.doctor.step_forms import command_step, log_start_step, manual_step, move_step
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.data_dir.root_files import read_small
@@ -96,7 +96,7 @@ class _Steps:
         """Yield the steps for partitions, with their ranks."""
         for row in self._diagnosis.partitions:
             steps = list(self._row(row))
-            is_urgent = row.fate in _DESTROYS or row.reason in ("recovery-cuts", "torn-tail")
+            is_urgent = row.fate in _DESTROYS or row.reason in ("recovery-cuts", "torn-tail", "log-start-raised")
             adopts = any((step.command or "").startswith(("klog adopt", "klog remote attach")) for step in steps)
             for step in self._readable_checkpoints() if adopts else ():
                 yield _NODE, step
@@ -237,8 +237,7 @@ class _Steps:
         for one in self._diagnosis.log_dirs:
             if one.reason in ("checkpoint-malformed", WATERMARK_NUMBER):
                 self._repairs.recovered.add(one.path)
-                is_offline = one.reason != WATERMARK_NUMBER
-                why = f"a checkpoint that the broker refuses {_TAKES if is_offline else _KEEPS}"
+                why = f"a checkpoint that the broker refuses {_KEEPS if one.reason == WATERMARK_NUMBER else _TAKES}"
                 yield command_step("klog", "recover", one.path, "--apply", why=why)
             elif one.reason == "meta-properties-malformed" and self._diagnosis.failure is None:
                 yield self._meta(one.path, "the log dir goes offline")
@@ -272,6 +271,8 @@ class _Steps:
             yield from self._refused(row, path)
         elif row.reason in _RECOVERED:
             yield command_step("klog", "recover", path, "--apply", why=_RECOVERED[row.reason])
+        elif row.reason == "log-start-raised":
+            yield log_start_step(row)
         elif row.reason == "future-without-current":
             wanted = os.path.join(row.log_dir or "", f"{row.topic}-{row.partition}")
             yield manual_step(f"rename {path} to {wanted}", f"{counted(row.lost_records, 'record')} only there")

@@ -128,6 +128,9 @@ class PartitionFates:
             row.set(Fate.SERVES, "torn-tail", loaded.torn)
         elif loaded.is_cut:
             row.set(Fate.SERVES, "recovery-cuts", f"recovery truncates the log at offset {outcome.log_end}")
+        elif loaded.epochs_start is not None:
+            why = f"the log start {outcome.log_start} of the checkpoint hides records: the leader epochs begin at"
+            row.set(Fate.SERVES, "log-start-raised", f"{why} {loaded.epochs_start}")
         elif loaded.txn_index is not None:
             row.set(Fate.SERVES, TXN_INDEX_WRONG, loaded.txn_index)
 
@@ -311,7 +314,7 @@ class PartitionFates:
         if not row.loaded.size:
             return fact._replace(records=0)
         if row.fate in (Fate.SERVES, Fate.LEADERLESS, Fate.PROMOTES, Fate.MOVES):
-            if not count_all and not row.loaded.is_cut and row.loaded.torn is None:
+            if not count_all and not row.loaded.is_cut and row.loaded.torn is None and row.loaded.epochs_start is None:
                 return fact
             kept = own
         elif row.fate is Fate.EMPTIES:
@@ -321,6 +324,10 @@ class PartitionFates:
             if row.loaded.emptied or row.fate is Fate.DELETES:
                 own = EVERYTHING
         found = tally_records(row.loaded.read_again(), own, kept, None if row.loaded.emptied else row.loaded.pieces)
+        if row.loaded.epochs_start is not None and kept == own:
+            span = OffsetSpan(row.loaded.epochs_start, own.start)
+            hidden = tally_records(row.loaded.read_again(), span, OffsetSpan(own.start))
+            found = found.plus(0, hidden.lost_records, hidden.lost_bytes)
         if row.fate in (Fate.DELETES, Fate.KEEPS) and not self._is_the_clusters(row.loaded):
             return fact._replace(records=found.records)
         return fact._replace(records=found.records, lost_records=found.lost_records, lost_bytes=found.lost_bytes)

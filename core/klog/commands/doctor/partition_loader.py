@@ -105,7 +105,8 @@ class LoadedPartition(NamedTuple):
     remaining parts of the logs, None: all of them.  *torn*: the bytes that the load leaves behind the last batch, in
     words.  *used*: its leader epoch and producer ids, if a metadata log assigns them.  *txn_index*: the faults of its
     transaction indexes, in words.  *is_compared*: they were compared with the logs.  *epochs*: its leader epochs, if a
-    part of the topic may be in remote storage.
+    part of the topic may be in remote storage.  *epochs_start*: the offset at which they begin, if the checkpoint's log
+    start lies above it, and the log has segments below that.
     """
 
     name: PartitionName
@@ -121,6 +122,7 @@ class LoadedPartition(NamedTuple):
     txn_index: str | None = None
     is_compared: bool = True
     epochs: tuple[EpochEntry, ...] = ()
+    epochs_start: int | None = None
 
     @property
     def path(self) -> str:
@@ -189,6 +191,7 @@ class PartitionLoader:
             used,
             *txn_index,
             epochs=_epochs(partition, outcome) if self._cluster and self._cluster.is_tiered(name.topic) else (),
+            epochs_start=_start_below_checkpoint(partition, outcome),
         )
 
     def _play(self, partition: Partition) -> tuple[StartOutcome, str | None]:
@@ -224,6 +227,21 @@ def _epochs(partition: Partition, outcome: StartOutcome) -> tuple[EpochEntry, ..
     if outcome.fails is not None or outcome.epochs == b"" or found is None or found.malformed is not None:
         return ()
     return tuple(one for one in epochs_in_force(found.entries) if one.start_offset < outcome.log_end)
+
+
+def _start_below_checkpoint(partition: Partition, outcome: StartOutcome) -> int | None:
+    """Return the start of the leader epochs if it is below the log start of the checkpoint, with segments there.
+
+    A broker that raises a log start gives the epoch in force the same start offset, long before it writes the
+    checkpoint.  Kafka: UnifiedLog.maybeIncrementLogStartOffset, LeaderEpochFileCache.truncateFromStart.
+    """
+    raised, found = partition.log_start_offset, partition.epochs
+    if outcome.fails is not None or partition.state is not PartitionState.CURRENT or found is None or found.malformed:
+        return None
+    if raised is None or raised != outcome.log_start or not any(one.base_offset < raised for one in partition.segments):
+        return None
+    first = next(iter(epochs_in_force(found.entries)), None)
+    return first.start_offset if first is not None and first.start_offset < raised else None
 
 
 def _torn(partition: Partition, outcome: StartOutcome) -> str | None:
