@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import struct
+from itertools import accumulate
 
 import pytest
 from klog.formats.damage import Damage, DamageKind
 from klog.kernel import DONE, MORE
+from klog.log import records
 from klog.log.records import OffsetRange, decode_window, drop_crowded
 
 from tests.kernel.windows import CODECS, begun, loaded
@@ -187,3 +189,34 @@ def test_rows_end_where_they_have_very_many_headers() -> None:
         status = window.decode()
         sizes.append(window.records)
     assert (sizes, status) == ([11, 11, 3], DONE)
+
+
+@pytest.mark.parametrize(
+    ("counts", "kept", "left_out_at"),
+    [
+        ([9000], 9000, []),
+        ([10_000], 10_000, []),
+        ([30_000], 10_000, [10_000]),
+        ([9000, 9000, 9000], 27_000, []),
+        ([9000, 30_000, 9000], 28_000, [19_000]),
+        ([30_000, 30_000], 20_000, [10_000, 40_000]),
+    ],
+)
+def test_rows_of_one_batch_have_a_bound(
+    counts: list[int], kept: int, left_out_at: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rest of a batch with more is left out, and its first record is named once."""
+    monkeypatch.setattr(records, "MOST_ROWS", 10_000)
+    starts = list(accumulate(counts, initial=0))
+    batches = [batch(some_records(start, count)) for start, count in zip(starts, counts, strict=False)]
+    window = loaded(b"".join(batches), records=1000)
+    window.scan(0)
+    limit, found, offsets = records.BatchRowLimit("x.log"), [], []
+    for rows, broken in decode_window(window, CODECS, "x.log", OffsetRange()):
+        assert broken is None
+        if (damage := limit.cut(rows)) is not None:
+            found.append(damage)
+        offsets += [rows.record(i)[0] for i in range(rows.records)]
+    assert [one.place.offset for one in found] == left_out_at
+    assert all("more than 10,000 records in one batch" in one.detail for one in found)
+    assert len(offsets) == len(set(offsets)) == kept

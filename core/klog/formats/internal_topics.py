@@ -7,8 +7,7 @@
     __cluster_metadata     metadata_record          cluster_metadata
     __remote_log_metadata  remote_log_record        remote_log_metadata
 
-A record that cannot be decoded is a value too (`Undecodable`): the tool prints the reason and continues, as does klog.
-A record with more elements than fit into memory (RECORD_ELEMENTS) is one, too.
+A record that cannot be decoded, or has too many elements (RECORD_ELEMENTS), is `Undecodable`: a reason, which is shown.
 """
 
 from __future__ import annotations
@@ -84,6 +83,10 @@ class Undecodable:
 
 
 _TOO_LARGE: Final = Undecodable(f"it has more than {RECORD_ELEMENTS} elements", is_too_large=True)
+_NULL: Final = Undecodable(
+    'Cannot invoke "java.nio.ByteBuffer.remaining()" because the return value of'
+    ' "org.apache.kafka.common.record.internal.Record.value()" is null'
+)
 
 
 class TooLargeRecordError(KlogError):
@@ -164,8 +167,7 @@ def _struct(schema: Schema, data: bytes, version: int, part: str, elements: _Ele
 
 
 def _embedded(name: str, data: bytes, elements: _Elements) -> EmbeddedStruct | bytes:
-    """Return the struct that a consumer wrote into its group's metadata; the bytes themselves if they contain anything
-    else.
+    """Return the struct that a consumer wrote into its group's metadata; the bytes if they are anything else.
 
     Raises TooManyElementsError.  Kafka: DumpLogSegments.replaceField.
     """
@@ -346,9 +348,7 @@ def cluster_metadata(_key: bytes | None, value: bytes | None, offset: int) -> tu
 def remote_log_record(value: bytes | None) -> MetadataRecord | Undecodable:
     """Return a record of `__remote_log_metadata`.  Kafka: RemoteLogMetadataSerde, without its own checks."""
     if value is None:
-        called = '"java.nio.ByteBuffer.remaining()"'
-        returned = '"org.apache.kafka.common.record.internal.Record.value()"'
-        return Undecodable(f"Cannot invoke {called} because the return value of {returned} is null")
+        return _NULL
     try:
         return _framed("remote_log", value)
     except TooManyElementsError:

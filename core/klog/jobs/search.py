@@ -19,7 +19,7 @@ from klog.jobs.slices import TASK_BYTES, LogSlice
 from klog.kernel import Window
 from klog.log.json_lines import LineStyle, RecordOrigin, record_lines
 from klog.log.reader import MAX_BATCH_BYTES
-from klog.log.records import RecordFilter, RecordLimit
+from klog.log.records import BatchRowLimit, RecordFilter, RecordLimit
 from klog.partition.transactions.isolation import Isolation
 
 if TYPE_CHECKING:
@@ -99,6 +99,8 @@ def search(unit: Sequence[ExportTask], query: SearchQuery) -> Iterator[TaskResul
                     continue
                 lines.keep(found)
                 is_last = count.take(found)
+                if (left := lines.leave_out(found)) is not None:
+                    yield json_result("damage", damage_facts(part, left), piece.number)
                 for some in lines.of(found):
                     waiting += some
                     if len(waiting) >= _RESULT_BYTES:  # perhaps a part of a line
@@ -132,7 +134,7 @@ class _SliceLines:
         origin = RecordOrigin(part.path, part.topic, part.partition)
         self._fields = origin.csv() if query.style.csv else origin.json(with_file=True)
         self._hits = HitStyle(query.wanted, query.style.values) if query.hits else None
-        self._decoded = None
+        self._decoded, self._row_limit = None, BatchRowLimit(part.path)
         if query.schemas is not None:
             from klog.schemas.decoded_csv import decoded_rows
 
@@ -143,6 +145,10 @@ class _SliceLines:
         decoded, where = self._decoded, self._where
         if decoded is not None and where:
             rows.keep_where(lambda i: decoded.fits(rows.record(i), where))
+
+    def leave_out(self, rows: Window) -> Damage | None:
+        """Drop *rows* that are too many for lines that Python makes; return the damage for the first of them."""
+        return None if self._hits is None and self._decoded is None else self._row_limit.cut(rows)
 
     def of(self, rows: Window) -> Iterator[bytes | memoryview]:
         """Yield the lines of *rows*, in pieces."""

@@ -122,6 +122,8 @@ BatchTaker = Callable[[Window, int, int], int]
 """Takes intact, decompressed batches of a window from one to another; returns the first batch that it does not take."""
 
 _TRIES = 1000
+MOST_ROWS = 1 << 20
+"""The most records of one batch that become Python objects."""
 
 
 class OffsetRange:
@@ -245,6 +247,32 @@ def drop_crowded(rows: Window, file: str) -> list[Damage]:
         detail = f"the record has {headers} headers, more than columns take: left out (JSON lines show it)"
         found.append(Damage(DamageKind.BAD_RECORD, place, detail))
     return found
+
+
+class BatchRowLimit:
+    """Counts the rows of each batch, for forms that make Python objects of them, and drops those beyond a bound.
+
+    A batch of a mebibyte has fewer records than that, unless it was made to unpack to millions.
+    """
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        self._position, self._count = -1, 0
+
+    def cut(self, rows: Window) -> Damage | None:
+        """Drop *rows* if their batch has had its number; return the damage for the first of them."""
+        if not rows.records:
+            return None
+        offset, last = rows.record(0, False)[0], rows.batch(rows.record(rows.records - 1, False)[6])
+        is_same = rows.batch(rows.record(0, False)[6]).position == last.position == self._position
+        before = self._count if is_same else 0
+        self._position, self._count = last.position, before + rows.records
+        if self._count <= MOST_ROWS:
+            return None
+        rows.cut_records(0)
+        detail = f"more than {MOST_ROWS:,} records in one batch: the rest is left out (JSON lines have it)"
+        place = Location(self.file, last.position, offset)
+        return Damage(DamageKind.BAD_RECORD, place, detail) if before <= MOST_ROWS else None
 
 
 def misplaced_records(rows: Window, file: str) -> list[Damage]:

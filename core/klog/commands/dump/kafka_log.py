@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from klog.base.errors import KlogError
 from klog.commands.dump.dump_request import Decoder, LogInput, LogStyle
 from klog.commands.dump.reports import OffsetGaps
-from klog.formats.batch import ENTRY, OVERHEAD, Attributes
+from klog.formats.batch import ENTRY, OVERHEAD
 from klog.formats.codec import Decompressor
 from klog.formats.damage import Location
 from klog.formats.java_integers import LONG_MAX, LONG_MIN
@@ -233,10 +233,12 @@ class _Worker:
         from klog.formats.internal_topics import TooLargeRecordError, unreadable_value
 
         problems = {row: f"newLimit > capacity: ({claimed} > {left})" for row, claimed, left in liars}
+        facts_of = -1
         for row in range(window.records):
             offset, _, key, value, _, _, batch = window.record(row, False)
-            facts = window.batch(batch)
-            if facts.magic >= 2 and facts.attributes & Attributes.CONTROL:
+            if batch != facts_of:
+                facts, facts_of = window.batch(batch), batch
+            if facts.is_control:
                 continue
             try:
                 if row in problems:

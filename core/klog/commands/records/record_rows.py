@@ -21,7 +21,7 @@ from klog.formats.damage import Damage, DamageKind, Location
 from klog.formats.record import Record
 from klog.kernel import Window
 from klog.log.json_lines import RecordOrigin, record_lines
-from klog.log.records import RecordLimit
+from klog.log.records import BatchRowLimit, RecordLimit
 from klog.partition.transactions.isolation import (
     AbortedFilter,
     IsolationState,
@@ -116,7 +116,7 @@ class RecordReader(Generic[Row]):
     def _begin(self) -> None:
         """Forget what was known about transactions: the log may have grown."""
 
-    def _made(self, rows: Window, target: DumpTarget) -> Iterator[Row]:
+    def _made(self, rows: Window, target: DumpTarget) -> Iterator[Row | Damage]:
         """Yield what is made of decoded records."""
         raise NotImplementedError
 
@@ -152,11 +152,16 @@ class RecordRows(RecordReader[RecordRow]):
         super().__init__(request)
         self._seen: VisibleRange | None = None
         self._aborted = AbortedFilter((), "")
+        self._row_limit: BatchRowLimit | None = None
 
     def _begin(self) -> None:
-        self._seen = None
+        self._seen = self._row_limit = None
 
-    def _made(self, rows: Window, target: DumpTarget) -> Iterator[RecordRow]:
+    def _made(self, rows: Window, target: DumpTarget) -> Iterator[RecordRow | Damage]:
+        if self._row_limit is None or self._row_limit.file != target.path:
+            self._row_limit = BatchRowLimit(target.path)
+        if (left := self._row_limit.cut(rows)) is not None:
+            yield left
         for i in range(rows.records):
             yield self._row(rows, i, target)
 
