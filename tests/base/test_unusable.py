@@ -38,6 +38,25 @@ def test_a_path_is_named_once_however_it_is_written(unusable: Unusables) -> None
     assert unusable.named()
 
 
+@pytest.mark.parametrize(
+    ("said", "is_named"),
+    [
+        (b"cannot list disk/klog-backup", True),
+        (b"disk/klog-backup: cannot list", True),
+        (b"see disk/klog-backup.", True),
+        (b"backup: disk/klog-backup/20261127-recover-1", False),
+        (b"disk/klog-backup-2: cannot list", False),
+        (b"disk/klog-backup.old: cannot list", False),
+        (b"disk/klog-backup/a, disk/klog-backup\n", True),
+    ],
+)
+def test_a_path_within_a_longer_one_is_not_named(unusable: Unusables, said: bytes, is_named: bool) -> None:
+    """A backup's path names no refusal of the directory above it."""
+    unusable.refuse("disk/klog-backup", _error(errno.EIO), "list")
+    unusable.note_output(said)
+    assert bool(unusable.unnamed()) is not is_named
+
+
 def test_very_many_are_counted(unusable: Unusables) -> None:
     """A disk of another user: no operator reads ten thousand lines."""
     for number in range(MOST_NAMED + 7):

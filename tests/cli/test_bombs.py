@@ -189,7 +189,6 @@ def run(words: list[str]) -> tuple[int, int, bytes]:
         ("topics of a transaction", "zstd", "dump P --transaction-log-decoder"),
         ("topics of a transaction", "zstd", "timeline D"),
         pytest.param("tiny records", "zstd", "search D", marks=pytest.mark.long),
-        pytest.param("tiny records", "gzip", "records D", marks=pytest.mark.long),
     ],
 )
 def test_what_is_left_out_is_said(name: str, codec: str, words: str) -> None:

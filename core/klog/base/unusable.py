@@ -8,6 +8,7 @@ still names it, and its exit code reports it.  `klog_cli.app` prints the names a
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -71,8 +72,11 @@ class Unusables:
                 del self.found[key]
 
     def note_output(self, said: bytes) -> None:
-        """Note that a command has printed *said*, so that the paths in it are not named again."""
-        self._printed.update(one.path for one in self.found.values() if os.fsencode(one.path) in said)
+        """Note that a command has printed *said*, so that the paths in it are not named again.
+
+        A path that only begins a longer one in it has not been named.
+        """
+        self._printed.update(one.path for one in self.found.values() if _is_named(one.path, said))
 
     def unnamed(self) -> list[Unusable]:
         """Return the files that no output has named."""
@@ -87,6 +91,10 @@ class Unusables:
         self.found.clear()
         self._printed.clear()
         self.more = self.refusals = 0
+
+
+def _is_named(path: str, said: bytes) -> bool:
+    return re.search(re.escape(os.fsencode(path)) + rb"(?![\w/-]|\.\w)", said) is not None
 
 
 def _above(path: str) -> Iterator[str]:
