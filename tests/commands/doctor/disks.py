@@ -13,7 +13,7 @@ from klog.commands.doctor.diagnosis import Diagnosis, KafkaVersion, NextStep
 from klog.commands.doctor.start_request import StartRequest
 
 from tests.commands.doctor.broker import NAMES
-from tests.commands.doctor.states import DISK_STATES, PARTITION_STATES, Disk
+from tests.commands.doctor.states import DISK_STATES, LOGS_NEEDED, PARTITION_STATES, Disk, set_checkpoint
 from tests.conftest import run_klog
 
 Change = Callable[[Disk], object]
@@ -42,7 +42,7 @@ def combination(seed: int) -> tuple[str, Change]:
             if name in PARTITION_STATES:
                 PARTITION_STATES[name](disk, number)
         for name in names:
-            if name in DISK_STATES:
+            if name in DISK_STATES and len(disk.logs1) >= LOGS_NEEDED.get(name, 0):
                 with suppress(OSError, StopIteration, AssertionError):
                     DISK_STATES[name](disk)
 
@@ -78,6 +78,10 @@ def follow(steps: Sequence[NextStep], aside: Path) -> None:
             file.write_text("\n".join(lines) + "\n")
         elif found := re.match(r"write (\S+) with the lines `(.*)` and `(.*)`", step.manual or ""):
             Path(found[1]).write_text(f"{found[2]}\n{found[3]}")
+        elif found := re.search(r"lower the log start in the line `(\S+) (\d+) \d+` of (\S+) to ", step.manual or ""):
+            file, start = Path(found[3]), re.search(r"the leader epochs begin at (\d+)$", step.why)
+            assert start, step
+            set_checkpoint(file.parent, file.name, found[1], int(found[2]), int(start[1]))
         elif found := re.search(r"write (\S+) with the lines (.*)$", step.manual or ""):
             Path(found[1]).parent.mkdir(exist_ok=True)
             Path(found[1]).write_text("\n".join(found[2].split(", ")) + "\n")

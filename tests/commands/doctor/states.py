@@ -41,6 +41,11 @@ class Disk:
         """The log dir in which a partition is not."""
         return self.data1 if path.parent == self.data else self.data
 
+    @property
+    def logs1(self) -> list[Path]:
+        """The partitions of the second log dir that have a log; none if another state took the log dir away."""
+        return sorted(path for path in self.data1.glob(f"{TOPIC}-*") if logs(path))
+
     def set_property(self, log_dir: Path, name: str, value: str | None) -> None:
         """Change a line of `meta.properties`, or remove it."""
         file = log_dir / "meta.properties"
@@ -116,7 +121,7 @@ def _of_an_absent_log_dir(disk: Disk) -> None:
 
     A third, whose topic id is deleted, has to be set aside.
     """
-    first, second, third = sorted(disk.data1.glob(f"{TOPIC}-*"))[:3]
+    first, second, third = disk.logs1[:3]
     shutil.rmtree(first)
     shutil.rmtree(second)
     (third / "partition.metadata").unlink()
@@ -163,7 +168,7 @@ def _checkpoint(which: int, name: str, content: bytes) -> Callable[[Disk], None]
 
 def _open_transaction_in_a_failed_dir(disk: Disk) -> None:
     """A log dir that is offline before its logs are loaded, with an open transaction in one of them."""
-    path = min(one for one in disk.data1.glob(f"{TOPIC}-*") if logs(one))
+    path = disk.logs1[0]
     log, end = logs(path)[-1], Partition(str(path)).log_end
     assert end is not None
     assert end.last is not None
@@ -336,6 +341,12 @@ DISK_STATES: dict[str, Callable[[Disk], None]] = {
         '{"leaderId":3,"leaderEpoch":9,"votedId":-1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":1}'
     ),
 }
+
+LOGS_NEEDED = {
+    "directory-id-changed-and-partitions-gone": 3,
+    "recovery-points-malformed-beside-an-open-transaction": 1,
+}
+"""How many logs a state of the disk changes in the second log dir: it does not go together with one that has fewer."""
 
 
 # partitions
