@@ -9,12 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from klog.commands.doctor.diagnosis import Fate
 
 from tests.brokers import kafka
-from tests.commands.doctor.broker import build_disks, copy_disk, start
+from tests.commands.doctor.broker import TOPIC, build_disks, copy_disk, start
 from tests.commands.doctor.comparison import differences
 from tests.commands.doctor.disks import all_partition_states, ask, can_follow, combination, follow
-from tests.commands.doctor.states import DISK_STATES, Disk
+from tests.commands.doctor.states import DISK_STATES, PARTITION_STATES, Disk
 
 pytestmark = pytest.mark.kafka
 
@@ -22,6 +23,10 @@ VERSIONS = (kafka.NEWEST, kafka.BEFORE)
 STOPS = ("killed", "clean")
 Disks = Callable[[str, str], Path]
 TOGETHER = {4, 7}
+COPY_STOPS = (
+    "recovery-points-malformed", "log-starts-malformed", "cleaner-offsets-malformed", "epochs-malformed",
+    "partition-metadata-malformed",
+)  # fmt: skip
 SAMPLE = {
     (kafka.NEWEST, "killed", "version-9"),
     (kafka.NEWEST, "clean", "same-directory-id"),
@@ -85,6 +90,37 @@ def test_after_the_steps_nothing_is_lost(disks: Disks, tmp_path: Path, version: 
     did = start(version, folder)
     assert differences(told, did) == []
     assert not {"stray", "delete"} & set(did.fates.values()), did.fates
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fault", COPY_STOPS)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_copy_in_an_offline_log_dir(disks: Disks, tmp_path: Path, version: str, fault: str) -> None:
+    """A copy that becomes the partition has to be renamed, and the broker stops where that fails."""
+    folder = copy_disk(disks(version, "killed"), tmp_path / "disk")
+    disk = Disk(folder)
+    PARTITION_STATES["future-alone"](disk, int(disk.logs1[2].name.removeprefix(f"{TOPIC}-")))
+    DISK_STATES[fault](disk)
+    told = ask(folder, version)
+    assert not told.starts
+    assert differences(told, start(version, folder)) == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("stop", STOPS)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_copy_beside_its_partition(disks: Disks, tmp_path: Path, version: str, stop: str) -> None:
+    """The broker ignores it while the metadata have the other log dir, and says that it is this one: then it stops."""
+    folder = copy_disk(disks(version, stop), tmp_path / "disk")
+    for name in ("future-beside-current", "directory-ids-swapped"):
+        DISK_STATES[name](Disk(folder))
+    told = ask(folder, version)
+    assert {row.fate for row in told.partitions if row.reason == "future-beside-current"} == {Fate.KEEPS}
+    assert differences(told, start(version, folder)) == []
+    told = ask(folder, version)
+    assert told.failure is not None
+    assert told.failure.id == "future-beside-current"
+    assert differences(told, start(version, folder)) == []
 
 
 def seeds() -> list[object]:

@@ -85,6 +85,7 @@ class _Start:
         self._gone_late: set[str] = set()
         self._unled: set[str] = set()  # the log dirs of which no high watermark can be read
         self._failed: set[str] = set()
+        self._raced: set[str] = set()  # the log dirs that the log cleaner takes offline
         self._failure: StartFailure | None = None
         self._rows: tuple[PartitionFate, ...] | None = None
         self._work = RecoveryWork()
@@ -243,7 +244,7 @@ class _Start:
         offline = [name for one in self._dirs if one.is_offline for name in self._names_in(one)]
         self.cluster = metadata.cluster
         whole = self.cluster, self._identity(), offline, self._request.version
-        self._partitions(PartitionFates(loaded, *whole, self._failed))
+        self._partitions(PartitionFates(loaded, *whole, self._failed, self._raced))
         at = len(metadata.notes)
         self._notes[at:at] = lag_notes(self._metadata_dir, metadata.cluster, loaded, self._rows or ())
         self._notes += not_compared_notes([one.is_compared for one in loaded])
@@ -278,6 +279,7 @@ class _Start:
                 self._gone_late = self._gone_late | {one.path} if is_late else self._gone_late - {one.path}
                 if kind in (FileKind.RECOVERY_POINTS, FileKind.LOG_STARTS):
                     self._failed.add(one.path)
+                self._raced |= {one.path} if kind is FileKind.CLEANER_OFFSETS else set()
                 self._offline.setdefault(one.path, "checkpoint-malformed")
                 self._notes.append(StartNote("checkpoint-malformed", message))
 

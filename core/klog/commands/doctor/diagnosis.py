@@ -125,6 +125,9 @@ class NextStep(NamedTuple):
 TXN_INDEX_WRONG = "txn-index-wrong"
 """The reason of a partition that serves aborted records, or hides committed ones."""
 
+_LATER_HARM = (TXN_INDEX_WRONG, "future-beside-current")
+"""Reasons of partitions with which the broker starts and loses nothing, but harms them or stops later."""
+
 UNSAFE_NOTES = frozenset({"metadata-log-damaged", "metadata-log-behind"})
 """Ids of notes that exclude the statement that nothing will be lost."""
 
@@ -171,7 +174,7 @@ class Diagnosis(NamedTuple):
             and not self.loses
             and not self.unsafe
             and all(one.fate is LogDirState.LOADS for one in self.log_dirs)
-            and all(row.fate in HARMLESS and row.reason != TXN_INDEX_WRONG for row in self.partitions)
+            and all(row.fate in HARMLESS and row.reason not in _LATER_HARM for row in self.partitions)
         )
 
 

@@ -284,7 +284,9 @@ class _Steps:
             yield from remote_steps(row, self._diagnosis.log_dirs, self._diagnosis.tier)
         elif row.fate is Fate.STRAYS:
             yield from self._stray(row, path)
-        elif row.fate in (Fate.DELETES, Fate.KEEPS):
+        elif row.reason == "future-beside-current":
+            yield move_step(path, row.message)
+        elif row.fate is Fate.DELETES or (row.fate is Fate.KEEPS and row.lost_records):
             yield from self._aside(row, path)
         elif row.fate is Fate.REPLACED and row.lost_records:
             yield move_step(path, f"{counted(row.lost_records, 'record')} only there")
@@ -301,8 +303,6 @@ class _Steps:
         return manual_step(sentence, "without it the broker does not know the topic of these records")
 
     def _aside(self, row: PartitionFate, path: str) -> Iterator[NextStep]:
-        if not row.lost_records and row.fate is Fate.KEEPS:
-            return
         if row.becomes == "empty" and row.lost_records:
             yield from self._adopt(row, path)
         if row.becomes != "empty" or row.fate is Fate.DELETES or not row.lost_records:

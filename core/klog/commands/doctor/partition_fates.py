@@ -28,6 +28,9 @@ GOES_WITH_ITS_LOG_DIR: Final = "its log dir goes offline"
 MAY_HAVE_NO_LEADER: Final = "the empty partition may stay without a leader: no log dir here has the directory id"
 """Part of the message of a directory in whose place a partition is made that the metadata have elsewhere."""
 
+MAY_RENAME_FIRST: Final = "the broker starts only if it renames it before the log cleaner takes the log dir offline"
+"""Part of the message about a copy that becomes the partition while the log cleaner reads a malformed checkpoint."""
+
 Key = tuple[str, int]
 _NO_WATERMARKS = "the broker fails at the high watermarks of a log dir, and leads hardly any partition"
 
@@ -69,8 +72,8 @@ class PartitionFates:
     """The results for all partitions of a broker.  *cluster*: None without a metadata log.
 
     *not_loaded*: directories in log dirs that are offline from the beginning, each with its log dir.  *failed*: those
-    that are marked as failed before their partitions are loaded.  *refused*: the faults that stop the broker, in its
-    order.
+    that are marked as failed before their partitions are loaded.  *raced*: those that the log cleaner fails right after
+    that.  *refused*: the faults that stop the broker, in its order.
     """
 
     def __init__(
@@ -81,9 +84,10 @@ class PartitionFates:
         not_loaded: Sequence[tuple[str, PartitionName]],
         version: KafkaVersion,
         failed: Collection[str] = (),
+        raced: Collection[str] = (),
     ) -> None:
         self._cluster, self._broker, self._version = cluster, broker, version
-        self._not_loaded, self._failed = not_loaded, failed
+        self._not_loaded, self._failed, self._raced = not_loaded, failed, raced
         self._assigned = {} if cluster is None else directories_of(cluster, broker.node_id)
         self._by_id = {} if cluster is None else cluster.state.topics.names
         self.rows = [_Row(one) for one in loaded]
@@ -198,12 +202,20 @@ class PartitionFates:
                 self.offline.setdefault(future.loaded.log_dir, "future-beside-current")
                 why = f"it cannot replace {current.loaded.path} beside it: the log dir goes offline then"
                 future.set(Fate.OFFLINE, "future-beside-current", why)
+            elif is_here and future.loaded.log_dir in (*self._failed, *self.offline):
+                self._fail_to_rename(future, f"the log dir {future.loaded.log_dir} is already offline")
             elif is_here and current is not None and current.loaded.log_dir == future.loaded.log_dir:
                 why = f"DirectoryNotEmptyException: {current.loaded.path} is beside {future.loaded.name.name}"
                 future.set(Fate.REFUSES, "future-beside-current", why)
                 self.refused.append(
                     StartFailure("future-beside-current", why, future.loaded.log_dir, future.loaded.name.name)
                 )
+            elif is_here and future.loaded.log_dir in self._raced:
+                self._fail_to_rename(future, MAY_RENAME_FIRST)
+            elif not is_here and current is not None and current.loaded.log_dir == future.loaded.log_dir:
+                # Nothing is copied within a log dir.  Kafka: Partition.maybeCreateFutureReplica.
+                why = f"{current.loaded.path} stays the partition, until a start finds this log dir in the metadata log"
+                future.set(Fate.KEEPS, "future-beside-current", f"{why}: that start stops")
             elif is_here or (current is not None and self._is_complete(future, current)):
                 future.set(Fate.PROMOTES, "future-complete", "it becomes the partition")
                 if current is not None:
@@ -213,7 +225,18 @@ class PartitionFates:
             elif current is None:
                 place = "that the metadata log names" if self._version.is_kraft else "with the fewest logs"
                 why = f"the broker creates an empty partition in the log dir {place}, and truncates the copy"
+                if self._is_elsewhere(wanted):
+                    why = f"the broker creates an empty partition, and truncates the copy to it; {MAY_HAVE_NO_LEADER}"
                 future.set(Fate.EMPTIES, "future-without-current", why)
+
+    def _fail_to_rename(self, future: _Row, why: str) -> None:
+        """Take note of a copy on whose renaming the broker stops.  Kafka: LogManager.recoverAbandonedFutureLogs."""
+        loaded, why = future.loaded, f"it would be renamed to the partition's name: {why}"
+        if loaded.log_dir not in self.offline:
+            self._refuse(future, why)
+        else:  # another partition, which has to be mended, took the log dir offline
+            reason = self.offline[loaded.log_dir]
+            self.refused.append(StartFailure(reason, why, loaded.log_dir, loaded.name.name))
 
     def _is_elsewhere(self, directory_id: str | None) -> bool:
         """Whether a directory id is that of a log dir that is not here.

@@ -61,7 +61,7 @@ _TABLE = (
     # log dirs
     StartReason("foreign-directory", "does not start", "`lost+found`, a backup, a copy under another name", _OUT),
     StartReason("duplicate-partition", "does not start", "a move between log dirs that a crash interrupted; a restored copy", "move the shorter one out of every log dir"),
-    StartReason("future-beside-current", "does not start; before KRaft the log dir goes offline", "a copy into the log dir that already has the partition", "move the `-future` directory out of every log dir"),
+    StartReason("future-beside-current", "does not start; if the metadata log has the partition in another log dir, starts and ignores the copy; before KRaft the log dir goes offline", "a copy into the log dir that already has the partition", "move the `-future` directory out of every log dir"),
     StartReason("checkpoint-malformed", "the log dir goes offline", "a truncated or edited file", "`klog recover LOG_DIR`"),
     StartReason("checkpoint-number", "ignores the file and continues; before KRaft the log dir goes offline", "an edited file", "`klog recover LOG_DIR`"),
     StartReason(WATERMARK_NUMBER, "starts, but becomes leader or follower of hardly any partition, because an exception ends that step", "an entry of `replication-offset-checkpoint` is not a number: an edited file, a flipped bit", "`klog recover LOG_DIR`"),
