@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from base64 import b64decode
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -145,8 +146,11 @@ class Checked:
 
     @staticmethod
     def _read(found: Manifest) -> object:
-        """The members that brokers read."""
-        return found._replace(metadata=None, indexes={}, chunks=found.chunks._replace(ends=None)), found.chunks.ends
+        """The members that brokers read; the key is base64, whose last bits may be any."""
+        name, _, wrapped = found.encryption.data_key.partition(":") if found.encryption else ("", "", "")
+        key = name, b64decode(wrapped), found.encryption and found.encryption.aad
+        chunks = found.chunks._replace(ends=None)
+        return found._replace(metadata=None, indexes={}, chunks=chunks, encryption=None), found.chunks.ends, key
 
     def _parts(self, kind: str, content: bytes) -> dict[str, bytes | None]:
         """The plain parts beside the log, if an object had this content."""
