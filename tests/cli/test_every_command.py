@@ -68,6 +68,24 @@ def test_a_name_that_is_not_utf8_is_a_name(words: str, latin_place: Path, monkey
         assert not ran.exit_code & ExitCode.CORRECTED, ran
 
 
+def test_the_room_on_the_disk_changes_no_answer(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests compare answers of different moments, and other processes fill the disk meanwhile."""
+    monkeypatch.chdir(place)
+    monkeypatch.setenv("XDG_STATE_HOME", str(place / "state"))
+    real = os.statvfs
+
+    def answers(used: float) -> dict[str, Ran]:
+        def facts(path: str) -> os.statvfs_result:
+            values = list(real(path))
+            values[4] = int(values[2] * (1 - used))
+            return os.statvfs_result(values)
+
+        monkeypatch.setattr(os, "statvfs", facts)
+        return {words: run(words) for name, words in ON_ONE_DISK.items() if name != "serve"}
+
+    assert answers(0.123) == answers(0.456)
+
+
 class _Calls:
     """Counts how deep klog's own functions call each other; raises an error at the first call of a depth."""
 

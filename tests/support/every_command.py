@@ -126,10 +126,12 @@ def several(folder: Path) -> None:
 
 
 PASSING = re.compile(
-    rb"klog-backup/[\w-]+|\b\d{8}-\d{6}-\w+-\w{4}\b|\d+ collisions? in \d+ probes?|^.* are free$", re.MULTILINE
+    rb"klog-backup/[\w-]+|\b\d{8}-\d{6}-\w+-\w{4}\b|\d+ collisions? in \d+ probes?"
+    rb"|^.* are free$|\d+% full: |\"free\":\d+",
+    re.MULTILINE,
 )
-"""The ids of plans; the collisions of hashes with a seed that is drawn; the line of `klog space` about the file system,
-which all processes of the machine write to."""
+"""The ids of plans; the collisions of hashes with a seed that is drawn; the room on the disk in `klog space` and `klog
+report`, which all processes of the machine take from."""
 
 
 def run(words: str) -> Ran:
