@@ -333,20 +333,21 @@ class PartitionFates:
         return self._counted(row, served, fact, count_all)
 
     def _counted(self, row: _Row, served: _Row | None, fact: PartitionFate, count_all: bool) -> PartitionFate:
-        own = OffsetSpan(row.loaded.outcome.log_start, row.loaded.outcome.log_end)
+        own, unserved = OffsetSpan(row.loaded.outcome.log_start, row.loaded.outcome.log_end), None
         if not row.loaded.size:
             return fact._replace(records=0)
         if row.fate in (Fate.SERVES, Fate.LEADERLESS, Fate.PROMOTES, Fate.MOVES):
             if not count_all and not row.loaded.is_cut and row.loaded.torn is None and row.loaded.epochs_start is None:
                 return fact
-            kept = own
+            kept, unserved = own, row.loaded.unserved
         elif row.fate is Fate.EMPTIES:
             own, kept = EVERYTHING if row.loaded.emptied else own, NOTHING
         else:
             kept = NOTHING if served is None else _span_of(served)
             if row.loaded.emptied or row.fate is Fate.DELETES:
                 own = EVERYTHING
-        found = tally_records(row.loaded.read_again(), own, kept, None if row.loaded.emptied else row.loaded.pieces)
+        pieces = None if row.loaded.emptied else row.loaded.pieces
+        found = tally_records(row.loaded.read_again(), own, kept, pieces, unserved)
         if row.loaded.epochs_start is not None and kept == own:
             span = OffsetSpan(row.loaded.epochs_start, own.start)
             hidden = tally_records(row.loaded.read_again(), span, OffsetSpan(own.start))

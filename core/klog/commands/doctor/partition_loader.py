@@ -103,10 +103,11 @@ class LoadedPartition(NamedTuple):
 
     *size*: bytes of its logs; *recovered*: segments and bytes that the load read to recover them.  *pieces*: the
     remaining parts of the logs, None: all of them.  *torn*: the bytes that the load leaves behind the last batch, in
-    words.  *used*: its leader epoch and producer ids, if a metadata log assigns them.  *txn_index*: the faults of its
-    transaction indexes, in words.  *is_compared*: they were compared with the logs.  *epochs*: its leader epochs, if a
-    part of the topic may be in remote storage.  *epochs_start*: the offset at which they begin, if the checkpoint's log
-    start lies above it, and the log has segments below that.
+    words.  *unserved*: those of them that begin with a batch beyond the log end.  *used*: its leader epoch and producer
+    ids, if a metadata log assigns them.  *txn_index*: the faults of its transaction indexes, in words.  *is_compared*:
+    they were compared with the logs.  *epochs*: its leader epochs, if a part of the topic may be in remote storage.
+    *epochs_start*: the offset at which they begin, if the checkpoint's log start lies above it, and the log has
+    segments below that.
     """
 
     name: PartitionName
@@ -118,6 +119,7 @@ class LoadedPartition(NamedTuple):
     pieces: Mapping[str, tuple[FileRange, ...]] | None = None
     emptied: bool = False
     torn: str | None = None
+    unserved: FileRange | None = None
     used: UsedNumbers = UsedNumbers()
     txn_index: str | None = None
     is_compared: bool = True
@@ -168,13 +170,13 @@ class PartitionLoader:
             return LoadedPartition(name, self._root.log_dir, None, outcome)
         used, txn_index = UsedNumbers(), CheckedIndex()
         try:
-            outcome, torn = self._play(partition)
+            outcome, torn, unserved = self._play(partition)
             if self._cluster is not None and outcome.fails is None and name.state is PartitionState.CURRENT:
                 used = used_numbers(partition, outcome.log_end, self._clock)
             if outcome.fails is None and name.state is PartitionState.CURRENT:
                 txn_index = self._check.of(partition, outcome)
         except KlogError as error:
-            outcome, torn = StartOutcome(str(error), reason="unreadable", offline=True), None
+            outcome, torn, unserved = StartOutcome(str(error), reason="unreadable", offline=True), None, None
         bases = {files.base_offset: files.size for files in partition.segments}
         read = [base for base in outcome.recovered if base in bases]
         emptied = bool(outcome.dropped) and outcome.log_start == outcome.log_end and set(bases) <= set(outcome.dropped)
@@ -188,21 +190,26 @@ class PartitionLoader:
             outcome.logs if outcome.cuts or outcome.dropped else None,
             emptied,
             torn,
+            unserved,
             used,
             *txn_index,
             epochs=_epochs(partition, outcome) if self._cluster and self._cluster.is_tiered(name.topic) else (),
             epochs_start=_start_below_checkpoint(partition, outcome),
         )
 
-    def _play(self, partition: Partition) -> tuple[StartOutcome, str | None]:
+    def _play(self, partition: Partition) -> tuple[StartOutcome, str | None, FileRange | None]:
         if partition.state is PartitionState.DELETE:
             # It is opened, and neither recovered nor emptied.  Kafka: LogLoader.load.
-            return load(partition, StartState(clean=True), self._settings_of(partition.topic or ""), self._clock), None
+            settings = self._settings_of(partition.topic or "")
+            return load(partition, StartState(clean=True), settings, self._clock), None, None
         usual = usual_end(partition) if self._clean else None
         if usual is not None:
-            return StartOutcome(log_start=partition.log_start_offset or 0, log_end=usual.offset), None
+            return StartOutcome(log_start=partition.log_start_offset or 0, log_end=usual.offset), None, None
         outcome = self._next_start(partition)
-        return outcome, None if outcome.fails or outcome.cuts or outcome.dropped else _torn(partition, outcome)
+        if outcome.fails or outcome.cuts or outcome.dropped:
+            return outcome, None, None
+        unserved = unserved_end(partition, outcome)
+        return outcome, _torn(partition, outcome, unserved), unserved
 
     def _next_start(self, partition: Partition) -> StartOutcome:
         settings = self._settings_of(partition.topic or "")
@@ -244,12 +251,16 @@ def _start_below_checkpoint(partition: Partition, outcome: StartOutcome) -> int 
     return first.start_offset if first is not None and first.start_offset < raised else None
 
 
-def _torn(partition: Partition, outcome: StartOutcome) -> str | None:
-    """Return a description of the bytes behind the end that the load finds in a log that it does not cut."""
-    unserved = unserved_end(partition, outcome)
+def _torn(partition: Partition, outcome: StartOutcome, unserved: FileRange | None) -> str | None:
+    """Return a description of the bytes behind the end that the load finds in a log that it does not cut.
+
+    Behind a batch with too high offsets lower ones may follow.  A broker begins each answer about them with that batch,
+    and a Java client skips offsets below the last one that it has read.  Kafka: CompletedFetch.nextFetchedRecord.
+    """
     if unserved is not None:
         where = f"{unserved.name} @ {unserved.start}"
-        return f"{outcome.log_end} counts as the log end, though later batches begin at {where}: they are not served"
+        served = "they are not served, and Java clients skip the rest"
+        return f"{outcome.log_end} counts as the log end, though later batches begin at {where}: {served}"
     if outcome.highest_offset is not None:
         return None  # the recovery has read the last segment to its end
     damage = None if partition.log_end is None else partition.log_end.damage

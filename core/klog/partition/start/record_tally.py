@@ -49,16 +49,20 @@ def tally_records(
     own: OffsetSpan,
     served: OffsetSpan,
     pieces: Mapping[str, Sequence[FileRange]] | None = None,
+    unserved: FileRange | None = None,
 ) -> RecordTally:
     """Count the records in *own*, and the lost ones: from its start on, those outside of *served*.
 
-    *pieces*: the part of the logs that recovery keeps, None: all.  The part that it cuts is lost, whatever its offsets.
-    Raises UnreadableError.
+    *pieces*: the part of the logs that recovery keeps, None: all.  The part that it cuts is lost, whatever its offsets,
+    and so is *unserved*, the end of a log.  Raises UnreadableError.
     """
     kept = None if pieces is None else [piece for one in pieces.values() for piece in one]
     tally = RecordTally()
     for files in partition.segments:
         ranges = None if kept is None else [(one.start, one.end) for one in kept if one.name == files.log]
+        if unserved is not None and unserved.name == files.log:
+            whole = [(0, unserved.end)] if ranges is None else ranges
+            ranges = [(start, min(end, unserved.start)) for start, end in whole]
         if files.size:
             tally = _segment(Segment(partition.file(files.log), bounded=False), own, served, ranges, tally)
     return tally
