@@ -19,6 +19,7 @@ from klog.cluster.metadata.metadata_loader import ClusterMetadata
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.replicas import source_log
 from klog.commands.replicas.comparison import ComparedCopy, Comparison
+from klog.commands.replicas.copy_reader import keeps_bad_batch
 from klog.commands.replicas.copy_state import CopyState
 from klog.commands.replicas.source_log import SegmentCopy, SourceProducers
 from klog.data_dir.log_dir import LogDir
@@ -80,8 +81,10 @@ class CatchUpPlan:
     """Drafts the changes of one target.
 
     *from_offset*: the divergence of the two, None: at the first batch that differs.  *shared_end*: below it they are
-    known to be alike, and are not read again.  A target that has lost its first records becomes the source as a whole;
-    if the source has lost them, those of the target are removed as well, and are a loss.
+    known to be alike, and are not read again.  A target that has lost its first records becomes the source as a whole,
+    and so does one with a bad batch that a cut would leave, as below the source's log start; but records that were
+    deleted from it do not return.  If the source has lost its first records, those of the target are removed as well,
+    and are a loss.
     """
 
     def __init__(
@@ -100,6 +103,7 @@ class CatchUpPlan:
         both = _compared(source.state, -1, shared_end), _compared(state, target.node, shared_end)
         pair = Comparison(both).run()
         self._part = pair.first_difference(-1, target.node) if from_offset is None else from_offset
+        self._keeps_bad = False
         self._head = self._lost_head()
         self.records_lost = pair.facts[-1].lost.count + (self._head.records or 0 if self._head is not None else 0)
         self._gets_head = state is not None and state.lost_head is not None and source.log_start < state.log_start
@@ -109,9 +113,18 @@ class CatchUpPlan:
             self.records_added += tally_records(source.partition, span, EVERYTHING).records
         is_empty = not state or not target.partition.segments
         # A log that shares nothing is replaced as a whole, below its start, too.
-        self._is_replaced = is_empty or self._gets_head or (self._part <= self._start and not self.is_equal)
+        is_source = is_empty or self._gets_head or (self._part <= self._start and not self.is_equal)
+        self._keeps_bad = self._has_bad_batch()
+        self._is_replaced = is_source or self._keeps_bad
+        self._new_start = source.log_start if is_source else max(source.log_start, self._start)
         if self._is_replaced:
-            self._part = source.log_start
+            self._part = self._new_start
+
+    def _has_bad_batch(self) -> bool:
+        state = self._target.state
+        if state is None or state.facts is None or not state.facts.bad_batches:
+            return False
+        return keeps_bad_batch(state.partition, state.kept, self._part)
 
     def _lost_head(self) -> Loss | None:
         """Return the first records of the target that the source has lost: above them its log will start."""
@@ -130,7 +143,7 @@ class CatchUpPlan:
     def is_equal(self) -> bool:
         """Whether there is nothing to do."""
         state, kept = self._target.state, self._source.state
-        if state is None or self._head is not None or self._gets_head:
+        if state is None or self._head is not None or self._gets_head or self._keeps_bad:
             return False
         if not self._part == self._end == self._source.log_end:
             return False
@@ -152,7 +165,7 @@ class CatchUpPlan:
         for segment in segments:
             self._put_segment(segment, producers)
         for kind in SEGMENT_KINDS[:3] if not segments and self._is_replaced else ():
-            draft.put(self._file(file_name(self._source.log_start, kind)), [b""], like=self._like())
+            draft.put(self._file(file_name(self._new_start, kind)), [b""], like=self._like())
         for offset, state in producers.states.items():
             file = self._file(file_name(offset, FileKind.SNAPSHOT))
             if draft.state(file) is None:
@@ -309,23 +322,23 @@ class CatchUpPlan:
         theirs = source.partition.cleaner_offset if source.partition is not None else None
         if partition.cleaner_offset is not None and (theirs is None or theirs < partition.cleaner_offset):
             found[FileKind.CLEANER_OFFSETS] = theirs
-        if self._is_replaced and self._start > source.log_start:
-            found[FileKind.LOG_STARTS] = source.log_start
+        if self._start > self._new_start:
+            found[FileKind.LOG_STARTS] = self._new_start
         return found
 
     def _raised(self, segments: list[SegmentCopy]) -> Offsets:
         source, partition = self._source, self._target.partition
         found: Offsets = {}
         theirs = source.partition.high_watermark if source.partition is not None else 0
-        start = source.log_start if self._is_replaced else max(source.log_start, self._start)
+        start = self._new_start
         if theirs is not None:
             found[FileKind.HIGH_WATERMARKS] = max(min(theirs, source.log_end), start)
-        first = partition.segments[0].base_offset if not self._is_replaced else source.log_start
+        first = partition.segments[0].base_offset if not self._is_replaced else start
         if self._is_replaced and segments:
             first = segments[0].base_offset
         if start > first:
             found[FileKind.LOG_STARTS] = start
-        elif self._is_replaced and self._start:
+        elif self._is_replaced and self._start and start != partition.log_start_checkpoint:
             found[FileKind.LOG_STARTS] = None
         return found
 

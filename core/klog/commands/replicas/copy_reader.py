@@ -255,6 +255,24 @@ class CopyReader:
         )
 
 
+def keeps_bad_batch(partition: Partition, kept: KeptLog, offset: int) -> bool:
+    """Whether a bad batch stays in a copy that is cut at *offset*, *kept* of which its next start leaves.
+
+    One that lies below the log start, but in the segment that contains it, stays as well.  Raises UnreadableError.
+    """
+    reader, seen = CopyReader(partition, kept.log_start, kept=kept), 0
+    while True:
+        after, before = reader.last_offset + 1, reader.first_possible
+        for base_offset in reader.bad_batches[seen:]:
+            # An offset that does not fit there is damaged itself.
+            if (base_offset if after <= base_offset <= before else after) < offset:
+                return True
+        if before >= offset:
+            return False
+        seen = len(reader.bad_batches)
+        reader.skip(len(reader.identities) // IDENTITY_BYTES)
+
+
 def _line(window: Window, row: int, origin: bytes) -> bytes:
     """Return the JSON line of a record, an empty one where it has more than MOST_LINE_BYTES."""
     line = bytearray()
