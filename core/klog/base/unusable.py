@@ -8,7 +8,6 @@ still names it, and its exit code reports it.  `klog_cli.app` prints the names a
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -94,7 +93,12 @@ class Unusables:
 
 
 def _is_named(path: str, said: bytes) -> bool:
-    return re.search(re.escape(os.fsencode(path)) + rb"(?![\w/-]|\.\w)", said) is not None
+    name = os.fsencode(path)
+    if name not in said:
+        return False
+    import re  # late: few commands meet a file that they cannot use
+
+    return re.search(re.escape(name) + rb"(?![\w/-]|\.\w)", said) is not None
 
 
 def _above(path: str) -> Iterator[str]:

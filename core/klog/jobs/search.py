@@ -147,8 +147,8 @@ class _SliceLines:
             rows.keep_where(lambda i: decoded.fits(rows.record(i), where))
 
     def leave_out(self, rows: Window) -> Damage | None:
-        """Drop *rows* that are too many for lines that Python makes; return the damage for the first of them."""
-        return None if self._hits is None and self._decoded is None else self._row_limit.cut(rows)
+        """Drop *rows* that are too many to be shown as text; return the damage for the first of them."""
+        return None if self._hits is None else self._row_limit.cut(rows)
 
     def of(self, rows: Window) -> Iterator[bytes | memoryview]:
         """Yield the lines of *rows*, in pieces."""

@@ -123,7 +123,7 @@ BatchTaker = Callable[[Window, int, int], int]
 
 _TRIES = 1000
 MOST_ROWS = 1 << 20
-"""The most records of one batch that become Python objects."""
+"""The most records of one batch that are shown as text, which Python makes of each."""
 
 
 class OffsetRange:
@@ -250,7 +250,7 @@ def drop_crowded(rows: Window, file: str) -> list[Damage]:
 
 
 class BatchRowLimit:
-    """Counts the rows of each batch, for forms that make Python objects of them, and drops those beyond a bound.
+    """Counts the rows of each batch that are shown as text, and drops those beyond MOST_ROWS.
 
     A batch of a mebibyte has fewer records than that, unless it was made to unpack to millions.
     """
@@ -263,15 +263,15 @@ class BatchRowLimit:
         """Drop *rows* if their batch has had its number; return the damage for the first of them."""
         if not rows.records:
             return None
-        offset, last = rows.record(0, False)[0], rows.batch(rows.record(rows.records - 1, False)[6])
-        is_same = rows.batch(rows.record(0, False)[6]).position == last.position == self._position
-        before = self._count if is_same else 0
-        self._position, self._count = last.position, before + rows.records
+        first, last = rows.record(0, False), rows.record(rows.records - 1, False)
+        position = rows.batch(last[6]).position
+        before = self._count if first[6] == last[6] and position == self._position else 0
+        self._position, self._count = position, before + rows.records
         if self._count <= MOST_ROWS:
             return None
         rows.cut_records(0)
         detail = f"more than {MOST_ROWS:,} records in one batch: the rest is left out (JSON lines have it)"
-        place = Location(self.file, last.position, offset)
+        place = Location(self.file, position, first[0])
         return Damage(DamageKind.BAD_RECORD, place, detail) if before <= MOST_ROWS else None
 
 
