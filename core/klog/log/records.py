@@ -263,15 +263,15 @@ class BatchRowLimit:
         """Drop *rows* if their batch has had its number; return the damage for the first of them."""
         if not rows.records:
             return None
-        first, last = rows.record(0, False), rows.record(rows.records - 1, False)
-        position = rows.batch(last[6]).position
-        before = self._count if first[6] == last[6] and position == self._position else 0
+        position = rows.batch(rows.record(rows.records - 1, False)[6]).position
+        before = self._count if position == self._position else 0  # then all of them are in this batch
         self._position, self._count = position, before + rows.records
         if self._count <= MOST_ROWS:
             return None
+        offset = rows.record(0, False)[0]
         rows.cut_records(0)
         detail = f"more than {MOST_ROWS:,} records in one batch: the rest is left out (JSON lines have it)"
-        place = Location(self.file, position, first[0])
+        place = Location(self.file, position, offset)
         return Damage(DamageKind.BAD_RECORD, place, detail) if before <= MOST_ROWS else None
 
 

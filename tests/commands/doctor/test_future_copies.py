@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from klog.commands.doctor.broker_start import diagnose
-from klog.commands.doctor.diagnosis import Fate, PartitionFate
+from klog.commands.doctor.diagnosis import HARMLESS, Fate, PartitionFate
 from klog.commands.doctor.partition_fates import MAY_HAVE_NO_LEADER, MAY_RENAME_FIRST
 from klog.commands.doctor.start_request import StartRequest
 
@@ -102,6 +102,22 @@ def test_a_copy_beside_its_partition_stays_if_the_metadata_have_it_elsewhere(dis
     told = diagnose(request(disk))
     assert not told.is_harmless
     assert f"move {disk / COPY} out of every log dir" in {step.manual for step in told.next}
+
+
+def test_a_served_partition_beside_its_copy_is_no_clean_answer(disk: Path, tmp_path: Path) -> None:
+    """The metadata have all partitions in a second log dir: the start after the next one stops on the copy."""
+    shutil.copytree(disk / COPY, disk / "plain-1")
+    other = tmp_path / "other"
+    other.mkdir()
+    for name in ("meta.properties", ".kafka_cleanshutdown"):
+        if (disk / name).exists():
+            shutil.copy(disk / name, other)
+    change_id(disk)
+    told = diagnose(StartRequest((str(disk), str(other)), count_all=True))
+    rows = {row.directory: row for row in told.partitions}
+    assert (rows["plain-1"].fate, rows[COPY].fate) == (Fate.SERVES, Fate.KEEPS)
+    assert {row.fate for row in told.partitions} <= HARMLESS
+    assert (told.starts, told.loses, told.is_harmless) == (True, 0, False)
 
 
 def test_an_empty_partition_that_is_made_for_it_may_have_no_leader(disk: Path) -> None:

@@ -105,3 +105,11 @@ def test_the_loss_by_recovery_is_added(klog: Klog, tmp_path: Path) -> None:
     disk(tmp_path / "data", 4, [(0, 2), (1, 4), (2, 8)], [*TEN[:2], bytes(damaged), *TEN[3:]], clean=False)
     row, _, code = ask(klog, tmp_path / "data")
     assert (row["reason"], row["lost_records"], code) == ("recovery-cuts", 6, 4)
+
+
+def test_its_step_comes_before_those_that_destroy_nothing(klog: Klog, tmp_path: Path) -> None:
+    disk(tmp_path / "data", 6, [(0, 2), (1, 4), (2, 8)])
+    (tmp_path / "data" / "aside-0").mkdir()
+    (tmp_path / "data" / "aside-0" / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAQACAAAAAAAAAAA")
+    found = json.loads(klog("doctor", "--output", "json", str(tmp_path / "data")).stdout)
+    assert ["log-start-offset-checkpoint" in step["manual"] for step in found["next"]] == [True, False]

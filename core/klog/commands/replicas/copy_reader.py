@@ -260,16 +260,15 @@ def keeps_bad_batch(partition: Partition, kept: KeptLog, offset: int) -> bool:
 
     One that lies below the log start, but in the segment that contains it, stays as well.  Raises UnreadableError.
     """
-    reader, seen = CopyReader(partition, kept.log_start, kept=kept), 0
+    reader = CopyReader(partition, kept.log_start, kept=kept)
     while True:
         after, before = reader.last_offset + 1, reader.first_possible
-        for base_offset in reader.bad_batches[seen:]:
+        for base_offset in reader.bad_batches:
             # An offset that does not fit there is damaged itself.
             if (base_offset if after <= base_offset <= before else after) < offset:
                 return True
         if before >= offset:
             return False
-        seen = len(reader.bad_batches)
         reader.skip(len(reader.identities) // IDENTITY_BYTES)
 
 
