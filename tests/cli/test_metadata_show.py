@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from klog.base.read_only import DirectoryListing, list_directory
 
 from tests.cluster.metadata.quorum_truth import MOMENTS, NODES, TOLD, TRUTH, disk, end, voters
 from tests.conftest import FIXTURES, run_klog
@@ -167,6 +170,24 @@ def test_an_empty_directory_says_what_was_expected(tmp_path: Path, inside: str) 
     ran = klog("metadata", "show", log.log_dir / inside)
     assert (ran.exit_code, ran.stdout) == (8, "")
     assert "neither a log nor a snapshot; expected 00000000000000000000.log" in ran.stderr
+
+
+@pytest.mark.parametrize("words", [("show",), ("history", "--quorum")])
+def test_a_directory_that_cannot_be_listed_is_not_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    """The reason is that of the system, not that the files are missing."""
+    log = MetadataLog(tmp_path / "data")
+
+    def refused(path: str, *, sized: str = "") -> DirectoryListing:
+        if path == str(log.path):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+        return list_directory(path, sized=sized)
+
+    monkeypatch.setattr("klog.data_dir.partition.list_directory", refused)
+    ran = klog("metadata", *words, log.log_dir)
+    assert (ran.exit_code, ran.stdout) == (8, "")
+    assert ran.stderr == f"klog: {log.path}: cannot be listed: Permission denied\n"
 
 
 def test_other_paths_are_wrong(tmp_path: Path) -> None:

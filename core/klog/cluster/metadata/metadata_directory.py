@@ -42,7 +42,8 @@ class MetadataDirectory(NamedTuple):
         return found
 
     def check_content(self) -> None:
-        """Raise KlogError if there is neither a log nor a snapshot."""
+        """Raise KlogError if there is neither a log nor a snapshot, UnreadableError if that cannot be known."""
+        self.partition.check_listed()
         if not self.partition.segments and not snapshot_files(self.partition):
             raise KlogError(self._problem("neither a log nor a snapshot"))
 
