@@ -65,6 +65,14 @@ def test_no_control_character_of_a_disk_reaches_a_terminal(hostile: Path, words:
     assert not {char for char in KLOGS_OWN.sub("", shown) if unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp")}
 
 
+def test_metrics_have_no_colour_of_a_directorys_name(hostile: Path) -> None:
+    """Each label is the name of a topic, which is that of a directory."""
+    write_batches(hostile / "a\x1b[31mred-0", batch([Record(0, T, b"k", b"v")]))
+    shown = on_a_terminal("space", hostile, "--output", "prometheus")
+    assert b"red" in shown
+    assert b"\x1b" not in shown
+
+
 def test_colours_stay_klogs_own(hostile: Path) -> None:
     """Records are shown without the colours that their bytes ask for, and findings with those that klog gives them."""
     (hostile / "t-0" / f"{0:020}.log").write_bytes(b"\0" * 100)

@@ -26,7 +26,7 @@ def emit_metrics(metrics: Iterable[Metric], to: str | None) -> None:
     lines = (line for metric in metrics for line in _lines(metric))
     if to is None:
         for line in lines:
-            output.text(line)
+            output.write(line.encode())
         return
     from klog.data_dir.disk.disk_changes import NewFile
 
