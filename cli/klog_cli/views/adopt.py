@@ -10,7 +10,7 @@ from klog.change.plan.plan_document import plan_json
 from klog.change.plan.session import PlanOptions
 from klog.commands.adopt.adopt import AdoptedPartition, AdoptRequest, AdoptResult
 from klog.commands.adopt.adopt import adopt as run
-from klog.commands.adopt.adopted_content import AdoptOptions
+from klog.commands.adopt.adopted_content import HIDDEN, AdoptOptions
 from klog.commands.adopt.transaction_ends import ABORTED
 
 from klog_cli import output, style
@@ -100,6 +100,8 @@ def _adopted(one: AdoptedPartition) -> Iterator[str]:
         if loss.reason == ABORTED:
             from_there = f"from offset {loss.first_offset} on, whose transaction may yet be committed"
             yield f"    {style.bad(f'loses {lost}')} {from_there}"
+        elif loss.reason == HIDDEN:
+            yield f"    {style.bad(f'loses {lost}')} from offset {loss.first_offset} on, {loss.reason}"
         else:
             size = output.human_size(loss.bytes)
             yield f"    recovered on the way: {style.bad(f'{lost} cut')}, {size} ({loss.reason})"

@@ -278,6 +278,23 @@ class Partition(BrokerDirectory):
         checkpointed = self.log_start_checkpoint
         return max([*starts, checkpointed] if checkpointed is not None else starts, default=None)
 
+    @property
+    def start_by_epochs(self) -> int | None:
+        """The start of the leader epochs, if the log start of the checkpoint is above it and the log has records there.
+
+        None otherwise.  A broker that raises a log start gives the epoch in force the same start offset, long before it
+        writes the checkpoint: such a log start is none of a broker's.  Epochs that begin with the first segment prove
+        nothing: they were rebuilt from the log.  Kafka: UnifiedLog.maybeIncrementLogStartOffset,
+        LeaderEpochFileCache.truncateFromStart.
+        """
+        raised, found = self.log_start_offset, self.epochs
+        if raised is None or not self.segments or found is None or found.malformed:
+            return None
+        first = next(iter(epochs_in_force(found.entries)), None)
+        if first is None or not self.segments[0].base_offset < first.start_offset < raised:
+            return None
+        return first.start_offset
+
     def tiered_log_start(self) -> int:
         """Return the first offset that can be read if a part of the log is in remote storage: the checkpoint's, or 0.
 

@@ -298,6 +298,22 @@ def test_a_torn_source_is_recovered_in_the_copy_alone(tmp_path: Path) -> None:
     assert doctor(data)["loses"] == 0
 
 
+@pytest.mark.parametrize(("epochs_start", "lost"), [(3, [(3, 19, 17)]), (20, []), (0, [])])
+def test_records_that_a_log_start_hides_are_a_loss(
+    epochs_start: int, lost: list[tuple[int, int, int]], tmp_path: Path, klog: Klog
+) -> None:
+    """A broker that raises a log start raises the start of the leader epochs as well; rebuilt epochs prove nothing."""
+    source, data = foreign(tmp_path / "other"), home(tmp_path / "data", "gzip-0")
+    shutil.rmtree(data / "plain-1", ignore_errors=True)
+    (source / "log-start-offset-checkpoint").write_text("0\n1\nplain 1 20\n")
+    (source / "plain-1/leader-epoch-checkpoint").write_text(f"0\n1\n0 {epochs_start}\n")
+    words = (source / "plain-1", "--to", data)
+    done = adopted(*words)
+    assert [(one["first_offset"], one["last_offset"], one["records"]) for one in done["losses"]] == lost
+    shown = klog("adopt", *words).stdout.decode()
+    assert ("loses 17 records from offset 3 on, hidden by a log start" in shown) == bool(lost)
+
+
 # the plan
 
 

@@ -222,6 +222,62 @@ def test_a_bad_batch_is_no_reason_to_begin_later(klog: Run, tmp_path: Path) -> N
     assert disks.lost(klog, 0) == {"1": 0, "2": 0, "3": 0}
 
 
+# ---------------------------------------------------------------- a log start above the leader epochs
+
+
+def hide(disks: Disks, node: int, log_start: int, epochs_start: int) -> None:
+    """Write a log start, and the start of the leader epochs."""
+    disks.checkpoint(node, "log-start", log_start)
+    (disks.place(node) / "leader-epoch-checkpoint").write_text(f"0\n1\n0 {epochs_start}\n")
+
+
+@pytest.mark.parametrize("node", [1, 3])
+def test_a_log_start_above_the_leader_epochs_explains_nothing(node: int, klog: Run, tmp_path: Path) -> None:
+    """A bit of the checkpoint has flipped: DeleteRecords would have moved the epoch as well."""
+    disks = Disks(tmp_path)
+    for one in (1, 2, 3):
+        hide(disks, one, 5, 5)
+    hide(disks, node, 13, 5)
+    assert disks.lost(klog) == {str(one): 8 if one == node else 0 for one in (1, 2, 3)}
+    assert disks.rescued(klog, node) == list(range(5, 13))
+    shown = klog("replicas", "diff", *disks.paths).stdout.decode()
+    assert f"! {node} begins at 13, and its leader epochs at 5: the records between are not served" in shown
+    plan = disks.plan(klog)
+    assert (plan["losses"], [one["node"] for one in plan["copies"][0]["targets"]]) == ([], [node])
+    assert plan["copies"][0]["targets"][0]["records_added"] == 8
+    assert disks.lost(klog, 0) == {"1": 0, "2": 0, "3": 0}
+
+
+def test_records_that_another_copy_deleted_are_not_missed(klog: Run, tmp_path: Path) -> None:
+    """DeleteRecords up to 10 is in the checkpoint of one copy, with its epoch."""
+    disks = Disks(tmp_path)
+    hide(disks, 1, 13, 5)
+    hide(disks, 2, 10, 10)
+    assert disks.lost(klog) == {"1": 3, "2": 0, "3": 0}
+
+
+@pytest.mark.parametrize("epochs_start", [13, 0])
+def test_records_that_were_deleted_are_no_loss(epochs_start: int, klog: Run, tmp_path: Path) -> None:
+    """The epoch has moved, or was rebuilt from the log."""
+    disks = Disks(tmp_path)
+    hide(disks, 1, 13, epochs_start)
+    assert disks.lost(klog, 0) == {"1": 0, "2": 0, "3": 0}
+    assert disks.plan(klog)["copies"] == []
+
+
+def test_copies_that_hide_the_same_records_are_not_called_equal(klog: Run, tmp_path: Path) -> None:
+    disks = Disks(tmp_path)
+    for node in (1, 2, 3):
+        hide(disks, node, 13, 5)
+    found = disks.compared(klog, 4)
+    assert found["verdict"] == "same"
+    assert [text for text in found["advice"] if "klog doctor" in text]
+    done = klog("replicas", "diff", *disks.paths)
+    assert b"1 partition has equal copies: a log start hides records\n" in done.stdout
+    (left,) = disks.plan(klog, code=4)["left"]
+    assert left["reason"] == "its log start hides records on 1: klog doctor"
+
+
 # ---------------------------------------------------------------- what explains it
 
 

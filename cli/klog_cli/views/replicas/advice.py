@@ -38,6 +38,10 @@ def advice(diff: PartitionDiff, given: Sequence[str]) -> list[str]:
     found = []
     losing = {node for node, each in diff.lost_if_leads.items() if each.records}
     safe = [node for node in diff.lost_if_leads if node not in losing]
+    found += [
+        f"a log start above the leader epochs hides records: klog doctor {quote(log_dir)}"
+        for log_dir in _hiding([diff])
+    ]
     if any(copy.lost_head for copy in diff.copies.values()):
         found.append(
             "a copy without its first records removes them in the others as soon as it leads, at any time: fill it up,"
@@ -58,6 +62,12 @@ def advice(diff: PartitionDiff, given: Sequence[str]) -> list[str]:
     if diff.verdict is Verdict.INCOMPARABLE:
         found.append("these directories are not compared: move away what does not belong to the cluster")
     return found
+
+
+def _hiding(diffs: Sequence[PartitionDiff]) -> list[str]:
+    """Return the log dirs with a log start that hides records."""
+    copies = [copy for diff in diffs for copy in diff.copies.values() if copy.hides_from is not None]
+    return list(dict.fromkeys(copy.disk_copy.disk.log_dir.path for copy in copies))
 
 
 def disk_list(given: Sequence[str]) -> str:
@@ -111,6 +121,9 @@ def _next(
         return bad, "do not start these brokers yet", [("make the copies equal", plan)]
     if any(lost.records for diff in diffs for lost in diff.lost_if_leads.values()):
         return warning, "the start order decides whether records are lost", [("make the copies equal", plan)]
+    if hiding := _hiding(diffs):
+        steps = [("see which log start hides them", f"klog doctor {quote(log_dir)}") for log_dir in hiding[:2]]
+        return warning, "a log start hides records", steps
     if any(diff.not_given for diff in diffs):
         return warning, "whether records are lost is not known, because copies that may lead are not given", []
     return good, "nothing is lost, whoever leads", []

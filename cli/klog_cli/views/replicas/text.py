@@ -101,7 +101,10 @@ def remarks(diff: PartitionDiff) -> Iterator[str]:
     for node, copy in diff.copies.items():
         if copy.directory_known is False:
             yield f"{node} has another log dir than the assignment names: it cannot lead before it has reported that"
-        if copy.lost_head is not None:
+        if copy.hides_from is not None:
+            start, since = copy.log_start, copy.hides_from
+            yield f"{node} begins at {start}, and its leader epochs at {since}: the records between are not served"
+        elif copy.lost_head is not None:
             unknown = "" if diff.knows_settings else "; the topic's settings are not known"
             since, end = copy.lost_head
             yield f"{node} begins at {end}, and nothing explains that it has no records from {since} on{unknown}"

@@ -58,6 +58,9 @@ class AdoptOptions(NamedTuple):
     jobs: int = 1
 
 
+HIDDEN: Final = "hidden by a log start above the leader epochs"
+
+
 class LogContent(NamedTuple):
     """A future log: *pieces* of the source's files, and behind them *more*."""
 
@@ -100,6 +103,7 @@ class AdoptedLog:
         self.log_end = self._source_end = found.end
         self.log_start = min(source.partition.log_start_offset or 0, found.end)
         self.records = self._count(found)
+        self._note_hidden(found)
         self._epochs = self._known_epochs(found)
         self.epoch = self._choose_epoch()
         self.ended: tuple[EndedTransaction, ...] = ()
@@ -135,6 +139,16 @@ class AdoptedLog:
             return sum(one.survey.records for one in segments)
         span = OffsetSpan(self.log_start, self.log_end)
         return tally_records(self._survey.partition, span, EVERYTHING, found.files.logs).records
+
+    def _note_hidden(self, found: RepairedContent) -> None:
+        """Add the loss of the records that the source's log start hides.  Raises UnreadableError."""
+        first = self._source.partition.start_by_epochs
+        if first is None or first >= self.log_start:
+            return
+        span = OffsetSpan(first, self.log_start)
+        records = tally_records(self._survey.partition, span, EVERYTHING, found.files.logs).records
+        if records:
+            self.losses.append(Loss(*self._target.key, first, self.log_start - 1, records, 0, HIDDEN))
 
     # epochs
 

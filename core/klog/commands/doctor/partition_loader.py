@@ -237,21 +237,10 @@ def _epochs(partition: Partition, outcome: StartOutcome) -> tuple[EpochEntry, ..
 
 
 def _start_below_checkpoint(partition: Partition, outcome: StartOutcome) -> int | None:
-    """Return the start of the leader epochs if it is below the log start of the checkpoint, with segments there.
-
-    A broker that raises a log start gives the epoch in force the same start offset, long before it writes the
-    checkpoint.  Epochs that begin with the first segment prove nothing: they were rebuilt from the log.  Kafka:
-    UnifiedLog.maybeIncrementLogStartOffset, LeaderEpochFileCache.truncateFromStart.
-    """
-    raised, found = partition.log_start_offset, partition.epochs
-    if outcome.fails is not None or partition.state is not PartitionState.CURRENT or found is None or found.malformed:
+    """Return the start of the leader epochs if the log start that the load keeps hides records above it."""
+    if outcome.fails is not None or partition.state is not PartitionState.CURRENT:
         return None
-    if raised is None or raised != outcome.log_start or not partition.segments:
-        return None
-    first = next(iter(epochs_in_force(found.entries)), None)
-    if first is None or not partition.segments[0].base_offset < first.start_offset < raised:
-        return None
-    return first.start_offset
+    return partition.start_by_epochs if partition.log_start_offset == outcome.log_start else None
 
 
 def _torn(partition: Partition, outcome: StartOutcome, unserved: FileRange | None) -> str | None:

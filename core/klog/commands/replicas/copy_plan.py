@@ -135,7 +135,11 @@ class CopyPlan:
             self._check_absent(diff, node)
         is_same = diff.verdict is Verdict.SAME and only in (None, *diff.copies)
         if is_same and not (diff.is_compacted and self._is_chosen(diff)):
-            self.same += 1
+            hiding = [node for node, copy in diff.copies.items() if copy.hides_from is not None]
+            if hiding:
+                self.left.append(LeftPartition(diff, f"its log start hides records on {hiding[0]}: klog doctor"))
+            else:
+                self.same += 1
             return
         kept = kept_copy(diff, self._settings.choice)
         if isinstance(kept, LeftPartition):

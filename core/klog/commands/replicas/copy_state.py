@@ -76,6 +76,11 @@ class CopyState(NamedTuple):
         return ranges[0][0], self.log_start
 
     @property
+    def hides_from(self) -> int | None:
+        """The first offset that its log start hides, by its leader epochs; None if it hides nothing."""
+        return self.partition.start_by_epochs if self.log_start == self.partition.log_start_offset else None
+
+    @property
     def is_cut(self) -> bool:
         """Whether the next start removes intact batches."""
         return self.facts is not None and self.facts.leaving > 0
@@ -226,7 +231,9 @@ def expected_starts(copies: Mapping[int, StartedCopy], now_ms: int) -> dict[int,
     for node, start in starts.items():
         log = logs[node]
         earlier = [other for other in logs.values() if other is not None and other.start < start]
-        explained = min((_explained(log, other, now_ms) for other in earlier), default=start)
+        explained = log.partition.start_by_epochs if log is not None else None
+        if explained is None:
+            explained = min((_explained(log, other, now_ms) for other in earlier), default=start)
         found[node] = min(max(explained, deleted), start)
     return found
 
@@ -240,9 +247,15 @@ def _log(copy: StartedCopy) -> _Log | None:
 
 
 def _line(log: _Log) -> int:
-    """Return up to where records were deleted, by the log start checkpoint; a line beyond the log is no evidence."""
+    """Return up to where records were deleted, by the log start checkpoint.
+
+    A line beyond the log is no evidence, and one above the leader epochs is none of a broker's.
+    """
     line, end = log.partition.log_start_checkpoint or 0, log.partition.log_end
-    return line if end is not None and 0 <= line <= end.offset else 0
+    if end is None or not 0 <= line <= end.offset:
+        return 0
+    by_epochs = log.partition.start_by_epochs
+    return line if by_epochs is None else by_epochs
 
 
 def _explained(log: _Log | None, other: _Log, now_ms: int) -> int:

@@ -127,7 +127,7 @@ class PartitionDiff(NamedTuple):
     def is_safe(self) -> bool:
         """Whether nothing is lost, whoever leads; False if a copy that may lead is not given."""
         is_harmless = self.verdict in (Verdict.SAME, Verdict.BEHIND) and not self.not_given
-        all_start = all(copy.kept.fails is None for copy in self.copies.values())
+        all_start = all(copy.kept.fails is None and copy.hides_from is None for copy in self.copies.values())
         return is_harmless and all_start and not any(lost.records for lost in self.lost_if_leads.values())
 
 
