@@ -13,15 +13,13 @@ A record that cannot be decoded, or has too many elements (RECORD_ELEMENTS), is 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from klog.base.errors import KlogError
 from klog.formats.structs.json import EmbeddedStruct, to_json
 from klog.formats.structs.read import RECORD_ELEMENTS, Reader, StructError, TooManyElementsError, struct_reader
 from klog.formats.structs.schema import Data, Schema, load, names_by_key
-from klog.formats.structs.write import Writer, put_unsigned_varint, write
 
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 TRANSACTION_STATE: Final = "__transaction_state"
@@ -44,8 +42,7 @@ class MissingKeyError(KlogError):
     """A record without the key that the decoder needs: Kafka's dump tool ends here.  The text is its exception's."""
 
 
-@dataclass(frozen=True)
-class CoordinatorRecord:
+class CoordinatorRecord(NamedTuple):
     """A record of a coordinator's topic.
 
     *type* is the record type, *name* its schema's name without "Key".  *version* and *value* are None in a tombstone.
@@ -59,8 +56,7 @@ class CoordinatorRecord:
     value: Data | None
 
 
-@dataclass(frozen=True)
-class MetadataRecord:
+class MetadataRecord(NamedTuple):
     """A record of the cluster's metadata or of remote log metadata; *name* as in Kafka: `TOPIC_RECORD`."""
 
     type: int
@@ -69,8 +65,7 @@ class MetadataRecord:
     data: Data
 
 
-@dataclass(frozen=True)
-class Undecodable:
+class Undecodable(NamedTuple):
     """Why a record cannot be decoded: the message of Kafka's exception, None if it has none.
 
     *unknown_type* is set when the only reason is that this Kafka does not know the record type; *is_too_large* when the
@@ -319,6 +314,8 @@ def metadata_value(record: MetadataRecord, file: str = "metadata") -> bytes:
 
     Raises ValueError for null in a field that is not nullable.  Kafka: AbstractApiMessageSerde.write.
     """
+    from klog.formats.structs.write import Writer, put_unsigned_varint, write
+
     (name,) = names_by_key(file)[record.type]
     writer = Writer()
     for number in (FRAME_VERSION, record.type, record.version):

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from klog.formats.java_text import json_double, json_string
 from klog.formats.structs.schema import Data, Schema, Struct, StructField
@@ -18,8 +17,7 @@ from klog.formats.structs.schema import Data, Schema, Struct, StructField
 _Write: TypeAlias = Callable[[Any], str]
 
 
-@dataclass(frozen=True)
-class EmbeddedStruct:
+class EmbeddedStruct(NamedTuple):
     """The decoded content of a bytes field: it replaces the field and prints as an object."""
 
     schema: Schema

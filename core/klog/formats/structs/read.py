@@ -279,6 +279,7 @@ def _field(field: StructField, version: int, flexible: bool) -> _Emit:
     return _called(lambda reader: read(reader) if reader.fixed(_INT8) >= 0 else None)
 
 
+@cache  # a message has some structs in several places
 def _struct(schema: Struct, version: int, flexible: bool) -> _Read:
     if not schema.readable.hold(version):
         return _raising(_UNSUPPORTED, "Can't read version {}" + f" of {schema.name}")

@@ -28,7 +28,6 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -55,8 +54,7 @@ ALL: Final = Versions()
 NONE: Final = Versions(1, 0)
 
 
-@dataclass(frozen=True)
-class StructField:
+class StructField(NamedTuple):
     """One field.  *struct* is set if *type* is "struct"; *tag* None: it is in the body.
 
     *classic*: it has the classic encoding in every version.
@@ -89,8 +87,7 @@ class StructField:
         return plain[self.type] if self.type in plain else int(text or 0)
 
 
-@dataclass(frozen=True)
-class Struct:
+class Struct(NamedTuple):
     """Fields in their order.  *readable*: the versions in which Kafka reads it at all."""
 
     name: str
@@ -102,19 +99,17 @@ class Struct:
         return {field.name: field.default() for field in self.fields}
 
 
-@dataclass(frozen=True, eq=False)
 class Schema:
     """A message: *key* is its record type or its API's number, None if it has none.
 
-    lowest and highest: the versions Kafka knows.
+    *lowest* and *highest*: the versions Kafka knows.
     """
 
-    name: str
-    key: int | None
-    lowest: int
-    highest: int
-    flexible: Versions
-    struct: Struct
+    def __init__(
+        self, name: str, key: int | None, lowest: int, highest: int, flexible: Versions, struct: Struct
+    ) -> None:
+        self.name, self.key, self.lowest, self.highest = name, key, lowest, highest
+        self.flexible, self.struct = flexible, struct
 
     def alike(self, version: int) -> int:
         """Return a version with the same fields as *version*, which Kafka may not know; the results are few."""
