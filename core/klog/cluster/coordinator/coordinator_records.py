@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from klog.base.errors import KlogError
 from klog.base.unusable import UNUSABLE, Unusable
 from klog.data_dir.partition import Partition, segments_between
-from klog.data_dir.zeroed_tail import note_damage
 from klog.formats.batch import CONTROL_BIT, TRANSACTIONAL_BIT
-from klog.formats.control import control_record
 from klog.formats.damage import Damage
 from klog.formats.java_integers import LONG_MAX, LONG_MIN
 from klog.formats.sparing_codec import sparing_codecs
-from klog.kernel import LatestRecords, Window
+from klog.kernel import Window
 from klog.log.segment import Segment
+
+if TYPE_CHECKING:
+    from klog.kernel import LatestRecords
 
 _COMMIT_MARKER = 1
 _MOST_LISTINGS = 10
 """How often a log is listed again while a broker removes segments of it."""
+_WINDOW_BYTES, _WINDOW_ROWS = 1 << 16, 1024
+"""A window of the usual size takes longer to make than the few records of most logs to read."""
 
 Note = Callable[[str], object]
 """Receives a sentence about each unreadable part."""
@@ -56,6 +59,8 @@ def record_windows(partition: Partition, note: Note = ignore, window: Window | N
         try:
             for rows in Segment(path).record_windows(first, window, codecs):
                 if isinstance(rows, Damage):
+                    from klog.data_dir.zeroed_tail import note_damage
+
                     note_damage(partition, path, rows, note)
                 else:
                     yield rows
@@ -75,6 +80,8 @@ def latest_records(
 
     *until_ms*: of those written before then.  *commits*: apply that limit also to the time inside an offset commit.
     """
+    from klog.kernel import LatestRecords
+
     latest = LatestRecords(until_ms, commits)
     for window in record_windows(partition, note):
         latest.take(window)
@@ -87,7 +94,7 @@ def latest_records(
 
 def entries(partition: Partition, note: Note = ignore) -> Iterator[CoordinatorEntry]:
     """Yield the intact records of a log, in order."""
-    for rows in record_windows(partition, note):
+    for rows in record_windows(partition, note, Window(_WINDOW_BYTES, _WINDOW_ROWS, 1)):
         known = -1
         for i in range(rows.records):
             offset, timestamp, key, value, _, _, number = rows.record(i, False)
@@ -96,6 +103,8 @@ def entries(partition: Partition, note: Note = ignore) -> Iterator[CoordinatorEn
                 transactional = bool(batch.attributes & TRANSACTIONAL_BIT)
             commits = None
             if batch.attributes & CONTROL_BIT:
+                from klog.formats.control import control_record
+
                 commits = control_record(key, value).type_id == _COMMIT_MARKER
             yield CoordinatorEntry(offset, timestamp, batch.producer_id, transactional, commits, key, value)
 
