@@ -281,6 +281,32 @@ def test_every_flipped_bit_and_every_cut_is_refused_or_without_effect(tmp_path: 
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > 0
 
 
+def test_the_first_bytes_of_a_chunk_need_no_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each opening of a log reads its first header; a whole chunk takes longer than everything else in a lookup."""
+    text, asked = text_of(3 << 20), []
+    objects = segment(text, PARTS, 1 << 20, compressed=True)
+    tier, found = stored(tmp_path, objects._replace(log=objects.log[:-60_000] + bytes(60_000)))
+    log, usual = tier.reader(found).log(), ChunkedLog._fetch
+
+    def counted(self: ChunkedLog, first: int, last: int) -> dict[int, bytes]:
+        asked.append(first)
+        return usual(self, first, last)
+
+    monkeypatch.setattr(ChunkedLog, "_fetch", counted)
+    assert log.read(0, 61) == text[:61]
+    assert log.read(40, 100) == text[40:140]
+    assert log.read(0, 1 << 19) == text[: 1 << 19]
+    across = (2 << 20) - (1 << 19)
+    assert log.read(across, (1 << 19) + 61) == text[across : (2 << 20) + 61], "the third chunk is damaged behind that"
+    assert asked == [0, 1], "the third one together with the second"
+    with pytest.raises(BadObjectError, match="chunk 2"):
+        log.read(2 << 20, 1 << 19)
+    with pytest.raises(BadObjectError, match="chunk 2"):
+        log.read(2 << 20, 61)
+    assert asked == [0, 1]
+    log.close()
+
+
 def test_a_bad_chunk_is_fetched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pass over the log looks for the next batch behind it, block by block."""
     objects = segment(text_of(100_000), PARTS, 50_000, compressed=True)

@@ -5,7 +5,6 @@ Nothing in it is believed: sizes are compared with each other, counts with sizes
 
 from __future__ import annotations
 
-import base64
 import binascii
 import json
 from array import array
@@ -126,7 +125,8 @@ def _encryption(found: Any) -> Encryption | None:
     if not isinstance(found, dict):
         raise ManifestError("encryption is no object")
     try:
-        return Encryption(_of_type(found, "dataKey", str), base64.b64decode(_of_type(found, "aad", str), validate=True))
+        aad = binascii.a2b_base64(_of_type(found, "aad", str), strict_mode=True)
+        return Encryption(_of_type(found, "dataKey", str), aad)
     except binascii.Error as error:
         raise ManifestError("encryption.aad is no base64") from error
 
@@ -170,7 +170,7 @@ def _sizes(text: str, count: int) -> array[int]:
     if count > _MOST_CHUNKS:
         raise ManifestError(f"{count} chunks, more than klog reads")
     try:
-        packed = base64.b64decode(text, validate=True)
+        packed = binascii.a2b_base64(text, strict_mode=True)
         data = decompressed(packed, 16 + 4 * count)
     except (binascii.Error, zstandard.ZstdError) as error:
         raise ManifestError("chunkIndex.transformedChunks is no base64 of a zstd frame") from error
@@ -194,11 +194,16 @@ def _sizes(text: str, count: int) -> array[int]:
     return sizes
 
 
-def decompressed(frame: bytes, most: int) -> bytes:
-    """Return the content of a zstd frame of at most *most* bytes.  Raises ZstdError, also for one that claims more."""
+def decompressed(frame: bytes, most: int, wanted: int | None = None) -> bytes:
+    """Return the content of a zstd frame of at most *most* bytes.  Raises ZstdError, also for one that claims more.
+
+    *wanted*: only so many bytes of its beginning; the rest is not looked at.
+    """
     claimed = zstandard.frame_content_size(frame)
     if claimed > most:
         raise zstandard.ZstdError(f"it claims {claimed} bytes where {most} are left")
+    if wanted is not None:
+        return zstandard.ZstdDecompressor().stream_reader(frame).read(wanted)
     return zstandard.ZstdDecompressor().decompress(frame, max_output_size=max(most, 1))
 
 

@@ -22,6 +22,8 @@ from klog.tier.stores import MissingObjectError, Store
 
 _MOST_AT_ONCE: Final = 1 << 20
 """Chunks are fetched together up to so many stored bytes."""
+_BEGINNING: Final = 32
+"""A read of at most this part of a chunk, from its beginning on, decompresses no more of it than it needs."""
 
 
 class AivenReader:
@@ -85,13 +87,17 @@ class AivenReader:
 
 
 class ChunkedLog:
-    """The plain bytes of a chunked log by position; the last chunk is kept.  See `klog.base.read_only.ReadableLog`."""
+    """The plain bytes of a chunked log by position; the last chunk is kept.  See `klog.base.read_only.ReadableLog`.
+
+    A read of a chunk's first bytes, as at the opening of a log, decompresses these alone.
+    """
 
     def __init__(self, reader: AivenReader, stored: ReadableLog, key: str) -> None:
         self._reader, self._stored, self._key = reader, stored, key
         self._chunks = reader.manifest.chunks
         self.path, self.size = stored.path, self._chunks.log_size
         self._kept: tuple[int, bytes] = (-1, b"")
+        self._begun: tuple[int, bytes] = (-1, b"")  # as it is stored
         self._bad: dict[int, BadObjectError] = {}
 
     def close(self) -> None:
@@ -122,21 +128,29 @@ class ChunkedLog:
 
     def _fill(self, position: int, view: memoryview) -> None:
         done, chunk_size = 0, self._chunks.size
-        stored: dict[int, bytes] = {}
+        last = (position + len(view) - 1) // chunk_size
+        stored: dict[int, bytes] = dict([self._begun])
         kept, plain = self._kept  # other threads may replace it meanwhile
         while done < len(view):
             number, within = divmod(position + done, chunk_size)
+            end = within + len(view) - done
             if number in self._bad:  # a reader looks for the next batch behind it, position by position
                 raise self._bad[number]
-            if number != kept:
-                if number not in stored:
-                    stored = self._fetch(number, (position + len(view) - 1) // chunk_size)
-                try:
+            if number != kept and number not in stored:
+                stored = self._fetch(number, last)
+            try:
+                if number == kept:
+                    piece = plain[within:end]
+                elif end <= self._chunks.plain_size(number) // _BEGINNING:
+                    self._begun = (number, stored[number])
+                    piece = self._plain(number, stored[number], end)[within:]
+                else:
                     kept, plain = self._kept = (number, self._plain(number, stored.pop(number)))
-                except BadObjectError as error:
-                    self._bad[number] = error
-                    raise
-            piece = plain[within : within + len(view) - done]
+                    self._begun = (-1, b"")
+                    piece = plain[within:end]
+            except BadObjectError as error:
+                self._bad[number] = error
+                raise
             view[done : done + len(piece)] = piece
             done += len(piece)
 
@@ -153,13 +167,15 @@ class ChunkedLog:
         places = ((number, self._chunks.place(number)) for number in range(first, until + 1))
         return {number: data[low - start : high - start] for number, (low, high) in places}
 
-    def _plain(self, number: int, stored: bytes) -> bytes:
+    def _plain(self, number: int, stored: bytes, wanted: int | None = None) -> bytes:
+        """Return a chunk, or its first *wanted* bytes.  Raises BadObjectError."""
         data, size = self._reader.plain(LOG, stored), self._chunks.plain_size(number)
         if self._reader.manifest.is_compressed:
             try:
-                data = decompressed(data, size)
+                data = decompressed(data, size, wanted)
             except zstandard.ZstdError as error:
                 raise BadObjectError(self._key, f"chunk {number}: {error}") from error
-        if len(data) != size:
+        least = size if wanted is None else min(wanted, size)
+        if len(data) < least or (wanted is None and len(data) > size):
             raise BadObjectError(self._key, f"chunk {number} has {len(data)} bytes, {size} in the manifest")
-        return data
+        return data[:least]
