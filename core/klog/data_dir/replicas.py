@@ -9,7 +9,6 @@ created again is another one: copies of different things are never compared, ran
 
 from __future__ import annotations
 
-import glob
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import combinations
@@ -55,6 +54,8 @@ def find_partitions(
 
 
 def _in_path(path: str, states: Collection[PartitionState]) -> list[Partition]:
+    import glob
+
     if os.path.lexists(path) or not glob.has_magic(path):
         return _in_directory(path, states)
     matched = sorted(glob.glob(path))

@@ -9,7 +9,8 @@ last, says where everything is.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from functools import cache
+from typing import TYPE_CHECKING
 
 from klog.tier.layouts import ID, INDEXES, LOG, MANIFEST, TOPIC, Keys, ObjectName, TierSegment
 from klog.tier.stores import Store
@@ -17,7 +18,10 @@ from klog.tier.stores import Store
 if TYPE_CHECKING:
     from klog.tier.aiven_reader import AivenReader
 
-_KEY: Final = re.compile(rf"(?:.*/)?({TOPIC})-({ID})/([0-9]{{1,10}})/([0-9]{{20}})-({ID})\.(log|indexes|rsm-manifest)")
+
+@cache  # compiled when it is needed: a tier has one layout
+def _key() -> re.Pattern[str]:
+    return re.compile(rf"(?:.*/)?({TOPIC})-({ID})/([0-9]{{1,10}})/([0-9]{{20}})-({ID})\.(log|indexes|rsm-manifest)")
 
 
 class AivenLayout:
@@ -32,7 +36,7 @@ class AivenLayout:
 
     def parse(self, key: str) -> ObjectName | None:
         """Return the meaning of a key: see `TierLayout.parse`."""
-        found = _KEY.fullmatch(key)
+        found = _key().fullmatch(key)
         if found is None:
             return None
         topic, topic_id, number, start, segment_id, kind = found.groups()

@@ -6,7 +6,6 @@ small and read as a whole.  An object that is missing, malformed or encrypted ra
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from sys import intern
 from typing import Final, NamedTuple, Protocol
 
@@ -59,7 +58,6 @@ class ObjectName(NamedTuple):
         return f"{self.start_offset:020}-{self.segment_id}"
 
 
-@dataclass(slots=True)
 class TierSegment:
     """The objects of a segment.  *sizes*: bytes by kind; *modified_ms*: when the last one was stored.
 
@@ -67,12 +65,13 @@ class TierSegment:
     tier may have a million objects, so that keys are put together when they are needed.
     """
 
-    segment_id: str
-    start_offset: int
-    stem: str = ""
-    sizes: dict[str, int] = field(default_factory=dict)
-    modified_ms: int = 0
-    others: dict[str, str] | None = None
+    __slots__ = ("modified_ms", "others", "segment_id", "sizes", "start_offset", "stem")
+
+    def __init__(self, segment_id: str, start_offset: int) -> None:
+        self.segment_id, self.start_offset = segment_id, start_offset
+        self.stem, self.modified_ms = "", 0
+        self.sizes: dict[str, int] = {}
+        self.others: dict[str, str] | None = None
 
     @property
     def keys(self) -> dict[str, str]:

@@ -6,7 +6,7 @@ kafka-tiered-storage/orders-0-YdUsondnT3OqRYdpk5Bd4Q/00000000000000000012-3y6iIk
 from __future__ import annotations
 
 import re
-from typing import Final
+from functools import cache
 
 from klog.base.read_only import ReadableLog
 from klog.tier.layouts import (
@@ -24,9 +24,11 @@ from klog.tier.layouts import (
 )
 from klog.tier.stores import MissingObjectError, Store
 
-_KEY: Final = re.compile(
-    rf"(?:kafka-tiered-storage/)?({TOPIC})-([0-9]{{1,10}})-({ID})/([0-9]{{20}})-({ID})\.({'|'.join(PARTS)})"
-)
+
+@cache  # compiled when it is needed: a tier has one layout
+def _key() -> re.Pattern[str]:
+    parts = "|".join(PARTS)
+    return re.compile(rf"(?:kafka-tiered-storage/)?({TOPIC})-([0-9]{{1,10}})-({ID})/([0-9]{{20}})-({ID})\.({parts})")
 
 
 class LocalLayout:
@@ -38,7 +40,7 @@ class LocalLayout:
 
     def parse(self, key: str) -> ObjectName | None:
         """Return the meaning of a key: see `TierLayout.parse`."""
-        found = _KEY.fullmatch(key)
+        found = _key().fullmatch(key)
         if found is None:
             return None
         topic, number, topic_id, start, segment_id, kind = found.groups()

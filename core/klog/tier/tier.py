@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from klog.base.errors import UnreadableError, UsageError
@@ -32,26 +31,25 @@ EXPECTED: Final = (
 )
 
 
-@dataclass
 class TierPartition:
     """The segments of a partition that have objects, by id.  *topic*: as the first key has it."""
 
-    topic: str
-    segments: dict[str, TierSegment] = field(default_factory=dict)
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self.segments: dict[str, TierSegment] = {}
 
 
-@dataclass
 class TierListing:
     """All objects of a tier, by the topic's id and the partition's number.
 
     *foreign*: keys that are not of the layout, or twice the same part of one segment; *foreign_count*: of all of them.
     """
 
-    objects: int = 0
-    bytes: int = 0
-    partitions: dict[tuple[str, int], TierPartition] = field(default_factory=dict)
-    foreign: list[str] = field(default_factory=list)
-    foreign_count: int = 0
+    def __init__(self) -> None:
+        self.objects, self.bytes = 0, 0
+        self.partitions: dict[tuple[str, int], TierPartition] = {}
+        self.foreign: list[str] = []
+        self.foreign_count = 0
 
     def add(self, found: StoredObject, name: ObjectName | None) -> None:
         """Add an object; *name*: the meaning of its key, None if it has none."""

@@ -6,7 +6,7 @@ import json
 import struct
 from base64 import b64decode
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +90,9 @@ class Checked:
     def findings(self, kind: str, content: bytes) -> list[str]:
         contents = self.contents | {self.keys[kind]: content}
         tier = Tier(MemoryStore(contents), self._layout)
-        objects = replace(self.check.objects, sizes={**self.check.objects.sizes, kind: len(content)})  # type: ignore[union-attr, type-var]
+        objects = copy(self.check.objects)
+        assert objects is not None
+        objects.sizes = {**objects.sizes, kind: len(content)}
         check: SegmentCheck = self.check._replace(tier=tier, objects=objects)
         return [one.id for one in check_segment(check, SurveyOptions(), Silence(), self.before).findings]
 

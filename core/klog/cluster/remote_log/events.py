@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from klog.formats.checkpoint import EpochEntry
 from klog.formats.internal_topics import MetadataRecord, Undecodable, metadata_value, remote_log_record
+from klog.formats.java_text import uuid_bytes
 from klog.formats.remote_log import PARTITION_DELETE, SEGMENT, SEGMENT_UPDATE, SegmentState, remote_log_text
 from klog.formats.structs.read import StructError
 from klog.formats.structs.schema import Data
@@ -161,7 +161,7 @@ def metadata_partition(topic_id: str, number: int, count: int) -> int:
 
     Kafka: RemoteLogMetadataTopicPartitioner.
     """
-    raw = base64.urlsafe_b64decode(f"{topic_id}==")
+    raw = uuid_bytes(topic_id)
     halves = (int.from_bytes(raw[8:], "big"), int.from_bytes(raw[:8], "big"))
     hashed = _java_hash([*(half >> 32 ^ half & _MASK for half in halves), number])
     return key_partitions(hashed.to_bytes(4, "big"), count)[0]

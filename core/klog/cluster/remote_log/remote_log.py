@@ -11,7 +11,6 @@ RemotePartitionMetadataStore.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from heapq import merge
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -56,12 +55,12 @@ class IdleEvent(NamedTuple):
     reason: str = ""
 
 
-@dataclass
 class IdleEvents:
     """Events of one kind that change nothing: the first ones with their places, and how many there are."""
 
-    count: int = 0
-    named: list[IdleEvent] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.count = 0
+        self.named: list[IdleEvent] = []
 
     def add(self, event: IdleEvent) -> None:
         """Count *event*, and keep it if there are not too many."""
@@ -70,7 +69,6 @@ class IdleEvents:
             self.named.append(event)
 
 
-@dataclass
 class RemoteLog:
     """The content of `__remote_log_metadata`.  *read*: the numbers of the partitions that were read, with their paths.
 
@@ -79,15 +77,14 @@ class RemoteLog:
     them.  *faults*: unreadable parts of the logs.  *deleted_ids*: of the ids asked for, those of deleted segments.
     """
 
-    read: dict[int, list[str]] = field(default_factory=dict)
-    count: int | None = None
-    events: int = 0
-    caches: dict[TopicIdPartition, RemoteLogCache] = field(default_factory=dict)
-    dropped: IdleEvents = field(default_factory=IdleEvents)
-    refused: IdleEvents = field(default_factory=IdleEvents)
-    misplaced: IdleEvents = field(default_factory=IdleEvents)
-    faults: list[str] = field(default_factory=list)
-    deleted_ids: set[str] = field(default_factory=set)
+    def __init__(self) -> None:
+        self.read: dict[int, list[str]] = {}
+        self.count: int | None = None
+        self.events = 0
+        self.caches: dict[TopicIdPartition, RemoteLogCache] = {}
+        self.dropped, self.refused, self.misplaced = IdleEvents(), IdleEvents(), IdleEvents()
+        self.faults: list[str] = []
+        self.deleted_ids: set[str] = set()
 
     def cache(self, whose: TopicIdPartition) -> RemoteLogCache | None:
         """Return the segments of a partition; None if the partition of the topic with its events was not read."""

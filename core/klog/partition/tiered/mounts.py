@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -20,7 +19,6 @@ from klog.base.read_only import ReadableLog
 from klog.cluster.remote_log.cache import RemoteLogCache
 from klog.cluster.remote_log.events import TopicIdPartition
 from klog.cluster.remote_log.lineage import history_of
-from klog.cluster.remote_log.object_facts import cache_of, epoch_history, remote_segment
 from klog.cluster.remote_log.remote_log import RemoteLog, metadata_of, read_remote_log
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
@@ -29,7 +27,6 @@ from klog.formats.checkpoint import EpochEntry, epochs_in_force
 from klog.formats.java_integers import LONG_MAX
 from klog.formats.names import SEGMENT_KINDS, FileKind, PartitionState
 from klog.formats.remote_log import SegmentState
-from klog.partition.tiered.block_cache import BlockCache
 from klog.partition.tiered.remote_files import BytesInMemory, PartFacts, RemoteFiles
 from klog.partition.tiered.tiered_log import TieredLog
 from klog.tier.layouts import TOPIC
@@ -56,12 +53,12 @@ class MountRequest(NamedTuple):
     cache_bytes: int = 0
 
 
-@dataclass
 class Mounted:
     """The directories to read, and the logs over two tiers by the paths of their directories."""
 
-    paths: list[str] = field(default_factory=list)
-    logs: dict[str, TieredLog] = field(default_factory=dict)
+    def __init__(self, paths: Sequence[str]) -> None:
+        self.paths = list(paths)
+        self.logs: dict[str, TieredLog] = {}
 
 
 def gaps(logs: Mapping[str, TieredLog]) -> Iterator[str]:
@@ -102,12 +99,14 @@ class _Mounts:
         self._request, self._tier = request, request.tier
         self._listing = request.tier.list_segments()
         self._tells_txns = True  # in objects; a segment without a transaction index has no such object
-        self._cache = (
-            BlockCache(request.cache_bytes) if request.cache_bytes and not request.tier.has_plain_files else None
-        )
+        self._cache = None
+        if request.cache_bytes and not request.tier.has_plain_files:
+            from klog.partition.tiered.block_cache import BlockCache
+
+            self._cache = BlockCache(request.cache_bytes)
 
     def mount(self) -> Mounted:
-        found = Mounted(list(self._request.paths))
+        found = Mounted(self._request.paths)
         if not found.paths:
             for whose, objects in self._chosen():
                 path = os.path.join(self._tier.uri, str(whose))
@@ -261,6 +260,8 @@ def _shown(
 
     *cache*: a broker's; without one the objects show themselves which segments there are.
     """
+    from klog.cluster.remote_log.object_facts import cache_of, epoch_history, remote_segment
+
     if cache is None:
         shown = (remote_segment(tier, one) for one in objects.segments.values())
         known = {one.segment_id: one for one in shown if one is not None}

@@ -9,7 +9,7 @@ import errno
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klog.base.errors import ExitCode, KlogError, UnreadableError, offsets_text
 from klog.base.overlays import OverlayFile
@@ -19,12 +19,13 @@ from klog.formats.index import ABORTED_TXN, OFFSET_ENTRY, TIME_ENTRY
 from klog.formats.names import FileKind, file_name
 from klog.log.header_walk import header_at, walk_headers
 from klog.log.index import IndexEntries
-from klog.partition.tiered.block_cache import BlockCache, CachedLog
-from klog.partition.tiered.range_cache import RangeCache
 from klog.partition.tiered.tiered_log import RemoteSegmentPart
 from klog.tier.layouts import INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX, BadObjectError, TierSegment
 from klog.tier.stores import MissingObjectError
 from klog.tier.tier import Tier, is_url
+
+if TYPE_CHECKING:
+    from klog.partition.tiered.block_cache import BlockCache
 
 _KINDS: Final = {INDEX: FileKind.INDEX, TIME_INDEX: FileKind.TIME_INDEX, TXN_INDEX: FileKind.TXN_INDEX}
 
@@ -203,8 +204,12 @@ class RemoteFiles:
         with self._told(LOG):
             source = self._tier.reader(self._objects).log()
             if self._facts.cache is not None:
+                from klog.partition.tiered.block_cache import CachedLog
+
                 source = CachedLog(source, self._facts.cache)
             elif is_url(self._tier.uri):
+                from klog.partition.tiered.range_cache import RangeCache
+
                 source = RangeCache(source)
             self._check_first(source)
         missing = max(self._segment.size - source.size, 0)

@@ -8,7 +8,6 @@ for part in log.ranges(log_end=157):
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -40,7 +39,6 @@ class RemoteSegmentPart(NamedTuple):
         return self.end > self.segment.end_offset
 
 
-@dataclass(frozen=True)
 class TieredLog:
     """A partition with remote segments.  *epochs*: of its own history, ascending.
 
@@ -48,10 +46,10 @@ class TieredLog:
     without a local log.
     """
 
-    cache: RemoteLogCache
-    epochs: tuple[EpochEntry, ...]
-    log_start: int
-    local_start: int | None
+    def __init__(
+        self, cache: RemoteLogCache, epochs: tuple[EpochEntry, ...], log_start: int, local_start: int | None
+    ) -> None:
+        self.cache, self.epochs, self.log_start, self.local_start = cache, epochs, log_start, local_start
 
     @cached_property
     def links(self) -> tuple[ChainLink, ...]:
