@@ -61,28 +61,31 @@ class ObjectName(NamedTuple):
 class TierSegment:
     """The objects of a segment.  *sizes*: bytes by kind; *modified_ms*: when the last one was stored.
 
-    *stem*: the keys without their kinds; *others*: keys that have another one, as behind a change of the key prefix.  A
+    *folder*: the beginning of the keys; *others*: keys that have another one, as behind a change of the key prefix.  A
     tier may have a million objects, so that keys are put together when they are needed.
     """
 
-    __slots__ = ("modified_ms", "others", "segment_id", "sizes", "start_offset", "stem")
+    __slots__ = ("folder", "modified_ms", "others", "segment_id", "sizes", "start_offset")
 
     def __init__(self, segment_id: str, start_offset: int) -> None:
         self.segment_id, self.start_offset = segment_id, start_offset
-        self.stem, self.modified_ms = "", 0
+        self.folder, self.modified_ms = "", 0
         self.sizes: dict[str, int] = {}
         self.others: dict[str, str] | None = None
 
     @property
     def keys(self) -> dict[str, str]:
         """The keys by kind."""
-        return {kind: f"{self.stem}.{kind}" for kind in self.sizes} | (self.others or {})
+        return {kind: f"{self.folder}{self._name(kind)}" for kind in self.sizes} | (self.others or {})
+
+    def _name(self, kind: str) -> str:
+        return f"{self.start_offset:020}-{self.segment_id}.{kind}"
 
     def add(self, kind: str, key: str, size: int, modified_ms: int) -> None:
         """Add an object."""
-        stem = key.removesuffix(f".{kind}")
-        self.stem = self.stem or stem
-        if stem != self.stem:
+        folder = intern(key.removesuffix(self._name(kind)))
+        self.folder = self.folder or folder
+        if folder != self.folder:
             self.others = (self.others or {}) | {kind: key}
         self.sizes[intern(kind)] = size
         self.modified_ms = max(self.modified_ms, modified_ms)

@@ -48,16 +48,18 @@ def fetch_remote(
     path = check_place(options.to, [*query.paths, query.tier.uri])
     sources = RemoteSources(query)
     planned = plan_fetch(sources, query.tier, options)
+    cluster_id = _cluster_id(sources)
+    del sources  # the plan has what the run needs
     if not planned:
         return []
     with fetch_dir(path, disk, options.now_ms) as made:
         made.begin(_asked(query, options))
         run = _Fetch(query.tier, made, options, sink, disk)
-        run.copy([(one, segment) for one in planned for segment in one.segments])
+        run.copy(planned)
         if options.strict and (problem := run.problem(planned)):
             made.remove()
             raise KlogError(f"{problem}; with --strict nothing is left")
-        return run.complete(planned, _cluster_id(sources))
+        return run.complete(planned, cluster_id)
 
 
 def _asked(query: RemoteQuery, options: FetchOptions) -> dict[str, Any]:
@@ -89,14 +91,14 @@ class _Fetch:
 
     # segments
 
-    def copy(self, tasks: Sequence[_Task]) -> None:
+    def copy(self, planned: Sequence[PartitionToFetch]) -> None:
         """Copy the segments that are not there, several at once.  Raises KlogError, OSError."""
-        missing = [one for one in tasks if (one[0].folder, one[1].base) not in self._made.done]
-        self._sink.expect(sum(segment.size for _, segment in missing))
-        for folder in dict.fromkeys(planned.folder for planned, _ in missing):
+        sizes = [segment.size for _, segment in self._missing(planned)]
+        self._sink.expect(sum(sizes))
+        for folder in dict.fromkeys(one.folder for one, _ in self._missing(planned)):
             self._made.folder(folder)
-        queue = iter(missing)
-        jobs = max(1, min(self._options.jobs, len(missing)))
+        queue = self._missing(planned)
+        jobs = max(1, min(self._options.jobs, len(sizes)))
         try:
             run_all([partial(self._work, queue) for _ in range(jobs)], self._stop, _PATIENCE_S)
         except Exception:
@@ -104,6 +106,12 @@ class _Fetch:
                 self._keep()
             raise
         self._keep()
+
+    def _missing(self, planned: Sequence[PartitionToFetch]) -> Iterator[_Task]:
+        for one in planned:
+            for segment in one.segments:
+                if segment.base not in self._made.done.get(one.folder, {}):
+                    yield one, segment
 
     def _stop(self) -> None:
         self._is_stopped = True
@@ -159,11 +167,8 @@ class _Fetch:
         written: list[str] = []
         roots: dict[str, dict[str, tuple[OffsetEntry, int]]] = {}
         for one in planned:
-            copied = [
-                self._made.done[one.folder, each.base]
-                for each in one.segments
-                if (one.folder, each.base) in self._made.done
-            ]
+            done = self._made.done.get(one.folder, {})
+            copied = [done[each.base] for each in one.segments if each.base in done]
             lost = tuple(each for each in self._lost if each.folder == one.folder)
             if not copied:
                 remove_tree(os.path.join(self._made.path, one.folder), self._disk)

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import chain
+from sys import intern
 from typing import Any, Final
 
 from klog.base.errors import KlogError, UsageError
@@ -21,10 +23,10 @@ from klog.data_dir.disk.directory_tree import make_directories, naming, remove_m
 from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.disk.refused_outputs import check_directory
 from klog.data_dir.locks import Locks
-from klog.formats.names import SEGMENT_KINDS, FileKind, file_name, parse_file
+from klog.formats.names import NUMBERED, SEGMENT_KINDS, FileKind, Stage, file_name, parse_file
 
 JOURNAL: Final = "klog-fetch.jsonl"
-_MOST_JOURNAL_BYTES: Final = 1 << 30
+_PIECE_BYTES: Final = 1 << 20
 _STANDING: Final = "the segments fetched so far are kept; make room, and run the command again"
 _IN_USE: Final = (FileKind.LOCK.value, JOURNAL)
 
@@ -32,13 +34,13 @@ _IN_USE: Final = (FileKind.LOCK.value, JOURNAL)
 class FetchDir:
     """The directory at *path*, under its lock.
 
-    *done*: the segments that an earlier run has fetched, by folder and base offset.  *now_ms*: when the first run
-    began.
+    *done*: the segments that are there with all of their files, by folder and base offset.  *now_ms*: when the first
+    run began.
     """
 
     def __init__(self, path: str, disk: Disk, now_ms: int) -> None:
         self.path, self._disk, self.now_ms = path, disk, now_ms
-        self.done: dict[tuple[str, int], CopiedSegment] = {}
+        self.done: dict[str, dict[int, CopiedSegment]] = {}
 
     @property
     def _journal(self) -> str:
@@ -50,29 +52,32 @@ class FetchDir:
         """Begin, or go on.  *asked*: what is fetched.  Raises UsageError if the directory has the beginning of another
         fetch, OSError."""
         lines = self._read()
-        if lines:
-            if lines[0].get("fetch") != asked:
+        if first := next(lines, None):
+            if first.get("fetch") != asked:
                 raise UsageError(f"--to {self.path}: has an unfinished fetch of something else; name another directory")
-            self.now_ms = lines[0]["now_ms"]
-            for one in map(_segment, lines[1:]):
+            self.now_ms = first["now_ms"]
+            for one in map(_segment, lines):
                 if one is not None and self._is_there(one):
-                    self.done[one.folder, one.base] = one
-        self._write([{"fetch": asked, "now_ms": self.now_ms}, *(one._asdict() for one in self.done.values())])
+                    self._add(one)
+        self._write({"fetch": asked, "now_ms": self.now_ms})
         self._clear()
 
-    def _read(self) -> list[dict[str, Any]]:
-        """Return the lines of the journal, up to one that was not written to its end."""
-        found: list[dict[str, Any]] = []
+    def _add(self, one: CopiedSegment) -> None:
+        self.done.setdefault(one.folder, {})[one.base] = one
+
+    def _read(self) -> Iterator[dict[str, Any]]:
+        """Yield the lines of the journal, up to one that was not written to its end."""
         if not os.path.lexists(self._journal):
-            return found
+            return
         with ReadOnlyFile(self._journal) as file:
-            content = file.read(0, _MOST_JOURNAL_BYTES)
-        for line in content.split(b"\n")[:-1]:
-            try:
-                found.append(json.loads(line))
-            except ValueError:
-                break
-        return found
+            rest = b""
+            for position in range(0, file.size, _PIECE_BYTES):
+                *lines, rest = (rest + file.read(position, _PIECE_BYTES)).split(b"\n")
+                for line in lines:
+                    try:
+                        yield json.loads(line)
+                    except ValueError:
+                        return
 
     def _is_there(self, one: CopiedSegment) -> bool:
         try:
@@ -80,31 +85,49 @@ class FetchDir:
         except OSError:
             return False
 
-    def _write(self, lines: Sequence[Mapping[str, Any]]) -> None:
+    def _write(self, first: Mapping[str, Any]) -> None:
+        """Write the journal anew: its first line, and a line for each segment that is there."""
         temporary = f"{self._journal}{TEMPORARY}"
         if os.path.lexists(temporary):
             self._disk.unlink(temporary)
-        write_file(temporary, [_line(one) for one in lines], self._disk)
+        lines = (one._asdict() for segments in self.done.values() for one in segments.values())
+        write_file(temporary, (_line(one) for one in chain([first], lines)), self._disk)
         self._disk.sync([temporary])
         self._disk.rename(temporary, self._journal)
         self._disk.sync([self.path])
 
-    def _clear(self) -> None:
-        """Remove all but the segments that are there, with their indexes."""
-        kept = {os.path.join(self.path, name) for name in _IN_USE}
-        for one in self.done.values():
-            names = [(one.base, kind) for kind in SEGMENT_KINDS] + [(one.end, FileKind.SNAPSHOT)]
-            own = [file_name(offset, kind) for offset, kind in names if kind.value not in one.lacks]
-            kept |= {os.path.join(self.path, one.folder, name) for name in own}
-        for folder, directories, files in os.walk(self.path, topdown=False):
-            for name in files:
-                path = os.path.join(folder, name)
-                if path not in kept:
-                    self._disk.unlink(path)
-            for name in directories:
-                path = os.path.join(folder, name)
-                if not os.listdir(path):
-                    self._disk.remove_directory(path)
+    def _clear(self, folder: str = "") -> bool:
+        """Remove all but the segments that are there, with their indexes; return whether anything remains."""
+        path = os.path.join(self.path, folder)
+        is_own = self._is_own(self.done.get(folder, {})) if folder else _IN_USE.__contains__
+        is_left, others = False, []
+        with os.scandir(path) as entries:
+            for one in entries:
+                if is_own(one.name):
+                    is_left = True
+                else:
+                    others.append((one.name, one.is_dir(follow_symlinks=False)))
+        for name, is_directory in others:
+            if not is_directory:
+                self._disk.unlink(os.path.join(path, name))
+            elif self._clear(os.path.join(folder, name)):
+                is_left = True
+            else:
+                self._disk.remove_directory(os.path.join(path, name))
+        return is_left
+
+    def _is_own(self, segments: Mapping[int, CopiedSegment]) -> Callable[[str], bool]:
+        """Return a function that tells whether a file of a partition is one of these segments'."""
+        by_end = {one.end: one for one in segments.values()}
+
+        def is_own(name: str) -> bool:
+            _, kind, stage, offset, *_ = parse_file(name)
+            if kind not in NUMBERED or stage is not Stage.IN_USE or offset is None:
+                return False
+            one = by_end.get(offset) if kind is FileKind.SNAPSHOT else segments.get(offset)
+            return one is not None and kind.value not in one.lacks
+
+        return is_own
 
     # segments
 
@@ -117,14 +140,12 @@ class FetchDir:
     def keep(self, segments: Sequence[CopiedSegment]) -> None:
         """Return when all files of these segments are on the disk, and listed.  Raises OSError."""
         paths: list[str] = []
+        for one in segments:
+            offsets = [(one.base, kind) for kind in SEGMENT_KINDS] + [(one.end, FileKind.SNAPSHOT)]
+            names = (os.path.join(self.path, one.folder, file_name(*named)) for named in offsets)
+            paths += filter(os.path.lexists, names)
         for folder in dict.fromkeys(one.folder for one in segments):
-            bases = {one.base for one in segments if one.folder == folder}
-            ends = {one.end for one in segments if one.folder == folder}
             path = os.path.join(self.path, folder)
-            for name in os.listdir(path):
-                parsed = parse_file(name)
-                if parsed.offset in (ends if parsed.kind is FileKind.SNAPSHOT else bases):
-                    paths.append(os.path.join(path, name))
             while path != self.path:
                 paths.append(path)
                 path = os.path.dirname(path)
@@ -135,7 +156,8 @@ class FetchDir:
         finally:
             self._disk.close(file)
         self._disk.sync([self._journal])
-        self.done |= {(one.folder, one.base): one for one in segments}
+        for one in segments:
+            self._add(one)
 
     def put(self, name: str, content: bytes) -> str:
         """Give a small file this content; return its path, which is not on the disk yet.  Raises OSError."""
@@ -167,7 +189,7 @@ def _line(found: Mapping[str, Any]) -> bytes:
 
 def _segment(found: dict[str, Any]) -> CopiedSegment | None:
     try:
-        return CopiedSegment(**found)._replace(lacks=tuple(found["lacks"]))
+        return CopiedSegment(**found)._replace(folder=intern(found["folder"]), lacks=tuple(found["lacks"]))
     except (TypeError, KeyError):
         return None
 

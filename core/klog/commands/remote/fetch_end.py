@@ -15,7 +15,7 @@ from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import OffsetEntry, write_epochs, write_offsets, write_partition_metadata
 from klog.formats.java_integers import LONG_MAX
-from klog.formats.names import FileKind, file_name
+from klog.formats.names import FileKind, file_name, parse_file
 from klog.formats.properties import write_clean_shutdown, write_meta_properties
 from klog.formats.snapshot import write_snapshot
 from klog.kernel import crc32c
@@ -47,12 +47,22 @@ def complete_partition(
     for name, content in _rebuilt(folder, copied, _missing_snapshots(folder, copied), made.now_ms):
         written.append(made.put(os.path.join(planned.folder, name), content))
         rebuilt.append(name)
-    for name in os.listdir(folder):
-        is_beyond = name.endswith(f".{FileKind.SNAPSHOT.value}") and int(name[:20]) > end
-        if is_beyond:
-            disk.unlink(os.path.join(folder, name))
-    written += [os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(FileKind.SNAPSHOT.value)]
+    kept = {one.end for one in copied}
+    others = {offset: path for offset, path in _snapshots(folder) if offset > end or offset not in kept}
+    for offset, path in others.items():
+        if offset > end:
+            disk.unlink(path)
+    written += [path for offset, path in others.items() if offset <= end]
     return list(dict.fromkeys(written)), rebuilt
+
+
+def _snapshots(folder: str) -> Iterator[tuple[int, str]]:
+    """Yield the snapshots in a directory, with their offsets."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            parsed = parse_file(entry.name)
+            if parsed.kind is FileKind.SNAPSHOT and parsed.offset is not None:
+                yield parsed.offset, entry.path
 
 
 def first_offset(planned: PartitionToFetch, copied: Sequence[CopiedSegment]) -> int:
@@ -72,8 +82,8 @@ def _rebuilt(
     folder: str, copied: Sequence[CopiedSegment], snapshots: set[int], now_ms: int
 ) -> Iterator[tuple[str, bytes]]:
     """Yield the files that have to be built, as `klog recover` does, by their names."""
-    lacks = {one.base: set(one.lacks) - {FileKind.SNAPSHOT.value} for one in copied}
-    lacks = {base: kinds for base, kinds in lacks.items() if kinds}
+    every = ((one.base, set(one.lacks) - {FileKind.SNAPSHOT.value}) for one in copied if one.lacks)
+    lacks = {base: kinds for base, kinds in every if kinds}
     if not lacks and not snapshots:
         return
     options = RecoverOptions(RecoverMode.DEFAULT, now_ms, LONG_MAX)

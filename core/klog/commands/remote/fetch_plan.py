@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from klog.base.errors import KlogError, UsageError
@@ -57,7 +58,7 @@ class PartitionToFetch:
     holes: tuple[tuple[int, int], ...] = ()
     tells_txns: bool = True
 
-    @property
+    @cached_property
     def folder(self) -> str:
         """The directory of the partition below the directory."""
         return f"{self.root}/{self.whose}" if self.root else str(self.whose)
