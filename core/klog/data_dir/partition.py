@@ -112,11 +112,19 @@ class SegmentFiles(NamedTuple):
 class Partition(BrokerDirectory):
     """A partition directory.  Its path need not end in a name a broker would accept: then *topic*, *number* are None.
 
-    *name*: the parsed last part of the path, for callers that have it already.
+    *name*: the parsed last part of the path, *listing*: its content or a part of it, for callers that have it already.
     """
 
-    def __init__(self, path: str, checkpoints: RootFiles | None = None, name: PartitionName | None = None) -> None:
+    def __init__(
+        self,
+        path: str,
+        checkpoints: RootFiles | None = None,
+        name: PartitionName | None = None,
+        listing: BrokerFiles | None = None,
+    ) -> None:
         super().__init__(path)
+        if listing is not None:
+            self._listing = listing
         self._prefix = os.path.join(path, "")
         self.directory = os.path.basename(os.path.abspath(path)) if name is None else name.name
         self.name = name = parse_partition(self.directory) if name is None else name
@@ -150,8 +158,7 @@ class Partition(BrokerDirectory):
         A value refers to the content: name and size (bytes) of a file of the directory, or the bytes themselves for a
         new file.  `segments` have the present names of the files, `snapshots` the future ones.
         """
-        other = Partition(self.path, self.checkpoints, self.name)
-        other._listing = self._listing
+        other = Partition(self.path, self.checkpoints, self.name, self._listing)
         parsed = [file for file in map(parse_file, files) if file.offset is not None]
         logs = [file for file in parsed if file.kind is FileKind.LOG]
         other.segments = tuple(

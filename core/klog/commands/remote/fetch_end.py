@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Final
 
 from klog.base.progress import Silence
@@ -12,7 +13,7 @@ from klog.commands.remote.fetch_dir import FetchDir
 from klog.commands.remote.fetch_options import CopiedSegment
 from klog.commands.remote.fetch_plan import PartitionToFetch, epochs_between
 from klog.data_dir.disk.disk_changes import Disk
-from klog.data_dir.partition import Partition
+from klog.data_dir.partition import BrokerFiles, Partition
 from klog.formats.checkpoint import OffsetEntry, write_epochs, write_offsets, write_partition_metadata
 from klog.formats.java_integers import LONG_MAX
 from klog.formats.names import FileKind, file_name, parse_file
@@ -87,7 +88,7 @@ def _rebuilt(
     if not lacks and not snapshots:
         return
     options = RecoverOptions(RecoverMode.DEFAULT, now_ms, LONG_MAX)
-    partition = _from_first(Partition(folder), lacks.keys(), snapshots)
+    partition = _from_first(folder, copied, lacks.keys(), snapshots)
     survey = PartitionSurvey.read(partition, LogDirFacts(clean=True), options, Silence())
     if survey.fails is not None:
         return
@@ -103,17 +104,27 @@ def _rebuilt(
     yield from ((name, content) for name, content in sorted(files.items()) if content or "txn" not in name)
 
 
-def _from_first(partition: Partition, bases: Collection[int], snapshots: Collection[int]) -> Partition:
+def _from_first(
+    folder: str, copied: Sequence[CopiedSegment], bases: Collection[int], snapshots: Collection[int]
+) -> Partition:
     """Return a partition without the segments in front of the first that has to be read: nothing is built for them.
 
     Producers are followed from the last snapshot in front of one that is missing.
     """
-    known = [0, *(one.offset for one in partition.snapshots if one.offset is not None)]
-    starts = [max(offset for offset in known if offset <= wanted) for wanted in snapshots]
-    first = min([*bases, *starts])
-    at = bisect_right([one.base_offset for one in partition.segments], first) - 1
-    partition.segments = partition.segments[max(at, 0) :]
-    return partition
+    known = [0, *sorted(offset for offset, _ in _snapshots(folder))]
+    first = min([*bases, *(known[bisect_right(known, wanted) - 1] for wanted in snapshots)])
+    at = bisect_right(copied, first, key=attrgetter("base")) - 1
+    read = {file_name(one.base, FileKind.LOG): one.size for one in copied[max(at, 0) :]}
+    start = copied[max(at, 0)].base
+    before = known[bisect_right(known, start) - 1]
+    with os.scandir(folder) as entries:
+        found = (parse_file(entry.name) for entry in entries)
+        files = [
+            one
+            for one in found
+            if one.offset is None or one.offset >= (before if one.kind is FileKind.SNAPSHOT else start)
+        ]
+    return Partition(folder, listing=BrokerFiles(tuple(sorted(files)), sizes=read))
 
 
 def write_root(
