@@ -33,7 +33,7 @@ _CAUSES: Final = (
 )
 _MOST_LETTERS: Final = 200
 NEEDED: Final = "pip install 'klog[remote]'"
-STREAM_BYTES: Final = 1 << 20
+_PIECE_BYTES: Final = 256 << 10
 
 
 class ObjectStore:
@@ -99,7 +99,7 @@ class ObjectStore:
         """Yield the bytes of an object from *start* on, in one request."""
         with self._named(key):
             found = self._reads.get(key, options={"range": {"offset": start}} if start else None)
-            for piece in found.stream(min_chunk_size=STREAM_BYTES):
+            for piece in found.stream(min_chunk_size=_PIECE_BYTES):
                 yield memoryview(piece)
 
     def _range(self, key: str, start: int, end: int) -> bytes:
@@ -155,15 +155,18 @@ class ObjectRange:
 
 
 class ObjectStream:
-    """An object read by one request while each read begins where the last one ended; another read begins a request.
+    """An object read by one request while each read begins within the one before, or at its end.
 
-    A connection that breaks is replaced by one from the same position on, if it brought something.
+    Readers of logs take the rest of a window again, a batch without its end: the pieces of the last read are kept. A
+    read elsewhere begins another request.  A connection that breaks is replaced by one from the same position on, if it
+    brought something.
     """
 
     def __init__(self, path: str, size: int, stream_from: Callable[[int], Iterator[memoryview]]) -> None:
         self.path, self.size, self._stream_from = path, size, stream_from
         self._stream: Iterator[memoryview] | None = None
-        self._start, self._piece = 0, memoryview(b"")
+        self._pieces: list[memoryview] = []
+        self._start = self._end = 0
 
     def read(self, position: int, size: int) -> bytes:
         """Return up to *size* bytes from *position* on; fewer only at the end.  Raises UnreadableError."""
@@ -178,30 +181,46 @@ class ObjectStream:
             raise OSError(str(error)) from error
 
     def _fill(self, position: int, view: memoryview) -> int:
+        while self._pieces and self._start + len(self._pieces[0]) <= position:
+            self._start += len(self._pieces.pop(0))
         done = 0
         while done < len(view):
-            at = position + done
-            if not self._start <= at < self._start + len(self._piece) and not self._advance(at):
+            found = self._kept(position + done) or self._receive(position + done)
+            if not found:
                 break
-            piece = self._piece[at - self._start : at - self._start + len(view) - done]
+            piece = found[: len(view) - done]
             view[done : done + len(piece)] = piece
             done += len(piece)
         return done
 
-    def _advance(self, position: int) -> bool:
-        """Receive the piece that begins at *position*; False if the object ends there.  Raises UnreadableError."""
-        has_more = self._stream is not None and position == self._start + len(self._piece)
-        for is_new in (False, True) if has_more else (True,):
-            if is_new or self._stream is None:
-                self._stream = self._stream_from(position)
+    def _kept(self, position: int) -> memoryview | None:
+        """Return the bytes of the piece that has *position*, from there on; None if no piece has it."""
+        start = self._start
+        for piece in self._pieces:
+            if start <= position < start + len(piece):
+                return piece[position - start :]
+            start += len(piece)
+        return None
+
+    def _receive(self, position: int) -> memoryview | None:
+        """Return the piece that begins at *position*; None if the object ends there.  Raises UnreadableError."""
+        if position != self._end:
+            self._stream, self._pieces = None, []
+            self._start = self._end = position
+        while True:
+            is_new = self._stream is None
+            self._stream = self._stream or self._stream_from(position)
             try:
-                self._start, self._piece = position, next(self._stream, memoryview(b""))
-                return len(self._piece) > 0
+                piece = next(self._stream, None)
             except UnreadableError:
                 self._stream = None
                 if is_new:
                     raise
-        return False
+                continue
+            if piece:
+                self._pieces.append(piece)
+                self._end += len(piece)
+            return piece
 
     def next_data(self, position: int) -> int:
         """Return *position*: objects have no holes."""
@@ -209,4 +228,5 @@ class ObjectStream:
 
     def close(self) -> None:
         """Give up the request."""
-        self._stream, self._piece = None, memoryview(b"")
+        self._stream, self._pieces = None, []
+        self._start = self._end = 0

@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import struct
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from klog.base.errors import UnreadableError
+from klog.kernel import Window
+from klog.log.reader import LogReader
 from klog.tier.object_store import ObjectStream
 
 from tests.commands.remote.test_fetch import contents
 from tests.commands.remote.test_ls import KEYS, Klog, document
+from tests.oracles.plain.encode import Record, batch
 from tests.support.s3_server import Proxy, proxied, s3_server, upload, use
 from tests.support.tiers import Situation, situation, unpack
 
@@ -105,10 +109,6 @@ def test_a_fetch_reads_each_object_once(
 
 def large(folder: Path) -> tuple[Path, Path]:
     """The fixture, with a log of a MiB in place of the first remote one of `fine-0`; its index leads to each batch."""
-    import struct
-
-    from tests.oracles.plain.encode import Record, batch
-
     data, tier = unpack(folder)
     log = min(tier.glob("kafka-tiered-storage/fine-0-*/*.log"))
     content, entries = b"", []
@@ -196,3 +196,55 @@ def test_a_stream_is_read_at_any_position(tmp_path: Path) -> None:
     assert log.next_data(7) == 7
     log.close()
     assert json.dumps(asked) == json.dumps([0, 3000, 100, len(data) - 5, 9000])
+
+
+@pytest.mark.parametrize("value_bytes", [16_000, 200_000, 700_000, 3_000_000])
+def test_a_log_is_read_in_one_request(value_bytes: int) -> None:
+    """Its reader takes the rest of a window again, and a batch that is larger than the window from its start."""
+    data = b"".join(
+        batch([Record(offset, 0, b"k", b"v" * value_bytes)], base_offset=offset) for offset in range(12 << 20 >> 19)
+    )
+    asked: list[int] = []
+
+    def stream(start: int) -> Iterator[memoryview]:
+        asked.append(start)
+        yield from (memoryview(data[at : at + 300_000]) for at in range(start, len(data), 300_000))
+
+    reader, window = LogReader(ObjectStream("x", len(data), stream), checked=True), Window(output=0)
+    found = b""
+    while reader.next(window) is not None:
+        found += window.copy(0, window.next_at)
+    assert found == data
+    assert asked == [0]
+
+
+def test_a_read_elsewhere_is_another_request() -> None:
+    data = bytes(range(256)) * 40
+    asked: list[int] = []
+
+    def stream(start: int) -> Iterator[memoryview]:
+        asked.append(start)
+        yield from (memoryview(data[at : at + 1000]) for at in range(start, len(data), 1000))
+
+    log = ObjectStream("x", len(data), stream)
+    for position, size in ((0, 1001), (999, 10), (999, 4000), (1500, 3499), (1500, 5000), (6000, 9000), (9999, 9000)):
+        assert log.read(position, size) == data[position : position + size]
+    assert asked == [0]
+    log.read(5999, 1)
+    assert asked == [0, 5999]
+
+
+def test_a_stream_that_breaks_twice_at_a_byte_fails_there_and_again() -> None:
+    """The next read asks again, and does not take the broken stream for one that has ended."""
+    breaks = [True] * 4
+
+    def stream(start: int) -> Iterator[memoryview]:
+        if start and breaks.pop():
+            raise UnreadableError("broken")
+        yield memoryview(bytes(1000))
+        raise UnreadableError("broken")
+
+    log = ObjectStream("x", 2000, stream)
+    for _ in range(2):
+        with pytest.raises(UnreadableError):
+            log.read(0, 2000)
