@@ -26,7 +26,7 @@ from klog.data_dir.locks import Locks
 from klog.formats.names import NUMBERED, SEGMENT_KINDS, FileKind, Stage, file_name, parse_file
 
 JOURNAL: Final = "klog-fetch.jsonl"
-_PIECE_BYTES: Final = 1 << 20
+_PIECE_BYTES: Final = 64 << 10
 _STANDING: Final = "the segments fetched so far are kept; make room, and run the command again"
 _IN_USE: Final = (FileKind.LOCK.value, JOURNAL)
 
