@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from tests.fuzz import seeds
 from tests.fuzz.metadata import MetadataLogs
 from tests.oracles.plain import encode
+from tests.schemas.random_json import damaged, random_text
 
 if TYPE_CHECKING:
     from klog.kernel import Rewriter, Window
@@ -83,7 +84,9 @@ class Fuzzer:
         self.window = Window(1 << 20, 4096, 1 << 16)
         self.masks = [self.mask(1 << 16) for _ in range(40)]
         self.maps = [OffsetMap(24 * slots, bytes(16), md5) for slots in (10, 2000, 40_000) for md5 in (False, True)]
-        self.takes = (self.as_json, self.as_csv, self.as_text, self.as_columns, self.as_objects, self.as_keys)
+        self.takes = (
+            self.as_json, self.as_csv, self.as_text, self.as_columns, self.as_objects, self.as_keys, self.as_decoded,
+        )  # fmt: skip
 
     # making
 
@@ -187,6 +190,21 @@ class Fuzzer:
 
     def lines(self, window: Window) -> Iterator[bytes]:
         return self.drain(window, lambda row: window.json_lines(row, ORIGIN, 0))
+
+    def as_decoded(self, window: Window) -> None:
+        """JSON lines with values that are JSON in the places of framed ones."""
+        from klog.kernel import framed_run, json_values, with_values
+
+        values: list[bytes | None] = []
+        while len(values) < window.records:
+            found = json_values(framed_run(window, len(values), window.records)[1])
+            values += found or [self.chance.choice((None, b"{}", b'"' + b"a" * 300 + b'"'))]
+        at = 0
+        for text in self.drain(window, lambda row: window.json_lines(row, ORIGIN, 0)):
+            count = text.count(b"\n")
+            made = bytes(with_values(text, values[at : at + count], [b',"value_schema_id":7'] * count))
+            at += count
+            assert json.loads(made[: made.index(b"\n")])["topic"] == "orders"
 
     def as_csv(self, window: Window) -> None:
         values = self.chance.randrange(5)
@@ -433,6 +451,17 @@ class Fuzzer:
         for checksum, shift in ((crc32c, crc32c_shift), (crc32, crc32_shift)):
             assert checksum(data[start:]) == checksum(data) ^ shift(checksum(data[:start]), len(data) - start)
 
+    def json_texts(self) -> None:
+        """JSON, whole and damaged: nothing but JSON is taken for it."""
+        from klog.kernel import json_values
+
+        contents = [random_text(self.chance) for _ in range(50)]
+        contents += [damaged(self.chance, content) for content in contents]
+        for found in json_values(contents):
+            if found is not None:
+                json.loads(found)
+        self.done += len(contents)
+
     def metadata(self) -> None:
         """Metadata logs: some files of a quorum, through all readers."""
         self.metadata_logs.spoil_and_read()
@@ -445,6 +474,7 @@ class Fuzzer:
             self.tight,
             self.twice,
             self.strings,
+            self.json_texts,
             self.search,
             self.walk,
             self.huge,

@@ -1,5 +1,6 @@
 from klog.kernel._compact import *
 from klog.kernel._index import *
+from klog.kernel._json_values import *
 from klog.kernel._keys import *
 from klog.kernel._metadata import *
 from klog.kernel._producers import *

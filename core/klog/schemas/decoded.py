@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 UNKNOWN_ID: Final = "unknown-id"
 """No record of the registry's topic has the id or GUID."""
@@ -62,6 +62,15 @@ class Decoder(Protocol):
 
     def decode(self, payload: bytes | memoryview) -> Decoded:
         """Decode the bytes behind the framing; content raises nothing."""
+        ...
+
+
+@runtime_checkable
+class JsonDecoder(Decoder, Protocol):
+    """A decoder that also makes the JSON of many values at a time."""
+
+    def json_texts(self, payloads: list[bytes]) -> list[bytes | None]:
+        """Return the JSON of each value, in UTF-8; None for one that `decode` has to judge: for errors, at least."""
         ...
 
 

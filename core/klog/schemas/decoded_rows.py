@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klog.formats.internal_topics import REMOTE_LOG_METADATA
 from klog.formats.names import CLUSTER_METADATA, INTERNAL
-from klog.kernel import is_utf8
+from klog.kernel import framed_run, is_utf8, with_values
 from klog.log.json_lines import LineStyle, huge_line
 from klog.schemas.decoded import TRAILING_BYTES, JsonText
 from klog.schemas.json_values import json_bytes, json_text
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from klog.schemas.side_decoder import DecodedSide, SchemaDecoders, SideDecoder
 
 _KEY, _VALUE, _HEADERS = b',"key', b',"value', b',"headers":'
-_LAST_MAGIC = 1
-"""Higher first bytes are those of no framing."""
 _LITTLE = {"key": b',"key":0', "value": b',"value":0'}
 NOT_DECODED = frozenset((*INTERNAL, CLUSTER_METADATA, REMOTE_LOG_METADATA))
 """Topics in which brokers have formats of their own."""
@@ -67,34 +65,41 @@ class DecodedRows:
         """Yield the lines of the rows from *at* to *end*, in pieces; the output of *rows* is empty before and after."""
         while at < end:
             stop = rows.json_lines(at, fields, style.flags, end)
-            lines = bytes(rows.output()).split(b"\n")
+            values, facts = self._usual_values(rows, at, stop)
+            lines = with_values(rows.output(), values, facts)
             rows.flushed()
-            yield b"\n".join([*self._spliced(rows, at, lines[: stop - at]), b""])
+            yield self._with_others(rows, at, values, lines) if None in values else lines
             at = stop
             if at < end and rows.is_huge(at, fields, style.flags):
                 yield from self._huge(rows, at, fields, style)
                 at += 1
 
-    def _spliced(self, rows: Window, first: int, lines: list[bytes]) -> list[bytes]:
-        """Return *lines*, those of the rows from *first* on, with decoded members."""
-        record_of, usual_of, made = rows.record, self._usual.get, list[bytes]()
-        for row, line in enumerate(lines, first):
-            record = record_of(row)
-            key, value = record[2], record[3]
-            if value and not record[4] and not (key and key[0] <= _LAST_MAGIC):  # its value alone can be framed
-                usual = usual_of(value[:5])
-                if usual is not None:
-                    found, message, error, trailing = usual.decode(value[5:])
-                    if error is None and not trailing and message is None:
-                        start = line.find(_VALUE)
-                        end = line.find(_HEADERS, start)
-                        instead = b',"value":', json_bytes(found), usual.fact
-                        made.append(line if start < 0 else b"".join((line[:start], *instead, line[end:])))
-                        continue
+    def _usual_values(self, rows: Window, at: int, end: int) -> tuple[list[bytes | None], list[bytes]]:
+        """Return the JSON of the values of rows *at* to *end*, and the member that tells the id of each.
+
+        None for a row that is to be judged by itself: its key may be framed, its schema is met first, it has an error.
+        """
+        values: list[bytes | None] = []
+        facts: list[bytes] = []
+        while at < end:
+            begin, payloads = framed_run(rows, at, end)
+            usual = self._usual.get(begin)
+            count = max(len(payloads), 1)
+            values += [None] * count if usual is None else usual.json_texts(payloads)
+            facts += [b"" if usual is None else usual.fact] * count
+            at += count
+        return values, facts
+
+    def _with_others(self, rows: Window, first: int, values: list[bytes | None], lines: memoryview) -> bytes:
+        """Return *lines*, those of the rows from *first* on, with the keys and values of rows without a usual value."""
+        made = bytes(lines).split(b"\n")
+        for place, value in enumerate(values):
             # the bytes of a control record can look like an id: its line has neither key nor value
-            sides = self.sides(record) if _KEY in line else (None, None)
-            made.append(line if sides == (None, None) else _with_sides(line, *sides))
-        return made
+            if value is None and _KEY in made[place]:
+                sides = self.sides(rows.record(first + place))
+                if sides != (None, None):
+                    made[place] = _with_sides(made[place], *sides)
+        return b"\n".join(made)
 
     def sides(self, record: Row) -> Sides:
         """Return the decoded key and value of a row, and count their errors."""

@@ -26,6 +26,7 @@ from klog.schemas.decoded import (
     BrokenSchemaError,
     Decoded,
     Decoder,
+    JsonDecoder,
     MakeDecoder,
 )
 from klog.schemas.framing import Framed, Headers, read_framing
@@ -52,9 +53,13 @@ class DecodedSide(NamedTuple):
 
 
 class UsualDecoder(NamedTuple):
-    """Decodes the bytes behind the framing of one id.  *fact*: the member of a JSON line that tells the id."""
+    """Decodes the bytes behind the framing of one id.  *fact*: the member of a JSON line that tells the id.
+
+    *json_texts*: see `decoded.JsonDecoder`.
+    """
 
     decode: Callable[[bytes], Decoded]
+    json_texts: Callable[[list[bytes]], list[bytes | None]]
     fact: bytes
     schema_id: int
 
@@ -222,7 +227,9 @@ class SideDecoder:
             if len(found) == 1 and found[0][1] is not None and isinstance(schema_id, int):
                 fact = f',"{self._side}_schema_id":{schema_id}'.encode()
                 begin = b"\0" + schema_id.to_bytes(4, "big", signed=True)
-                self.usual[begin] = UsualDecoder(found[0][1].decode, fact, schema_id)
+                decoder = found[0][1]
+                json_texts = decoder.json_texts if isinstance(decoder, JsonDecoder) else _no_texts
+                self.usual[begin] = UsualDecoder(decoder.decode, json_texts, fact, schema_id)
         return found
 
     @staticmethod
@@ -240,6 +247,10 @@ def _decode(row: SchemaVersion, decoder: Decoder | None, framed: Framed) -> Deco
     if framed.prefix and row.type == "PROTOBUF":
         return decoder.decode(framed.prefix + bytes(framed.payload))
     return decoder.decode(framed.payload)
+
+
+def _no_texts(payloads: list[bytes]) -> list[bytes | None]:
+    return [None] * len(payloads)
 
 
 def _named(framed: Framed, found: Decoded, row: SchemaVersion | None) -> DecodedSide:
