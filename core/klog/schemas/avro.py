@@ -15,11 +15,12 @@ from collections.abc import Mapping
 from io import BytesIO
 from typing import Any, Final
 
-from klog.schemas.avro_plan import AvroPlan, Change
+from klog.schemas.avro_plan import END, TOGETHER, AvroPlan, Change
 from klog.schemas.avro_reader import MOST_DEPTH, AvroReader
 from klog.schemas.avro_resolution import ReaderForm
 from klog.schemas.avro_types import AvroType, all_types, can_explode, is_recursive, parse_avro
 from klog.schemas.decoded import BAD_VALUE, BadValueError, Decoded
+from klog.schemas.json_values import json_bytes
 
 _CONTINUED: Final = bytes(byte >> 7 for byte in range(256))
 _LONG_RUN: Final = bytes([1]) * 9
@@ -71,6 +72,40 @@ class AvroSchema:
         if self.type.kind == "bytes":  # Java writes the bytes of such a schema without their length
             return self._changed(bytes(payload))
         return self._decode_strictly(bytes(payload))
+
+    def json_texts(self, payloads: list[bytes]) -> list[bytes | None]:
+        """Return the JSON of each value; None for one that `decode` has to judge."""
+        plan = self._plan or self._prepare()
+        if self._most_bytes < sys.maxsize:  # in a row they could be nested as deep as all of them together
+            return [self._json_text(payload) for payload in payloads]
+        texts: list[bytes | None] = []
+        for first in range(0, len(payloads), TOGETHER):
+            some = payloads[first : first + TOGETHER]
+            values = self._read_together(plan, some)
+            texts += map(self._json_text, some) if values is None else map(json_bytes, values)
+        return texts
+
+    def _json_text(self, payload: bytes) -> bytes | None:
+        found = self.decode(payload)
+        return None if found.error is not None or found.trailing else json_bytes(found.value)
+
+    def _read_together(self, plan: AvroPlan, contents: list[bytes]) -> list[Any] | None:
+        """Return the values of *contents*, read by one call of fastavro; None unless each is whole and nothing is left.
+
+        END is behind each content, nowhere else, and cannot overlap itself.  Whoever finds it as often has read each
+        value to its end, and not a byte further.
+        """
+        source = END.join([bytes([2 * len(contents)]) + contents[0], *contents[1:], b"\0"])
+        if source.count(END) != len(contents) or _LONG_RUN in source.translate(_CONTINUED):
+            return None
+        try:
+            pairs = plan.read(BytesIO(source), plan.several)
+            values = [pair["value"] for pair in pairs if pair["end"] == END]
+            if len(values) < len(contents):
+                return None
+            return values if self._change is None else [*map(self._change, values)]
+        except Exception:
+            return None  # see `decode`
 
     def _prepare(self) -> AvroPlan:
         """Plan how values are read, for the first of them: most schemas of a registry never meet one."""

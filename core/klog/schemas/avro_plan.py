@@ -21,9 +21,15 @@ from klog.schemas.json_values import double_value, float_value
 
 Change = Callable[[Any], Any]
 
+END: Final = b"\0klog\x7f\1\2"
+"""Bytes behind each of several values that are read together."""
+TOGETHER: Final = 63
+"""The most values that are read together: their number is one byte."""
 _BOOLEAN: Final = {b"\0": False, b"\1": True}.__getitem__
 _INT_MIN, _INT_MAX = -(2**31), 2**31 - 1
 _LARGEST: Final = 1.7976931348623157e308
+# fastavro takes a schema with these two members for one that it has parsed already
+_PARSED: Final[dict[str, Any]] = {"__fastavro_parsed": True, "__named_schemas": {}}
 _CHANGED: Final = frozenset(("boolean", "int", "float", "double", "bytes", "fixed"))
 
 
@@ -32,6 +38,7 @@ class AvroPlan:
 
     *read*: fastavro's function.  *is_wrapped*: fastavro's values are the only field, "", of a record.  *tagged*: the
     values of every union of several branches, beside null, carry the number of their branch before they are changed.
+    *several*: the schema of a list of values, END behind each, without "" around them.
     """
 
     def __init__(self, root: AvroType, canonical: bool, *, tagged: bool = False) -> None:
@@ -46,8 +53,9 @@ class AvroPlan:
         self.is_wrapped = root.kind != "record"
         schema = self._schema(root)
         self.schema = {"type": "record", "fields": [{"name": "", "type": schema}]} if self.is_wrapped else schema
-        # fastavro takes a record with these two members for one that it has parsed already
-        self.schema |= {"__fastavro_parsed": True, "__named_schemas": {}}
+        self.schema |= _PARSED
+        pair = [{"name": "value", "type": schema}, {"name": "end", "type": {"type": "fixed", "size": len(END)}}]
+        self.several = {"type": "array", "items": {"type": "record", "fields": pair}, **_PARSED}
         self.change = self.change_of(root)
 
     def branch_keys(self, union: AvroType) -> list[Any] | None:
