@@ -88,6 +88,19 @@ def test_json_lines_are_those_of_a_dump(data: Path, tmp_path: Path) -> None:
             assert path.read_bytes() == done.stdout
 
 
+@pytest.mark.parametrize("odd", [0, 1])
+def test_two_processes_have_half_of_a_log_each(data: Path, tmp_path: Path, odd: int) -> None:
+    """An odd number of bytes is no reason for three parts, two of which one process would have."""
+    batches = [batch([Record(i, 7, b"k", bytes(8000 + odd * (i == 0)))]) for i in range(1200)]
+    place = data / "orders-0" / f"{0:020}.log"
+    place.write_bytes(b"".join(batches))
+    assert place.stat().st_size % 2 == odd
+    words = ("-t", "orders", "-p", "0", "--output", "jsonl", "--schemas", "auto", "--jobs", "2")
+    assert run_klog("export", data, "--to", tmp_path / "out", *words).exit_code == 0
+    files = json.loads((tmp_path / "out" / MANIFEST).read_bytes())["files"]
+    assert [one["records"] for one in files] == [600, 600]
+
+
 def test_only_the_schemas_that_are_named_are_sent_to_tasks(data: Path) -> None:
     """A registry may have ten thousand of them."""
     from klog.data_dir.partition import Partition

@@ -179,7 +179,7 @@ def export_records(
     partitions = list(partitions)
     pieces = plan_tasks(partitions, options.wanted, isolation)
     if options.schemas is not None:  # decoding takes longer than reading: there is a piece for each worker
-        size = sum(piece.bytes for piece in pieces) // max(runner.workers, 1)
+        size = -(-sum(piece.bytes for piece in pieces) // max(runner.workers, 1))
         size = min(max(size, _LEAST_DECODED_BYTES), TASK_BYTES)
         pieces = plan_tasks(partitions, options.wanted, isolation, min(size, SPLIT_BYTES), size)
     if options.schemas is not None and options.form == "parquet":
