@@ -12,14 +12,20 @@ import os
 import sys
 from collections.abc import Iterator
 
-WHOLE = ("klog", "klog_cli", "typer", "rich", "markdown_it", "mdurl", "shellingham", "lz4", "isal", "zstandard")
+WHOLE = (
+    *("klog", "klog_cli", "typer", "rich", "markdown_it", "mdurl", "shellingham"),
+    *("lz4", "isal", "zstandard", "fastavro"),
+)
 """Packages of which all modules are taken: they import some by names made at run time."""
 
 BESIDES = (
     *("runpy", "encodings.ascii", "encodings.latin_1", "encodings.utf_8", "encodings.utf_16", "encodings.utf_16_le"),
     *("encodings.utf_16_be", "encodings.idna", "encodings.unicode_escape", "encodings.raw_unicode_escape"),
+    *("google._upb", "google.protobuf.internal.well_known_types"),
+    *(f"google.protobuf.{name}_pb2" for name in ("any", "api", "descriptor", "duration", "empty", "field_mask")),
+    *(f"google.protobuf.{name}_pb2" for name in ("source_context", "struct", "timestamp", "type", "wrappers")),
 )
-"""What the interpreter imports on its own."""
+"""What the interpreter and compiled modules import on their own, and klog by names made at run time."""
 
 WIDGETS = (
     *("collapsible", "data_table", "help_panel", "list_view", "log", "markdown", "masked_input", "progress_bar"),
@@ -39,11 +45,14 @@ LEFT_OUT = (
 )
 """What no command comes to, with all that lies in it."""
 
-OF_BROWSE = ("asyncio", "platformdirs", "textual", "typing_extensions")
-"""Packages that only `klog browse` imports.  They are last in the table, which Python searches from its start."""
+SELDOM = ("asyncio", "fastavro", "google", "platformdirs", "textual", "typing_extensions")
+"""Packages that only `klog browse` or `--schemas` imports: they are last in the table, which is searched in order."""
 
 RESOURCES = {"klog.formats.structs": "schemas", "klog.commands.report": ""}
 """Packages whose other files are read at run time, and where these lie."""
+
+REPLACED = {"pkgutil": "resources.py", "google.protobuf.internal.api_implementation": "upb.py"}
+"""Modules that are another here, and the files of those."""
 
 Module = tuple[str, bool]
 
@@ -136,7 +145,7 @@ def write(output: str, modules: dict[str, tuple[bytes, bool]]) -> None:
     at = 0
     rows = []
     with open(f"{output}.bin", "wb") as file:
-        for name in sorted(modules, key=lambda name: (name.partition(".")[0] in OF_BROWSE, name)):
+        for name in sorted(modules, key=lambda name: (name.partition(".")[0] in SELDOM, name)):
             code, package = modules[name]
             rows.append(f'    {{"{name}", klog_code + {at}, {len(code)}, {int(package)}}},\n')
             at += file.write(code)
@@ -151,7 +160,7 @@ def main() -> None:
     """Freeze everything."""
     output, roots = sys.argv[1], sys.argv[2:]
     tree = Tree(roots)
-    modules = frozen(tree, {"pkgutil": os.path.join(os.path.dirname(__file__), "resources.py")})
+    modules = frozen(tree, {name: os.path.join(os.path.dirname(__file__), file) for name, file in REPLACED.items()})
     modules["klog_resources"] = resources(tree), False
     write(output, modules)
 

@@ -14,6 +14,9 @@ PyMODINIT_FUNC PyInit_igzip_lib(void);
 PyMODINIT_FUNC PyInit_isal_zlib(void);
 PyMODINIT_FUNC PyInit__isal(void);
 PyMODINIT_FUNC PyInit_snappy(void);
+PyMODINIT_FUNC PyInit__read(void);
+PyMODINIT_FUNC PyInit__schema(void);
+PyMODINIT_FUNC PyInit__message(void);
 
 extern const struct _frozen klog_modules[]; /* freeze.py */
 
@@ -27,6 +30,9 @@ static struct _inittab compiled[] = {
     {"isal.isal_zlib", PyInit_isal_zlib},
     {"isal._isal", PyInit__isal},
     {"snappy", PyInit_snappy},
+    {"fastavro._read", PyInit__read},
+    {"fastavro._schema", PyInit__schema},
+    {"google._upb._message", PyInit__message},
     {NULL, NULL},
 };
 

@@ -7,7 +7,10 @@ jobs=$(nproc)
 # Print the directory of a library, which is built if it is not there.  It appears whole or not at all.
 library() {
     local name=$1 under="" place
-    case $name in cpython) under="$(library zlib) $(library openssl) $([[ $arch == x86_64 ]] || host_python)" ;; esac
+    case $name in
+        cpython) under="$(library zlib) $(library openssl) $([[ $arch == x86_64 ]] || host_python)" ;;
+        protobuf) under=$(library cpython) ;;
+    esac
     place=$cache/libraries/$name-$arch-$( { grep -E "^($name|ziglang) " "$release/inputs.txt"
         declare -f "build_$name" write_compilers; echo "$under"; } | sha256sum | cut -c1-16)
     if [[ ! -d $place ]]; then
@@ -52,6 +55,17 @@ build_isal() {
     cp bin/isa-l.a "$1/lib/"
     cp -r include "$1/include/isa-l"
     cp isa-l.h "$1/include/"
+}
+
+# The compiled part of the Python package, without the decoder that its setup.py leaves out as well.
+build_protobuf() {
+    local python
+    python=$(library cpython)
+    # the archive holds one object of a name: several sources have the same
+    find google python upb utf8_range -name '*.c' ! -name '*decode_fast*' | LC_ALL=C sort |
+        xargs -P "$jobs" -I{} sh -c 'klog-cc -O3 -w -DNDEBUG -fvisibility=hidden -I. -Iutf8_range -I"$1" -c \
+            -o "$(echo "$2" | tr / -).o" "$2"' - "$python/include/python" {}
+    klog-ar rcs "$1/lib/libprotobuf.a" ./*.o
 }
 
 # What a client of TLS needs: no programs, no modules to load, none of the protocols that a browser has beside.

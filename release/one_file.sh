@@ -20,6 +20,7 @@ openssl=$(library openssl)
 snappy=$(library snappy)
 isal=$(library isal)
 python=$(library cpython)
+protobuf=$(library protobuf)
 host=$(host_python)
 flock --unlock 8
 
@@ -30,15 +31,28 @@ for name in typer rich pygments markdown-it-py mdurl shellingham annotated-doc t
     cython; do
     unpack_wheel "$name" "$build/$([[ $name == cython ]] && echo cython || echo site)"
 done
-for name in lz4 zstandard isal; do unpack "$name" "$build/$name"; done
+for name in lz4 zstandard isal fastavro protobuf; do unpack "$name" "$build/$name"; done
 cp -r "$build/lz4/lz4" "$build/zstandard/zstandard" "$build/site/"
 cp -r "$build/isal/src/isal" "$build/site/isal"
+
+# Only values are read, one by one: fastavro's files of values and the codecs of those (bz2, lzma) stay out.
+mkdir -p "$build/site/fastavro"
+cp -r "$build"/fastavro/fastavro/{const,_read_common,_schema_common,logical_readers,_logical_readers_py}.py \
+    "$build/fastavro/fastavro/repository" "$build/site/fastavro/"
+echo "from fastavro._read import schemaless_reader" >"$build/site/fastavro/__init__.py"
+sed -i 's/^import \(bz2\|lzma\)$/\1 = None/; s/^ *import snappy$/        raise ImportError/' \
+    "$build/fastavro/fastavro/_read.pyx"
+cp -r "$build/protobuf/google" "$build/site/"
+mkdir "$build/site/google/_upb"
+: >"$build/site/google/_upb/__init__.py"
+: >"$build/site/google/__init__.py" # its own looks for other packages of this name
 
 cd "$build"
 mkdir -p core/klog
 cp -r "$clone/core/klog/kernel" "$clone/core/klog/__init__.py" core/klog
 rm -f core/klog/kernel/*.so core/klog/kernel/*.c
 (cd core && path=$build/cython translate_kernel run_python)
+for name in _read _schema; do (cd fastavro && path=$build/cython translate run_python "fastavro/$name.pyx"); done
 
 compile() {
     local object=$1
@@ -73,6 +87,7 @@ compile igzip_lib -I"$isal/include" isal/src/isal/igzip_libmodule.c
 compile isal_zlib -I"$isal/include" isal/src/isal/isal_zlibmodule.c
 compile isal_version -I"$isal/include" isal/src/isal/_isalmodule.c
 compile snappy -I"$snappy/include" "$release/snappy.c"
+for name in _read _schema; do compile "fastavro$name" "fastavro/fastavro/$name.c"; done
 compile klog "-DKLOG_KERNEL(PART)=${parts[*]}" "$release/klog.c"
 finish
 
@@ -83,6 +98,6 @@ finish
 
 say "linking"
 klog-c++ -static -s -Wl,--gc-sections -Wl,--build-id=none -o klog ./*.o "$python"/lib/lib{python$python_version,mpdec,Hacl_Hash_SHA2,expat}.a \
-    "$isal/lib/isa-l.a" "$snappy/lib/libsnappy.a" "$openssl/lib/libssl.a" "$openssl/lib/libcrypto.a" "$zlib/lib/libz.a" -lm
+    "$isal/lib/isa-l.a" "$protobuf/lib/libprotobuf.a" "$snappy/lib/libsnappy.a" "$openssl/lib/libssl.a" "$openssl/lib/libcrypto.a" "$zlib/lib/libz.a" -lm
 install -m 755 klog "$made"
 say "$(stat -c %s "$made") bytes: ${made#"$clone"/}"

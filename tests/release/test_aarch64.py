@@ -9,6 +9,7 @@ import pytest
 
 from tests.conftest import FIXTURES, run_klog
 from tests.release.root import Root
+from tests.release.test_one_file import STORED, lay_values
 
 pytestmark = pytest.mark.release
 LOG_DIRS = ("modern", "legacy", "crash/torn-in-batch")
@@ -35,6 +36,13 @@ def test_what_reads_says_the_same(root: Root, tmp_path: Path, log_dir: str) -> N
         command, *options = line.split()
         words = ["metadata", "show", str(outside)] if command == "metadata" else [command, str(outside), *options]
         assert root.run(*words) == run_klog(*words), line
+
+
+@pytest.mark.parametrize("kind", STORED)
+def test_damaged_values_are_decoded_the_same(root: Root, tmp_path: Path, kind: str) -> None:
+    lay_values(root, tmp_path, kind)
+    words = ["dump", str(tmp_path), "--schemas", "auto", "--output", "jsonl"]
+    assert root.run(*words) == run_klog(*words)
 
 
 def test_a_recovery_writes_the_same(root: Root, tmp_path: Path) -> None:

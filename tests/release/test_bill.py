@@ -18,7 +18,7 @@ pytestmark = pytest.mark.release
 WANTED = {
     *("cpython", "openssl", "zlib", "snappy", "zstd", "liblz4", "isa-l", "musl", "typer", "rich", "pygments"),
     *("expat", "libmpdec", "mimalloc", "libc++", "xxhash", "markdown-it-py", "mdurl", "shellingham", "annotated-doc"),
-    *("lz4", "zstandard", "isal", "textual", "platformdirs", "typing-extensions"),
+    *("lz4", "zstandard", "isal", "textual", "platformdirs", "typing-extensions", "fastavro", "protobuf"),
 }
 
 

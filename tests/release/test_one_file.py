@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,12 @@ from klog_cli import command_catalog
 from tests.commands.serve.readers import READERS
 from tests.commands.serve.serving import Serving
 from tests.conftest import FIXTURES, run_klog
+from tests.oracles.plain.encode import Record
 from tests.release.root import WAY, Root, lay_fixtures, log_dirs, one_file
+from tests.schemas.corpus import REGISTRIES, Image
+from tests.schemas.random_avro import mutated
+from tests.schemas.small_registry import ORDER, make, order
+from tests.schemas.test_protobuf_values import ALL, field
 from tests.support.insight import unpack
 from tests.support.terminal import press_in_terminal
 
@@ -45,6 +51,25 @@ READING = (
     "plans {}",
     "export {}",
 )
+DECODING = (
+    "schemas list {} --deleted",
+    "schemas list {} --output json",
+    "schemas check {}",
+    "schemas check {} --output json",
+    "schemas export {} --to -",
+    "dump {} --schemas auto --output jsonl",
+    "dump {} --schemas auto --output jsonl --json-form canonical",
+    "dump {} --schemas auto --output csv",
+    "dump {} --schemas auto --output jsonl --reader-schema latest",
+    "search {} --schemas auto --where value.id=7",
+)
+MESSAGE = field(1, 7) + field(3, b"text") + field(4, b"\1\2") + field(5, field(6, 1)) + field(20, field(1, 10**9))
+STORED = {
+    "AVRO": (ORDER, order(7, "a", "bc")),
+    "PROTOBUF": (ALL, b"\0\0\0\0\7\0" + MESSAGE),
+    "JSON": ('{"type":"object"}', b'\0\0\0\0\7{"id":7,"price":1.10}'),
+}
+"""A schema of each kind, and a value with its framing."""
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +110,43 @@ def test_what_reads_says_the_same(root: Root, data: Path, log_dir: str) -> None:
         assert found.stderr == wanted.stderr, line
         answered += wanted.exit_code in (0, 4) and bool(wanted.stdout)
     assert answered >= len(READING) // 2
+
+
+@pytest.mark.corpora
+@pytest.mark.parametrize("name", REGISTRIES)
+def test_topics_of_real_registries_are_decoded_the_same(root: Root, image: Image, name: str) -> None:
+    folder = image(f"schemas/{name}.tar.gz")
+    shutil.copytree(folder, root.folder / folder.relative_to("/"))
+    decodes_the_same(root, folder / "data")
+
+
+@pytest.mark.parametrize("kind", STORED)
+def test_damaged_values_are_decoded_the_same(root: Root, tmp_path: Path, kind: str) -> None:
+    """The libraries inside are as strict as those of the package."""
+    lay_values(root, tmp_path, kind)
+    decodes_the_same(root, tmp_path)
+    errors = run_klog("dump", tmp_path / "orders-0", "--schemas", tmp_path, "--output", "jsonl").stdout
+    assert 100 < errors.count(b'"value_error":') < 1000
+
+
+def lay_values(root: Root, folder: Path, kind: str) -> None:
+    """Write a value by a schema of a kind, and a thousand changed ones, to a log dir at the same path in the root."""
+    text, value = STORED[kind]
+    numbers = random.Random(11)
+    values = [value, *(value[:5] + mutated(numbers, value[5:]) for _ in range(1000))]
+    make(folder, [("orders-value", 1, 7, text)], [Record(at, value=one) for at, one in enumerate(values)], kind)
+    shutil.copytree(folder, root.folder / folder.relative_to("/"))
+
+
+def decodes_the_same(root: Root, log_dir: Path) -> None:
+    """The log dir is at the same path in the root and outside of it.  A variable of protobuf's changes nothing."""
+    other = WAY | {"PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "cpp"}
+    for line in DECODING:
+        words = line.replace("{}", str(log_dir)).split()
+        wanted = run_klog(*words)
+        assert root.run(*words, environment=other) == wanted, line
+        assert wanted.exit_code in (0, 4), line
+        assert wanted.stdout or line.startswith("search"), line
 
 
 @pytest.mark.parametrize("words", [["recover"], ["compact", "--policy", "compact"]])
