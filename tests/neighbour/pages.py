@@ -7,7 +7,8 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +22,7 @@ KLOG = ("env", f"PYTHONPATH={_PATH}", sys.executable, "-m", "klog_cli.app")
 """The command line of this klog; that of another one must not find this one's modules."""
 _ATTEMPTS = 5
 _FREED = 1024 * MIB
+_POPULATED, _MADV_COLD = mmap.MAP_SHARED | mmap.MAP_POPULATE, 20
 _APPEND = 'dd if=/dev/zero of="$1" bs=1M count="$2" conv=fsync status=none && cat "$1" > /dev/null'
 """The pages of a broker: written by producers, and read once."""
 
@@ -85,6 +87,18 @@ def _reclaimed_pages() -> int:
     return int(rows["pgsteal_kswapd"]) + int(rows["pgsteal_direct"])
 
 
+@contextmanager
+def _mapped(path: Path) -> Iterator[None]:
+    """Map a file whose pages are cached; they count as read once, as before.
+
+    Some systems (DAMON) reclaim pages that nobody has read for a minute, unless they are mapped: on a busy machine a
+    run takes that long.
+    """
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, _POPULATED, mmap.PROT_READ) as pages:
+        pages.madvise(_MADV_COLD)
+        yield
+
+
 def _kept(
     words: Sequence[str | Path],
     data: Path,
@@ -99,12 +113,13 @@ def _kept(
             forget(data)
         append = ("sh", "-c", _APPEND, "sh", broker, str(sizes.broker // MIB))
         subprocess.run(room.inside(*append), check=True)
-        assert resident_bytes(broker) == sizes.broker
         older = (sys.executable, older_kernel.__file__, *lacking, "--")
-        done = subprocess.run(
-            room.inside(*older, *klog, *words),
-            cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False,
-        )  # fmt: skip
-        left = resident_bytes(broker)
+        with _mapped(broker):
+            assert resident_bytes(broker) == sizes.broker
+            done = subprocess.run(
+                room.inside(*older, *klog, *words),
+                cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=False,
+            )  # fmt: skip
+            left = resident_bytes(broker)
         broker.unlink()
         return Kept(left / sizes.broker, resident_bytes(data, folder), done.returncode, done.stderr)
