@@ -91,8 +91,8 @@ def _reclaimed_pages() -> int:
 def _mapped(path: Path) -> Iterator[None]:
     """Map a file whose pages are cached; they count as read once, as before.
 
-    Some systems (DAMON) reclaim pages that nobody has read for a minute, unless they are mapped: on a busy machine a
-    run takes that long.
+    A system with DAMON may reclaim unmapped pages that were not read for a minute.  A run can take longer beside other
+    tests.
     """
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, _POPULATED, mmap.PROT_READ) as pages:
         pages.madvise(_MADV_COLD)
