@@ -248,6 +248,18 @@ def test_a_log_start_above_the_leader_epochs_explains_nothing(node: int, klog: R
     assert disks.lost(klog, 0) == {"1": 0, "2": 0, "3": 0}
 
 
+@pytest.mark.parametrize(("limit", "age", "lost"), [("retention.bytes", MINUTE, 12), ("retention.ms", 120 * MINUTE, 0)])
+def test_retention_by_size_explains_no_log_start_within_a_segment(
+    limit: str, age: int, lost: int, klog: Run, tmp_path: Path
+) -> None:
+    """The first segment of the others is not due by size; expired records go at the next pass in any case."""
+    size = sum(path.stat().st_size for path in Disks(tmp_path / "size").place(1).glob("*.log"))
+    limits = {"retention.bytes": str(size - 1), "retention.ms": "3600000"}
+    disks = Disks(tmp_path / "data", {"retention.ms": "-1", limit: limits[limit]}, age)
+    hide(disks, 1, 13, 1)
+    assert disks.lost(klog) == {"1": lost, "2": 0, "3": 0}
+
+
 def test_records_that_another_copy_deleted_are_not_missed(klog: Run, tmp_path: Path) -> None:
     """DeleteRecords up to 10 is in the checkpoint of one copy, with its epoch."""
     disks = Disks(tmp_path)

@@ -231,9 +231,7 @@ def expected_starts(copies: Mapping[int, StartedCopy], now_ms: int) -> dict[int,
     for node, start in starts.items():
         log = logs[node]
         earlier = [other for other in logs.values() if other is not None and other.start < start]
-        explained = log.partition.start_by_epochs if log is not None else None
-        if explained is None:
-            explained = min((_explained(log, other, now_ms) for other in earlier), default=start)
+        explained = min((_explained(log, other, now_ms) for other in earlier), default=start)
         found[node] = min(max(explained, deleted), start)
     return found
 
@@ -264,7 +262,8 @@ def _explained(log: _Log | None, other: _Log, now_ms: int) -> int:
         return other.start
     retention, start = log.copy.retention, log.start
     limits = retention.limits
-    has_limit = limits.deletes and limits.retention_bytes >= 0
+    # Retention by size removes segments: it does not raise a log start within one.
+    has_limit = limits.deletes and limits.retention_bytes >= 0 and log.partition.start_by_epochs is None
     # The bytes on disk: a start may truncate the log at its end, long after retention has left so much.
     if retention.is_remote or (has_limit and limits.retention_bytes <= log.partition.size):
         return start
