@@ -252,7 +252,7 @@ def test_a_log_start_above_the_leader_epochs_explains_nothing(node: int, klog: R
 def test_retention_by_size_explains_no_log_start_within_a_segment(
     limit: str, age: int, lost: int, klog: Run, tmp_path: Path
 ) -> None:
-    """The first segment of the others is not due by size; expired records go at the next pass in any case."""
+    """The first segment of the others is not due by size; the next pass deletes expired records in any case."""
     size = sum(path.stat().st_size for path in Disks(tmp_path / "size").place(1).glob("*.log"))
     limits = {"retention.bytes": str(size - 1), "retention.ms": "3600000"}
     disks = Disks(tmp_path / "data", {"retention.ms": "-1", limit: limits[limit]}, age)
