@@ -8,12 +8,14 @@ from collections.abc import Callable, Iterable, Sequence
 from shlex import quote
 
 from klog.base.errors import counted
+from klog.cluster.metadata.metadata_loader import ClusterMetadata
 from klog.commands.replicas.diff import PartitionDiff, Verdict
 from klog.commands.replicas.disks import BrokerCopies, MetadataLog
 from klog.partition.start.metadata_behind import lag_behind
 
 from klog_cli.style import bad, command, good, warning
 
+_MOST_NAMES = 10
 _DANGEROUS = (Verdict.INCOMPARABLE, Verdict.DAMAGED, Verdict.DIVERGED, Verdict.MISSING)
 
 
@@ -26,6 +28,27 @@ def behind_logs(metadata: MetadataLog | None, found: Iterable[BrokerCopies]) -> 
     path = os.path.join(metadata.path, "__cluster_metadata-0")
     help_text = "klog metadata compare shows a newer one, klog metadata plan appends what is missing"
     return [f"{path} is behind the logs: {lag.description}; {help_text}"] if lag else []
+
+
+def unknown_partitions(metadata: MetadataLog | None, found: Iterable[BrokerCopies]) -> list[str]:
+    """Return the note that the metadata log does not have some of the partitions; nothing if it has all."""
+    if metadata is None:
+        return []
+    unknown = [f"{one.topic}-{one.number}" for one in found if not _is_known(one, metadata.state)]
+    if not unknown:
+        return []
+    path = os.path.join(metadata.path, "__cluster_metadata-0")
+    more = f" and {len(unknown) - _MOST_NAMES} more" if len(unknown) > _MOST_NAMES else ""
+    return [
+        f"{path} does not have {', '.join(unknown[:_MOST_NAMES])}{more}: its brokers set their copies aside when they"
+        " start; deleted, or created after its end"
+    ]
+
+
+def _is_known(found: BrokerCopies, state: ClusterMetadata) -> bool:
+    """Whether the metadata log has the partition of a copy."""
+    ids = {copy.partition.topic_id for copy in found.copies.values()}
+    return state.partition(found.topic, found.number) is not None and bool(ids & {None, state.topic_ids[found.topic]})
 
 
 def name(diff: PartitionDiff) -> str:
@@ -108,6 +131,11 @@ def _next(
     diffs: Sequence[PartitionDiff], given: Sequence[str]
 ) -> tuple[Callable[[str], str], str, list[tuple[str, str]]]:
     """Return the colour and the end of the verdict, and the next steps, each with its command."""
+    aside = [copy for diff in diffs for copy in diff.copies.values() if copy.kept.aside is not None]
+    if aside:
+        log_dirs = list(dict.fromkeys(copy.disk_copy.disk.log_dir.path for copy in aside))[:2]
+        steps = [("see what makes it a copy again", f"klog doctor {quote(log_dir)}") for log_dir in log_dirs]
+        return bad, "do not start these brokers yet", steps
     losing = [diff for diff in diffs if any(outcome.lost.records for outcome in diff.all_back)]
     disks = disk_list(given)
     leaders = [diff.leader for diff in diffs if diff.leader is not None and diff.verdict is Verdict.DIVERGED]

@@ -53,6 +53,7 @@ def diff(request: DiffRequest, form: str) -> int:
         node = "" if options.metadata.node is None else f" of node {options.metadata.node}"
         output.note(f"metadata: {options.metadata.path}{node}, offset {options.metadata.state.end_offset}")
     behind = replicas_advice.behind_logs(options.metadata, found)
+    behind += replicas_advice.unknown_partitions(options.metadata, found)
     for line in behind:
         output.note(line)
     left = ExitCode.PROBLEMS_LEFT if behind else ExitCode.CLEAN

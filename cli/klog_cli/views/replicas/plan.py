@@ -67,9 +67,10 @@ def plan(request: CopyRequest, options: PlanOptions, form: str) -> int:
             if all(os.path.realpath(copy.partition.path) in free for copy in found.copies.values())
         ]
         behind = replicas_advice.behind_logs(metadata, wanted)
+        unknown = replicas_advice.unknown_partitions(metadata, wanted)
         copies.add_all(wanted, request.jobs)
         result = session.finish(copies.drafts(), losses=copies.losses, revise=partial(of_copies, copies.copies))
-    for note in [*behind, *due_notes(copies.due, COPIED)]:
+    for note in [*behind, *unknown, *due_notes(copies.due, COPIED)]:
         output.note(note)
     if form == "json":
         output.emit_json(_json(copies, result))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from shlex import quote
 from typing import Final, NamedTuple
 
 from klog.base.errors import UsageError
@@ -53,6 +54,10 @@ def kept_copy(diff: PartitionDiff, choice: CopyChoice) -> int | LeftPartition:
     """
     if diff.problem is not None or diff.verdict is Verdict.INCOMPARABLE:
         return LeftPartition(diff, diff.problem or "the copies cannot be compared", diff.problem is not None)
+    aside = next((copy for copy in diff.copies.values() if copy.kept.aside is not None), None)
+    if aside is not None:
+        first = f"first: klog doctor {quote(aside.disk_copy.disk.log_dir.path)}"
+        return LeftPartition(diff, f"node {aside.node} sets its copy aside when it starts: {aside.kept.aside}; {first}")
     if diff.verdict is Verdict.DAMAGED and not choice.repairs:
         return LeftPartition(diff, f"{_bad_batches(diff)}; --repair takes intact batches from other copies")
     explicit = choice.explicit(diff)

@@ -82,8 +82,8 @@ class CopyState(NamedTuple):
 
     @property
     def is_cut(self) -> bool:
-        """Whether the next start removes intact batches."""
-        return self.facts is not None and self.facts.leaving > 0
+        """Whether the next start removes intact batches behind damage."""
+        return self.facts is not None and self.facts.leaving > 0 and self.kept.aside is None
 
     @property
     def is_clean(self) -> bool:
@@ -101,11 +101,14 @@ class CopyState(NamedTuple):
         return self.facts.epochs[-1].epoch if self.facts is not None and self.facts.epochs else -1
 
 
-def compared_copy(copy: BrokerCopy, starts: NextStarts, config: TopicConfig, is_in_use: bool = False) -> ComparedCopy:
+def compared_copy(
+    copy: BrokerCopy, starts: NextStarts, config: TopicConfig, is_in_use: bool = False, aside: str | None = None
+) -> ComparedCopy:
     """Return the input of a comparison for a copy: the log of its broker after the next start.
 
     *config*: of topics.  *is_in_use*: the broker runs, and appends while the copy is read: its log is the one on disk,
-    without a future cut.  Raises UnreadableError.
+    without a future cut.  *aside*: why the start sets the directory aside, None if it does not.  Raises
+    UnreadableError.
     """
     topic, clean = copy.partition.topic, copy.disk.log_dir.clean_shutdown is not None
     settings = ReadSettings(
@@ -114,6 +117,8 @@ def compared_copy(copy: BrokerCopy, starts: NextStarts, config: TopicConfig, is_
         with_files=False,
     )
     kept = starts.kept(copy.partition, clean or is_in_use, settings)
+    if aside is not None and kept.fails is None:
+        kept = KeptLog(kept.log_start, kept.log_start, {}, (), aside=aside)
     return ComparedCopy(copy.disk.node, copy.partition, kept.log_start, kept.log_end, kept=None if is_in_use else kept)
 
 

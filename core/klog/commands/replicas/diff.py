@@ -16,6 +16,7 @@ from klog.commands.replicas.compacted import CompactedComparison
 from klog.commands.replicas.comparison import ComparedCopy, Comparison, LostRecordSink
 from klog.commands.replicas.copy_state import CopyState, StartedCopy, compared_copy, copy_states, expected_starts
 from klog.commands.replicas.disks import BrokerCopies, BrokerDisk, MetadataLog, broker_disks
+from klog.commands.replicas.served_directories import ServedDirectories
 from klog.jobs.runner import CHUNK, FEWEST, Job, Processes, TaskResult, may_fork, pickled_result
 from klog.partition.retention.first_pass import topic_retention
 from klog.partition.start.kept_log import NextStarts
@@ -127,7 +128,9 @@ class PartitionDiff(NamedTuple):
     def is_safe(self) -> bool:
         """Whether nothing is lost, whoever leads; False if a copy that may lead is not given."""
         is_harmless = self.verdict in (Verdict.SAME, Verdict.BEHIND) and not self.not_given
-        all_start = all(copy.kept.fails is None and copy.hides_from is None for copy in self.copies.values())
+        all_start = all(
+            (copy.kept.fails, copy.kept.aside, copy.hides_from) == (None, None, None) for copy in self.copies.values()
+        )
         return is_harmless and all_start and not any(lost.records for lost in self.lost_if_leads.values())
 
 
@@ -136,7 +139,8 @@ class DiffOptions(NamedTuple):
 
     *metadata*: None without metadata.  *config*: of topics.  *elr_version*: used instead of the metadata's.  *up*: a
     start order to play, groups of nodes; None for no order.  *settings*: those that replace the found ones, for the
-    record.  *is_deep*: bytes of batches that look equal are compared, too.
+    record.  *is_deep*: bytes of batches that look equal are compared, too.  *only*: the one broker that will start,
+    None for all.
     """
 
     metadata: MetadataLog | None
@@ -145,6 +149,7 @@ class DiffOptions(NamedTuple):
     up: tuple[tuple[int, ...], ...] | None = None
     settings: Mapping[str, str] = {}
     is_deep: bool = False
+    only: int | None = None
 
 
 class ReplicaDiffer:
@@ -157,6 +162,7 @@ class ReplicaDiffer:
         self._log_dirs = {node: [disk.log_dir for disk in disks if disk.node == node] for node in self._nodes}
         self._disks = broker_disks(disks)
         self._starts, self._now_ms = NextStarts(), int(time.time() * 1000)
+        self._served = ServedDirectories(disks, options.only)
         # The question is asked here: to a forked process a lock of klog's own looks like a broker's.
         self._in_use = {disk.log_dir.path for disk in disks if disk.log_dir.lock.held}
 
@@ -192,17 +198,20 @@ class ReplicaDiffer:
         try:
             for copy in found.copies.values():
                 copy.partition.check_listed()
-            bounds = {
-                node: compared_copy(copy, self._starts, settings, copy.disk.log_dir.path in self._in_use)
-                for node, copy in sorted(found.copies.items())
-            }
-            problem = _other_topic(found)
+            bounds = {node: self._bounds(found, registration, node) for node in sorted(found.copies)}
+            problem = _other_topic(found) or self._served.arriving(found, registration)
             if problem is not None:
                 copies = copy_states(found.copies, bounds, None, registration, leader_epoch)
                 return common._replace(copies=copies, problem=problem)
             return self._compare(common, found, bounds, sink)
         except KlogError as error:
             return common._replace(problem=str(error))
+
+    def _bounds(self, found: BrokerCopies, registration: ReplicaSet | None, node: int) -> ComparedCopy:
+        copy = found.copies[node]
+        is_in_use = copy.disk.log_dir.path in self._in_use
+        aside = None if is_in_use else self._served.aside(found, registration, node)
+        return compared_copy(copy, self._starts, self._options.config, is_in_use, aside)
 
     def place(self, registration: ReplicaSet | None, node: int) -> AssignedLogDir | None:
         """Return the log dir of *node* that has a partition without a directory; None: no log dir is given."""

@@ -207,7 +207,7 @@ class QuorumPlanner:
         place = self.base.disk.log_dir.path
         config = TopicConfig(None, {}, LogDir(place))
         metadata = MetadataLog(place, self.base.node, self.base.epoch, self.state)
-        differ = ReplicaDiffer(self.disks, DiffOptions(metadata, config))
+        differ = ReplicaDiffer(self.disks, DiffOptions(metadata, config, only=settings.only))
         return CopyPlan(self.disks, self._stagings, differ, settings._replace(config=config), self._disk)
 
     def _only_voter(self, option: str, node: int, voters: Sequence[Voter], address: VoterAddress | None) -> Voter:

@@ -38,7 +38,8 @@ class KeptLog(NamedTuple):
 
     *sizes*: the remaining bytes of each log, by its name; a log that is not listed is deleted; None: all remain.
     *epochs*: those that the start writes, None if it does not change the checkpoint.  *fails*: the reason why the
-    broker does not complete the start; the log is then the one on disk.
+    broker does not complete the start; the log is then the one on disk.  *aside*: the reason why it sets the directory
+    aside; the log is then empty.
     """
 
     log_start: int
@@ -46,6 +47,7 @@ class KeptLog(NamedTuple):
     sizes: Mapping[str, int] | None = None
     epochs: tuple[EpochEntry, ...] | None = None
     fails: str | None = None
+    aside: str | None = None
 
 
 class NextStarts:
