@@ -50,6 +50,9 @@ FATAL = {
     "reading partition metadata file",
     "checkpoint-malformed": "The log dir .* is already offline due to",
     "quorum-state-malformed": "Error while reading the Quorum status",
+    "bootstrap-malformed": "No FeatureLevelRecord for metadata.version",
+    "metadata-snapshot-damaged": "CorruptRecordException|MetadataLoader#handleLoadSnapshot",
+    "metadata-log-refused": "InconsistentTopicIdException",
     "epochs-malformed": "NumberFormatException|Received invalid partition leader epoch|"
     "reading checkpoint file .*/leader-epoch-checkpoint",
 }

@@ -271,6 +271,18 @@ def _zookeeper_dirs(disk: Disk) -> None:
     _no_metadata_log(disk)
 
 
+def _bootstrap(change: Callable[[bytes], bytes]) -> Callable[[Disk], None]:
+    def harm(disk: Disk) -> None:
+        file = disk.data / "bootstrap.checkpoint"
+        file.write_bytes(change(file.read_bytes()))
+
+    return harm
+
+
+def _other_metadata_id(disk: Disk) -> None:
+    (disk.data / METADATA / "partition.metadata").write_text("version: 0\ntopic_id: BBBBBBBBBBBBBBBBBBBBBA")
+
+
 DISK_STATES: dict[str, Callable[[Disk], None]] = {
     "untouched": lambda disk: None,
     "cluster-id-of-one": in_one(1, "cluster.id", "AAAAAAAAQACAAAAAAAAAAA"),
@@ -295,6 +307,11 @@ DISK_STATES: dict[str, Callable[[Disk], None]] = {
     "directory-ids-missing": everywhere("directory.id", None),
     "directory-ids-swapped": _swapped_ids,
     "meta-version-0": _version_0,
+    "bootstrap-empty": _bootstrap(lambda content: b""),
+    "bootstrap-cut": _bootstrap(lambda content: content[: len(content) // 2]),
+    "bootstrap-no-log": _bootstrap(lambda content: b"x" * 100),
+    "bootstrap-missing": lambda disk: (disk.data / "bootstrap.checkpoint").unlink(),
+    "metadata-log-of-another-topic": _other_metadata_id,
     "lost+found": _directory(0, "lost+found"),
     "snapshot-dir": _directory(1, ".snapshot"),
     "name-that-parses": _directory(1, "backup-2026-11-21"),

@@ -18,7 +18,8 @@ from klog.formats.checkpoint import Malformed
 from klog.formats.names import CLUSTER_METADATA, FileKind, file_name, parse_partition
 from klog.formats.properties import QuorumState, read_quorum_state
 
-_METADATA_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
+METADATA_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
+"""The topic id of the metadata log in every cluster.  Kafka: Uuid.METADATA_TOPIC_ID."""
 
 
 class MetadataDirectory(NamedTuple):
@@ -89,7 +90,7 @@ def open_metadata(path: str) -> MetadataDirectory:
     if opened.directory == f"{CLUSTER_METADATA}-0":
         return MetadataDirectory(opened, LogDir(opened.log_dir))
     kinds = {file.kind for file in opened.files}
-    if opened.topic_id == _METADATA_TOPIC_ID or kinds & {FileKind.KRAFT_SNAPSHOT, FileKind.QUORUM_STATE}:
+    if opened.topic_id == METADATA_TOPIC_ID or kinds & {FileKind.KRAFT_SNAPSHOT, FileKind.QUORUM_STATE}:
         return MetadataDirectory(Partition(path, name=parse_partition(f"{CLUSTER_METADATA}-0")), None)
     raise UsageError(f"{path}: not a metadata log; expected {CLUSTER_METADATA}-0, a copy of it, or a log dir with it")
 

@@ -235,7 +235,8 @@ class MetadataSnapshot(NamedTuple):
     """The content of a snapshot: the state of everything below its *end*.  *flaw*: why it is not whole, None when it
     is.
 
-    *path*: the file.  *timestamp*: of the last record that it contains (ms).
+    *path*: the file.  *timestamp*: of the last record that it contains (ms).  *is_legible*: a node reads it, although
+    its end may be missing.
     """
 
     path: str
@@ -244,6 +245,7 @@ class MetadataSnapshot(NamedTuple):
     problems: Problems
     flaw: str | None
     timestamp: int = -1
+    is_legible: bool = True
 
 
 def newest_snapshot(partition: Partition, problems: Problems, until: int = LONG_MAX) -> MetadataSnapshot | None:
@@ -303,6 +305,7 @@ def read_snapshot(path: str, end: LogPoint, replay: Replay | None = None) -> Met
         flaw = flaw or str(error)
     if replay.expected != end_of_last:
         last = None  # records that needed no attention follow
+    is_legible = flaw is None and end_of_last > 0
     if (first, last) != (_SNAPSHOT_HEADER, _SNAPSHOT_FOOTER):
         flaw = flaw or f"{path}: not finished: {'header' if first != _SNAPSHOT_HEADER else 'footer'} missing"
-    return MetadataSnapshot(path, end, replay.state, replay.problems, flaw, timestamp)
+    return MetadataSnapshot(path, end, replay.state, replay.problems, flaw, timestamp, is_legible)

@@ -19,7 +19,7 @@ from klog.commands.doctor.log_dir_format import foreign_names
 from klog.commands.doctor.metadata_facts import directories_of, is_only_node, most_wanted_id
 from klog.commands.doctor.partition_fates import GOES_WITH_ITS_LOG_DIR
 from klog.commands.doctor.remote_steps import remote_steps
-from klog.commands.doctor.step_forms import command_step, log_start_step, manual_step, move_step
+from klog.commands.doctor.step_forms import command_step, log_start_step, manual_step, metadata_file_step, move_step
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.data_dir.root_files import read_small
@@ -154,14 +154,15 @@ class _Steps:
         }.get(failure.id)
         if sentence is not None:
             yield manual_step(sentence, failure.message)
+        elif failure.id in ("bootstrap-malformed", "metadata-snapshot-damaged"):
+            yield metadata_file_step(failure, is_spare=self._cluster is not None)
         elif failure.id == "foreign-directory":
             yield from self._foreign(failure, log_dir)
         elif failure.id.startswith("meta-properties"):
             yield self._meta(log_dir, failure.message)
         elif failure.id.startswith("directory-id"):
-            for one in self._diagnosis.log_dirs:
-                if one.path == log_dir:
-                    yield self._directory_id(one, failure.message)
+            here = (one for one in self._diagnosis.log_dirs if one.path == log_dir)
+            yield from (self._directory_id(one, failure.message) for one in here)
         if failure.id == "metadata-log-elsewhere":
             self._repairs.moved.add(place)
         elif failure.id == "quorum-state-malformed":
@@ -316,11 +317,9 @@ class _Steps:
         if row.becomes == "empty" and row.lost_records and is_wanted:
             yield from self._adopt(row, path)
             return
-        why = f"the broker would set it aside: {row.message}"
-        if row.lost_records:
-            has = "as many partitions as it had" if row.topic in INTERNAL else "such a partition here"
-            why += f"; once the topic has {has}, klog adopt restores it"
-        yield move_step(path, why)
+        has = "as many partitions as it had" if row.topic in INTERNAL else "such a partition here"
+        restored = f"; once the topic has {has}, klog adopt restores it" if row.lost_records else ""
+        yield move_step(path, f"the broker would set it aside: {row.message}{restored}")
 
     def _adopt(self, row: PartitionFate, path: str) -> Iterator[NextStep]:
         """Yield the step that adopts a partition; of its directories the longest of the right topic counts."""

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import shlex
 
+from klog.cluster.metadata.metadata_loader import snapshot_files
 from klog.commands.doctor.diagnosis import NextStep, PartitionFate
+from klog.data_dir.partition import Partition
 from klog.formats.names import FileKind
+from klog.partition.start.start_reasons import StartFailure
 
 
 def manual_step(sentence: str, why: str) -> NextStep:
@@ -30,3 +33,20 @@ def log_start_step(row: PartitionFate) -> NextStep:
     line = f"the line `{row.topic} {row.partition} {row.log_start}` of {file}"
     sentence = f"unless the records below it were deleted on purpose, lower the log start in {line} to the start of the"
     return manual_step(f"{sentence} leader epochs", row.message)
+
+
+def metadata_file_step(failure: StartFailure, *, is_spare: bool) -> NextStep:
+    """Return the step for a file beside the metadata log, or a snapshot in it, that a node does not read.
+
+    *is_spare*: the other files have all that a snapshot should have.
+    """
+    place = os.path.join(failure.log_dir or "", failure.directory or "")
+    if failure.directory is None:
+        file = os.path.join(place, FileKind.BOOTSTRAP.value)
+        return manual_step(f"move {file} out: a node that has a metadata log starts without it", failure.message)
+    if is_spare:
+        newest = snapshot_files(Partition(place))[0].name
+        sentence = f"move {os.path.join(place, newest)} out: older files of the directory have all of it"
+        return manual_step(sentence, failure.message)
+    sentence = f"restore {place} from another controller, or from a backup that is not older than the logs"
+    return manual_step(sentence, failure.message)

@@ -10,10 +10,13 @@ import os
 from typing import NamedTuple
 
 from klog.base.errors import KlogError
+from klog.base.read_only import ReadOnlyFile, is_missing
+from klog.cluster.metadata.metadata_directory import METADATA_TOPIC_ID
 from klog.cluster.metadata.metadata_loader import (
     ClusterMetadata,
     LogPoint,
     MetadataOffsetError,
+    MetadataSnapshot,
     newest_snapshot,
     read_log,
     read_snapshot,
@@ -23,10 +26,13 @@ from klog.cluster.metadata.metadata_replay import Problems
 from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import epoch_at, log_end
 from klog.data_dir.root_files import read_small
+from klog.formats.batch import CONTROL_BIT
 from klog.formats.checkpoint import Malformed
 from klog.formats.java_integers import INT_MAX
 from klog.formats.names import CLUSTER_METADATA, FileKind
 from klog.formats.properties import read_quorum_state
+from klog.kernel import Window
+from klog.log.reader import LogReader
 from klog.partition.start.log_loader import load
 from klog.partition.start.producer_recovery import BrokerClock
 from klog.partition.start.start_files import ReadSettings, StartOutcome, StartState
@@ -40,7 +46,7 @@ class RecoveredMetadata(NamedTuple):
     """The result of a start for the metadata log.
 
     *cluster*: None if the node begins with an empty one.  *end*: of the log afterwards.  *failure*: why it does not
-    start.
+    start; *cluster* is then the one that the rest of the files has, None if that lacks something.
     """
 
     cluster: ClusterMetadata | None = None
@@ -91,6 +97,8 @@ def recover_metadata(log_dir: str, without_quorum_state: bool = False) -> Recove
 
     *without_quorum_state*: that file counts as absent.
     """
+    if (failure := _check_bootstrap(log_dir)) is not None:
+        return RecoveredMetadata(failure=failure)
     path = os.path.join(log_dir, DIRECTORY)
     partition = Partition(path)
     if os.path.isdir(path):
@@ -107,6 +115,34 @@ def recover_metadata(log_dir: str, without_quorum_state: bool = False) -> Recove
     return _recover(partition, log_dir)
 
 
+def _check_bootstrap(log_dir: str) -> StartFailure | None:
+    """Return why a node stops on `bootstrap.checkpoint`, which it reads at each start if it exists.
+
+    It looks for a record in complete batches, and computes no checksum.  Kafka: BootstrapDirectory, BatchFileReader.
+    """
+    path = os.path.join(log_dir, FileKind.BOOTSTRAP.value)
+    if is_missing(path):
+        return None
+    with ReadOnlyFile(path) as file:
+        reader, window = LogReader(file, 0, file.size, like_kafka=True), Window(output=0)
+        while reader.next(window):
+            if any(not window.batch(i).attributes & CONTROL_BIT for i in range(window.count)):
+                return None
+    message = f"No FeatureLevelRecord for metadata.version was found in the bootstrap metadata: {path} is cut short"
+    return StartFailure("bootstrap-malformed", message, log_dir)
+
+
+def _check_topic_id(partition: Partition, log_dir: str) -> StartFailure | None:
+    """Kafka: UnifiedLog.initializeTopicId."""
+    if partition.topic_id in (None, METADATA_TOPIC_ID):
+        return None
+    message = (
+        f"{partition.file(FileKind.PARTITION_METADATA.value)} has the topic id {partition.topic_id}, and that of every"
+        f" metadata log is {METADATA_TOPIC_ID}: InconsistentTopicIdException"
+    )
+    return StartFailure("metadata-log-refused", message, log_dir, DIRECTORY)
+
+
 def _check_quorum_state(partition: Partition, log_dir: str) -> StartFailure | None:
     """Kafka: FileQuorumStateStore.readElectionState."""
     name = FileKind.QUORUM_STATE.value
@@ -121,6 +157,8 @@ def _check_quorum_state(partition: Partition, log_dir: str) -> StartFailure | No
 
 
 def _recover(partition: Partition, log_dir: str) -> RecoveredMetadata:
+    if (failure := _check_topic_id(partition, log_dir)) is not None:
+        return RecoveredMetadata(failure=failure)
     outcome = _load(partition)
     if outcome.fails is not None:
         message = f"the metadata log cannot be loaded: {outcome.fails}"
@@ -132,6 +170,14 @@ def _recover(partition: Partition, log_dir: str) -> RecoveredMetadata:
         return RecoveredMetadata(failure=StartFailure("metadata-log-refused", message, log_dir, DIRECTORY))
     cluster = _cluster(partition, outcome, snapshot_end)
     notes = []
+    flawed = _flawed_snapshot(partition, cluster)
+    if flawed is not None and not flawed.is_legible:
+        message = f"the node stops on its newest snapshot: {flawed.flaw or 'it is empty'}"
+        failure = StartFailure("metadata-snapshot-damaged", message, log_dir, DIRECTORY)
+        return RecoveredMetadata(cluster if cluster.complete else None, outcome.log_end, failure)
+    if flawed is not None:
+        message = f"{flawed.flaw}: the node takes it for complete, and so has no topics that may be missing in it"
+        notes.append(StartNote("metadata-log-damaged", message))
     if outcome.cuts or outcome.dropped:
         whole = read_log(partition)
         behind = max(whole.end_offset - outcome.log_end, 0)
@@ -143,6 +189,16 @@ def _recover(partition: Partition, log_dir: str) -> RecoveredMetadata:
         if behind or not whole.complete:
             notes.append(StartNote("metadata-log-damaged", message))
     return RecoveredMetadata(cluster, outcome.log_end, None, tuple(notes))
+
+
+def _flawed_snapshot(partition: Partition, cluster: ClusterMetadata) -> MetadataSnapshot | None:
+    """Return the newest snapshot if it is not complete: a node reads that one, whatever older ones and the log have."""
+    for newest in snapshot_files(partition)[:1]:
+        end = LogPoint(newest.offset or 0, newest.epoch or 0)
+        if cluster.snapshot != end or not cluster.complete:
+            found = read_snapshot(partition.file(newest.name), end)
+            return None if found.flaw is None else found
+    return None
 
 
 def _cluster(partition: Partition, outcome: StartOutcome, snapshot_end: int) -> ClusterMetadata:
@@ -167,4 +223,5 @@ def _cluster(partition: Partition, outcome: StartOutcome, snapshot_end: int) -> 
         problems.sentences(),
         problems.sentences(True),
         found.end.epoch,
+        found.end,
     )

@@ -57,6 +57,8 @@ _TABLE = (
     StartReason("metadata-log-behind", "gives out producer ids that are already in use: batches of new producers are acknowledged and not appended, or refused; forgets leader epochs, or uses one twice", "`__cluster_metadata-0` is from an older backup, or damaged: the logs have leader epochs or producer ids that it does not have", "use the metadata log of another node that is not behind; if there is none, `klog metadata plan` appends the missing records"),
     StartReason("metadata-log-elsewhere", "does not start", "`metadata.log.dir` was changed, or a disk is another node's", "move the unused directory out of the log dir, or name its log dir in `metadata.log.dir`"),
     StartReason("metadata-log-refused", "does not start", "segments and snapshots that do not fit together", "restore the directory from another controller, or from a backup that is not older than the logs"),
+    StartReason("metadata-snapshot-damaged", "does not start: it reads the newest snapshot, and no older one", "a flipped bit, a truncated or emptied `.checkpoint` file in `__cluster_metadata-0`", "move the file out if an older snapshot and the log have the rest, as `next` says; otherwise restore the directory from another controller"),
+    StartReason("bootstrap-malformed", "does not start", "a truncated or emptied `bootstrap.checkpoint` in the metadata log dir", "move the file out: a node that has a metadata log starts without it"),
     StartReason("quorum-state-malformed", "does not start", "a truncated or edited file", "move the file out: a node starts without it"),
     # log dirs
     StartReason("foreign-directory", "does not start", "`lost+found`, a backup, a copy under another name", _OUT),
