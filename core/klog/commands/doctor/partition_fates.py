@@ -306,10 +306,8 @@ class PartitionFates:
         named = {row.key for row in self.rows}
         for log_dir, name in self._not_loaded:
             named.add((name.topic, name.partition))
-            fate = Fate.OFFLINE, offline[log_dir]
-            yield PartitionFate(
-                name.topic, name.partition, None, log_dir, name.name, *fate, message=GOES_WITH_ITS_LOG_DIR
-            )
+            fact = PartitionFate(name.topic, name.partition, None, log_dir, name.name, Fate.OFFLINE, offline[log_dir])
+            yield fact._replace(message=GOES_WITH_ITS_LOG_DIR)
         yield from self._without_directory(named, offline)
 
     def _fact(self, row: _Row, served: _Row | None, count_all: bool) -> PartitionFate:
@@ -357,8 +355,10 @@ class PartitionFates:
         return fact._replace(records=found.records, lost_records=found.lost_records, lost_bytes=found.lost_bytes)
 
     def _is_the_clusters(self, loaded: LoadedPartition) -> bool:
-        topic_ids = {} if self._cluster is None else self._cluster.topic_ids
-        return loaded.topic_id is not None and topic_ids.get(loaded.name.topic) == loaded.topic_id
+        """Whether a directory is of the cluster's topic; one set aside without an id may be: that is why it was."""
+        wanted = None if self._cluster is None else self._cluster.topic_ids.get(loaded.name.topic)
+        is_unknown = loaded.topic_id is None and loaded.name.state is PartitionState.STRAY
+        return wanted is not None and (is_unknown or loaded.topic_id == wanted)
 
     def _without_directory(self, named: set[Key], offline: Mapping[str, str]) -> Iterator[PartitionFate]:
         by_id = {one: path for path, one in self._broker.directory_ids.items() if one is not None}
