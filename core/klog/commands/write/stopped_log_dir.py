@@ -9,6 +9,7 @@ segment with its indexes; snapshots, each old one deleted once its successor exi
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from shlex import quote
 from typing import Final
 
 from klog.base.errors import KlogError, counted, near_misses
@@ -282,6 +283,11 @@ class StoppedLogDir:
         )
         if partition is None:
             raise KlogError(f"{self._log_dir.path}: there is no {directory}: {_FIRST}")
+        if metadata is not None and partition.metadata is None:
+            raise KlogError(
+                f"{partition.path}: no partition.metadata: the broker sets the directory aside, and serves none of it;"
+                f" first: klog doctor {quote(self._log_dir.path)} names the step"
+            )
         if None not in (ids := (partition.topic_id, place.topic_id)) and ids[0] != ids[1]:
             raise KlogError(f"{partition.path}: of topic {ids[0]}, but the cluster's {place.name} is {ids[1]}")
         partition.check_listed()
