@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from klog.formats.snapshot import Producer, write_snapshot
+from klog.kernel import crc32c
 
 from tests.conftest import Ran
 from tests.oracles.plain.encode import Record, aborted_entries, batch, empty_batch, marker
@@ -93,15 +95,31 @@ def test_an_entry_that_hides_what_was_committed(klog: Klog, tmp_path: Path) -> N
         ([data(0, transactional=False), data(2, transactional=False)], None),
         ([empty_batch(0, 1, max_timestamp=NOW_MS, producer=(5, 0, 0), transactional=True), end(2)], None),  # compacted
         ([data(3), end(5)], aborted_entries([(5, 0, 5, 6)])),  # compaction has removed its first record
-        ([data(0)], None),  # open
         # A follower has appended all of it at once.
         ([data(0), end(2), data(3, 6), end(5, 6)], aborted_entries([(5, 0, 2, 3), (6, 3, 5, 6)])),
-        ([data(0), end(2), data(3), data(5, 6), end(7, commit=True)], aborted_entries([(5, 0, 2, 5)])),
-        ([data(0), end(2), data(3, 6, transactional=False), data(5, 6)], aborted_entries([(5, 0, 2, 5)])),
     ],
 )
 def test_an_index_with_nothing_amiss(batches: list[bytes], index: bytes | None, klog: Klog, tmp_path: Path) -> None:
     disk(tmp_path / "data", batches, index)
+    assert ask(klog, tmp_path / "data") == (None, "", 0)
+
+
+@pytest.mark.parametrize(
+    ("batches", "index", "log_end", "is_open"),
+    [
+        ([data(0)], None, 2, (5, 0)),
+        # A follower has appended all of it at once.
+        ([data(0), end(2), data(3), data(5, 6), end(7, commit=True)], aborted_entries([(5, 0, 2, 5)]), 8, (6, 5)),
+        ([data(0), end(2), data(3, 6, transactional=False), data(5, 6)], aborted_entries([(5, 0, 2, 5)]), 7, (6, 5)),
+    ],
+)
+def test_with_nothing_amiss_and_an_open_transaction(
+    batches: list[bytes], index: bytes | None, log_end: int, is_open: tuple[int, int], klog: Klog, tmp_path: Path
+) -> None:
+    """A clean stop writes a snapshot, which has the open transaction."""
+    path, (producer, first) = disk(tmp_path / "data", batches, index), is_open
+    state = Producer(producer, 0, 0, log_end - 1, 0, NOW_MS, -1, first)
+    (path / f"{log_end:020}.snapshot").write_bytes(write_snapshot([state], crc32c))
     assert ask(klog, tmp_path / "data") == (None, "", 0)
 
 
@@ -160,3 +178,32 @@ def test_large_logs_are_compared_when_asked(klog: Klog, tmp_path: Path, monkeypa
     assert klog("doctor", "--records", str(tmp_path / "data")).exit_code == 4
     (path / TXNS).unlink()
     assert b"not compared" not in klog("doctor", str(tmp_path / "data")).stdout  # no topic of transactions here
+
+
+# open transactions that a start forgets
+
+OPEN = [data(0), end(2, commit=True), data(3, 6), data(5)]
+"""A committed transaction of producer 5, then an open one of 6, and one of 5."""
+
+
+def test_without_a_snapshot_a_clean_start_forgets_open_transactions(klog: Klog, tmp_path: Path) -> None:
+    """The marker that aborts one later makes no entry: a broker of 4.3.1 served its records as committed ones."""
+    path = disk(tmp_path / "data", OPEN, None)
+    reason, message, code = ask(klog, path.parent)
+    assert (reason, code) == ("txn-index-wrong", 4)
+    assert "producer 6 has an open transaction from offset 3 on, and there is no .snapshot" in message
+    done = klog("recover", path, "--apply")
+    assert done.exit_code == 1, done
+    assert ask(klog, path.parent) == (None, "", 0)
+
+
+@pytest.mark.parametrize("state", ["after a kill", "ended", "not transactional"])
+def test_it_forgets_nothing_that_counts(klog: Klog, tmp_path: Path, state: str) -> None:
+    """A start without the marker replays the log; and without open transactions a clean one has nothing to forget."""
+    batches = {"ended": [*OPEN, end(7, 6, commit=True), end(8, commit=True)], "not transactional": [data(0)]}
+    if state == "not transactional":
+        batches[state] = [data(0, transactional=False)]
+    path = disk(tmp_path / "data", batches.get(state, OPEN), None)
+    if state == "after a kill":
+        (path.parent / ".kafka_cleanshutdown").unlink()
+    assert ask(klog, path.parent) == (None, "", 0)

@@ -286,7 +286,7 @@ class _Start:
     def _load_dir(self, log_dir: LogDir, metadata: RecoveredMetadata) -> list[LoadedPartition]:
         clean, request = log_dir.clean_shutdown is not None, self._request
         clock = producer_clock(int(time.time() * 1000), metadata.cluster, self.node_id, request.producer_expiration_ms)
-        check = TxnIndexCheck(metadata.cluster, request.count_all, request.plain)
+        check = TxnIndexCheck(metadata.cluster, request.count_all, request.plain, is_clean=clean)
         loader = PartitionLoader(log_dir.checkpoints, clean, metadata.cluster, clock, check, self._sink)
         known, ids = self.repairs.loaded, {} if metadata.cluster is None else metadata.cluster.topic_ids
         found = []

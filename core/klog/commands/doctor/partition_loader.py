@@ -63,10 +63,13 @@ class TxnIndexCheck:
     """Compares the transaction indexes of one log dir, as long as its logs are not too large.
 
     *compare_all*: whatever their size.  *plain*: paths of partitions that are known to have no transactions.
+    *is_clean*: it was stopped cleanly.
     """
 
-    def __init__(self, cluster: ClusterMetadata | None, compare_all: bool, plain: Container[str] = ()) -> None:
-        self._cluster, self._plain = cluster, plain
+    def __init__(
+        self, cluster: ClusterMetadata | None, compare_all: bool, plain: Container[str] = (), *, is_clean: bool = False
+    ) -> None:
+        self._cluster, self._plain, self._is_clean = cluster, plain, is_clean
         self._left_bytes = LONG_MAX if compare_all else _MOST_BYTES
 
     def of(self, partition: Partition, outcome: StartOutcome) -> CheckedIndex:
@@ -79,8 +82,9 @@ class TxnIndexCheck:
         if partition.size > self._left_bytes:
             return CheckedIndex(is_compared=not self._may_have_transactions(partition))
         self._left_bytes -= partition.size
+        bounds = outcome.log_start, outcome.log_end
         try:
-            return CheckedIndex(wrong_txn_index(partition, outcome.log_start, outcome.log_end, outcome.recovered))
+            return CheckedIndex(wrong_txn_index(partition, *bounds, outcome.recovered, is_clean=self._is_clean))
         except UnreadableError:
             return CheckedIndex(is_compared=False)  # refused files are named at the end of the command
 

@@ -179,18 +179,23 @@ def _take(window: Window, first: int, end: int, spans: TransactionSpans, start: 
 _MOST_MARKER_BYTES = 64 << 10
 
 
-def wrong_txn_index(partition: Partition, start: int, end: int, rebuilt: Collection[int] = ()) -> str | None:
+def wrong_txn_index(
+    partition: Partition, start: int, end: int, rebuilt: Collection[int] = (), *, is_clean: bool = False
+) -> str | None:
     """Return, in words, the first transaction of offsets from *start* below *end* that an index is wrong about.
 
     None if all are right.  Only headers and markers are read, without checksums; behind a damaged header the rest of a
     segment is unknown, and counts as right.  Entries for data that is no longer there are right.  *rebuilt*: base
-    offsets of segments whose index counts as right.  Raises UnreadableError.
+    offsets of segments whose index counts as right.  *is_clean*: the start follows a clean stop; without a producer
+    snapshot it then forgets open transactions, which later get no entry.  Raises UnreadableError.
     """
     walk = _Walk(partition, start, end)
     for segment in partition.segments:
         wrong = walk.compare(segment)
         if wrong is not None and segment.base_offset not in rebuilt:
             return wrong
+    if is_clean and not partition.snapshots:
+        return walk.forgotten()
     return None
 
 
@@ -221,6 +226,16 @@ class _Walk:
             if one.first_offset <= self._commits.get(one.producer_id, -1) <= one.last_offset
         ]
         return wrong[0] if wrong else None
+
+    def forgotten(self) -> str | None:
+        """Return the first transaction that is open at the end.  Kafka: UnifiedLog.rebuildProducerState."""
+        if not self._open:
+            return None
+        producer, first = min(self._open.items(), key=lambda one: one[1])
+        return (
+            f"producer {producer} has an open transaction from offset {first} on, and there is no .snapshot: the start"
+            " forgets it, and its records count as committed"
+        )
 
     def _missed(
         self, name: str | None, producer: int, first: int, marker: int, known: dict[tuple[int, int], AbortedTxn]
