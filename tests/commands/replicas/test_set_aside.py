@@ -164,3 +164,43 @@ def test_a_copy_on_its_way_to_another_log_dir_changes_nothing(klog: Run, tmp_pat
     done = klog("replicas", "diff", *disks.paths, second, "--output", "json")
     found = json.loads(done.stdout)["partitions"][0]
     assert (done.exit_code, found["verdict"]) == (0, "same")
+
+
+# copies of nodes that are no replicas
+
+
+class Reassigned(Disks):
+    """Disks of a partition that was reassigned from node 3 while that was away."""
+
+    def _metadata(self, settings: object) -> None:
+        super()._metadata({"retention.ms": "-1"})
+        made = self.place(1).parent / "__cluster_metadata-0"
+        log = metadata_logs.MetadataLog.__new__(metadata_logs.MetadataLog)
+        log.log, log.end = made / f"{0:020}.log", 7
+        log.add(metadata_logs.value("PartitionChange", topicId=uuid(7), partitionId=0, replicas=[1, 2], isr=[1, 2]))
+
+
+def test_a_former_replica_that_is_behind_is_no_danger(klog: Run, tmp_path: Path) -> None:
+    """Its broker sets the directory aside, and never leads: the others have all of it."""
+    disks = Reassigned(tmp_path)
+    disks.lose(3, 40)
+    done = klog("replicas", "diff", *disks.paths)
+    assert done.exit_code == 0, done.stdout
+    text = done.stdout.decode()
+    assert text.startswith("1 partition has copies that are behind: nothing is lost, whoever leads")
+    assert "3 is no replica: it never leads, and sets its copy aside when it starts" in text
+
+
+def test_records_that_a_former_replica_alone_has_are_lost(klog: Run, tmp_path: Path) -> None:
+    """The given disk has them, and no broker serves them."""
+    disks = Reassigned(tmp_path)
+    disks.lose(1, 40)
+    disks.lose(2, 40)
+    lost = disks.lost(klog)
+    assert (lost["1"], lost["2"]) == (20, 20)
+
+
+def test_a_replica_that_is_behind_is_one(klog: Run, tmp_path: Path) -> None:
+    disks = Reassigned(tmp_path)
+    disks.lose(2, 40)
+    assert disks.lost(klog)["2"] == 20

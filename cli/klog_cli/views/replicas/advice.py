@@ -59,8 +59,8 @@ def name(diff: PartitionDiff) -> str:
 def advice(diff: PartitionDiff, given: Sequence[str]) -> list[str]:
     """Return the advice for a partition, the harmless first."""
     found = []
-    losing = {node for node, each in diff.lost_if_leads.items() if each.records}
-    safe = [node for node in diff.lost_if_leads if node not in losing]
+    losing = diff.losing
+    safe = [node for node, lost in diff.lost_if_leads.items() if not lost.records]
     found += [
         f"a log start above the leader epochs hides records: klog doctor {quote(log_dir)}"
         for log_dir in _hiding([diff])
@@ -147,7 +147,7 @@ def _next(
         return bad, "do not start these brokers yet", steps
     if losing or any(diff.verdict in _DANGEROUS for diff in diffs):
         return bad, "do not start these brokers yet", [("make the copies equal", plan)]
-    if any(lost.records for diff in diffs for lost in diff.lost_if_leads.values()):
+    if any(diff.losing for diff in diffs):
         return warning, "the start order decides whether records are lost", [("make the copies equal", plan)]
     if hiding := _hiding(diffs):
         steps = [("see which log start hides them", f"klog doctor {quote(log_dir)}") for log_dir in hiding[:2]]

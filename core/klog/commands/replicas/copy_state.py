@@ -86,6 +86,11 @@ class CopyState(NamedTuple):
         return self.facts is not None and self.facts.leaving > 0 and self.kept.aside is None
 
     @property
+    def is_served(self) -> bool:
+        """Whether its broker starts with it, and serves all of it."""
+        return self.kept.fails is None and self.kept.aside is None and self.hides_from is None
+
+    @property
     def is_clean(self) -> bool:
         """Whether its log dir has the clean-shutdown marker."""
         return self.disk_copy.disk.log_dir.clean_shutdown is not None

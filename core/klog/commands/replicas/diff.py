@@ -128,10 +128,13 @@ class PartitionDiff(NamedTuple):
     def is_safe(self) -> bool:
         """Whether nothing is lost, whoever leads; False if a copy that may lead is not given."""
         is_harmless = self.verdict in (Verdict.SAME, Verdict.BEHIND) and not self.not_given
-        all_start = all(
-            (copy.kept.fails, copy.kept.aside, copy.hides_from) == (None, None, None) for copy in self.copies.values()
-        )
-        return is_harmless and all_start and not any(lost.records for lost in self.lost_if_leads.values())
+        return is_harmless and all(copy.is_served for copy in self.copies.values()) and not self.losing
+
+    @property
+    def losing(self) -> frozenset[int]:
+        """The nodes that may lead, and lack records then; only replicas do, as far as these are known."""
+        may_lead = self.lost_if_leads if self.registration is None else self.registration.replicas
+        return frozenset(node for node, lost in self.lost_if_leads.items() if lost.records and node in may_lead)
 
 
 class DiffOptions(NamedTuple):
