@@ -315,3 +315,13 @@ def test_the_next_command_names_the_target_of_a_source_with_another_name(klog: K
         (refused,) = json.loads(done.stdout)["refused"]
         assert refused["id"] == "target-not-empty"
         assert refused["next"] == " ".join(["klog adopt", str(source), *words, "--to", str(data), "--replace"])
+
+
+def test_a_copy_between_log_dirs_in_the_place_of_the_partition(source: Path, data: Path) -> None:
+    """It becomes the partition at the next start, and a broker does not start with both; elsewhere it is no matter."""
+    shutil.copytree(source / "plain-1", data / f"plain-1.{UNIQUE}-future")
+    one = only(refused(source / "plain-1", "--to", data), "future-in-place")
+    assert one["next"] == f"klog doctor {data}"
+    assert not (data / "plain-1").exists()
+    (data / f"plain-1.{UNIQUE}-future").rename(data / f"plain-2.{UNIQUE}-future")
+    assert adopted(source / "plain-1", "--to", data)
