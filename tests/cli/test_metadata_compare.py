@@ -166,3 +166,17 @@ def test_comparing_leaves_no_trace(disks: list[Path]) -> None:
     before = [tree(path) for path in disks]
     compared(*disks)
     assert [tree(path) for path in disks] == before
+
+
+def test_a_node_that_stops_on_its_newest_snapshot(disks: list[Path]) -> None:
+    """Its log is one history with the others; no node reads an older snapshot."""
+    *older, newest = sorted((disks[0] / "__cluster_metadata-0").glob("*.checkpoint"))
+    for path in older:
+        path.write_bytes(b"")
+    assert klog("metadata", "compare", *disks).exit_code == 0
+    content = bytearray(newest.read_bytes())
+    content[len(content) // 2] ^= 0x10
+    newest.write_bytes(content)
+    done = klog("metadata", "compare", *disks)
+    assert done.exit_code == 4, done
+    assert f"damaged: node 1 stops on its newest snapshot: {newest}" in done.stdout

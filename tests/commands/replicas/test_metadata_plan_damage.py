@@ -57,6 +57,18 @@ def test_damaged_files(klog: Callable[..., Any], quorum: Path) -> None:
     assert 8 in codes
 
 
+@pytest.mark.parametrize("is_newest", [True, False])
+def test_a_node_that_stops_on_its_snapshot_is_named(klog: Callable[..., Any], quorum: Path, is_newest: bool) -> None:
+    """The plan writes its log, and it does not start; it reads no older snapshot."""
+    *older, newest = sorted((quorum / "broker-1" / "__cluster_metadata-0").glob("*.checkpoint"))
+    for path in [newest] if is_newest else older:
+        path.write_bytes(b"")
+    ran = klog("metadata", "plan", *disks(quorum), "--voters", ADDRESSES)
+    assert ran.exit_code == 0, ran
+    said = b"node 1 stops on its newest snapshot, which the plan does not change: klog doctor"
+    assert (said in ran.stdout + ran.stderr) == is_newest
+
+
 def test_batches_that_are_sound_and_say_anything(klog: Callable[..., Any], quorum: Path) -> None:
     """With checksums that match: records of every type at random, right and slightly wrong, voters among them."""
     logs = [max((disk / "__cluster_metadata-0").glob("*.log")) for disk in disks(quorum)]

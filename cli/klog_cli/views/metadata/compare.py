@@ -27,7 +27,8 @@ def compare(paths: Sequence[str], choice: IdentityChoice, form: str) -> int:
         output.emit_json(_document(found))
     else:
         _print(found)
-    is_sound = not found.diverged and not found.lag and not any(log.bad_batches for log in found.logs)
+    is_sound = not found.diverged and not found.lag
+    is_sound = is_sound and not any(log.bad_batches or log.stops is not None for log in found.logs)
     return ExitCode.CLEAN if is_sound else ExitCode.PROBLEMS_LEFT
 
 
@@ -76,6 +77,8 @@ def _print(found: LogComparison) -> None:
             remark = bad(f"its node truncates it there: {counted(log.gone, 'offset')} behind damage {are} gone")
         elif log.bad_batches:
             remark = bad(f"{counted(len(log.bad_batches), 'bad batch', 'es')}, the first at {log.bad_batches[0]}")
+        elif log.stops is not None:
+            remark = bad("its node does not start: klog doctor")
         roles = " ".join(log.roles)
         newest = snapshots[0].offset if snapshots else None
         rows.append((strong(log.name), roles, log.end.offset, log.end.epoch, newest, log.behind, remark))
@@ -86,6 +89,9 @@ def _print(found: LogComparison) -> None:
         titles.append(
             f"{warning('behind')}: the log of {best} is behind the logs of partitions: {found.lag.description}"
         )
+    titles += [
+        f"{bad('damaged')}: {log.name} stops on its newest snapshot: {log.stops}" for log in found.logs if log.stops
+    ]
     output.emit_table([*titles, ""], _COLUMNS, rows)
 
 

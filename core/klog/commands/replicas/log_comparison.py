@@ -15,7 +15,7 @@ from klog.commands.replicas.disks import node_at, split_node
 from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import IdentityChoice, are_all_copies, choose_identity, epoch_at, identity_of
 from klog.partition.start.metadata_behind import MetadataLag, lag_behind
-from klog.partition.start.metadata_log import metadata_bounds
+from klog.partition.start.metadata_log import metadata_bounds, snapshot_fault
 
 
 class ComparedLog(NamedTuple):
@@ -23,7 +23,8 @@ class ComparedLog(NamedTuple):
 
     *path*: as given.  *node*: None if unknown.  *start*, *end*: those of the log itself after recovery by its node.
     *behind*: the number of offsets of the best log that it lacks.  *bad_batches*: base offsets of unreadable ones.
-    *roles*: the node's, according to the best log.  *gone*: the number of offsets that recovery cuts.
+    *roles*: the node's, according to the best log.  *gone*: the number of offsets that recovery cuts.  *stops*: why its
+    node stops on its newest snapshot, None if it does not.
     """
 
     path: str
@@ -35,6 +36,7 @@ class ComparedLog(NamedTuple):
     bad_batches: tuple[int, ...]
     roles: tuple[str, ...]
     gone: int = 0
+    stops: str | None = None
 
     @property
     def name(self) -> str:
@@ -97,6 +99,7 @@ def compare_logs(paths: Sequence[str], choice: IdentityChoice = IdentityChoice()
             tuple(comparison.facts[i].bad_batches),
             _roles(node, state),
             bounds[i].gone,
+            snapshot_fault(directory.partition),
         )
         for i, (path, node, directory) in enumerate(kept)
     )

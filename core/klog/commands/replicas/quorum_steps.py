@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 from klog.cluster.metadata.metadata_loader import ClusterMetadata
 from klog.commands.replicas.voter_addresses import VoterAddress
+from klog.partition.start.metadata_log import snapshot_fault
 
 if TYPE_CHECKING:
     from klog.commands.replicas.quorum_plan import QuorumPlanner
@@ -119,6 +121,12 @@ def warnings(planner: QuorumPlanner) -> list[str]:
         _left_out(planner),
         f"uncommitted records below offset {base.log_end} of the base are committed from now on",
         "once a controller has started on these logs, undo is impossible",
+        *(
+            f"node {copy.node} stops on its newest snapshot, which the plan does not change: klog doctor"
+            f" {quote(copy.disk.log_dir.path)}"
+            for copy in planner.copies
+            if snapshot_fault(copy.partition) is not None
+        ),
         *_of_unknown(planner.gathering.unknown if planner.gathering is not None else ()),
         *(
             f"the log of node {copy.node} is truncated after its last complete batch"

@@ -88,6 +88,16 @@ def metadata_bounds(partition: Partition) -> MetadataBounds:
     )
 
 
+def snapshot_fault(partition: Partition) -> str | None:
+    """Return why a node stops on the newest snapshot of its metadata log; None if it does not, or has none."""
+    for newest in snapshot_files(partition)[:1]:
+        path = partition.file(newest.name)
+        found = read_snapshot(path, LogPoint(newest.offset or 0, newest.epoch or 0))
+        if not found.is_legible:
+            return found.flaw or f"{path}: it is empty"
+    return None
+
+
 def _load(partition: Partition) -> StartOutcome:
     return load(partition, StartState(), ReadSettings(with_files=False), _CLOCK)
 
