@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from klog.commands.dump.log_lines import CSV_BATCH_COLUMNS, CSV_COLUMNS
 
-from tests.conftest import Ran
+from tests.conftest import FIXTURES, Ran
 from tests.oracles.plain import encode
 from tests.oracles.plain.encode import Record, batch, marker
 from tests.oracles.plain.shapes import MS, some_records
@@ -330,3 +331,17 @@ def test_parquet_without_its_library_says_what_to_install(
     assert done.exit_code == 8
     assert done.stderr == b"klog: Parquet needs pyarrow: pip install 'klog[parquet]'\n"
     assert not (tmp_path / "out").exists()
+
+
+def test_a_topic_may_be_on_any_of_several_disks(klog: Klog, tmp_path: Path) -> None:
+    """A node has log dirs in which not every topic is."""
+    for number, name in enumerate(("orders-0", "payments-0")):
+        shutil.copytree(FIXTURES / "modern" / "plain-1", tmp_path / str(number) / name)
+    disks = (tmp_path / "0", tmp_path / "1")
+    for paths in (disks, disks[::-1]):
+        for topic in ("orders", "payments"):
+            done = klog("dump", *paths, "-t", topic, "-o", "jsonl", "--values", "none")
+            assert done.exit_code == 0, done.stderr
+            assert {row["topic"] for row in objects(done)} == {topic}
+        done = klog("dump", *paths, "-t", "order", "-o", "jsonl")
+        assert (done.exit_code, done.stdout, done.stderr) == (16, b"", b"klog: no topic order; did you mean orders?\n")

@@ -159,20 +159,32 @@ def expand(
 ) -> Iterator[DumpTarget]:
     """Yield the files that *paths* name: files as they are, directories by the segments that can match.
 
-    Raises UsageError for a path that is none of these, and for topics and partitions that are not there.
+    Raises UsageError for a path that is none of these, and for topics and partitions that are in none of the log dirs.
     """
+    found = _partitions([path for path in paths if is_directory(path)], topics, numbers)
     for path in paths:
-        if not is_directory(path):
+        if path not in found:
             yield DumpTarget(path)
-            continue
-        from klog.data_dir.log_dir import LogDir
-        from klog.data_dir.selection import KafkaFile, open_path, select
-
-        found = open_path(path)
-        assert not isinstance(found, KafkaFile)
-        partitions = select(found.partitions, topics, numbers) if isinstance(found, LogDir) else [found]
-        for partition in partitions:
+        for partition in found.get(path, ()):
             yield from partition_targets(partition, with_indexes, wanted)
+
+
+def _partitions(
+    directories: Sequence[str], topics: Sequence[str], numbers: Sequence[PartitionChoice]
+) -> dict[str, list[Partition]]:
+    """Return the partitions that are meant, by the directories that have them, or are one.  Raises as `expand`."""
+    if not directories:
+        return {}
+    from klog.data_dir.log_dir import LogDir
+    from klog.data_dir.selection import open_path, partitions_of, select
+
+    opened = {path: open_path(path) for path in directories}
+    log_dirs = [one for one in opened.values() if isinstance(one, LogDir)]
+    chosen = set(select(partitions_of(log_dirs), topics, numbers)) if log_dirs else set()
+    return {
+        path: [one for one in partitions_of([found]) if not isinstance(found, LogDir) or one in chosen]
+        for path, found in opened.items()
+    }
 
 
 def partition_targets(partition: Partition, with_indexes: bool, wanted: RecordFilter) -> Iterator[DumpTarget]:
