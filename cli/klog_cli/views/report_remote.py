@@ -25,10 +25,11 @@ def with_remote(
     paths = made.log_dirs
     command = f"klog remote verify {' '.join(map(quoted, paths))} --remote {quoted(tier.uri)}"
     try:
-        found, totals = verify_remote(RemoteQuery(tuple(paths), tier), request, sink)
+        every, totals = verify_remote(RemoteQuery(tuple(paths), tier), request, sink)
     except KlogError as error:
         line = VerdictLine("remote verify", "Remote storage", VerdictState.UNASKED, "not known", str(error), command)
         return made._replace(verdict=(*made.verdict, line)), code | ExitCode.OPERATIONAL_ERROR
+    found = [one for one in every if not one.is_of_log_dir]
     found.sort(key=lambda one: _ORDER.index(one.severity))
     state, said = _state(found)
     read = f"{counted(totals.segments, 'segment')}, {counted(totals.objects, 'object')}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 
 class Location(NamedTuple):
@@ -39,6 +39,10 @@ class DamageKind(StrEnum):
     BAD_INDEX = "bad index"
 
 
+UNFINISHED: Final = (DamageKind.TORN_TAIL, DamageKind.ZEROED_TAIL)
+"""Kinds that may only be a batch that a running broker is writing right now."""
+
+
 class Damage(NamedTuple):
     """A damaged range of a log.
 
@@ -61,7 +65,7 @@ class Damage(NamedTuple):
     @property
     def is_unfinished(self) -> bool:
         """Whether it may only be a batch that a running broker is writing right now."""
-        return self.kind in (DamageKind.TORN_TAIL, DamageKind.ZEROED_TAIL)
+        return self.kind in UNFINISHED
 
     def __str__(self) -> str:
         return f"{self.place}: {self.kind.value}: {self.detail}"

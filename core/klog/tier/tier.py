@@ -113,9 +113,8 @@ class Tier:
         return listing
 
     def reader(self, segment: TierSegment) -> SegmentReader:
-        """Return a reader of a segment of this tier's listing."""
-        assert self.layout is not None
-        return self.layout.reader(self.store, segment)
+        """Return a reader of a segment; it finds nothing in a tier that is empty, whatever its layout would be."""
+        return (self.layout or LocalLayout()).reader(self.store, segment)
 
 
 def open_tier(

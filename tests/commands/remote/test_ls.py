@@ -229,6 +229,20 @@ def test_segments_whose_entries_are_unknown_are_no_orphans(klog: Klog, place: tu
     assert b"no partition of __remote_log_metadata" in ran.stderr
 
 
+def test_partitions_whose_events_are_elsewhere_are_named(klog: Klog, place: tuple[Path, Path]) -> None:
+    """A broker has a part of the topic: a hole may be none."""
+    assert b"not in these log dirs" not in klog("remote", "ls", place[0]).stderr
+    for number in range(3):
+        others = place[0] / f"__remote_log_metadata-{number}"
+        others.rename(place[0].parent / "away")
+        ran = klog("remote", "ls", place[0])
+        (place[0].parent / "away").rename(others)
+        if b"fine-0 and 1 more: the partition of __remote_log_metadata with the events is not in" in ran.stderr:
+            assert ran.exit_code == 4
+            return
+    raise AssertionError
+
+
 def test_a_missing_segment_is_a_hole_where_no_metadata_are_left(klog: Klog, place: tuple[Path, Path]) -> None:
     _, tier = place
     victims = sorted(tier.glob("kafka-tiered-storage/fine-0-*/*.log"))

@@ -261,6 +261,76 @@ def test_lost_metadata_are_no_orphans(klog: Klog, place: tuple[Path, Path]) -> N
     assert {one["topic"] for one in problems(shown)} == {"fine", "gone", "short"}
 
 
+def test_metadata_that_are_gone_are_lost(klog: Klog, place: tuple[Path, Path]) -> None:
+    """The directories of the topic are gone, from the only disk that had them: nothing is clean."""
+    for folder in place[0].glob(f"{TOPIC}-*"):
+        shutil.rmtree(folder)
+    shown = document(klog("remote", "verify", place[0], "--remote", place[1], "-o", "json"), 4)
+    assert {one["id"] for one in problems(shown)} == {"remote-metadata-lost"}
+    assert {one["topic"] for one in problems(shown)} == {"fine", "gone", "short"}
+
+
+def test_metadata_that_may_be_elsewhere_are_not_known(klog: Klog, place: tuple[Path, Path]) -> None:
+    """Without a metadata log nothing shows who has the topic: it was not checked, and that is no success."""
+    for folder in (*place[0].glob(f"{TOPIC}-*"), place[0] / "__cluster_metadata-0"):
+        shutil.rmtree(folder)
+    ran = klog("remote", "verify", place[0], "--remote", place[1], "-o", "json")
+    assert (problems(json.loads(ran.stdout)), ran.exit_code) == ([], 8)
+    assert b"is not in these log dirs" in ran.stderr
+
+
+def test_damage_in_the_topic_is_a_finding(klog: Klog, place: tuple[Path, Path]) -> None:
+    """`klog verify --remote` has it among its own: it is there once."""
+    log = max(place[0].glob(f"{TOPIC}-*/*.log"), key=lambda path: path.stat().st_size)
+    content = bytearray(log.read_bytes())
+    content[100] ^= 0xFF
+    log.write_bytes(content)
+    shown = document(klog("remote", "verify", place[0], "--remote", place[1], "--quick", "-o", "json"), 4)
+    (found,) = [one for one in shown["findings"] if one["id"] == "bad-crc"]
+    assert (found["tier"], found["file"]) == ("metadata", log.parent.name)
+    assert str(log) in found["message"]
+    assert not klog("remote", "verify", place[0], "--remote", place[1]).stdout.startswith(b"clean")
+    rows = document(klog("verify", place[0], "--remote", place[1], "-o", "json"), 4)["findings"]
+    assert [one["tier"] for one in rows if one["id"] == "bad-crc"] == ["local"]
+
+
+def test_an_empty_tier_has_lost_every_segment(klog: Klog, place: tuple[Path, Path], tmp_path: Path) -> None:
+    """Its layout is unknown; the metadata show which segments there should be."""
+    (tmp_path / "empty").mkdir()
+    for depth in DEPTHS:
+        words = ("remote", "verify", place[0], "--remote", tmp_path / "empty", "-t", "fine", "-o", "json", *depth)
+        shown = document(klog(*words), 4)
+        assert [one["id"] for one in shown["findings"]] == ["remote-log-missing"] * shown["segments"]
+        assert (shown["segments"], shown["objects"]) == (6, 0)
+    assert b"remote-log-missing" in klog("verify", place[0], "--remote", tmp_path / "empty").stdout
+    dumped = klog("dump", place[0], "--remote", tmp_path / "empty", "-t", "fine", "-o", "jsonl")
+    lines = [json.loads(line) for line in dumped.stdout.splitlines()]
+    assert dumped.exit_code == 4
+    assert [line.get("damage") for line in lines[:6]] == ["unreadable"] * 6
+    assert lines[6]["offset"] == 100
+
+
+def test_what_is_not_there_is_not_clean(klog: Klog, place: tuple[Path, Path]) -> None:
+    """A typing error in a number or an id."""
+    for words in (["-p", "99"], ["--topic-id", uuid(5)]):
+        ran = klog("remote", "verify", place[0], "--remote", place[1], *words)
+        assert (ran.exit_code, ran.stdout, ran.stderr) == (4, b"", b"klog: no partition in remote storage\n")
+
+
+def test_events_of_other_topics_are_no_answer(klog: Klog, place: tuple[Path, Path]) -> None:
+    """`--topic` narrows the events as well; a record that stops the broker concerns all."""
+    other = started(uuid(6), 0, 1, {0: 0}, whose=Whose("other", 0, uuid(77)))
+    append(place[0], 1, other, b"\7", updated(uuid(5), 1))
+    found = {}
+    for narrowed in ([], ["-t", "fine"]):
+        words = ("remote", "verify", place[0], "--remote", place[1], "--quick", "-o", "json", *narrowed)
+        shown = document(klog(*words), 0, 4)["findings"]
+        found[bool(narrowed)] = {(one["id"], one["topic"]) for one in shown if one["tier"] == "metadata"}
+    assert ("remote-metadata-malformed", None) in found[True]
+    assert {topic for _, topic in found[True]} <= {None, "fine"}
+    assert {topic for _, topic in found[False]} > {None}
+
+
 def test_at_a_time_before_all_records_there_is_no_entry(klog: Klog, place: tuple[Path, Path]) -> None:
     words = ("remote", "verify", place[0], "--remote", place[1], "--quick", "-o", "json", "--at-time", "1")
     assert {one["id"] for one in document(klog(*words), 4)["findings"]} == {"remote-metadata-lost"}

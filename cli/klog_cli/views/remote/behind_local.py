@@ -23,7 +23,8 @@ def verify_behind(
     if is_text:
         finish(found, form)
     with output.Results() as results:
-        remote, totals = verify_remote(query, request, results)
+        every, totals = verify_remote(query, request, results)
+        remote = [one for one in every if not one.is_of_log_dir]
         results.found(len(remote))
     empty = dict.fromkeys(FINDING_COLUMNS)
     for row in found.rows:

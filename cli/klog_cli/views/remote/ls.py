@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 
 from klog.base.errors import ExitCode, UsageError, counted, offsets_text
+from klog.cluster.remote_log.events import TopicIdPartition
 from klog.commands.remote import (
     PartitionListing,
     RemoteListing,
@@ -65,6 +66,14 @@ def _note_idle_events(query: RemoteQuery, listing: RemoteListing) -> None:
             place = events.named[0].place
             first = f"the first in partition {place.metadata_partition} at offset {place.offset}"
             output.note(f"{counted(events.count, 'record')} of __remote_log_metadata {what}; {first}")
+    unknown = [
+        one
+        for one in listing.partitions
+        if found.cache(TopicIdPartition(one.topic, one.partition, one.topic_id)) is None
+    ]
+    if unknown:
+        names = f"{unknown[0].topic}-{unknown[0].partition}" + (f" and {len(unknown) - 1} more" if unknown[1:] else "")
+        output.note(f"{names}: the partition of __remote_log_metadata with the events is not in these log dirs")
 
 
 # as data

@@ -14,6 +14,7 @@ from klog.partition.verify.segment_pass import SurveyOptions
 
 from klog_cli import output, style
 from klog_cli.views.finding_lines import WORST_FIRST, explain_command, marked
+from klog_cli.views.nothing_found import nothing_found
 
 COLUMNS = (
     *("id", "severity", "topic", "partition", "tier", "segment_id", "file", "position", "offset", "message"),
@@ -35,11 +36,18 @@ def verify(query: RemoteQuery, options: SurveyOptions | None, form: str, everyth
         output.emit_jsonl(map(finding_row, found))
     elif form == "csv":
         output.emit_csv_rows(map(finding_row, found), COLUMNS)
-    elif form == "text":
+    elif found or not _is_nothing(query, totals):
         output.lines(report(found, totals, everything=everything))
+    if not found and _is_nothing(query, totals):
+        return nothing_found("no partition in remote storage")
     problems = any(one.severity is not Severity.NOTE for one in found)
     unread = any(one.id == "unreadable" for one in found)
     return (ExitCode.PROBLEMS_LEFT if problems else 0) + (ExitCode.OPERATIONAL_ERROR if unread else 0)
+
+
+def _is_nothing(query: RemoteQuery, totals: RemoteTotals) -> bool:
+    """Whether no partition is one of those that were named."""
+    return not totals.partitions and bool(query.topics or query.numbers or query.topic_ids)
 
 
 def finding_row(one: RemoteFinding) -> dict[str, object]:

@@ -55,6 +55,13 @@ class IdleEvent(NamedTuple):
     reason: str = ""
 
 
+class LogFault(NamedTuple):
+    """An unreadable part of a copy of a partition of `__remote_log_metadata`, in words."""
+
+    metadata_partition: int
+    message: str
+
+
 class IdleEvents:
     """Events of one kind that change nothing: the first ones with their places, and how many there are."""
 
@@ -83,7 +90,7 @@ class RemoteLog:
         self.events = 0
         self.caches: dict[TopicIdPartition, RemoteLogCache] = {}
         self.dropped, self.refused, self.misplaced = IdleEvents(), IdleEvents(), IdleEvents()
-        self.faults: list[str] = []
+        self.faults: list[LogFault] = []
         self.deleted_ids: set[str] = set()
 
     def cache(self, whose: TopicIdPartition) -> RemoteLogCache | None:
@@ -165,7 +172,12 @@ def _partition_count(read: Iterable[int], cluster: ClusterMetadata | None) -> in
 
 def _entries(copies: Sequence[Partition], found: RemoteLog) -> Iterator[CoordinatorEntry]:
     """Yield the data records of a partition in the order of their offsets, from whichever copies have them."""
-    logs = [((entry, copy.path) for entry in entries(copy, found.faults.append)) for copy in copies]
+    number = copies[0].number or 0
+
+    def note(sentence: str) -> None:
+        found.faults.append(LogFault(number, sentence))
+
+    logs = [((entry, copy.path) for entry in entries(copy, note)) for copy in copies]
     for offset, same in groupby(merge(*logs, key=lambda one: one[0].offset), key=lambda one: one[0].offset):
         (entry, path), *others = same
         for other, where in others:

@@ -119,7 +119,7 @@ def _gaps(sources: RemoteSources, metadata: RemoteLog) -> Iterator[str]:
         some = ", ".join(map(str, missing[:10])) + ("…" if len(missing) > 10 else "")
         noun = "partition" if len(missing) == 1 else "partitions"
         yield f"{noun} {some} of {metadata.count} {'is' if len(missing) == 1 else 'are'} not in these log dirs"
-    yield from metadata.faults
+    yield from (one.message for one in metadata.faults)
     if metadata.refused.count:
         yield f"{counted(metadata.refused.count, 'record')} that no broker can read"
     yield from (f"{path} begins at offset {start}" for path, start in _late(sources.log_dirs, metadata))

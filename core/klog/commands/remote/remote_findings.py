@@ -89,8 +89,15 @@ class RemoteFinding(NamedTuple):
         return self.kind.severity
 
     @property
+    def is_of_log_dir(self) -> bool:
+        """Whether it is damage in a log of `__remote_log_metadata`, which `klog verify` finds as well."""
+        return self.tier == "metadata" and self.kind.id not in REMOTE_KINDS
+
+    @property
     def broker(self) -> str:
         """The reaction of a broker."""
+        if self.is_of_log_dir:
+            return self.kind.broker
         return _REACTIONS.get(self.kind.id, self.kind.broker if self.kind.id in REMOTE_KINDS else "does not check this")
 
 

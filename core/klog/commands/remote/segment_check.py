@@ -35,8 +35,8 @@ class SegmentCheck(NamedTuple):
 
     def key(self, part: str) -> str:
         """Return the key of the object with a part; of a missing one the key that it would have."""
-        assert self.tier.layout is not None
-        kind = part if part in self.tier.layout.kinds else INDEXES
+        layout = self.tier.layout
+        kind = part if layout is None or part in layout.kinds else INDEXES
         known = self.objects.keys if self.objects is not None else {}
         return known.get(kind) or f"{self.folder}{self.entry.start_offset:020}-{self.entry.segment_id}.{kind}"
 

@@ -73,15 +73,15 @@ class SegmentResult(NamedTuple):
 
 def check_listing(check: SegmentCheck) -> Findings:
     """Judge names and sizes alone."""
-    assert check.tier.layout is not None
-    objects, start = check.objects, check.entry.start_offset
-    missing = [kind for kind in check.tier.layout.needed if objects is None or kind not in objects.sizes]
+    objects, layout, start = check.objects, check.tier.layout, check.entry.start_offset
+    needed = layout.needed if layout is not None else (LOG,)
+    missing = [kind for kind in needed if objects is None or kind not in objects.sizes]
     for kind in missing:
         is_index = kind not in (LOG, "rsm-manifest")
         finding_id = "remote-index-missing" if is_index else "remote-log-missing"
         if not is_index or LOG not in missing:
             yield check.finding(finding_id, kind, f"no {kind}", offset=start)
-    if objects is None or check.tier.layout.name != "local":
+    if objects is None or layout is None or layout.name != "local":
         return
     size = objects.sizes.get(LOG)
     if size is not None and size != check.entry.size:

@@ -7,8 +7,9 @@ from functools import cached_property
 from typing import Final, NamedTuple
 
 from klog.base.errors import ExitCode, KlogError, UsageError, near_misses
+from klog.cluster.assigned_log_dir import assigned_log_dir
 from klog.cluster.metadata.metadata_loader import ClusterMetadata
-from klog.cluster.remote_log.events import TopicIdPartition
+from klog.cluster.remote_log.events import TopicIdPartition, metadata_partition
 from klog.cluster.remote_log.object_facts import epoch_history, remote_segment
 from klog.cluster.remote_log.remote_log import RemoteLog, metadata_of, read_remote_log
 from klog.commands.remote.partition_listing import LocalLog, RemoteFacts
@@ -17,6 +18,7 @@ from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import log_end
 from klog.data_dir.selection import PartitionChoice, is_selected, open_path
 from klog.formats.checkpoint import epochs_in_force
+from klog.formats.internal_topics import REMOTE_LOG_METADATA
 from klog.formats.names import PartitionState
 from klog.tier.tier import Tier, TierListing
 
@@ -39,6 +41,11 @@ class RemoteQuery(NamedTuple):
     topic_ids: Sequence[str] = ()
     node: int | None = None
     until_ms: int | None = None
+
+    def selects(self, whose: TopicIdPartition) -> bool:
+        """Whether a partition is one of those that are meant."""
+        is_named = is_selected(whose.topic, whose.number, self.topics, self.numbers)
+        return is_named and (not self.topic_ids or whose.topic_id in self.topic_ids)
 
 
 class RemoteSources:
@@ -105,12 +112,7 @@ class RemoteSources:
         for glob in query.topics:
             if not any(is_selected(name, None, (glob,), ()) for name in names):
                 raise NoSuchTopicError(f"no topic {glob} in remote storage{near_misses(glob, names)}")
-        return [
-            one
-            for one in every
-            if is_selected(one.topic, one.number, query.topics, query.numbers)
-            and (not query.topic_ids or one.topic_id in query.topic_ids)
-        ]
+        return list(filter(query.selects, every))
 
     def facts(self, whose: TopicIdPartition) -> RemoteFacts:
         """Return all that is known of a partition."""
@@ -125,6 +127,20 @@ class RemoteSources:
         known = {one.segment_id: one for one in shown if one is not None}
         history = [] if local else epoch_history(tier, segments.values(), known)
         return RemoteFacts(whose, None, local, segments, layout, known, history)
+
+    def is_metadata_lost(self, whose: TopicIdPartition) -> bool:
+        """Whether the events of a partition are in none of these log dirs, and cannot be in others."""
+        if self.cluster is None or (self.metadata is not None and self.metadata.cache(whose) is not None):
+            return False
+        known = self.cluster.partitions.get(self.cluster.topic_ids.get(REMOTE_LOG_METADATA, ""), {})
+        one = known.get(metadata_partition(whose.topic_id, whose.number, len(known))) if known else None
+        return one is None or all(map(self._has_log_dir, one.replicas, one.directories or [None] * len(one.replicas)))
+
+    def _has_log_dir(self, node: int, assigned: str | None) -> bool:
+        """Whether the log dir in which a node has a partition is given."""
+        own = [one for one in self.log_dirs if one.node_id == node]
+        broker = self.cluster.brokers.get(node) if self.cluster is not None else None
+        return bool(own) and not assigned_log_dir(assigned, own, broker.log_dirs if broker is not None else ()).absent
 
     def is_of_kafka_4(self, level: int) -> bool:
         """Whether entries tell of aborted transactions: one does, or metadata.version is at least *level*."""

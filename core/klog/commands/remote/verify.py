@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from klog.base.errors import KlogError, UsageError, counted, offsets_text
 from klog.base.progress import Sink
+from klog.base.unusable import UNUSABLE, Unusable
 from klog.cluster.remote_log.events import TopicIdPartition
 from klog.cluster.remote_log.lineage import ChainLink, chain, history_of
 from klog.cluster.remote_log.remote_log import IdleEvent, RemoteLog
@@ -17,11 +18,13 @@ from klog.commands.remote.remote_findings import RemoteFinding, kind_of
 from klog.commands.remote.segment_check import SegmentCheck
 from klog.commands.remote.segment_checks import check_segment
 from klog.commands.remote.sources import KAFKA_4, RemoteQuery, RemoteSources
+from klog.formats.damage import UNFINISHED, DamageKind
 from klog.formats.internal_topics import REMOTE_LOG_METADATA
 from klog.formats.remote_log import SegmentState
 from klog.formats.snapshot import write_snapshot
 from klog.kernel import crc32c
 from klog.partition.verify.findings import Severity
+from klog.partition.verify.log_checks import IDS
 from klog.partition.verify.segment_pass import SurveyOptions
 from klog.tier.layouts import LOG
 
@@ -74,9 +77,12 @@ def _verify(
     assert sources.objects is not None
     found: list[RemoteFinding] = []
     totals = RemoteTotals()
+    chosen = sources.partitions()
     if sources.metadata is not None:
-        found += _of_metadata(sources.metadata)
-    for whose in sources.partitions():
+        is_live = any(one.lock.held for one in sources.log_dirs)
+        found += _of_logs(sources.metadata, is_live=is_live)
+        found += _of_metadata(sources.metadata, query)
+    for whose in chosen:
         _Partition(sources, whose, query).check(options, sink, found.append, totals)
     if not query.topics and not query.numbers:
         found += [
@@ -86,13 +92,27 @@ def _verify(
     return found, totals
 
 
-def _of_metadata(metadata: RemoteLog) -> Iterator[RemoteFinding]:
+def _of_logs(metadata: RemoteLog, *, is_live: bool) -> Iterator[RemoteFinding]:
+    """Yield the damage in the logs of the topic; *is_live*: a broker may be writing the end of one."""
+    for one in metadata.faults:
+        kind = next((kind for kind in IDS if f": {kind}: " in one.message), DamageKind.UNREADABLE)
+        if not (is_live and kind in UNFINISHED):
+            file = f"{REMOTE_LOG_METADATA}-{one.metadata_partition}"
+            yield RemoteFinding(
+                kind_of(IDS[kind]), None, None, "metadata", None, file, None, None, one.message, file
+            )  # fmt: skip
+
+
+def _of_metadata(metadata: RemoteLog, query: RemoteQuery) -> Iterator[RemoteFinding]:
+    """Yield the events without an effect; those of partitions that the query leaves out are none of its answer."""
     for events, finding_id in (
         (metadata.refused, "remote-metadata-malformed"),
         (metadata.misplaced, "remote-event-misplaced"),
         (metadata.dropped, "remote-event-dropped"),
     ):
-        yield from (_event(finding_id, one) for one in events.named)
+        yield from (
+            _event(finding_id, one) for one in events.named if one.event is None or query.selects(one.event.partition)
+        )
 
 
 def _event(finding_id: str, one: IdleEvent) -> RemoteFinding:
@@ -159,11 +179,22 @@ class _Partition:
 
     def _is_lost(self, listing: PartitionListing) -> bool:
         """Whether the metadata have no record of the partition, and there was something in remote storage."""
-        if self.facts.cache is None or listing.segments or listing.deleted:
+        if self.facts.cache is None:
+            if not self._sources.is_metadata_lost(self._whose):
+                self._note_unknown()
+                return False
+        elif listing.segments or listing.deleted:
             return False
         start, local = listing.log_start_offset, listing.local_log_start_offset
         is_below = start is not None and local is not None and start < local
         return is_below or bool(self.facts.objects)
+
+    def _note_unknown(self) -> None:
+        """Note that the events of the partition are elsewhere: nothing shows which objects there should be."""
+        path = os.path.join(self._sources.log_dirs[0].path, REMOTE_LOG_METADATA)
+        message = f"{path}: the partition with the events of {self._whose} is not in these log dirs, and neither it nor"
+        message += " others like it were checked; name the log dir that has it, too"
+        UNUSABLE.note(Unusable(path, message, is_unreadable=True))
 
     def _of_partition(self, listing: PartitionListing, *, is_lost: bool) -> Iterator[RemoteFinding]:
         if is_lost:

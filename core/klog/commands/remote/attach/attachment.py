@@ -90,7 +90,7 @@ class Attachment:
         self._lost = LostCluster(request.lost, listing.ids())
         here = read_remote_log(target.log_dirs, watched=listing.ids(), cluster=target.cluster)
         if here.faults or here.refused.count:
-            why = next(iter(here.faults), "a record that no broker can read")
+            why = next((one.message for one in here.faults), "a record that no broker can read")
             raise KlogError(f"{REMOTE_LOG_METADATA}: {why}; nothing is attached beside damage")
         self._topics = wanted_topics(request.tier, listing, target, self._lost, request.wish)
         self._modes = ModeFinder(
