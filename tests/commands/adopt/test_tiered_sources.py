@@ -83,3 +83,17 @@ def test_a_damaged_tier_is_refused(tmp_path: Path, place: tuple[Path, Path], kin
         assert done.exit_code == 0, done.stderr
         assert run_klog("verify", broker / TARGET, "--deep").exit_code == 0
     assert files(broker / "__cluster_metadata-0") == before
+
+
+def test_the_command_that_goes_on_names_the_tier(tmp_path: Path, place: tuple[Path, Path]) -> None:
+    """It can be pasted as it is."""
+    (data, tier), broker = place, home(tmp_path / "broker")
+    refused = json.loads(adopt(data / "fine-0", broker, "--remote", tier).stdout)
+    assert refused["refused"] == []
+    words = ("adopt", data / "fine-0", "--as", TARGET, "--to", broker, "--remote", tier, "--remote-layout", "local")
+    (one,) = json.loads(run_klog(*words, "--producers", "keep", "-o", "json").stdout)["refused"]
+    assert f"--remote {tier} --remote-layout local" in one["next"]
+    sorted(tier.glob("kafka-tiered-storage/fine-0-*/*.log"))[2].unlink()
+    other = home(tmp_path / "other")
+    (one,) = json.loads(adopt(data / "fine-0", other, "--remote", tier).stdout)["refused"]
+    assert one["next"] == f"klog remote verify {data} --remote {tier}"

@@ -272,11 +272,11 @@ class Adoption:
             lock = source.log_dir.lock.of(source.log_dir.path, with_pid=False)
             raise refuse(source, "lock-held", f"{lock}, and may change it", "cp", "-a", source.path, "COPY")
         if source.is_tiered:
-            message = "its log start is below its first segment: the rest is in remote storage"
+            message = "its log start is below its first segment: the rest is in remote storage, --remote TIER reads it"
             raise refuse(source, "tiered", message, "klog", "describe", source.path)
         log = self._tiered.get(source.path)
         if log is not None and (fault := source.remote_fault(log)) is not None:
-            raise refuse(source, "damaged", fault, "klog", "remote", "verify", source.log_dir.path)
+            raise refuse(source, "damaged", fault, *source.remote_check)
         if _is_same_place(source, target) and source.partition.topic_id == target.topic_id:
             message = "it is already the partition, with the topic id of the cluster"
             raise refuse(source, "same-directory", message, "klog", "doctor", *target.into)

@@ -79,6 +79,13 @@ class AdoptSource:
         below = checkpointed is not None and checkpointed < first
         return below or self.around.settings.value(self.partition.topic, "remote.storage.enable").value is True
 
+    @property
+    def remote_check(self) -> list[str]:
+        """The command that checks its segments in remote storage."""
+        from klog.partition.tiered.mounts import tier_words
+
+        return ["klog", "remote", "verify", self.log_dir.path, *tier_words()]
+
     def remote_fault(self, log: TieredLog) -> str | None:
         """Return the reason why not all of the segments in remote storage can be adopted; None if they can.
 

@@ -180,9 +180,11 @@ class AdoptTarget(NamedTuple):
 
     def command(self, source: AdoptSource, *more: str) -> str:
         """Return the command that adopts a source here, with *more* options."""
+        from klog.partition.tiered.mounts import tier_words
+
         named = parse_partition(os.path.basename(os.path.abspath(source.path)))
         is_told = "--as" in more or (named is not None and (named.topic, named.partition) == self.key)
-        words = [source.path, *(() if is_told else ("--as", self.name))]
+        words = [source.path, *(() if is_told else ("--as", self.name)), *tier_words()]
         return join(["klog", "adopt", *words, *(word for path in self.into for word in ("--to", path)), *more])
 
     @property

@@ -76,6 +76,12 @@ def requested() -> MountRequest | None:
     return _requests[-1] if _requests else None
 
 
+def tier_words() -> list[str]:
+    """Return the options of a command that name the tier of that request; none without one."""
+    found = requested()
+    return [] if found is None else found.tier.address.words
+
+
 @contextmanager
 def mounted(request: MountRequest) -> Iterator[Mounted]:
     """Lay remote segments over directories while the block lasts.
