@@ -297,6 +297,18 @@ def test_the_beginning_of_another_fetch_is_left_alone(klog: Klog, place: tuple[P
     assert contents(tmp_path / "back") == before
 
 
+def test_a_fetch_goes_on_from_the_same_tier_by_another_path(
+    klog: Klog, place: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """A slash at its end, a link to it."""
+    with pytest.raises(KilledError):
+        fetch(place, tmp_path / "back", DeadlyDisk(tmp_path, calls(place, tmp_path) - 12))
+    done = klog(
+        "remote", "fetch", place[0], "--remote", f"{place[1]}/", "--to", tmp_path / "back", "-t", "fine", "-t", "short"
+    )
+    assert done.exit_code == 0, done.stderr
+
+
 def test_ranges_take_complete_segments(klog: Klog, place: tuple[Path, Path], tmp_path: Path) -> None:
     data, tier = place
     words = ("remote", "fetch", data, "--remote", tier, "-t", "fine", "-o", "json", "--to")

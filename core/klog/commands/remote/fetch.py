@@ -25,7 +25,7 @@ from klog.data_dir.disk.directory_tree import remove_tree
 from klog.data_dir.disk.disk_changes import Disk
 from klog.formats.checkpoint import OffsetEntry
 from klog.partition.verify.segment_pass import SurveyOptions
-from klog.tier.tier import Tier
+from klog.tier.tier import Tier, is_url
 
 _KEPT_BYTES: Final = 256 << 20
 _KEPT_SEGMENTS: Final = 64
@@ -72,7 +72,8 @@ def _asked(query: RemoteQuery, options: FetchOptions) -> dict[str, Any]:
     paths = [os.path.realpath(path) for path in query.paths]
     numbers = [str(one) for one in query.numbers]
     chosen = [list(query.topics), numbers, list(query.clusters), list(query.topic_ids), query.node, query.until_ms]
-    return {"tier": query.tier.uri, "log_dirs": paths, "chosen": chosen, **own}
+    tier = query.tier.uri if is_url(query.tier.uri) else os.path.realpath(query.tier.uri)
+    return {"tier": tier, "log_dirs": paths, "chosen": chosen, **own}
 
 
 def _cluster_id(sources: RemoteSources) -> str | None:
