@@ -134,7 +134,7 @@ def choose_columns(
     plans = [
         plan
         for one in topics.values()
-        for plan in side_plans(one.topic, one.counts, schemas.registries, schemas.reader)
+        for plan in side_plans(one.topic, one.counts, schemas.registries, schemas.reader, schemas.context)
     ]
     ids = {schema_id for one in topics.values() for schema_id in one.ids}
     needed = tuple(registry.part(ids) for registry in schemas.registries)

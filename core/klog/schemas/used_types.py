@@ -119,11 +119,16 @@ def _message(decoder: Decoder | None, begin: bytes) -> str | None:
 
 
 def side_plans(
-    topic: str, used: Mapping[str, Mapping[UsedType, int] | None], registries: Sequence[Registry], reader: str = LATEST
+    topic: str,
+    used: Mapping[str, Mapping[UsedType, int] | None],
+    registries: Sequence[Registry],
+    reader: str = LATEST,
+    context: str | None = None,
 ) -> list[SidePlan]:
     """Return the typed columns of a topic; *used*: by side, None for one that names no schema, which stays as it is.
 
-    *reader*: `latest`, or the schema that reads the values, or the keys if there are only those.  Raises UsageError.
+    *reader*: `latest`, or the schema that reads the values, or the keys if there are only those; *context*: the one to
+    prefer for it.  Raises UsageError.
     """
     plans = []
     for side, counts in used.items():
@@ -132,6 +137,6 @@ def side_plans(
         if reader == LATEST or (side == "key" and len(used) > 1):
             members = latest_members(counts, registries)
         else:
-            members = members_of(named_schema(reader, registries), counts, registries)
+            members = members_of(named_schema(reader, registries, context), counts, registries)
         plans.append(SidePlan(topic, side, members))
     return plans

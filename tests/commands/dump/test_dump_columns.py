@@ -15,6 +15,7 @@ import pytest
 
 from tests.conftest import FIXTURES, Ran, run_klog
 from tests.oracles.plain.encode import Record, batch
+from tests.schemas import small_registry
 from tests.schemas.column_values import plain, same
 from tests.schemas.corpus import REGISTRIES, Image, data, truth
 from tests.schemas.random_avro import zigzag
@@ -169,6 +170,22 @@ def test_a_named_reader_schema_reads_what_it_can(image: Image, tmp_path: Path) -
     lost = dump(path, *place, "--output", "jsonl", "--reader-schema", f"{topic}-value:9")
     assert (lost.exit_code, lost.stdout) == (16, b"")
     assert b"no such schema; expected latest, each, an id or SUBJECT:VERSION" in lost.stderr
+
+
+def test_an_id_of_a_reader_schema_is_that_of_the_context(tmp_path: Path) -> None:
+    """As in JSON lines: an id is another schema in each context."""
+    text = small_registry.ORDER
+    wider = json.loads(text)
+    wider["fields"].append({"name": "note", "type": "string", "default": "-"})
+    schemas = [("orders-value", 1, 7, text), ("x", 1, 9, text), (":.eu:x", 1, 9, json.dumps(wider))]
+    made = tmp_path / "data"
+    made.mkdir()
+    small_registry.make(made, schemas, [Record(0, value=small_registry.order(1))])
+    words = ("-t", "orders", "--reader-schema", "9", "--context", ".eu")
+    (line,) = dump(made, *words, "--output", "jsonl").stdout.splitlines()
+    assert json.loads(line)["value"] == {"id": 1, "tags": [], "note": "-"}
+    table = table_of(tmp_path / "a.parquet", made, *words)
+    assert table.column("value").to_pylist() == [{"id": 1, "tags": [], "note": "-"}]
 
 
 # small logs

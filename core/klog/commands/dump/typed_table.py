@@ -30,7 +30,7 @@ def typed_columns(targets: Sequence[DumpTarget], request: DumpRequest) -> TypedC
     topic, decoders = next(iter(topics), ""), schemas.decoders
     used = UsedTypes(decoders, topic, () if topic in NOT_DECODED else schemas.sides)
     _read(targets, request, used)
-    plans = side_plans(topic, used.found(), decoders.registries, schemas.reader)
+    plans = side_plans(topic, used.found(), decoders.registries, schemas.reader, decoders.context)
     return TypedColumns(plans, decoders.registries, schemas.tally, decoders.context)
 
 
