@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from klog.base.errors import ExitCode, UsageError, counted
+from klog.base.errors import ExitCode, UsageError, counted, range_text
 from klog.cluster.keyed_topics import NO_PARTITIONER
 from klog.commands.schemas.check import SchemaCheck, check_schemas
 from klog.commands.schemas.findings import DAMAGE, WARNING, SchemaFinding
@@ -16,7 +16,7 @@ from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import IdentityChoice
 from klog.data_dir.selection import PartitionChoice
 from klog.jobs.runner import Processes, Runner, Threads, may_fork
-from klog.jobs.schema_sources import find_registries
+from klog.jobs.schema_sources import NoRegistryError, find_registries
 from klog.partition.start.replica_choice import select_replicas
 from klog.schemas.apicurio import JOURNAL_TOPIC, SNAPSHOTS_TOPIC
 from klog.schemas.registry import Registry
@@ -67,7 +67,10 @@ def check(request: SchemaCheckRequest, form: str) -> int:
 
 
 def _registry(request: SchemaCheckRequest) -> Registry:
-    found = find_registries(request.schemas or request.paths, request.topic, request.choice, output.note)
+    try:
+        found = find_registries(request.schemas or request.paths, request.topic, request.choice, output.note)
+    except NoRegistryError as error:
+        raise error if request.schemas else NoRegistryError(f"{error} with --schemas PATH") from error
     if len(found) > 1:
         places = ", ".join(one.path for one in found)
         raise UsageError(f"several registries: {places}; name the one that the data uses with --schemas PATH")
@@ -173,9 +176,20 @@ def _shorter(findings: Sequence[SchemaFinding]) -> Iterator[tuple[str, str, str]
         if subject is None or len(some) == 1:
             yield from ((one.severity, _place(one), output.printable(one.message)) for one in some)
         else:
-            versions = ", ".join(str(one.version) for one in some)
+            versions = ", ".join(_ranges(sorted(one.version or 0 for one in some)))
             ending = some[0].message.partition(" is ")[2]
             yield some[0].severity, "", output.printable(f"{subject} {versions} are {ending}")
+
+
+def _ranges(numbers: Sequence[int]) -> Iterator[str]:
+    """Yield ascending numbers as ranges: `1–3`, `5`."""
+    first = last = numbers[0]
+    for number in numbers[1:]:
+        if number != last + 1:
+            yield range_text(first, last)
+            first = number
+        last = number
+    yield range_text(first, last)
 
 
 def _place(one: SchemaFinding) -> str:

@@ -44,14 +44,16 @@ def test_a_clean_log_dir_is_0_and_has_a_line_of_counts(tmp_path: Path) -> None:
 
 def test_findings_are_lines_and_unused_versions_of_a_subject_are_one(tmp_path: Path) -> None:
     schemas = [stored("t-value", 1, 1, TEXT.format("M"))]
-    schemas += [stored("old", version, 10 + version, TEXT.format(f"O{version}")) for version in (1, 2, 3)]
+    schemas += [stored("old", version, 10 + version, TEXT.format(f"O{version}")) for version in (1, 2, 3, 5)]
+    schemas.append(stored("new", 1, 12, TEXT.format("O2")))
     done = check(log_dir(tmp_path, schemas, t=[framed(1), framed(7), b"text"]))
     assert done.exit_code == 4
     assert done.stdout.decode().splitlines() == [
         "damage   t value  id 7 is not in _schemas: 1 record, t-0 @ 1",
-        "warning  t value  1 of 3 values have no framing (text): first at t-0 @ 2",
-        "note              old 1, 2, 3 are used by no record",
-        "4 schemas, 1 topic, 3 keys and values: 1 decode, 1 do not, 1 have no framing",
+        "warning  t value  1 of 3 values has no framing (text): first at t-0 @ 2",
+        "note              new 1 is used by no record",
+        "note              old 1–3, 5 are used by no record",
+        "6 schemas, 1 topic, 3 keys and values: 1 decode, 1 do not, 1 have no framing",
     ]
 
 
@@ -64,6 +66,7 @@ def test_the_registrys_topic_may_be_elsewhere_and_be_chosen(tmp_path: Path) -> N
     done = check(folder / "t-0")
     assert done.exit_code == 8
     assert b"no _schemas" in done.stderr
+    assert b"--schemas PATH" in done.stderr
 
 
 def test_what_is_asked_for_alone_is_looked_at(tmp_path: Path) -> None:
@@ -74,6 +77,10 @@ def test_what_is_asked_for_alone_is_looked_at(tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert {one["topic"] for one in json.loads(done.stdout)["topics"]} == {"t"}
     assert json.loads(done.stdout)["findings"] == []
+    broken = log_dir(tmp_path / "broken", [stored("u-value", 1, 2, "message {")], t=[b"text"], u=[framed(2)])
+    done = check(broken, "--topic", "t")
+    assert b"(seen by none)" in done.stdout  # topics that were not looked at may use it
+    assert b"used by no record" not in done.stdout
     topics = {one["topic"] for one in json.loads(check(folder, "--internal", "--output", "json").stdout)["topics"]}
     assert topics == {"t", "u", "_schemas"}
 

@@ -47,7 +47,8 @@ class SchemaFindings:
 
     def __init__(self, registry: Registry, usage: Usage, sampled: bool = False, partial: bool = False) -> None:
         self._registry, self._usage = registry, usage
-        self._sampled, self._partial = sampled, partial
+        self._partial = partial
+        self._unused_by = "seen by none" if sampled or partial else "used by no record"
         self._live = {row.name: row.version for row in registry.rows if row.state == LIVE}
         self._used_by: dict[SchemaVersion, list[tuple[str, str, IdUse]]] = {}
         for (topic, side), use in usage.items():
@@ -179,8 +180,10 @@ class SchemaFindings:
         framed = 0 if use.is_binary else use.framed
         if use.unframed.records:
             kind = max(sorted(use.kinds), key=lambda one: use.kinds[one])
-            of = f" of {use.unframed.records + framed}" if framed else ""
-            message = f"{use.unframed.records}{of} {side}s have no framing ({kind}): {_first(topic, use.unframed)}"
+            count, every = use.unframed.records, use.unframed.records + framed
+            some = f"{count} of {every} {side}s" if framed else counted(count, side)
+            verb = "has" if count == 1 else "have"
+            message = f"{some} {verb} no framing ({kind}): {_first(topic, use.unframed)}"
             severity = WARNING if framed else NOTE
             tally = use.unframed
             yield SchemaFinding("unframed", severity, message, topic, side, records=tally.records, place=tally.first)
@@ -206,7 +209,7 @@ class SchemaFindings:
         for rows in self._doubled():
             if not any(row in self._used_by for row in rows):
                 first = rows[0]
-                message = f"{_claimed(first.id, self._claims(first))} (used by no record)"
+                message = f"{_claimed(first.id, self._claims(first))} ({self._unused_by})"
                 yield SchemaFinding(
                     "id-claimed-twice", DAMAGE, message, None, None, first.id, first.guid, first.subject, first.version
                 )
@@ -224,7 +227,7 @@ class SchemaFindings:
             where = f"{message}: {_where(topic, tally)}"
             yield SchemaFinding(kind, DAMAGE, where, topic, side, *about, tally.records, tally.first)
         if not uses:
-            yield SchemaFinding(kind, WARNING, f"{message} (used by no record)", None, None, *about)
+            yield SchemaFinding(kind, WARNING, f"{message} ({self._unused_by})", None, None, *about)
 
     def _lacks_reference(self, row: SchemaVersion) -> bool:
         waiting, done = [row], set[SchemaVersion]()
@@ -256,10 +259,9 @@ class SchemaFindings:
             referred = {self._registry.referred(one, reference) for reference in one.references}
             waiting += [row for row in referred if row is not None and row not in used]
             used |= {row for row in referred if row is not None}
-        by = "seen by none" if self._sampled else "used by no record"
         for row in self._registry.rows:
             if row.state == LIVE and row not in used:
-                message = f"{row.subject} {row.version} is {by}"
+                message = f"{row.subject} {row.version} is {self._unused_by}"
                 yield SchemaFinding(
                     "unused", NOTE, message, None, None, row.id, row.guid, row.subject, row.version
                 )  # fmt: skip
@@ -334,6 +336,7 @@ def _order(one: SchemaFinding) -> tuple[object, ...]:
         one.topic or "",
         one.side or "",
         one.id,
+        one.subject or "" if one.topic is None else "",
         one.schema_id or 0,
         one.subject or "",
         one.version or 0,
