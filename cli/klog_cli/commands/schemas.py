@@ -35,7 +35,8 @@ def list_(
     subject: Annotated[str | None, typer.Option(metavar="GLOB", help="Only subjects that match.")] = None,
     context: Context = None,
     deleted: Annotated[
-        bool, typer.Option("--deleted", help="Also deleted and replaced versions whose records are still in the log.")
+        bool,
+        typer.Option("--deleted", help="Also hard-deleted and replaced versions whose records are still in the log."),
     ] = False,
     schemas_topic: schema_options.SchemasTopic = "_schemas",
     cluster: options.Clusters = None,

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from klog.base.errors import ExitCode, UsageError, counted
 from klog.commands.schemas.schema_rows import (
+    LIST_COLUMNS,
     SchemaChoice,
     SchemaRow,
     schema_rows,
@@ -23,6 +24,7 @@ from klog.schemas.schema_version import LIVE
 
 from klog_cli import output
 from klog_cli.style import bad, good, strong
+from klog_cli.views.nothing_found import nothing_found
 
 _COLUMNS = ("subject", "version", "id", "type", "state", "record", "references", "")
 _SHOWN_BAD = 5
@@ -68,11 +70,14 @@ def list_schemas(registries: Sequence[Registry], choice: SchemaChoice, form: str
     elif form == "jsonl":
         output.emit_jsonl(row.json() for row in rows)
     elif form == "csv":
-        output.emit_csv_rows((row.json() for row in rows), tuple(rows[0].json()) if rows else ())
-    else:
+        output.emit_csv_rows((row.json() for row in rows), LIST_COLUMNS)
+    elif rows or choice == SchemaChoice():
         output.emit_table((_verdict(registries, rows), ""), _COLUMNS, [_cells(row) for row in rows])
     broken = any(row.error for row in rows)
-    return ExitCode.PROBLEMS_LEFT if broken or any(one.notes or one.bad_records for one in registries) else 0
+    code = ExitCode.PROBLEMS_LEFT if broken or any(one.notes or one.bad_records for one in registries) else 0
+    if not rows and choice != SchemaChoice():
+        return code | nothing_found(f"no schema in {', '.join(one.path for one in registries)} meets the conditions")
+    return code
 
 
 def _listing(registries: Sequence[Registry], rows: Sequence[SchemaRow]) -> dict[str, object]:

@@ -253,7 +253,7 @@ def test_a_part_of_a_registry_has_all_that_it_needs(tmp_path: Path) -> None:
     assert [one["key"] for one in lines(done) if "CONFIG" in one["key"]] == ['{"keytype": "CONFIG", "subject": "b"}']
     eu = export(path, "--context", ".eu")
     assert [json.loads(one["key"])["keytype"] for one in lines(eu)] == ["SCHEMA", "CONTEXT"]
-    assert export(path, "--subject", "nothing").exit_code == 16
+    assert export(path, "--subject", "nothing").exit_code == 4
 
 
 def test_deletions_and_what_compaction_has_not_removed(tmp_path: Path) -> None:

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from klog.base.errors import UnsupportedError, UsageError, near_misses
+from klog.base.errors import ExitCode, KlogError, UnsupportedError, near_misses
 from klog.schemas.decoded import BrokenSchemaError
 from klog.schemas.registry import Registry
 from klog.schemas.schema_version import DELETED, LIVE, STATES, SchemaVersion
 from klog.schemas.side_decoder import make_decoder
+
+LIST_COLUMNS: Final = (
+    *("context", "subject", "version", "id", "guid", "type", "deleted", "references", "state", "offset", "timestamp"),
+    *("record", "error"),
+)
+"""The members of a row, in their order."""
+
+
+class NoSchemaError(KlogError):
+    """No schema is what was asked for."""
+
+    exit_code = ExitCode.PROBLEMS_LEFT
 
 
 class SchemaRow(NamedTuple):
@@ -39,7 +51,10 @@ class SchemaRow(NamedTuple):
 
 
 class SchemaChoice(NamedTuple):
-    """Which versions are meant: *subject* a name or glob, without or with its context; *deleted*: those, too."""
+    """Which versions are meant: *subject* a name or glob, without or with its context.
+
+    *deleted*: those, too, that no registry has any more.
+    """
 
     subject: str | None = None
     context: str | None = None
@@ -51,7 +66,7 @@ class SchemaChoice(NamedTuple):
             return False
         if self.subject is not None and not any(fnmatchcase(name, self.subject) for name in (row.subject, row.name)):
             return False
-        return self.deleted or row.state == LIVE
+        return self.deleted or row.state in (LIVE, DELETED)
 
 
 def schema_rows(
@@ -92,13 +107,13 @@ def schemas_of_subject(
 ) -> list[SchemaRow]:
     """Return the versions of a subject with a number, or for None the latest one, in any state if none is live.
 
-    Raises UsageError for a subject that is nowhere.
+    Raises NoSchemaError for a subject that is nowhere.
     """
     choice = SchemaChoice(context=context, deleted=True)
     every = [(one, row) for one in registries for row in one.rows if choice.includes(row)]
     found = [(one, row) for one, row in every if subject in (row.subject, row.name)]
     if not found:
-        raise UsageError(f"no subject {subject}{near_misses(subject, [row.subject for _, row in every])}")
+        raise NoSchemaError(f"no subject {subject}{near_misses(subject, [row.subject for _, row in every])}")
     if version is not None:
         found = [(one, row) for one, row in found if row.version == version]
     else:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from fnmatch import fnmatchcase
 from typing import Any, Final, NamedTuple
 
-from klog.base.errors import UsageError
 from klog.cluster.coordinator.coordinator_records import record_windows
+from klog.commands.schemas.schema_rows import NoSchemaError
 from klog.data_dir.partition import Partition
 from klog.formats.batch import CONTROL_BIT
 from klog.jobs.schema_sources import StoredLine, stored_lines
@@ -51,12 +51,12 @@ class ExportChoice(NamedTuple):
 def chosen_versions(registry: Registry, choice: ExportChoice) -> tuple[list[SchemaVersion], list[SchemaVersion]]:
     """Return the versions to export, by offset, and those of them that are only there because others refer to them.
 
-    Raises UsageError if there are none.
+    Raises NoSchemaError if there are none.
     """
     every = [row for row in registry.rows if _is_exported(row, registry, choice)]
     chosen = [row for row in every if choice.has_subject(row.subject)]
     if not chosen:
-        raise UsageError(f"{registry.path}: no schema to export{' meets the conditions' if registry.rows else ''}")
+        raise NoSchemaError(f"{registry.path}: no schema to export{' meets the conditions' if registry.rows else ''}")
     found, waiting = set(chosen), list(chosen)
     while waiting:
         one = waiting.pop()
