@@ -17,6 +17,9 @@ from typing import TYPE_CHECKING, Final
 from klog.base.errors import KlogError, NotKafkaError, UnreadableError
 from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import IdentityChoice, choose_identity, find_partitions
+from klog.formats.batch import CONTROL_BIT
+from klog.formats.damage import Damage
+from klog.log.segment import Segment
 from klog.partition.start.replica_choice import choose_replicas
 from klog.schemas.apicurio import JOURNAL_TOPIC, read_journal
 from klog.schemas.reader_schemas import EACH
@@ -45,9 +48,9 @@ def find_registries(
     *note*: receives the sentence about copies that *choice* leaves out.  The copy that is ahead is read.  Raises
     NoRegistryError, IdentityError for topics of two clusters, UsageError, UnreadableError, BrokenJournalError.
     """
-    files = [path for path in paths if os.path.isfile(path) and not path.endswith(_LOG_SUFFIX)]
+    files = [path for path in paths if os.path.isfile(path)]
     every = find_partitions(path for path in paths if path not in files)
-    wanted = [one for one in every if one.topic in (topic, JOURNAL_TOPIC) and one.number == 0]
+    wanted = [one for one in every if one.topic in (topic, JOURNAL_TOPIC, None) and not one.number]
     kept, sentence = choose_identity(wanted, choice)
     if sentence is not None:
         note(sentence)
@@ -93,7 +96,17 @@ def _matches(path: str) -> list[str]:
 
 
 def _read(partition: Partition) -> Registry:
-    return read_journal(partition) if partition.topic == JOURNAL_TOPIC else read_schemas_topic(partition)
+    if partition.topic == JOURNAL_TOPIC:
+        return read_journal(partition)
+    found = read_schemas_topic(partition)
+    return found if partition.topic is not None else _checked(found)
+
+
+def _checked(found: Registry) -> Registry:
+    """Return a registry whose place has another name than its topic.  Raises NoRegistryError if no record is one's."""
+    if found.records and found.records == len(found.bad_records):
+        raise NoRegistryError(f"{found.path}: no record is one of a registry's topic; name the log dir that has it")
+    return found
 
 
 class RegistryWatch:
@@ -134,28 +147,42 @@ StoredLine = tuple[int, int, "bytes | None", "bytes | None", tuple[tuple[bytes, 
 
 
 def read_records_file(path: str) -> Registry:
-    """Return the state after the records in a file of JSON lines, as `klog dump` prints those of `_schemas`.
+    """Return the state after the records in a file: a log, or JSON lines, as `klog dump` prints those of `_schemas`.
 
-    A line that is no such record is a bad record; its number takes the place of the offset.
+    A line that is no such record is a bad record; its number takes the place of the offset.  Raises NoRegistryError if
+    no line is one: the file is another one.
     """
-    replay = SchemasReplay()
-    for offset, timestamp, key, value, headers in stored_lines(path):
+    replay, notes = SchemasReplay(), list[str]()
+    for offset, timestamp, key, value, headers in stored_lines(path, notes.append):
         replay.take(offset, timestamp, key, value)
         replay.take_headers(headers)
-    return replay.registry(path)
+    found = _checked(replay.registry(path))
+    found.notes = notes
+    return found
 
 
-def stored_lines(path: str) -> Iterator[StoredLine]:
-    """Yield the records in a file of JSON lines; key and value of a line that is none are None.
+def stored_lines(path: str, note: Callable[[str], object] = len) -> Iterator[StoredLine]:
+    """Yield the records in a file of JSON lines, or in a log under any name.
 
-    Raises UnreadableError.
+    Key and value of a line that is no record are None.  *note*: receives a sentence about each unreadable part of a
+    log.  Raises UnreadableError.
     """
     try:
         with open(path, "rb") as lines:
-            for number, line in enumerate(lines):
-                yield _stored(number, line)
+            is_log = lines.read(1) == b"\0"  # the highest byte of an offset
+            lines.seek(0)
+            if not is_log:
+                yield from (_stored(number, line) for number, line in enumerate(lines))
     except OSError as error:
         raise UnreadableError(f"{path}: {error.strerror}") from error
+    for rows in Segment(path, bounded=False).record_windows() if is_log else ():
+        if isinstance(rows, Damage):
+            note(str(rows))
+            continue
+        for i in range(rows.records):
+            offset, timestamp, key, value, headers, _, batch = rows.record(i)
+            if not rows.batch(batch).attributes & CONTROL_BIT:
+                yield offset, timestamp, key, value, headers or ()
 
 
 def _stored(number: int, line: bytes) -> StoredLine:

@@ -11,6 +11,8 @@ import pytest
 from klog.schemas.avro import AvroSchema
 from klog.schemas.resolved import resolved_avro
 
+from tests.commands.schemas.test_check import TEXT, framed
+from tests.commands.schemas.test_check_command import log_dir, stored
 from tests.conftest import FIXTURES, Ran, run_klog, writable_copy
 from tests.schemas.corpus import Image, data, sides, truth
 
@@ -182,6 +184,7 @@ def test_a_file_of_records_may_have_lines_that_are_none(tmp_path: Path) -> None:
     [
         (["list"], 16, "no registry: name log dirs"),
         (["list", FIXTURES / "modern"], 8, "no _schemas and no kafkasql-journal"),
+        (["list", FIXTURES / "modern/meta.properties"], 8, "no record is one of a registry's topic"),
         (["show", "x.jsonl"], 16, "one of --id N, --guid GUID and --subject NAME is needed"),
         (["show", "x.jsonl", "--id", "1", "--subject", "a"], 16, "one of --id N, --guid GUID and --subject NAME"),
         (["show", "x.jsonl", "--id", "1", "--version", "2"], 16, "--version is one of a subject"),
@@ -261,3 +264,23 @@ def test_no_schema_that_meets_the_conditions_is_one_line_and_4(tmp_path: Path, f
         assert len(done.stdout.splitlines()) == {"text": 0, "jsonl": 0, "csv": 1}.get(form, 16)
     path.write_text("")
     assert run_klog("schemas", "list", path, "--output", form).exit_code == 0
+
+
+def test_a_copy_under_any_name_is_read(tmp_path: Path) -> None:
+    """A directory that somebody has saved, or a log of it alone; another log is none."""
+    made = log_dir(tmp_path / "data", [stored("t-value", 1, 1, TEXT.format("M"))], t=[framed(1)])
+    log = made / "_schemas-0" / f"{0:020}.log"
+    saved, alone = shutil.copytree(log.parent, tmp_path / "saved"), shutil.copy(log, tmp_path / "saved.bin")
+    for path in (saved, log, alone):
+        assert [row["subject"] for row in listed(path)["schemas"]] == ["t-value"]
+        done = run_klog("dump", made, "-t", "t", "--output", "jsonl", "--schemas", path)
+        assert (done.exit_code, json.loads(done.stdout)["value"]) == (0, {"a": 5})
+    exported = run_klog("schemas", "export", alone, "--to", "-")
+    assert (exported.exit_code, exported.stdout.count(b"\n")) == (0, 1)
+    shutil.copytree(made / "t-0", tmp_path / "other")
+    for path in (tmp_path / "other", made / "t-0" / log.name):
+        done = run_klog("dump", made, "-t", "t", "--output", "jsonl", "--schemas", path)
+        assert (done.exit_code, done.stdout) == (8, b"")
+    Path(alone).write_bytes(log.read_bytes()[:-1])
+    done = run_klog("schemas", "list", alone)
+    assert (done.exit_code, b"torn tail" in done.stderr) == (4, True)
