@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import CORPORA, Ran
+from tests.support import tiers
 from tests.support.tiers import Situation, situation
 
 Klog = Callable[..., Ran]
@@ -73,3 +74,13 @@ def test_counts_and_files_of_both_tiers(klog: Klog, image: Callable[[str], Path]
         files = sorted((tmp_path / "x").glob(f"**/*{topic}*/**/*{number}*/*.jsonl"))
         lines = [json.loads(line) for file in files for line in file.read_text().splitlines()]
         assert sorted(line["offset"] for line in lines if "control" not in line) == theirs
+
+
+def test_a_missing_object_is_damage_in_each_form(klog: Klog, tmp_path: Path) -> None:
+    """The text of records had the exit code of a file that the system refuses."""
+    data, tier = tiers.unpack(tmp_path / "tiered")
+    sorted(tier.glob("kafka-tiered-storage/fine-0-*/*.log"))[1].unlink()
+    for form in ("text", "json", "jsonl", "csv"):
+        done = klog("records", data, "--remote", tier, "-t", "fine", "--head", "-n", "20", "-o", form)
+        assert done.exit_code == 4, (form, done.stderr)
+        assert b"no such object" in done.stdout + done.stderr

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Generic, NamedTuple, TypeAlias
 
 from klog.base.errors import ExitCode, KlogError, UnreadableError, UsageError
+from klog.base.overlays import remote_object
 from klog.base.progress import Sink
 from klog.commands.dump.dump_files import dump_lines
 from klog.commands.dump.dump_request import DumpRequest, DumpTarget, partition_targets
@@ -65,7 +66,8 @@ class _Printer(Generic[Row]):
 
     def _note(self, row: Row | Damage) -> None:
         if isinstance(row, Damage):
-            is_unread = row.kind is DamageKind.UNREADABLE
+            # an object that is missing or malformed is damage, as in all commands
+            is_unread = row.kind is DamageKind.UNREADABLE and remote_object(row.place.file) is None
             self.exit_code |= ExitCode.OPERATIONAL_ERROR if is_unread else ExitCode.PROBLEMS_LEFT
         else:
             self.found = True

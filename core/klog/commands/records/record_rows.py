@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from klog.base.errors import KlogError
+from klog.base.errors import ExitCode, KlogError
+from klog.base.overlays import remote_object
 from klog.base.read_only import is_missing
+from klog.base.unusable import UNUSABLE, Unusable
 from klog.commands.dump.dump_request import DumpRequest, DumpTarget, LogInput, LogInputs
 from klog.data_dir.partition import Partition
 from klog.formats.batch import Attributes, BatchFacts
@@ -100,6 +102,8 @@ class RecordReader(Generic[Row]):
                 self.has_vanished = is_missing(target.path)
                 if self.has_vanished:
                     return
+                if error.exit_code & ExitCode.OPERATIONAL_ERROR and remote_object(target.path) is not None:
+                    UNUSABLE.note(Unusable(target.path, str(error), is_unreadable=True))  # a store that does not answer
                 reason = str(error).removeprefix(target.path).lstrip(" :")
                 yield Damage(DamageKind.UNREADABLE, Location(target.path), reason)
 
