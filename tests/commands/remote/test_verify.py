@@ -294,6 +294,16 @@ def test_damage_in_the_topic_is_a_finding(klog: Klog, place: tuple[Path, Path]) 
     assert [one["tier"] for one in rows if one["id"] == "bad-crc"] == ["local"]
 
 
+def test_entries_in_a_log_that_cannot_be_read_are_not_lost(klog: Klog, place: tuple[Path, Path]) -> None:
+    """Somebody restores the log, and has not deleted objects as orphans before."""
+    for log in place[0].glob(f"{TOPIC}-*/*.log"):
+        log.write_bytes(bytes([255]) * log.stat().st_size)
+    shown = document(klog("remote", "verify", place[0], "--remote", place[1], "-o", "json"), 4)
+    found = {(one["id"], one["tier"]) for one in shown["findings"]}
+    assert {tier for _, tier in found} == {"metadata", "remote"}
+    assert not {finding_id for finding_id, _ in found} & {"remote-orphan", "remote-metadata-lost"}
+
+
 def test_an_empty_tier_has_lost_every_segment(klog: Klog, place: tuple[Path, Path], tmp_path: Path) -> None:
     """Its layout is unknown; the metadata show which segments there should be."""
     (tmp_path / "empty").mkdir()

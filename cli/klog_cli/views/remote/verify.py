@@ -74,7 +74,7 @@ def report(found: list[RemoteFinding], totals: RemoteTotals, *, everything: bool
     for one in sorted(kinds_found.values(), key=lambda one: WORST_FIRST.index(one.severity)):
         yield ""
         yield f"{style.strong(one.id)}: {one.kind.meaning}"
-        yield f"  a broker {one.broker}"
+        yield f"  a broker {'at its next start: ' if one.is_of_log_dir else ''}{one.broker}"
     yield from explain_command(dict.fromkeys([*kinds_found, *(one.id for one in found)]))
 
 

@@ -136,6 +136,14 @@ class RemoteSources:
         one = known.get(metadata_partition(whose.topic_id, whose.number, len(known))) if known else None
         return one is None or all(map(self._has_log_dir, one.replicas, one.directories or [None] * len(one.replicas)))
 
+    def is_metadata_damaged(self, whose: TopicIdPartition) -> bool:
+        """Whether a part of the log with the events of a partition cannot be read, so that some may be unknown."""
+        found = self.metadata
+        if found is None or not found.count or not found.faults:
+            return False
+        number = metadata_partition(whose.topic_id, whose.number, found.count)
+        return any(one.metadata_partition == number for one in found.faults)
+
     def _has_log_dir(self, node: int, assigned: str | None) -> bool:
         """Whether the log dir in which a node has a partition is given."""
         own = [one for one in self.log_dirs if one.node_id == node]

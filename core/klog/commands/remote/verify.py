@@ -183,7 +183,7 @@ class _Partition:
             if not self._sources.is_metadata_lost(self._whose):
                 self._note_unknown()
                 return False
-        elif listing.segments or listing.deleted:
+        elif listing.segments or listing.deleted or self._sources.is_metadata_damaged(self._whose):
             return False
         start, local = listing.log_start_offset, listing.local_log_start_offset
         is_below = start is not None and local is not None and start < local
@@ -221,8 +221,9 @@ class _Partition:
         return known is not None and any(replica in nodes for replica in known.replicas)
 
     def _of_roles(self, listing: PartitionListing, *, is_lost: bool) -> Iterator[RemoteFinding]:
+        is_unsure = is_lost or self._sources.is_metadata_damaged(self._whose)
         for one in listing.segment_list:
-            if one.role not in _ROLES or (is_lost and one.role == "orphan"):
+            if one.role not in _ROLES or (is_unsure and one.role == "orphan"):
                 continue
             finding_id, message = _ROLES[one.role]
             found = (self.facts.objects or {}).get(one.segment_id)
