@@ -179,7 +179,8 @@ def _reasons(one: PartitionListing) -> Iterator[str]:
     name = strong(f"{one.topic}-{one.partition}")
     if one.damaged:
         some = ", ".join(one.damaged[:3]) + ("…" if len(one.damaged) > 3 else "")
-        what = "has no log or index, or a log of another size than in the metadata"
+        verb = "has" if len(one.damaged) == 1 else "have"
+        what = f"{verb} no log or index, or a log of another size than in the metadata"
         yield f"{name}  {bad('damaged')}: {counted(len(one.damaged), 'segment')} {what}: {some}"
     for first, last in one.holes[:3]:
         yield f"{name}  {bad('hole')}: no segment has {offsets_text(first, last)}"
