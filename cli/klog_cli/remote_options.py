@@ -133,13 +133,18 @@ def _tell_below_local_logs(
 ) -> int:
     """Name the partitions whose requested offsets are partly in remote storage alone; return the exit code."""
     from klog.base.read_only import is_directory
+    from klog.data_dir.replicas import log_end
     from klog.data_dir.selection import PartitionQuery
     from klog.partition.tiered.below_local import below_local_log
 
-    first, end = given["from_offset"], given.get("to_offset")
     query = PartitionQuery(list(filter(is_directory, paths)), topics or (), numbers or ())
     found = []
     for one in (one for selection in query.selections() for one in selection.partitions):
+        first, end = given["from_offset"], given.get("to_offset")
+        if first < 0 or (end is not None and end < 0):  # they count from the log end
+            reached = log_end(one)
+            first = first if first >= 0 else max(0, reached + first)
+            end = end if end is None or end >= 0 else reached + end
         below = below_local_log(one, first)
         if below is not None and (end is None or end > below.first):
             found.append(f"{one.path}: {below}")

@@ -53,6 +53,15 @@ def test_every_partition_is_named(klog: Klog, disk: tuple[Path, Path]) -> None:
     assert (ran.exit_code, said(ran), ran.stdout) == (4, [f"klog: {data}/{FINE}"], b"")
 
 
+@pytest.mark.parametrize(
+    "wanted", [["--from-offset", "-20"], ["--from-offset", "-999"], ["--from-offset", "0", "--to-offset", "-30"]]
+)
+def test_offsets_that_count_from_the_log_end(klog: Klog, disk: tuple[Path, Path], wanted: list[str]) -> None:
+    """The log ends at 110, and the local one begins at 100."""
+    ran = klog("dump", disk[0], "-t", "fine", "-o", "jsonl", *wanted)
+    assert (ran.exit_code, said(ran)) == (4, [f"klog: {disk[0]}/{FINE}"])
+
+
 @pytest.mark.parametrize("wanted", [[], ["--from-offset", "100"], ["--from-offset", "-3"], ["--from-time", "5"]])
 def test_other_ranges_are_read_as_before(klog: Klog, disk: tuple[Path, Path], wanted: list[str]) -> None:
     ran = klog("dump", disk[0], "-t", "fine", "-o", "jsonl", *wanted)
