@@ -122,3 +122,42 @@ OUTCOMES: Final = {
     "hides-remote": "loads it, and moves its log start up: older records stay in remote storage, and are not served again",
 }
 """Outcomes of a partition at the start of a broker, as `klog doctor` has them."""
+SCHEMAS: Final = {
+    "id-missing": ("damage", "a record names an id, or a GUID, that no record of `_schemas` has"),
+    "id-claimed-twice": (
+        "damage",
+        "two different schemas have one id in one context: two leaders handed it out; the count says which one fits",
+    ),
+    "reference-missing": (
+        "damage; warning when no record uses the schema",
+        "a schema refers to a version that is not there; its text cannot be read",
+    ),
+    "schema-broken": (
+        "damage; warning when no record uses the schema",
+        "a schema refers to a version that is not there; its text cannot be read",
+    ),
+    "undecodable": ("damage", "a key or value does not decode by its schema"),
+    "hard-deleted-in-use": (
+        "damage",
+        "the registry no longer knows the id, and only the record that compaction will remove has the schema",
+    ),
+    "deleted-in-use": ("warning", "the version is soft-deleted"),
+    "trailing-bytes": ("warning", "bytes are left over: another schema may have written the value"),
+    "invalid-value": (
+        "warning",
+        "with `--validate`: a value decodes, and contradicts its JSON Schema; the first place and rule are named",
+    ),
+    "not-validated": (
+        "warning",
+        "with `--validate`: a schema validates no value: it takes too long, or refers to a schema that is not there",
+    ),
+    "unframed": (
+        "note; warning if the side also has framed records",
+        "keys or values name no schema; `glue`, `json`, `text` or `binary` by their first bytes",
+    ),
+    "bad-record": ("warning", "no registry can read a record of `_schemas`"),
+    "unused": ("note", "no record and no schema in use needs a live version; with `--sample`: none of the sample"),
+    "subject-foreign": ("note", "all subjects of the id belong to other topics by their names"),
+    "no-schema-subject": ("note", "`TOPIC-value` exists and no value is framed, or the reverse"),
+}
+"""Findings of `klog schemas check`: how bad each is, and when it is found."""

@@ -13,11 +13,13 @@ import pytest
 from klog.commands.audit.header_findings import HEADER_KINDS
 from klog.commands.doctor.diagnosis import Fate
 from klog.commands.remote.remote_findings import REMOTE_KINDS
+from klog.commands.schemas.usage import INVALID_VALUE
 from klog.commands.space.kept_reasons import Reason
 from klog.commands.timeline.timeline_event import KINDS as EVENT_KINDS
 from klog.partition.start import start_reasons
 from klog.partition.verify.findings import KINDS
-from klog_cli.explanations import EVENTS, OUTCOMES, SEGMENTS
+from klog.schemas.decoded import SCHEMA_BROKEN
+from klog_cli.explanations import EVENTS, OUTCOMES, SCHEMAS, SEGMENTS
 from klog_cli.views.explain import explanations
 
 from tests.conftest import FIXTURES, Ran
@@ -39,21 +41,28 @@ def test_every_id_of_a_table_is_explained() -> None:
     assert ids("timeline") == set(EVENT_KINDS)
 
 
-def ids_of_notes() -> Iterator[str]:
-    """Yield the ids that the core gives to failures and notes of a start, as its source has them."""
+def ids_of(*kinds: str) -> Iterator[str]:
+    """Yield the ids that the core gives to what is made by these names, as its source has them."""
     for path in (ROOT / "core" / "klog").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or not node.args:
                 continue
             first = node.args[0]
-            if node.func.id in ("StartNote", "StartFailure") and isinstance(first, ast.Constant):
+            if node.func.id in kinds and isinstance(first, ast.Constant):
                 yield str(first.value)
 
 
 def test_every_id_of_a_note_is_explained() -> None:
-    found = set(ids_of_notes())
+    found = set(ids_of("StartNote", "StartFailure"))
     assert len(found) > 5
     assert found <= ids("doctor")
+
+
+def test_every_finding_about_schemas_is_explained(klog: Klog) -> None:
+    found = set(ids_of("SchemaFinding"))
+    assert len(found) > 8
+    assert {*found, INVALID_VALUE, SCHEMA_BROKEN, "reference-missing"} == ids("schemas check")
+    assert klog("explain", "id-missing").stdout.decode().startswith("id-missing (damage)")
 
 
 def rows_of(page: str, title: str) -> dict[str, tuple[str, ...]]:
@@ -70,6 +79,7 @@ def rows_of(page: str, title: str) -> dict[str, tuple[str, ...]]:
 
 def test_the_pages_have_the_same_sentences() -> None:
     assert rows_of("timeline.md", "| Kind |") == EVENTS
+    assert rows_of("schemas.md", "| Finding |") == SCHEMAS
     assert rows_of("space.md", "| Reason |") == {name: (text,) for name, text in SEGMENTS.items()}
     assert rows_of("doctor.md", "| Outcome |") == {name: (text,) for name, text in OUTCOMES.items()}
 

@@ -12,7 +12,7 @@ from klog.partition.start.start_reasons import REASONS
 from klog.partition.verify.findings import KINDS, FindingKind
 
 from klog_cli import output
-from klog_cli.explanations import EVENTS, OUTCOMES, SEGMENTS
+from klog_cli.explanations import EVENTS, OUTCOMES, SCHEMAS, SEGMENTS
 from klog_cli.style import bad, faint, strong, warning
 
 COLUMNS = ("id", "command", "severity", "meaning", "broker", "cause", "fix")
@@ -24,6 +24,8 @@ def explanations() -> Iterator[Row]:
     for command, kinds in (("verify", KINDS), ("audit", HEADER_KINDS), ("remote verify", REMOTE_KINDS)):
         for kind in kinds.values():
             yield _row(kind.id, command, kind.severity.value, kind.meaning, kind.broker, fix=_fix(kind))
+    for id_, (severity, text) in SCHEMAS.items():
+        yield _row(id_, "schemas check", severity.partition(";")[0], text)
     for reason in REASONS.values():
         yield _row(reason.id, "doctor", None, None, reason.broker, reason.cause, reason.cure)
     for id_, text in OUTCOMES.items():
