@@ -1,4 +1,4 @@
-"""Values of schemas, many at a time: the check that they are JSON, their rows, and lines with other values."""
+"""Values of schemas, many at a time: the check that they are JSON, their rows, and lines with them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import random
 
 import pytest
-from klog.kernel import framed_run, json_values, with_values
+from klog.kernel import Window, framed_run, json_values
 from klog.schemas.json_schema import JsonSchema
 
 from tests.kernel.windows import filled
@@ -85,7 +85,7 @@ def test_a_run_has_the_values_that_begin_alike() -> None:
             framed_run(window, first, end)
 
 
-def test_values_take_the_places_of_those_in_lines() -> None:
+def test_contents_take_the_places_of_values_in_lines() -> None:
     """Texts that look like members do not mislead."""
     key = b'a,"value":1,"headers":'
     records = [
@@ -95,22 +95,55 @@ def test_values_take_the_places_of_those_in_lines() -> None:
         Record(3, 7, b"k", b"v"),
     ]
     window = filled(batch(records))
+    contents: list[bytes | None] = [b"[1]", b"{}", b"2", None]
+    facts = [b',"id":7', b"", b',"id":9', b"x"]
     for values in range(5):
-        window.flushed()
-        assert window.json_lines(0, b',"topic":"t"', values) == 4
-        lines = bytes(window.output())
-        made = bytes(with_values(window.output(), [b"[1]", b"{}", b"2", None], [b',"id":7', b"", b',"id":9', b"x"]))
-        before, after = ([json.loads(line) for line in some.splitlines()] for some in (lines, made))
+        before = _lines(window, 0, values)
+        after = _lines(window, 0, values, contents, facts)
         expected = [({"value": [1]}, {"id": 7}), ({"value": {}}, {}), ({"value": 2}, {"id": 9})]
         for old, new, (value, fact) in zip(before, after, expected, strict=False):
             kept = {name: one for name, one in old.items() if not name.startswith("value")}
             assert new == (kept | value | fact if values != 4 else old)
             assert list(new)[:4] == ["offset", "timestamp", "key", "value" if values != 4 else "headers"]
         assert after[3] == before[3]
-    assert bytes(with_values(b"", [], [])) == b""
-    for few in (b"", b'{"value":1,"headers":[]}', b"\n"):
-        with pytest.raises(ValueError, match="fewer lines than values"):
-            with_values(few, [None] * 2, [b""] * 2)
-    with pytest.raises(ValueError, match="more lines than values"):
-        with_values(b"\n\n", [None], [b""])
-    assert bytes(with_values(b'{"a":1,"value":2}\n', [b"3"], [b"4"])) == b'{"a":1,"value":2}\n'
+        assert _lines(window, 2, values, contents[2:], facts[2:]) == after[2:]
+
+
+def _lines(
+    window: Window, first: int, values: int, *others: list[bytes | None] | list[bytes]
+) -> list[dict[str, object]]:
+    window.flushed()
+    assert window.json_lines(first, b',"topic":"t"', values, -1, *others) == window.records  # type: ignore[arg-type]
+    return [json.loads(line) for line in bytes(window.output()).splitlines()]
+
+
+def test_contents_that_are_larger_than_their_values_find_room() -> None:
+    """The output grows for one line, and waits for `flushed` before another one."""
+    window = filled(batch([Record(offset, 7, None, b"v") for offset in range(3)]))
+    large = b'"' + b"a" * (1 << 19) + b'"'
+    for at in range(3):
+        assert window.json_lines(at, b"", 0, -1, [large] * (3 - at), [b',"id":7'] * (3 - at)) == at + 1
+        line = bytes(window.output())
+        assert large in line
+        assert json.loads(line)["id"] == 7
+        window.flushed()
+
+
+def test_contents_of_other_rows_are_refused() -> None:
+    """Neither a number of contents or facts that differs from that of the rows, nor content that is no bytes."""
+    window = filled(batch([Record(offset, 7, None, b"v") for offset in range(3)]))
+    for contents, facts in (([None] * 2, [b""] * 2), ([None] * 4, [b""] * 4), ([None] * 3, [b""] * 2)):
+        with pytest.raises(ValueError, match="contents for 3 rows"):
+            window.json_lines(0, b"", 0, -1, contents, facts)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        window.json_lines(0, b"", 0, -1, [b"", "", None], [b""] * 3)  # type: ignore[list-item]
+    assert not window.output()
+
+
+def test_a_large_value_is_in_no_run() -> None:
+    """It is decoded by itself: a run of such values would be in memory three times."""
+    small, large = b"\0\0\0\0\7[1]", b"\0\0\0\0\7" + b"1" * (1 << 20)
+    window = filled(batch([Record(0, 7, None, small), Record(1, 7, None, large), Record(2, 7, None, large[:-5])]))
+    assert framed_run(window, 0, 3) == (b"\0\0\0\0\7", [b"[1]"])
+    assert framed_run(window, 1, 3) == (b"", [])
+    assert framed_run(window, 2, 3) == (b"\0\0\0\0\7", [large[5:-5]])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from base64 import b64decode
 
 import pytest
 from klog.log.json_lines import LineStyle
@@ -45,7 +46,7 @@ def random_records(numbers: random.Random) -> list[Record]:
     keys = (None, b"", b"k", b'",value":1,"headers":[', b"\0\0\0\0\5\2x", b"\0", b"\1")
     marked: tuple[Header, ...] = ((b"__value_schema_id", b"\0\0\0\0\1"),)
     records, value = [], None
-    for offset in range(numbers.choice((1, 40, 700))):
+    for offset in range(numbers.choice((1, 40, 700, 1100))):
         value = random_value(numbers) if numbers.random() < 0.5 else value
         headers = numbers.choice((marked, ((b"a", b'"value'),))) if numbers.random() < 0.05 else ()
         key = numbers.choice(keys) if numbers.random() < 0.1 else b"k%d" % offset
@@ -67,11 +68,28 @@ def test_lines_of_many_records_are_those_of_each_by_itself(seed: int) -> None:
             expected += b"".join(rows_of(alone).lines(window, row, row + 1, FIELDS, LineStyle()))
         for _round in range(2):  # in the second, all schemas have been met
             at = numbers.randrange(window.records)
-            pieces = [*many.lines(window, 0, at, FIELDS, LineStyle())]
-            pieces += many.lines(window, at, window.records, FIELDS, LineStyle())
-            assert b"".join(pieces) == expected
+            pieces = bytearray()
+            for first, stop in ((0, at), (at, window.records)):
+                for piece in many.lines(window, first, stop, FIELDS, LineStyle()):
+                    pieces += piece
+            assert pieces == expected
         assert [json.loads(line)["offset"] for line in expected.splitlines()] == [*range(window.records)]
         counts = [
             {tuple(one.values())[:4]: one["records"] for one in some.facts()["kinds"]} for some in (together, alone)
         ]
         assert counts[0] == {kind: 2 * count for kind, count in counts[1].items()}
+
+
+def test_lines_that_are_made_in_pieces_have_their_place_among_others() -> None:
+    """Values whose escaped bytes take more than a line may: first, last, and one behind another."""
+    small, large = b"\0\0\0\0\2[1]", b"\0\0\0\0\4" + b"\1" * (3 << 20)
+    records = [Record(offset, 7, None, large if offset in (0, 3, 4, 7) else small) for offset in range(8)]
+    window, many = filled(batch(records)), rows_of(ErrorTally())
+    for _round in range(2):  # in the second, the schemas have been met
+        made = bytearray()
+        for piece in many.lines(window, 0, window.records, FIELDS, LineStyle()):
+            made += piece
+        lines = [json.loads(line) for line in made.splitlines()]
+        assert [line["offset"] for line in lines] == [*range(8)]
+        assert all(line["value"] == [1] for line in lines if line["offset"] not in (0, 3, 4, 7))
+        assert all(b64decode(line["value"]) == large[5:] for line in lines if line["offset"] in (0, 3, 4, 7))

@@ -8,7 +8,7 @@ from __future__ import annotations
 _PARTS = {
     "_compact": "OUTPUT_FULL OffsetMap Rewriter TO_CONVERT",
     "_index": "IndexBuilder offset_index_used time_index_used",
-    "_json_values": "framed_run json_values with_values",
+    "_json_values": "framed_run json_values",
     "_keys": (
         "ANOTHER_RULE GROWN HASH_OF_RULE KEY_FORMS KeyExamples KeyLines KeyPlaces KeyReader NO_CAUSE UNFRAMED "
         "key_partitions read_key"

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False, binding=False, annotation_typing=False
-"""Values that schemas name: which rows have them, the check that a value is JSON, and lines with decoded values.
+"""Values that schemas name: which rows have them, and the check that a value is JSON.
 
 `json_values` may be stricter than JSON, never more lenient: a value that it does not take is for Python's own reader.
 """
@@ -9,17 +9,17 @@ from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp
 
 from klog.kernel._window cimport RecordRow, Window, is_control
-from klog.kernel.chars cimport put_bytes, utf8_valid
-from klog.kernel.python cimport PyByteArray_AsString, PyBytes_AsString, PyBytes_FromStringAndSize, PyBytes_Size
+from klog.kernel.chars cimport json_plain, put_bytes, utf8_valid
+from klog.kernel.python cimport PyBytes_AsString, PyBytes_FromStringAndSize, PyBytes_Size
 
 cdef extern from "string.h" nogil:
-    uint8_t *find_bytes "memmem"(const uint8_t *p, size_t n, const char *wanted, size_t length)
     uint8_t *find_byte "memchr"(const uint8_t *p, int c, size_t n)
 
 cdef enum:
     FRAMING_BYTES = 5            # a zero byte and the id of a schema
     LAST_MAGIC = 1               # higher first bytes are those of no framing
     MOST_NESTED = 256
+    LARGE = 1 << 20              # values of more bytes are decoded one at a time
 
 cdef struct JsonText:
     const uint8_t *p             # where the check is
@@ -28,18 +28,18 @@ cdef struct JsonText:
     uint8_t *w
 
 
-cdef inline bint next_is(JsonText *t, uint8_t wanted) noexcept nogil:
-    """Whether *wanted* follows, blanks aside, which are left out of the copy."""
-    if t.p < t.end and (t.p[0] == b" " or 9 <= t.p[0] <= 13):
+cdef inline uint8_t next_byte(JsonText *t) noexcept nogil:
+    """The next byte, blanks aside, which are left out of the copy; 0 at the end."""
+    if t.p < t.end and t.p[0] <= b" ":
         t.w = put_bytes(t.w, t.kept, t.p - t.kept)
         while t.p < t.end and (t.p[0] == b" " or t.p[0] == b"\n" or t.p[0] == b"\r" or t.p[0] == b"\t"):
             t.p += 1
         t.kept = t.p
-    return t.p < t.end and t.p[0] == wanted
+    return t.p[0] if t.p < t.end else 0
 
 
 cdef inline bint take(JsonText *t, uint8_t wanted) noexcept nogil:
-    if not next_is(t, wanted):
+    if next_byte(t) != wanted:
         return False
     t.p += 1
     return True
@@ -54,18 +54,14 @@ cdef inline bint take_string(JsonText *t) noexcept nogil:
     cdef const uint8_t *p
     if not take(t, b'"'):
         return False
-    p = t.p
-    while p < t.end and p[0] != b'"':
-        if p[0] == b"\\":
-            p = escape_end(p + 1, t.end)
-            if p == NULL:
-                return False
-        elif p[0] < 0x20:
+    p = json_plain(t.p, t.end)
+    while p < t.end and p[0] == b"\\":
+        p = escape_end(p + 1, t.end)
+        if p == NULL:
             return False
-        else:
-            p += 1
+        p = json_plain(p, t.end)
     t.p = p + 1
-    return p < t.end
+    return p < t.end and p[0] == b'"'
 
 
 cdef const uint8_t *escape_end(const uint8_t *p, const uint8_t *end) noexcept nogil:
@@ -130,23 +126,25 @@ cdef bint take_json(JsonText *t) noexcept nogil:
     """Move behind a JSON value and copy all of it but its blanks; False if it is none, or nested too deep."""
     cdef uint8_t closing[MOST_NESTED]
     cdef int depth = 0
+    cdef uint8_t c
     while True:
-        if next_is(t, b"{") or next_is(t, b"["):
+        c = next_byte(t)
+        if c == b"{" or c == b"[":
             if depth == MOST_NESTED:
                 return False
-            closing[depth] = t.p[0] + 2
+            closing[depth] = c + 2
             depth += 1
             t.p += 1
-            if not next_is(t, closing[depth - 1]):
+            if next_byte(t) != closing[depth - 1]:
                 if closing[depth - 1] == b"}" and not (take_string(t) and take(t, b":")):
                     return False
                 continue
-        elif t.p == t.end or not take_scalar(t):
+        elif not c or not take_scalar(t):
             return False
         while depth and take(t, closing[depth - 1]):
             depth -= 1
         if not depth:
-            next_is(t, 0)  # blanks
+            next_byte(t)
             t.w = put_bytes(t.w, t.kept, t.p - t.kept)
             return t.p == t.end
         if not take(t, b",") or (closing[depth - 1] == b"}" and not (take_string(t) and take(t, b":"))):
@@ -177,10 +175,10 @@ def json_values(list payloads not None: list[bytes]) -> list[bytes | None]:
 
 
 cdef bint is_framed(Window window, Py_ssize_t i) noexcept:
-    """Whether nothing but the value of a row can name a schema, and by its first bytes."""
+    """Whether nothing but the value of a row can name a schema, and by its first bytes; False for a large value."""
     cdef const RecordRow *row = window.view.records + i
     cdef const uint8_t *base = window.view.bases[row.batch]
-    if row.headers_count or row.value_length < FRAMING_BYTES or is_control(&window.view, row):
+    if row.headers_count or not FRAMING_BYTES <= row.value_length <= LARGE or is_control(&window.view, row):
         return False
     return row.key_length <= 0 or base[row.key_at] > LAST_MAGIC
 
@@ -188,7 +186,8 @@ cdef bint is_framed(Window window, Py_ssize_t i) noexcept:
 def framed_run(Window window not None, Py_ssize_t first, Py_ssize_t end) -> tuple[bytes, list[bytes]]:
     """Return the first five bytes of values from row *first* on, which they share, and the bytes of each behind those.
 
-    The run ends before row *end*, and before a row whose key or headers can name a schema; it is empty if *first* is one.
+    The run ends before row *end*, and before a row whose key or headers can name a schema or whose value is large; it is
+    empty if *first* is one.
     """
     cdef const RecordRow *row
     cdef const char *value
@@ -208,41 +207,3 @@ def framed_run(Window window not None, Py_ssize_t first, Py_ssize_t end) -> tupl
             break
         payloads.append(PyBytes_FromStringAndSize(value + FRAMING_BYTES, row.value_length - FRAMING_BYTES))
     return (b"" if begin == NULL else PyBytes_FromStringAndSize(begin, FRAMING_BYTES)), payloads
-
-
-def with_values(const unsigned char[::1] lines not None, list values not None: list[bytes | None],
-                list facts not None: list[bytes]) -> memoryview:
-    """Return JSON *lines* of records without headers with other *values*, and *facts* behind them: one for each line.
-
-    A line stays as it is if its value is None, or if it has no value.  Raises ValueError for another number of lines.
-    """
-    cdef const uint8_t *p = &lines[0] if lines.shape[0] else NULL
-    cdef const uint8_t *end = p + lines.shape[0]
-    cdef const uint8_t *stop
-    cdef const uint8_t *at
-    cdef const uint8_t *behind
-    cdef uint8_t *w
-    cdef bytes value, fact
-    cdef Py_ssize_t room = lines.shape[0]
-    cdef bytearray out
-    for value, fact in zip(values, facts):
-        if value is not None:
-            room += 16 + PyBytes_Size(value) + PyBytes_Size(fact)
-    out = bytearray(room)
-    w = <uint8_t *>PyByteArray_AsString(out)
-    for value, fact in zip(values, facts):
-        stop = find_byte(p, 10, end - p) if p < end else NULL
-        if stop == NULL:
-            raise ValueError("fewer lines than values")
-        at = find_bytes(p, stop - p, b',"value', 7) if value is not None else NULL
-        behind = find_bytes(at, stop - at, b',"headers":', 11) if at != NULL else NULL
-        if behind != NULL:
-            w = put_bytes(put_bytes(w, p, at - p), <const uint8_t *>b',"value":', 9)
-            w = put_bytes(w, <const uint8_t *>PyBytes_AsString(value), PyBytes_Size(value))
-            w = put_bytes(w, <const uint8_t *>PyBytes_AsString(fact), PyBytes_Size(fact))
-            p = behind
-        w = put_bytes(w, p, stop + 1 - p)
-        p = stop + 1
-    if p < end:
-        raise ValueError("more lines than values")
-    return memoryview(out)[: w - <uint8_t *>PyByteArray_AsString(out)]

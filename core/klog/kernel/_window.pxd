@@ -207,6 +207,12 @@ cdef struct LineStyle:
     int end_length
     uint8_t end[TAIL_ROOM]       # its fields after the sequence
 
+cdef struct LineContent:
+    const uint8_t *text          # takes the place of a value, of key and value in text lines; NULL: they stay
+    Py_ssize_t length
+    const uint8_t *facts         # the members of a JSON line behind the value
+    Py_ssize_t facts_length
+
 
 cdef class Window:
     cdef View view
@@ -231,7 +237,7 @@ cdef class Window:
     cdef object _bytes(self, const RecordRow *r, int at, int length)
     cdef Py_ssize_t _row_end(self, Py_ssize_t end)
     cdef int _all_there(self) except -1
-    cdef Py_ssize_t _lines(self, Py_ssize_t first, Py_ssize_t end, int kind, bytes origin, int option, list contents) except -1
-    cdef Py_ssize_t _write(self, Py_ssize_t row, Py_ssize_t stop, int kind, LineStyle *style, const uint8_t **starts, Py_ssize_t *lengths,
+    cdef Py_ssize_t _lines(self, Py_ssize_t first, Py_ssize_t end, int kind, bytes origin, int option, list contents, list facts) except -1
+    cdef Py_ssize_t _write(self, Py_ssize_t row, Py_ssize_t stop, int kind, LineStyle *style, const LineContent *contents,
                            long long *wanted) noexcept nogil
     cdef uint8_t *_batch_lines(self, uint8_t *w, uint8_t *end, Py_ssize_t stop, bint lazy) noexcept nogil

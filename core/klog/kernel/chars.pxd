@@ -10,6 +10,7 @@ cdef extern from "chars.h" nogil:
     bint utf8_valid "klog_utf8_valid"(const uint8_t *p, const uint8_t *end)
     uint8_t *json_string "klog_json_string"(uint8_t *w, const uint8_t *p, int64_t n)
     uint8_t *json_string_portable "klog_json_string_portable"(uint8_t *w, const uint8_t *p, int64_t n)
+    const uint8_t *json_plain "klog_json_plain"(const uint8_t *p, const uint8_t *end)
     int64_t json_size "klog_json_size"(const uint8_t *p, int64_t n)
     uint8_t *base64 "klog_base64"(uint8_t *w, const uint8_t *p, int64_t n)
     uint8_t *hex_digits "klog_hex"(uint8_t *w, const uint8_t *p, int64_t n)

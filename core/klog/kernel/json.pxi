@@ -143,7 +143,8 @@ cdef void keep_tail(LineStyle *style, const BatchRow *batch, int index) noexcept
     style.batch = index
 
 
-cdef uint8_t *put_json_record(uint8_t *w, const View *v, const RecordRow *row, LineStyle *style) noexcept nogil:
+cdef uint8_t *put_json_record(uint8_t *w, const View *v, const RecordRow *row, LineStyle *style, const LineContent *content) noexcept nogil:
+    """A record's line.  *content*, where not NULL, is its value in JSON."""
     cdef const BatchRow *batch = v.batches + row.batch
     cdef const uint8_t *base = v.bases[row.batch]
     w = decimal(put(w, b'{"offset":'), row.offset)
@@ -158,7 +159,9 @@ cdef uint8_t *put_json_record(uint8_t *w, const View *v, const RecordRow *row, L
         style.key_at = w
         w = put_named(put(w, b',"key'), base + row.key_at, row.key_length, VALUES_TEXT)
         style.value_at = w
-        if style.values != VALUES_NONE:
+        if content != NULL and style.values != VALUES_NONE:
+            w = put_bytes(put_bytes(put(w, b',"value":'), content.text, content.length), content.facts, content.facts_length)
+        elif style.values != VALUES_NONE:
             w = put_named(put(w, b',"value'), base + row.value_at, row.value_length, style.values)
         w = put(w, b',"headers":')
         style.headers_at = w

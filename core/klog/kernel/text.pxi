@@ -168,8 +168,7 @@ cdef uint8_t *put_record_content(uint8_t *w, const RecordRow *row, const uint8_t
     return w
 
 
-cdef uint8_t *put_text_record(uint8_t *w, const View *v, const RecordRow *row, int flags, const uint8_t *content,
-                              Py_ssize_t content_length) noexcept nogil:
+cdef uint8_t *put_text_record(uint8_t *w, const View *v, const RecordRow *row, int flags, const LineContent *content) noexcept nogil:
     """A record line, without its line end.  *content*, where not NULL, stands for key and payload or a control suffix."""
     cdef const BatchRow *batch = v.batches + row.batch
     cdef const uint8_t *base = v.bases[row.batch]
@@ -181,21 +180,31 @@ cdef uint8_t *put_text_record(uint8_t *w, const View *v, const RecordRow *row, i
     elif control:
         return w
     if content != NULL:
-        memcpy(w, content, content_length)
-        return w + content_length
+        return put_bytes(w, content.text, content.length)
     if flags & TEXT_CONTENT and not control:
         w = put_record_content(w, row, base, flags & TEXT_BARE)
     return w
 
 
-cdef int line_contents(list contents, Py_ssize_t count, const uint8_t **starts, Py_ssize_t *lengths) except -1:
+cdef LineContent *line_contents(list contents, list facts, Py_ssize_t count) except NULL:
+    """The contents of *count* rows, with their facts where there are some, to be freed; the lists keep the bytes."""
     cdef Py_ssize_t i
-    if starts == NULL or lengths == NULL:
-        raise MemoryError()
-    if len(contents) != count:
+    cdef bytes content, fact
+    cdef LineContent *found
+    if len(contents) != count or (facts is not None and len(facts) != count):
         raise ValueError(f"{len(contents)} contents for {count} rows")
-    for i in range(count):
-        if contents[i] is not None:
-            starts[i] = <const uint8_t *>PyBytes_AsString(<bytes?>contents[i])
-            lengths[i] = PyBytes_Size(contents[i])
-    return 0
+    found = <LineContent *>calloc(count + 1, sizeof(LineContent))
+    if found == NULL:
+        raise MemoryError()
+    try:
+        for i in range(count):
+            content = contents[i]
+            if content is not None:
+                found[i].text, found[i].length = <const uint8_t *>PyBytes_AsString(content), PyBytes_Size(content)
+            fact = None if facts is None else facts[i]
+            if fact is not None:
+                found[i].facts, found[i].facts_length = <const uint8_t *>PyBytes_AsString(fact), PyBytes_Size(fact)
+    except TypeError:
+        free(found)
+        raise
+    return found

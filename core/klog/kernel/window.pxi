@@ -603,17 +603,19 @@ cdef class Window:
         """Mark the output as taken."""
         self.out_used = 0
 
-    def json_lines(self, Py_ssize_t first, bytes origin, int values, Py_ssize_t end=-1) -> int:
+    def json_lines(self, Py_ssize_t first, bytes origin, int values, Py_ssize_t end=-1, list contents: list[bytes | None] | None=None,
+                   list facts: list[bytes] | None=None) -> int:
         """Write rows from *first* (to *end*) as JSON lines; return the first row that found no room any more.
 
         *values*: how values are shown, a place in VALUES, with BATCH_OFFSETS added for their batches' base offsets.
-        *origin*: members for each line; those behind a zero byte end the line.
+        *origin*: members for each line; those behind a zero byte end the line.  *contents*: for each of these rows None,
+        or JSON in place of its value, and *facts* the members behind that.
         """
-        return self._lines(first, self._row_end(end), JSON_LINES, origin, values, None)
+        return self._lines(first, self._row_end(end), JSON_LINES, origin, values, contents, facts)
 
     def csv_lines(self, Py_ssize_t first, bytes origin, int values, Py_ssize_t end=-1) -> int:
         """Write rows from *first* (to *end*) as CSV lines; return the first row that found no room any more."""
-        return self._lines(first, self._row_end(end), CSV_LINES, origin, values, None)
+        return self._lines(first, self._row_end(end), CSV_LINES, origin, values, None, None)
 
     cdef Py_ssize_t _row_end(self, Py_ssize_t end):
         return self.view.records_count if end < 0 else min(end, self.view.records_count)
@@ -625,15 +627,13 @@ cdef class Window:
         """
         if end > self.view.records_count:
             raise IndexError(f"rows to {end} of {self.view.records_count}")
-        return self._lines(first, end, TEXT_LINES, b"", flags, contents)
+        return self._lines(first, end, TEXT_LINES, b"", flags, contents and contents[first:end], None)
 
-    cdef Py_ssize_t _lines(self, Py_ssize_t first, Py_ssize_t end, int kind, bytes origin, int option, list contents) except -1:
+    cdef Py_ssize_t _lines(self, Py_ssize_t first, Py_ssize_t end, int kind, bytes origin, int option, list contents, list facts) except -1:
         cdef LineStyle style
         cdef Py_ssize_t row = first
         cdef long long wanted = 0
-        cdef const uint8_t **starts = NULL
-        cdef Py_ssize_t *lengths = NULL
-        cdef Py_ssize_t count = self.view.records_count
+        cdef LineContent *found = NULL
         if first < 0:
             raise IndexError(f"row {first}")
         if kind != TEXT_LINES:
@@ -642,18 +642,15 @@ cdef class Window:
         set_values(&style, option if kind == TEXT_LINES else option & ~BATCH_OFFSETS, kind != TEXT_LINES and option & BATCH_OFFSETS)
         try:
             if contents is not None:
-                starts = <const uint8_t **>calloc(count + 1, sizeof(uint8_t *))
-                lengths = <Py_ssize_t *>calloc(count + 1, sizeof(Py_ssize_t))
-                line_contents(contents, count, starts, lengths)
+                found = line_contents(contents, facts, max(end - first, 0))
             while row < end:
                 with nogil:
-                    row = self._write(row, end, kind, &style, starts, lengths, &wanted)
+                    row = self._write(row, end, kind, &style, found, &wanted)
                 if row >= end or self.out_used or (kind != TEXT_LINES and self.is_huge(row, origin, option)):
                     break
                 self._reserve_output(<Py_ssize_t>wanted)
         finally:
-            free(starts)
-            free(lengths)
+            free(found)
         return row
 
     cdef int _all_there(self) except -1:
@@ -661,36 +658,38 @@ cdef class Window:
             raise ValueError("a message's value claims more bytes than there are")
         return 0
 
-    cdef Py_ssize_t _write(self, Py_ssize_t row, Py_ssize_t stop, int kind, LineStyle *style, const uint8_t **starts, Py_ssize_t *lengths,
+    cdef Py_ssize_t _write(self, Py_ssize_t row, Py_ssize_t stop, int kind, LineStyle *style, const LineContent *contents,
                            long long *wanted) noexcept nogil:
+        cdef Py_ssize_t first = row
         cdef uint8_t *out = self.out_start
         cdef uint8_t *w = out + self.out_used
         cdef uint8_t *end = out + self.out_room
         cdef const RecordRow *r
         cdef const uint8_t *base
-        cdef const uint8_t *content = NULL
+        cdef const LineContent *content = NULL
         cdef View *v = &self.view
         while row < stop:
             r = v.records + row
             base = v.bases[r.batch]
+            if contents != NULL:
+                content = contents + (row - first) if contents[row - first].text != NULL else NULL
             if kind == TEXT_LINES:
-                content = starts[row] if starts != NULL else NULL
                 w = self._batch_lines(w, end, r.batch + 1, style.values & TEXT_LAZY)
                 if self.line_batch <= r.batch:
                     break
                 wanted[0] = text_room(r, base, style.values if content == NULL else 0)
-                if content != NULL:
-                    wanted[0] += lengths[row]
             else:
                 wanted[0] = line_room(r, base, style)
+            if content != NULL:
+                wanted[0] += content.length + content.facts_length
             if wanted[0] > end - w or (kind != TEXT_LINES and wanted[0] > HUGE and huge_parts(r, base, style)):
                 break
             if kind == JSON_LINES:
-                w = put_json_record(w, v, r, style)
+                w = put_json_record(w, v, r, style, content)
             elif kind == CSV_LINES:
                 w = put_csv_record(w, v, r, style)
             else:
-                w = put_text_record(w, v, r, style.values, content, lengths[row] if content != NULL else 0)
+                w = put_text_record(w, v, r, style.values, content)
                 w = put(w, b"\n")
             row += 1
         self.out_used = w - out
@@ -738,7 +737,7 @@ cdef class Window:
             r.headers_count = 0
         try:
             self._reserve_output(max(self.out_room, <Py_ssize_t>line_room(r, self.view.bases[r.batch], &style)))
-            w = put_csv_record(self.out_start, &self.view, r, &style) if csv else put_json_record(self.out_start, &self.view, r, &style)
+            w = put_csv_record(self.out_start, &self.view, r, &style) if csv else put_json_record(self.out_start, &self.view, r, &style, NULL)
         finally:
             r[0] = whole
         parts, at = [], self.out_start

@@ -4,7 +4,8 @@
     for lines in rows.lines(window, 0, window.records, fields, style):
         sys.stdout.buffer.write(lines)
 
-The kernel makes a line; where a key or a value was decoded, its JSON takes the place of the member.
+The kernel writes the JSON of most values into their lines.  Keys, and values that are judged one by one, take the place
+of their members in the lines.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klog.formats.internal_topics import REMOTE_LOG_METADATA
 from klog.formats.names import CLUSTER_METADATA, INTERNAL
-from klog.kernel import framed_run, is_utf8, with_values
+from klog.kernel import framed_run, is_utf8
 from klog.log.json_lines import LineStyle, huge_line
 from klog.schemas.decoded import TRAILING_BYTES, JsonText
 from klog.schemas.json_values import json_bytes, json_text
@@ -30,6 +31,7 @@ _KEY, _VALUE, _HEADERS = b',"key', b',"value', b',"headers":'
 _LITTLE = {"key": b',"key":0', "value": b',"value":0'}
 NOT_DECODED = frozenset((*INTERNAL, CLUSTER_METADATA, REMOTE_LOG_METADATA))
 """Topics in which brokers have formats of their own."""
+_ROWS_AT_ONCE: Final = 1024
 _NO_JSON: Final = object()
 """Bytes that are no text, and a key or value that does not decode."""
 _Headers = tuple[tuple[bytes, "bytes | None"], ...]
@@ -62,17 +64,24 @@ class DecodedRows:
         self._usual = self._sides["value"].usual if "value" in self._sides else {}
 
     def lines(self, rows: Window, at: int, end: int, fields: bytes, style: LineStyle) -> Iterator[bytes | memoryview]:
-        """Yield the lines of the rows from *at* to *end*, in pieces; the output of *rows* is empty before and after."""
+        """Yield the lines of the rows from *at* to *end*, in pieces; the output of *rows* is empty before and after.
+
+        A piece is overwritten when the next one is made.
+        """
+        values: list[bytes | None] = []  # of the rows from *at* on
+        facts: list[bytes] = []
         while at < end:
-            stop = rows.json_lines(at, fields, style.flags, end)
-            values, facts = self._usual_values(rows, at, stop)
-            lines = with_values(rows.output(), values, facts)
+            if not values:
+                values, facts = self._usual_values(rows, at, min(end, at + _ROWS_AT_ONCE))
+            stop = rows.json_lines(at, fields, style.flags, at + len(values), values, facts)
+            made = values[: stop - at]
+            yield self._with_others(rows, at, made, rows.output()) if None in made else rows.output()
             rows.flushed()
-            yield self._with_others(rows, at, values, lines) if None in values else lines
+            if stop < at + len(values) and rows.is_huge(stop, fields, style.flags):
+                yield from self._huge(rows, stop, fields, style)
+                stop += 1
+            del values[: stop - at], facts[: stop - at]
             at = stop
-            if at < end and rows.is_huge(at, fields, style.flags):
-                yield from self._huge(rows, at, fields, style)
-                at += 1
 
     def _usual_values(self, rows: Window, at: int, end: int) -> tuple[list[bytes | None], list[bytes]]:
         """Return the JSON of the values of rows *at* to *end*, and the member that tells the id of each.
