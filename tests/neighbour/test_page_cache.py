@@ -5,13 +5,15 @@ All run in a memory cgroup.  Sizes: see SMALL and LARGE in tests/neighbour/pages
 
 from __future__ import annotations
 
+import subprocess
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.neighbour.page_cache import can_tell, forget, resident_bytes
-from tests.neighbour.pages import LARGE, MIB, SMALL, Kept, Sizes, kept_beside
+from tests.neighbour.pages import KLOG, LARGE, MIB, SMALL, Kept, Sizes, kept_beside
 
 pytestmark = pytest.mark.usefixtures("memory_cgroup")
 
@@ -111,6 +113,20 @@ def test_pages_that_klog_reads_and_a_broker_had_cached_stay(locked_log_dir: Make
         assert resident_bytes(newest) >= 0.98 * before
     else:
         assert resident_bytes(newest) < 0.5 * before
+
+
+def test_many_small_outputs_are_dropped_too(log_dir: Make) -> None:
+    """An export makes thousands of them: together they would push out as much as one large file."""
+    data = log_dir(SMALL.data)
+    with tempfile.TemporaryDirectory(dir=data.parent) as folder:
+        for cache in ("keep", "drop"):
+            words = ("export", data, "-o", "parquet", "--cache", cache, "--to", f"{folder}/{cache}", "--quiet")
+            subprocess.run([*KLOG, *words], check=True)
+        kept, dropped = (list(Path(folder, name).rglob("*.parquet")) for name in ("keep", "drop"))
+        assert len(kept) == len(dropped) > 2
+        assert all(64 << 10 < file.stat().st_size < MIB for file in kept)
+        assert [resident_bytes(file) for file in dropped] == [0] * len(dropped)
+        assert all(resident_bytes(file) for file in kept)
 
 
 @pytest.mark.long

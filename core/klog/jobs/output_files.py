@@ -63,6 +63,7 @@ class _Parquet:
 
     def close(self) -> None:
         self._table.close()
+        WRITTEN.grew(self._descriptor)
 
     def abandon(self) -> None:
         self._table.abandon()

@@ -13,7 +13,7 @@ from typing import Final
 from klog.base.page_cache import BLOCK_BYTES, POLICY, drop
 from klog.kernel import begin_sync, finish_sync
 
-_LEAST_BYTES: Final = 1 << 20
+_LEAST_BYTES: Final = 64 << 10
 """Files with less new content stay in the cache."""
 
 
