@@ -17,7 +17,6 @@
 #include <string.h>
 
 #include "cpu.h"
-#include "words.h"
 
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 #define KLOG_SSSE3 1
@@ -140,12 +139,6 @@ static __attribute__((constructor)) void klog_chars_init(void) {
 
 /* Behind the bytes that a JSON string may hold as they are: at a quote, a backslash, a control character, or the end. */
 static inline const uint8_t *klog_json_plain(const uint8_t *p, const uint8_t *end) {
-    const uint64_t ones = 0x0101010101010101ull;
-    for (; end - p >= 8; p += 8) {
-        uint64_t word = klog_le64(p), quote = word ^ ones * '"', backslash = word ^ ones * '\\';
-        uint64_t found = ((word - ones * 32) & ~word) | ((quote - ones) & ~quote) | ((backslash - ones) & ~backslash);
-        if (found & ones * 0x80) return p + (__builtin_ctzll(found & ones * 0x80) >> 3);
-    }
     while (p < end && !klog_escape_kind[*p]) p++;
     return p;
 }
