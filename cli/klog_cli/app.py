@@ -11,12 +11,15 @@ import signal
 import sys
 from contextlib import suppress
 from types import TracebackType
-from typing import Any
 
 from klog.base.errors import ExitCode, KlogError, counted
 from klog.base.unusable import UNUSABLE
 
 from klog_cli import output
+
+TYPE_CHECKING = False  # as in klog
+if TYPE_CHECKING:
+    from typing import Any
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """The signals that cancel a command."""

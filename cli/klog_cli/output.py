@@ -6,7 +6,6 @@ import os
 import select
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from typing import Any
 
 from klog.base.unusable import UNUSABLE
 
@@ -14,6 +13,10 @@ from klog_cli.display import human_size as human_size
 from klog_cli.display import printable as printable
 from klog_cli.display import range_text as range_text
 from klog_cli.display import time_text as time_text
+
+TYPE_CHECKING = False  # as in klog
+if TYPE_CHECKING:
+    from typing import Any
 
 STDOUT, STDERR = 1, 2
 WIDEST_PROSE = 100

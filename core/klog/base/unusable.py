@@ -9,20 +9,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Final, NamedTuple
 
 from klog.base.errors import UnreadableError
 
-MOST_NAMED: Final = 100
+MOST_NAMED = 100
 """The most paths that are kept with their names; the others are counted."""
 
 
-class Unusable(NamedTuple):
+class Unusable:
     """An unusable file or directory.  *is_unreadable*: the system refused it; otherwise it is malformed."""
 
-    path: str
-    message: str
-    is_unreadable: bool
+    def __init__(self, path: str, message: str, *, is_unreadable: bool) -> None:
+        self.path, self.message, self.is_unreadable = path, message, is_unreadable
 
 
 class Unusables:
@@ -108,5 +106,5 @@ def _above(path: str) -> Iterator[str]:
         path = os.path.dirname(path)
 
 
-UNUSABLE: Final = Unusables()
+UNUSABLE = Unusables()
 """The paths of this process; worker processes hand theirs back with their results."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -114,7 +113,9 @@ def look_up(asked: LookupArguments, target: int, by_time: bool) -> int:
     elif asked.form == "jsonl":
         output.text(f"{line}\n")
     else:
-        output.emit_json(json.loads(line))
+        from json import loads
+
+        output.emit_json(loads(line))
     return ExitCode.CLEAN if trail.found and not trail.problems else ExitCode.PROBLEMS_LEFT
 
 
@@ -156,13 +157,15 @@ def look_up_many(asked: LookupArguments, file: str, by_time: bool) -> int:
 
 def _json_lines(asked: LookupArguments, partition: Partition, lookup: Lookup) -> Callable[[Trail], str]:
     """Return a function that makes a line of JSON, without its end."""
+    from json import dumps
+
     from klog_cli.views.lookup.json import Lines
 
     of, step_of = Lines(partition.topic, partition.number).of, _tier_steps(asked, partition)
 
     def with_tier(trail: Trail) -> str:
         step = step_of(trail)
-        tier = "null" if step is None else json.dumps(step.json, separators=(",", ":"))
+        tier = "null" if step is None else dumps(step.json, separators=(",", ":"))
         line = f'{of(trail)[:-1]},"tier":{tier}'
         if not trail.by_time:
             return f"{line}}}"
