@@ -21,6 +21,7 @@ from tests.commands.adopt.disks import (
     home,
     lines,
     records,
+    refused,
     set_epochs,
 )
 from tests.conftest import FIXTURES, Ran, writable_copy
@@ -63,7 +64,7 @@ def test_a_whole_foreign_disk_comes_home(tmp_path: Path, klog: Klog) -> None:
     assert {fates(data)[name] for name in NAMES} == {"serves"}
 
 
-@pytest.mark.parametrize("state", ["delete", "stray", "future"])
+@pytest.mark.parametrize("state", ["delete", "stray"])
 def test_what_was_set_aside_comes_home_within_the_cluster(state: str, tmp_path: Path, klog: Klog) -> None:
     """Same cluster: its producers stay known, and not a byte of the log is another."""
     data = home(tmp_path / "data", "idempotent-0")
@@ -76,6 +77,17 @@ def test_what_was_set_aside_comes_home_within_the_cluster(state: str, tmp_path: 
     assert {path.name: path.read_bytes() for path in (data / "idempotent-0").iterdir()} == theirs
     aside.rename(tmp_path / "away")
     assert klog("doctor", data).exit_code == 0
+
+
+def test_a_copy_between_log_dirs_needs_no_adoption_in_its_place(tmp_path: Path) -> None:
+    """A broker makes it the partition, and does not start with both of them."""
+    data = home(tmp_path / "data", "idempotent-0")
+    aside = data / f"idempotent-0.{UNIQUE}-future"
+    (data / "idempotent-0").rename(aside)
+    (one,) = refused(aside, "--to", data, "--apply")
+    assert (one["id"], one["next"]) == ("future-in-place", f"klog doctor {data}")
+    assert not (data / "idempotent-0").exists()
+    assert fates(data) == {aside.name: "promotes"}
 
 
 def test_a_log_dir_brings_what_is_set_aside_in_it(tmp_path: Path) -> None:

@@ -266,7 +266,7 @@ class TargetLogDirs:
         """
         for one in log_dir.partitions:
             if (one.topic, one.number) == key and one.state is PartitionState.FUTURE:
-                message = f"{one.path} is in the place of the partition: a broker does not start with both"
+                message = f"{one.path} becomes the partition at the next start, and a broker does not start with both"
                 raise refuse(source, "future-in-place", message, "klog", "doctor", log_dir.path)
 
     def _place(self, source: AdoptSource, key: Key, registration: PartitionRegistration) -> int:
