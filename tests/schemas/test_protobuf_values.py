@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import base64
 import struct
+import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -392,3 +395,28 @@ def test_references_in_a_long_chain_and_in_diamonds_end_in_bounded_time() -> Non
     ProtobufSchema('import "a0"; message M { }', chained)
     diamonds = {f"{side}{at}": f'import "a{at + 1}"; import "b{at + 1}";' for at in range(300) for side in "ab"}
     ProtobufSchema('import "a0"; import "b0"; message M { }', diamonds)
+
+
+@pytest.mark.parametrize("canonical", [False, True], ids=["plain", "canonical"])
+def test_threads_that_meet_a_schema_at_once_get_the_same_value(canonical: bool) -> None:
+    """What one of them prepares for the first value is not used by the others before it is complete."""
+    inner = "".join(f"int32 f{number} = {number}; " for number in range(1, 60))
+    levels = "".join(f"message M{level} {{ M{level + 1} m = 99; {inner} }} " for level in range(20))
+    text = f'syntax = "proto3"; {levels} message M20 {{ {inner} }}'
+    content = b"\0\x9a\6\0"  # M0 with an empty M1
+    interval, expected = sys.getswitchinterval(), ProtobufSchema(text, {}, canonical).decode(content)
+    assert len(expected.value["m"]) == 59
+    try:
+        sys.setswitchinterval(1e-6)
+        for _ in range(10):
+            schema, start = ProtobufSchema(text, {}, canonical), Barrier(4)
+
+            def decode(schema: ProtobufSchema = schema, start: Barrier = start) -> Decoded:
+                start.wait()
+                return schema.decode(content)
+
+            with ThreadPoolExecutor(4) as threads:
+                found = [threads.submit(decode) for _ in range(4)]
+            assert [one.result() for one in found] == [expected] * 4
+    finally:
+        sys.setswitchinterval(interval)

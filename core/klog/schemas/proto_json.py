@@ -11,6 +11,7 @@ from __future__ import annotations
 from binascii import b2a_base64
 from collections.abc import Callable, Iterable
 from operator import itemgetter
+from threading import Lock, local
 from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
@@ -39,22 +40,30 @@ LONGS = frozenset(
 MESSAGES = (FieldDescriptor.TYPE_MESSAGE, FieldDescriptor.TYPE_GROUP)
 
 
+class _Depth(local):
+    """How many messages of type Any a thread is in."""
+
+    messages = 0
+
+
 class JsonForm:
-    """One of the two forms, for the messages of one schema."""
+    """One of the two forms, for the messages of one schema.  Several threads may use it."""
 
     def __init__(self, messages: MessageTypes, canonical: bool) -> None:
         self._messages = messages
         self._canonical = canonical
         self._plans: dict[str, Convert] = {}
         self._pending: list[tuple[Any, list[Step]]] = []
-        self._any_depth = 0
+        self._lock = Lock()  # a plan is known before it has its steps, as types may refer to themselves
+        self._any = _Depth()
 
     def plan(self, descriptor: Any) -> Convert:
         """Return the function that turns a message of this type into JSON."""
-        convert = self._planned(descriptor)
-        while self._pending:
-            inner, steps = self._pending.pop()
-            steps.extend(self._step(field) for field in inner.fields)
+        with self._lock:
+            convert = self._planned(descriptor)
+            while self._pending:
+                inner, steps = self._pending.pop()
+                steps.extend(self._step(field) for field in inner.fields)
         return convert
 
     def _planned(self, descriptor: Any) -> Convert:
@@ -74,7 +83,7 @@ class JsonForm:
             return None
         name = descriptor.name
         if name == "Any":
-            return self._any
+            return self._of_any
         if name in ("Timestamp", "Duration"):
             as_text = well_known.timestamp if name == "Timestamp" else well_known.duration
             return lambda message: (
@@ -128,7 +137,7 @@ class JsonForm:
     def _long(self, number: int) -> int | str:
         return str(number) if self._canonical else number
 
-    def _any(self, message: Any) -> dict[str, Any]:
+    def _of_any(self, message: Any) -> dict[str, Any]:
         """Return the fields of the message in an Any, if the schema has its type, else its bytes in base64."""
         url, value = message.type_url, message.value
         out: dict[str, Any] = {"@type": url}
@@ -136,13 +145,13 @@ class JsonForm:
             inner = self._messages.message_class(url.rpartition("/")[2]).FromString(value)
         except (KeyError, DecodeError):
             inner = None
-        if inner is None or self._any_depth == NESTED_ANY:
+        if inner is None or self._any.messages == NESTED_ANY:
             return {**out, "value": base64_text(value)}
-        self._any_depth += 1
+        self._any.messages += 1
         try:
             fields = self.plan(inner.DESCRIPTOR)(inner)
         finally:
-            self._any_depth -= 1
+            self._any.messages -= 1
         return {**out, "value": fields} if well_known.is_well_known(inner.DESCRIPTOR) else out | fields
 
 

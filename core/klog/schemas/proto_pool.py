@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import Counter
 from collections.abc import Iterable
+from threading import Lock
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool
@@ -29,6 +30,7 @@ class MessageTypes:
     def __init__(self, files: Iterable[Any]) -> None:
         self._pool: Any = descriptor_pool.DescriptorPool()
         self._classes: dict[str, Any] = {}
+        self._lock = Lock()
         self.renamed: dict[str, str] = {}
         """The full names of fields whose name the library has for other purposes, and the names in their text."""
         self._lenient: set[str] = set()
@@ -75,14 +77,15 @@ class MessageTypes:
 
         The library's own function calls itself for each of them, too often for a long chain of types.
         """
-        waiting = [] if name in self._classes else [self._pool.FindMessageTypeByName(name)]
-        while waiting:
-            one = waiting.pop()
-            if one.full_name not in self._classes:
-                attributes = {"DESCRIPTOR": one, "__module__": None}
-                self._classes[one.full_name] = _CLASS(one.name, (Message,), attributes)
-                waiting += [field.message_type for field in one.fields if field.message_type]
-        return self._classes[name]
+        with self._lock:  # a class is known before those of its fields
+            waiting = [] if name in self._classes else [self._pool.FindMessageTypeByName(name)]
+            while waiting:
+                one = waiting.pop()
+                if one.full_name not in self._classes:
+                    attributes = {"DESCRIPTOR": one, "__module__": None}
+                    self._classes[one.full_name] = _CLASS(one.name, (Message,), attributes)
+                    waiting += [field.message_type for field in one.fields if field.message_type]
+            return self._classes[name]
 
 
 def _part_json_names(message: Any) -> None:
