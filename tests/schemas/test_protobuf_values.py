@@ -399,7 +399,7 @@ def test_references_in_a_long_chain_and_in_diamonds_end_in_bounded_time() -> Non
 
 @pytest.mark.parametrize("canonical", [False, True], ids=["plain", "canonical"])
 def test_threads_that_meet_a_schema_at_once_get_the_same_value(canonical: bool) -> None:
-    """What one of them prepares for the first value is not used by the others before it is complete."""
+    """One of them prepares a type for its first value; the others wait until that is complete."""
     inner = "".join(f"int32 f{number} = {number}; " for number in range(1, 60))
     levels = "".join(f"message M{level} {{ M{level + 1} m = 99; {inner} }} " for level in range(20))
     text = f'syntax = "proto3"; {levels} message M20 {{ {inner} }}'
