@@ -379,5 +379,4 @@ def dump_parquet(
                             code |= ExitCode.PROBLEMS_LEFT
             except KlogError as error:
                 code |= report_failure(error, target, sink)
-    WRITTEN.grew(descriptor)
     return code
