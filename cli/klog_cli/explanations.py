@@ -130,11 +130,11 @@ SCHEMAS: Final = {
     ),
     "reference-missing": (
         "damage; warning when no record uses the schema",
-        "a schema refers to a version that is not there; its text cannot be read",
+        "a schema refers to a version that is not there",
     ),
     "schema-broken": (
         "damage; warning when no record uses the schema",
-        "a schema refers to a version that is not there; its text cannot be read",
+        "the text of a schema cannot be read",
     ),
     "undecodable": ("damage", "a key or value does not decode by its schema"),
     "hard-deleted-in-use": (
