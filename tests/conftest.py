@@ -249,15 +249,16 @@ def corpora() -> Path:
 
 
 @pytest.fixture(scope="session")
-def image(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """Return a function that unpacks an archive of the corpora (`crash/v4.3.1-kill/before.tar.gz`), once a session.
+def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Path]]:
+    """Yield a function that unpacks an archive of the corpora (`crash/v4.3.1-kill/before.tar.gz`), once a session.
 
     Modification times are the archive's.  The result is shared, between workers too: tests that change files copy it
-    first.
+    first, and a test that forgets it is found at the end.
     """
     base = tmp_path_factory.getbasetemp()
     shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "images"
     shared.mkdir(exist_ok=True)
+    unpacked: dict[Path, dict[str, tuple[int, int]]] = {}
 
     def unpack(name: str) -> Path:
         target = shared / name.split(".tar")[0].replace("/", "-")
@@ -266,10 +267,20 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
             if not target.exists():
                 fresh = Path(tempfile.mkdtemp(dir=shared))
                 extract(CORPORA / name, fresh)
+                unpacked[target] = stat_files(fresh)
                 fresh.rename(target)
         return target
 
-    return functools.cache(unpack)
+    yield functools.cache(unpack)
+    for target, before in unpacked.items():
+        changed = dict(stat_files(target).items() ^ before.items())
+        assert not changed, f"a test changed the shared {target.name}: {sorted(changed)[:10]}"
+
+
+def stat_files(folder: Path) -> dict[str, tuple[int, int]]:
+    """Return size and modification time in ns of each file below *folder*, by relative path."""
+    found = {str(path.relative_to(folder)): path.lstat() for path in folder.rglob("*") if not path.is_dir()}
+    return {name: (status.st_size, status.st_mtime_ns) for name, status in found.items()}
 
 
 def extract(archive: Path, target: Path) -> None:
@@ -284,12 +295,13 @@ def extract(archive: Path, target: Path) -> None:
 def writable_copy(source: Path, target: Path) -> Path:
     """Copy a tree that may be read-only into one that tests may change; modification times of files carry over."""
     for folder, _, names in os.walk(source):
-        inside = target / os.path.relpath(folder, source)
-        inside.mkdir(parents=True, exist_ok=True)
+        inside = os.path.join(target, os.path.relpath(folder, source))
+        os.makedirs(inside, exist_ok=True)
         for name in names:
-            shutil.copyfile(os.path.join(folder, name), inside / name)
-            shutil.copystat(os.path.join(folder, name), inside / name)
-            (inside / name).chmod(0o644)
+            copy = shutil.copyfile(os.path.join(folder, name), os.path.join(inside, name))
+            status = os.stat(os.path.join(folder, name))
+            os.utime(copy, ns=(status.st_atime_ns, status.st_mtime_ns))
+            os.chmod(copy, 0o644)
     return target
 
 

@@ -13,11 +13,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from tests.support.deadline import _End, deadline
-from tests.support.slowest import LONGEST, SESSION
+from tests.support.slowest import LONGEST, SESSION, _rank
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -150,6 +152,12 @@ def test_long_runs_only_where_it_is_named(selected: list[str], collected: int) -
 
 def test_the_files_that_workers_begin_with_are_there() -> None:
     assert [name for name in LONGEST if not (ROOT / "tests" / name).is_file()] == []
+
+
+def test_workers_begin_with_the_files_that_take_longest() -> None:
+    """In any folder: most of them had no place of their own."""
+    items: list[Any] = [SimpleNamespace(path=ROOT / "tests" / name) for name in (*LONGEST, "base/test_errors.py")]
+    assert [_rank(set(), item) for item in items] == [*range(len(LONGEST)), len(LONGEST) + 1]
 
 
 def test_a_single_worker_has_the_files_that_share_a_session() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 
@@ -75,6 +76,14 @@ def test_behind_the_last_test_three_minutes_are_enough(monkeypatch: pytest.Monke
     assert said[-1] == (680, "nothing has come for 180 s: given up")
 
 
+def test_a_machine_that_stood_still_is_no_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    play = Play(monkeypatch, {})
+    play._events = {100: lambda _: setattr(play, "now", play.now + 2000)}
+    said = play.run()
+    assert (2100, "the machine stood still for 2005 s") in said
+    assert said[-1] == (2100 + 1080, "nothing has come for 1080 s: given up")
+
+
 def test_it_says_what_is_running_and_since_when(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither what is over, nor what died with its worker."""
 
@@ -87,6 +96,33 @@ def test_it_says_what_is_running_and_since_when(monkeypatch: pytest.MonkeyPatch)
     assert (100, "a worker died in dead") in said
     first = [line for at, line in said if at == 280]
     assert first == ["1 tests in 280 s, nothing for 240 s; running:", "  slow, for 240 s"]
+
+
+def test_a_failure_is_named_when_it_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error inside pytest-xdist, after workers have died, ends the run without the summary."""
+    play = Play(monkeypatch, {})
+    for outcome in ("passed", "failed"):
+        play.watch.pytest_runtest_logreport(
+            pytest.TestReport("a.py::one", ("a.py", 1, "one"), {}, outcome, "setup: 1\nE   no disk\n", "setup")
+        )
+    assert play.said == [(0, "FAILED a.py::one in its setup: E   no disk")]
+
+
+def test_tests_without_a_result_are_left_to_a_second_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test in which a worker died is one of them, also when another worker has run it since."""
+    watch = Play(monkeypatch, {}).watch
+    watch.pytest_xdist_node_collection_finished(["over", "dead", "again", "slow", "never"])
+    for test in ("over", "again", "slow"):
+        watch.pytest_runtest_logstart(test)
+        watch.pytest_runtest_logfinish(test)
+    for test in ("dead", "again"):
+        watch.pytest_handlecrashitem(test)
+    for test, text in (("over", "E   no disk"), ("slow", "Failed: took longer than 900 s")):
+        watch.pytest_runtest_logreport(pytest.TestReport(test, (test, 1, test), {}, "failed", text, "call"))
+    kept: dict[str, object] = {}
+    cache = SimpleNamespace(set=kept.__setitem__)
+    watch.pytest_sessionfinish(SimpleNamespace(config=SimpleNamespace(cache=cache)))
+    assert kept == {workers.UNFINISHED: ["dead", "again", "slow", "never"]}
 
 
 def test_the_end_of_a_test_is_a_sign_of_life(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,8 +55,8 @@ if ((workers > 1)); then
     mv "$ours" "$compiled"
 fi
 
-failures() {
-    "$python" -c 'import json, sys; print(*json.load(open(sys.argv[1])), sep="\n", end="")' .pytest_cache/v/cache/lastfailed
+cached() { # a list in pytest's cache
+    "$python" -c 'import json, sys; print(*json.load(open(sys.argv[1])), sep="\n", end="")' ".pytest_cache/v/$1" 2>/dev/null
 }
 
 report=$(mktemp)
@@ -65,14 +65,20 @@ trap 'rm -f "$report"' EXIT
 status=$?
 
 # The tests share the cores with each other's brokers: one that stalls there may fail a test that is right.  The gate
-# runs a few such tests once more, alone, and names them; what fails alone has failed.  Others get no second run.
+# runs a few such tests once more, alone, and names them; what fails alone has failed.  Others get no second run, except
+# those that have no result because workers hung and were ended.
 few=10
-if [[ ${CI:-} == @(true|1) ]] && ((status == 1)); then
-    mapfile -t failed < <(failures)
-    if ((${#failed[@]} <= few)); then
-        echo "********  ONCE MORE, ALONE  what failed beside others, and needs a broker or Spark"
-        "$python" -m pytest -n 0 --last-failed -m "kafka or spark" && [[ -z $(failures) ]] && status=0
-        printf '********  FAILED BESIDE OTHERS  %s\n' "${failed[@]}"
+if [[ ${CI:-} == @(true|1) ]] && ((status == 1 || status == 3)); then
+    mapfile -t unfinished < <(cached klog/unfinished)
+    mapfile -t failed < <(cached cache/lastfailed)
+    if ((${#failed[@]} + ${#unfinished[@]} > 0 && ${#failed[@]} + ${#unfinished[@]} <= few)); then
+        echo "********  ONCE MORE, ALONE  what failed beside others, and needs a broker or Spark; what did not end"
+        again=0
+        ((${#unfinished[@]} == 0)) || "$python" -m pytest -n 0 "${unfinished[@]}" || again=1
+        [[ -z $(cached cache/lastfailed) ]] || "$python" -m pytest -n 0 --last-failed -m "kafka or spark" || again=1
+        [[ -z $(cached cache/lastfailed) ]] && ((again == 0)) && status=0
+        ((${#unfinished[@]} == 0)) || printf '********  DID NOT END BESIDE OTHERS  %s\n' "${unfinished[@]}"
+        ((${#failed[@]} == 0)) || printf '********  FAILED BESIDE OTHERS  %s\n' "${failed[@]}"
     fi
 fi
 

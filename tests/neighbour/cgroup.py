@@ -42,6 +42,14 @@ class MemoryCgroup:
         """Return the command line that runs *words* in it."""
         return ["sh", "-c", _MOVE, "sh", str(self._folder / "cgroup.procs"), *(os.fspath(word) for word in words)]
 
+    def was_full(self) -> bool:
+        """Return whether it has reached its limit so far."""
+        times = self._folder / "memory.failcnt"
+        if times.exists():
+            return int(times.read_text()) > 0
+        events = dict(line.split() for line in (self._folder / "memory.events").read_text().splitlines())
+        return int(events["max"]) > 0
+
     def __enter__(self) -> MemoryCgroup:
         return self
 

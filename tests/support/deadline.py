@@ -22,6 +22,9 @@ SECONDS = 900
 SECONDS_LONG = 4 * 3600
 GRACE_SECONDS = 120
 
+TOO_LONG = "took longer than"
+"""In the message of a test that exceeded its time."""
+
 STDERR = pytest.StashKey[TextIO]()
 
 
@@ -89,7 +92,7 @@ def deadline(seconds: float, stderr: TextIO, grace_seconds: float = GRACE_SECOND
 @contextmanager
 def _alarm(seconds: float) -> Iterator[None]:
     def fail(_number: int, _frame: FrameType | None) -> None:
-        pytest.fail(f"took longer than {seconds:g} s")
+        pytest.fail(f"{TOO_LONG} {seconds:g} s")
 
     before = signal.signal(signal.SIGALRM, fail)
     signal.setitimer(signal.ITIMER_REAL, seconds)

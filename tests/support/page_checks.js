@@ -30,18 +30,17 @@
     return (light + 0.05) / (dark + 0.05);
   };
 
-  // The colours behind an element, from the page up, and how much of the element's own is seen.
+  // The colours behind an element, from the page up, and how much of the element's own is seen.  Most texts share them.
+  const known = new Map([[null, [[255, 255, 255], 1]]]);
   const surroundings = (element) => {
-    const chain = [];
-    for (let one = element; one; one = one.parentElement) chain.unshift(getComputedStyle(one));
-    let back = [255, 255, 255];
-    let opacity = 1;
-    for (const style of chain) {
-      opacity *= Number(style.opacity);
+    if (!known.has(element)) {
+      const [behind, share] = surroundings(element.parentElement);
+      const style = getComputedStyle(element);
+      const opacity = share * Number(style.opacity);
       const colour = channels(style.backgroundColor);
-      back = over(colour, colour[3] * opacity, back);
+      known.set(element, [over(colour, colour[3] * opacity, behind), opacity]);
     }
-    return [back, opacity];
+    return known.get(element);
   };
 
   const about = (element, text) => `<${element.tagName.toLowerCase()} class="${element.getAttribute("class") || ""}"> ${text.trim().slice(0, 60)}`;

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from klog.formats.snapshot import Producer, write_snapshot
+from klog.formats.producer_snapshot import Producer, write_snapshot
 from klog.kernel import crc32c
 
 from tests.oracles.plain.encode import Record, batch

@@ -15,48 +15,51 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import Scheduling
 
+TESTS = Path(__file__).parents[1]
 LINES = 40
 AT_LEAST_SECONDS = 2.0
 SLOW = ("slow", "spark", "kafka")
 LONGEST = (
-    "spark/test_cluster.py",
     "spark/test_serve_corpora.py",
-    "commands/adopt/test_real_broker.py",
-    "commands/replicas/test_voters_brokers.py",
-    "commands/write/test_brokers.py",
-    "commands/groups/test_brokers.py",
-    "commands/dump/test_corpora.py",
-    "commands/serve/test_corpora.py",
-    "commands/recover/test_overflow.py",
-    "commands/follow/test_brokers.py",
-    "log/test_hostile.py",
-    "commands/follow/test_events_brokers.py",
-    "commands/recover/test_marked_broker.py",
-    "commands/doctor/test_zookeeper_starts.py",
-    "commands/replicas/test_only_broker_brokers.py",
     "commands/doctor/test_real_starts.py",
-    "spark/test_connect.py",
-    "fuzz/test_fuzz.py",
-    "partition/lookup/test_broker.py",
-    "cluster/metadata/test_loader.py",
-    "proof/test_proof.py",
-    "commands/replicas/test_brokers.py",
+    "test_site.py",
+    "commands/doctor/test_zookeeper_starts.py",
+    "spark/test_cluster.py",
+    "commands/doctor/test_expired_offsets_brokers.py",
+    "commands/replicas/test_voters_brokers.py",
+    "commands/remote/attach/test_real_broker.py",
+    "cli/test_bombs.py",
+    "commands/follow/test_brokers.py",
+    "cli/test_browse.py",
+    "commands/groups/test_brokers.py",
+    "commands/write/test_brokers.py",
+    "commands/follow/test_events_brokers.py",
+    "commands/serve/test_corpora.py",
+    "commands/remote/test_lost_entries.py",
+    "faults/test_refused.py",
     "commands/serve/test_brokers.py",
-    "cluster/placement/test_assign_brokers.py",
-    "commands/follow/client/test_brokers.py",
+    "spark/test_connect.py",
     "commands/adopt/test_recipes.py",
-    "commands/replicas/test_copy_plan_brokers.py",
-    "commands/recover/test_mark_clean_broker.py",
-    "commands/recover/test_power.py",
-    "commands/write/test_replicas.py",
-    "commands/dump/test_consumer.py",
+    "log/test_hostile.py",
+    "partition/lookup/test_broker.py",
+    "commands/replicas/test_only_broker_brokers.py",
+    "commands/adopt/test_real_broker.py",
+    "cli/test_every_command.py",
+    "proof/test_proof.py",
+    "test_docs.py",
+    "commands/follow/client/test_brokers.py",
+    "fuzz/test_fuzz.py",
+    "change/plan/test_undo_broker.py",
+    "schemas/test_avro.py",
     "commands/follow/test_hostile.py",
-    "change/plan/test_executor.py",
-    "commands/serve/test_old_clients.py",
-    "commands/serve/test_restore.py",
-    "commands/follow/test_leaders_brokers.py",
-    "commands/timeline/test_brokers.py",
-    "commands/compact/test_broker.py",
+    "cluster/remote_log/test_cache.py",
+    "commands/doctor/test_tiered_starts.py",
+    "commands/remote/test_many_segments.py",
+    "commands/recover/test_mark_clean_broker.py",
+    "commands/remote/test_verify.py",
+    "commands/remote/test_buckets.py",
+    "commands/dump/test_corpora.py",
+    "jobs/test_search_schemas.py",
 )
 """Files of tests/ that take longest, the slowest first (see "where the time goes").
 
@@ -68,7 +71,7 @@ SESSION = frozenset(
     f"spark/test_{name}.py"
     for name in (
         *("drop_in", "files_command", "follow", "identity_options", "outputs", "run", "serve", "serve_corpora"),
-        *("session", "source", "stats", "verify", "audit", "worker_reads", "remote", "schemas"),
+        *("session", "data_source", "stats", "verify", "audit", "worker_reads", "remote", "schemas"),
     )
 )
 """Files whose tests share a Spark session.  A single worker takes them: a session costs as much as many of them."""
@@ -98,7 +101,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def _rank(slow: set[Path], item: pytest.Item) -> int:
     """Return a file's place: the longest by their order, then marked ones, then the rest."""
-    name = "/".join(item.path.parts[-2:])
+    name = os.path.relpath(item.path, TESTS)
     if name in LONGEST:
         return LONGEST.index(name)
     return len(LONGEST) + (item.path not in slow)

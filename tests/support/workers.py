@@ -13,12 +13,20 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
+from tests.support.deadline import TOO_LONG
+
 PROGRESS_SECONDS = 300.0
 SAID_AFTER_SECONDS = 240.0
 ENDED_AFTER_SECONDS = 1080.0
 """More than one test may take with its grace."""
 ENDED_WHEN_DONE_SECONDS = 180.0
 """When a worker has died, pytest-xdist may wait for ever after the last test."""
+
+STOOD_STILL_SECONDS = 60.0
+"""No load delays a thread that wakes up every five seconds by so much."""
+
+UNFINISHED = "klog/unfinished"
+"""The name, in pytest's cache, of the list of tests without a result."""
 
 
 class Watch:
@@ -29,7 +37,8 @@ class Watch:
         self._ended_after = ended_after
         self._running: dict[str, float] = {}
         self._done: set[str] = set()
-        self._collected = 0
+        self._hung: set[str] = set()
+        self._collected: Sequence[str] = ()
         self._began = self._last = self._said = time.monotonic()
         self._over = threading.Event()
         self._stderr = os.dup(2)  # pytest redirects descriptor 2
@@ -49,26 +58,43 @@ class Watch:
         self._done.add(nodeid)
 
     def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
-        self._collected = len(ids)
+        self._collected = ids
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Name a failure at once: an error inside pytest ends the run without the summary."""
+        if report.failed:
+            self._say(f"FAILED {report.nodeid} in its {report.when}: {_last_line(report.longreprtext)}")
+            if TOO_LONG in report.longreprtext:
+                self._hung.add(report.nodeid)
 
     def pytest_handlecrashitem(self, crashitem: str) -> None:
         self._say(f"a worker died in {crashitem}")
         self._running.pop(crashitem, None)
+        self._hung.add(crashitem)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Leave to tools/test.sh the tests that hung or lost their worker, and those without a result."""
+        if cache := getattr(session.config, "cache", None):
+            unfinished = self._hung | set(self._collected) - self._done
+            cache.set(UNFINISHED, [test for test in self._collected if test in unfinished])
 
     def pytest_unconfigure(self) -> None:
         self._over.set()
 
     def _watch(self) -> None:
-        progress = self._began
+        progress = now = self._began
         while not self._over.wait(min(self._said_after, 5.0)):
-            now = time.monotonic()
+            now, before = time.monotonic(), now
+            if now - before >= STOOD_STILL_SECONDS:  # virtual machines are suspended
+                self._last = now
+                self._say(f"the machine stood still for {now - before:.0f} s")
             if now - progress >= PROGRESS_SECONDS:
                 progress = now
                 self._say(f"{len(self._done)} tests in {now - self._began:.0f} s", "")
             if now - max(self._last, self._said) >= self._said_after:
                 self._said = now
                 self._report(now)
-            is_done = 0 < self._collected <= len(self._done)
+            is_done = 0 < len(self._collected) <= len(self._done)
             patience = min(self._ended_after, ENDED_WHEN_DONE_SECONDS) if is_done else self._ended_after
             if now - self._last >= patience:
                 self._report(now)
@@ -89,6 +115,10 @@ class Watch:
 
     def _say(self, *lines: str) -> None:
         os.write(self._stderr, ("\n" + "\n".join(lines)).encode(errors="replace"))
+
+
+def _last_line(text: str) -> str:
+    return text.strip().rpartition("\n")[2][:300]
 
 
 def pytest_configure(config: pytest.Config) -> None:
