@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
 import struct
+import subprocess
 import sys
 import time
 import tracemalloc
@@ -202,6 +204,36 @@ def test_a_bomb_takes_little_memory_and_time(name: str) -> None:
         tracemalloc.stop()
     assert peak < 16 << 20
     assert took < 1
+
+
+WITH_LITTLE_MEMORY = """
+import os, resource, sys
+from klog.formats.codec import Compressor, Decompressor
+codec, size = int(sys.argv[1]), 96 << 20
+packed = Compressor().functions[codec](bytes(size), 2)
+taken = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+for more in (1, 2, 4, 16, 64, 100, 150, 200, 300):
+    if not os.fork():
+        resource.setrlimit(resource.RLIMIT_AS, (taken + (more << 20),) * 2)
+        try:
+            said = len(Decompressor().functions[codec](packed, 2)) == size
+        except BaseException as error:
+            said = type(error).__name__
+        os.write(1, f"{said} ".encode())
+        os._exit(0)
+    os.wait()
+"""
+
+
+@pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD])
+def test_without_memory_no_stream_is_called_broken(codec: int) -> None:
+    """Some three times the content is enough, although the buffer of one library grows to many times of it."""
+    run = [sys.executable, "-c", WITH_LITTLE_MEMORY, str(codec)]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    said = subprocess.run(run, stdout=subprocess.PIPE, check=True, env=environment, timeout=120).stdout.split()
+    assert len(said) == 9
+    assert (said[0], said[-1]) == (b"MemoryError", b"True")
+    assert set(said) == {b"MemoryError", b"True"}
 
 
 def test_the_message_says_which_option_raises_the_limit() -> None:

@@ -115,3 +115,16 @@ def test_index_entries_about_batches_that_merely_continue_are_compared_with_thos
     assert ("time inexact", 29 * size) in kinds
     inside = [*times[:3], struct.pack(">qi", 100 + 28, 2 * 28), *times[4:]]
     assert events(slots, inside) == [("time inside", 28 * size, 3, 56)]
+
+
+def test_the_gaps_of_a_compacted_log_crowd_out_no_wrong_index_entry() -> None:
+    """Only so many events are kept, and a compacted segment has thousands of gaps."""
+    gapped = [BatchHeader(base_offset=2 * i, last_offset_delta=0, leader_epoch=0, count=1) for i in range(1500)]
+    window = scanned(b"".join(raw_batch(header, b"") for header in gapped))
+    entries = struct.pack(">ii", 2990, window.at(1495)) + struct.pack(">ii", 2994, window.at(1497) + 1)
+    survey = SegmentSurvey(0, NO_NEXT, entries, b"")
+    survey.walk(window, 0, window.count)
+    survey.finish()
+    wrong = [event for event in survey.events if event[0] != "gap"]
+    assert wrong == [("index no batch", window.at(1497) + 1, 1, 2994)]
+    assert survey.dropped == 0

@@ -13,7 +13,7 @@ from klog.log.records import OffsetRange, decode_window, drop_crowded
 
 from tests.kernel.windows import CODECS, begun, loaded
 from tests.oracles.plain import compress
-from tests.oracles.plain.encode import BatchHeader, Record, batch, raw_batch, record
+from tests.oracles.plain.encode import BatchHeader, Record, batch, raw_batch, record, varint
 from tests.oracles.plain.shapes import MS, some_records
 from tests.support import bomb_dirs
 
@@ -181,8 +181,9 @@ def test_only_a_record_with_too_many_headers_is_dropped() -> None:
 
 def test_rows_end_where_they_have_very_many_headers() -> None:
     """Columns are made of rows at a time: sixteen thousand with a million headers each would have no room."""
-    records = [Record(at, MS, b"k", b"v", ((b"", None),) * 100_000) for at in range(25)]
-    window = begun(batch(records))
+    bodies = (b"\0\0%b\2k\2v%b" % (varint(at), varint(100_000)) + b"\0\1" * 100_000 for at in range(25))
+    crowded = b"".join(varint(len(body)) + body for body in bodies)
+    window = begun(raw_batch(BatchHeader(count=25, last_offset_delta=24, base_timestamp=MS, max_timestamp=MS), crowded))
     sizes = []
     status = MORE
     while status == MORE:

@@ -12,8 +12,8 @@ from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import Final, NamedTuple
 
+from klog.base.interruptible_threads import start as start_thread
 from klog.base.page_cache import DONT_CACHE, FEW_BYTES, POLICY, DropBehind, covers
-from klog.base.threads import start as start_thread
 
 STEP_BYTES: Final = 4 << 20
 _LEAST_BYTES: Final = 64 << 10

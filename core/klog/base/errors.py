@@ -90,6 +90,11 @@ def offsets_text(first: int, last: int) -> str:
     return f"offset{'' if first == last else 's'} {range_text(first, last)}"
 
 
+def are(first: int, last: int) -> str:
+    """Return the verb behind a range of offsets: `is` for a single one, else `are`."""
+    return "is" if first == last else "are"
+
+
 def time_text(timestamp: int) -> str:
     """Return ms since the epoch in UTC: `2025-06-15 15:06:40.300Z`; the number itself if it is beyond the calendar."""
     from datetime import UTC, datetime, timedelta

@@ -22,6 +22,7 @@ _PIECE = 1 << 16
 _GZIP_BYTES_PER_BYTE = 1032  # the most that deflate can make of one byte
 _GZIP_RESERVED = 0xE0
 _LZ4_BYTES_PER_BYTE = 255
+_LZ4_NO_ROOM, _ZSTD_NO_ROOM = "Failed to resize", "Allocation error"  # in messages of libraries without memory
 _SNAPPY_BYTES_PER_BYTE = 22  # a copy of 64 bytes takes three
 _ZSTD_BLOCK = 1 << 17  # the most that a block holds
 _ZSTD_BYTES_PER_BYTE = 32768  # a repeated block of 128 KiB takes four
@@ -35,7 +36,6 @@ _GZIP_MAGIC = b"\x1f\x8b\x08"
 _GZIP_HEADER = _GZIP_MAGIC + bytes(6) + b"\xff"  # no time, an unknown system: Java: GZIPOutputStream
 _GZIP_SMALLEST = 19  # fewer bytes behind a member are not looked at
 _MOST_FRAMES = 1024  # no writer makes more than one; each costs a copy of the rest
-
 
 _one_at_a_time = _thread.allocate_lock()
 """Held during the decompression of a batch that may become large: the results of several threads add up."""
@@ -141,10 +141,8 @@ class Decompressor:
         total = 0
         at = _XERIAL_HEADER
         while len(data) - at >= 4:
-            if (
-                data[at : at + 4] == _XERIAL_MAGIC[:4]
-                and int.from_bytes(data[at + 8 : at + 12], "big", signed=True) > 0
-            ):
+            version = int.from_bytes(data[at + 8 : at + 12], "big", signed=True)
+            if data[at : at + 4] == _XERIAL_MAGIC[:4] and version > 0:
                 at += _XERIAL_HEADER  # streams that were joined
                 continue
             length = int.from_bytes(data[at : at + 4], "big", signed=True)
@@ -198,14 +196,18 @@ class Decompressor:
             self._lz4_library, self._lz4_context = frame, frame.create_decompression_context()
         library, context = self._lz4_library, self._lz4_context
         library.reset_decompression_context(context)
-        if len(data) * _LZ4_BYTES_PER_BYTE > self.limit:
-            with _one_at_a_time:
-                return self._lz4_carefully(data)
-        made: bytes
-        made, _, ended = library.decompress_chunk(context, data)
-        if not ended:
-            raise RuntimeError("cut short")
-        return made
+        if len(data) * _LZ4_BYTES_PER_BYTE <= self.limit:
+            try:
+                made: tuple[bytes, int, bool] = library.decompress_chunk(context, data)  # the last: the frame has ended
+                if made[2]:
+                    return made[0]
+                raise RuntimeError("cut short")
+            except RuntimeError as error:
+                if _LZ4_NO_ROOM not in str(error):  # its buffer grows to several times of what it holds
+                    raise
+            library.reset_decompression_context(context)
+        with _one_at_a_time:
+            return self._lz4_carefully(data)
 
     def _lz4_carefully(self, data: Buffer) -> bytearray:
         whole = bytearray()
@@ -270,6 +272,8 @@ class Decompressor:
             with _one_at_a_time:
                 return self._zstd_frames(data, step, step)
         except self._zstd_error as error:
+            if _ZSTD_NO_ROOM in str(error):
+                raise MemoryError from None
             raise CodecError(f"zstd: {error}") from None
 
     def _zstd_frames(self, data: Buffer, step: int, next_step: int) -> bytes | bytearray:
@@ -365,12 +369,8 @@ def _zstd_bound(data: Buffer) -> int:
                 at += 8 + int.from_bytes(data[at + 4 : at + 8], "little")
                 continue
             flags = data[at + 4]
-            at += (
-                5
-                + (flags & 0x20 == 0)
-                + (0, 1, 2, 4)[flags & 3]
-                + (0 if flags >> 6 else flags >> 5 & 1, 2, 4, 8)[flags >> 6]
-            )
+            content_size = (flags >> 5 & 1, 2, 4, 8)[flags >> 6]
+            at += 5 + (flags & 0x20 == 0) + (0, 1, 2, 4)[flags & 3] + content_size
             last = 0
             while not last:
                 block = int.from_bytes(data[at : at + 3], "little") if at + 3 <= len(data) else data[len(data)]

@@ -58,7 +58,7 @@ cdef enum:
 
 cdef enum:
     MOST_INEXACT = 64            # events kept of each of the last three kinds
-    MOST_EVENTS = 1000           # kept about batches, and about gaps and indexes; more of the former are counted
+    MOST_EVENTS = 1000           # kept about batches, about gaps and about indexes; more of the first are counted
 
 _SURVEY_KINDS = (None, "odd offset", "backwards", "overflow", "beyond next", "odd epoch", "gap", "bad counts", "unknown codec",
                 "index no batch", "index skips", "time misses", "time unreached", "index inexact", "time inexact", "time inside")
@@ -108,7 +108,8 @@ cdef class SegmentSurvey:
     cdef int fallen                                      # the leader epoch of the batch before, where that fell; else -1
     cdef readonly long long dropped                      # oddities of batches beyond MOST_EVENTS
     cdef Event *events_start
-    cdef Py_ssize_t events_count, events_room, others_count
+    cdef Py_ssize_t events_count, events_room
+    cdef Py_ssize_t kept_count[3]                        # about batches, gaps, indexes
 
     def __cinit__(self, long long base, long long next_base, bytes offset_entries not None, bytes time_entries not None):
         self.base, self.next_base = base, next_base
@@ -446,12 +447,11 @@ cdef class SegmentSurvey:
     cdef void _event(self, int kind, long long position, long long first, long long second) noexcept nogil:
         cdef Event *event
         # Gaps are legal after compaction, and of an index one wrong entry is enough: they crowd out nothing else.
-        cdef bint is_other = kind == GAP or kind >= INDEX_NO_BATCH
-        cdef Py_ssize_t of_its_kind = self.others_count if is_other else self.events_count - self.others_count
-        if of_its_kind == MOST_EVENTS or (self.events_count == self.events_room and not self._more_events()):
-            self.dropped += not is_other
+        cdef int group = 1 if kind == GAP else 2 if kind >= INDEX_NO_BATCH else 0
+        if self.kept_count[group] == MOST_EVENTS or (self.events_count == self.events_room and not self._more_events()):
+            self.dropped += group == 0
             return
-        self.others_count += is_other
+        self.kept_count[group] += 1
         event = self.events_start + self.events_count
         event.kind, event.position, event.first, event.second = kind, position, first, second
         self.events_count += 1
@@ -460,7 +460,7 @@ cdef class SegmentSurvey:
 
     cdef bint _more_events(self) noexcept nogil:
         """Make room for events; False when there is no memory."""
-        cdef Py_ssize_t room = min(2 * self.events_room + 8, 2 * MOST_EVENTS)
+        cdef Py_ssize_t room = min(2 * self.events_room + 8, 3 * MOST_EVENTS)
         cdef Event *larger = <Event *>realloc(self.events_start, room * sizeof(Event))
         if larger == NULL:
             return False

@@ -284,10 +284,10 @@ cdef class LatestRecords:
         self.until = until if until is not None else 0x7FFFFFFFFFFFFFFF
         self.commits = commits
 
-    def records(self) -> Iterator[tuple[bytes, bytes]]:
-        """Yield key and value of the latest records."""
-        for key, packed in self.kept.items():
-            yield key, packed[PACKED:]
+    def records(self, order: Callable[[bytes], bytes] | None=None) -> Iterator[tuple[bytes, bytes]]:
+        """Yield key and value of the latest records, sorted by *order* of the keys; None: not sorted."""
+        for key in self.kept if order is None else sorted(self.kept, key=order):
+            yield key, self.kept[key][PACKED:]
 
     def pending(self) -> Iterator[tuple[int, bytes, bytes]]:
         """Yield producer id, key and value of the records of transactions without a marker."""

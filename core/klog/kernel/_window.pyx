@@ -38,7 +38,7 @@ include "scan.pxi"
 include "decode.pxi"
 include "filter.pxi"
 include "text.pxi"
-include "json.pxi"
+include "json_lines.pxi"
 include "columns.pxi"
 include "window.pxi"
 

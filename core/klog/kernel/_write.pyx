@@ -21,7 +21,7 @@ from klog.kernel.python cimport (
     PyByteArray_AsString, PyBytes_AsString, PyBytes_Size, PyList_Size, PyMemoryView_FromMemory,
 )
 
-include "record_lines.pxi"
+include "input_lines.pxi"
 include "record_columns.pxi"
 include "transaction_ends.pxi"
 

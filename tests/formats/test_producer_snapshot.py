@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from crc32c import crc32c
-from klog.formats.snapshot import HEADER, Producer, Snapshot, read_snapshot, write_snapshot
+from klog.formats.producer_snapshot import HEADER, Producer, Snapshot, read_snapshot, write_snapshot
 
 from tests.brokers import kafka
 from tests.conftest import FIXTURES

@@ -1,6 +1,6 @@
 # Records that come from outside: from JSON lines and CSV lines.
 
-cdef extern from "record_lines.h" nogil:
+cdef extern from "input_lines.h" nogil:
     cdef enum:
         KLOG_BAD_SYNTAX
         KLOG_WRONG_TYPE

@@ -12,11 +12,11 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from klog.base.interruptible_threads import start
 from klog.base.progress import Sink
 from klog.base.read_only import ReadOnlyFile
-from klog.base.threads import start
 from klog.kernel import Window
-from klog.log.pipeline import OrderedOutput, Work, run
+from klog.log.ordered_pipeline import OrderedOutput, Work, run
 from klog.log.reader import LogReader, WindowResult
 
 from tests.commands.dump.sinks import Kept

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
+from klog.base.interruptible_threads import run_all
 from klog.base.progress import Sink
-from klog.base.threads import run_all
 from klog.kernel import Window
 from klog.log.reader import LogReader, WindowResult
 

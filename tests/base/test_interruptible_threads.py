@@ -13,7 +13,7 @@ from functools import partial
 from random import Random
 
 import pytest
-from klog.base.threads import run_all, start
+from klog.base.interruptible_threads import run_all, start
 
 
 @pytest.fixture(autouse=True)
