@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from klog.change.plan.plan_status import place_of
+from klog.change.plan.apply_checks import place_of
 from klog.data_dir.disk import directory_tree
 from klog.data_dir.disk.disk_changes import Disk, OpenFile
 

@@ -27,9 +27,10 @@ merges = pytest.mark.parametrize("merge", MERGES.values(), ids=MERGES)
 
 @pytest.fixture
 def memory() -> Iterator[Path]:
-    """A directory in memory: brokers and power cuts wait for the disk, hundreds of times."""
+    """A directory in memory: brokers and power cuts wait for the disk, hundreds of times.  Backups lie beside it."""
     folder = Path(tempfile.mkdtemp(dir="/dev/shm"))
-    yield folder
+    (folder / "log-dir").mkdir()
+    yield folder / "log-dir"
     shutil.rmtree(folder)
 
 

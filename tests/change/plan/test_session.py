@@ -14,10 +14,12 @@ from pathlib import Path
 import pytest
 from klog.base.errors import PlanError, UsageError
 from klog.base.progress import Silence, Sink
+from klog.change.plan import draft, session
 from klog.change.plan.find_plans import plans_of
 from klog.change.plan.model import StaleError
 from klog.change.plan.plan_status import PlanStatus, state_of
-from klog.change.plan.session import PlanOptions, PlanResult, PlanSession, Reporter, apply_plan, undo_plan
+from klog.change.plan.reporter import Reporter
+from klog.change.plan.session import PlanOptions, PlanResult, PlanSession, apply_plan, undo_plan
 from klog.cluster.metadata.topic_config import topic_configs
 from klog.commands.compact.compaction import CompactionRun, CompactOptions
 from klog.commands.compact.log_cleaner import CleanerOptions
@@ -31,7 +33,8 @@ from tests.conftest import FIXTURES, writable_copy
 from tests.support.power import HastyDisk, KilledError, tree
 
 pytestmark = pytest.mark.usefixtures("state_home")
-OPTIONS = RecoverOptions(RecoverMode.DEFAULT, now_ms=1_795_000_000_000)
+NOW_MS = 1_795_000_000_000
+OPTIONS = RecoverOptions(RecoverMode.DEFAULT, now_ms=NOW_MS)
 APPLY = PlanOptions("recover", apply=True)
 
 
@@ -117,6 +120,19 @@ def test_a_repair_that_is_applied_and_taken_back(data: Path) -> None:
     assert done.done == len(back.actions)
     assert content(data) == before
     assert undo_plan(result.plan)[1] is None
+
+
+def test_plans_of_the_same_second_never_share_a_backup(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The four digits of two of them may be the same: a plan with the backup of another one could not be applied."""
+    digits = iter([b"\0\1", b"\0\1", b"\0\1", b"\0\2"])
+    monkeypatch.setattr(session.time, "time", lambda: NOW_MS / 1000)
+    monkeypatch.setattr(draft.os, "urandom", lambda _: next(digits))
+    first = repair(data).plan
+    assert first is not None
+    assert undo_plan(first)[0].id.endswith("-undo-0001")
+    second = repair(data).plan
+    assert second is not None
+    assert (first.id[-4:], second.id) == ("0001", first.id[:-1] + "2")
 
 
 def test_a_plan_that_is_only_made_changes_nothing(data: Path) -> None:

@@ -20,6 +20,7 @@ from klog.base.read_only import ReadOnlyFile
 from klog.change.partition_plan.contents import Content, DigestedLog, FileRange, PatchedLog, SplicedLog, intact
 from klog.change.plan.draft import Draft
 from klog.change.plan.model import Digest, Loss
+from klog.cluster.leader_epoch_cache import LeaderEpochCache
 from klog.data_dir.partition import Partition
 from klog.formats.batch import BatchFacts
 from klog.formats.checkpoint import Checkpoint, EpochEntry, epochs_in_force
@@ -47,6 +48,20 @@ def rebuilt(found: Checkpoint[EpochEntry] | None, seen: Sequence[tuple[int, int]
             entries[epoch] = start
     kept = epochs_in_force(EpochEntry(epoch, entries[epoch]) for epoch in sorted(entries))
     return [entry for entry in kept if entry.start_offset < end]
+
+
+def rebuilt_from_start(partition: Partition, seen: Sequence[tuple[int, int]], end: int) -> list[EpochEntry]:
+    """Return the same for a partition, from its log start on, as a broker cuts them in each start.
+
+    If the epochs show that no broker has raised the log start, they begin where they did: the records between are not
+    taken for deleted ones afterwards.  Kafka: LogLoader.load, with truncateFromStartAsyncFlush.
+    """
+    cache = LeaderEpochCache(rebuilt(partition.epochs, seen, end))
+    by_epochs, checkpointed = partition.start_by_epochs, partition.tiered_log_start()
+    start = checkpointed if by_epochs is None else by_epochs
+    if start <= end:  # otherwise the line in the checkpoint is removed
+        cache.truncate_start(start)
+    return cache.entries
 
 
 _STEP_BYTES = 1 << 20

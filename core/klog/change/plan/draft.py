@@ -300,6 +300,15 @@ def plan_id(name: str, now_ms: int) -> str:
     return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now_ms // 1000))}-{name}-{os.urandom(2).hex()}"
 
 
+def new_plan(kind: str, now_ms: int, log_dirs: Sequence[str], backup: str | None) -> tuple[str, tuple[str, ...]]:
+    """Return the id of a new plan and its backup places; none of those that its id names is there yet."""
+    while True:
+        name = plan_id(kind, now_ms)
+        places = backup_places(name, log_dirs, backup)
+        if not any(name in place and os.path.lexists(place) for place in places):
+            return name, places
+
+
 def iso_seconds(now_ms: int) -> str:
     """Return the time of a plan in its own format."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now_ms // 1000))

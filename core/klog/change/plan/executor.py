@@ -21,6 +21,7 @@ from typing import NamedTuple
 from klog.base.errors import KlogError
 from klog.base.progress import Silence, Sink
 from klog.base.unusable import UNUSABLE
+from klog.change.plan.apply_checks import copies, lack_of_space, place_of, transient_copies
 from klog.change.plan.backup import BackupWriter, drop_staged, end_plan
 from klog.change.plan.file_history import (
     FileHistory,
@@ -45,7 +46,8 @@ from klog.change.plan.model import (
     StaleError,
 )
 from klog.change.plan.plan_rules import check_plan
-from klog.change.plan.plan_status import copies, lack_of_space, place_of, transient_copies
+from klog.change.plan.plan_status import PlanStatus, state_of
+from klog.change.plan.reporter import Reporter
 from klog.data_dir.disk.directory_tree import full_disk, is_full, link, remove_made
 from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.disk.refused_outputs import check_places
@@ -361,3 +363,18 @@ def _group(actions: tuple[Action, ...], queue: deque[int]) -> list[int]:
 
 def _puts_index(action: Action) -> bool:
     return action.do == PUT and parse_file(action.file.rpartition("/")[2]).kind in _INDEXES
+
+
+def carry_out(plan: Plan, disk: Disk, locks: Locks | None, reporter: Reporter) -> ApplyResult:
+    """Apply *plan*.  Every change of data is made here.
+
+    *locks*: those of its log dirs; None: they are taken.  Raises what `apply` raises.
+    """
+    try:
+        with reporter.progress() as sink:
+            return apply(plan, disk, sink, locks)
+    except KeyboardInterrupt:
+        if state_of(plan) is PlanStatus.HALF_DONE:
+            backup = shlex.quote(plan.backups[0])
+            reporter.error(f"interrupted when it was half done: 'klog apply {backup}' finishes it")
+        raise

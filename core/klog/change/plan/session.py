@@ -13,16 +13,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
-from shlex import quote
+from contextlib import ExitStack
 from types import TracebackType
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
-from klog.base.errors import KlogError, UsageError
-from klog.base.progress import Silence, Sink
-from klog.change.plan.draft import Draft, backup_places, make_plan, plan_id, staged_beside, staging_of
-from klog.change.plan.model import NOTHING, STAGED, Amount, Loss, Plan, StaleError
-from klog.change.plan.plan_status import plan_disk_full
+from klog.base.errors import UsageError
+from klog.change.plan.apply_checks import plan_disk_full
+from klog.change.plan.draft import Draft, make_plan, new_plan, staged_beside, staging_of
+from klog.change.plan.interrupted_plans import finish_interrupted, without_blocked
+from klog.change.plan.model import NOTHING, STAGED, Amount, Loss, Plan
+from klog.change.plan.reporter import Reporter, SilentReporter
 from klog.change.plan.staging import Staging
 from klog.data_dir.disk.directory_tree import in_pieces, is_full
 from klog.data_dir.disk.disk_changes import Disk, NewFile, OpenFile
@@ -31,7 +31,6 @@ from klog.data_dir.selection import PartitionQuery, Selection
 
 if TYPE_CHECKING:
     from klog.change.plan.executor import ApplyResult
-    from klog.change.plan.find_plans import StoredPlan
     from klog.change.plan.plan_status import Announcement
     from klog.data_dir.locks import Locks
 
@@ -60,33 +59,6 @@ class PlanResult(NamedTuple):
     plan: Plan | None
     is_applied: bool
     is_partial: bool = False
-
-
-class Reporter(Protocol):
-    """The receiver of a session's messages beside its result."""
-
-    def note(self, message: str) -> None:
-        """Report a line of information."""
-
-    def error(self, message: str) -> None:
-        """Take a line about something that was not done."""
-
-    def progress(self) -> AbstractContextManager[Sink]:
-        """Return a progress display for the time of applying a plan."""
-
-
-class SilentReporter:
-    """A reporter for programs that look at results and exceptions alone."""
-
-    def note(self, message: str) -> None:
-        """Drop the line."""
-
-    def error(self, message: str) -> None:
-        """Drop the line."""
-
-    def progress(self) -> AbstractContextManager[Sink]:
-        """Return a sink that shows nothing."""
-        return nullcontext(Silence())
 
 
 class PlanSession:
@@ -123,8 +95,7 @@ class PlanSession:
         # The locks are taken before anything else is read: an earlier listing may be out of date.
         self._log_dirs = [os.path.abspath(one.log_dir.path) for one in self._query.selections()]
         self._now_ms = int(time.time() * 1000)
-        self._name = plan_id(options.name, self._now_ms)
-        self._backups = backup_places(self._name, self._log_dirs, options.backup)
+        self._name, self._backups = new_plan(options.name, self._now_ms, self._log_dirs, options.backup)
         places = self._places()
         with ExitStack() as stack:
             if options.apply and self._locks is None:
@@ -216,11 +187,13 @@ class PlanSession:
         if self._locks is None:
             self._report_refusals(plan)
             return PlanResult(plan, False, self._is_partial)
+        from klog.change.plan.executor import carry_out
+
         carry_out(plan, self.disk, self._locks, self._reporter)
         return PlanResult(plan, True, self._is_partial)
 
     def _report_refusals(self, plan: Plan) -> None:
-        from klog.change.plan.plan_status import refusals
+        from klog.change.plan.apply_checks import refusals
 
         for why in refusals(plan, self.disk):
             self._reporter.note(f"{why}: as things are now, --apply would not do it")
@@ -250,93 +223,7 @@ def save_plan(plan: Plan, path: str, disk: Disk) -> None:
         file.commit()
 
 
-def finish_interrupted(
-    log_dirs: Sequence[str], now_ms: int, disk: Disk, locks: Locks | None, reporter: Reporter
-) -> dict[str, str]:
-    """Finish the plans that were interrupted in *log_dirs*; without *locks* only report them.
-
-    Returns the partitions, by their real paths, in which one cannot be finished, with the next step for each.
-    """
-    from klog.change.plan.find_plans import plans_of
-    from klog.change.plan.plan_status import is_unfinished, sweep
-
-    found = [kept for log_dir in log_dirs for kept in plans_of(log_dir)]
-    # A log dir that a plan did not change after all may still have its leftovers.
-    plans = {kept.plan.id: kept for kept in sorted(found, key=lambda kept: bool(kept.plan.actions))}
-    if locks is not None:
-        for plan in sweep(plans.values(), disk):
-            reporter.note(f"{plan.id} was interrupted while it was being made; what it left is removed")
-    blocked: dict[str, str] = {}
-    for kept in filter(lambda kept: is_unfinished(kept.plan), plans.values()):
-        why = _finish(kept, now_ms, disk, locks, reporter)
-        if why is not None:
-            blocked.update((os.path.realpath(path), why) for path in kept.plan.partitions())
-    return blocked
-
-
-def _finish(kept: StoredPlan, now_ms: int, disk: Disk, locks: Locks | None, reporter: Reporter) -> str | None:
-    """Finish one plan; return in words the reason why it cannot be finished, None if it does not block other plans."""
-    from klog.change.plan.plan_status import obstacle
-
-    path = obstacle(kept.plan)
-    if path is not None:
-        from klog.change.plan.undo import exit_hint
-
-        why = exit_hint(kept.plan, path, now_ms)
-        if why is None:
-            reporter.note(
-                f"{kept.plan.id} was half done when its directories were used: what it kept is in {kept.backup}"
-            )
-        return why
-    if locks is None:
-        reporter.note(f"{kept.plan.id} is half done: with --apply it is finished first")
-        return None
-    if not locks.hold(kept.plan.locked):
-        return f"{kept.plan.id} is half done, in other log dirs too; first: klog apply {quote(kept.backup)}"
-    reporter.note(f"finishing {kept.plan.id}, which was interrupted")
-    try:
-        carry_out(kept.plan, disk, locks, reporter)
-    except KlogError as error:
-        return str(error)
-    return None
-
-
-def without_blocked(selections: Sequence[Selection], blocked: Mapping[str, str]) -> tuple[list[Selection], list[str]]:
-    """Return *selections* without the partitions that are *blocked*, and the reasons that apply.
-
-    Raises StaleError when nothing is left.
-    """
-    reasons: dict[str, None] = {}
-    left = []
-    for one in selections:
-        why = {part.path: blocked.get(os.path.realpath(part.path)) for part in one.partitions}
-        reasons.update(dict.fromkeys(reason for reason in why.values() if reason is not None))
-        partitions = [part for part in one.partitions if why[part.path] is None]
-        left.append(one._replace(partitions=partitions, whole=one.whole and len(partitions) == len(one.partitions)))
-    if reasons and not any(one.partitions for one in left):
-        raise StaleError("; ".join(reasons))
-    return left, list(reasons)
-
-
 # plans that are there already: carried out, and taken back
-
-
-def carry_out(plan: Plan, disk: Disk, locks: Locks | None, reporter: Reporter) -> ApplyResult:
-    """Apply *plan*.  Every change of data is made here.
-
-    *locks*: those of its log dirs; None: they are taken.  Raises what `klog.change.plan.executor.apply` raises.
-    """
-    from klog.change.plan.executor import apply
-    from klog.change.plan.plan_status import PlanStatus, state_of
-
-    try:
-        with reporter.progress() as sink:
-            return apply(plan, disk, sink, locks)
-    except KeyboardInterrupt:
-        if state_of(plan) is PlanStatus.HALF_DONE:
-            backup = quote(plan.backups[0])
-            reporter.error(f"interrupted when it was half done: 'klog apply {backup}' finishes it")
-        raise
 
 
 def apply_plan(
@@ -347,6 +234,7 @@ def apply_plan(
     *backup*: the directory of its backup, for an id.  Returns the plan, and None instead of a result if it has no
     actions.  Raises UsageError, and the errors of `carry_out`.
     """
+    from klog.change.plan.executor import carry_out
     from klog.change.plan.find_plans import find_plan
 
     plan = find_plan(what, backup).plan
@@ -367,6 +255,7 @@ def undo_plan(
     LockedError, and the errors of `klog.change.plan.undo.plan_undo` and `carry_out`.
     """
     from klog.change.plan.backup import end_plan
+    from klog.change.plan.executor import carry_out
     from klog.change.plan.find_plans import plans_of
     from klog.change.plan.plan_status import Announcement, sweep
     from klog.change.plan.undo import end_begun, plan_undo, stage_undo

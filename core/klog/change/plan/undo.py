@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator, Mapping
 from shlex import quote
 
 from klog.base.read_only import names_if_there
+from klog.change.plan.apply_checks import NoSpaceError, lack_of_space
 from klog.change.plan.backup import drop_staged, end_plan, original_place, tail_place
-from klog.change.plan.draft import backup_places, iso_seconds, plan_id
+from klog.change.plan.draft import iso_seconds, new_plan
 from klog.change.plan.file_history import FileHistory, Original, differences, file_histories, is_above, locate_histories
 from klog.change.plan.find_plans import begun, plans_of
 from klog.change.plan.model import (
@@ -30,7 +31,7 @@ from klog.change.plan.model import (
     status_of,
 )
 from klog.change.plan.plan_rules import comes_back, final_name, is_transient
-from klog.change.plan.plan_status import NoSpaceError, has_begun, lack_of_space, may_stay, used_since
+from klog.change.plan.plan_status import has_begun, may_stay, used_since
 from klog.data_dir.disk.directory_tree import device_of, link_or_copy, make_directories
 from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.disk.refused_outputs import check_places
@@ -54,13 +55,13 @@ def plan_undo(plan: Plan, now_ms: int, backup: str | None = None, disk: Disk | N
     _check_originals(plan, found, actions)
     missing = {n for n, log_dir in enumerate(plan.log_dirs) if not os.path.lexists(os.path.join(log_dir, ".lock"))}
     touched = sorted(plan.directory_times) if actions else []
-    name = plan_id("undo", now_ms)
+    name, backups = new_plan("undo", now_ms, plan.log_dirs, backup)
     back = Plan(
         name,
         iso_seconds(now_ms),
         f"klog undo {plan.id}",
         plan.log_dirs,
-        backup_places(name, plan.log_dirs, backup),
+        backups,
         actions,
         no_lock=tuple(sorted(missing | set(plan.no_lock))),
         directory_times={key: os.stat(plan.path(*key)).st_mtime_ns for key in touched},
