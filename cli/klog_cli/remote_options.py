@@ -76,13 +76,18 @@ class TierPaths(NamedTuple):
         return self.paths[0]
 
 
-def named_tier(uri: str | None, layout: str | None, keys: Sequence[str] | None) -> Tier | None:
-    """Return the tier that the options name; None without one.  Raises UsageError, KlogError."""
+def named_tier(
+    uri: str | None, layout: str | None, keys: Sequence[str] | None, *, in_order: bool = False
+) -> Tier | None:
+    """Return the tier that the options name; None without one.  *in_order*: logs are read as a whole.
+
+    Raises UsageError, KlogError.
+    """
     if uri is None and layout is None and not keys:
         return None
     from klog_cli.views.remote.tier_option import tier_of
 
-    return tier_of(uri, layout, keys or ())
+    return tier_of(uri, layout, keys or (), in_order=in_order)
 
 
 @contextmanager

@@ -18,8 +18,8 @@ import zstandard
 from klog.base.errors import KlogError
 from klog.tier.aiven_manifest import ManifestError, read_manifest
 from klog.tier.aiven_reader import ChunkedLog
-from klog.tier.layouts import BadObjectError
 from klog.tier.tier import Tier, TierSegment, open_tier
+from klog.tier.tier_layout import BadObjectError
 
 from tests.support.aiven_writer import Objects, segment
 from tests.tier.test_layouts import ID, OTHER
@@ -33,7 +33,7 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, int]:
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric import rsa
 
-    made = rsa.generate_private_key(public_exponent=65537, key_size=3072)
+    made = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     encoding = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     path = tmp_path_factory.mktemp("keys") / "key.pem"
     path.write_bytes(made.private_bytes(*encoding))
@@ -305,6 +305,65 @@ def test_the_first_bytes_of_a_chunk_need_no_others(tmp_path: Path, monkeypatch: 
         log.read(2 << 20, 61)
     assert asked == [0, 1]
     log.close()
+
+
+def test_a_jump_into_a_chunk_decompresses_no_more_than_its_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A lookup reads on a little behind its first read; a reader that goes on gets each chunk in one piece."""
+    text, plain = text_of(4 << 20), []
+    tier, found = stored(tmp_path, segment(text, PARTS, 1 << 20, compressed=True))
+    usual = ChunkedLog._plain
+
+    def counted(self: ChunkedLog, number: int, *given: Any) -> Any:
+        kept = usual(self, number, *given)
+        plain.append((number, kept.start, kept.start + len(kept.data)))
+        return kept
+
+    monkeypatch.setattr(ChunkedLog, "_plain", counted)
+
+    def read(*spans: tuple[int, int]) -> list[tuple[int, int, int]]:
+        plain.clear()
+        log = tier.reader(found).log()
+        assert [log.read(*one) for one in spans] == [text[at : at + size] for at, size in spans]
+        log.close()
+        return list(plain)
+
+    half, chunk = 3 << 19, 1 << 20
+    jump = (1, chunk // 2, (chunk // 2 + 4096) * 17 // 16)
+    assert read((half, 4096), (half + 4096, 16384)) == [jump]
+    assert read((half, 4096), (half - 4096, 4096)) == [jump, (1, 0, chunk)]
+    assert read((half, 4096), (half + 4096, 1 << 17)) == [jump, (1, 0, chunk)]
+    assert read(((2 << 20) - 4096, 4096)) == [(1, chunk - 4096, chunk)]
+    assert read((half, 1 << 20)) == [(1, chunk // 2, chunk), (2, 0, chunk)]
+    whole = [(number, 0, chunk) for number in range(4)]
+    assert read(*((at, 1 << 18) for at in range(0, 4 << 20, 1 << 18))) == whole
+    assert read((0, 61), *((at, 1 << 18) for at in range(0, 4 << 20, 1 << 18))) == whole
+
+
+def test_an_opened_log_is_read_as_far_as_a_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first header takes one block of its chunk, if nothing is encrypted; a damaged block is reported as ever."""
+    text, sizes = text_of(2 << 20), []
+    whole = segment(text, PARTS, 1 << 20, compressed=True)
+    for number, (objects, most) in enumerate(
+        (
+            (whole, (1 << 17) + 64),
+            (segment(text, PARTS, 1 << 20), 1 << 20),
+            (whole._replace(log=bytes(1000) + whole.log[1000:]), 1 << 20),
+        )
+    ):
+        tier, found = stored(tmp_path / str(number), objects)
+        log: Any = tier.reader(found).log()
+        usual = log._stored.read
+        monkeypatch.setattr(log._stored, "read", lambda at, size, usual=usual: sizes.append(size) or usual(at, size))
+        if number == 2:
+            with pytest.raises(BadObjectError, match="chunk 0"):
+                log.read(0, 61)
+        else:
+            assert log.read(0, 61) == text[:61]
+        assert most / 2 < sum(sizes) <= most
+        sizes.clear()
+        log.close()
 
 
 def test_a_bad_chunk_is_fetched_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

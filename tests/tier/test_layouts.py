@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 from klog.base.errors import UsageError
-from klog.tier.layouts import PARTS, BadObjectError, EncryptedObjectError
 from klog.tier.local_layout import LocalLayout
 from klog.tier.stores import MissingObjectError, StoredObject
 from klog.tier.tier import LAYOUTS, Tier, TierListing, open_tier
+from klog.tier.tier_layout import PARTS, BadObjectError, EncryptedObjectError
 
 from tests.conftest import CORPORA
 from tests.oracles.plain import decode

@@ -25,6 +25,7 @@ remote = typer.Typer(
     cls=CommandGroup,
 )
 
+_FROM_BUCKET = 8
 LogDirs = Annotated[
     list[str] | None,
     typer.Argument(metavar="LOG_DIR...", help="Log dirs of one or several brokers of one cluster."),
@@ -44,6 +45,13 @@ def _time(text: str | None) -> int | None:
     from klog_cli.units import parse_time
 
     return None if text is None else parse_time(text, output.note)
+
+
+def _at_once(jobs: int | None, tier: str | None) -> int:
+    """Return how many segments are read at once: of a bucket more than there are cores, for each waits for it."""
+    from klog.tier.tier import is_url
+
+    return jobs or (_FROM_BUCKET if tier is not None and is_url(tier) else os.cpu_count() or 1)
 
 
 def _query(
@@ -146,6 +154,7 @@ def verify(
     at: AtTime = None,
     quick: Annotated[bool, typer.Option("--quick", help="Only names and sizes: nothing is read.")] = False,
     deep: options.Deep = False,
+    jobs: options.Jobs = None,
     max_batch_bytes: options.MaxBatchBytes = "128MiB",
     everything: options.AllFindings = False,
     form: Annotated[str, options.output_form(LS_OUTPUTS)] = "text",
@@ -165,14 +174,13 @@ def verify(
     options.known_form(form, LS_OUTPUTS)
     if quick and deep:
         raise UsageError("--quick and --deep: one of them")
-    place = tier_of(tier, layout, keys or ())
+    place = tier_of(tier, layout, keys or (), in_order=True)
     query = _query(log_dirs, place, topic, partition, cluster, topic_id, node, at)
-    survey = SurveyOptions(deep=deep, max_batch_bytes=options.batch_bytes(max_batch_bytes))
+    survey = SurveyOptions(deep, _at_once(jobs, tier), options.batch_bytes(max_batch_bytes))
     return run(query, None if quick else survey, form, everything)
 
 
 FETCH_OUTPUTS = ("text", "json", "jsonl")
-_AT_ONCE = 8
 
 
 @remote.command("fetch")
@@ -217,7 +225,6 @@ def fetch(
     to TIER or to LOG_DIR. Exit code 4: some offsets are missing.
     """
     from klog.commands.remote.fetch_options import FetchOptions
-    from klog.tier.tier import is_url
 
     from klog_cli import output
     from klog_cli.units import parse_now
@@ -227,10 +234,9 @@ def fetch(
     options.known_form(form, FETCH_OUTPUTS)
     place = tier_of(tier, layout, keys or (), in_order=True)
     query = _query(log_dirs, place, topic, partition, cluster, topic_id, node, at)
-    usual = _AT_ONCE if tier is not None and is_url(tier) else os.cpu_count() or 1
     span = from_offset, to_offset, _time(from_time), _time(to_time)
     amount = remote_only, deep, strict
-    found = FetchOptions(to, *span, tuple(segment or ()), *amount, jobs or usual, parse_now(now, output.note))
+    found = FetchOptions(to, *span, tuple(segment or ()), *amount, _at_once(jobs, tier), parse_now(now, output.note))
     return run(query, found, form)
 
 

@@ -11,12 +11,15 @@ import binascii
 import hashlib
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from klog.base.errors import KlogError, UsageError
 from klog.data_dir.root_files import read_small
 from klog.formats.checkpoint import Malformed
 from klog.tier.object_store import NEEDED
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateNumbers
 
 _HASH_BYTES: Final = 64
 _IV_BYTES: Final = 12
@@ -34,7 +37,7 @@ class PrivateKeys:
         self._unwrapped = lru_cache(maxsize=64)(self._unwrap)
 
     def data_key(self, wrapped: str) -> AesKey | None:
-        """Return the key in `KEYID:BASE64`: see `klog.tier.layouts.Keys`."""
+        """Return the key in `KEYID:BASE64`: see `klog.tier.tier_layout.Keys`."""
         key_id, colon, _ = wrapped.partition(":")
         if not colon:
             raise ValueError("dataKey is not KEYID:BASE64")
@@ -46,7 +49,7 @@ class PrivateKeys:
             sealed = base64.b64decode(text, validate=True)
         except binascii.Error as error:
             raise ValueError("dataKey is no base64") from error
-        return AesKey(_unwrap(sealed, *self._numbers[key_id]))
+        return AesKey(_unwrap(sealed, self._numbers[key_id]))
 
 
 class AesKey:
@@ -58,7 +61,7 @@ class AesKey:
         self._cipher = AESGCM(key)
 
     def decrypt(self, data: bytes, aad: bytes) -> bytes:
-        """Return the plain bytes: see `klog.tier.layouts.DataKey`."""
+        """Return the plain bytes: see `klog.tier.tier_layout.DataKey`."""
         from cryptography.exceptions import InvalidTag
 
         try:
@@ -67,8 +70,8 @@ class AesKey:
             raise ValueError("wrong key or damaged") from error
 
 
-def _numbers(path: str) -> tuple[int, int]:
-    """Return modulus and private exponent of a PEM file."""
+def _numbers(path: str) -> RSAPrivateNumbers:
+    """Return the numbers of the key in a PEM file."""
     try:
         from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
@@ -83,8 +86,7 @@ def _numbers(path: str) -> tuple[int, int]:
         raise UsageError(f"{path}: no RSA private key in PEM without a password") from error
     if not isinstance(key, RSAPrivateKey):
         raise UsageError(f"{path}: a key, but none for RSA")
-    numbers = key.private_numbers()
-    return numbers.public_numbers.n, numbers.d
+    return key.private_numbers()
 
 
 def _mask(seed: bytes, size: int) -> bytes:
@@ -97,17 +99,23 @@ def _xor(left: bytes, right: bytes) -> bytes:
     return bytes(a ^ b for a, b in zip(left, right, strict=True))
 
 
-def _unwrap(sealed: bytes, modulus: int, exponent: int) -> bytes:
+def _power(sealed: int, key: RSAPrivateNumbers) -> int:
+    """Return *sealed* to the power of the private exponent, by the primes: in a third of the time.  RFC 8017, 5.1.2."""
+    by_p, by_q = pow(sealed, key.dmp1, key.p), pow(sealed, key.dmq1, key.q)
+    return by_q + key.q * ((by_p - by_q) * key.iqmp % key.p)
+
+
+def _unwrap(sealed: bytes, key: RSAPrivateNumbers) -> bytes:
     """Return the data key in *sealed*.  Raises ValueError."""
-    size = (modulus.bit_length() + 7) // 8
+    size = (key.public_numbers.n.bit_length() + 7) // 8
     if len(sealed) != size or size < 2 * _HASH_BYTES + 2:
         raise ValueError("wrong key or damaged")
-    message = pow(int.from_bytes(sealed, "big"), exponent, modulus).to_bytes(size, "big")
+    message = _power(int.from_bytes(sealed, "big"), key).to_bytes(size, "big")
     masked_seed, masked_block = message[1 : 1 + _HASH_BYTES], message[1 + _HASH_BYTES :]
     seed = _xor(masked_seed, _mask(masked_block, _HASH_BYTES))
     block = _xor(masked_block, _mask(seed, len(masked_block)))
     label, padded = block[:_HASH_BYTES], block[_HASH_BYTES:]
-    zeros, one, key = padded.partition(b"\1")
-    if message[0] or label != hashlib.sha3_512(b"").digest() or not one or any(zeros) or len(key) != _KEY_BYTES:
+    zeros, one, data_key = padded.partition(b"\1")
+    if message[0] or label != hashlib.sha3_512(b"").digest() or not one or any(zeros) or len(data_key) != _KEY_BYTES:
         raise ValueError("wrong key or damaged")
-    return key
+    return data_key

@@ -12,8 +12,8 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING
 
-from klog.tier.layouts import ID, INDEXES, LOG, MANIFEST, TOPIC, Keys, ObjectName, TierSegment
 from klog.tier.stores import Store
+from klog.tier.tier_layout import ID, INDEXES, LOG, MANIFEST, TOPIC, Keys, ObjectName, TierSegment
 
 if TYPE_CHECKING:
     from klog.tier.aiven_reader import AivenReader

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import zstandard
 
-from klog.tier.layouts import EPOCHS, INDEX, SNAPSHOT, TIME_INDEX, TXN_INDEX
+from klog.tier.tier_layout import EPOCHS, INDEX, SNAPSHOT, TIME_INDEX, TXN_INDEX
 
 MOST_MANIFEST_BYTES: Final = 16 << 20
 _MOST_SEGMENT_BYTES: Final = 2**31 - 1
@@ -194,16 +194,18 @@ def _sizes(text: str, count: int) -> array[int]:
     return sizes
 
 
-def decompressed(frame: bytes, most: int, wanted: int | None = None) -> bytes:
+def decompressed(frame: bytes, most: int, span: tuple[int, int] | None = None) -> bytes:
     """Return the content of a zstd frame of at most *most* bytes.  Raises ZstdError, also for one that claims more.
 
-    *wanted*: only so many bytes of its beginning; the rest is not looked at.
+    *span*: only the bytes from the first to below the second of these positions; those behind are not looked at.
     """
     claimed = zstandard.frame_content_size(frame)
     if claimed > most:
         raise zstandard.ZstdError(f"it claims {claimed} bytes where {most} are left")
-    if wanted is not None:
-        return zstandard.ZstdDecompressor().stream_reader(frame).read(wanted)
+    if span is not None:
+        reader = zstandard.ZstdDecompressor().stream_reader(frame)
+        reader.seek(span[0])
+        return reader.read(span[1] - span[0])
     return zstandard.ZstdDecompressor().decompress(frame, max_output_size=max(most, 1))
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 import zstandard
 
@@ -17,13 +18,22 @@ from klog.tier.aiven_manifest import (
     decompressed,
     read_manifest,
 )
-from klog.tier.layouts import INDEXES, LOG, MANIFEST, BadObjectError, EncryptedObjectError, Keys, TierSegment
 from klog.tier.stores import MissingObjectError, Store
+from klog.tier.tier_layout import INDEXES, LOG, MANIFEST, BadObjectError, EncryptedObjectError, Keys, TierSegment
 
 _MOST_AT_ONCE: Final = 1 << 20
 """Chunks are fetched together up to so many stored bytes."""
 _BEGINNING: Final = 32
-"""A read of at most this part of a chunk, from its beginning on, decompresses no more of it than it needs."""
+"""A read of at most this part of a chunk, from its beginning on, decompresses little more of it than it needs."""
+_AHEAD: Final = 16
+"""It decompresses this part of that more: a lookup reads on a little."""
+_LITTLE: Final = 1 << 14
+"""A read of at most so many first bytes of a chunk takes only its first block: a log is opened, or a lookup goes on a
+little behind a chunk."""
+_BLOCK: Final = (1 << 17) + 64
+"""The largest block of zstd, and the headers in front of it."""
+_NONE: Final = -2
+"""The number of no chunk, and of none before one."""
 
 
 class AivenReader:
@@ -86,19 +96,34 @@ class AivenReader:
         return self.plain(INDEXES, data)
 
 
+class _Kept(NamedTuple):
+    """The bytes of chunk *number* from *start* on."""
+
+    number: int
+    start: int
+    data: bytes
+
+    def has(self, number: int, start: int, end: int) -> bool:
+        """Whether the bytes *start* to *end* of a chunk are among them."""
+        return number == self.number and self.start <= start and end <= self.start + len(self.data)
+
+
 class ChunkedLog:
     """The plain bytes of a chunked log by position; the last chunk is kept.  See `klog.base.read_only.ReadableLog`.
 
-    A read of a chunk's first bytes, as at the opening of a log, decompresses these alone.
+    A read of a chunk's first bytes, as at the opening of a log, or one that jumps into a chunk, as a lookup does,
+    decompresses little behind what it needs, and keeps nothing before that.  *is_malformed*: a chunk that was read is
+    missing, is not what the manifest says, or its key does not decrypt it.
     """
 
     def __init__(self, reader: AivenReader, stored: ReadableLog, key: str) -> None:
         self._reader, self._stored, self._key = reader, stored, key
         self._chunks = reader.manifest.chunks
         self.path, self.size = stored.path, self._chunks.log_size
-        self._kept: tuple[int, bytes] = (-1, b"")
-        self._begun: tuple[int, bytes] = (-1, b"")  # as it is stored
+        self._kept = _Kept(_NONE, 0, b"")
+        self._begun: tuple[int, bytes] = (_NONE, b"")  # that chunk as it is stored, if not all of it is kept
         self._bad: dict[int, BadObjectError] = {}
+        self.is_malformed = False
 
     def close(self) -> None:
         """Close the object."""
@@ -123,36 +148,54 @@ class ChunkedLog:
         try:
             self._fill(position, view[:count])
         except KlogError as error:
-            raise OSError(str(error)) from error
+            raise OSError(errno.EIO, getattr(error, "reason", str(error))) from error
         return count
 
     def _fill(self, position: int, view: memoryview) -> None:
         done, chunk_size = 0, self._chunks.size
         last = (position + len(view) - 1) // chunk_size
         stored: dict[int, bytes] = dict([self._begun])
-        kept, plain = self._kept  # other threads may replace it meanwhile
+        kept = self._kept  # other threads may replace it meanwhile
         while done < len(view):
             number, within = divmod(position + done, chunk_size)
-            end = within + len(view) - done
+            size = self._chunks.plain_size(number)
+            end = min(within + len(view) - done, size)
             if number in self._bad:  # a reader looks for the next batch behind it, position by position
                 raise self._bad[number]
-            if number != kept and number not in stored:
-                stored = self._fetch(number, last)
-            try:
-                if number == kept:
-                    piece = plain[within:end]
-                elif end <= self._chunks.plain_size(number) // _BEGINNING:
-                    self._begun = (number, stored[number])
-                    piece = self._plain(number, stored[number], end)[within:]
-                else:
-                    kept, plain = self._kept = (number, self._plain(number, stored.pop(number)))
-                    self._begun = (-1, b"")
-                    piece = plain[within:end]
-            except BadObjectError as error:
-                self._bad[number] = error
-                raise
+            if not kept.has(number, within, end) and number not in stored:
+                kept = self._first_bytes(number, end) or kept
+            if not kept.has(number, within, end):
+                if number not in stored:
+                    stored = self._fetch(number, last)
+                jumps = within > 0 and number not in (kept.number, kept.number + 1)
+                is_part = jumps or end <= size // _BEGINNING
+                span = (within, min(end + end // _AHEAD, size)) if is_part else (0, size)
+                try:
+                    kept = self._kept = self._plain(number, stored[number], *span)
+                except BadObjectError as error:
+                    self._bad[number], self.is_malformed = error, True
+                    raise
+                data = stored.pop(number)
+                self._begun = (number, data) if len(kept.data) < size else (_NONE, b"")
+            piece = kept.data[within - kept.start : end - kept.start]
             view[done : done + len(piece)] = piece
             done += len(piece)
+
+    def _first_bytes(self, number: int, end: int) -> _Kept | None:
+        """Return the first *end* bytes of a chunk, out of the first block of the stored one.
+
+        None if these are too many, or if that block does not have them.
+        """
+        (start, stop), size = self._chunks.place(number), self._chunks.plain_size(number)
+        manifest = self._reader.manifest
+        is_zstd = manifest.is_compressed and manifest.encryption is None
+        if not is_zstd or end > min(_LITTLE, size // _BEGINNING) or stop - start < 2 * _BLOCK:
+            return None
+        try:
+            data = decompressed(self._stored.read(start, _BLOCK), size, (0, end))
+        except zstandard.ZstdError:
+            return None  # a read of the whole chunk reports it
+        return _Kept(number, 0, data)
 
     def _fetch(self, first: int, last: int) -> dict[int, bytes]:
         """Return the stored bytes of chunk *first*, and of those behind it up to *last* that fit into one request."""
@@ -163,19 +206,21 @@ class ChunkedLog:
             end = self._chunks.place(until)[1]
         data = self._stored.read(start, end - start)
         if len(data) < end - start:
+            self.is_malformed = True
             raise BadObjectError(self._key, f"chunk {until} ends at byte {end}, the object at {start + len(data)}")
         places = ((number, self._chunks.place(number)) for number in range(first, until + 1))
         return {number: data[low - start : high - start] for number, (low, high) in places}
 
-    def _plain(self, number: int, stored: bytes, wanted: int | None = None) -> bytes:
-        """Return a chunk, or its first *wanted* bytes.  Raises BadObjectError."""
+    def _plain(self, number: int, stored: bytes, start: int, end: int) -> _Kept:
+        """Return at least the bytes *start* to *end* of a chunk.  Raises BadObjectError."""
         data, size = self._reader.plain(LOG, stored), self._chunks.plain_size(number)
-        if self._reader.manifest.is_compressed:
+        if not self._reader.manifest.is_compressed:
+            start, end = 0, size
+        else:
             try:
-                data = decompressed(data, size, wanted)
+                data = decompressed(data, size, (start, end) if end - start < size else None)
             except zstandard.ZstdError as error:
                 raise BadObjectError(self._key, f"chunk {number}: {error}") from error
-        least = size if wanted is None else min(wanted, size)
-        if len(data) < least or (wanted is None and len(data) > size):
-            raise BadObjectError(self._key, f"chunk {number} has {len(data)} bytes, {size} in the manifest")
-        return data[:least]
+        if len(data) != end - start:
+            raise BadObjectError(self._key, f"chunk {number} has {start + len(data)} bytes, {size} in the manifest")
+        return _Kept(number, start, data)

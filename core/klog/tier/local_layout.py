@@ -9,7 +9,8 @@ import re
 from functools import cache
 
 from klog.base.read_only import ReadableLog
-from klog.tier.layouts import (
+from klog.tier.stores import MissingObjectError, Store
+from klog.tier.tier_layout import (
     ID,
     INDEX,
     LOG,
@@ -22,7 +23,6 @@ from klog.tier.layouts import (
     ObjectName,
     TierSegment,
 )
-from klog.tier.stores import MissingObjectError, Store
 
 
 @cache  # compiled when it is needed: a tier has one layout

@@ -16,10 +16,10 @@ from typing import Final
 from klog.base.errors import UnreadableError, UsageError
 from klog.tier.aiven_layout import AivenLayout
 from klog.tier.directory_store import DirectoryStore
-from klog.tier.layouts import Keys, ObjectName, SegmentReader, TierLayout, TierSegment
 from klog.tier.local_layout import LocalLayout
 from klog.tier.stores import Store, StoredObject
 from klog.tier.tier_address import TierAddress
+from klog.tier.tier_layout import Keys, ObjectName, SegmentReader, TierLayout, TierSegment
 
 LAYOUTS: Final = (LocalLayout.name, AivenLayout.name)
 _URLS: Final = ("s3://", "gs://", "az://")

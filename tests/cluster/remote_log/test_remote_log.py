@@ -12,15 +12,17 @@ from typing import Any
 
 import pytest
 from klog.base.errors import KlogError
-from klog.cluster.remote_log.events import metadata_partition
+from klog.cluster.metadata.metadata_loader import ClusterMetadata
+from klog.cluster.remote_log.events import TopicIdPartition, metadata_partition
 from klog.cluster.remote_log.lineage import chain, history_of, holes, is_within_lineage
 from klog.cluster.remote_log.remote_log import RemoteLog, metadata_of, read_remote_log
 from klog.data_dir.log_dir import LogDir
-from klog.data_dir.replicas import IdentityError
+from klog.data_dir.partition_identity import IdentityError
 from klog.formats.checkpoint import EpochEntry, epochs_in_force
 
 from tests.conftest import CORPORA, writable_copy
 from tests.oracles.plain.encode import Record, batch
+from tests.support.metadata_logs import MetadataLog, topic, value
 from tests.support.remote_log_values import Whose, partition_deleted, started, updated, uuid
 from tests.support.tiers import IMAGES, situation
 
@@ -160,7 +162,8 @@ def test_events_that_change_nothing_are_counted_and_named(tmp_path: Path) -> Non
         *(started(ONE, 0, 9, {0: 0}), updated(ONE, 1), updated(TWO, 1), b"\7", None, updated(ONE, 0)),
         started(THREE, 0, 9, {0: 0}, whose=misplaced),
     ]
-    found = read_remote_log([written(tmp_path / "data", values, number=0, count=2)])
+    data = written(tmp_path / "data", values, number=0, count=2)
+    found = read_remote_log([data], cluster=of_partitions(tmp_path / "metadata", 2))
     assert [one.segment_id for cache in found.caches.values() for one in cache.ordered()] == [ONE]
     assert [(one.place.offset, one.event and one.event.segment_id) for one in found.dropped.named] == [
         (2, TWO),
@@ -174,6 +177,42 @@ def test_events_that_change_nothing_are_counted_and_named(tmp_path: Path) -> Non
     ]
     assert [(one.place.offset, one.event and one.event.partition) for one in found.misplaced.named] == [(6, misplaced)]
     assert found.events == 6
+
+
+def of_partitions(folder: Path, count: int) -> ClusterMetadata:
+    """The content of a metadata log in which the topic has *count* partitions."""
+    log = MetadataLog(folder)
+    log.add(topic(TOPIC, 99))
+    known = {"replicas": [1], "isr": [1], "removingReplicas": [], "addingReplicas": [], "leader": 1}
+    known |= {"leaderEpoch": 0, "partitionEpoch": 0, "directories": [uuid(5)]}
+    for number in range(count):
+        log.add(value("Partition", partitionId=number, topicId=uuid(99), **known))
+    found = metadata_of([LogDir(str(folder))])
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("missing", [(2,), (1, 2), (0, 2), ()])
+def test_the_partitions_that_were_read_need_not_be_all(tmp_path: Path, missing: tuple[int, ...]) -> None:
+    """Two of three passed for a topic of two: events were taken for misplaced, and segments had no entry."""
+    whose = [Whose("orders", number, uuid(11)) for number in range(9)]
+    for number in range(3):
+        if number not in missing:
+            own = [one for one in whose if metadata_partition(one.topic_id, one.number, 3) == number]
+            written(tmp_path / str(number), [started(uuid(20 + one.number), 0, 9, {0: 0}, whose=one) for one in own])
+            (tmp_path / f"{number}/{TOPIC}-0").rename(tmp_path / f"{number}/{TOPIC}-{number}")
+    dirs = log_dirs([tmp_path / str(number) for number in range(3) if number not in missing])
+    found, sure = read_remote_log(dirs), read_remote_log(dirs, cluster=of_partitions(tmp_path / "metadata", 3))
+    assert (found.count, found.misplaced.count, sure.count, sure.misplaced.count) == (None, 0, 3, 0)
+    for one in whose:
+        partition = TopicIdPartition(*one)
+        cache, certain = found.cache(partition), sure.cache(partition)
+        assert (cache is None) == (certain is None) == (metadata_partition(one.topic_id, one.number, 3) in missing)
+        if cache is not None and certain is not None:
+            assert cache.segments == certain.segments != {}
+    nobody = TopicIdPartition("other", 0, uuid(12))
+    assert found.cache(nobody) is None, "its events may be in a partition that was not read"
+    assert (sure.cache(nobody) is None) == (metadata_partition(uuid(12), 0, 3) in missing)
 
 
 def test_an_update_cannot_begin_a_copy(tmp_path: Path) -> None:
@@ -211,6 +250,52 @@ def test_copies_of_the_topic_count_once_and_complete_each_other(tmp_path: Path) 
     log.write_bytes(data)
     found = read_remote_log([behind, whole])
     assert (found.events, len(found.faults)) == (4, 1)
+
+
+def begins_at(folder: Path, offset: int) -> LogDir:
+    """The log dir, of whose partition of the topic the records below *offset* were deleted."""
+    (folder / "log-start-offset-checkpoint").write_text(f"0\n1\n{TOPIC} 0 {offset}\n")
+    return LogDir(str(folder))
+
+
+def test_records_below_the_log_start_are_not_read(tmp_path: Path) -> None:
+    """A broker does not read them either; that a segment was deleted is known without the events before."""
+    values = [started(ONE, 0, 9, {0: 0}), updated(ONE, 1), started(TWO, 10, 19, {0: 10}), updated(TWO, 1)]
+    values += [updated(ONE, 2), updated(ONE, 3), updated(THREE, 2)]
+    written(tmp_path / "data", values)
+    whose = TopicIdPartition(*Whose())
+    for start, known, deleted in ((0, {TWO}, {ONE}), (1, {TWO}, {ONE}), (2, {TWO}, {ONE}), (4, set(), {ONE})):
+        found = read_remote_log([begins_at(tmp_path / "data", start)], watched={ONE, TWO, THREE})
+        assert (found.starts, found.lacks_events(whose)) == ({0: start}, start > 0)
+        assert (found.caches[whose].segments.keys(), found.deleted_ids) == (known, deleted)
+    late = read_remote_log([begins_at(tmp_path / "data", 6)], watched={ONE, TWO, THREE})
+    assert (late.caches[whose].segments, late.deleted_ids) == ({}, set())
+
+
+@pytest.mark.parametrize(
+    ("spans", "start"),
+    [
+        (((0, 4), (2, 4)), 0),  # the other copy has them
+        (((2, 4), (0, 4)), 0),
+        (((0, 2), (2, 4)), 0),
+        (((0, 1), (2, 4)), 2),  # an old disk, and nothing shows the records between
+        (((0, 1), (1, 2), (2, 4)), 0),
+        (((3, 4), (2, 4)), 2),
+        (((0, 4), (0, 2)), 0),
+    ],
+)
+def test_copies_have_every_record_from_an_offset_on(
+    tmp_path: Path, spans: tuple[tuple[int, int], ...], start: int
+) -> None:
+    """Each copy has the records from its log start to its end: a hole between two copies is one in the topic."""
+    values = [started(ONE, 0, 9, {0: 0}), updated(ONE, 1), started(TWO, 10, 19, {0: 10}), updated(TWO, 1)]
+    dirs = []
+    for number, (first, end) in enumerate(spans):
+        written(tmp_path / str(number), values[:end])
+        dirs.append(begins_at(tmp_path / str(number), first))
+    found = read_remote_log(dirs, cluster=of_partitions(tmp_path / "metadata", 1))
+    assert (found.starts, found.events) == ({0: start}, 4 - start)
+    assert found.lacks_events(TopicIdPartition(*Whose())) == (start > 0)
 
 
 def test_copies_that_differ_are_refused(tmp_path: Path) -> None:

@@ -107,12 +107,12 @@ def test_a_fetch_reads_each_object_once(
     assert {request[0] for request in proxy.seen} == {"GET"}
 
 
-def large(folder: Path) -> tuple[Path, Path]:
-    """The fixture, with a log of a MiB in place of the first remote one of `fine-0`; its index leads to each batch."""
+def large(folder: Path, rows: int = 16) -> tuple[Path, Path]:
+    """The fixture, with a log of *rows* batches of 16 KB in place of the first remote one of `fine-0`; its index leads
+    to each batch."""
     data, tier = unpack(folder)
     log = min(tier.glob("kafka-tiered-storage/fine-0-*/*.log"))
     content, entries = b"", []
-    rows = 16
     for offset in range(rows):
         if offset:
             entries.append((offset, len(content)))
@@ -136,6 +136,19 @@ def test_a_lookup_takes_four_requests_and_one_range_of_the_log(
     of_log = [size_of(request) for request in proxy.seen if request[1].endswith(".log")]
     assert None not in of_log
     assert sum(size or 0 for size in of_log) < 200_000
+
+
+@pytest.mark.parametrize("words", [("remote", "verify"), ("verify",)], ids=" ".join)
+def test_a_check_reads_each_object_once(
+    klog: Klog, bucket: Callable[..., tuple[str, Proxy]], tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    """A log of a MiB was read in one request for each window."""
+    data, tier = large(tmp_path / "large", 64)
+    url, proxy = bucket(tier)
+    shown = document(klog(*words, data, "--remote", url, "-o", "json"), 4)
+    assert "remote-size-differs" in {one["id"] for one in shown["findings"]}
+    logs = [request[1] for request in proxy.seen if request[1].endswith(".log")]
+    assert len(logs) == len(set(logs)) == 7
 
 
 def test_a_prefix_is_listed_once(klog: Klog, bucket: Callable[..., tuple[str, Proxy]], tmp_path: Path) -> None:

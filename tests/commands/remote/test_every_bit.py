@@ -21,9 +21,9 @@ from klog.formats.checkpoint import read_epochs
 from klog.partition.tiered.remote_files import BytesInMemory
 from klog.partition.verify.segment_pass import SurveyOptions
 from klog.tier.aiven_manifest import Manifest, read_manifest
-from klog.tier.layouts import LOG, PARTS
 from klog.tier.stores import MissingObjectError, StoredObject
 from klog.tier.tier import Tier, open_tier
+from klog.tier.tier_layout import LOG, PARTS
 
 from tests.conftest import CORPORA
 from tests.oracles.plain import decode

@@ -365,6 +365,10 @@ def test_named_segments_are_fetched_whatever_part_they_play(
     log = to / orphan["segment_id"] / name / f"{orphan['start_offset']:020}.log"
     assert log.read_bytes() == stored.read_bytes()
     assert klog("verify", to / orphan["segment_id"], "--deep").exit_code == 0
+    again = klog("remote", "fetch", data, "--remote", tier, "--to", tmp_path / "a", "--segment", orphan["segment_id"])
+    command = again.stdout.decode().splitlines()[-1].split()
+    assert command == ["klog", "verify", str(tmp_path / "a" / orphan["segment_id"]), "--deep"]
+    assert klog(*command[1:]).exit_code == 0
     unknown = klog("remote", "fetch", data, "--remote", tier, "--to", tmp_path / "no", "--segment", "A" * 22)
     assert unknown.exit_code == 16
     assert not (tmp_path / "no").exists()

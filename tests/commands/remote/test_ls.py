@@ -17,7 +17,7 @@ import pytest
 
 from tests.conftest import CORPORA, Ran, writable_copy
 from tests.support import tiers
-from tests.support.metadata_logs import MetadataLog, config, topic
+from tests.support.metadata_logs import MetadataLog, config, topic, uuid, value
 from tests.support.s3_server import s3_server, upload, use
 from tests.support.tiers import IMAGES, Situation, situation
 
@@ -230,17 +230,78 @@ def test_segments_whose_entries_are_unknown_are_no_orphans(klog: Klog, place: tu
 
 
 def test_partitions_whose_events_are_elsewhere_are_named(klog: Klog, place: tuple[Path, Path]) -> None:
-    """A broker has a part of the topic: a hole may be none."""
+    """A broker has a part of the topic: what is remote of the other partitions is not known, and no hole."""
     assert b"not in these log dirs" not in klog("remote", "ls", place[0]).stderr
+    seen = set()
     for number in range(3):
         others = place[0] / f"__remote_log_metadata-{number}"
         others.rename(place[0].parent / "away")
         ran = klog("remote", "ls", place[0])
+        rows = json.loads(klog("remote", "ls", place[0], "-o", "json").stdout)["partitions"]
+        joined = json.loads(klog("remote", "ls", place[0], "--remote", place[1], "-o", "json").stdout)["partitions"]
         (place[0].parent / "away").rename(others)
-        if b"fine-0 and 1 more: the partition of __remote_log_metadata with the events is not in" in ran.stderr:
-            assert ran.exit_code == 4
-            return
-    raise AssertionError
+        assert {row["verdict"] for row in joined} <= {"whole", "orphans", "remote-only"}, (
+            "the objects show what is remote"
+        )
+        unknown = [row for row in rows if row["verdict"] == "unknown"]
+        assert all(row["remote_end_offset"] is None and row["holes"] == [] for row in unknown)
+        assert {row["verdict"] for row in rows if row not in unknown} <= {"whole"}
+        message = b"the partition of __remote_log_metadata with the events is not in" in ran.stderr
+        assert message == bool(unknown) == (ran.exit_code == 4)
+        seen |= {row["topic"] for row in unknown}
+        assert b" hole" not in ran.stdout
+    assert seen >= {"fine", "short"}
+
+
+def test_objects_of_a_later_time_are_no_orphans(klog: Klog, place: tuple[Path, Path]) -> None:
+    """Their entries came later, too; at the end the orphans are those of today."""
+    data, tier = place
+    base = ("remote", "ls", data, "--remote", tier, "-o", "json")
+    today = {row["topic"]: row["orphans"] for row in document(klog(*base), 4)["partitions"]}
+    events = klog("timeline", data, "--kind", "segment-tiered,segment-deleted-remotely", "-o", "jsonl").stdout
+    times = sorted({json.loads(line)["time"] for line in events.splitlines()})
+    for time in (0, *times[:: len(times) // 5]):
+        rows = document(klog(*base, "--at-time", str(time)), 0, 4)["partitions"]
+        assert all(row["orphans"] <= today[row["topic"]] for row in rows)
+        assert not [row for row in rows if row["topic"] == "fine" and row["orphans"]], time
+        shown = klog("remote", "verify", data, "--remote", tier, "--at-time", str(time), "--quick", "-o", "json")
+        ids = {one["id"] for one in json.loads(shown.stdout)["findings"] if one["topic"] == "fine"}
+        assert not ids & {"remote-orphan", "remote-metadata-lost", "remote-hole"}, time
+    last = document(klog(*base, "--at-time", "2100-01-01T00:00:00Z"), 4)["partitions"]
+    assert {row["topic"]: row["orphans"] for row in last} == today
+
+
+def test_a_node_without_log_dirs(klog: Klog, place: tuple[Path, Path]) -> None:
+    done = klog("remote", "ls", "--remote", place[1], "--node", "1")
+    assert (done.exit_code, done.stderr) == (16, b"klog: --node 1: name the log dirs of that node\n")
+
+
+def test_counts_agree_with_their_nouns(klog: Klog, place: tuple[Path, Path]) -> None:
+    """One segment has, two segments have; one object, five objects; one more hole."""
+    data, tier = place
+    text = klog("remote", "ls", data, "--remote", tier).stdout.decode()
+    assert "gone-0  orphans: 10 segments with objects, but without an entry" in text
+    assert "short-0  orphans: 1 segment with objects, but without an entry" in text
+    logs = sorted(tier.glob("kafka-tiered-storage/fine-0-*/*.log"))
+    for count, words in ((0, "1 segment has no log or index, or a log of"), (3, "2 segments have no log or index, or")):
+        logs[count].unlink()
+        assert f"fine-0  damaged: {words}" in klog("remote", "ls", data, "--remote", tier).stdout.decode()
+    alone = ("remote", "ls", "--remote", tier, "-t", "gone")
+    for number, log in enumerate(sorted(tier.glob("kafka-tiered-storage/gone-0-*/*.log"))):
+        if number in (1, 3, 5, 7):
+            log.unlink()
+        text = klog(*alone).stdout.decode()
+        assert text.count("hole: no segment has") == min(3, (number + 1) // 2 if number < 8 else 4)
+        assert ("and 1 more hole" in text) == (number >= 7)
+    assert "more holes" not in text
+
+
+def test_an_earlier_time_has_no_hole_before_the_local_log_of_today(klog: Klog, place: tuple[Path, Path]) -> None:
+    """The offsets behind the last remote one were in the local log then, whatever is left of it."""
+    for time in ("0", "2026-11-26T19:41:00Z", "2100-01-01T00:00:00Z"):
+        done = klog("remote", "ls", place[0], "-t", "fine", "--at-time", time, "-o", "json")
+        (row,) = document(done, 0)["partitions"]
+        assert (row["holes"], row["verdict"]) == ([], "whole" if row["segments"] else "local-only")
 
 
 def test_a_missing_segment_is_a_hole_where_no_metadata_are_left(klog: Klog, place: tuple[Path, Path]) -> None:
@@ -260,6 +321,9 @@ def test_offsets_that_neither_tier_has_are_a_hole(klog: Klog, tmp_path: Path) ->
     data = tmp_path / "data"
     log = MetadataLog(data)
     log.add(topic("orders", 1), config(2, "orders", "remote.storage.enable", "true"))
+    log.add(topic("__remote_log_metadata", 99))
+    known = {"replicas": [1], "isr": [1], "removingReplicas": [], "addingReplicas": [], "leader": 1, "leaderEpoch": 0}
+    log.add(value("Partition", partitionId=0, topicId=uuid(99), partitionEpoch=0, directories=[uuid(5)], **known))
     (data / "orders-0").mkdir()
     (data / "orders-0" / f"{40:020}.log").touch()
     (data / "orders-0" / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ\n")

@@ -46,8 +46,9 @@ def made(folder: Path, count: int, *, complete: range) -> tuple[Path, Path]:
             contents["timeindex"] = struct.pack(">qi", 1000 + base, 0)
             size = len(contents["log"])
         for kind, content in contents.items():
-            with open(f"{stem}.{kind}", "wb") as file:
-                file.write(content)
+            os.mknod(f"{stem}.{kind}", 0o644)  # most are empty: in a third of the time of open and close
+            if content:
+                Path(f"{stem}.{kind}").write_bytes(content)
         values.append(started(segment_id, base, base, {4: base}, whose=WHOSE, size=size, max_timestamp=1000 + base))
         values.append(updated(segment_id, 1, whose=WHOSE))
     return log_dir(folder / "data", values, count), folder / "tier"

@@ -55,6 +55,17 @@ def test_deleted_topics_and_segments_of_a_store_that_keeps_all(klog: Klog, place
     ]
 
 
+@pytest.mark.parametrize("named", ["-p 99", "-p fine-1", "-t none", "-t fine -p 3", f"--topic-id {chr(65) * 22}"])
+def test_a_partition_that_is_not_there_has_none(klog: Klog, place: tuple[Path, Path], named: str) -> None:
+    """It was called free of orphans, exit code 0: a script that misspells a name believed it."""
+    command = ("remote", "orphans", place[0], "--remote", place[1], "--older-than", "0")
+    for more, output in (((), b""), (("-o", "keys"), b"")):
+        done = klog(*command, *named.split(), *more)
+        assert (done.exit_code, done.stdout, done.stderr.count(b"\n")) == (4, output, 1)
+    fine = klog(*command, "-p", "fine-0")
+    assert (fine.exit_code, fine.stdout, fine.stderr) == (0, b"no orphans\n", b"")
+
+
 @pytest.mark.corpora
 @pytest.mark.parametrize("name", ["house", "house391", "stuck", "unclean", "killed", "aiven-zstd", "damaged"])
 def test_clean_tiers_have_none(klog: Klog, image: Callable[[str], Path], name: str) -> None:
@@ -160,6 +171,7 @@ def test_where_entries_may_be_lost_nothing_is_called_an_orphan(
         assert ran.exit_code & 8
         assert ran.stdout == b""
         assert text in ran.stderr.decode()
+        assert "klog remote attach" in ran.stderr.decode() or damage is no_metadata_log
 
 
 @pytest.mark.parametrize("words", [(), ("data",), ("--remote", "tier")])

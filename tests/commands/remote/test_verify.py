@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import struct
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from klog.cluster.remote_log.events import metadata_partition
+from klog.commands.remote import verify
 from klog.commands.remote.remote_findings import REMOTE_KINDS
+from klog.commands.remote.segment_checks import check_segment
+from klog.partition.verify import segment_pass
 
 from tests.cluster.remote_log.test_remote_log import TOPIC
 from tests.commands.remote.test_ls import KEYS, Klog, document
@@ -57,6 +63,59 @@ def test_clean_tiers_are_clean(
     assert {one["id"] for one in shown["findings"]} <= {"remote-copy-unfinished", "remote-dead-lineage"}
     assert shown["segments"] > 2
     assert (shown["batches"] > 0) == (depth != ("--quick",))
+
+
+@pytest.mark.corpora
+@pytest.mark.parametrize("depth", DEPTHS, ids=lambda depth: " ".join(depth) or "default")
+@pytest.mark.parametrize("name", ["house", "damaged", "unclean-tail", "aiven-zstd", "aiven-encrypted"])
+def test_any_number_of_threads_has_the_same_answer(
+    klog: Klog, image: Callable[[str], Path], name: str, depth: tuple[str, ...]
+) -> None:
+    """The same findings in the same order, and the same counts."""
+    found = situation(image, name)
+    alone = checked(klog, found, *depth, "-j", "1")
+    assert [checked(klog, found, *depth, "-j", jobs) for jobs in ("2", "4", "9")] == [alone] * 3
+    assert bool(problems(alone)) == (name in ("damaged", "unclean-tail"))
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 6])
+def test_so_many_segments_are_checked_at_once(
+    klog: Klog, place: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, jobs: int
+) -> None:
+    """A check that waits for the others ends only if these run beside it; no more than that run."""
+    together, running, most = threading.Barrier(jobs, timeout=30), 0, 0
+    lock = threading.Lock()
+
+    def check(*given: Any) -> Any:
+        nonlocal running, most
+        with lock:
+            running += 1
+            most = max(most, running)
+        together.wait()
+        try:
+            return check_segment(*given)
+        finally:
+            with lock:
+                running -= 1
+
+    monkeypatch.setattr(verify, "check_segment", check)
+    shown = document(
+        klog("remote", "verify", place[0], "--remote", place[1], "-t", "fine", "-o", "json", "-j", str(jobs))
+    )
+    assert (shown["segments"], shown["findings"], most) == (6, [], jobs)
+
+
+def test_a_large_segment_is_shared_by_threads(klog: Klog, place: tuple[Path, Path], monkeypatch: Any) -> None:
+    """Threads without a segment of their own read a part of one, and find the same."""
+    monkeypatch.setattr(segment_pass, "_LARGE_BYTES", 1)
+    log = sorted(place[1].glob("kafka-tiered-storage/fine-0-*/*.log"))[2]
+    content = bytearray(log.read_bytes())
+    content[-10] ^= 0xFF
+    log.write_bytes(content)
+    words = ("remote", "verify", place[0], "--remote", place[1], "-t", "fine", "-o", "json", "-j")
+    alone, shared = (document(klog(*words, jobs), 4) for jobs in ("1", "12"))
+    assert [one["id"] for one in alone["findings"]] == ["bad-crc"]
+    assert shared == alone
 
 
 EXPECTED = {
@@ -114,6 +173,7 @@ def test_what_is_as_it_should_be_beside_damage_is_clean(klog: Klog, image: Calla
 def test_lineages_deletions_and_orphans(klog: Klog, image: Callable[[str], Path]) -> None:
     tail = checked(klog, situation(image, "unclean-tail"))
     assert [(one["id"], one["offset"]) for one in problems(tail)] == [("remote-dead-tail", 60)]
+    assert problems(tail)[0]["message"] == "offset 60 is not in the history of the partition"
     stuck = checked(klog, situation(image, "stuck"))
     ids = [one["id"] for one in stuck["findings"]]
     assert sorted(ids) == ["remote-below-start", "remote-below-start", "remote-delete-unfinished"]
@@ -279,6 +339,30 @@ def test_metadata_that_may_be_elsewhere_are_not_known(klog: Klog, place: tuple[P
     assert b"is not in these log dirs" in ran.stderr
 
 
+@pytest.mark.parametrize("missing", [(2,), (1, 2), (0,), (0, 1)])
+def test_a_part_of_the_topic_that_was_not_given_makes_no_orphans(
+    klog: Klog, place: tuple[Path, Path], missing: tuple[int, ...]
+) -> None:
+    """Without a metadata log the partitions that are there passed for all: nothing shows how many there are."""
+    data, tier = place
+    command = ("remote", "verify", data, "--remote", tier, "-o", "json")
+    everything = {(one["id"], one["segment_id"]) for one in document(klog(*command), 4)["findings"]}
+    listed = json.loads(klog("remote", "ls", data, "--remote", tier, "-o", "json").stdout)["partitions"]
+    unknown = [one["topic"] for one in listed if metadata_partition(one["topic_id"], 0, 3) in missing]
+    for number in missing:
+        shutil.rmtree(data / f"{TOPIC}-{number}")
+    shutil.rmtree(data / "__cluster_metadata-0")
+    done = klog(*command)
+    assert bool(done.exit_code & 8) == bool(unknown), "a part was not checked"
+    found = {(one["id"], one["segment_id"]) for one in json.loads(done.stdout)["findings"]}
+    assert found <= everything
+    rows = json.loads(klog("remote", "ls", data, "--remote", tier, "-o", "json").stdout)["partitions"]
+    orphaned = [row["topic"] for row in rows if row["orphans"]]
+    assert orphaned == [one["topic"] for one in listed if one["orphans"] and one["topic"] not in unknown]
+    refused = klog("remote", "orphans", data, "--remote", tier, "--older-than", "0", "-o", "keys")
+    assert (refused.exit_code, refused.stdout) == (8, b"")
+
+
 def test_damage_in_the_topic_is_a_finding(klog: Klog, place: tuple[Path, Path]) -> None:
     """`klog verify --remote` has it among its own: it is there once."""
     log = max(place[0].glob(f"{TOPIC}-*/*.log"), key=lambda path: path.stat().st_size)
@@ -342,7 +426,11 @@ def test_events_of_other_topics_are_no_answer(klog: Klog, place: tuple[Path, Pat
 
 
 def test_at_a_time_before_all_records_there_is_no_entry(klog: Klog, place: tuple[Path, Path]) -> None:
+    """Objects that were stored by then have lost theirs; later ones were not there yet."""
     words = ("remote", "verify", place[0], "--remote", place[1], "--quick", "-o", "json", "--at-time", "1")
+    assert document(klog(*words))["findings"] == []
+    for path in place[1].rglob("*"):
+        os.utime(path, (0, 0))
     assert {one["id"] for one in document(klog(*words), 4)["findings"]} == {"remote-metadata-lost"}
 
 
@@ -402,7 +490,26 @@ def test_damaged_chunks_and_manifests(klog: Klog, image: Callable[[str], Path], 
             shown = document(klog(*words), 4)
             assert {one["segment_id"] for one in problems(shown)} == {log.stem[21:]}, (path.suffix, damaged)
             assert all(one["file"].startswith("bucket/") for one in problems(shown))
+            assert not [one for one in problems(shown) if "None" in one["message"]]
+            if damaged in flips and name == "aiven-encrypted":
+                assert {one["id"] for one in problems(shown)} == {"remote-object-malformed"}, path.suffix
         path.write_bytes(content)
+
+
+@pytest.mark.corpora
+def test_a_wrong_key_is_one_kind_of_finding(klog: Klog, image: Callable[[str], Path], tmp_path: Path) -> None:
+    """Its logs were called garbage at their ends, for the reason `None`."""
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import rsa
+
+    found, other = situation(image, "aiven-encrypted"), tmp_path / "other.pem"
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    encoding = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    other.write_bytes(key.private_bytes(*encoding))
+    words = ("remote", "verify", *found.data, "--remote", found.tier, "--remote-keys", f"key1={other}", "-o", "json")
+    shown = document(klog(*words), 4)
+    assert {one["id"] for one in problems(shown)} == {"remote-object-malformed"}
+    assert all(one["message"].startswith("wrong key or damaged") for one in problems(shown))
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from shlex import quote
 
@@ -69,7 +70,9 @@ def _text(found: list[FetchedPartition], to: str) -> Iterator[str]:
             yield f"{one.whose}  rebuilt from the log: {names}"
         yield from (f"{one.whose}  {note}" for note in one.notes)
     yield ""
-    yield f"klog verify {quote(to)} --deep"
+    folders = dict.fromkeys(os.path.dirname(os.path.relpath(one.path, to)) for one in found if one.segments)
+    log_dirs = [os.path.join(to, one) if one else to for one in folders] or [to]  # with --segment, one for each
+    yield f"klog verify {' '.join(map(quote, log_dirs))} --deep"
 
 
 def _verdict(found: list[FetchedPartition], to: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 
-from klog.base.errors import ExitCode, UsageError, counted, offsets_text
+from klog.base.errors import ExitCode, UsageError, counted
 from klog.cluster.remote_log.events import TopicIdPartition
 from klog.commands.remote import (
     PartitionListing,
@@ -24,11 +24,19 @@ _MARKS = {
     RemoteVerdict.DAMAGED: bad,
     RemoteVerdict.HOLE: bad,
     RemoteVerdict.ORPHANS: warning,
+    RemoteVerdict.UNKNOWN: warning,
     RemoteVerdict.WHOLE: good,
 }
 _COLUMNS = ("partition", "log start", "remote", "local from", "log end", "segments", "bytes", "verdict")
 _SEGMENT_COLUMNS = ("partition", "start", "end", "segment", "state", "bytes", "objects", "role")
-_ROLES = {"serves": good, "orphan": warning, "dead": warning, "unfinished": faint, "below-start": faint}
+_ROLES = {
+    "serves": good,
+    "orphan": warning,
+    "entry-lost": warning,
+    "dead": warning,
+    "unfinished": faint,
+    "below-start": faint,
+}
 
 
 def ls(query: RemoteQuery, with_segments: bool, form: str) -> int:
@@ -144,14 +152,15 @@ def _text(listing: RemoteListing, with_segments: bool) -> None:
 
 def _cells(one: PartitionListing) -> Sequence[str | int | None]:
     mark = _MARKS.get(one.verdict, str)
+    is_known = one.verdict is not RemoteVerdict.UNKNOWN or bool(one.entries_lost)
     return (
         strong(f"{one.topic}-{one.partition}"),
         one.log_start_offset,
         _remote_range(one),
         one.local_log_start_offset,
         one.log_end_offset,
-        one.segments,
-        output.human_size(one.remote_bytes),
+        one.segments if is_known else None,
+        output.human_size(one.remote_bytes) if is_known else None,
         mark(one.verdict.value),
     )
 
@@ -183,8 +192,14 @@ def _reasons(one: PartitionListing) -> Iterator[str]:
         what = f"{verb} no log or index, or a log of another size than in the metadata"
         yield f"{name}  {bad('damaged')}: {counted(len(one.damaged), 'segment')} {what}: {some}"
     for first, last in one.holes[:3]:
-        yield f"{name}  {bad('hole')}: no segment has {offsets_text(first, last)}"
+        yield f"{name}  {bad('hole')}: {one.hole_text(first, last)}"
     if len(one.holes) > 3:
         yield f"{name}  and {counted(len(one.holes) - 3, 'more hole')}"
     if one.orphans:
         yield f"{name}  {warning('orphans')}: {counted(one.orphans, 'segment')} with objects, but without an entry"
+    if one.entries_lost:
+        some = counted(one.entries_lost, "segment")
+        yield (
+            f"{name}  {warning('unknown')}: {some} with objects, whose entries may be lost: records of"
+            " __remote_log_metadata are deleted or unreadable; klog remote attach writes entries"
+        )

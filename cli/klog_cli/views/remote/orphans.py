@@ -10,6 +10,7 @@ from klog.commands.remote.sources import RemoteQuery
 
 from klog_cli import output
 from klog_cli.style import good, strong, warning
+from klog_cli.views.nothing_found import nothing_found
 
 _COLUMNS = ("partition", "start", "segment", "objects", "size", "why")
 
@@ -28,8 +29,10 @@ def orphans(query: RemoteQuery, newest_ms: int, form: str) -> int:
         for one in found.segments:
             for key in one.keys:
                 output.text(f"{key}\n")
-    else:
+    elif found.partitions or not query.narrows:
         _text(found)
+    if query.narrows and not found.partitions:
+        return nothing_found("no partition in remote storage")
     if found.young:
         output.note(f"{counted(found.young, 'segment')} without an entry left out: the objects are too young")
     return ExitCode.PROBLEMS_LEFT if found.segments else ExitCode.CLEAN

@@ -47,7 +47,7 @@ def verify(query: RemoteQuery, options: SurveyOptions | None, form: str, everyth
 
 def _is_nothing(query: RemoteQuery, totals: RemoteTotals) -> bool:
     """Whether no partition is one of those that were named."""
-    return not totals.partitions and bool(query.topics or query.numbers or query.topic_ids)
+    return not totals.partitions and query.narrows
 
 
 def finding_row(one: RemoteFinding) -> dict[str, object]:

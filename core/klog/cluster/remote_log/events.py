@@ -11,7 +11,6 @@ from klog.formats.java_text import uuid_bytes
 from klog.formats.remote_log import PARTITION_DELETE, SEGMENT, SEGMENT_UPDATE, SegmentState, remote_log_text
 from klog.formats.structs.read import StructError
 from klog.formats.structs.schema import Data
-from klog.kernel import key_partitions
 
 _MASK = 0xFFFFFFFF
 DELETE_PARTITION_FINISHED = 2
@@ -161,6 +160,8 @@ def metadata_partition(topic_id: str, number: int, count: int) -> int:
 
     Kafka: RemoteLogMetadataTopicPartitioner.
     """
+    from klog.kernel import key_partitions  # a part of its own: a tier without a metadata log needs no hash
+
     raw = uuid_bytes(topic_id)
     halves = (int.from_bytes(raw[8:], "big"), int.from_bytes(raw[:8], "big"))
     hashed = _java_hash([*(half >> 32 ^ half & _MASK for half in halves), number])

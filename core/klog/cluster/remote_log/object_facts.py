@@ -16,8 +16,8 @@ from klog.formats.layout import Layout
 from klog.formats.remote_log import SegmentState
 from klog.log.header_walk import walk_headers
 from klog.tier.aiven_layout import AivenLayout
-from klog.tier.layouts import EPOCHS, INDEX, TIME_INDEX, TXN_INDEX, SegmentReader, TierSegment
 from klog.tier.tier import Tier
+from klog.tier.tier_layout import EPOCHS, INDEX, TIME_INDEX, TXN_INDEX, SegmentReader, TierSegment
 
 if TYPE_CHECKING:
     from klog.tier.aiven_reader import AivenReader

@@ -10,7 +10,8 @@ RemotePartitionMetadataStore.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
+from functools import cached_property
 from heapq import merge
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -27,7 +28,8 @@ from klog.cluster.remote_log.events import (
 )
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
-from klog.data_dir.replicas import group_copies
+from klog.data_dir.partition_identity import group_copies
+from klog.data_dir.replicas import log_end
 from klog.formats.internal_topics import REMOTE_LOG_METADATA, Undecodable
 from klog.formats.names import PartitionState
 from klog.formats.remote_log import SegmentState
@@ -79,13 +81,21 @@ class IdleEvents:
 class RemoteLog:
     """The content of `__remote_log_metadata`.  *read*: the numbers of the partitions that were read, with their paths.
 
-    *count*: how many partitions the topic has; None if that is unknown.  *dropped*: events that a broker ignores;
+    *starts*: for each of these the offset from which every record is there, above 0 if older ones were deleted
+    (retention, DeleteRecords); a broker does not read those either.  *gaps*: the first offset of each partition whose
+    record is missing behind that: compaction deletes records without a key, as all events are.
+
+    *count*: how many partitions the topic has; None without a metadata log that has it: those that were read need not
+    be all, and another count puts each event into another partition.  *dropped*: events that a broker ignores;
     *refused*: those that end its consumer of the topic, *misplaced*: those in a partition in which it does not look for
-    them.  *faults*: unreadable parts of the logs.  *deleted_ids*: of the ids asked for, those of deleted segments.
+    them, none if the count is unknown.  *faults*: unreadable parts of the logs.  *deleted_ids*: of the ids asked for,
+    those of deleted segments, also where the events before that one are gone.
     """
 
     def __init__(self) -> None:
         self.read: dict[int, list[str]] = {}
+        self.starts: dict[int, int] = {}
+        self.gaps: dict[int, int] = {}
         self.count: int | None = None
         self.events = 0
         self.caches: dict[TopicIdPartition, RemoteLogCache] = {}
@@ -99,6 +109,19 @@ class RemoteLog:
             return self.caches[whose]
         number = metadata_partition(whose.topic_id, whose.number, self.count) if self.count else None
         return RemoteLogCache() if number in self.read else None
+
+    @cached_property
+    def _lacking(self) -> set[int]:
+        """The numbers of the partitions that were read, but not all of their records."""
+        found = {number for number, start in self.starts.items() if start} | self.gaps.keys()
+        found |= {one.metadata_partition for one in self.faults}
+        return found | {one.place.metadata_partition for one in self.refused.named if one.event is None}
+
+    def lacks_events(self, whose: TopicIdPartition) -> bool:
+        """Whether a partition may have had more events: some were deleted, or cannot be read."""
+        if not self.count or not self._lacking:
+            return bool(self._lacking)
+        return metadata_partition(whose.topic_id, whose.number, self.count) in self._lacking
 
     def take(self, place: EventPlace, value: bytes, watched: Container[str]) -> None:
         """Take the value of a record."""
@@ -117,13 +140,15 @@ class RemoteLog:
             self._apply(place, event, watched)
 
     def _apply(self, place: EventPlace, event: RemoteLogEvent, watched: Container[str]) -> None:
-        outcome = self.caches.setdefault(event.partition, RemoteLogCache()).apply(event)
+        assert event.segment_id is not None
+        cache = self.caches.setdefault(event.partition, RemoteLogCache())
+        outcome = cache.apply(event)
         if outcome is EventOutcome.DROPPED:
             self.dropped.add(IdleEvent(place, event))
         elif outcome is EventOutcome.REFUSED:
             self.refused.add(IdleEvent(place, event, "an update cannot begin a copy"))
-        elif event.state == SegmentState.DELETE_SEGMENT_FINISHED and event.segment_id in watched:
-            assert event.segment_id is not None
+        is_deleted = event.state == SegmentState.DELETE_SEGMENT_FINISHED and event.segment_id not in cache.segments
+        if is_deleted and event.segment_id in watched:
             self.deleted_ids.add(event.segment_id)
 
 
@@ -154,20 +179,38 @@ def read_remote_log(
     for group in copies:
         assert group[0].number is not None
         found.read[group[0].number] = [one.path for one in group]
-    found.count = _partition_count(found.read, cluster)
+        found.starts[group[0].number] = _first_kept(group)
+    found.count = _partition_count(cluster)
     for group in copies:
+        number = group[0].number or 0
+        following = found.starts[number]
         for entry in _entries(group, found):
-            if entry.value is not None and (until_ms is None or entry.timestamp <= until_ms):
-                place = EventPlace(group[0].number or 0, entry.offset, entry.timestamp)
+            if entry.offset > following:
+                found.gaps.setdefault(number, following)
+            following = max(following, entry.offset + 1)
+            is_kept = entry.offset >= found.starts[number] and (until_ms is None or entry.timestamp <= until_ms)
+            if entry.value is not None and is_kept:
+                place = EventPlace(number, entry.offset, entry.timestamp)
                 found.take(place, entry.value, watched)
     return found
 
 
-def _partition_count(read: Iterable[int], cluster: ClusterMetadata | None) -> int | None:
-    """Return the number of the topic's partitions: that in the metadata log, else of those read if none is missing."""
+def _first_kept(copies: Sequence[Partition]) -> int:
+    """Return the offset from which the copies of a partition together have every record."""
+    starts = {one.path: one.log_start_offset or 0 for one in copies}
+    if not any(starts.values()):
+        return 0
+    longest, *others = sorted(((log_end(one), starts[one.path]) for one in copies), reverse=True)
+    first = longest[1]
+    for end, start in others:
+        first = min(first, start) if end >= first else first
+    return first
+
+
+def _partition_count(cluster: ClusterMetadata | None) -> int | None:
+    """Return the number of the topic's partitions in the metadata log; None if it does not show that."""
     known = {} if cluster is None else cluster.partitions.get(cluster.topic_ids.get(REMOTE_LOG_METADATA, ""), {})
-    numbers = set(read)
-    return len(known) or (len(numbers) if numbers == set(range(len(numbers))) else None)
+    return len(known) or None
 
 
 def _entries(copies: Sequence[Partition], found: RemoteLog) -> Iterator[CoordinatorEntry]:

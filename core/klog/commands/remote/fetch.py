@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any, Final
 
 from klog.base.errors import KlogError, UsageError
+from klog.base.interruptible_threads import run_all
 from klog.base.progress import Sink
-from klog.base.threads import run_all
 from klog.commands.remote.fetch_dir import FetchDir, check_place, fetch_dir
 from klog.commands.remote.fetch_end import complete_partition, first_offset, write_root
 from klog.commands.remote.fetch_options import CopiedSegment, FetchedPartition, FetchOptions, LostSegment

@@ -17,8 +17,8 @@ from klog.data_dir.partition import BrokerFiles, Partition
 from klog.formats.checkpoint import OffsetEntry, write_epochs, write_offsets, write_partition_metadata
 from klog.formats.java_integers import LONG_MAX
 from klog.formats.names import FileKind, file_name, parse_file
+from klog.formats.producer_snapshot import write_snapshot
 from klog.formats.properties import write_clean_shutdown, write_meta_properties
-from klog.formats.snapshot import write_snapshot
 from klog.kernel import crc32c
 from klog.partition.repair.partition_survey import PartitionSurvey
 from klog.partition.repair.rebuild import repaired_content

@@ -22,8 +22,8 @@ from klog.formats.names import topic_is_legal
 from klog.formats.remote_log import SegmentState
 from klog.log.index import largest_timestamp
 from klog.partition.tiered.tiered_log import RemoteSegmentPart, TieredLog
-from klog.tier.layouts import TierSegment
 from klog.tier.tier import Tier
+from klog.tier.tier_layout import TierSegment
 
 
 class SegmentToFetch(NamedTuple):

@@ -6,7 +6,7 @@ from typing import Final
 
 from klog.base.read_only import ReadOnlyFile
 from klog.data_dir.partition import Partition
-from klog.tier.layouts import SegmentReader
+from klog.tier.tier_layout import SegmentReader
 
 _PIECE_BYTES: Final = 1 << 20
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from klog.commands.remote.remote_findings import RemoteFinding
 from klog.commands.remote.segment_check import SegmentCheck
@@ -11,16 +12,19 @@ from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
 from klog.formats.layout import Layout
 from klog.partition.verify.log_checks import EVENTS, IDS
 from klog.partition.verify.segment_pass import ByteRange, IndexFile, SegmentFacts
-from klog.tier.layouts import INDEX, LOG, TIME_INDEX
+from klog.tier.tier_layout import INDEX, LOG, TIME_INDEX
 
+_AS_THEY_ARE: Final = (DamageKind.BAD_CRC, DamageKind.ZEROED_TAIL, DamageKind.UNREADABLE)
 Findings = Iterator[RemoteFinding]
 
 
-def log_findings(check: SegmentCheck, facts: SegmentFacts) -> Findings:
-    """Damaged places of the log, and batches that cannot be as they are."""
+def log_findings(check: SegmentCheck, facts: SegmentFacts, *, is_malformed: bool) -> Findings:
+    """Damaged places of the log, and batches that cannot be as they are; *is_malformed*: see `of_log`."""
     for one in facts.damages:
         position = one.damage.place.position or 0
-        yield check.finding(_damage_id(facts, one), LOG, one.damage.detail, position, one.offset)
+        is_chunk = is_malformed and one.damage.kind is DamageKind.UNREADABLE
+        finding_id = "remote-object-malformed" if is_chunk else _damage_id(facts, one)
+        yield check.finding(finding_id, LOG, one.damage.detail, position, one.offset)
     for event, position, first, second in facts.survey.events:
         if event in EVENTS:
             finding_id, text, has_offset = EVENTS[event]
@@ -33,7 +37,7 @@ def log_findings(check: SegmentCheck, facts: SegmentFacts) -> Findings:
 def _damage_id(facts: SegmentFacts, one: ByteRange) -> str:
     """Return the id of a damaged place: at the end of the log it is a batch that was cut, or bytes that are none."""
     kind = one.damage.kind
-    if one.expected is None or one.end < facts.size or kind in (DamageKind.BAD_CRC, DamageKind.ZEROED_TAIL):
+    if one.expected is None or one.end < facts.size or kind in _AS_THEY_ARE:
         return IDS[kind]
     return "torn-tail" if kind is DamageKind.TORN_TAIL else "garbage-tail"
 

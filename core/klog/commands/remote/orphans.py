@@ -9,11 +9,13 @@ from enum import StrEnum
 from klog.base.errors import KlogError, UsageError, counted
 from klog.cluster.remote_log.remote_log import RemoteLog
 from klog.commands.remote.sources import RemoteQuery, RemoteSources
-from klog.data_dir.log_dir import LogDir
 from klog.formats.internal_topics import REMOTE_LOG_METADATA
-from klog.tier.layouts import TierSegment
+from klog.tier.tier_layout import TierSegment
 
-_NEXT = "the entries of some objects may be lost, and nothing is known to be an orphan"
+_NEXT = (
+    "the entries of some objects may be lost, and nothing is known to be an orphan; name every log dir of the cluster,"
+    " and if entries are lost, klog remote attach writes them again"
+)
 
 
 class OrphanReason(StrEnum):
@@ -43,13 +45,14 @@ class Orphans:
     """The orphans of a tier, by partition and start offset.
 
     *foreign*: keys that are not of the layout, of the first ones; *foreign_count*: of all.  *young*: segments left out
-    because their objects are too young: a copy may be under way.
+    because their objects are too young: a copy may be under way.  *partitions*: how many were looked at.
     """
 
     segments: list[Orphan] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
     foreign_count: int = 0
     young: int = 0
+    partitions: int = 0
 
 
 def find_orphans(query: RemoteQuery, newest_ms: int) -> Orphans:
@@ -74,8 +77,8 @@ def _look(query: RemoteQuery, newest_ms: int) -> Orphans:
     metadata = _complete(sources)
     assert sources.objects is not None
     found = Orphans(foreign=sources.objects.foreign, foreign_count=sources.objects.foreign_count)
-    young = 0
-    for whose in sources.partitions():
+    young, chosen = 0, sources.partitions()
+    for whose in chosen:
         facts = sources.facts(whose)
         for one in (facts.objects or {}).values():
             if facts.cache is not None and one.segment_id in facts.cache.segments:
@@ -87,7 +90,7 @@ def _look(query: RemoteQuery, newest_ms: int) -> Orphans:
             size, keys = sum(one.sizes.values()), tuple(sorted(one.keys.values()))
             found.segments.append(Orphan(*whose, one.segment_id, one.start_offset, size, why, keys))
     found.segments.sort(key=lambda one: (one.topic, one.partition, one.topic_id, one.start_offset, one.segment_id))
-    return Orphans(found.segments, found.foreign, found.foreign_count, young)
+    return Orphans(found.segments, found.foreign, found.foreign_count, young, len(chosen))
 
 
 def _reason(sources: RemoteSources, metadata: RemoteLog, topic_id: str, objects: TierSegment) -> OrphanReason:
@@ -103,14 +106,14 @@ def _complete(sources: RemoteSources) -> RemoteLog:
     if sources.cluster is None:
         raise KlogError("no log dir has a metadata log (__cluster_metadata-0): name the one that has it, too")
     metadata = sources.metadata
-    reasons = iter(("the log dirs have no partition of it",)) if metadata is None else _gaps(sources, metadata)
+    reasons = iter(("the log dirs have no partition of it",)) if metadata is None else _gaps(metadata)
     for reason in reasons:
         raise KlogError(f"{REMOTE_LOG_METADATA}: {reason}; {_NEXT}")
     assert metadata is not None
     return metadata
 
 
-def _gaps(sources: RemoteSources, metadata: RemoteLog) -> Iterator[str]:
+def _gaps(metadata: RemoteLog) -> Iterator[str]:
     """Yield each thing that is missing or damaged in the topic."""
     if metadata.count is None:
         yield "the metadata log does not tell how many partitions it has"
@@ -122,14 +125,9 @@ def _gaps(sources: RemoteSources, metadata: RemoteLog) -> Iterator[str]:
     yield from (one.message for one in metadata.faults)
     if metadata.refused.count:
         yield f"{counted(metadata.refused.count, 'record')} that no broker can read"
-    yield from (f"{path} begins at offset {start}" for path, start in _late(sources.log_dirs, metadata))
-
-
-def _late(log_dirs: list[LogDir], metadata: RemoteLog) -> Iterator[tuple[str, int]]:
-    """Yield the partitions of the topic whose oldest records are deleted in all copies, and where they begin."""
-    starts: dict[int, int] = {}
-    for log_dir in log_dirs:
-        for one in log_dir.partitions:
-            if one.topic == REMOTE_LOG_METADATA and one.number in metadata.read:
-                starts[one.number] = min(starts.get(one.number, 1 << 63), one.log_start_offset or 0)
-    yield from ((f"partition {number}", start) for number, start in sorted(starts.items()) if start)
+    yield from (
+        f"partition {number} begins at offset {start}" for number, start in sorted(metadata.starts.items()) if start
+    )
+    yield from (
+        f"partition {number} lacks records, from offset {at} on" for number, at in sorted(metadata.gaps.items())
+    )

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
+from operator import attrgetter
+from typing import Final
 
+from klog.base.errors import counted, offsets_text
 from klog.cluster.remote_log.cache import RemoteLogCache
 from klog.cluster.remote_log.events import RemoteSegment, TopicIdPartition
 from klog.cluster.remote_log.lineage import ChainLink, chain, history_of, holes, is_within_lineage
@@ -15,8 +19,8 @@ from klog.cluster.remote_log.object_facts import cache_of
 from klog.formats.checkpoint import EpochEntry
 from klog.formats.java_integers import LONG_MAX
 from klog.formats.remote_log import SegmentState
-from klog.tier.layouts import LOG, TierLayout, TierSegment
 from klog.tier.local_layout import LocalLayout
+from klog.tier.tier_layout import LOG, TierLayout, TierSegment
 
 
 class RemoteVerdict(StrEnum):
@@ -25,6 +29,7 @@ class RemoteVerdict(StrEnum):
     DAMAGED = "damaged"
     HOLE = "hole"
     ORPHANS = "orphans"
+    UNKNOWN = "unknown"
     WHOLE = "whole"
     LOCAL_ONLY = "local-only"
     REMOTE_ONLY = "remote-only"
@@ -32,7 +37,12 @@ class RemoteVerdict(StrEnum):
     @property
     def is_problem(self) -> bool:
         """Whether it is one for the exit code."""
-        return self in (RemoteVerdict.DAMAGED, RemoteVerdict.HOLE, RemoteVerdict.ORPHANS)
+        return self in _PROBLEMS
+
+
+ENTRY_LOST: Final = "entry-lost"
+"""The role of a segment with objects, whose entry may be among events that are deleted or unreadable."""
+_PROBLEMS = (RemoteVerdict.DAMAGED, RemoteVerdict.HOLE, RemoteVerdict.ORPHANS, RemoteVerdict.UNKNOWN)
 
 
 @dataclass(frozen=True)
@@ -61,7 +71,8 @@ class PartitionListing:
     """A partition; offsets are None where no part of it shows them.  *remote_end_offset* is inclusive.
 
     *log_start_offset* … *log_end_offset*: of the local log.  *segments*: how many are not deleted; *deleted*: how many
-    were.  *orphans*: segments with objects, but without an entry in the metadata.  *holes*: ranges, with both ends.
+    were.  *orphans*: segments with objects, but without an entry in the metadata; *entries_lost*: such ones whose entry
+    may have been deleted or be unreadable, which are no orphans.  *holes*: ranges, with both ends.
     *damaged*: the ids of segments that are read, and lack an object or have a log of another size.
     """
 
@@ -78,10 +89,28 @@ class PartitionListing:
     states: Mapping[str, int]
     deleted: int
     orphans: int
+    entries_lost: int
     holes: tuple[tuple[int, int], ...]
     damaged: tuple[str, ...]
     verdict: RemoteVerdict
     segment_list: tuple[SegmentListing, ...]
+
+    def hole_text(self, first: int, last: int) -> str:
+        """Return a sentence about a hole: whether its offsets are gone, or in segments whose entries are lost."""
+        lost = self._lost_in(first, last)
+        if not lost:
+            return f"no segment has {offsets_text(first, last)}"
+        begin = max(first, lost[0].start_offset)
+        gone = f"no segment has {offsets_text(first, begin - 1)}, and " if begin > first else ""
+        some = f"the entries of {counted(len(lost), 'segment')} are lost, and their objects are there"
+        return f"{gone}no entry has {offsets_text(begin, last)}: {some}; klog remote attach writes entries"
+
+    def _lost_in(self, first: int, last: int) -> list[SegmentListing]:
+        """Return the segments with lost entries that begin in a hole, or are the last ones to begin before it."""
+        start, every = attrgetter("start_offset"), self.segment_list
+        before = bisect_right(every, first, key=start)
+        begin = bisect_left(every, start(every[before - 1]), key=start) if before else 0
+        return [one for one in every[begin : bisect_right(every, last, key=start)] if one.role == ENTRY_LOST]
 
 
 @dataclass(frozen=True)
@@ -100,6 +129,9 @@ class RemoteFacts:
 
     *cache*: None if the metadata of the partition are not there; *known*: segments as their objects show them, for
     then.  *history*: epochs in the tier, for a partition without a local log.  *objects*: None without a tier.
+    *is_unknown*: neither its events nor its objects are there to show what is remote.  *until_ms*: the cache is that
+    of an earlier time, when the local log began earlier, and later objects were not there.  *lost*: the ids of segments
+    without an entry that may have had one.
     """
 
     whose: TopicIdPartition
@@ -109,6 +141,14 @@ class RemoteFacts:
     layout: TierLayout | None = None
     known: Mapping[str, RemoteSegment] | None = None
     history: Sequence[EpochEntry] = ()
+    is_unknown: bool = False
+    until_ms: int | None = None
+    lost: Collection[str] = ()
+
+    def stored(self) -> list[TierSegment]:
+        """Return the segments with objects; of an earlier time those whose objects were there."""
+        every, until = (self.objects or {}).values(), self.until_ms
+        return [one for one in every if until is None or one.modified_ms <= until]
 
 
 def list_partition(facts: RemoteFacts) -> PartitionListing:
@@ -119,10 +159,11 @@ def list_partition(facts: RemoteFacts) -> PartitionListing:
     links = list(chain(cache, epochs, local.log_start_offset if local else 0)) if epochs else []
     roles = _Roles(links, epochs, local)
     entries = [_entry(one, roles.of(one), facts) for one in cache.ordered()]
-    unknown = [one for one in (facts.objects or {}).values() if one.segment_id not in cache.segments]
-    entries += [_without_entry(one, is_orphan=facts.cache is not None) for one in unknown]
-    missing = _holes(links, local)
-    orphans = len(unknown) if facts.cache is not None else 0
+    unknown = [one for one in facts.stored() if one.segment_id not in cache.segments]
+    entries += [_without_entry(one, facts) for one in unknown]
+    missing = [] if facts.is_unknown else _holes(links, local if facts.until_ms is None else None)
+    lost = sum(one.segment_id in facts.lost for one in unknown)
+    orphans = len(unknown) - lost if facts.cache is not None else 0
     damaged = tuple(dict.fromkeys(one.segment.segment_id for one in links if _is_damaged(one.segment, facts)))
     states = Counter(one.state for one in entries if one.state is not None)
     return PartitionListing(
@@ -137,9 +178,10 @@ def list_partition(facts: RemoteFacts) -> PartitionListing:
         states=dict(sorted(states.items())),
         deleted=cache.deleted,
         orphans=orphans,
+        entries_lost=lost,
         holes=tuple(missing),
         damaged=damaged,
-        verdict=_verdict(facts, (damaged, missing, orphans), is_remote=bool(links)),
+        verdict=_verdict(facts, (damaged, missing, orphans, lost or facts.is_unknown), is_remote=bool(links)),
         segment_list=tuple(sorted(entries, key=lambda one: (one.start_offset, one.segment_id))),
     )
 
@@ -193,8 +235,9 @@ def _sizes(found: TierSegment | None) -> dict[str, int]:
     return {} if found is None else dict(sorted(found.sizes.items()))
 
 
-def _without_entry(found: TierSegment, *, is_orphan: bool) -> SegmentListing:
-    role = "orphan" if is_orphan else "unfinished"
+def _without_entry(found: TierSegment, facts: RemoteFacts) -> SegmentListing:
+    without = ENTRY_LOST if found.segment_id in facts.lost else "orphan"
+    role = "unfinished" if facts.cache is None else without
     return SegmentListing(
         *(found.segment_id, found.start_offset, None, None, None, None, (), None, None, None, role, _sizes(found))
     )
@@ -208,9 +251,7 @@ def _holes(links: Sequence[ChainLink], local: LocalLog | None) -> list[tuple[int
 
 
 def _verdict(facts: RemoteFacts, problems: Sequence[object], *, is_remote: bool) -> RemoteVerdict:
-    for verdict, problem in zip(
-        (RemoteVerdict.DAMAGED, RemoteVerdict.HOLE, RemoteVerdict.ORPHANS), problems, strict=True
-    ):
+    for verdict, problem in zip(_PROBLEMS, problems, strict=True):
         if problem:
             return verdict
     if is_remote:

@@ -36,6 +36,8 @@ _TABLE: Final = (
     FindingKind("remote-manifest-differs", _W, "a manifest of Aiven's plugin, the segment metadata in which are not those of the entry", "does not read them; without `__remote_log_metadata` they are all that is known of the segment"),
     FindingKind("remote-snapshot-missing", _W, "no producer snapshot", _REBUILD),
     FindingKind("remote-delete-unfinished", _W, "DELETE_SEGMENT_STARTED: some of the objects may be gone", "tries again at each task interval"),
+    FindingKind("remote-entry-lost", _W, "objects of a segment without an entry, while records of `__remote_log_metadata` that can have been its entry are deleted (retention, DeleteRecords) or unreadable", "reads the segment until its next start; then it moves the log start up to the first segment that it knows, and the objects stay for ever. They can be the only copy: `klog remote attach` writes the entry again"),
+    FindingKind("remote-events-expire", _W, "settings of `__remote_log_metadata` delete records before the segments that they are about", "deletes the oldest records, and reads their segments until its next start; then it moves the log start up to the first segment that it knows"),
     FindingKind("remote-orphan", _W, "objects of a segment that no entry owns, or that the metadata call deleted", "does nothing with them, for ever"),
     FindingKind("remote-event-misplaced", _W, "a record in a partition of `__remote_log_metadata` that is not the one of its partition", "reads it only by chance"),
     FindingKind("remote-encrypted", _W, "encrypted objects whose key was not given: only names and sizes were checked", "decrypts them with its own key"),

@@ -7,8 +7,8 @@ from typing import NamedTuple
 from klog.cluster.remote_log.events import RemoteSegment, TopicIdPartition
 from klog.commands.remote.remote_findings import RemoteFinding, kind_of
 from klog.formats.checkpoint import EpochEntry
-from klog.tier.layouts import INDEXES, TierSegment
 from klog.tier.tier import Tier
+from klog.tier.tier_layout import INDEXES, TierSegment
 
 
 class SegmentCheck(NamedTuple):

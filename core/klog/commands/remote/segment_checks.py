@@ -14,14 +14,15 @@ from klog.commands.remote.segment_check import SegmentCheck
 from klog.data_dir.partition import SegmentFiles
 from klog.formats.checkpoint import EpochEntry, epochs_in_force, read_epochs
 from klog.formats.index import ABORTED_TXN
-from klog.formats.snapshot import read_snapshot
+from klog.formats.producer_snapshot import read_snapshot
 from klog.kernel import crc32c
 from klog.log.index import AbortedTxn
 from klog.partition.transactions.markers import CompletedTxn
 from klog.partition.transactions.producer_replay import ProducerReplay
 from klog.partition.verify.segment_pass import SegmentFacts, SurveyOptions, survey_log
-from klog.tier.aiven_reader import AivenReader
-from klog.tier.layouts import (
+from klog.tier.aiven_reader import AivenReader, ChunkedLog
+from klog.tier.stores import MissingObjectError
+from klog.tier.tier_layout import (
     EPOCHS,
     INDEX,
     LOG,
@@ -33,7 +34,6 @@ from klog.tier.layouts import (
     EncryptedObjectError,
     SegmentReader,
 )
-from klog.tier.stores import MissingObjectError
 
 Findings: TypeAlias = Iterator[RemoteFinding]
 
@@ -63,12 +63,11 @@ class Content:
 
 
 class SegmentResult(NamedTuple):
-    """The findings of a segment, and how much was read.  *snapshot*: its producers at the end; None if unknown."""
+    """The findings of a segment, and how much was read."""
 
     findings: list[RemoteFinding]
     batches: int = 0
     records: int = 0
-    snapshot: bytes | None = None
 
 
 def check_listing(check: SegmentCheck) -> Findings:
@@ -112,16 +111,18 @@ def check_segment(
     found += faults
     if any(one.id == "remote-encrypted" for one in found):
         return SegmentResult(found)
-    facts, start = None, check.entry.start_offset
+    facts, start, is_malformed = None, check.entry.start_offset, False
     known = [] if before is None else [("", start, read_snapshot(before, crc32c))]
     replay = ProducerReplay(start, known, deep=False)
     try:
         log = reader.log()
         try:
             facts = _survey(check, log, parts, options, sink, replay)
+            is_malformed = isinstance(log, ChunkedLog) and log.is_malformed
         finally:
             log.close()
-        found += of_log(check, facts, is_listed=any(one.id == "remote-size-differs" for one in found))
+        is_listed = any(one.id == "remote-size-differs" for one in found)
+        found += of_log(check, facts, is_listed=is_listed, is_malformed=is_malformed)
     except (KlogError, OSError) as error:
         found.append(_refused(check, LOG, error))
     found += [*_small_parts(check, parts), *_manifest(check, reader)]
@@ -129,7 +130,7 @@ def check_segment(
         aborted = [txn for txn in replay.ended.of(check.key(LOG)) if txn.aborted]
         found += _aborted(check, parts.get(TXN_INDEX), aborted, is_certain=not replay.is_guess)
     counts = (facts.survey.batches, facts.survey.records) if facts is not None else (0, 0)
-    return SegmentResult(found, *counts, parts.get(SNAPSHOT))
+    return SegmentResult(found, *counts)
 
 
 def _refused(check: SegmentCheck, part: str, error: Exception) -> RemoteFinding:
@@ -174,8 +175,11 @@ def _survey(
     return survey_log(log, files, entry.end_offset + 1, (indexes[0], indexes[1]), options, sink, replay)
 
 
-def of_log(check: SegmentCheck, facts: SegmentFacts, *, is_listed: bool) -> Findings:
-    """Judge the log and its indexes, after the pass over them.  *is_listed*: that its size differs is known."""
+def of_log(check: SegmentCheck, facts: SegmentFacts, *, is_listed: bool, is_malformed: bool = False) -> Findings:
+    """Judge the log and its indexes, after the pass over them.
+
+    *is_listed*: that its size differs is known.  *is_malformed*: the bytes that could not be read are malformed chunks.
+    """
     entry, survey = check.entry, facts.survey
     if facts.unreadable is not None:
         yield _refused(
@@ -192,7 +196,7 @@ def of_log(check: SegmentCheck, facts: SegmentFacts, *, is_listed: bool) -> Find
         message = f"its batches have {offsets_text(first, last)}"
         yield check.finding("remote-wrong-log", LOG, message, offset=entry.start_offset)
         return
-    yield from log_findings(check, facts)
+    yield from log_findings(check, facts, is_malformed=is_malformed)
     yield from index_findings(check, facts)
     for epoch, offset, position in survey.epochs:
         said = next((one.epoch for one in reversed(entry.epochs) if one.start_offset <= offset), None)

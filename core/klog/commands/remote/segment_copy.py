@@ -22,13 +22,13 @@ from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import SegmentFiles
 from klog.formats.index import ABORTED_TXN
 from klog.formats.names import SEGMENT_KINDS, FileKind, file_name
-from klog.formats.snapshot import read_snapshot
+from klog.formats.producer_snapshot import read_snapshot
 from klog.kernel import crc32c
 from klog.partition.tiered.remote_files import PartFacts, RemoteFiles, RemoteSegmentLog, is_of_object
 from klog.partition.verify.findings import Severity
 from klog.partition.verify.segment_pass import SegmentFacts, SurveyOptions, survey_log
-from klog.tier.layouts import INDEX, LOG, TIME_INDEX, EncryptedObjectError
 from klog.tier.tier import Tier
+from klog.tier.tier_layout import INDEX, LOG, TIME_INDEX, EncryptedObjectError
 
 _PIECE_BYTES: Final = 1 << 20
 _SYNCED_BYTES: Final = 16 << 20
@@ -206,9 +206,9 @@ class _RemoteCopy:
     def copy(self, segment: SegmentToFetch, sink: Sink) -> CopiedSegment | LostSegment:
         """See `SegmentCopier.copy`."""
         assert segment.part is not None
-        facts = PartFacts(segment.part, False, self._planned.tells_txns)
-        files = dict(RemoteFiles(self._tier, facts, segment.objects).files())
         check = self._check(segment)
+        facts = PartFacts(segment.part, False, self._planned.tells_txns, folder=check.folder)
+        files = dict(RemoteFiles(self._tier, facts, segment.objects).files())
         small = {
             kind: self._small(files, segment, kind, check) for kind in (_INDEX, _TIME_INDEX, _TXN_INDEX, _SNAPSHOT)
         }

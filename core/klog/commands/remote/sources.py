@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from klog.base.errors import ExitCode, KlogError, UsageError, near_misses
 from klog.cluster.assigned_log_dir import assigned_log_dir
-from klog.cluster.metadata.metadata_loader import ClusterMetadata
+from klog.cluster.remote_log.cache import RemoteLogCache
 from klog.cluster.remote_log.events import TopicIdPartition, metadata_partition
 from klog.cluster.remote_log.object_facts import epoch_history, remote_segment
 from klog.cluster.remote_log.remote_log import RemoteLog, metadata_of, read_remote_log
@@ -21,6 +21,10 @@ from klog.formats.checkpoint import epochs_in_force
 from klog.formats.internal_topics import REMOTE_LOG_METADATA
 from klog.formats.names import PartitionState
 from klog.tier.tier import Tier, TierListing
+from klog.tier.tier_layout import TierSegment
+
+if TYPE_CHECKING:
+    from klog.cluster.metadata.metadata_loader import ClusterMetadata
 
 KAFKA_4: Final = 22
 """The feature level of metadata.version that 4.0 began with; from then on an entry shows aborted transactions."""
@@ -41,6 +45,11 @@ class RemoteQuery(NamedTuple):
     topic_ids: Sequence[str] = ()
     node: int | None = None
     until_ms: int | None = None
+
+    @property
+    def narrows(self) -> bool:
+        """Whether it names partitions."""
+        return bool(self.topics or self.numbers or self.topic_ids)
 
     def selects(self, whose: TopicIdPartition) -> bool:
         """Whether a partition is one of those that are meant."""
@@ -121,12 +130,40 @@ class RemoteSources:
         segments = None if self.objects is None else (found.segments if found else {})
         layout = tier.layout if tier else None
         cache = self.metadata.cache(whose) if self.metadata is not None else None
+        until, lost = self._query.until_ms, self._lost_entries(whose, cache, segments)
         if cache is not None or tier is None or not segments:
-            return RemoteFacts(whose, cache, local, segments, layout)
+            is_unknown = cache is None and tier is None
+            return RemoteFacts(whose, cache, local, segments, layout, is_unknown=is_unknown, until_ms=until, lost=lost)
         shown = (remote_segment(tier, one) for one in segments.values())
         known = {one.segment_id: one for one in shown if one is not None}
         history = [] if local else epoch_history(tier, segments.values(), known)
-        return RemoteFacts(whose, None, local, segments, layout, known, history)
+        return RemoteFacts(whose, None, local, segments, layout, known, history, until_ms=until)
+
+    def _lost_entries(
+        self, whose: TopicIdPartition, cache: RemoteLogCache | None, segments: Mapping[str, TierSegment] | None
+    ) -> frozenset[str]:
+        """Return the ids of segments with objects, whose events may be among those that are deleted or unreadable.
+
+        The time at which an object was stored proves nothing: a copy of a bucket has newer times than its events.
+        """
+        metadata = self.metadata
+        if (
+            not segments
+            or metadata is None
+            or cache is None
+            or not metadata.lacks_events(whose)
+            or self.is_deleted(whose)
+        ):
+            return frozenset()
+        return frozenset(segments.keys() - cache.segments.keys() - metadata.deleted_ids)
+
+    def is_deleted(self, whose: TopicIdPartition) -> bool:
+        """Whether the metadata log has no topic with the id of a partition."""
+        return self.cluster is not None and whose.topic_id not in self.cluster.topic_ids.values()
+
+    def is_deleted_with_events(self, whose: TopicIdPartition) -> bool:
+        """Whether the topic of a partition was deleted, and the events of its segments may have been, too."""
+        return self.metadata is not None and self.metadata.lacks_events(whose) and self.is_deleted(whose)
 
     def is_metadata_lost(self, whose: TopicIdPartition) -> bool:
         """Whether the events of a partition are in none of these log dirs, and cannot be in others."""
@@ -139,8 +176,10 @@ class RemoteSources:
     def is_metadata_damaged(self, whose: TopicIdPartition) -> bool:
         """Whether a part of the log with the events of a partition cannot be read, so that some may be unknown."""
         found = self.metadata
-        if found is None or not found.count or not found.faults:
+        if found is None or not found.faults:
             return False
+        if found.count is None:
+            return True
         number = metadata_partition(whose.topic_id, whose.number, found.count)
         return any(one.metadata_partition == number for one in found.faults)
 
@@ -196,6 +235,8 @@ def _log_dirs(query: RemoteQuery) -> list[LogDir]:
     if len(ids) > 1:
         places = ", ".join(f"{path} is of cluster {cluster_id}" for cluster_id, path in ids.items())
         raise KlogError(f"log dirs of several clusters: {places}; --cluster ID chooses one")
+    if query.node is not None and not found:
+        raise UsageError(f"--node {query.node}: name the log dirs of that node")
     if query.node is not None and all(one.node_id != query.node for one in found):
         known = ", ".join(sorted({str(one.node_id) for one in found}))
         raise UsageError(f"--node {query.node}: the log dirs are of node {known}")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Final, NamedTuple
 
-from klog.base.errors import KlogError, UsageError, counted, offsets_text
+from klog.base.errors import KlogError, UsageError, are, counted, offsets_text
 from klog.base.progress import Sink
 from klog.base.unusable import UNUSABLE, Unusable
+from klog.cluster.metadata.topic_config import TopicConfig
 from klog.cluster.remote_log.events import TopicIdPartition
 from klog.cluster.remote_log.lineage import ChainLink, chain, history_of
 from klog.cluster.remote_log.remote_log import IdleEvent, RemoteLog
@@ -20,13 +22,15 @@ from klog.commands.remote.segment_checks import check_segment
 from klog.commands.remote.sources import KAFKA_4, RemoteQuery, RemoteSources
 from klog.formats.damage import UNFINISHED, DamageKind
 from klog.formats.internal_topics import REMOTE_LOG_METADATA
+from klog.formats.producer_snapshot import write_snapshot
 from klog.formats.remote_log import SegmentState
-from klog.formats.snapshot import write_snapshot
+from klog.jobs.runner import Job, TaskResult, Threads, pickled_result
 from klog.kernel import crc32c
+from klog.partition.retention.event_retention import expiring_events
 from klog.partition.verify.findings import Severity
 from klog.partition.verify.log_checks import IDS
 from klog.partition.verify.segment_pass import SurveyOptions
-from klog.tier.layouts import LOG
+from klog.tier.tier_layout import LOG, SNAPSHOT
 
 _ROLES = {
     "unfinished": ("remote-copy-unfinished", "COPY_SEGMENT_STARTED"),
@@ -35,8 +39,10 @@ _ROLES = {
     "overlapped": ("remote-overlapped", "another segment is found for each of its offsets"),
     "below-start": ("remote-below-start", "it ends below the log start"),
     "orphan": ("remote-orphan", "no entry owns its objects"),
+    "entry-lost": ("remote-entry-lost", "no entry owns its objects, and its events can be among those that are gone"),
 }
-Take = Callable[[RemoteFinding], object]
+_MOST_UNITS: Final = 1024
+"""Units of partitions are collected up to about this number, and then checked together: memory stays bounded."""
 
 
 @dataclass
@@ -50,11 +56,18 @@ class RemoteTotals:
     batches: int = 0
     records: int = 0
 
+    def add(self, other: RemoteTotals) -> None:
+        """Add what else was checked."""
+        for name, value in asdict(other).items():
+            setattr(self, name, getattr(self, name) + value)
+
 
 def verify_remote(
     query: RemoteQuery, options: SurveyOptions | None, sink: Sink
 ) -> tuple[list[RemoteFinding], RemoteTotals]:
-    """Return the findings, partition by partition.  *options*: how logs are read; None: names and sizes alone.
+    """Return the findings, partition by partition.
+
+    *options*: how logs are read, its *jobs* at once; None: names and sizes alone.
 
     If a broker runs on a log dir, problems are looked at twice: it may have been copying or deleting.  Raises
     UsageError without log dirs or a tier, KlogError for a tier that cannot be listed.
@@ -82,14 +95,37 @@ def _verify(
         is_live = any(one.lock.held for one in sources.log_dirs)
         found += _of_logs(sources.metadata, is_live=is_live)
         found += _of_metadata(sources.metadata, query)
+        found += _of_settings(sources, chosen)
+    units: list[_Unit] = []
     for whose in chosen:
-        _Partition(sources, whose, query).check(options, sink, found.append, totals)
+        units += _Partition(sources, whose, query).units()
+        if len(units) >= _MOST_UNITS or whose == chosen[-1]:
+            _run(units, options, sink, found, totals)
+            units = []
     if not query.topics and not query.numbers:
         found += [
             _object("remote-foreign-object", None, key, "not a name of this layout") for key in sources.objects.foreign
         ]
         totals.objects, totals.bytes = sources.objects.objects, sources.objects.bytes
     return found, totals
+
+
+def _run(
+    units: Sequence[_Unit], options: SurveyOptions | None, sink: Sink, found: list[RemoteFinding], totals: RemoteTotals
+) -> None:
+    """Check *units*, several at once, each on one thread; add the findings in their order."""
+    jobs = 1 if options is None else options.jobs
+    alone = None if options is None else options._replace(jobs=1)
+
+    def check(unit: _Unit, options: SurveyOptions | None) -> Iterator[TaskResult]:
+        yield pickled_result("checked", unit.check(options, sink))
+
+    def take(result: TaskResult) -> None:
+        checked: _Checked = result.value
+        found.extend(checked.findings)
+        totals.add(checked.totals)
+
+    Threads(jobs).run(Job(check, units, alone, [0] * len(units)), sink, take)
 
 
 def _of_logs(metadata: RemoteLog, *, is_live: bool) -> Iterator[RemoteFinding]:
@@ -126,10 +162,42 @@ def _event(finding_id: str, one: IdleEvent) -> RemoteFinding:
     )
 
 
+def _of_settings(sources: RemoteSources, chosen: Sequence[TopicIdPartition]) -> Iterator[RemoteFinding]:
+    """Yield the settings of the topic that delete events of the partitions' segments."""
+    cluster = sources.cluster
+    if cluster is None:
+        return
+    tiered = {one.topic for one in chosen if cluster.is_tiered(one.topic)}
+    if (expiring := expiring_events(TopicConfig(sources.log_dirs[0], cluster=cluster), tiered)) is not None:
+        kind, file = kind_of("remote-events-expire"), REMOTE_LOG_METADATA
+        yield RemoteFinding(kind, None, None, "metadata", None, file, None, None, expiring, file)
+
+
 def _object(finding_id: str, whose: TopicIdPartition | None, key: str, message: str) -> RemoteFinding:
     topic, number = (whose.topic, whose.number) if whose is not None else (None, None)
     heading = str(whose) if whose is not None else "objects of no partition"
     return RemoteFinding(kind_of(finding_id), topic, number, "remote", None, key, None, None, message, heading)
+
+
+class _Checked(NamedTuple):
+    """The findings of a unit, and how much was checked."""
+
+    findings: list[RemoteFinding]
+    totals: RemoteTotals
+
+
+class _Unit(NamedTuple):
+    """A segment that serves, with the one *before* it; without a *link* all else of a partition."""
+
+    partition: _Partition
+    link: ChainLink | None = None
+    before: ChainLink | None = None
+
+    def check(self, options: SurveyOptions | None, sink: Sink) -> _Checked:
+        """Return the findings, and the amount that was read."""
+        if self.link is None:
+            return self.partition.check()
+        return self.partition.check_link(self.link, self.before, options, sink)
 
 
 class _Partition:
@@ -139,38 +207,46 @@ class _Partition:
         self._sources, self._whose, self._tier = sources, whose, query.tier
         self.facts: RemoteFacts = sources.facts(whose)
 
-    def check(self, options: SurveyOptions | None, sink: Sink, take: Take, totals: RemoteTotals) -> None:
-        """Pass the findings to *take*, and count what was checked."""
-        facts = self.facts
-        listing = list_partition(facts)
-        totals.partitions += 1
-        sizes = [size for one in (facts.objects or {}).values() for size in one.sizes.values()]
-        totals.objects += len(sizes)
-        totals.bytes += sum(sizes)
+    def units(self) -> list[_Unit]:
+        """Return the units of work: the partition without its segments, then each segment that serves."""
+        links = self._links()
+        return [_Unit(self), *map(_Unit, [self] * len(links), links, [None, *links])]
+
+    def check(self) -> _Checked:
+        """Check everything but the segments that serve."""
+        listing = list_partition(self.facts)
         is_lost = self._is_lost(listing)
-        for finding in self._of_partition(listing, is_lost=is_lost):
-            take(finding)
-        for segment in self._of_roles(listing, is_lost=is_lost):
-            take(segment)
-        at = 0
-        producers: bytes | None = write_snapshot((), crc32c)
-        for link in self._links():
-            totals.segments += 1
-            check = self._segment(link)
-            if link.is_dead_tail:
-                end = link.segment.end_offset
-                message = f"{offsets_text(link.last + 1, end)} are not in the history of the partition"
-                take(check.finding("remote-dead-tail", LOG, message, offset=link.last + 1))
-            start = link.segment.start_offset
-            result = check_segment(check, options, sink, producers if at == start else None)
-            at, producers = link.segment.end_offset + 1, result.snapshot
-            for finding in result.findings:
-                take(finding)
-            totals.batches += result.batches
-            totals.records += result.records
-            if options is not None and options.deep:
-                for finding in self._against_local(check):
-                    take(finding)
+        found = [*self._of_partition(listing, is_lost=is_lost), *self._of_roles(listing, is_lost=is_lost)]
+        sizes = [size for one in (self.facts.objects or {}).values() for size in one.sizes.values()]
+        return _Checked(found, RemoteTotals(partitions=1, objects=len(sizes), bytes=sum(sizes)))
+
+    def check_link(
+        self, link: ChainLink, before: ChainLink | None, options: SurveyOptions | None, sink: Sink
+    ) -> _Checked:
+        """Check a segment that serves; *before*: the one before it."""
+        found: list[RemoteFinding] = []
+        check = self._segment(link)
+        if link.is_dead_tail:
+            first, end = link.last + 1, link.segment.end_offset
+            message = f"{offsets_text(first, end)} {are(first, end)} not in the history of the partition"
+            found.append(check.finding("remote-dead-tail", LOG, message, offset=first))
+        producers = None if options is None else self._producers(link, before)
+        result = check_segment(check, options, sink, producers)
+        found += result.findings
+        if options is not None and options.deep:
+            found += self._against_local(check)
+        return _Checked(found, RemoteTotals(segments=1, batches=result.batches, records=result.records))
+
+    def _producers(self, link: ChainLink, before: ChainLink | None) -> bytes | None:
+        """Return the producer snapshot at the start of a segment: that of the segment before; None if unknown."""
+        start = link.segment.start_offset
+        if before is None or before.segment.end_offset + 1 != start:
+            return write_snapshot((), crc32c) if before is None and start == 0 else None
+        check = self._segment(before)
+        try:
+            return None if check.objects is None else check.tier.reader(check.objects).read(SNAPSHOT)
+        except KlogError:
+            return None  # the check of that segment reports it
 
     def _finding(self, finding_id: str, tier: str, file: str, message: str, offset: int | None) -> RemoteFinding:
         whose = self._whose
@@ -186,8 +262,8 @@ class _Partition:
         elif listing.segments or listing.deleted or self._sources.is_metadata_damaged(self._whose):
             return False
         start, local = listing.log_start_offset, listing.local_log_start_offset
-        is_below = start is not None and local is not None and start < local
-        return is_below or bool(self.facts.objects)
+        is_below = start is not None and local is not None and start < local and self.facts.until_ms is None
+        return is_below or (bool(self.facts.stored()) and not self._sources.is_deleted_with_events(self._whose))
 
     def _note_unknown(self) -> None:
         """Note that the events of the partition are elsewhere: nothing shows which objects there should be."""
@@ -203,8 +279,7 @@ class _Partition:
                 "remote-metadata-lost", "metadata", REMOTE_LOG_METADATA, message, listing.log_start_offset
             )
         for first, last in () if is_lost else listing.holes:
-            message = f"no segment has {offsets_text(first, last)}"
-            yield self._finding("remote-hole", "remote", "", message, first)
+            yield self._finding("remote-hole", "remote", "", listing.hole_text(first, last), first)
         if listing.states.get(SegmentState.COPY_SEGMENT_FINISHED.name) and self._is_local_gone():
             message = f"{counted(listing.segments, 'segment')} in remote storage, and no local log"
             yield self._finding("remote-local-gone", "local", str(self._whose), message, listing.remote_start_offset)
@@ -221,9 +296,12 @@ class _Partition:
         return known is not None and any(replica in nodes for replica in known.replicas)
 
     def _of_roles(self, listing: PartitionListing, *, is_lost: bool) -> Iterator[RemoteFinding]:
+        """Yield the segments that serve no reader, by their entries: objects alone do not show their states."""
+        if self.facts.cache is None:
+            return
         is_unsure = is_lost or self._sources.is_metadata_damaged(self._whose)
         for one in listing.segment_list:
-            if one.role not in _ROLES or (is_unsure and one.role == "orphan"):
+            if one.role not in _ROLES or (is_unsure and one.role == "orphan") or (is_lost and one.role == "entry-lost"):
                 continue
             finding_id, message = _ROLES[one.role]
             found = (self.facts.objects or {}).get(one.segment_id)

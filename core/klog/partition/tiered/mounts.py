@@ -29,8 +29,8 @@ from klog.formats.names import SEGMENT_KINDS, FileKind, PartitionState
 from klog.formats.remote_log import SegmentState
 from klog.partition.tiered.remote_files import BytesInMemory, PartFacts, RemoteFiles
 from klog.partition.tiered.tiered_log import TieredLog
-from klog.tier.layouts import TOPIC
 from klog.tier.tier import Tier, TierPartition
+from klog.tier.tier_layout import TOPIC
 
 if TYPE_CHECKING:
     from klog.cluster.metadata.metadata_loader import ClusterMetadata
@@ -118,6 +118,8 @@ class _Mounts:
                 path = os.path.join(self._tier.uri, str(whose))
                 found.paths.append(path)
                 found.logs[path] = self._mount_alone(path, whose, *_shown(self._tier, objects))
+            names = frozenset(map(os.path.basename, found.paths))
+            add_overlay(self._tier.uri, Overlay({}, is_alone=True, directories=names))
             return found
         if self._request.part == LOCAL:
             return found
@@ -176,9 +178,11 @@ class _Mounts:
         objects = self._listing.partitions.get(key, TierPartition("")).segments
         asked = {one.segment_id for one in log.segments_by_time(log_end)}
         files: dict[str, OverlayFile] = {}
+        near = next((key for one in objects.values() for key in one.keys.values()), "")
+        folder = near[: near.rfind("/") + 1]
         for part in log.parts(without_local=without_local):
             found = objects.get(part.segment.segment_id)
-            facts = PartFacts(part, part.segment.segment_id in asked, self._tells_txns, self._cache)
+            facts = PartFacts(part, part.segment.segment_id in asked, self._tells_txns, self._cache, folder)
             files.update(RemoteFiles(self._tier, facts, found).files())
         return files
 
@@ -229,7 +233,10 @@ class _Mounts:
         if not found:
             known = {one.topic for one in self._listing.partitions.values()}
             named = ", ".join(request.topics) or "any topic"
-            raise UsageError(f"{self._tier.uri}: no partition of {named}{near_misses(named, known)}")
+            is_topic = any(is_selected(topic, None, request.topics, ()) for topic in known)
+            which = f" {_shown_number(request.numbers[0])}" if request.numbers and is_topic else ""
+            near = "" if is_topic else near_misses(named, known)
+            raise UsageError(f"{self._tier.uri}: no partition{which} of {named}{near}")
         return list(found.values())
 
     def _mount_alone(
@@ -253,6 +260,10 @@ class _Mounts:
             files[kind.value] = OverlayFile(len(text), open_it)
         add_overlay(path, Overlay(files, is_alone=True))
         return log
+
+
+def _shown_number(one: PartitionChoice) -> str:
+    return str(one) if isinstance(one, int) else f"{one[0]}-{one[1]}"
 
 
 def _in_memory(path: str, content: bytes) -> ReadableLog:

@@ -20,9 +20,9 @@ from klog.formats.names import FileKind, file_name
 from klog.log.header_walk import header_at, walk_headers
 from klog.log.index import IndexEntries
 from klog.partition.tiered.tiered_log import RemoteSegmentPart
-from klog.tier.layouts import INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX, BadObjectError, TierSegment
 from klog.tier.stores import MissingObjectError
 from klog.tier.tier import Tier, is_url
+from klog.tier.tier_layout import INDEX, LOG, SNAPSHOT, TIME_INDEX, TXN_INDEX, BadObjectError, TierSegment
 
 if TYPE_CHECKING:
     from klog.partition.tiered.block_cache import BlockCache
@@ -113,13 +113,14 @@ class PartFacts(NamedTuple):
     """A segment, as far as it is read.  *is_asked_for_times*: a broker looks in it for a time.
 
     *tells_txns*: its metadata show whether it has aborted transactions; before Kafka 4.0 none do.  *cache*: for its
-    log, None for a log that is read once, or whose bytes are in a file.
+    log, None for a log that is read once, or whose bytes are in a file.  *folder*: that of other segments' keys.
     """
 
     part: RemoteSegmentPart
     is_asked_for_times: bool
     tells_txns: bool
     cache: BlockCache | None = None
+    folder: str = ""
 
 
 class RemoteFiles:
@@ -161,7 +162,7 @@ class RemoteFiles:
         named = keys.get(part) or (None if part == LOG else keys.get("indexes"))
         if named is not None:
             return named
-        stem = f"{self._segment.start_offset:020}-{self._segment.segment_id}."
+        stem = f"{self._facts.folder}{self._segment.start_offset:020}-{self._segment.segment_id}."
         return next((key.removesuffix(kind) for kind, key in keys.items()), stem) + part
 
     @contextmanager

@@ -17,7 +17,7 @@ from klog.formats.checkpoint import EpochEntry
 from klog.formats.remote_log import SegmentState
 
 from tests.commands.remote.attach.clusters import RLMM, remove
-from tests.conftest import Ran, writable_copy
+from tests.conftest import FIXTURES, Ran, writable_copy
 from tests.support import tiers
 from tests.support.metadata_logs import MetadataLog, topic
 from tests.support.power import tree
@@ -215,6 +215,22 @@ def test_a_hole(place: Place) -> None:
     assert place.refused("-t", "gone", "--from-offset", "100000") == ["hole"]
 
 
+@pytest.mark.parametrize("topic", ["fine", "gone"])
+def test_a_copy_between_log_dirs_in_the_place_of_the_partition(place: Place, topic: str) -> None:
+    """A broker makes it the partition at the next start, and does not start with both; elsewhere it is no matter."""
+    remove(place.data, "fine-0")
+    copy = place.data / f"{topic}-0.{'0123456789abcdef' * 2}-future"
+    copy.mkdir()
+    done = place.run("-t", topic, "--apply")
+    assert done.exit_code == 8
+    (one,) = json.loads(done.stdout)["refused"]
+    assert (one["id"], one["next"]) == ("future-in-place", f"klog doctor {place.data}")
+    assert str(copy) in one["message"]
+    assert not (place.data / f"{topic}-0").exists()
+    copy.rename(copy.with_name(copy.name.replace("-0.", "-1.")))
+    assert place.attach("-t", topic)
+
+
 @pytest.mark.parametrize("at", [0, 4, 9])
 def test_a_cut_log(place: Place, at: int) -> None:
     """Inside of a batch it is damage, whether another segment follows or not; an intact one is never attached half."""
@@ -356,6 +372,14 @@ def test_a_broker_that_never_had_remote_storage(klog: Klog, place: Place, tmp_pa
     done = klog("remote", "attach", "--remote", place.tier, "--to", tmp_path / "bare")
     assert done.exit_code == 8
     assert b"start its broker once" in done.stderr
+
+
+def test_the_log_dirs_of_two_clusters(klog: Klog, place: Place, tmp_path: Path) -> None:
+    """Both are node 1; one line says that it is one broker at a time."""
+    other = writable_copy(FIXTURES / "modern", tmp_path / "other")
+    done = klog("remote", "attach", "--remote", place.tier, "--to", place.data, "--to", other)
+    assert (done.exit_code, done.stdout, done.stderr.count(b"\n")) == (16, b"", 1)
+    assert b"of different clusters" in done.stderr
 
 
 def test_a_compacted_topic(place: Place) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.commands.remote.attach.clusters import RLMM, Attached, Image, told
-from tests.conftest import CORPORA, Ran, run_klog
+from tests.conftest import CORPORA, Ran, run_klog, writable_copy
 from tests.oracles.plain.decode import Batch, scan
 from tests.oracles.plain.encode import Record, batch
 from tests.support.power import tree
@@ -153,9 +154,30 @@ def test_a_topic_that_was_once_compacted(image: Image, tmp_path: Path) -> None:
     """Its segments end where no batch does: the tier alone looks as if it had holes, the entries know better."""
     found = situation(image, "gappy")
     place = attached_to(image, found, tmp_path / "new")
-    assert {one["id"] for one in place.plan(codes=(8,))["refused"]} <= {"hole", "damaged"}
+    refused = place.plan(codes=(8,))["refused"]
+    assert {one["id"] for one in refused} == {"hole"}
+    assert all("--from LOG_DIR" in one["next"] and "klog remote fetch" in one["next"] for one in refused)
     attached = place.attach("--from", found.data[0])
     assert attached["was-0"]["remote_end_offset"] == found.clients["was-0"]["offsets"]["latest_tiered"]
+
+
+def test_all_records_of_a_topic_that_was_once_compacted_come_out_of_the_tier_alone(
+    klog: Klog, image: Image, tmp_path: Path
+) -> None:
+    """The way that the refusal names: a local log with gaps is legal, and adopt takes it."""
+    found = situation(image, "gappy")
+    fetched = klog("remote", "fetch", "--remote", found.tier, "-t", "was", "--to", tmp_path / "back")
+    assert fetched.exit_code == 4, "a tier alone cannot show whether a segment is missing"
+    offsets = [
+        json.loads(line)["offset"] for line in klog("dump", tmp_path / "back", "-o", "jsonl").stdout.splitlines()
+    ]
+    told = [offset for offset, *_ in found.clients["was-0"]["uncommitted"]]
+    assert offsets == [one for one in told if one <= found.clients["was-0"]["offsets"]["latest_tiered"]]
+    other = writable_copy(situation(image, "house").data[0], tmp_path / "other")
+    shutil.rmtree(other / "local-0")
+    assert klog("adopt", tmp_path / "back/was-0", "--as", "local-0", "--to", other, "--apply").exit_code == 0
+    lines = klog("dump", other / "local-0", "-o", "jsonl").stdout.splitlines()
+    assert [json.loads(line)["offset"] for line in lines] == offsets
 
 
 @pytest.mark.parametrize("name", ["lost-cluster", "lost-cluster-aiven"])

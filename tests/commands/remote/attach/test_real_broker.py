@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from pathlib import Path
 
 import pytest
 
 from tests.brokers import kafka
-from tests.brokers.tiered import LEVELS, TASKS_S, TieredCluster
+from tests.brokers.tiered import LEVELS, TASKS_S, TieredCluster, wait_until
 from tests.commands.remote.attach.clusters import RLMM, Attached, Image, Offsets, proven, remove, told
 from tests.commands.remote.attach.made_tier import EACH, make_tier
 from tests.conftest import run_klog
@@ -55,6 +56,33 @@ def test_a_lost_local_log(image: Image, tmp_path: Path, version: str, name: str)
     assert {one["mode"] for one in attached.values()} == {"log"}
     assert {one["records_written"] for one in attached.values()} == {0}
     proven(place, version, attached, remote(found, attached))
+
+
+def test_a_copy_between_log_dirs_in_the_place(image: Image, tmp_path: Path) -> None:
+    """The broker makes the copy the partition; it does not start with the copy beside an attached one."""
+    found = situation(image, "house")
+    place = Attached(tmp_path / "house", found.data[0], found.tier)
+    copy = place.data / f"cut-0.{'0123456789abcdef' * 2}-future"
+    (place.data / "cut-0").rename(copy)
+    aside = copy.rename(tmp_path / "aside")
+    place.attach("-t", "cut")
+    shutil.copytree(aside, copy)
+    with pytest.raises(RuntimeError, match="DirectoryNotEmptyException"):
+        TieredCluster(kafka.NEWEST, place.folder, place.tier).start()
+    remove(place.data, "cut-0")
+    (refused,) = place.plan("-t", "cut", codes=(8,))["refused"]
+    assert refused["id"] == "future-in-place"
+    wanted = told(found, "cut-0", 0, 1 << 40)[LEVELS[0]]
+    with TieredCluster(kafka.NEWEST, place.folder, place.tier) as cluster:
+        wait_until(lambda: _received(cluster, "cut") == wanted)
+
+
+def _received(cluster: TieredCluster, topic: str) -> list[int] | None:
+    """Return the offsets for a consumer; None while the broker has not read the events of the tier."""
+    try:
+        return [one.offset for one in cluster.consume(topic)]
+    except RuntimeError:
+        return None
 
 
 @pytest.mark.parametrize(("version", "name"), HOUSES)

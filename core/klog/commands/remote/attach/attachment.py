@@ -14,7 +14,8 @@ from klog.base.errors import KlogError, counted, offsets_text
 from klog.change.partition_plan import checkpoints
 from klog.change.plan.draft import Draft
 from klog.change.plan.model import Loss
-from klog.change.plan.session import PlanOptions, PlanSession, Reporter
+from klog.change.plan.reporter import Reporter
+from klog.change.plan.session import PlanOptions, PlanSession
 from klog.change.plan.staging import Staging
 from klog.cluster.remote_log.events import TopicIdPartition
 from klog.cluster.remote_log.remote_log import read_remote_log
@@ -40,8 +41,8 @@ from klog.data_dir.partition import Partition
 from klog.data_dir.selection import PartitionQuery
 from klog.formats.internal_topics import REMOTE_LOG_METADATA
 from klog.formats.names import FileKind
+from klog.formats.producer_snapshot import Producer
 from klog.formats.remote_log import SegmentState
-from klog.formats.snapshot import Producer
 from klog.partition.start.record_tally import EVERYTHING, tally_records
 from klog.tier.tier import Tier, TierListing
 

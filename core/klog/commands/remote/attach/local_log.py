@@ -14,7 +14,7 @@ from klog.cluster.leader_epoch_cache import LeaderEpochCache
 from klog.commands.remote.attach.files_in_memory import FilesInMemory
 from klog.formats.checkpoint import EpochEntry
 from klog.formats.names import FileKind, file_name
-from klog.formats.snapshot import Producer, write_snapshot
+from klog.formats.producer_snapshot import Producer, write_snapshot
 from klog.kernel import DONE, crc32c
 from klog.log.header_walk import window_of
 from klog.partition.append.appender import Appender, AppendSettings, empty_log

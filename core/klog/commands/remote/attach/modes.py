@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from shlex import quote
 from typing import NamedTuple
 
 from klog.base.errors import KlogError, offsets_text
+from klog.cluster.assigned_log_dir import future_in_place
 from klog.cluster.metadata.topics_image import PartitionRegistration
 from klog.cluster.remote_log.events import TopicIdPartition
 from klog.cluster.remote_log.remote_log import RemoteLog
@@ -68,6 +70,7 @@ class ModeFinder:
         directory = f"{whose.topic}-{whose.number}"
         there = [one for at, one in self._target.directories_of(whose.topic) if at == 0 and one.number == whose.number]
         place = PartitionPlace(0, directory, there[0] if there else None)
+        self._check_future(whose, place)
         if there and there[0].size and not self._replaces:
             raise self._not_empty(whose, f"{there[0].path} has records, of a topic that the cluster does not have")
         entries, offer = self._from_tier(whose)
@@ -84,6 +87,7 @@ class ModeFinder:
             state = local_state(place.partition)
         except KlogError as error:
             raise refuse(whose, "target-not-empty", str(error), "klog doctor LOG_DIR") from error
+        self._check_future(whose, place)
         self._check_entries(whose)
         if state is not None:
             found = self._in_place(whose, known, place, state)
@@ -95,6 +99,11 @@ class ModeFinder:
         log_start = lines.offset(FileKind.LOG_STARTS, whose.topic, whose.number)
         entries, offer = self._from_tier(whose, log_start)
         return FoundPartition(AttachMode.LOG, offer, place, entries, self._leader_epoch(known, offer))
+
+    def _check_future(self, whose: TopicIdPartition, place: PartitionPlace) -> None:
+        log_dir = self._target.log_dirs[place.number]
+        if (message := future_in_place(log_dir, whose.topic, whose.number)) is not None:
+            raise refuse(whose, "future-in-place", message, f"klog doctor {quote(log_dir.path)}")
 
     # an existing log
 

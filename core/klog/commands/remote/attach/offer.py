@@ -21,13 +21,13 @@ from klog.commands.remote.segment_checks import check_segment
 from klog.formats.checkpoint import EpochEntry
 from klog.formats.index import ABORTED_TXN, OFFSET_ENTRY, TIME_ENTRY
 from klog.formats.java_integers import LONG_MAX
+from klog.formats.producer_snapshot import Producer, read_snapshot
 from klog.formats.remote_log import SegmentState
-from klog.formats.snapshot import Producer, read_snapshot
 from klog.kernel import crc32c
 from klog.partition.verify.findings import Severity
-from klog.tier.layouts import EPOCHS, INDEX, SNAPSHOT, TIME_INDEX, TXN_INDEX, EncryptedObjectError, TierSegment
 from klog.tier.local_layout import LocalLayout
 from klog.tier.tier import Tier, TierPartition
+from klog.tier.tier_layout import EPOCHS, INDEX, SNAPSHOT, TIME_INDEX, TXN_INDEX, EncryptedObjectError, TierSegment
 
 _MOST_NAMED = 3
 
@@ -149,9 +149,21 @@ class RemoteOffer:
         for one in links:
             if one.first > at:
                 message = f"no segment has {offsets_text(at, one.first - 1)}{self._why(at, one.first)}"
-                raise refuse(self.whose, "hole", message, f"--from-offset {one.first} begins behind it")
+                raise refuse(self.whose, "hole", message, self._behind_hole(at, one.first))
             at = one.last + 1
         return links
+
+    def _behind_hole(self, start: int, end: int) -> str:
+        """Return the way on.  Objects show no offsets behind a segment's last batch that compaction removed."""
+        following = f"--from-offset {end} begins behind it"
+        before = next((one for one in self.known.values() if one.end_offset == start - 1), None)
+        if before is None or self._entries.of(before.segment_id) is not None:
+            return following
+        return (
+            f"{following}; if compaction removed them before the topic was tiered, --from LOG_DIR (a log dir of the"
+            " lost cluster with __remote_log_metadata) shows that segments end there, and without one"
+            f" klog remote fetch --remote TIER -t {self.whose.topic} --to DIR saves all records, for klog adopt"
+        )
 
     def _why(self, first: int, end: int) -> str:
         """Return the reason of a hole, if there are objects that begin in it."""

@@ -67,6 +67,10 @@ class TargetBroker:
         nodes = {one.node_id for one in log_dirs}
         if len(nodes) > 1:
             raise UsageError(f"--to: log dirs of different nodes ({', '.join(map(str, nodes))}): one broker at a time")
+        clusters = {one.cluster_id for one in log_dirs if one.cluster_id is not None}
+        if len(clusters) > 1:
+            names = ", ".join(sorted(clusters))
+            raise UsageError(f"--to: log dirs of different clusters ({names}): one broker at a time")
         having = [number for number, one in enumerate(log_dirs) if one.metadata_log is not None]
         if not having:
             raise KlogError(
