@@ -102,14 +102,18 @@ def export_schemas(
 
 
 def styles_at_hand(
-    schemas: Sequence[str] | None, paths: Sequence[str], given: tuple[str, str, str, str | None], by_itself: bool
+    schemas: Sequence[str] | None,
+    paths: Sequence[str],
+    given: tuple[str, str, str, str | None],
+    by_itself: bool,
+    reader: str | None = None,
 ) -> SchemaStyle | None:
     """Return how keys and values are decoded; *by_itself*: by a registry's topic beside them, if there is one.
 
     A registry that cannot be used is then a note.  Raises as `schema_style`.
     """
     if not by_itself:
-        return schema_style(schemas, paths, given)
+        return schema_style(schemas, paths, given, reader)
     from klog.base.errors import KlogError
     from klog.jobs.schema_sources import topics_beside
 
@@ -117,7 +121,7 @@ def styles_at_hand(
         return None
     try:
         _check_libraries()
-        return schema_style([AUTO], paths, given)
+        return schema_style([AUTO], paths, given, reader)
     except KlogError as error:
         output.note(f"keys and values are shown without their schemas: {error}")
         return None

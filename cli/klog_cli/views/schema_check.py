@@ -13,7 +13,7 @@ from klog.commands.schemas.check import SchemaCheck, check_schemas
 from klog.commands.schemas.findings import DAMAGE, WARNING, SchemaFinding
 from klog.commands.schemas.usage import IdUse, SideUse, UsageOptions
 from klog.data_dir.partition import Partition
-from klog.data_dir.replicas import IdentityChoice
+from klog.data_dir.partition_identity import IdentityChoice
 from klog.data_dir.selection import PartitionChoice
 from klog.jobs.runner import Processes, Runner, Threads, may_fork
 from klog.jobs.schema_sources import NoRegistryError, find_registries

@@ -11,9 +11,15 @@ from klog.commands.schemas.claims import Claim, Settled, claims_of, settle, with
 from klog.commands.schemas.export_records import in_order, record_lines
 from klog.commands.schemas.export_requests import registrable, requests
 from klog.commands.schemas.schema_rows import row_of
-from klog.commands.schemas.state_records import ExportChoice, chosen_versions, json_line, state_records
+from klog.commands.schemas.state_records import (
+    ExportChoice,
+    chosen_versions,
+    json_line,
+    left_out_referents,
+    state_records,
+)
 from klog.commands.schemas.usage import UsageOptions, count_usage
-from klog.data_dir.replicas import IdentityChoice
+from klog.data_dir.partition_identity import IdentityChoice
 from klog.schemas.registry import Registry
 from klog.schemas.schema_version import SchemaVersion
 
@@ -47,13 +53,17 @@ def export(request: ExportRequest, form: str) -> int:
     versions, referred = chosen_versions(registry, request.choice)
     for row in referred:
         output.note(f"{_name(row)} is exported as well: a chosen schema refers to it")
+    absent = list(left_out_referents(registry, versions)) if form != "requests" else []  # these name them
+    for row, other in absent:
+        output.error(f"{_name(row)} refers to {_name(other)}, which is hard-deleted: --hard-deleted exports it")
     if form == "files":
         is_whole = _files(registry, versions, request.to)
     else:
         claims = settle(_claims(request, registry, versions), request.chosen)
         lines = _requests if form == "requests" else _records
         is_whole = lines(registry, versions, claims, request)
-    return ExitCode.CLEAN if is_whole and not registry.notes and not registry.bad_records else ExitCode.PROBLEMS_LEFT
+    is_clean = is_whole and not (absent or registry.notes or registry.bad_records)
+    return ExitCode.CLEAN if is_clean else ExitCode.PROBLEMS_LEFT
 
 
 def _check_to(to: str, paths: Sequence[str]) -> None:

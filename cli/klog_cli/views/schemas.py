@@ -15,11 +15,11 @@ from klog.commands.schemas.schema_rows import (
     schemas_of_subject,
     schemas_with_id,
 )
-from klog.data_dir.replicas import IdentityChoice
+from klog.data_dir.partition_identity import IdentityChoice
 from klog.jobs.schema_sources import find_registries
 from klog.schemas.decoded import BrokenSchemaError
+from klog.schemas.references import resolved_avro
 from klog.schemas.registry import Registry, guid_text
-from klog.schemas.resolved import resolved_avro
 from klog.schemas.schema_version import LIVE
 
 from klog_cli import output

@@ -294,6 +294,45 @@ def test_deletions_and_what_compaction_has_not_removed(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("by", ["version", "subject"])
+def test_a_deleted_schema_that_a_live_one_refers_to_is_exported(tmp_path: Path, by: str) -> None:
+    """Without it no registry loads the export; it stays deleted, and other deleted ones stay away."""
+    removal = deleted("base", 1) if by == "subject" else schema("base", 1, 1, deleted=True)
+    path = registry(
+        tmp_path,
+        schema("base", 1, 1),
+        schema("b", 1, 2, '"long"', references=refers("base", 1)),
+        removal,
+        schema("old", 1, 3, '"float"', deleted=True),
+    )
+    done = export(path, "--no-deleted")
+    assert (done.exit_code, sorted(places(done))) == (0, [("b", 1), ("base", 1)])
+    assert b"base 1 is exported as well: a chosen schema refers to it" in done.stderr
+    shown = answers(written(tmp_path, done.stdout))["schemas"]
+    assert {row["subject"]: (row["state"], row["error"]) for row in shown} == {
+        "b": ("live", None),
+        "base": ("deleted", None),
+    }
+    requests = [(one["method"], one["path"]) for one in lines(export(path, "--no-deleted", "--output", "requests"))]
+    assert [one for one in requests if "/subjects/" in one[1]] == [
+        ("POST", "/subjects/base/versions"),
+        ("POST", "/subjects/b/versions"),
+        ("DELETE", "/subjects/base/versions/1"),
+    ]
+
+
+@pytest.mark.parametrize("form", ["records", "files"])
+def test_a_schema_that_refers_to_a_hard_deleted_one_is_told(tmp_path: Path, form: str) -> None:
+    path = registry(
+        tmp_path, schema("base", 1, 1), schema("b", 1, 2, '"long"', references=refers("base", 1)), gone("base", 1)
+    )
+    to = ("--to", tmp_path / "out", "--output", form)
+    done = run_klog("schemas", "export", path, *to)
+    assert done.exit_code == 4
+    assert b"b 1 refers to base 1, which is hard-deleted: --hard-deleted exports it" in done.stderr
+    assert export(path, "--hard-deleted").exit_code == 0
+
+
 def test_references_in_any_order_come_first(tmp_path: Path) -> None:
     """A version that was registered again has a later record than those that refer to it."""
     path = registry(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from klog.schemas.avro import AvroSchema
-from klog.schemas.resolved import resolved_avro
+from klog.schemas.references import resolved_avro
 
 from tests.commands.schemas.test_check import TEXT, framed
 from tests.commands.schemas.test_check_command import log_dir, stored

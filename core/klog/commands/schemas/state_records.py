@@ -51,10 +51,11 @@ class ExportChoice(NamedTuple):
 def chosen_versions(registry: Registry, choice: ExportChoice) -> tuple[list[SchemaVersion], list[SchemaVersion]]:
     """Return the versions to export, by offset, and those of them that are only there because others refer to them.
 
-    Raises NoSchemaError if there are none.
+    Soft-deleted ones are among the latter in any case: without them nothing can load the export.  Raises NoSchemaError
+    if there are none.
     """
-    every = [row for row in registry.rows if _is_exported(row, registry, choice)]
-    chosen = [row for row in every if choice.has_subject(row.subject)]
+    every = [row for row in registry.rows if _is_exported(row, registry, choice._replace(deleted=True))]
+    chosen = [row for row in every if choice.has_subject(row.subject) and (choice.deleted or row.state != DELETED)]
     if not chosen:
         raise NoSchemaError(f"{registry.path}: no schema to export{' meets the conditions' if registry.rows else ''}")
     found, waiting = set(chosen), list(chosen)
@@ -67,6 +68,18 @@ def chosen_versions(registry: Registry, choice: ExportChoice) -> tuple[list[Sche
                 waiting.append(other)
     ordered = [row for row in every if row in found]
     return ordered, [row for row in ordered if row not in set(chosen)]
+
+
+def left_out_referents(
+    registry: Registry, versions: Sequence[SchemaVersion]
+) -> Iterator[tuple[SchemaVersion, SchemaVersion]]:
+    """Yield each of *versions* that refers to one which is not among them, and that one."""
+    found = set(versions)
+    for row in versions:
+        for reference in row.references:
+            other = registry.referred(row, reference)
+            if other is not None and other not in found:
+                yield row, other
 
 
 def _is_exported(row: SchemaVersion, registry: Registry, choice: ExportChoice) -> bool:
@@ -116,12 +129,16 @@ def json_line(value: object) -> bytes:
 
 def state_records(registry: Registry, versions: Sequence[SchemaVersion], choice: ExportChoice) -> list[StoredRecord]:
     """Return the records of the state: those of *versions*, and the settings, contexts and deletions beside them."""
-    offsets = {row.offset for row in versions} | _others(registry, {row.subject for row in versions}, choice)
+    deleted = {row.subject for row in versions if choice.deleted or row.state == DELETED}
+    offsets = {row.offset for row in versions} | _others(registry, deleted, choice)
     return list(stored_records(registry, offsets.__contains__))
 
 
 def _others(registry: Registry, subjects: Set[str], choice: ExportChoice) -> set[int]:
-    """Return the offsets of the last record of each key but those of schemas, if that is no tombstone."""
+    """Return the offsets of the last record of each key but those of schemas, if that is no tombstone.
+
+    *subjects*: whose versions may be deleted.
+    """
     last: dict[tuple[str, str], int] = {}
     for offset, _, key, value, _ in _every(registry):
         keytype, subject = _identity(key)
@@ -131,7 +148,11 @@ def _others(registry: Registry, subjects: Set[str], choice: ExportChoice) -> set
         is_of_version = keytype == "DELETE_SUBJECT" and subject in subjects
         if value and (is_of_version or choice.has_subject(f":{subject}:" if keytype == "CONTEXT" else subject)):
             last[keytype, subject] = offset
-    return {at for (keytype, _), at in last.items() if choice.deleted or keytype != "DELETE_SUBJECT"}
+    return {
+        at
+        for (keytype, subject), at in last.items()
+        if choice.deleted or keytype != "DELETE_SUBJECT" or subject in subjects
+    }
 
 
 def _identity(key: bytes | None) -> tuple[str, str]:
