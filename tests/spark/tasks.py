@@ -13,7 +13,7 @@ import klog
 from klog.base.errors import DamagedError
 from klog.base.page_cache import POLICY
 from klog.base.unusable import UNUSABLE
-from klog.jobs.output import Facts, OutputAttempt
+from klog.jobs.output_commit import Facts, OutputAttempt
 from klog.jobs.runner import TaskResult, json_result
 from klog.jobs.verify import VerifyOptions, VerifyTask, verify
 

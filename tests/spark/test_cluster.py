@@ -96,6 +96,10 @@ def settings() -> tuple[str, ...]:
     return "spark.executor.memory=512m", "spark.driver.memory=512m", f"spark.executor.extraJavaOptions={executor}"
 
 
+ALONE = "spark.cores.max=1"
+"""One executor; two start two JVMs for what one shows."""
+
+
 def given(*settings: str) -> list[str]:
     """Return *settings* as options of klog."""
     return [word for setting in settings for word in ("--spark-conf", setting)]
@@ -146,7 +150,7 @@ def test_klog_ships_itself(
     """No one installs anything on a hundred machines for a check; nor need paths be whole there."""
     monkeypatch.chdir(data.parent)
     command = [sys.executable, "-m", "klog_cli.app", "spark", "verify", "--deep", "--output", "json", data.name]
-    command += ["--master", cluster.url, *given(f"spark.pyspark.python={cluster.python}", *settings())]
+    command += ["--master", cluster.url, *given(f"spark.pyspark.python={cluster.python}", ALONE, *settings())]
     done = subprocess.run(command, capture_output=True, env=class_data.environment(), check=False, timeout=240)
     alone = klog("verify", "--deep", "--output", "json", data.name)
     assert (done.stdout, done.stderr, done.returncode) == (alone.stdout, b"", 4)
@@ -198,7 +202,7 @@ def test_a_packed_environment_is_unpacked_where_tasks_run(
     packed = tmp_path / "env.tar.gz"
     subprocess.run(["tar", "-czf", packed, "-C", python.parent.parent, "."], check=True)
     command = [sys.executable, "-m", "klog_cli.app", "spark", "verify", "--output", "json", data, "--ship", packed]
-    command += ["--master", cluster.url, *given(*settings())]
+    command += ["--master", cluster.url, *given(ALONE, *settings())]
     done = subprocess.run(command, capture_output=True, env=class_data.environment(), check=False, timeout=240)
     alone = klog("verify", "--output", "json", data)
     assert (done.stdout, done.stderr, done.returncode) == (alone.stdout, b"", 4)

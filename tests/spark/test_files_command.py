@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from klog.data_dir.disk.disk_changes import Disk
-from klog.jobs.output import lock_target
+from klog.jobs.output_commit import lock_target
 from pyspark.sql import SparkSession
 
 from tests.commands.compact.compacting import NOW_MS, ORIGINAL

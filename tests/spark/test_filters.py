@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from klog.formats.java_integers import LONG_MAX, LONG_MIN
-from klog.spark.ranges import FilterPushdown, push
+from klog.spark.filter_pushdown import FilterPushdown, push
 from pyspark.sql.datasource import (
     EqualNullSafe,
     EqualTo,

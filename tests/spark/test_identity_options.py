@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from klog.base.errors import UsageError
-from klog.data_dir.replicas import IdentityError
+from klog.data_dir.partition_identity import IdentityError
 from klog.spark.read_tasks import chosen
 from klog.spark.source_options import read_options
 from pyspark.sql import SparkSession

@@ -112,7 +112,7 @@ def test_a_run_after_a_failed_one_does_the_rest(
     to.mkdir()
     export(spark, found, str(tmp_path / "expected"))
     with monkeypatch.context() as patch:
-        patch.setattr("klog.jobs.output.JobOutput.results", _fails)
+        patch.setattr("klog.jobs.output_commit.JobOutput.results", _fails)
         with pytest.raises(SparkError):
             export(spark, found, str(to))
     assert os.listdir(to) == [".klog-unfinished"]

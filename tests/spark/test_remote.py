@@ -55,6 +55,29 @@ def test_commands_on_spark_read_both_tiers(
     assert sorted(line["offset"] for line in lines) == [*range(110)]
 
 
+def test_the_last_values_are_those_of_both_tiers(
+    spark: SparkSession, klog: Klog, disk: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """No broker compacts a tiered topic: a compacted log of both tiers is made in two steps, as the message says."""
+    data, tier = disk
+    chosen = data, "--remote", tier, "-t", "fine"
+    assert klog("spark", "compact", *chosen, "-o", "jsonl", "--to", tmp_path / "out").exit_code == 0
+    lines = [line for file in (tmp_path / "out").glob("**/*.jsonl") for line in file.read_text().splitlines()]
+    last = {}
+    for row in map(json.loads, klog("dump", *chosen, "-o", "jsonl").stdout.splitlines()):
+        last[row["key"]] = row["offset"]
+    assert sorted(json.loads(line)["offset"] for line in lines) == sorted(last.values())
+    assert min(last.values()) < 100, "some are in remote storage alone"
+    refused = klog("spark", "compact", *chosen, "-o", "log", "--to", tmp_path / "log")
+    assert (refused.exit_code, (tmp_path / "log").exists()) == (16, False)
+    assert b"klog remote fetch --to DIR" in refused.stderr
+    klog("remote", "fetch", *chosen, "--to", tmp_path / "back")
+    done = klog(
+        *("spark", "compact", tmp_path / "back", "--policy", "compact", "-o", "log", "--to", tmp_path / "log", "--all")
+    )
+    assert done.exit_code == 0
+
+
 def test_verify_on_spark_checks_remote_storage(spark: SparkSession, klog: Klog, disk: tuple[Path, Path]) -> None:
     data, tier = disk
     here = json.loads(klog("verify", data, "--remote", tier, "-o", "json").stdout)

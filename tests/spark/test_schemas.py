@@ -21,7 +21,7 @@ def test_searches_find_what_one_machine_finds(spark: SparkSession, klog: Klog, i
     topics = truth("confluent")["topics"]
     how = [word for kind in ("evolved", "rough", "proto") for word in ("-t", topics[kind])]
     words = ("-o", "jsonl", data(image, "confluent"), *how, "--schemas", "auto")
-    for more in ((), ("--where", "value.id>3"), ("--json-form", "canonical")):
+    for more in ((), ("--where", "value.id>3"), ("--json-form", "canonical"), ("--reader-schema", "latest")):
         found = klog("spark", "search", *words, *more)
         right = klog("search", *words, *more)
         assert (found.exit_code, found.stdout) == (right.exit_code, right.stdout)

@@ -13,7 +13,8 @@ import pytest
 from klog.base.errors import UnsupportedError, UsageError
 from klog.data_dir.disk.disk_changes import Scratch
 from klog.spark import session as module
-from klog.spark.session import Session, environment_conf, session, write_archive
+from klog.spark.session import Session, environment_conf, session
+from klog.spark.shipping import write_archive
 from pyspark.sql import SparkSession
 
 from tests.conftest import FIXTURES, run_klog_process

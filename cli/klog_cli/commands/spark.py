@@ -140,6 +140,7 @@ def search(
     json_form: schema_options.JsonForm = "plain",
     decode: schema_options.Decode = "both",
     context: schema_options.Context = None,
+    reader: schema_options.ReaderSchema = None,
     replicas: options.Replicas = "longest",
     cluster: options.Clusters = None,
     topic_id: options.TopicIds = None,
@@ -160,8 +161,10 @@ def search(
     asked = search_command.with_batch_bytes(asked, max_batch_bytes)
     if schemas:
         schema_options.check_schemas(form, values, False, search_command.FORMS)
-    style = schema_options.schema_style(schemas, paths or (), (schemas_topic, json_form, decode, context))
-    asked = search_command.with_schemas(asked, style, where or ())
+    given = schemas_topic, json_form, decode, context
+    asked = search_command.with_schemas(
+        asked, schema_options.schema_style(schemas, paths or (), given, reader), where or ()
+    )
     choice = options.identity_choice(cluster, topic_id, by_name)
     found = options.selected_replicas(paths, topic, partition, replicas, choice)
     return run(found, asked, runner)
@@ -223,6 +226,7 @@ CompactFormat = Annotated[
 
 
 @spark.command("compact")
+@reads_both_tiers
 def compact(
     paths: options.Paths = None,
     topic: options.Topics = None,
@@ -254,7 +258,8 @@ def compact(
     """Write the last value of each key as a table, or as a log.
 
     The table (Parquet or JSON lines) has the records that a read_committed consumer receives: no aborted data, no
-    tombstones. --output log writes the compacted partitions of 'klog compact --to', and takes its options.
+    tombstones. --output log writes the compacted partitions of 'klog compact --to', and takes its options, but not
+    --remote: no broker compacts a topic in remote storage.
     """
     from klog.commands.compact.job import CompactJobOptions
     from klog.commands.compact.log_cleaner import CleanerOptions
@@ -271,6 +276,7 @@ def compact(
     durations = delete_retention, min_lag, producer_expiration
     of_log = settings((policy, min_dirty_ratio), durations, (segment_size, index_size, index_interval))
     if form == "log":
+        _check_local()
         now_ms = None if now is None else parse_time(now, output.note)
         wishes = CompactJobOptions("", now_ms, everything, CleanerOptions(memory))
         query = PartitionQuery(paths or (), topic or (), partition or ())
@@ -280,6 +286,17 @@ def compact(
     asked = _table(form, file_size, max_batch_bytes, memory)
     found = options.selected_replicas(paths, topic, partition, replicas, choice)
     return latest(found, target, asked, runner)
+
+
+def _check_local() -> None:
+    """Raise UsageError if a tier is read: a compacted log is for brokers, which compact no topic in remote storage."""
+    from klog.partition.tiered.mounts import tier_words
+
+    if tier_words():
+        raise UsageError(
+            "--output log and --remote: no broker compacts a topic in remote storage; klog remote fetch --to DIR"
+            " makes one log of both tiers, and klog spark compact DIR --policy compact --output log compacts that"
+        )
 
 
 def _table(form: str, file_size: str, max_batch_bytes: str, memory: int) -> ExportOptions:

@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 from klog.data_dir.partition import Partition
-from klog.data_dir.replicas import choose_identity, find_partitions
+from klog.data_dir.partition_identity import choose_identity
+from klog.data_dir.replicas import find_partitions
 from klog.jobs.slices import LogSlice, pack_tasks, slice_partition
 from klog.log.records import RecordFilter
 from klog.partition.start.replica_choice import choose_replicas
 from klog.partition.transactions.isolation import IsolationState
-from klog.spark.ranges import FilterPushdown, Range
+from klog.spark.filter_pushdown import FilterPushdown
+from klog.spark.ranges import Range
 from klog.spark.remote_tiers import over_tiers
 from klog.spark.source_options import SourceOptions
 from klog.spark.utf8_errors import in_text

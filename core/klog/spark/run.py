@@ -24,7 +24,8 @@ from klog.jobs.runner import Job, Take, TaskResult
 from klog.jobs.slices import pack_tasks
 from klog.spark import remote_call
 from klog.spark.remote_tiers import mount_of_driver, read_over_tiers
-from klog.spark.session import SITE, abandon_all, session
+from klog.spark.session import abandon_all, session
+from klog.spark.shipping import SITE
 from klog.spark.worker_reads import read_as_requested
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The Spark session: an existing one, or one that klog starts, silences and stops; and how its executors get klog.
+"""The Spark session: an existing one, or one that klog starts, silences and stops.
 
 with session("local[*]") as ours:
     ours.spark.read.format("kafka-log").load("/data/broker-1")
@@ -12,9 +12,9 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 from klog.base.closing import Closing
 from klog.base.errors import SparkError, UnsupportedError, UsageError
@@ -22,20 +22,12 @@ from klog.data_dir.disk.disk_changes import Scratch
 from klog.formats.checkpoint import Malformed
 from klog.formats.properties import read_properties
 from klog.spark.java import Gateway, find_java, java_home
+from klog.spark.shipping import ARCHIVE, ship_to, shipping
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-SITE = "klogsite"
-"""The directory, in an executor's working directory, in which the archive is unpacked."""
-
-ENVIRONMENT = "environment"
-ARCHIVE, PREINSTALLED = "archive", "preinstalled"
-_PACKED = (".tar.gz", ".tgz", ".zip")
-_OURS = ("klog", "pyspark_klog")
-_CODECS = ("lz4", "snappy", "cramjam", "zstandard", "isal")
-_DECODERS = ("fastavro", "google.protobuf", "google._upb")
 INSTALL = "pip install 'klog[spark]'"
 _TRIES = 3
 _LOCAL = re.compile(r"local(\[(?P<cores>\*|\d+)\])?")
@@ -108,7 +100,7 @@ def session(
     """Return the active session, or build one.
 
     *master*: Spark's master; None: that of the environment's configuration, else this machine.  *conf*: further
-    settings.  *ship*: how executors get klog (`klog.spark.session.shipping`).  *brief*: for one command, whose
+    settings.  *ship*: how executors get klog (`klog.spark.shipping.shipping`).  *brief*: for one command, whose
     JVM computes next to nothing: its second compiler would cost more than it gains.
 
     Raises UnsupportedError if pyspark or Java is missing, UsageError for an unknown *ship*, SparkError if Spark
@@ -294,60 +286,3 @@ def _detach(gateway: Gateway) -> None:
     SparkContext._gateway = None
     SparkContext._jvm = None
     gateway.stop()
-
-
-def write_archive(file: BinaryIO) -> None:
-    """Write the installed klog, and its codecs, as a zip archive.
-
-    It is no wheel and no importable zip: shared objects cannot be loaded out of one, and Spark has to unpack it.
-    """
-    from zipfile import ZIP_DEFLATED, ZipFile
-
-    with ZipFile(file, "w", ZIP_DEFLATED, compresslevel=1) as archive:
-        for root, name in _installed():
-            archive.write(os.path.join(root, name), name)
-
-
-def _installed() -> Iterator[tuple[str, str]]:
-    """Yield each file of klog and of what decodes for it: the directory that has the package, and the path below it."""
-    from importlib.util import find_spec
-
-    for package in (*_OURS, *_CODECS, *_DECODERS):
-        try:
-            spec = find_spec(package)
-        except ModuleNotFoundError:  # of the package around it
-            continue
-        for folder in (spec.submodule_search_locations or []) if spec is not None else []:
-            root = folder
-            for _ in package.split("."):
-                root = os.path.dirname(root)
-            for path, folders, files in os.walk(folder):
-                folders[:] = sorted(name for name in folders if name != "__pycache__")
-                yield from ((root, os.path.relpath(os.path.join(path, name), root)) for name in sorted(files))
-
-
-def shipping(ship: str, scratch: Scratch) -> tuple[dict[str, str], str | None]:
-    """Return the settings that bring klog to executors, and the Python to run there (None: the default).
-
-    *ship*: `archive` (klog packs itself), `preinstalled`, or the path of an environment with klog, made by venv-pack or
-    conda-pack.  Raises UsageError for anything else.
-    """
-    if ship == PREINSTALLED:
-        return {}, None
-    if ship == ARCHIVE:
-        with scratch.create("klog.zip") as file:
-            write_archive(file)
-        archive = os.path.join(scratch.path, "klog.zip")
-        return {"spark.archives": f"{archive}#{SITE}", "spark.executorEnv.PYTHONPATH": SITE}, None
-    if ship.endswith(_PACKED) and os.path.isfile(ship):
-        packed = os.path.abspath(ship)
-        return {"spark.archives": f"{packed}#{ENVIRONMENT}"}, f"./{ENVIRONMENT}/bin/python"
-    known = f"{ARCHIVE}, {PREINSTALLED} or an environment packed by venv-pack ({', '.join(_PACKED)})"
-    raise UsageError(f"--ship {ship}: expected {known}")
-
-
-def ship_to(spark: SparkSession, scratch: Scratch) -> None:
-    """Bring klog to the executors of an existing session, also over Spark Connect."""
-    with scratch.create("klog.zip") as file:
-        write_archive(file)
-    spark.addArtifacts(f"{os.path.join(scratch.path, 'klog.zip')}#{SITE}", archive=True)

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, cast
 
 from klog.base.errors import UsageError, near_misses
 from klog.data_dir.partition import Partition
+from klog.data_dir.partition_identity import IdentityChoice
 from klog.data_dir.read_options import CACHES, PRIORITIES, Cache, Priority, ReadOptions
-from klog.data_dir.replicas import IdentityChoice
 from klog.formats.names import CLUSTER_METADATA, INTERNAL
 from klog.jobs.slices import SPLIT_BYTES
 from klog.jobs.spark_rows import COLUMNS, KAFKA_COLUMNS

@@ -10,8 +10,8 @@ import pytest
 from klog.data_dir.log_dir import LogDir
 from klog.jobs.slices import LogSlice, slice_partition
 from klog.jobs.spark_rows import COLUMNS, RowQuery, read
+from klog.spark.data_source import FilteringReader, KafkaLog, KafkaLogReader, columns_of, spark_schema
 from klog.spark.read_tasks import Task
-from klog.spark.source import FilteringReader, KafkaLog, KafkaLogReader, columns_of, spark_schema
 from klog.spark.source_options import read_options
 from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import EqualTo, GreaterThanOrEqual, In, LessThan

@@ -17,7 +17,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from klog.base.errors import UsageError, near_misses
-from klog.spark.ranges import FilterPushdown, batch_ranges, hold_names_against, push
+from klog.spark.filter_pushdown import FilterPushdown, push
+from klog.spark.ranges import batch_ranges, hold_names_against
 from klog.spark.read_tasks import chosen, read_task, tasks
 from klog.spark.remote_tiers import over_tiers
 from klog.spark.source_options import SourceOptions, read_columns, read_options, read_schema_wishes
