@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from klog.cluster.election import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from klog.data_dir.log_dir import LogDir
+from klog.formats.names import PartitionState
 
 _UNREPORTED: Final = (None, UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY)
 
@@ -45,3 +46,14 @@ def assigned_log_dir(
     if others and unnamed is None and assigned is not None:
         return AssignedLogDir(None, tuple(others))
     return AssignedLogDir(unnamed or 0)
+
+
+def future_in_place(log_dir: LogDir, topic: str, number: int) -> str | None:
+    """Return why a partition cannot be made in a log dir; None unless a copy between log dirs is beside its place.
+
+    Kafka: LogManager.recoverAbandonedFutureLogs.
+    """
+    for one in log_dir.partitions:
+        if (one.topic, one.number) == (topic, number) and one.state is PartitionState.FUTURE:
+            return f"{one.path} becomes the partition at the next start, and a broker does not start with both"
+    return None

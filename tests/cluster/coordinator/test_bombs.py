@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import struct
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from klog.formats.structs.read import RECORD_ELEMENTS
 from tests.commands.serve.coordinator_logs import T, write_batches
 from tests.oracles.plain import compress
 from tests.oracles.plain.encode import Record, batch, unsigned_varint
+from tests.support import group_records
 from tests.support.bomb_dirs import BOMBS, commits
 
 
@@ -127,3 +129,19 @@ def test_a_record_written_again_and_again_needs_no_room(tmp_path: Path) -> None:
     latest = latest_records(Partition(str(tmp_path / "__consumer_offsets-0")))
     assert latest.left_out == 0
     assert {key[2:] for key, _ in latest.records()} <= {b"k%d" % at for at in range(7)}
+
+
+def test_groups_are_decoded_one_after_the_other(tmp_path: Path) -> None:
+    """All at once, as objects, they took seven times the bytes of their log: 2 GB for one of 300 MB."""
+    path = tmp_path / "__consumer_offsets-0"
+    path.mkdir()
+    pairs = [group_records.commit(f"group-{number:06}", T, each) for number in range(300) for each in range(50)]
+    records = [Record(offset, T, key, value) for offset, (key, value) in enumerate(pairs)]
+    log = path / f"{0:020}.log"
+    log.write_bytes(b"".join(batch(records[at : at + 1000]) for at in range(0, len(records), 1000)))
+    tracemalloc.start()
+    count = sum(len(group.offsets) for group in group_images([Partition(str(path))], lambda _: None))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert count == len(records)
+    assert peak < 6 * log.stat().st_size, (peak, log.stat().st_size)

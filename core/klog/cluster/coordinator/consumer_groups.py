@@ -11,13 +11,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, Literal, NamedTuple, TypeAlias
+from heapq import merge
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
 from klog.cluster.coordinator.coordinator_records import Note, ignore, latest_records
 from klog.data_dir.partition import Partition
 from klog.formats.internal_topics import CONSUMER_OFFSETS, CoordinatorRecord, coordinator_record
 from klog.formats.structs.json import EmbeddedStruct
 from klog.formats.structs.schema import Data
+
+if TYPE_CHECKING:
+    from klog.kernel import LatestRecords
 
 GroupType: TypeAlias = Literal["classic", "consumer", "share", "streams"]
 AssignedPartition: TypeAlias = "tuple[str, int]"
@@ -40,7 +46,8 @@ _STABLE: Final = 0
 class OffsetImage(NamedTuple):
     """A committed offset; if *offset* is None, compaction has deleted the commit of that time, and *certain* is False.
 
-    *leader_epoch*: -1 for none.  *committed_at*: ms.  *producer_id*: that of an open transaction.
+    *leader_epoch*: -1 for none.  *committed_at*: ms.  *producer_id*: that of an open transaction.  *expires_at*: ms, if
+    its client set a time for it.
     """
 
     topic: str
@@ -51,6 +58,7 @@ class OffsetImage(NamedTuple):
     committed_at: int | None = None
     certain: bool = True
     producer_id: int | None = None
+    expires_at: int | None = None
 
 
 class MemberImage(NamedTuple):
@@ -68,6 +76,7 @@ class GroupImage(NamedTuple):
 
     *epoch*: a classic group's generation, else the group epoch; None for a group of offsets alone.  *partitions*: of a
     share group, those it has initialized.  *certain*: False if compaction has deleted the group's record of that time.
+    *empty_since*: ms, since when a classic group of members has none.
     """
 
     group: str
@@ -81,6 +90,7 @@ class GroupImage(NamedTuple):
     pending: tuple[OffsetImage, ...]
     partitions: tuple[AssignedPartition, ...] = ()
     certain: bool = True
+    empty_since: int | None = None
 
 
 def group_images(
@@ -92,20 +102,37 @@ def group_images(
     Raises nothing for content.  Kafka: GroupCoordinatorShard.replay.
     """
     for partition in partitions:
-        latest = latest_records(partition, until_ms, note, commits=True)
-        groups = _Groups(topic_name)
         unknown = 0
-        for key, value in latest.records():
-            unknown += not groups.take(key, value)
-        for producer_id, key, value in latest.pending():
-            unknown += not groups.take(key, value, producer_id)
-        for key in latest.lost():
-            groups.lose(key)
-        del latest
+        for _, rows in groupby(_rows(latest_records(partition, until_ms, note, commits=True)), _FIRST):
+            groups = _Groups(topic_name)
+            for _, key, value, producer_id in rows:
+                if value is None:
+                    groups.lose(key)
+                else:
+                    unknown += not groups.take(key, value, producer_id)
+            for name in sorted(groups.found):
+                yield groups.found[name].image(partition.number, topic_name)
         if unknown:
             note(f"{partition.path}: {unknown} records that cannot be decoded")
-        for name in sorted(groups.found):
-            yield groups.found[name].image(partition.number, topic_name)
+
+
+_FIRST: Final = itemgetter(0)
+
+
+def _rows(latest: LatestRecords) -> Iterator[tuple[bytes, bytes, bytes | None, int | None]]:
+    """Yield group, key, value and producer id of the records, by group; the value of a lost record is None.
+
+    Records are not decoded before: as objects they need several times the memory.
+    """
+    records = ((_group_of(key), key, value, None) for key, value in latest.records(_group_of))
+    pending = ((_group_of(key), key, value, producer_id) for producer_id, key, value in latest.pending())
+    lost = ((_group_of(key), key, None, None) for key in latest.lost())
+    yield from merge(records, sorted(pending, key=_FIRST), sorted(lost, key=_FIRST), key=_FIRST)
+
+
+def _group_of(key: bytes) -> bytes:
+    """Return the name of the group in a key of any type, which begins with the type and that."""
+    return key[4 : 4 + int.from_bytes(key[2:4], "big")]
 
 
 class _Groups:
@@ -178,7 +205,11 @@ class _Group:
     def _commit(self, key: Data, value: Data, producer_id: int | None) -> None:
         where = key["topic"], key["partition"]
         epoch, metadata = value.get("leaderEpoch", -1), value["metadata"] or ""
-        image = OffsetImage(*where, value["offset"], epoch, metadata, value["commitTimestamp"], producer_id=producer_id)
+        expires_at = value.get("expireTimestamp", -1)
+        image = OffsetImage(
+            *where, value["offset"], epoch, metadata, value["commitTimestamp"], producer_id=producer_id,
+            expires_at=None if expires_at == -1 else expires_at
+        )  # fmt: skip
         if producer_id is None:
             self.offsets[where] = image
         else:
@@ -206,9 +237,10 @@ class _Group:
         fields = self._classic or {"members": (), "protocol": None, "generation": None}
         members = tuple(_classic_member(one) for one in sorted(fields["members"], key=lambda one: str(one["memberId"])))
         state = ("Stable" if members else "Empty") if self.certain else None
+        since = fields.get("currentStateTimestamp", -1) if fields.get("protocolType") and not members else -1
         return GroupImage(
             self.name, "classic", state, fields["protocol"] or None, fields["generation"], coordinator_partition,
-            members, offsets, pending, certain=self.certain
+            members, offsets, pending, certain=self.certain, empty_since=None if since == -1 else since
         )  # fmt: skip
 
     def _state(self, kind: GroupType) -> str | None:

@@ -72,6 +72,22 @@ class Setting(NamedTuple):
         assert isinstance(self.value, tuple)
         return self.value
 
+    def told(self, knows_file: bool) -> str:
+        """Return it with its origin, in words; *knows_file*: the content of `server.properties` is known."""
+        origin = _ORIGINS[self.origin]
+        if self.origin is SettingOrigin.DEFAULT and not knows_file:
+            origin += " (server.properties is not known)"
+        return f"{self.name}={','.join(self.words) if isinstance(self.value, tuple) else self.value}, {origin}"
+
+
+_ORIGINS: Final = {
+    SettingOrigin.OPTION: "as given",
+    SettingOrigin.TOPIC: "the topic's",
+    SettingOrigin.BROKER: "set for the broker",
+    SettingOrigin.FILE: "of server.properties",
+    SettingOrigin.DEFAULT: "Kafka's default",
+}
+
 
 # ---------------------------------------------------------------- the form of settings
 
@@ -173,9 +189,13 @@ _KNOWN: Final[Mapping[str, _Known]] = {
     "unclean.leader.election.enable": _Known(_FLAG, False, {"unclean.leader.election.enable": 1}),
     "min.insync.replicas": _Known(_whole(1, _INT), 1, {"min.insync.replicas": 1}),
     "producer.id.expiration.ms": _Known(_whole(1, _INT), _DAY_MS, {"producer.id.expiration.ms": 1}),
+    "offsets.retention.minutes": _Known(_whole(1, _INT), 10080, {"offsets.retention.minutes": 1}),
+    "offsets.retention.check.interval.ms": _Known(
+        _whole(1, _LONG), 600_000, {"offsets.retention.check.interval.ms": 1}
+    ),
 }
-"""The known settings by the topic's name; the last one exists only for brokers.  Kafka: LogConfig,
-ServerTopicConfigSynonyms, TransactionLogConfig; defaults as in 4.3."""
+"""The known settings by the topic's name; the last three exist only for brokers.  Kafka: LogConfig,
+ServerTopicConfigSynonyms, TransactionLogConfig, GroupCoordinatorConfig; defaults as in 4.3."""
 
 _SMALL_SEGMENTS: Final = {"segment.bytes": 100 << 20}
 _INTERNAL: Final[Mapping[str, Mapping[str, Value]]] = {

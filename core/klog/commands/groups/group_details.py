@@ -19,7 +19,7 @@ from klog.cluster.coordinator.coordinator_records import Note, ignore
 from klog.cluster.coordinator.share_groups import ShareImage, StateBatch, share_images
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
-from klog.data_dir.replicas import IdentityChoice, choose_with_internal
+from klog.data_dir.partition_identity import IdentityChoice, choose_with_internal
 from klog.data_dir.selection import PartitionChoice, is_selected
 from klog.data_dir.zeroed_tail import note_damage
 from klog.formats.internal_topics import CONSUMER_OFFSETS, SHARE_GROUP_STATE

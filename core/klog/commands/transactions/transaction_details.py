@@ -15,7 +15,7 @@ from klog.cluster.coordinator.coordinator_records import Note, ignore
 from klog.cluster.coordinator.transactional_ids import IN_PROGRESS, PREPARED, TransactionImage, transaction_images
 from klog.commands.transactions.transaction_joins import JoinedTransaction, joined_transactions
 from klog.data_dir.partition import Partition
-from klog.data_dir.replicas import IdentityChoice, choose_with_internal
+from klog.data_dir.partition_identity import IdentityChoice, choose_with_internal
 from klog.data_dir.selection import PartitionChoice, is_selected
 from klog.formats.internal_topics import CLUSTER_METADATA, SHARE_GROUP_STATE, TRANSACTION_STATE
 from klog.partition.start.replica_choice import select_replicas
