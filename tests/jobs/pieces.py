@@ -15,7 +15,7 @@ from klog.data_dir.partition import Partition
 from klog.formats.names import PartitionState
 from klog.jobs import export as job
 from klog.jobs.export import MANIFEST, ExportOptions, ExportTask, write_latest_values
-from klog.jobs.output import JobOutput
+from klog.jobs.output_commit import JobOutput
 from klog.jobs.slices import SPLIT_BYTES, Isolation, LogSlice, slice_partition
 from klog.log.records import RecordFilter
 

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from klog.base.errors import UsageError
 from klog.jobs.export import MANIFEST
-from klog.jobs.output import RUN, OutputAttempt
+from klog.jobs.output_commit import RUN, OutputAttempt
 from klog.jobs.output_files import folder
 from klog.log.records import RecordFilter
 

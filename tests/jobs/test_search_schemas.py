@@ -190,6 +190,30 @@ def test_csv_has_the_rows_of_a_dump(image: Image, name: str, command: str) -> No
         assert dumped_rows[0][-4:] == ["key_schema_id", "key_error", "value_schema_id", "value_error"]
 
 
+@pytest.mark.corpora
+@pytest.mark.parametrize("name", REGISTRIES)
+def test_a_reader_schema_reads_the_values_as_in_a_dump(image: Image, name: str) -> None:
+    """And --where looks at the values that it makes: defaults and new names, whichever version wrote them."""
+    topic, path = truth(name)["topics"]["evolved"], data(image, name)
+    words = "-t", topic, "--reader-schema", "latest"
+    wanted, own = dumped(path, *words), dumped(path, "-t", topic)
+    assert [one["value"] for one in wanted] != [one["value"] for one in own]
+
+    def values(lines: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+        return sorted((one["partition"], one["offset"], json.dumps(one["value"])) for one in lines)
+
+    assert values(searched(path, *words)) == values(wanted)
+    rows = run_klog("records", path, *DECODED, *words, "--head", "-n", "100000").stdout.splitlines()
+    assert values([one for one in map(json.loads, rows) if "value" in one]) == values(wanted)
+    renamed = wanted[0]["value"]["title"]
+    found = searched(path, *words, "--where", f"value.title={json.dumps(renamed)}")
+    assert places(found) == places([one for one in wanted if one["value"]["title"] == renamed])
+    for command in ("search", "records"):
+        done = run_klog(command, path, *DECODED, "-t", topic, "--reader-schema", "4711")
+        assert (done.exit_code, done.stdout) == (16, b"")
+        assert b"--reader-schema 4711: no such schema" in done.stderr
+
+
 def test_globs_and_other_disks_have_the_schemas_as_well(orders: Path, tmp_path: Path) -> None:
     """`auto` means the log dirs among the paths, as klog itself expands them."""
     elsewhere = tmp_path / "mnt/disk/other"

@@ -294,13 +294,22 @@ class Partition(BrokerDirectory):
         nothing: they were rebuilt from the log.  Kafka: UnifiedLog.maybeIncrementLogStartOffset,
         LeaderEpochFileCache.truncateFromStart.
         """
-        raised, found = self.log_start_offset, self.epochs
-        if raised is None or not self.segments or found is None or found.malformed:
+        raised = self.log_start_checkpoint
+        if not raised or not self.segments or (found := self.epochs) is None or found.malformed:
             return None
         first = next(iter(epochs_in_force(found.entries)), None)
         if first is None or not self.segments[0].base_offset < first.start_offset < raised:
             return None
         return first.start_offset
+
+    @property
+    def raised_start(self) -> str | None:
+        """A sentence about the records below a log start that no broker has raised; None without such a log start."""
+        first = self.start_by_epochs
+        if first is None:
+            return None
+        hides = f"the log start {self.log_start_offset} hides records, and the leader epochs begin at {first}"
+        return f"{self.path}: {hides} (log-start-raised)"
 
     def tiered_log_start(self) -> int:
         """Return the first offset that can be read if a part of the log is in remote storage: the checkpoint's, or 0.

@@ -10,21 +10,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from klog.base.page_cache import POLICY
 from klog.base.rate_limit import RateLimit
 from klog.data_dir.log_dir import lock_state
+from klog.data_dir.priority import low_priority
 from klog.formats.names import FileKind
 
 Cache: TypeAlias = Literal["drop", "keep"]
 Priority: TypeAlias = Literal["normal", "low"]
 CACHES: Final[tuple[Cache, ...]] = ("drop", "keep")
 PRIORITIES: Final[tuple[Priority, ...]] = ("normal", "low")
-NICE: Final = 10
-_IDLE: Final = 3 << 13
-"""The value of IOPRIO_CLASS_IDLE."""
 
 
 class ReadOptions(NamedTuple):
@@ -65,7 +63,7 @@ def reading(paths: Iterable[str], settings: ReadOptions, note: Callable[[str], o
     begin(drops=drops, beside_broker=holder is not None, rate=settings.rate)
     _requests.append(request)
     try:
-        with _low_priority() if is_low else nullcontext():
+        with low_priority() if is_low else nullcontext():
             if holder is not None and (settings.cache is None or settings.priority is None) and (drops or is_low):
                 note(_explained(holder, drops, is_low))
             yield
@@ -108,20 +106,3 @@ def _around(path: str) -> Iterator[str]:
     for place in (path, os.path.dirname(path), os.path.dirname(os.path.dirname(path))):
         if os.path.lexists(os.path.join(place, FileKind.LOCK.value)):
             yield place
-
-
-@contextmanager
-def _low_priority() -> Iterator[None]:
-    """Give this thread, and those that it starts, idle I/O priority and a nice value of at least 10."""
-    from klog.kernel import set_io_priority
-
-    nice, io_before = os.getpriority(os.PRIO_PROCESS, 0), set_io_priority(_IDLE)
-    if nice < NICE:
-        os.setpriority(os.PRIO_PROCESS, 0, NICE)
-    try:
-        yield
-    finally:
-        if io_before >= 0:
-            set_io_priority(io_before)
-        with suppress(PermissionError):  # only root may have a lower value again
-            os.setpriority(os.PRIO_PROCESS, 0, nice)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 from functools import cached_property
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from klog.base.errors import KlogError, UnreadableError, UsageError
 from klog.base.read_only import ReadOnlyFile, is_missing, list_directory
 from klog.base.unusable import UNUSABLE, Unusable
 from klog.formats.checkpoint import Checkpoint, Malformed, OffsetEntry, offsets_by_partition, read_offsets
-from klog.formats.follow_file import FOLLOW_FILE, FollowFile, read_follow_file
 from klog.formats.names import ROOT_CHECKPOINTS, FileKind, parse_partition
 from klog.formats.properties import MetaProperties, read_meta_properties, read_properties
+
+if TYPE_CHECKING:
+    from klog.formats.follow_file import FollowFile
 
 T = TypeVar("T")
 
@@ -102,6 +104,8 @@ class RootFiles:
     @cached_property
     def follow_file(self) -> FollowFile | Malformed | None:
         """The content of `klog-follow.json`; None when there is none: the log dir is no copy that klog has made."""
+        from klog.formats.follow_file import FOLLOW_FILE, read_follow_file
+
         path = os.path.join(self.log_dir, FOLLOW_FILE)
         if is_missing(path):
             return None

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from klog.base.errors import NotKafkaError, UnreadableError, UsageError, near_misses
+from klog.base.overlays import overlay_at
 from klog.base.read_only import is_directory, normalized
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
@@ -96,6 +97,12 @@ def _holds_partitions(log_dir: LogDir) -> bool:
     return bool(found) and is_alone and all(one.is_empty for one in found)
 
 
+def _around(path: str) -> str:
+    """Return the log dir around a partition directory: the tier, as it was named, if the disk has neither."""
+    tier = os.path.dirname(path)
+    return tier if overlay_at(tier) is not None else os.path.dirname(os.path.abspath(path))
+
+
 PartitionChoice = int | tuple[str, int]
 """A partition number of any topic, or a topic and a number."""
 
@@ -131,7 +138,7 @@ class PartitionQuery(NamedTuple):
             opened = open_path(path)
             if isinstance(opened, KafkaFile):
                 raise UsageError(f"{path}: a file; name its partition directory or its log dir")
-            log_dir = opened if isinstance(opened, LogDir) else LogDir(os.path.dirname(os.path.abspath(path)))
+            log_dir = opened if isinstance(opened, LogDir) else LogDir(_around(path))
             place = os.path.realpath(log_dir.path)
             directories = named.setdefault(place, {})
             if isinstance(opened, LogDir):

@@ -20,7 +20,7 @@ from klog.data_dir.disk.directory_tree import FencedDisk
 from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.partition import Partition
 from klog.formats.damage import Damage
-from klog.jobs.output import Facts, JobOutput, OutputAttempt, lock_target
+from klog.jobs.output_commit import Facts, JobOutput, OutputAttempt, lock_target
 from klog.jobs.output_files import FILE_BYTES, Format, OutputFiles
 from klog.jobs.runner import Job, Runner, TaskResult, collect
 from klog.jobs.slice_scan import SliceScan

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 from klog.data_dir.disk.disk_changes import Disk, OpenFile
 from klog.data_dir.disk.written_ranges import WRITTEN
 from klog.formats.damage import Damage
-from klog.jobs.output import Facts
+from klog.jobs.output_commit import Facts
 from klog.jobs.slices import LogSlice
 from klog.kernel import Window
 from klog.log.arrow import Table

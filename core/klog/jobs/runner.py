@@ -16,12 +16,12 @@ from contextlib import suppress
 from typing import Any, BinaryIO, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from klog.base.errors import KlogError
+from klog.base.interruptible_threads import run_all
 from klog.base.overlays import OVERLAYS
 from klog.base.page_cache import POLICY
 from klog.base.progress import Sink
-from klog.base.threads import run_all
 from klog.base.unusable import UNUSABLE, Unusable
-from klog.log.pipeline import PATIENCE_S, OverError, Turns
+from klog.log.ordered_pipeline import PATIENCE_S, OverError, Turns
 
 
 class TaskResult(NamedTuple):

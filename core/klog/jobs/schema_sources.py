@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 from klog.base.errors import KlogError, NotKafkaError, UnreadableError
 from klog.data_dir.partition import Partition
-from klog.data_dir.replicas import IdentityChoice, choose_identity, find_partitions
+from klog.data_dir.partition_identity import IdentityChoice, choose_identity
+from klog.data_dir.replicas import find_partitions
 from klog.formats.batch import CONTROL_BIT
 from klog.formats.damage import Damage
 from klog.log.segment import Segment

@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from klog.base.errors import KlogError
 from klog.base.read_only import ReadableLog, ReadOnlyFile
+from klog.base.unusable import UNUSABLE, Unusable
 from klog.data_dir.log_dir import lock_state
 from klog.data_dir.partition import Partition, SegmentFiles, segments_between
 from klog.formats.damage import Damage
@@ -206,6 +207,8 @@ def slice_partition(
     seen = visible_range(partition, isolation, learnt)
     wanted = wanted.before_end(lambda: end.offset if (end := partition.log_end) is not None else 0)
     asked, wanted = wanted, seen.within(wanted)
+    if asked.from_offset < wanted.from_offset and (hides := partition.raised_start) is not None:
+        UNUSABLE.note(Unusable(partition.path, hides, is_unreadable=False))
     segments = partition.segments
     following = {one.base_offset: two.base_offset for one, two in pairwise(segments)}
     held = bool(lock_state(os.path.join(partition.checkpoints.log_dir, FileKind.LOCK.value)).held)

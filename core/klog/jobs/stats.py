@@ -14,6 +14,7 @@ from sys import intern
 from typing import Any, NamedTuple
 from zlib import compress, decompress
 
+from klog.base.overlays import shown_path
 from klog.base.progress import Sink
 from klog.data_dir.partition import Partition
 from klog.formats.damage import Damage
@@ -183,9 +184,9 @@ def _count(parts: Sequence[LogSlice], scan: SliceScan, profile: Profile, most_ke
 
 
 def _file_of(offset: int, parts: Sequence[LogSlice]) -> str:
-    """Return the log that has *offset*: that of the last segment which begins at or below it."""
+    """Return the log that has *offset*, by its key if it is remote: the last one that begins at or below it."""
     below = [part for part in parts if part.base <= offset]
-    return (below or parts)[-1].path
+    return shown_path((below or parts)[-1].path)
 
 
 def _facts(profile: Profile, most_keys: int) -> dict[str, object]:

@@ -13,7 +13,7 @@ import pytest
 from klog.base.errors import KlogError, UsageError
 from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.locks import LockedError
-from klog.jobs.output import JobOutput, OutputAttempt, lock_target
+from klog.jobs.output_commit import JobOutput, OutputAttempt, lock_target
 
 from tests.support.power import HastyDisk
 
@@ -168,7 +168,7 @@ def test_what_is_there_is_not_written_over(tmp_path: Path) -> None:
 HOLDER = """
 import sys, time
 from klog.data_dir.disk.disk_changes import Disk
-from klog.jobs.output import JobOutput, lock_target
+from klog.jobs.output_commit import JobOutput, lock_target
 with lock_target(sys.argv[1], Disk()):
     JobOutput(sys.argv[1], {"job": "first"}, Disk())
     print("begun", flush=True)

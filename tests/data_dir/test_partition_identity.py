@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from klog.base.errors import UsageError
 from klog.data_dir.partition import Partition
-from klog.data_dir.replicas import (
+from klog.data_dir.partition_identity import (
     IdentityChoice,
     IdentityError,
     PartitionIdentity,
