@@ -23,7 +23,7 @@ from klog.change.plan.staging import Staging
 from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.log_dir import LogDir
 from klog.formats.damage import Damage
-from klog.formats.snapshot import read_snapshot
+from klog.formats.producer_snapshot import read_snapshot
 from klog.kernel import crc32c
 from klog.log.segment import Segment
 from klog.partition.truncate import TruncateOptions, Truncation, plan

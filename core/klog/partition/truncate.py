@@ -22,7 +22,7 @@ from klog.formats.checkpoint import epochs_in_force, write_epochs
 from klog.formats.damage import Damage
 from klog.formats.java_integers import LONG_MAX
 from klog.formats.names import CLUSTER_METADATA, SEGMENT_KINDS, FileKind, Stage, file_name, parse_file
-from klog.formats.snapshot import write_snapshot
+from klog.formats.producer_snapshot import write_snapshot
 from klog.kernel import IndexBuilder, SegmentSurvey, Window, ascending_run, crc32c
 from klog.log.index import txn_index_content
 from klog.log.records import intact_runs

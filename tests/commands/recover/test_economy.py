@@ -14,7 +14,7 @@ import pytest
 from klog.change.plan.model import Plan
 from klog.change.plan.plan_document import plan_pieces, read_plan
 from klog.commands.recover import like_broker
-from klog.formats.snapshot import write_snapshot
+from klog.formats.producer_snapshot import write_snapshot
 from klog.kernel import crc32c
 from klog.log import reader
 from klog.log.segment import Batch, Segment

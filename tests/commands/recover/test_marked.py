@@ -22,7 +22,7 @@ from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.selection import Selection
 from klog.formats.checkpoint import read_offsets
-from klog.formats.snapshot import read_snapshot, write_snapshot
+from klog.formats.producer_snapshot import read_snapshot, write_snapshot
 from klog.kernel import crc32c
 from klog.partition.repair.recover_outcome import RecoverMode, RecoverOptions
 

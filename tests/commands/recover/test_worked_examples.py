@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from klog.formats.snapshot import Producer, read_snapshot
+from klog.formats.producer_snapshot import Producer, read_snapshot
 from klog.kernel import crc32c
 
 from tests.conftest import Ran

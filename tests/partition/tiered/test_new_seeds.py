@@ -41,7 +41,7 @@ def situation_of(seed: int, name: str, folder: Path) -> Situation:
 @pytest.mark.corpora
 @pytest.mark.kafka
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", SEEDS, ids=[f"seed-{at}" for at in range(len(SEEDS))])
 def test_new_seeds(klog: Callable[..., Ran], tmp_path: Path, seed: int, name: str) -> None:
     """Offsets, records in both levels, times, 200 random times and offsets, segments; no finding in any depth."""
     found = situation_of(seed, name, tmp_path)

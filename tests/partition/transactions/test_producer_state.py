@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from klog.data_dir.partition import Partition
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.index import ABORTED_TXN
-from klog.formats.snapshot import Producer, Snapshot, read_snapshot, write_snapshot
+from klog.formats.producer_snapshot import Producer, Snapshot, read_snapshot, write_snapshot
 from klog.kernel import crc32c
 from klog.partition.transactions.markers import (
     STOPS_BROKER,

@@ -260,6 +260,7 @@ ROOT: Final[dict[str, dict[str, Maker]]] = {
         "beyond": f.with_text(PARTITION, f.LOG_STARTS, f.entry("idempotent", 0, 900)),
         "far beyond": f.with_text(PARTITION, f.LOG_STARTS, f.entry("idempotent", 0, 2**62)),
     },
+    "log-start-raised": {"above the epochs": f.above_epochs},
     "cleaner-offset-outside": {
         "beyond": f.with_text(PARTITION, f.CLEANER_OFFSETS, f.entry("idempotent", 0, 900)),
     },

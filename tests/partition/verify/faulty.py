@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from klog.cluster.metadata.metadata_image import TOPIC_RESOURCE
-from klog.formats.snapshot import read_snapshot, write_snapshot
+from klog.formats.producer_snapshot import read_snapshot, write_snapshot
 from klog.kernel import crc32c
 from klog.log.segment import MAX_SEGMENT_BYTES, Batch, Segment
 
@@ -349,6 +349,11 @@ def leftover(ending: str) -> Maker:
         (path / PARTITION / f"{110:020}.{ending}").write_bytes(b"")
 
     return make
+
+
+def above_epochs(path: Path) -> None:
+    with_text(PARTITION, LOG_STARTS, entry("idempotent", 0, 120))(path)
+    (path / f"{PARTITION}/leader-epoch-checkpoint").write_text("0\n2\n2 100\n4 700\n")
 
 
 def below_start(path: Path) -> None:

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from klog.formats.snapshot import read_snapshot
+from klog.formats.producer_snapshot import read_snapshot
 from klog.kernel import crc32c
 
 from tests.oracles.plain import encode

@@ -19,6 +19,7 @@ from klog.change.partition_plan.desired_files import (
 )
 from klog.change.plan.draft import Draft
 from klog.change.plan.model import Amount, Loss, total
+from klog.cluster.leader_epoch_cache import LeaderEpochCache
 from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import epochs_in_force, read_epochs
 from klog.formats.names import FileKind, parse_file
@@ -103,7 +104,9 @@ def epochs_hold(survey: PartitionSurvey, outcome: StartOutcome) -> bool:
     after = read_epochs(outcome.epochs) if outcome.epochs is not None else found
     entries = epochs_in_force(after.entries) if after is not None else []
     kept = [one for one in entries if one.start_offset < outcome.log_end]
-    return kept == rebuilt(found, seen, outcome.log_end)
+    wanted = LeaderEpochCache(rebuilt(found, seen, outcome.log_end))
+    wanted.truncate_start(survey.facts.partition.tiered_log_start())
+    return kept == [one for one in wanted.entries if one.start_offset < outcome.log_end]
 
 
 def _is_above_recovery_point(partition: Partition, outcome: StartOutcome) -> bool:

@@ -16,7 +16,7 @@ from klog.base.errors import UnreadableError
 from klog.base.progress import Sink
 from klog.base.read_only import ReadOnlyFile
 from klog.change.partition_plan.contents import Content, FileRange, SplicedLog, txn_entries
-from klog.change.partition_plan.desired_files import DesiredFiles, draft_changes, rebuilt
+from klog.change.partition_plan.desired_files import DesiredFiles, draft_changes, rebuilt_from_start
 from klog.change.plan.draft import Draft
 from klog.change.plan.model import Amount, Loss
 from klog.commands.recover.segment_ranges import (
@@ -31,7 +31,7 @@ from klog.formats.checkpoint import write_epochs
 from klog.formats.damage import Damage
 from klog.formats.java_integers import LONG_MIN
 from klog.formats.names import SEGMENT_KINDS, FileKind, file_name, parse_file
-from klog.formats.snapshot import write_snapshot
+from klog.formats.producer_snapshot import write_snapshot
 from klog.kernel import IndexBuilder, Window, crc32c
 from klog.log.bit_flips import Patch
 from klog.log.header_walk import header_at
@@ -222,7 +222,7 @@ class _Salvage:
         if self._end not in self._snapshots and self._end > (self._survey.partition.log_start_offset or 0):
             content = write_snapshot(self._state.snapshot(), crc32c)
             self._files[file_name(self._end, FileKind.SNAPSHOT)] = content
-        epochs = rebuilt(self._survey.partition.epochs, self._epochs, self._end)
+        epochs = rebuilt_from_start(self._survey.partition, self._epochs, self._end)
         return DesiredFiles(self._logs, self._files, write_epochs(epochs), self._patches, is_intact=True)
 
     def _segment(self, part: PartRanges, segment: SegmentRanges, limit: int | None, there: dict[str, Content]) -> None:

@@ -20,7 +20,7 @@ from klog.cluster.metadata.topic_config import TopicConfig
 from klog.formats.checkpoint import write_epochs
 from klog.formats.java_integers import LONG_MAX
 from klog.formats.names import SEGMENT_KINDS, FileKind, file_name
-from klog.formats.snapshot import write_snapshot
+from klog.formats.producer_snapshot import write_snapshot
 from klog.kernel import IndexBuilder, Window, ascending_run, crc32c
 from klog.log.index import AbortedTxn, txn_index_content
 from klog.partition.transactions.markers import CompletedTxn

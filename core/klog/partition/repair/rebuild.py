@@ -11,7 +11,7 @@ from klog.change.plan.draft import Draft
 from klog.change.plan.model import Amount, Loss
 from klog.formats.checkpoint import write_epochs
 from klog.formats.names import SEGMENT_KINDS, FileKind, file_name, parse_file, segment_names
-from klog.formats.snapshot import write_snapshot
+from klog.formats.producer_snapshot import write_snapshot
 from klog.kernel import crc32c
 from klog.log.segment import MAX_SEGMENT_BYTES
 from klog.partition.repair.partition_survey import PartitionSurvey
@@ -265,10 +265,10 @@ class _Repair:
         wrong = any(self.mends(finding) for finding in self._found("epochs-"))
         if not wrong and not (self._loses and beyond):
             return None
-        from klog.change.partition_plan.desired_files import rebuilt
+        from klog.change.partition_plan.desired_files import rebuilt_from_start
 
         seen = [(epoch, offset) for segment in self.facts.segments for epoch, offset, _ in segment.survey.epochs]
-        return write_epochs(rebuilt(found, seen, self.end))
+        return write_epochs(rebuilt_from_start(self.facts.partition, seen, self.end))
 
     # the meaning of that
 

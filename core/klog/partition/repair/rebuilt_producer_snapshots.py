@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from klog.base.errors import KlogError
 from klog.data_dir.partition import SegmentFiles
 from klog.formats.damage import Damage
-from klog.formats.snapshot import Producer
+from klog.formats.producer_snapshot import Producer
 from klog.log.index import AbortedTxn, read_txn_index, txn_index_content
 from klog.partition.repair.recover_outcome import RecoverOptions
 from klog.partition.verify.findings import PartitionFacts

@@ -14,7 +14,7 @@ from klog.data_dir.partition import Partition
 from klog.formats.batch import BatchFacts
 from klog.formats.damage import Damage, DamageKind
 from klog.formats.names import FileKind
-from klog.formats.snapshot import PRODUCER_ID_EXPIRATION_MS
+from klog.formats.producer_snapshot import PRODUCER_ID_EXPIRATION_MS
 from klog.log.reader import MAX_BATCH_BYTES
 from klog.partition.start.start_files import ReadSettings
 from klog.partition.verify.findings import Finding

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from klog.base.errors import counted
 from klog.base.read_only import ReadOnlyFile
-from klog.cluster.metadata.topic_config import Setting, SettingOrigin, TopicConfig
+from klog.cluster.metadata.topic_config import TopicConfig
 from klog.data_dir.partition import Partition, SegmentFiles, segments_between
 from klog.formats.batch import CONTROL_BIT, BatchFacts
 from klog.formats.damage import Damage
@@ -29,6 +29,7 @@ from klog.partition.retention.first_pass import (
     BY_MS,
     BY_START,
     AgedSegment,
+    SegmentAge,
     TopicRetention,
     due_segments,
     topic_retention,
@@ -92,14 +93,6 @@ def stored_segments(
     ]
 
 
-_ORIGINS: Final = {
-    SettingOrigin.OPTION: "as given",
-    SettingOrigin.TOPIC: "the topic's",
-    SettingOrigin.BROKER: "set for the broker",
-    SettingOrigin.FILE: "of server.properties",
-    SettingOrigin.DEFAULT: "Kafka's default",
-}
-
 COPIED: Final = "of the records that are copied"
 """The records that are the subject of the notes of a plan that makes copies equal."""
 
@@ -121,7 +114,8 @@ class DueRecords(NamedTuple):
     """Records that the first pass removes from a partition.
 
     *records*: those that the caller counts.  *segments*, *bytes*: of everything removed.  *rules*: by which settings.
-    *is_exact*: they were counted, otherwise they are the offsets: some may be gaps or markers.
+    *is_exact*: they were counted, otherwise they are the offsets: some may be gaps or markers.  *early*: those of them
+    that would stay by the timestamps of their batches.
     """
 
     topic: str
@@ -133,6 +127,7 @@ class DueRecords(NamedTuple):
     rules: tuple[str, ...]
     retention: TopicRetention
     is_exact: bool = True
+    early: int = 0
 
     def json(self) -> dict[str, object]:
         """Return it as JSON has it."""
@@ -176,6 +171,24 @@ def due_records(
         return None
     size = sum(one.bytes for one in due)
     return DueRecords(partition.topic, partition.number, partition.path, records, len(due), size, rules, retention)
+
+
+def early_records(found: RetainedPartition, due: DueRecords, partition: Partition, now_ms: int) -> int:
+    """Return how many of the *due* records are removed only because a time index has older times than the batches.
+
+    All logs are whole.  Raises UnreadableError.
+    """
+    pairs = list(zip(found.segments, partition.segments, strict=True))
+    ages = [
+        SegmentAge(one.base_offset, one.bytes, largest_timestamp(partition.file(files.log), None))
+        for one, files in pairs[: due.segments]
+    ]
+    left = found.segments[due.segments :]
+    expired = due_segments([*ages, *left], due.retention.limits, found.offsets.start, now_ms)
+    if len(expired) >= due.segments:
+        return 0
+    end = left[0].base_offset if left else found.offsets.end
+    return count_in(partition)(OffsetSpan(max(ages[len(expired)].base_offset, found.offsets.start), end))
 
 
 def count_in(partition: Partition) -> Callable[[OffsetSpan], int]:
@@ -230,23 +243,21 @@ def _note(topic: str, rows: Sequence[DueRecords], whose: str) -> str:
     partitions = {one.partition for one in rows}
     where = counted(segments, "segment") + (f" of {len(partitions)} partitions" if len(partitions) > 1 else "")
     rules = sorted({rule for one in rows for rule in one.rules})
-    said = " and ".join(_said(retention, retention.settings[rule]) for rule in rules)
+    said = " and ".join(retention.settings[rule].told(retention.knows_file) for rule in rules)
     unknown = "" if retention.is_known else "; the topic's own settings are not known"
     what = f"{at_most}{records} {whose} ({where}), by {said}{unknown}"
     command = keep_command(topic, retention)
     return f"{topic}: the first retention pass of the broker removes {what}; to keep them, first: {command}"
 
 
-def _said(retention: TopicRetention, setting: Setting) -> str:
-    origin = _ORIGINS[setting.origin]
-    if setting.origin is SettingOrigin.DEFAULT and not retention.knows_file:
-        origin += " (server.properties is not known)"
-    return f"{setting.name}={setting.value}, {origin}"
-
-
 def keep_command(topic: str, retention: TopicRetention) -> str:
     """Return the command after which retention removes nothing from a topic."""
     limits = {BY_MS: retention.limits.retention_ms, BY_BYTES: retention.limits.retention_bytes}
-    off = ",".join(f"{name}=-1" for name, limit in limits.items() if limit >= 0)
+    return config_command(topic, {name: "-1" for name, limit in limits.items() if limit >= 0})
+
+
+def config_command(topic: str, settings: Mapping[str, str]) -> str:
+    """Return the command that changes *settings* of a topic."""
     words = ["kafka-configs", "--bootstrap-server", "HOST:PORT", "--alter", "--entity-type", "topics"]
-    return join([*words, "--entity-name", topic, "--add-config", off])
+    changes = ",".join(f"{name}={value}" for name, value in settings.items())
+    return join([*words, "--entity-name", topic, "--add-config", changes])

@@ -61,7 +61,7 @@ def topic_retention(topics: TopicConfig, topic: str | None) -> TopicRetention:
     return TopicRetention(limits, compacts, is_remote, settings, topics.is_known(topic), topics.knows_file)
 
 
-BY_START, BY_BYTES, BY_MS = "log start", "retention.bytes", "retention.ms"
+BY_START, BY_BYTES, BY_MS, BY_POLICY = "log start", "retention.bytes", "retention.ms", "cleanup.policy"
 
 
 class AgedSegment(Protocol):

@@ -20,7 +20,7 @@ from klog.formats.checkpoint import EpochEntry, read_epochs
 from klog.formats.damage import Damage
 from klog.formats.index import OFFSET_ENTRY
 from klog.formats.names import PartitionState, Stage
-from klog.formats.snapshot import PRODUCER_ID_EXPIRATION_MS
+from klog.formats.producer_snapshot import PRODUCER_ID_EXPIRATION_MS
 from klog.kernel import Window
 from klog.log.header_walk import walk_headers
 from klog.log.index import IndexEntries
@@ -93,7 +93,15 @@ def usual_end(partition: Partition) -> LogEnd | None:
     if end is None or end.damage is not None or not _is_usual(partition):
         return None
     is_reached = (partition.log_start_offset or 0) <= end.offset and _index_fits(partition, end)
-    return end if is_reached else None
+    return end if is_reached and _knows_producers(partition, end) else None
+
+
+def _knows_producers(partition: Partition, end: LogEnd) -> bool:
+    """Whether the start does not read the log for its producers: a snapshot of the end has them, or there is none.
+
+    It fails at damage there, behind the newest snapshot.  Kafka: UnifiedLog.rebuildProducerState.
+    """
+    return not partition.snapshots or any(file.offset == end.offset for file in partition.snapshots)
 
 
 def _is_usual(partition: Partition) -> bool:

@@ -22,7 +22,7 @@ from klog.formats.checkpoint import epochs_in_force
 from klog.formats.internal_topics import TRANSACTION_STATE
 from klog.formats.java_text import parse_long
 from klog.formats.names import PartitionState
-from klog.formats.snapshot import PRODUCER_ID_EXPIRATION_MS
+from klog.formats.producer_snapshot import PRODUCER_ID_EXPIRATION_MS
 from klog.formats.transaction_state import TransactionStatus
 from klog.partition.start.producer_recovery import BrokerClock
 from klog.partition.transactions.producer_replay import nearest_state, replay
@@ -49,11 +49,12 @@ class UsedNumbers(NamedTuple):
 
     *leader_epoch*: of the last batch, or the latest in the epoch checkpoint below the end of the log; -1 without one.
     *producer_ids*: those of the producers that a broker still has, ascending; in a coordinator's log also those of its
-    transactional ids.
+    transactional ids.  *open_transactions*: the first offset and the producer id of each, ascending.
     """
 
     leader_epoch: int = -1
     producer_ids: tuple[int, ...] = ()
+    open_transactions: tuple[tuple[int, int], ...] = ()
 
 
 def used_numbers(partition: Partition, log_end: int, clock: BrokerClock) -> UsedNumbers:
@@ -66,13 +67,13 @@ def used_numbers(partition: Partition, log_end: int, clock: BrokerClock) -> Used
         for _ in replay(state, partition.path, partition.segments, log_end):
             pass
     state.expire(clock.now_ms, clock.expiration_ms)
-    ids = set(state.producers)
+    ids, opened = set(state.producers), tuple(state.ongoing.all())
     if partition.topic == TRANSACTION_STATE:
         oldest = clock.now_ms - _TRANSACTIONAL_ID_EXPIRATION_MS
         images = transaction_images([partition])
         ids |= {image.producer_id for image in images if image.status not in _IDLE or image.updated > oldest}
     found = sorted(one for one in ids if 0 <= one < FIRST_SHIFTED_ID)
-    return UsedNumbers(max([epoch_at(partition, log_end - 1), *known]), tuple(found))
+    return UsedNumbers(max([epoch_at(partition, log_end - 1), *known]), tuple(found), opened)
 
 
 class UsedEpoch(NamedTuple):

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from klog.formats.snapshot import Producer, Snapshot
+from klog.formats.producer_snapshot import Producer, Snapshot
 from klog.partition.transactions.producer_state import ProducerState, read_snapshot_file
 
 

@@ -16,16 +16,8 @@ from collections.abc import Callable, Iterable, Sequence
 from klog.base.errors import KlogError
 from klog.data_dir.log_dir import lock_state
 from klog.data_dir.partition import Partition
-from klog.data_dir.replicas import (
-    UNKNOWN,
-    IdentityChoice,
-    choose_identity,
-    epoch_at,
-    find_partitions,
-    group_copies,
-    last_leader_epoch,
-    log_end,
-)
+from klog.data_dir.partition_identity import IdentityChoice, choose_identity, group_copies
+from klog.data_dir.replicas import UNKNOWN, epoch_at, find_partitions, last_leader_epoch, log_end
 from klog.data_dir.selection import PartitionChoice, select
 from klog.formats.checkpoint import epochs_in_force
 from klog.formats.names import FileKind

@@ -21,10 +21,10 @@ from klog.formats.batch import CODEC_BITS, CONTROL_BIT, BatchFacts
 from klog.formats.codec import Decompressor
 from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
 from klog.formats.java_integers import LONG_MIN
-from klog.formats.snapshot import Producer, Snapshot
+from klog.formats.producer_snapshot import Producer, Snapshot
 from klog.kernel import BAD_LENGTH, IndexBuilder, Window
 from klog.log.index import AbortedTxn, txn_index_content
-from klog.log.pipeline import OrderedOutput, Work, run
+from klog.log.ordered_pipeline import OrderedOutput, Work, run
 from klog.log.reader import LogReader, WindowResult
 from klog.log.segment import MAX_RELATIVE_OFFSET
 from klog.partition.start.producer_recovery import ProducerLoader

@@ -19,7 +19,7 @@ from klog.formats.checkpoint import EpochEntry, write_epochs
 from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
 from klog.formats.java_integers import LONG_MAX, LONG_MIN
 from klog.formats.names import SEGMENT_KINDS, FileKind, FileName, Stage, file_name, parse_file, segment_names
-from klog.formats.snapshot import write_snapshot
+from klog.formats.producer_snapshot import write_snapshot
 from klog.kernel import crc32c
 from klog.log.segment import MAX_SEGMENT_BYTES
 from klog.partition.start.producer_recovery import SnapshotFiles

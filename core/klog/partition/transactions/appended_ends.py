@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from klog.formats.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHead, write_batch
 from klog.formats.control import END_TXN_MARKER, KEY
+from klog.formats.producer_snapshot import Producer
 from klog.formats.record import write_record
-from klog.formats.snapshot import Producer
 from klog.kernel import DONE, crc32c
 from klog.log.header_walk import window_of
 from klog.log.index import AbortedTxn

@@ -30,7 +30,7 @@ from klog.data_dir.partition import Partition, SegmentFiles
 from klog.formats.batch import CONTROL_BIT, TRANSACTIONAL_BIT
 from klog.formats.damage import Damage, Location
 from klog.formats.java_integers import LONG_MAX
-from klog.formats.snapshot import Producer, Snapshot
+from klog.formats.producer_snapshot import Producer, Snapshot
 from klog.kernel import Window
 from klog.log.index import position_of_offset
 from klog.log.records import intact_runs

@@ -36,7 +36,7 @@ from klog.formats.batch import (
 )
 from klog.formats.damage import Location
 from klog.formats.java_integers import LONG_MAX
-from klog.formats.snapshot import PRODUCER_ID_EXPIRATION_MS, Producer, Snapshot, read_snapshot
+from klog.formats.producer_snapshot import PRODUCER_ID_EXPIRATION_MS, Producer, Snapshot, read_snapshot
 from klog.kernel import crc32c
 from klog.partition.transactions.markers import (
     CompletedTxn,

@@ -16,7 +16,7 @@ from klog.base.errors import UnreadableError
 from klog.cluster.metadata.topic_config import SettingOrigin, TopicConfig
 from klog.data_dir.partition import Partition
 from klog.formats.names import CLUSTER_METADATA, PartitionState
-from klog.formats.snapshot import PRODUCER_ID_EXPIRATION_MS, Snapshot
+from klog.formats.producer_snapshot import PRODUCER_ID_EXPIRATION_MS, Snapshot
 from klog.partition.start.start_files import ReadSettings, StartOutcome
 from klog.partition.start.start_reasons import REASONS
 from klog.partition.transactions.producer_replay import ProducerReplay
@@ -200,6 +200,7 @@ _TABLE: Final = (
     FindingKind("high-watermark-beyond-end", _W, "a high watermark beyond the end of the log: replicated records are gone", "lowers it", _RECOVER),
     FindingKind("high-watermark-below-start", _N, "a high watermark below the start of the log", "raises it", _RECOVER),
     FindingKind("log-start-beyond-end", _D, "a log start beyond the end of the log", _start("log-start-beyond-end"), _RECOVER),
+    FindingKind("log-start-raised", _W, "a log start above that of the leader epochs: no broker has raised it, and intact records are below it", _start("log-start-raised"), ""),
     FindingKind("cleaner-offset-outside", _N, "a cleaner checkpoint outside the log", "cleans from the start again"),
 )  # fmt: skip
 

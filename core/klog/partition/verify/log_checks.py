@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from klog.base.errors import KlogError, offsets_text
+from klog.base.errors import KlogError, are, offsets_text
 from klog.base.read_only import ReadOnlyFile
 from klog.data_dir.zeroed_tail import held_records
 from klog.formats.batch import BATCH, ENTRY
@@ -279,7 +279,7 @@ def _gaps(facts: PartitionFacts) -> Iterator[tuple[str, int, int, int]]:
 
 
 def _gap(first: int, found: int) -> str:
-    return f"{offsets_text(first, found - 1)} {'are' if found - 1 > first else 'is'} missing"
+    return f"{offsets_text(first, found - 1)} {are(first, found - 1)} missing"
 
 
 def unreadable(facts: PartitionFacts) -> Findings:

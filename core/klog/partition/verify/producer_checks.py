@@ -18,7 +18,7 @@ from typing import Final
 from klog.base.errors import KlogError, offsets_text
 from klog.formats.batch import BatchFacts
 from klog.formats.index import ABORTED_TXN
-from klog.formats.snapshot import Producer
+from klog.formats.producer_snapshot import Producer
 from klog.log.index import AbortedTxn, read_txn_index
 from klog.partition.transactions.markers import CompletedTxn, FlawedMarker, Marker, ProducerAnomaly
 from klog.partition.transactions.producer_replay import OpenTxns, replay

@@ -16,7 +16,7 @@ from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
 from klog.formats.java_integers import LONG_MAX
 from klog.kernel import IndexBuilder, SegmentSurvey, Window, offset_index_used, time_index_used
 from klog.log.index import content_before_zeros
-from klog.log.pipeline import OrderedOutput, Work, run
+from klog.log.ordered_pipeline import OrderedOutput, Work, run
 from klog.log.reader import MAX_BATCH_BYTES, WindowResult
 from klog.log.records import BatchRun, Codecs, decode_run, intact_runs, message_damages, misplaced_records
 from klog.log.segment import Segment

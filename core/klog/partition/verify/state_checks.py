@@ -162,6 +162,9 @@ def checkpoints(facts: PartitionFacts) -> Findings:
             yield _of_root(facts, kind, f"{said}, but the log ends at {end}", file, said)
     if start > end:
         yield _of_root(facts, "log-start-beyond-end", f"{start}, but the log ends at {end}", FileKind.LOG_STARTS, start)
+    elif (first := partition.start_by_epochs) is not None:
+        message = f"{start}, but the leader epochs begin at {first}"
+        yield _of_root(facts, "log-start-raised", message, FileKind.LOG_STARTS, start)
     elif partition.high_watermark is not None and partition.high_watermark < start:
         message = f"{partition.high_watermark}, but the log starts at {start}"
         yield _of_root(facts, "high-watermark-below-start", message, FileKind.HIGH_WATERMARKS, partition.high_watermark)
