@@ -9,7 +9,7 @@ from klog.base.errors import ExitCode, UsageError, counted
 from klog.base.progress import Sink
 from klog.commands.doctor.broker_start import diagnose
 from klog.commands.doctor.diagnosis import Diagnosis, KafkaVersion, NextStep
-from klog.commands.doctor.log_dir_format import BrokerConfig, choose_log_dirs, read_config
+from klog.commands.doctor.meta_properties_check import BrokerConfig, choose_log_dirs, read_config
 from klog.commands.doctor.start_request import StartRequest
 from klog.formats.java_text import parse_uuid
 from klog.tier.tier import Tier
@@ -87,6 +87,7 @@ def _document(found: Diagnosis) -> dict[str, object]:
         "fatal": None if found.failure is None else found.failure._asdict(),
         "notes": [note._asdict() for note in found.notes],
         "retention": [one.json() for one in found.retention],
+        "offsets": [one._asdict() for one in found.offsets],
         "log_dirs": [{**one._asdict(), "fate": one.fate.value} for one in found.log_dirs],
         "steps": [step._asdict() for step in found.steps],
         "partitions": [{**row._asdict(), "fate": row.fate.value} for row in found.partitions],

@@ -6,8 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from klog.base.errors import counted
+from klog.cluster.coordinator.due_offsets import KEEP_OFFSETS
 from klog.commands.doctor.diagnosis import (
+    HANGING,
     HARMLESS,
+    INDEX_WRONG,
+    TORN_TAIL,
     TXN_INDEX_WRONG,
     UNSAFE_NOTES,
     Diagnosis,
@@ -18,7 +22,7 @@ from klog.commands.doctor.diagnosis import (
 )
 from klog.commands.doctor.partition_loader import WORTH_MARKING_SECONDS
 from klog.partition.retention.due_records import DueRecords, keep_command
-from klog.partition.start.start_reasons import REASONS, RETENTION, WATERMARK_NUMBER, StartNote
+from klog.partition.start.start_reasons import OFFSETS, REASONS, RETENTION, WATERMARK_NUMBER, StartNote
 
 from klog_cli import output, style
 from klog_cli.command_line import command_line
@@ -27,6 +31,25 @@ from klog_cli.views.losses import loses
 from klog_cli.views.repair_costs import RepairCost
 
 _MOST_ROWS: Final = 20
+_HARMS: Final = {
+    INDEX_WRONG: (
+        "CONSUMERS AND FOLLOWERS SKIP RECORDS",
+        "Consumers and followers of {} skip records without an error",
+    ),
+    TXN_INDEX_WRONG: (
+        "SERVES ABORTED RECORDS OR HIDES COMMITTED ONES",
+        "read_committed consumers of {} get aborted records, or miss committed ones",
+    ),
+    TORN_TAIL: (
+        "NEW RECORDS WILL BE UNREADABLE",
+        "New records of {} are appended behind a torn tail, where clients cannot read them",
+    ),
+    HANGING: (
+        "READ_COMMITTED CONSUMERS STOP AT A TRANSACTION THAT NEVER ENDS",
+        "read_committed consumers of {} stop at a transaction that nothing ends",
+    ),
+}
+"""For reasons of partitions the verdict and the sentence, the worst first."""
 _FEW: Final = 3
 """The most partitions with the same outcome that have a line each."""
 _STATES: Final = {"metadata-log-damaged": "damaged", "metadata-log-behind": "behind the logs"}
@@ -114,12 +137,17 @@ class DoctorText:
             verdict = style.good("STARTS, LOSES NOTHING") + (f" after a recovery of {recovery}" if recovery else "")
         elif found.unsafe:
             verdict = style.bad("STARTS, MAY LOSE RECORDS LATER")
-        elif any(row.reason == TXN_INDEX_WRONG for row in found.partitions):
-            verdict = style.bad("STARTS, LOSES NOTHING, BUT SERVES ABORTED RECORDS OR HIDES COMMITTED ONES")
+        elif harms := self._harms():
+            verdict = style.bad(f"STARTS, LOSES NOTHING, BUT {_HARMS[harms[0]][0]}")
         else:
             verdict = style.warning("STARTS, LOSES NOTHING, BUT NOT EVERY PARTITION IS SERVED")
         state = " and ".join(sorted(_STATES[one] for one in found.unsafe))
         return f"{verdict}; {style.bad(f'its metadata log is {state}')}" if state else verdict
+
+    def _harms(self) -> list[str]:
+        """Return the reasons of partitions that are served, but not as they should be, the worst first."""
+        reasons = {row.reason for row in self._found.partitions}
+        return [reason for reason in _HARMS if reason in reasons]
 
     def _recovery(self) -> str:
         work = self._found.recovery
@@ -135,19 +163,21 @@ class DoctorText:
         return [note for note in self._found.notes if note.id in ids]
 
     def _reasons(self) -> Iterator[str]:
-        failure, notes = self._found.failure, [note for note in self._found.notes if note.id != RETENTION]
+        failure = self._found.failure
+        notes = [note for note in self._found.notes if note.id not in (RETENTION, OFFSETS)]
         yield from self._notes([note for note in notes if note.id in UNSAFE_NOTES])
         if failure is not None and (message := self._new(failure.message)):
             place = f"{failure.directory}: " if failure.directory else ""
             yield f"  The broker stops with: {place}{message}{self._id(failure.id)}"
         yield from self._notes(notes)
-        if wrong := sum(row.reason == TXN_INDEX_WRONG for row in self._found.partitions):
-            which = counted(wrong, "partition")
-            yield f"  read_committed consumers of {which} get aborted records, or miss committed ones:"
+        for harm in self._harms():
+            wrong = sum(row.reason == harm for row in self._found.partitions)
+            yield f"  {_HARMS[harm][1].format(counted(wrong, 'partition'))}:"
         if unled := sum(row.reason == WATERMARK_NUMBER for row in self._found.partitions):
             yield f"  The broker serves hardly any of its {counted(unled, 'partition')}."
         yield from self._partitions([row for row in self._rows if _is_harm(row)])
         yield from self._retention()
+        yield from self._offsets()
 
     def _notes(self, notes: Sequence[StartNote]) -> Iterator[str]:
         for note in notes:
@@ -165,7 +195,7 @@ class DoctorText:
         which = f"{topics[0]}" if len(topics) == 1 else f"{len(topics)} topics"
         at_most = "" if all(one.is_exact for one in every) else "up to "
         total = style.warning(f"{at_most}{counted(_records(every), 'record')} of {which}")
-        yield f"  Half a minute after the start, retention deletes {total}{self._id(RETENTION)}."
+        yield f"  After 30 s, retention deletes {total}{self._id(RETENTION)}."
         shown = topics if self._everything else topics[:1]
         for topic in shown:
             some = "it" if len(topics) == 1 else f"the {counted(_records(by_topic[topic]), 'record')} of {topic}"
@@ -173,6 +203,17 @@ class DoctorText:
             yield f"    {style.command(keep_command(topic, by_topic[topic][0].retention))}"
         if len(topics) > len(shown):
             yield f"  and so for {counted(len(topics) - len(shown), 'more topic')} (--all names them)"
+
+    def _offsets(self) -> Iterator[str]:
+        due = self._found.offsets
+        if self._everything or any(one.since is None or one.has_replicas for one in due):
+            yield from self._notes([note for note in self._found.notes if note.id == OFFSETS])
+        elif due:
+            at_most = "up to " if any(one.has_members for one in due) else ""
+            offsets = f"{at_most}{counted(sum(one.offsets for one in due), 'expired offset')}"
+            total = style.warning(f"{offsets} of {counted(len(due), 'group')}")
+            yield f"  Coordinators remove {total}{self._id(OFFSETS)}."
+            yield f"  To keep them, {KEEP_OFFSETS}."
 
     # the way out
 
@@ -268,7 +309,7 @@ class DoctorText:
         dirs = " ".join(one.path for one in found.log_dirs)
         if found.starts and not found.loses:
             yield ""
-            yield "Checksums were computed only where the start reads the logs. All of them are checked by:"
+            yield "Checksums were computed only where the start reads logs. To check all:"
             yield f"  {style.command(f'klog verify {dirs}')}"
         if found.starts and found.recovery.seconds[1] >= WORTH_MARKING_SECONDS:
             yield "Most of the time of the recovery is saved by doing it in advance:"
@@ -276,7 +317,7 @@ class DoctorText:
 
 
 def _is_harm(row: PartitionFate) -> bool:
-    return row.fate not in HARMLESS or row.lost_records > 0 or row.reason in (TXN_INDEX_WRONG, WATERMARK_NUMBER)
+    return row.fate not in HARMLESS or row.lost_records > 0 or row.reason in (*_HARMS, WATERMARK_NUMBER)
 
 
 def _records(rows: Sequence[DueRecords]) -> int:

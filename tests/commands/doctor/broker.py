@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import re
 import shutil
-import subprocess
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -101,12 +100,9 @@ class TwoDirBroker(kafka.Cluster):
     def dirs(self) -> list[Path]:
         return [self.folder / name for name in NAMES]
 
-    def _format(self, properties: Path) -> None:
-        if any(one.exists() for one in self.dirs):
-            return  # a disk that is to be started as it is
-        tool = ("kafka.tools.StorageTool", "format", f"--cluster-id={kafka.cluster_identity()}", "--config")
-        command = kafka.java(self.version, *tool, str(properties))
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    def _format(self) -> None:
+        if not any(one.exists() for one in self.dirs):  # else a disk that is to be started as it is
+            super()._format()
 
     def wait_for(self, seconds: float, pattern: str) -> bool:
         """Wait until the broker has logged something, or has ended; return whether it is there."""
@@ -122,9 +118,13 @@ class TwoDirBroker(kafka.Cluster):
     def power_off(self) -> None:
         """End the broker and its cluster's store, without a word to either."""
         self.kill()
+        self.end_session()
+        self.__exit__()
+
+    def end_session(self) -> None:
+        """Wait until ZooKeeper has forgotten the broker, which may have ended without a word to it."""
         if self._zookeeper is not None:
             time.sleep(ZOOKEEPER_FORGETS_S)
-        self.__exit__()
 
     @property
     def is_running(self) -> bool:
@@ -154,6 +154,8 @@ def build_disks(version: str, folder: Path, port: int = kafka.PORT) -> dict[str,
         found = {"killed": copy_disk(broker.folder, folder / "killed")}
     with TwoDirBroker(version, broker.folder, port, SHORT_SESSION_MS) as again:
         assert again.wait_for(60, STARTED)
+        again.stop()
+        again.end_session()
     return {**found, "clean": copy_disk(broker.folder, folder / "clean")}
 
 

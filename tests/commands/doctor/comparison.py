@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from klog.commands.doctor.diagnosis import Diagnosis, Fate, LogDirState, PartitionFate
-from klog.commands.doctor.partition_fates import MAY_HAVE_NO_LEADER, MAY_RENAME_FIRST
+from klog.commands.doctor.partition_fates import MAY_HAVE_NO_LEADER, MAY_RENAME_FIRST, NO_WATERMARKS
 
 from tests.commands.doctor.broker import Started
 
@@ -64,7 +64,8 @@ def _row(row: PartitionFate, did: Started, is_moving: bool, is_kraft: bool) -> l
         if served != wanted and not _is_more(served, wanted) and not is_unled:
             found.append(f"{where}: told {wanted}, did {served}")
     elif row.fate is Fate.CREATES or row.becomes == "empty":
-        if served != (0, 0, 0) and not (served is None and MAY_HAVE_NO_LEADER in row.message):
+        may_be_unled = MAY_HAVE_NO_LEADER in row.message or NO_WATERMARKS in row.message
+        if served != (0, 0, 0) and not (served is None and may_be_unled):
             found.append(f"{where}: told an empty one, did {served}")
     elif row.fate is Fate.LEADERLESS and served not in (None, (row.log_start, row.log_end, row.records)):
         found.append(f"{where}: told {row.log_start} to {row.log_end}, did {served}")

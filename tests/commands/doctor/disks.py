@@ -43,7 +43,7 @@ def combination(seed: int) -> tuple[str, Change]:
                 PARTITION_STATES[name](disk, number)
         for name in names:
             if name in DISK_STATES and len(disk.logs1) >= LOGS_NEEDED.get(name, 0):
-                with suppress(OSError, StopIteration, AssertionError):
+                with suppress(OSError, StopIteration, AssertionError, IndexError):
                     DISK_STATES[name](disk)
 
     return f"{seed}: {', '.join(names)}", change

@@ -90,7 +90,7 @@ def test_every_field_of_the_contract_is_there(klog: Klog, disk: Path) -> None:
     (disk / "plain-1" / "partition.metadata").unlink()
     found = answer(klog, disk, code=4)
     contract = ("version", "starts", "loses", "fatal", "log_dirs", "steps", "partitions", "recovery", "next")
-    assert set(found) == {*contract, "notes", "retention"}
+    assert set(found) == {*contract, "notes", "retention", "offsets"}
     assert set(found["log_dirs"][0]) == {
         "path", "fate", "reason", "cluster_id", "node_id", "directory_id", "clean", "lock"
     }  # fmt: skip
@@ -209,7 +209,8 @@ def test_another_node_and_another_cluster(klog: Klog, disk: Path) -> None:
     fatal = answer(klog, disk, "--node-id", "7", code=4)["fatal"]
     assert (fatal["id"], fatal["log_dir"]) == ("node-id-differs", str(disk))
     noted = answer(klog, disk, "--cluster-id", "AAAAAAAAQACAAAAAAAAAAA", code=0)
-    assert {note["id"] for note in noted["notes"]} == {"cluster-id-differs", "retention-due"}  # its records are old
+    due = {"retention-due", "offsets-due"}  # its records are old
+    assert {note["id"] for note in noted["notes"]} == {"cluster-id-differs", *due}
 
 
 def test_disks_of_two_brokers_are_no_one_brokers(klog: Klog, disk: Path, tmp_path: Path) -> None:

@@ -105,7 +105,7 @@ def test_partitions_that_fare_alike_are_one_line_unless_all_are_asked_for(klog: 
     assert "empty-1, empty-2, gzip-broker-0, … 11 more (--all lists them)" in shown
     every = text(klog, disk, "--all")
     assert every.count("not on this disk") == 14
-    assert every.count("--add-config retention.ms=-1\n") == 9
+    assert every.count("--add-config retention.ms=-1\n") == 10
 
 
 @pytest.mark.parametrize("fault", ["foreign", "no metadata log"])

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.brokers import clients, kafka
+from tests.commands.serve.serving import Serving, Wire
 from tests.conftest import run_klog
 
 pytestmark = pytest.mark.kafka
@@ -39,6 +40,17 @@ def ask(log_dir: Path, version: str) -> tuple[str | None, int, int]:
     rows = [row for row in json.loads(done.stdout)["partitions"] if row["topic"] == TOPIC]
     assert len(rows) == 1
     return rows[0]["reason"], rows[0]["lost_records"], done.exit_code
+
+
+def is_named(log_dir: Path) -> bool:
+    """Whether `klog serve` and `klog audit` name the log start of the partition; they agree."""
+    with Serving(log_dir) as serving, Wire(serving.port) as wire:
+        wire.ask("ApiVersions", 0, {})
+        assert serving.end() == 0
+    audited = run_klog("audit", "misrouted", "--topic", TOPIC, log_dir)
+    found = b"log-start-raised" in audited.stderr
+    assert (audited.exit_code, "log-start-raised" in serving.said) == (4 if found else 0, found)
+    return found
 
 
 def first_offset(bootstrap: str) -> int:
@@ -73,9 +85,9 @@ def test_the_log_start_of_a_broker_and_one_above_it(version: str, tmp_path: Path
         client.delete_records([place])[place].result(clients.WAIT_S)
         until(lambda: checkpoint.read_text().endswith(" 13\n") and epochs.read_text().endswith(" 13\n"))
         unclean = shutil.copytree(cluster.data, tmp_path / "unclean")
-        assert ask(unclean, version) == (None, 0, 0)
+        assert (*ask(unclean, version), is_named(unclean)) == (None, 0, 0, False)
         harm(unclean, 31)
-        assert ask(unclean, version) == ("log-start-raised", 18, 4)
+        assert (*ask(unclean, version), is_named(unclean)) == ("log-start-raised", 18, 4, True)
         cluster.stop()
         assert ask(cluster.data, version) == (None, 0, 0)
         harm(cluster.data, 29)

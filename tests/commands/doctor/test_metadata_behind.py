@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from klog.formats.snapshot import Producer
+from klog.formats.producer_snapshot import Producer
 
 from tests.conftest import Ran
 from tests.oracles.plain.encode import Record, batch
@@ -77,6 +77,19 @@ def test_a_producer_id_that_would_be_handed_out_again(
     assert (BEHIND in said) == is_behind
     if is_behind:
         assert f"from {free or 0} on" in said[BEHIND]
+
+
+@pytest.mark.parametrize("is_behind", [True, False])
+def test_a_partition_that_must_be_repaired_first_counts(is_behind: bool, klog: Klog, tmp_path: Path) -> None:
+    """A broker refuses its leader epochs: the next start does not use its ids, the one after the repair does."""
+    metadata(tmp_path / "data", leader_epoch=0, next_producer_id=2000)
+    path = partition(tmp_path / "data", [data(0, 0, 77_000 if is_behind else 1999)], [(0, 0)])
+    (path / "leader-epoch-checkpoint").write_text("0\n2\n0 0\n")
+    done = klog("doctor", "--output", "json", str(tmp_path / "data"))
+    found = json.loads(done.stdout)
+    commands = [" ".join((one["command"] or "").split()[:3]) for one in found["next"]]
+    expected = [*(["klog metadata plan"] if is_behind else []), f"klog recover {path}"]
+    assert (commands, BEHIND in {one["id"] for one in found["notes"]}) == (expected, False)
 
 
 @pytest.mark.parametrize(

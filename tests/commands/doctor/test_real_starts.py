@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from klog.commands.doctor.diagnosis import Fate
+from klog.commands.doctor.diagnosis import Fate, NextStep
 
 from tests.brokers import kafka
 from tests.commands.doctor.broker import TOPIC, build_disks, copy_disk, start
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.kafka
 VERSIONS = (kafka.NEWEST, kafka.BEFORE)
 STOPS = ("killed", "clean")
 Disks = Callable[[str, str], Path]
-TOGETHER = {4, 7}
+TOGETHER = {4, 7, 16}
 COPY_STOPS = (
     "recovery-points-malformed", "log-starts-malformed", "cleaner-offsets-malformed", "epochs-malformed",
     "partition-metadata-malformed",
@@ -139,9 +139,17 @@ def test_states_together(disks: Disks, tmp_path: Path, seed: int) -> None:
     assert differences(told, start(version, folder)) == [], name
 
 
+def is_later(step: NextStep) -> bool:
+    """Whether it is one for a transaction that nothing ends."""
+    return "end the transaction after the start" in (step.manual or "")
+
+
 @pytest.mark.parametrize("seed", seeds())
 def test_the_way_out_of_states_together(disks: Disks, tmp_path: Path, seed: int) -> None:
-    """One list has the steps about the faults that stop a broker, and about all later ones."""
+    """One list has the steps about the faults that stop a broker, and about all later ones.
+
+    A transaction that nothing ends is left: an operator ends it after the start.
+    """
     version, stop = VERSIONS[seed % 2], STOPS[seed // 2 % 2]
     folder = copy_disk(disks(version, stop), tmp_path / "disk")
     name, change = combination(seed)
@@ -150,9 +158,10 @@ def test_the_way_out_of_states_together(disks: Disks, tmp_path: Path, seed: int)
     if not before.is_whole_way or not can_follow(before.next):
         assert before.next, name  # a metadata log to restore, a disk to mount: missing here
         return
-    follow(before.next, tmp_path / "aside")
+    later = tuple(step for step in before.next if is_later(step))
+    follow([step for step in before.next if step not in later], tmp_path / "aside")
     told = ask(folder, version)
-    assert (told.is_harmless, told.next) == (True, ()), (name, before.next, told)
+    assert (told.is_harmless or bool(later), told.next) == (True, later), (name, before.next, told)
     did = start(version, folder)
     assert differences(told, did) == [], name
     assert "stray" not in did.fates.values(), (name, did.fates)

@@ -22,6 +22,7 @@ from klog.data_dir.log_dir import LogDir
 from klog.formats.batch import BatchHead, write_batch
 from klog.formats.record import write_record
 from klog.kernel import crc32c
+from klog.tier.tier import open_tier
 
 from tests.brokers import kafka
 from tests.brokers.tiered import TASKS_S, TieredCluster
@@ -62,9 +63,9 @@ class House:
         folder = f"{topic}-{number}-{self.truth['topics'][topic]}"
         return {path.name for path in (self.tier / "kafka-tiered-storage" / folder).glob("*")}
 
-    def ask(self, file: dict[str, str] | None = None) -> Diagnosis:
-        version = KafkaVersion(self.version[:3])
-        return diagnose(StartRequest([str(self.data)], version, 1, count_all=True, file=file or {}))
+    def ask(self, file: dict[str, str] | None = None, *, with_tier: bool = False) -> Diagnosis:
+        version, tier = KafkaVersion(self.version[:3]), open_tier(str(self.tier)) if with_tier else None
+        return diagnose(StartRequest([str(self.data)], version, 1, count_all=True, file=file or {}, tier=tier))
 
     def run(self, *, enabled: bool = True) -> dict[str, tuple[int, int]]:
         """Start the broker; return log start and log end of each partition some seconds later."""
@@ -96,10 +97,18 @@ def lose_metadata(house: House) -> None:
         house.remove(path.name)
 
 
+def lose_both(house: House) -> None:
+    lose_metadata(house)
+    house.remove("plain-0")
+    house.remove("cut-0")
+    house.remove("late-0", "*.log")
+
+
 CASES: dict[str, Callable[[House], object]] = {
     "untouched": lambda house: None,
     "local-gone": lose_local,
     "metadata-lost": lose_metadata,
+    "both-lost": lose_both,
     "tiering-off": lambda house: None,
     "tier-empty": lambda house: shutil.rmtree(house.tier),
 }
@@ -107,6 +116,8 @@ SAMPLE = {
     (kafka.NEWEST, "killed", "local-gone"),
     (kafka.BEFORE, "clean", "local-gone"),
     (kafka.NEWEST, "clean", "metadata-lost"),
+    (kafka.NEWEST, "clean", "both-lost"),
+    (kafka.BEFORE, "killed", "both-lost"),
     (kafka.NEWEST, "clean", "tiering-off"),
 }
 
@@ -126,7 +137,7 @@ def test_a_start(image: Callable[[str], Path], tmp_path: Path, version: str, sto
     house = House(image, tmp_path / "house", version, stop)
     CASES[name](house)
     is_off = name == "tiering-off"
-    told = rows(house.ask({"node.id": "1"} if is_off else None))
+    told = rows(house.ask({"node.id": "1"} if is_off else None, with_tier=name == "both-lost"))
     before = {one: house.keys(one) for one in told if one.rpartition("-")[0] in house.truth["topics"]}
     did = house.run(enabled=not is_off)
     for one, ends in did.items():
@@ -223,6 +234,32 @@ def test_a_stray_directory_leaves_its_segments_to_be_deleted(klog: Klog, tmp_pat
     assert "partition.metadata with the lines" in found["next"][0]["manual"]
 
 
+def test_a_partition_of_which_only_objects_are_left(klog: Klog, tmp_path: Path) -> None:
+    """The broker begins at offset 0, and deletes nothing, for it knows nothing: only the tier shows what is lost."""
+    data, tier = disk(tmp_path), tmp_path / "tiered/tier"
+    lines = (data / "log-start-offset-checkpoint").read_text()
+    shutil.rmtree(data / "fine-0")
+    whole = answer(klog, data, "--remote", tier)
+    for path in list(data.glob(f"{RLMM}-*")):
+        shutil.rmtree(path)
+    found = answer(klog, data, "--remote", tier)
+    row = next(one for one in found["partitions"] if one["topic"] == "fine")
+    assert (row["fate"], row["reason"], row["lost_records"]) == ("hides-remote", "remote-metadata-lost", 100)
+    assert (row["log_start"], row["lost_bytes"]) == (0, next(
+        one["lost_bytes"] for one in whole["partitions"] if one["topic"] == "fine"
+    ))  # fmt: skip
+    assert "offsets 0–99 are in remote storage without an entry" in row["message"]
+    blind = answer(klog, data)
+    assert [(one["id"], one["message"].partition(":")[0]) for one in blind["notes"]] == [
+        ("remote-metadata-lost", "fine-0")
+    ]
+    assert klog("remote", "attach", "--remote", tier, "--to", data, "-t", "fine", "--apply").exit_code == 0
+    healed = answer(klog, data, "--remote", tier)
+    row = next(one for one in healed["partitions"] if one["topic"] == "fine")
+    assert (row["fate"], row["lost_records"], row["log_start"]) == ("serves", 0, 0)
+    assert (data / "log-start-offset-checkpoint").read_text().count("fine") == lines.count("fine")
+
+
 def test_remote_storage_that_is_off_in_the_brokers_file(klog: Klog, tmp_path: Path) -> None:
     data, file = disk(tmp_path), tmp_path / "server.properties"
     for line, fate in (("", "hides-remote"), ("remote.log.storage.system.enable=true\n", "serves")):
@@ -293,6 +330,6 @@ def test_the_way_out_names_the_tier(klog: Klog, tmp_path: Path) -> None:
     found = answer(klog, data, "--remote", tier)
     for step in found["next"]:
         assert klog(*step["command"].split()[1:]).exit_code == 0, step
-    assert len(found["next"]) == 1  # without metadata nothing is known of `fine`: `short` alone would be hidden
+    assert len(found["next"]) == 2
     again = answer(klog, data, "--remote", tier)
     assert {one["fate"] for one in again["partitions"]} <= {"serves", "creates"}

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from klog.commands.doctor.log_dir_format import FormattedDir
+from klog.commands.doctor.meta_properties_check import FormattedDir
 from klog.commands.doctor.partition_loader import LoadedPartition
 from klog.formats.java_integers import LONG_MAX
 from klog.formats.names import PartitionName
@@ -60,4 +60,5 @@ class AssumedRepairs:
         """Return how a partition loads then.  *topic_id*: the cluster's, for a `partition.metadata` without one."""
         if one.path not in self.loadable:
             return one
-        return LoadedPartition(one.name, one.log_dir, one.topic_id or topic_id, StartOutcome(log_end=LONG_MAX))
+        outcome = StartOutcome(log_end=LONG_MAX)
+        return LoadedPartition(one.name, one.log_dir, one.topic_id or topic_id, outcome, used=one.used)

@@ -25,9 +25,13 @@ from klog.commands.doctor.diagnosis import (
     PartitionFate,
     RecoveryWork,
     StartStep,
+    as_unreached,
     unread_number,
 )
-from klog.commands.doctor.log_dir_format import (
+from klog.commands.doctor.expired_offsets import with_expired_offsets
+from klog.commands.doctor.hanging_transactions import with_hanging
+from klog.commands.doctor.index_check import IndexCheck, not_compared_notes
+from klog.commands.doctor.meta_properties_check import (
     FormattedDir,
     check_kraft_format,
     check_zookeeper_format,
@@ -35,14 +39,12 @@ from klog.commands.doctor.log_dir_format import (
     not_log_dir,
     read_format,
 )
-from klog.commands.doctor.metadata_facts import lag_notes
-from klog.commands.doctor.partition_fates import BrokerIdentity, PartitionFates, as_unreached
+from klog.commands.doctor.metadata_facts import lag_notes, version_failure
+from klog.commands.doctor.partition_fates import BrokerIdentity, PartitionFates
 from klog.commands.doctor.partition_loader import (
     FirstPass,
     LoadedPartition,
     PartitionLoader,
-    TxnIndexCheck,
-    not_compared_notes,
     recovery_work,
     with_retention,
 )
@@ -59,9 +61,10 @@ from klog.partition.start.start_reasons import WATERMARK_NUMBER, StartFailure, S
 def diagnose(request: StartRequest, sink: Sink | None = None) -> Diagnosis:
     """Return the course of a start.  Raises UsageError for another broker's disks, UnreadableError."""
     start = _Start(request, sink, AssumedRepairs())
-    found = play = start.run()
-    found = with_retention(found, start.due_records())
-    if not request.has_steps or (found.is_harmless and not play.notes):
+    first = start.run()
+    found = play = with_retention(first, start.due_records())
+    found = with_expired_offsets(found, start.repairs.loaded, start.cluster, start.node_id, request)
+    if not request.has_steps or (found.is_harmless and not first.notes):
         return found
     from klog.commands.doctor.next_steps import StepFinder
 
@@ -197,6 +200,8 @@ class _Start:
             self._notes.append(StartNote(reason, f"{path} goes offline: {self._problem(path)}"))
         if not self._live:
             return self._stop("format", StartFailure("log-dir-unusable", "no log dir is left", self._dirs[0].path))
+        for one in (one for one in self._dirs if one.is_read_only):
+            self._notes.append(StartNote("log-dir-read-only", f"{one.path} is on a read-only file system here"))
         fate = next(iter(self._offline.values()), "ok")
         self._steps.append(StartStep("format", fate, f"cluster {cluster_id}, node {self.node_id}"))
         return None
@@ -216,8 +221,9 @@ class _Start:
     def _metadata(self) -> RecoveredMetadata:
         found = self._recovered()
         self._notes[:0] = found.notes
-        if found.failure is not None:
-            self._stop("metadata", found.failure)
+        failure = found.failure or version_failure(found.cluster, self._request.version, self._metadata_dir)
+        if failure is not None:
+            self._stop("metadata", failure)
         elif found.notes:
             self._steps.append(StartStep("metadata", found.notes[0].id, found.notes[0].message))
         else:
@@ -247,7 +253,7 @@ class _Start:
         self._partitions(PartitionFates(loaded, *whole, self._failed, self._raced))
         at = len(metadata.notes)
         self._notes[at:at] = lag_notes(self._metadata_dir, metadata.cluster, loaded, self._rows or ())
-        self._notes += not_compared_notes([one.is_compared for one in loaded])
+        self._notes += not_compared_notes([one.indexes for one in loaded])
         return None
 
     @property
@@ -286,7 +292,7 @@ class _Start:
     def _load_dir(self, log_dir: LogDir, metadata: RecoveredMetadata) -> list[LoadedPartition]:
         clean, request = log_dir.clean_shutdown is not None, self._request
         clock = producer_clock(int(time.time() * 1000), metadata.cluster, self.node_id, request.producer_expiration_ms)
-        check = TxnIndexCheck(metadata.cluster, request.count_all, request.plain, is_clean=clean)
+        check = IndexCheck(metadata.cluster, request.count_all, request.plain, is_clean=clean)
         loader = PartitionLoader(log_dir.checkpoints, clean, metadata.cluster, clock, check, self._sink)
         known, ids = self.repairs.loaded, {} if metadata.cluster is None else metadata.cluster.topic_ids
         found = []
@@ -310,6 +316,7 @@ class _Start:
             self._gone_late.discard(path)
         early = self._offline.keys() - self._gone_late
         rows = self._with_remote(tuple(fates.facts(self._offline, early, self._request.count_all)))
+        rows = with_hanging(rows, self.repairs.loaded, self.cluster, self.node_id)
         failure = fates.refused[0] if fates.refused else self._offline_failure()
         if failure is not None:
             self._stop("partitions", failure)
@@ -330,8 +337,8 @@ class _Start:
             return rows
         log_dirs = [one.log_dir for one in self._live_at_load]
         start = TieredStart(self.cluster, self.node_id, log_dirs, self.repairs.loaded, self._request.file)
-        fates = TieredFates(start, rows)
-        self._notes += [*fates.notes(), *fates.tier_notes(self._request.tier)]
+        fates = TieredFates(start, rows, self._request.tier)
+        self._notes += [*fates.notes(), *fates.tier_notes()]
         return tuple(fates.rows())
 
     def _offline_failure(self) -> StartFailure | None:

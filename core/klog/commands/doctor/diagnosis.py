@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from klog.cluster.coordinator.due_offsets import DueOffsets
 from klog.formats.names import FileKind
 from klog.partition.retention.due_records import DueRecords
 from klog.partition.start.start_reasons import CHECKPOINT_NUMBER, WATERMARK_NUMBER, StartFailure, StartNote
@@ -80,6 +81,10 @@ class StartStep(NamedTuple):
     message: str
 
 
+GOES_WITH_ITS_LOG_DIR: Final = "its log dir goes offline"
+"""The message of a partition with which nothing is wrong but that."""
+
+
 class PartitionFate(NamedTuple):
     """A directory that names a partition, or a partition without one (*directory* None).
 
@@ -104,6 +109,11 @@ class PartitionFate(NamedTuple):
     lost_bytes: int = 0
     message: str = ""
 
+    @property
+    def goes_with_its_log_dir(self) -> bool:
+        """Whether it goes offline, and nothing is wrong with the partition itself."""
+        return self.fate is Fate.OFFLINE and self.message == GOES_WITH_ITS_LOG_DIR
+
 
 class RecoveryWork(NamedTuple):
     """The data that a start reads after an unclean stop.  *seconds*: the least and the most time for it."""
@@ -122,10 +132,19 @@ class NextStep(NamedTuple):
     why: str
 
 
+INDEX_WRONG = "index-wrong"
+"""The reason of a partition whose consumers and followers skip records."""
+
 TXN_INDEX_WRONG = "txn-index-wrong"
 """The reason of a partition that serves aborted records, or hides committed ones."""
 
-_LATER_HARM = (TXN_INDEX_WRONG, "future-beside-current")
+HANGING = "transaction-hanging"
+"""The reason of a partition with an open transaction that nothing ends."""
+
+TORN_TAIL = "torn-tail"
+"""The reason of a partition to which new records are appended where no client can read them."""
+
+_LATER_HARM = (INDEX_WRONG, TXN_INDEX_WRONG, HANGING, TORN_TAIL, "future-beside-current")
 """Reasons of partitions with which the broker starts and loses nothing, but harms them or stops later."""
 
 UNSAFE_NOTES = frozenset({"metadata-log-damaged", "metadata-log-behind"})
@@ -135,7 +154,8 @@ UNSAFE_NOTES = frozenset({"metadata-log-damaged", "metadata-log-behind"})
 class Diagnosis(NamedTuple):
     """The whole answer.  *is_whole_way*: after *next* it starts and loses nothing, as far as the disk shows.
 
-    *retention*: the removals of the first retention pass after the start; *notes* have a sentence about it.
+    *retention*: the removals of the first retention pass after the start; *offsets*: the committed offsets that
+    coordinators remove at their first check.  *notes* have a sentence about both.
     *tier*: the place of remote storage, for commands.
     """
 
@@ -149,6 +169,7 @@ class Diagnosis(NamedTuple):
     next: tuple[NextStep, ...] = ()
     is_whole_way: bool = True
     retention: tuple[DueRecords, ...] = ()
+    offsets: tuple[DueOffsets, ...] = ()
     tier: str = "TIER"
 
     @property
@@ -176,6 +197,17 @@ class Diagnosis(NamedTuple):
             and all(one.fate is LogDirState.LOADS for one in self.log_dirs)
             and all(row.fate in HARMLESS and row.reason not in _LATER_HARM for row in self.partitions)
         )
+
+
+def as_unreached(row: PartitionFate) -> PartitionFate:
+    """Return the row for a start that stops: it contains only the faults that stop it."""
+    if row.fate is Fate.REFUSES:
+        return row
+    if row.fate is Fate.OFFLINE and not row.goes_with_its_log_dir:
+        return row._replace(fate=Fate.REFUSES)
+    return row._replace(
+        fate=Fate.UNREACHED, reason=None, becomes=None, records=None, lost_records=0, lost_bytes=0, message=""
+    )
 
 
 def unread_number(kind: FileKind, message: str) -> StartNote:

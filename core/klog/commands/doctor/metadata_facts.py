@@ -5,15 +5,35 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final
 
 from klog.cluster.metadata.metadata_loader import ClusterMetadata
-from klog.commands.doctor.diagnosis import SERVED, PartitionFate
+from klog.commands.doctor.diagnosis import SERVED, KafkaVersion, PartitionFate
 from klog.commands.doctor.partition_loader import LoadedPartition
 from klog.data_dir.log_dir import LogDir
+from klog.formats.java_integers import INT_MAX
 from klog.formats.names import PartitionState
 from klog.partition.start.metadata_behind import metadata_lag
 from klog.partition.start.metadata_log import DIRECTORY
-from klog.partition.start.start_reasons import StartNote
+from klog.partition.start.start_reasons import StartFailure, StartNote
+
+UNSUPPORTED: Final = "metadata-version-unsupported"
+"""The id of the failure over a `metadata.version` that a broker's version does not know."""
+VERSION_STEP: Final = {UNSUPPORTED: "start a broker of a version that has this metadata.version (klog metadata show)"}
+_LEVELS: Final = {KafkaVersion.V4_3: (7, INT_MAX), KafkaVersion.V3_9: (1, 21)}
+"""The levels of `metadata.version` that a broker starts with: from 3.3-IV3 on, and up to 3.9-IV0.  Kafka:
+MetadataVersion.fromFeatureLevel, MINIMUM_VERSION, LATEST_PRODUCTION."""
+
+
+def version_failure(cluster: ClusterMetadata | None, version: KafkaVersion, log_dir: str) -> StartFailure | None:
+    """Return why a broker of *version* stops on the finalized `metadata.version`; None if it does not."""
+    level = None if cluster is None else cluster.features.get("metadata.version")
+    low, high = _LEVELS.get(version, (0, INT_MAX))
+    if cluster is None or level is None or low <= level <= high:
+        return None
+    known = cluster.state.settings.metadata_version or f"level {level}"
+    message = f"the metadata log has metadata.version {known}, which a broker {version.value} does not support"
+    return StartFailure(UNSUPPORTED, message, log_dir, DIRECTORY)
 
 
 def directories_of(cluster: ClusterMetadata, node_id: int) -> Mapping[tuple[str, int], str | None]:

@@ -14,12 +14,11 @@ from typing import Final
 from klog.base.errors import counted
 from klog.cluster.metadata.metadata_loader import ClusterMetadata
 from klog.commands.doctor.assumed_repairs import AssumedRepairs
-from klog.commands.doctor.diagnosis import Diagnosis, Fate, LogDirFate, LogDirState, NextStep, PartitionFate
-from klog.commands.doctor.log_dir_format import foreign_names
-from klog.commands.doctor.metadata_facts import directories_of, is_only_node, most_wanted_id
-from klog.commands.doctor.partition_fates import GOES_WITH_ITS_LOG_DIR
+from klog.commands.doctor.diagnosis import TORN_TAIL, Diagnosis, Fate, LogDirFate, LogDirState, NextStep, PartitionFate
+from klog.commands.doctor.meta_properties_check import foreign_names
+from klog.commands.doctor.metadata_facts import VERSION_STEP, directories_of, is_only_node, most_wanted_id
 from klog.commands.doctor.remote_steps import remote_steps
-from klog.commands.doctor.step_forms import command_step, log_start_step, manual_step, metadata_file_step, move_step
+from klog.commands.doctor.step_forms import ROW_STEPS, command_step, manual_step, metadata_file_step, move_step
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.data_dir.root_files import read_small
@@ -30,10 +29,12 @@ from klog.partition.start.start_reasons import CHECKPOINT_NUMBER, WATERMARK_NUMB
 
 _RECOVERED: Final = {
     "log-start-beyond-end": "all its records would be deleted: the log start is beyond the end",
-    "torn-tail": "new batches would be unreadable, or would get offsets that are in use",
+    TORN_TAIL: "new batches would be unreadable, or would get offsets that are in use",
     "txn-index-wrong": "read_committed consumers would receive aborted records, or miss committed ones",
+    "index-wrong": "consumers and followers would skip records",
     "epochs-malformed": "the broker refuses leader-epoch-checkpoint",
 }
+_UNUSABLE: Final = "repair or mount {}, or free room in it, or remove it from log.dirs"
 _TAKES: Final = "takes the log dir offline"
 _KEEPS: Final = "keeps it from leading partitions"
 _REMOTE: Final = (Fate.FORGETS_REMOTE, Fate.HIDES_REMOTE)
@@ -96,7 +97,7 @@ class _Steps:
         """Yield the steps for partitions, with their ranks."""
         for row in self._diagnosis.partitions:
             steps = list(self._row(row))
-            is_urgent = row.fate in _DESTROYS or row.reason in ("recovery-cuts", "torn-tail", "log-start-raised")
+            is_urgent = row.fate in _DESTROYS or row.reason in ("recovery-cuts", TORN_TAIL, "log-start-raised")
             adopts = any((step.command or "").startswith(("klog adopt", "klog remote attach")) for step in steps)
             for step in self._readable_checkpoints() if adopts else ():
                 yield _NODE, step
@@ -150,8 +151,8 @@ class _Steps:
             " the logs",
             "node-id-differs": f"start this broker with the node.id that {meta} has, or give it its own log dirs",
             "cluster-id-differs": f"{failure.log_dir} is of another cluster: remove it from log.dirs",
-            "log-dir-unusable": f"repair or mount {failure.log_dir}, or remove it from log.dirs",
-        }.get(failure.id)
+            "log-dir-unusable": _UNUSABLE.format(failure.log_dir),
+        }.get(failure.id, VERSION_STEP.get(failure.id))
         if sentence is not None:
             yield manual_step(sentence, failure.message)
         elif failure.id in ("bootstrap-malformed", "metadata-snapshot-damaged"):
@@ -243,7 +244,7 @@ class _Steps:
             elif one.reason == "meta-properties-malformed" and self._diagnosis.failure is None:
                 yield self._meta(one.path, "the log dir goes offline")
             elif one.reason == "log-dir-unusable" and self._diagnosis.failure is None:
-                yield manual_step(f"repair or mount {one.path}, or remove it from log.dirs", "the log dir goes offline")
+                yield manual_step(_UNUSABLE.format(one.path), "the log dir goes offline")
             count = self._leaderless[one.path] or self._leaderless[None]
             if count and self._wanted_id(one.path) not in (None, one.directory_id):
                 yield self._directory_id(one, f"{counted(count, 'partition')} may have no leader")
@@ -266,21 +267,20 @@ class _Steps:
 
     def _row(self, row: PartitionFate) -> Iterator[NextStep]:
         path = os.path.join(row.log_dir or "", row.directory or "")
-        if row.fate is Fate.OFFLINE and row.message == GOES_WITH_ITS_LOG_DIR:
+        if row.goes_with_its_log_dir:
             return
         if row.fate in (Fate.OFFLINE, Fate.REFUSES):
             yield from self._refused(row, path)
         elif row.reason in _RECOVERED:
             yield command_step("klog", "recover", path, "--apply", why=_RECOVERED[row.reason])
-        elif row.reason == "log-start-raised":
-            yield log_start_step(row)
+        elif row.reason in ROW_STEPS:
+            yield ROW_STEPS[row.reason](row)
         elif row.reason == "future-without-current":
             wanted = os.path.join(row.log_dir or "", f"{row.topic}-{row.partition}")
             yield manual_step(f"rename {path} to {wanted}", f"{counted(row.lost_records, 'record')} only there")
-        elif row.reason == "recovery-cuts":
-            if row.lost_records:
-                why = f"recovery would cut {counted(row.lost_records, 'intact record')} behind the damage"
-                yield command_step("klog", "recover", path, "--salvage", "--apply", why=why)
+        elif row.reason == "recovery-cuts" and row.lost_records:
+            why = f"recovery would cut {counted(row.lost_records, 'intact record')} behind the damage"
+            yield command_step("klog", "recover", path, "--salvage", "--apply", why=why)
         elif row.fate in _REMOTE:
             yield from remote_steps(row, self._diagnosis.log_dirs, self._diagnosis.tier)
         elif row.fate is Fate.STRAYS:

@@ -11,19 +11,17 @@ from typing import Final, NamedTuple
 from klog.base.errors import counted
 from klog.cluster.election import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from klog.cluster.metadata.metadata_loader import ClusterMetadata
-from klog.commands.doctor.diagnosis import SERVED, TXN_INDEX_WRONG, Fate, KafkaVersion, PartitionFate
-from klog.commands.doctor.log_dir_format import DELETE_DELAY_MS
+from klog.commands.doctor.diagnosis import GOES_WITH_ITS_LOG_DIR, SERVED, TORN_TAIL, Fate, KafkaVersion, PartitionFate
+from klog.commands.doctor.meta_properties_check import DELETE_DELAY_MS
 from klog.commands.doctor.metadata_facts import directories_of
 from klog.commands.doctor.partition_loader import LoadedPartition
+from klog.commands.doctor.unfinished_copies import later_fault, tally_copy
 from klog.formats.names import PartitionName, PartitionState
-from klog.partition.start.record_tally import EVERYTHING, NOTHING, OffsetSpan, tally_records
-from klog.partition.start.start_reasons import WATERMARK_NUMBER, StartFailure
+from klog.partition.start.record_tally import EVERYTHING, NOTHING, OffsetSpan, served_log, tally_records
+from klog.partition.start.start_reasons import OTHER_TOPIC, WATERMARK_NUMBER, StartFailure
 from klog.partition.transactions.isolation import open_at
 
 _NO_DIRECTORY: Final = frozenset({None, LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY})
-
-GOES_WITH_ITS_LOG_DIR: Final = "its log dir goes offline"
-"""The message of a partition with which nothing is wrong but that."""
 
 MAY_HAVE_NO_LEADER: Final = "the empty partition may stay without a leader: no log dir here has the directory id"
 """Part of the message of a directory in whose place a partition is made that the metadata have elsewhere."""
@@ -32,7 +30,7 @@ MAY_RENAME_FIRST: Final = "the broker starts only if it renames it before the lo
 """Part of the message about a copy that becomes the partition while the log cleaner reads a malformed checkpoint."""
 
 Key = tuple[str, int]
-_NO_WATERMARKS = "the broker fails at the high watermarks of a log dir, and leads hardly any partition"
+NO_WATERMARKS = "the broker fails at the high watermarks of a log dir, and leads hardly any partition"
 
 
 class BrokerIdentity(NamedTuple):
@@ -89,7 +87,7 @@ class PartitionFates:
         self._cluster, self._broker, self._version = cluster, broker, version
         self._not_loaded, self._failed, self._raced = not_loaded, failed, raced
         self._assigned = {} if cluster is None else directories_of(cluster, broker.node_id)
-        self._by_id = {} if cluster is None else cluster.state.topics.names
+        self._names = {} if cluster is None else cluster.state.topics.names
         self.rows = [_Row(one) for one in loaded]
         self.refused: list[StartFailure] = []
         self.offline: dict[str, str] = {}
@@ -97,6 +95,7 @@ class PartitionFates:
             self._load(row)
         self._current, self._future = self._unique(PartitionState.CURRENT), self._unique(PartitionState.FUTURE)
         self._promote()
+        self._judge_copies()
         self._elect()
 
     # each separately
@@ -129,14 +128,14 @@ class PartitionFates:
             why = f"the log start {end} is beyond the end, and becomes the next offset"
             row.set(Fate.EMPTIES, "log-start-beyond-end", why)
         elif loaded.torn is not None:
-            row.set(Fate.SERVES, "torn-tail", loaded.torn)
+            row.set(Fate.SERVES, TORN_TAIL, loaded.torn)
         elif loaded.is_cut:
             row.set(Fate.SERVES, "recovery-cuts", f"recovery truncates the log at offset {outcome.log_end}")
         elif loaded.epochs_start is not None:
             why = f"the log start {outcome.log_start} of the checkpoint hides records: the leader epochs begin at"
             row.set(Fate.SERVES, "log-start-raised", f"{why} {loaded.epochs_start}")
-        elif loaded.txn_index is not None:
-            row.set(Fate.SERVES, TXN_INDEX_WRONG, loaded.txn_index)
+        elif loaded.indexes.wrong is not None:
+            row.set(Fate.SERVES, *loaded.indexes.wrong)
 
     def _refuse(self, row: _Row, why: str) -> None:
         """Take note of a partition in a log dir with a malformed checkpoint, on which the whole broker stops."""
@@ -229,6 +228,14 @@ class PartitionFates:
                     why = f"the broker creates an empty partition, and truncates the copy to it; {MAY_HAVE_NO_LEADER}"
                 future.set(Fate.EMPTIES, "future-without-current", why)
 
+    def _judge_copies(self) -> None:
+        """Find copies whose wrong indexes or torn tails are those of the partition as soon as they become it."""
+        for future in self._future.values():
+            is_new = future.fate is Fate.PROMOTES
+            wrong = later_fault(future.loaded, is_new) if is_new or future.fate is Fate.MOVES else None
+            if wrong is not None:
+                future.set(future.fate, wrong[0], f"{future.message or 'it becomes the partition later'}; {wrong[1]}")
+
     def _fail_to_rename(self, future: _Row, why: str) -> None:
         """Take note of a copy on whose renaming the broker stops.  Kafka: LogManager.recoverAbandonedFutureLogs."""
         loaded, why = future.loaded, f"it would be renamed to the partition's name: {why}"
@@ -254,6 +261,9 @@ class PartitionFates:
         """Find partitions that the metadata have in a log dir that this broker does not have."""
         ids = {one for one in self._broker.directory_ids.values() if one is not None}
         for row in self.rows:
+            owner = self._names.get(row.loaded.topic_id or "", row.key[0])
+            if row.fate is Fate.SERVES and owner != row.key[0]:
+                row.set(Fate.LEADERLESS, OTHER_TOPIC, f"its topic id is that of {owner}: the broker does not lead it")
             wanted = self._assigned.get(row.key)
             if row.fate is Fate.SERVES and wanted not in _NO_DIRECTORY and wanted not in ids:
                 why = f"the metadata log has it in directory {wanted}, which no log dir here has"
@@ -267,7 +277,7 @@ class PartitionFates:
         """Find partitions that the broker does not lead: an exception about one of them ends that step."""
         for row in self.rows if not self._broker.leads else ():
             if row.fate in (Fate.SERVES, Fate.PROMOTES):
-                row.set(Fate.LEADERLESS, WATERMARK_NUMBER, _NO_WATERMARKS)
+                row.set(Fate.LEADERLESS, WATERMARK_NUMBER, NO_WATERMARKS)
         if self._version is not KafkaVersion.V3_9 or not gone_early:
             return
         absent = self._assigned.keys() - {row.key for row in self.rows if row.loaded.log_dir not in gone_early}
@@ -321,9 +331,9 @@ class PartitionFates:
             return fact._replace(log_start=outcome.log_start, log_end=outcome.log_end)
         aside = row.fate in (Fate.STRAYS, Fate.DELETES, Fate.KEEPS)
         if aside and served is None and row.key in self._assigned:
-            fact = fact._replace(becomes="empty")
-            if self._is_elsewhere(self._assigned[row.key]):
-                fact = fact._replace(message="; ".join(filter(None, (row.message, MAY_HAVE_NO_LEADER))))
+            elsewhere = MAY_HAVE_NO_LEADER if self._is_elsewhere(self._assigned[row.key]) else ""
+            why = elsewhere if self._broker.leads else NO_WATERMARKS
+            fact = fact._replace(becomes="empty", message="; ".join(filter(None, (row.message, why))))
         if row.reason == "future-without-current":
             fact = fact._replace(log_start=0, log_end=0)
         elif row.fate is not Fate.DELETES:
@@ -331,7 +341,7 @@ class PartitionFates:
         return self._counted(row, served, fact, count_all)
 
     def _counted(self, row: _Row, served: _Row | None, fact: PartitionFate, count_all: bool) -> PartitionFate:
-        own, unserved = OffsetSpan(row.loaded.outcome.log_start, row.loaded.outcome.log_end), None
+        own, unserved, twin = _span_of(row), None, None
         if not row.loaded.size:
             return fact._replace(records=0)
         if row.fate in (Fate.SERVES, Fate.LEADERLESS, Fate.PROMOTES, Fate.MOVES):
@@ -342,10 +352,14 @@ class PartitionFates:
             own, kept = EVERYTHING if row.loaded.emptied else own, NOTHING
         else:
             kept = NOTHING if served is None else _span_of(served)
+            twin = None if served is None else served_log(served.loaded.read_again(), self._cluster)
             if row.loaded.emptied or row.fate is Fate.DELETES:
                 own = EVERYTHING
         pieces = None if row.loaded.emptied else row.loaded.pieces
-        found = tally_records(row.loaded.read_again(), own, kept, pieces, unserved)
+        if row.fate is Fate.MOVES and served is not None and served.fate is not Fate.EMPTIES:
+            found = tally_copy(row.loaded, served.loaded, self._cluster)
+        else:
+            found = tally_records(row.loaded.read_again(), own, kept, pieces, unserved, twin)
         if row.loaded.epochs_start is not None and kept == own:
             span = OffsetSpan(row.loaded.epochs_start, own.start)
             hidden = tally_records(row.loaded.read_again(), span, OffsetSpan(own.start))
@@ -372,29 +386,14 @@ class PartitionFates:
                 fate = Fate.OFFLINE, offline[log_dir]
                 yield PartitionFate(*key, topic_id, log_dir, None, *fate, message=GOES_WITH_ITS_LOG_DIR)
                 continue
-            fate, why = (
-                (Fate.CREATES, "no-directory"),
-                "an empty log; fetched from the leader, if another replica has it",
-            )
+            fate, why = (Fate.CREATES, "no-directory"), "an empty log; fetched from the leader, if a replica has it"
             if self._is_elsewhere(wanted):
                 fate = Fate.LEADERLESS, "directory-id-unknown"
                 why = f"an empty log; the metadata log has it in directory {wanted}, which no log dir here has"
             if not self._broker.leads:
-                fate, why = (Fate.LEADERLESS, WATERMARK_NUMBER), _NO_WATERMARKS
+                fate, why = (Fate.LEADERLESS, WATERMARK_NUMBER), NO_WATERMARKS
             yield PartitionFate(*key, topic_id, log_dir, None, *fate, None, 0, 0, 0, message=why)
 
 
 def _span_of(row: _Row) -> OffsetSpan:
-    outcome = row.loaded.outcome
-    return OffsetSpan(outcome.log_start, outcome.log_end)
-
-
-def as_unreached(row: PartitionFate) -> PartitionFate:
-    """Return the row for a start that stops: it contains only the faults that stop it."""
-    if row.fate is Fate.REFUSES:
-        return row
-    if row.fate is Fate.OFFLINE and row.message != GOES_WITH_ITS_LOG_DIR:
-        return row._replace(fate=Fate.REFUSES)
-    return row._replace(
-        fate=Fate.UNREACHED, reason=None, becomes=None, records=None, lost_records=0, lost_bytes=0, message=""
-    )
+    return OffsetSpan(row.loaded.outcome.log_start, row.loaded.outcome.log_end)

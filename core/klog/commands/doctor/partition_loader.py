@@ -1,7 +1,7 @@
 """The load of each partition, as `klog.partition.start` plays it; a shortcut after a clean stop.
 
-It tells how long a broker recovers logs that were not closed cleanly, which transaction indexes show aborted records,
-and which records the first retention pass removes, half a minute after the start.
+It tells how long a broker recovers logs that were not closed cleanly, and which records the first retention pass
+removes, half a minute after the start.
 
 Measured with brokers 4.3.1 and 3.9.1, one recovery thread, files in the page cache: 1.6 GB/s with batches of 16 KiB,
 0.05 GB/s with batches of one record; a segment or a log costs some milliseconds however small it is.  A disk that is
@@ -12,20 +12,22 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple
 
-from klog.base.errors import KlogError, UnreadableError, counted
+from klog.base.errors import KlogError
 from klog.base.progress import Sink
 from klog.change.partition_plan.contents import FileRange
 from klog.cluster.metadata.metadata_loader import ClusterMetadata
 from klog.cluster.metadata.topic_config import TopicConfig
-from klog.commands.doctor.diagnosis import Diagnosis, Fate, PartitionFate, RecoveryWork
+from klog.commands.doctor.diagnosis import INDEX_WRONG, Diagnosis, Fate, PartitionFate, RecoveryWork
+from klog.commands.doctor.index_check import CheckedIndexes, IndexCheck
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
+from klog.data_dir.replicas import log_end
 from klog.data_dir.root_files import RootFiles
 from klog.formats.checkpoint import EpochEntry, epochs_in_force, read_epochs
-from klog.formats.internal_topics import TRANSACTION_STATE
 from klog.formats.java_integers import LONG_MAX
 from klog.formats.names import PartitionName, PartitionState
 from klog.kernel import Window
@@ -35,6 +37,7 @@ from klog.partition.retention.due_records import (
     count_in,
     due_notes,
     due_records,
+    early_records,
     stored_segments,
 )
 from klog.partition.start.kept_log import unserved_end, usual_end
@@ -43,63 +46,7 @@ from klog.partition.start.metadata_behind import UsedNumbers, used_numbers
 from klog.partition.start.producer_recovery import BrokerClock
 from klog.partition.start.record_tally import OffsetSpan
 from klog.partition.start.start_files import ReadSettings, StartOutcome, StartState
-from klog.partition.start.start_reasons import RETENTION, StartNote
-from klog.partition.transactions.spans import wrong_txn_index
-
-NOT_COMPARED: Final = "txn-index-not-compared"
-"""The id of the note about logs that were not read for it."""
-_MOST_BYTES: Final = 1 << 30
-"""The most bytes of logs whose headers are read for it, in each log dir."""
-
-
-class CheckedIndex(NamedTuple):
-    """The faults of a partition's transaction indexes, in words, and whether they were compared."""
-
-    wrong: str | None = None
-    is_compared: bool = True
-
-
-class TxnIndexCheck:
-    """Compares the transaction indexes of one log dir, as long as its logs are not too large.
-
-    *compare_all*: whatever their size.  *plain*: paths of partitions that are known to have no transactions.
-    *is_clean*: it was stopped cleanly.
-    """
-
-    def __init__(
-        self, cluster: ClusterMetadata | None, compare_all: bool, plain: Container[str] = (), *, is_clean: bool = False
-    ) -> None:
-        self._cluster, self._plain, self._is_clean = cluster, plain, is_clean
-        self._left_bytes = LONG_MAX if compare_all else _MOST_BYTES
-
-    def of(self, partition: Partition, outcome: StartOutcome) -> CheckedIndex:
-        """Compare those of *partition*; *outcome*: of its load.
-
-        Logs that are too large count as compared if there never was a transaction.
-        """
-        if partition.path in self._plain:
-            return CheckedIndex()
-        if partition.size > self._left_bytes:
-            return CheckedIndex(is_compared=not self._may_have_transactions(partition))
-        self._left_bytes -= partition.size
-        bounds = outcome.log_start, outcome.log_end
-        try:
-            return CheckedIndex(wrong_txn_index(partition, *bounds, outcome.recovered, is_clean=self._is_clean))
-        except UnreadableError:
-            return CheckedIndex(is_compared=False)  # refused files are named at the end of the command
-
-    def _may_have_transactions(self, partition: Partition) -> bool:
-        has_index = any(segment.txn_index is not None for segment in partition.segments)
-        return has_index or self._cluster is None or TRANSACTION_STATE in self._cluster.topic_ids
-
-
-def not_compared_notes(is_compared: Iterable[bool]) -> list[StartNote]:
-    """Note it where transaction indexes were not compared with their logs; one flag for each partition."""
-    count = sum(not one for one in is_compared)
-    if not count:
-        return []
-    which = f"the transaction indexes of {counted(count, 'partition')} were not compared with the logs"
-    return [StartNote(NOT_COMPARED, f"{which}: --records reads all logs for it, and so does klog verify")]
+from klog.partition.start.start_reasons import RETENTION, RETENTION_EARLY, StartNote
 
 
 class LoadedPartition(NamedTuple):
@@ -108,10 +55,9 @@ class LoadedPartition(NamedTuple):
     *size*: bytes of its logs; *recovered*: segments and bytes that the load read to recover them.  *pieces*: the
     remaining parts of the logs, None: all of them.  *torn*: the bytes that the load leaves behind the last batch, in
     words.  *unserved*: those of them that begin with a batch beyond the log end.  *used*: its leader epoch and producer
-    ids, if a metadata log assigns them.  *txn_index*: the faults of its transaction indexes, in words.  *is_compared*:
-    they were compared with the logs.  *epochs*: its leader epochs, if a part of the topic may be in remote storage.
-    *epochs_start*: the offset at which they begin, if the checkpoint's log start lies above it, and the log has
-    segments below that.
+    ids, if a metadata log assigns them.  *indexes*: the faults of its indexes.  *epochs*: its leader epochs, if a part
+    of the topic may be in remote storage.  *epochs_start*: the offset at which they begin, if the checkpoint's log
+    start lies above it, and the log has segments below that.
     """
 
     name: PartitionName
@@ -125,8 +71,7 @@ class LoadedPartition(NamedTuple):
     torn: str | None = None
     unserved: FileRange | None = None
     used: UsedNumbers = UsedNumbers()
-    txn_index: str | None = None
-    is_compared: bool = True
+    indexes: CheckedIndexes = CheckedIndexes()
     epochs: tuple[EpochEntry, ...] = ()
     epochs_start: int | None = None
 
@@ -157,7 +102,7 @@ class PartitionLoader:
         clean: bool,
         cluster: ClusterMetadata | None,
         clock: BrokerClock,
-        check: TxnIndexCheck,
+        check: IndexCheck,
         sink: Sink | None,
     ) -> None:
         self._root, self._clean, self._cluster, self._sink = root, clean, cluster, sink
@@ -172,13 +117,13 @@ class PartitionLoader:
             failure = f"{partition.path}: {partition.unreadable}"
             outcome = StartOutcome(failure, reason="unreadable", offline=True)
             return LoadedPartition(name, self._root.log_dir, None, outcome)
-        used, txn_index = UsedNumbers(), CheckedIndex()
+        used, indexes = UsedNumbers(), CheckedIndexes()
         try:
             outcome, torn, unserved = self._play(partition)
-            if self._cluster is not None and outcome.fails is None and name.state is PartitionState.CURRENT:
-                used = used_numbers(partition, outcome.log_end, self._clock)
-            if outcome.fails is None and name.state is PartitionState.CURRENT:
-                txn_index = self._check.of(partition, outcome)
+            if self._cluster is not None and name.state is PartitionState.CURRENT:
+                used = self._used(partition, outcome)
+            if outcome.fails is None and name.state in (PartitionState.CURRENT, PartitionState.FUTURE):
+                indexes = self._check.of(partition, outcome)
         except KlogError as error:
             outcome, torn, unserved = StartOutcome(str(error), reason="unreadable", offline=True), None, None
         bases = {files.base_offset: files.size for files in partition.segments}
@@ -196,10 +141,18 @@ class PartitionLoader:
             torn,
             unserved,
             used,
-            *txn_index,
+            indexes,
             epochs=_epochs(partition, outcome) if self._cluster and self._cluster.is_tiered(name.topic) else (),
             epochs_start=_start_below_checkpoint(partition, outcome),
         )
+
+    def _used(self, partition: Partition, outcome: StartOutcome) -> UsedNumbers:
+        """Return the numbers in use; of a log that does not load those of its batches, which count after its repair."""
+        if outcome.fails is None:
+            return used_numbers(partition, outcome.log_end, self._clock)
+        with suppress(KlogError):
+            return used_numbers(partition, log_end(partition), self._clock)
+        return UsedNumbers()
 
     def _play(self, partition: Partition) -> tuple[StartOutcome, str | None, FileRange | None]:
         if partition.state is PartitionState.DELETE:
@@ -333,10 +286,29 @@ class FirstPass:
             return count_in(partition)(span) if is_exact else span.end - span.start
 
         due = due_records(found, self._configs[loaded.log_dir], self._now_ms, count)
-        return due and due._replace(is_exact=is_exact)
+        if due is None:
+            return None
+        is_judged = is_exact and pieces is None
+        early = early_records(found, due, partition, self._now_ms) if is_judged else 0
+        return due._replace(is_exact=is_exact, early=early)
 
 
 def with_retention(diagnosis: Diagnosis, due: Sequence[DueRecords]) -> Diagnosis:
-    """Return *diagnosis* with the removals of the first pass, and a note for each of the topics that lose most."""
+    """Return *diagnosis* with the removals of the first pass, and a note for each of the topics that lose most.
+
+    Records that a wrong time index removes are lost.
+    """
     notes = (StartNote(RETENTION, note) for note in due_notes(due, "records", 3))
-    return diagnosis._replace(retention=tuple(due), notes=(*diagnosis.notes, *notes))
+    early = {one.path: one.early for one in due if one.early}
+    rows = (_with_early(row, early.get(f"{row.log_dir}/{row.directory}", 0)) for row in diagnosis.partitions)
+    return diagnosis._replace(partitions=tuple(rows), retention=tuple(due), notes=(*diagnosis.notes, *notes))
+
+
+def _with_early(row: PartitionFate, records: int) -> PartitionFate:
+    if not records:
+        return row
+    row = row._replace(lost_records=row.lost_records + records)
+    why = "retention removes young records half a minute after the start: by a time index they are old"
+    if row.reason not in (None, INDEX_WRONG):
+        return row
+    return row._replace(reason=RETENTION_EARLY, message="; ".join(filter(None, (why, row.message))))

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from klog.commands.doctor.diagnosis import KafkaVersion
-from klog.commands.doctor.log_dir_format import DELETE_DELAY_MS
+from klog.commands.doctor.meta_properties_check import DELETE_DELAY_MS
 from klog.tier.tier import Tier
 
 

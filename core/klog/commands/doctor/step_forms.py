@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from klog.cluster.metadata.metadata_loader import snapshot_files
-from klog.commands.doctor.diagnosis import NextStep, PartitionFate
+from klog.commands.doctor.diagnosis import HANGING, NextStep, PartitionFate
 from klog.data_dir.partition import Partition
 from klog.formats.names import FileKind
-from klog.partition.start.start_reasons import StartFailure
+from klog.partition.start.start_reasons import OTHER_TOPIC, RETENTION_EARLY, StartFailure
 
 
 def manual_step(sentence: str, why: str) -> NextStep:
@@ -33,6 +35,38 @@ def log_start_step(row: PartitionFate) -> NextStep:
     line = f"the line `{row.topic} {row.partition} {row.log_start}` of {file}"
     sentence = f"unless the records below it were deleted on purpose, lower the log start in {line} to the start of the"
     return manual_step(f"{sentence} leader epochs", row.message)
+
+
+def hanging_step(row: PartitionFate) -> NextStep:
+    """Return the step that ends a transaction without a coordinator."""
+    sentence = (
+        "restore __transaction_state, if a copy that is not older than the logs exists, or end the transaction after"
+        " the start with kafka-transactions"
+    )
+    return manual_step(sentence, row.message)
+
+
+def early_step(row: PartitionFate) -> NextStep:
+    """Return the step that rebuilds a time index."""
+    why = "the first retention pass would remove young records: by a time index they are old"
+    return command_step("klog", "recover", os.path.join(row.log_dir or "", row.directory or ""), "--apply", why=why)
+
+
+def other_topic_step(row: PartitionFate) -> NextStep:
+    """Return the step for a directory with the topic id of another topic."""
+    path = os.path.join(row.log_dir or "", row.directory or "")
+    file = os.path.join(path, FileKind.PARTITION_METADATA.value)
+    sentence = f"if {path} is of {row.topic}, write the topic id of {row.topic} into {file}; otherwise move it out"
+    return manual_step(sentence, row.message)
+
+
+ROW_STEPS: Final[Mapping[str | None, Callable[[PartitionFate], NextStep]]] = {
+    "log-start-raised": log_start_step,
+    HANGING: hanging_step,
+    OTHER_TOPIC: other_topic_step,
+    RETENTION_EARLY: early_step,
+}
+"""The steps that a row's reason alone decides."""
 
 
 def metadata_file_step(failure: StartFailure, *, is_spare: bool) -> NextStep:

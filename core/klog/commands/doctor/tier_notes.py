@@ -5,23 +5,32 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from klog.base.errors import KlogError, counted, offsets_text
 from klog.base.read_only import list_directory
 from klog.cluster.remote_log.cache import RemoteLogCache
 from klog.cluster.remote_log.events import TopicIdPartition
 from klog.cluster.remote_log.lineage import chain
+from klog.cluster.remote_log.object_facts import remote_segment
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.root_files import read_small
 from klog.formats.checkpoint import EpochEntry
 from klog.partition.start.start_reasons import StartNote
-from klog.tier.layouts import TierSegment
 from klog.tier.tier import Tier, TierListing
+from klog.tier.tier_layout import LOG, TierSegment
 
 CACHE: Final = "remote-log-index-cache"
 _CACHED: Final = re.compile(r"[0-9]{1,19}_([A-Za-z0-9_-]{22})\.(index|timeindex|txnindex)")
 _MOST_NAMED = 3
+
+
+class ObjectSpan(NamedTuple):
+    """The offsets *first* to *last*, both inclusive, of a partition's objects; *bytes*: of its logs, as stored."""
+
+    first: int
+    last: int
+    bytes: int
 
 
 class TierNotes:
@@ -30,6 +39,18 @@ class TierNotes:
     def __init__(self, tier: Tier) -> None:
         self._tier = tier
         self._listing: TierListing = tier.list_segments()
+
+    def part(self, topic_id: str, number: int) -> ObjectSpan | None:
+        """Return the part of a partition that its objects show; None without any log."""
+        found = self._listing.partitions.get((topic_id, number))
+        segments = [one for one in found.segments.values() if LOG in one.sizes] if found is not None else []
+        if not segments:
+            return None
+        last = max(segments, key=lambda one: one.start_offset)
+        shown = remote_segment(self._tier, last)
+        first = min(one.start_offset for one in segments)
+        end = last.start_offset if shown is None else shown.end_offset
+        return ObjectSpan(first, end, sum(one.sizes[LOG] for one in segments))
 
     def missing(
         self, whose: TopicIdPartition, cache: RemoteLogCache, epochs: Sequence[EpochEntry], start: int, end: int

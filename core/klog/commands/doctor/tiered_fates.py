@@ -10,10 +10,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from klog.base.errors import KlogError, counted, offsets_text
+from klog.base.errors import KlogError, are, counted, offsets_text
 from klog.cluster.metadata.metadata_loader import ClusterMetadata
+from klog.cluster.metadata.topic_config import TopicConfig
 from klog.cluster.metadata.topics_image import PartitionRegistration
 from klog.cluster.remote_log.cache import RemoteLogCache
 from klog.cluster.remote_log.events import RemoteSegment, TopicIdPartition, metadata_partition
@@ -25,13 +26,18 @@ from klog.formats.checkpoint import EpochEntry
 from klog.formats.internal_topics import REMOTE_LOG_METADATA
 from klog.formats.names import FileKind
 from klog.formats.remote_log import SegmentState
+from klog.partition.retention.event_retention import expiring_events
 from klog.partition.start.start_reasons import StartNote
 from klog.tier.tier import Tier
+
+if TYPE_CHECKING:
+    from klog.commands.doctor.tier_notes import ObjectSpan, TierNotes
 
 ENABLED: Final = "remote.log.storage.system.enable"
 LOCAL_GONE: Final = "remote-local-gone"
 METADATA_LOST: Final = "remote-metadata-lost"
 TIERING_OFF: Final = "tiering-off"
+_MOST_NAMED: Final = 3
 _KEPT: Final = (Fate.SERVES, Fate.PROMOTES)
 """The fates of a directory whose log is the partition afterwards."""
 
@@ -50,10 +56,10 @@ class TieredStart(NamedTuple):
 
 
 class TieredFates:
-    """The rows of tiered partitions, with their part in remote storage; *notes* once they were asked for."""
+    """The rows of tiered partitions, with their part in remote storage; *tier*: its objects, None if unknown."""
 
-    def __init__(self, start: TieredStart, rows: Sequence[PartitionFate]) -> None:
-        self._start, self._rows = start, rows
+    def __init__(self, start: TieredStart, rows: Sequence[PartitionFate], tier: Tier | None = None) -> None:
+        self._start, self._rows, self._tier = start, rows, tier
         self._is_off = bool(start.file) and start.file.get(ENABLED, "").lower() != "true"
         self._emptied: set[tuple[str, int]] = set()
 
@@ -73,14 +79,44 @@ class TieredFates:
             yield StartNote(TIERING_OFF, message)
         elif topics and (damage := self._damage()) is not None:
             yield StartNote("rlmm-damaged", f"{damage}: the broker copies, finds and deletes no more segments")
+        elif self._tier is None and (
+            names := [f"{row.topic}-{row.partition}" for row in self._rows if self._asks(row)]
+        ):
+            some = ", ".join(names[:_MOST_NAMED]) + (
+                f" and {len(names) - _MOST_NAMED} more" * (len(names) > _MOST_NAMED)
+            )
+            message = f"{some}: created empty, and no record of {REMOTE_LOG_METADATA} is left: --remote TIER"
+            yield StartNote(METADATA_LOST, f"{message} shows whether remote storage has older records")
+        if not self._is_off and (expiring := self._expiring(topics)) is not None:
+            yield StartNote("remote-events-expire", f"{REMOTE_LOG_METADATA}: {expiring}")
 
-    def tier_notes(self, tier: Tier | None) -> Iterator[StartNote]:
-        """Yield the facts that objects in a tier show about the partitions and the index files of the broker."""
-        if tier is None or self._is_off:
-            return
+    def _expiring(self, topics: Sequence[str]) -> str | None:
+        """Return the settings that delete events of these topics' segments; None if none does."""
+        log_dir = self._start.log_dirs[0] if self._start.log_dirs else None
+        return expiring_events(TopicConfig(log_dir, file=self._start.file, cluster=self._start.cluster), topics)
+
+    @cached_property
+    def _objects(self) -> TierNotes | None:
+        """The objects in the tier; None without one."""
+        if self._tier is None:
+            return None
         from klog.commands.doctor.tier_notes import TierNotes
 
-        notes, cluster = TierNotes(tier), self._start.cluster
+        return TierNotes(self._tier)
+
+    def _asks(self, row: PartitionFate) -> bool:
+        """Whether only a tier shows the records of a partition that this broker begins anew."""
+        cluster = self._start.cluster
+        known = cluster.partition(row.topic, row.partition) if cluster.is_tiered(row.topic) else None
+        if known is None or row.fate is not Fate.CREATES or not _leads_alone(known, self._start.node_id):
+            return False
+        return self._is_lost(TopicIdPartition(row.topic, row.partition, cluster.topic_ids[row.topic]))
+
+    def tier_notes(self) -> Iterator[StartNote]:
+        """Yield the facts that objects in the tier show about the partitions and the index files of the broker."""
+        notes, cluster = self._objects, self._start.cluster
+        if notes is None or self._is_off:
+            return
         for row in self._rows:
             if row.fate in _KEPT and cluster.is_tiered(row.topic):
                 whose = TopicIdPartition(row.topic, row.partition, cluster.topic_ids[row.topic])
@@ -124,15 +160,24 @@ class TieredFates:
         if (doomed := _doomed(cache, epochs, log_start)) and not self._is_off:
             found = _forgets(row, doomed, log_start)
             return found if start is None else found._replace(log_start=max(start, log_start))
+        if (left := self._left_behind(row, topic_id, cache)) is not None:
+            return _begins_anew(row, left, log_start)
         if start is None or start <= log_start:
             return row
         lost = start - log_start
         hidden = offsets_text(log_start, start - 1)
-        message = f"the log start moves from {log_start} to {start}: {hidden} are hidden"
+        message = f"the log start moves from {log_start} to {start}: {hidden} {are(log_start, start - 1)} hidden"
         if self._start.cluster.topic_config(row.topic).get("remote.log.copy.disable") == "true" and not self._is_off:
             # The task that copies moves the log start, and there is none.
             message, start = f"consumers at {hidden} get OFFSET_OUT_OF_RANGE", log_start
         return _hides(row, TIERING_OFF if self._is_off else METADATA_LOST, start, message, lost)
+
+    def _left_behind(self, row: PartitionFate, topic_id: str, cache: RemoteLogCache | None) -> ObjectSpan | None:
+        """Return the part of a partition of which only objects are left; None if there is none, or more is left."""
+        is_kept = row.fate in _KEPT and bool(row.log_end)
+        if is_kept or self._objects is None or cache is None or cache.segments or cache.deleted:
+            return None
+        return self._objects.part(topic_id, row.partition)
 
     def _log_start(self, row: PartitionFate) -> int:
         """Return the log start offset over both tiers; of a partition without a directory that of any checkpoint."""
@@ -187,18 +232,31 @@ class TieredFates:
 
     def _cache(self, whose: TopicIdPartition) -> RemoteLogCache | None:
         """Return the segments that the broker will know; None if these log dirs do not show it."""
-        cluster, found = self._start.cluster, self._remote_log
-        known = cluster.partitions.get(cluster.topic_ids.get(REMOTE_LOG_METADATA, ""), {})
-        if not known:
+        found = self._remote_log
+        if not self._metadata_partitions:
             return RemoteLogCache()  # the broker creates the topic
         if found is None or found.refused.count or found.faults:
             return None
-        number = metadata_partition(whose.topic_id, whose.number, len(known))
-        if number in self._served:
-            return found.cache(whose)
-        registration = known.get(number)
-        is_lost = registration is not None and _leads_alone(registration, self._start.node_id)
-        return RemoteLogCache() if is_lost else None
+        if self._is_lost(whose):
+            return RemoteLogCache()
+        return found.cache(whose) if self._metadata_number(whose) in self._served else None
+
+    @property
+    def _metadata_partitions(self) -> Mapping[int, PartitionRegistration]:
+        """The partitions of `__remote_log_metadata` in the cluster."""
+        cluster = self._start.cluster
+        return cluster.partitions.get(cluster.topic_ids.get(REMOTE_LOG_METADATA, ""), {})
+
+    def _metadata_number(self, whose: TopicIdPartition) -> int:
+        return metadata_partition(whose.topic_id, whose.number, len(self._metadata_partitions))
+
+    def _is_lost(self, whose: TopicIdPartition) -> bool:
+        """Whether the start makes the partition with the events of *whose* anew, and no other broker has it."""
+        known = self._metadata_partitions
+        number = self._metadata_number(whose) if known else None
+        if number is None or number in self._served or number not in known:
+            return False
+        return _leads_alone(known[number], self._start.node_id)
 
 
 def _leads_alone(known: PartitionRegistration, node_id: int) -> bool:
@@ -238,6 +296,17 @@ def _forgets(row: PartitionFate, doomed: Sequence[RemoteSegment], log_start: int
 def _hides(row: PartitionFate, reason: str, log_start: int, message: str, lost: int) -> PartitionFate:
     lost += row.lost_records
     return row._replace(fate=Fate.HIDES_REMOTE, reason=reason, log_start=log_start, lost_records=lost, message=message)
+
+
+def _begins_anew(row: PartitionFate, left: ObjectSpan, log_start: int) -> PartitionFate:
+    """Return the fate of a partition that begins at offset 0 beside objects without an entry."""
+    first = max(left.first, log_start)
+    if left.last < first:
+        return row
+    there = f"{offsets_text(first, left.last)} {are(first, left.last)} in remote storage"
+    message = f"begins at offset 0; {there} without an entry: no broker reads or deletes them"
+    found = _hides(row, METADATA_LOST, 0, message, left.last - first + 1)
+    return found._replace(lost_bytes=row.lost_bytes + left.bytes)
 
 
 def _united(segments: Iterable[RemoteSegment], log_start: int) -> Iterator[tuple[int, int]]:

@@ -82,11 +82,16 @@ _NO_VERSION: Final = -1
 
 
 class FormattedDir(NamedTuple):
-    """A log dir at this step.  *meta*: None if there is no file.  *problem*: the dir is no directory that opens."""
+    """A log dir at this step.  *meta*: None if there is no file.
+
+    *problem*: the dir is no directory that opens, or there is no room in it.  *is_read_only*: its file system is, where
+    klog runs.
+    """
 
     log_dir: LogDir
     meta: MetaProperties | Malformed | None
     problem: str | None = None
+    is_read_only: bool = False
 
     @property
     def path(self) -> str:
@@ -152,13 +157,36 @@ def read_format(path: str, is_kraft: bool) -> FormattedDir:
         return FormattedDir(log_dir, None, f"{path} is no directory")
     if not os.access(path, os.R_OK | os.X_OK):
         return FormattedDir(log_dir, None, f"{path} is not readable")
+    is_read_only, is_full = _room(path)
+    problem = f"{path}: its file system has no room left for the files that a broker writes" if is_full else None
+    return FormattedDir(log_dir, _meta(path, is_kraft), problem, is_read_only)
+
+
+def _room(path: str) -> tuple[bool, bool]:
+    """Return whether the file system of *path* is read-only, and whether it is full; neither if it does not tell.
+
+    A file system without a size, as tmpfs can be, counts neither blocks nor inodes.  The reserved blocks are root's,
+    whose broker owns its log dirs.  A broker writes small files in each log dir from its start on.  Kafka:
+    ReplicaManager.checkpointHighWatermarks.
+    """
+    try:
+        room, owner = os.statvfs(path), os.stat(path).st_uid
+    except OSError:
+        return False, False
+    if room.f_flag & os.ST_RDONLY:
+        return True, False
+    blocks, files = (room.f_bavail, room.f_favail) if owner else (room.f_bfree, room.f_ffree)
+    return False, (room.f_blocks > 0 and not blocks) or (room.f_files > 0 and not files)
+
+
+def _meta(path: str, is_kraft: bool) -> MetaProperties | Malformed | None:
     file = os.path.join(path, FileKind.META_PROPERTIES.value)
     if not os.path.lexists(file):
-        return FormattedDir(log_dir, None)
+        return None
     content = read_small(file)
     if isinstance(content, Malformed):
-        return FormattedDir(log_dir, content)
-    return FormattedDir(log_dir, read_meta_properties(content) if is_kraft else _zookeeper_properties(content))
+        return content
+    return read_meta_properties(content) if is_kraft else _zookeeper_properties(content)
 
 
 def _zookeeper_properties(content: bytes) -> MetaProperties | Malformed:
