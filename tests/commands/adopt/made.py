@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from klog.formats.checkpoint import write_partition_metadata
-from klog.formats.snapshot import read_snapshot
+from klog.formats.producer_snapshot import read_snapshot
 from klog.kernel import crc32c
 
 from tests.oracles.plain.encode import Record, batch

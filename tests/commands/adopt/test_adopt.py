@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from klog.formats.snapshot import read_snapshot
+from klog.formats.producer_snapshot import read_snapshot
 from klog.kernel import crc32c
 
 from tests.commands.adopt.disks import (

@@ -17,6 +17,7 @@ import pytest
 from tests.commands.adopt.made import NOW, ORDERS, UNKNOWN, made_home, made_source, sent
 from tests.commands.serve.coordinator_logs import COMPLETE_COMMIT, commit_of, state, write_records
 from tests.conftest import Ran
+from tests.support.group_records import DAY_MS
 
 Klog = Callable[..., Ran]
 Adopt = Callable[..., dict[str, Any]]
@@ -112,6 +113,16 @@ def test_equal_numbers_are_adopted(tmp_path: Path, run: Adopt) -> None:
     done = run(data, "--to", data, "--apply")
     assert [one["partition"] for one in done["adopted"]] == [0, 1, 2]
     assert done["notes"] == []
+
+
+def test_committed_offsets_that_have_expired_meanwhile(tmp_path: Path, run: Adopt) -> None:
+    """Coordinators would remove them ten minutes after the start: the note has the setting that keeps them."""
+    data = with_offsets(tmp_path / "data", 3)
+    for number, stray in enumerate(strays(data, OFFSETS, 0, 1, 2)):
+        write_records(stray, [commit_of(4, -8 * DAY_MS if number else -6 * DAY_MS, group=f"g{number}")])
+    (note,) = [one for one in run(data, "--to", data)["notes"] if "offsets.retention" in one]
+    assert "the coordinators remove 2 committed offsets of 2 groups (g1, g2)" in note
+    assert "first: set offsets.retention.minutes=2147483647 in server.properties" in note
 
 
 def test_equal_numbers_by_a_guess_are_adopted_with_a_note(tmp_path: Path, run: Adopt) -> None:

@@ -13,20 +13,19 @@ from typing import Any
 
 import pytest
 
-from tests.commands.replicas.test_lost_head import BASES, NOW, Disks
+from tests.commands.replicas.test_lost_head import BASES, Disks
 from tests.oracles.plain.encode import Record, batch, marker
+from tests.support.rolled_back import NOW_MS
 
 Run = Callable[..., Any]
 pytestmark = pytest.mark.usefixtures("hasty")
-
-
 FIRST_ID = 1 << 62
 
 
 def transaction(first: int, producer: int, *, end: int, commit: bool) -> dict[int, bytes]:
     """Return batches by offset: two records, and at *end* the marker."""
-    records = [Record(first + at, NOW, b"k%d" % at, b"v") for at in range(2)]
-    ended = marker(end, commit=commit, timestamp=NOW, producer_id=producer, producer_epoch=0, coordinator_epoch=0)
+    records = [Record(first + at, NOW_MS, b"k%d" % at, b"v") for at in range(2)]
+    ended = marker(end, commit=commit, timestamp=NOW_MS, producer_id=producer, producer_epoch=0, coordinator_epoch=0)
     return {first: batch(records, transactional=True, producer=(producer, 0, 0)), end: ended}
 
 
@@ -51,7 +50,7 @@ def disks(tmp_path: Path, klog: Run) -> Disks:
         for base in BASES:
             content, at = b"", base
             while at < base + 20:
-                one = BATCHES.get(at) or batch([Record(at, NOW, b"k", b"v")])
+                one = BATCHES.get(at) or batch([Record(at, NOW_MS, b"k", b"v")])
                 content, at = content + one, at + 1 + int.from_bytes(one[23:27], "big")
             (made.place(node) / f"{base:020}.log").write_bytes(content)
         assert klog("recover", made.place(node).parent, "--apply").exit_code == 1

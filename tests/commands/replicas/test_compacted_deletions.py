@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from klog.commands.replicas.batch_comparison import ComparedCopy
 from klog.commands.replicas.compacted import CompactedComparison
-from klog.commands.replicas.comparison import ComparedCopy
 from klog.data_dir.partition import Partition
 
 from tests.oracles.plain.encode import Record, batch, marker

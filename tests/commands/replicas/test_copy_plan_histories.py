@@ -16,11 +16,11 @@ from klog.commands.replicas.copy_choice import CopyChoice
 from klog.commands.replicas.copy_plan import CopyPlan, CopyPlanSettings, of_copies
 from klog.commands.replicas.diff import DiffOptions, ReplicaDiffer, Verdict
 from klog.commands.replicas.disks import copies_on, open_disks
-from klog.data_dir.replicas import IdentityChoice
+from klog.data_dir.partition_identity import IdentityChoice
 from klog.data_dir.selection import PartitionQuery
 from klog.formats.checkpoint import EpochEntry, write_epochs
 
-from tests.commands.replicas.test_comparison import Made, end, histories, written
+from tests.commands.replicas.test_batch_comparison import Made, end, histories, written
 from tests.support.examples import examples
 from tests.support.power import HastyDisk, take_back, tree
 

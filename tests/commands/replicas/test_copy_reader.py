@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from klog.commands.replicas.comparison import ComparedCopy, Comparison
+from klog.commands.replicas.batch_comparison import ComparedCopy, Comparison
 from klog.commands.replicas.copy_reader import CopyReader
 from klog.data_dir.partition import Partition
 

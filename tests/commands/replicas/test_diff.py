@@ -12,7 +12,7 @@ from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.replicas.copy_choice import PartitionRescue
 from klog.commands.replicas.diff import DiffOptions, PartitionDiff, ReplicaDiffer
 from klog.commands.replicas.disks import BrokerDisk, copies_on, find_metadata, open_disks
-from klog.data_dir.replicas import IdentityChoice
+from klog.data_dir.partition_identity import IdentityChoice
 
 from tests.conftest import FIXTURES
 from tests.oracles.plain.encode import Record, batch

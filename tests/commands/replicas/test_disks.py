@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from klog.base.errors import UsageError
 from klog.commands.replicas.disks import broker_disks, copies_on, find_metadata, open_disks
-from klog.data_dir.replicas import IdentityChoice
+from klog.data_dir.partition_identity import IdentityChoice
 
 from tests.conftest import FIXTURES
 from tests.oracles.plain.encode import Record, batch

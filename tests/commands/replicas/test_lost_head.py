@@ -20,7 +20,6 @@ Run = Callable[..., Any]
 pytestmark = pytest.mark.usefixtures("hasty")
 BASES, END = (0, 20, 40), 60
 """A log has three segments of 20 records, a batch for each record."""
-NOW = int(time.time() * 1000)
 MINUTE = 60_000
 FOREVER = {"retention.ms": "-1"}
 
@@ -43,6 +42,7 @@ class Disks:
         key: Callable[[int], bytes] = lambda offset: b"k",
     ) -> None:
         self.root, self.key = root, key
+        self.now = int(time.time() * 1000)
         self.ages = ages if isinstance(ages, Mapping) else dict.fromkeys(BASES, ages)
         if settings is not None:
             self._metadata(settings)
@@ -79,7 +79,7 @@ class Disks:
         return [self.place(node).parent for node in (1, 2, 3)]
 
     def write(self, node: int, base: int, end: int) -> None:
-        ms = NOW - self.ages[max(one for one in BASES if one <= base)]
+        ms = self.now - self.ages[max(one for one in BASES if one <= base)]
         (self.place(node) / f"{base:020}.log").write_bytes(b"".join(log(base, end, ms, self.key)))
         (self.place(node) / f"{base:020}.index").touch()
         (self.place(node) / f"{base:020}.timeindex").touch()
@@ -360,6 +360,56 @@ def test_deleted_records_are_not_missing(node: int, klog: Run, tmp_path: Path) -
     found = disks.compared(klog, 0)
     assert (found["verdict"], found["copies"]["1"]["expected_from"]) == ("same", 25 if node == 1 else 20)
     assert disks.plan(klog)["copies"] == []
+
+
+def emptied(disks: Disks, node: int, line: int) -> None:
+    """Leave an empty log behind DeleteRecords up to *line*, whose segments are gone."""
+    disks.lose(node, *BASES)
+    for kind in ("log", "index", "timeindex"):
+        (disks.place(node) / f"{line:020}.{kind}").touch()
+    disks.checkpoint(node, "log-start", line)
+    for kind in ("recovery-point", "replication"):
+        disks.checkpoint(node, kind, line)
+    (disks.place(node) / "leader-epoch-checkpoint").write_text(f"0\n1\n0 {line}\n")
+
+
+@pytest.mark.parametrize("has_segments", [False, True])
+def test_a_copy_that_was_emptied_by_deletion_stays_empty(has_segments: bool, klog: Run, tmp_path: Path) -> None:
+    """DeleteRecords up to the log end; the other brokers were killed before they wrote the line."""
+    disks = Disks(tmp_path)
+    if has_segments:
+        disks.checkpoint(1, "log-start", END)
+        (disks.place(1) / "leader-epoch-checkpoint").write_text(f"0\n1\n0 {END}\n")
+    else:
+        emptied(disks, 1, END)
+    assert disks.compared(klog, 0)["verdict"] == "same"
+    assert disks.plan(klog)["copies"] == []
+
+
+def test_deleted_records_do_not_return_with_those_behind_them(klog: Run, tmp_path: Path) -> None:
+    """The other copies went on from the line where the empty one ends."""
+    disks = Disks(tmp_path)
+    emptied(disks, 1, 30)
+    found = disks.compared(klog, 4)
+    assert (found["verdict"], found["lost_if_leads"]["1"]["records"]) == ("missing", 30)
+    ((target,),) = (one["targets"] for one in disks.plan(klog)["copies"])
+    assert (target["node"], target["records_added"]) == (1, 30)
+    lines = (disks.place(1).parent / "log-start-offset-checkpoint").read_text().splitlines()
+    assert lines[2:] == ["t 0 30"]
+    assert sorted(one.name for one in disks.place(1).glob("*.log")) == [f"{20:020}.log", f"{40:020}.log"]
+    assert disks.compared(klog, 0)["copies"]["1"]["log_start"] == 30
+
+
+def test_an_empty_copy_without_an_explanation_is_filled(klog: Run, tmp_path: Path) -> None:
+    """Its log start is only that of the first segment."""
+    disks = Disks(tmp_path)
+    emptied(disks, 1, END)
+    (disks.place(1).parent / "log-start-offset-checkpoint").unlink()
+    found = disks.compared(klog, 4)
+    assert (found["verdict"], found["lost_if_leads"]["1"]["records"]) == ("missing", END)
+    ((target,),) = (one["targets"] for one in disks.plan(klog)["copies"])
+    assert (target["node"], target["records_added"]) == (1, END)
+    assert disks.compared(klog, 0)["copies"]["1"]["log_start"] == 0
 
 
 @pytest.mark.parametrize(("line", "code", "lost"), [(19, 4, 21), (40, 0, 0), (10**9, 4, 40)])

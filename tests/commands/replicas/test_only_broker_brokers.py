@@ -114,7 +114,7 @@ def test_a_cluster_of_3_9_moves_and_comes_down_to_one_broker(
         written = serving.write(cluster.bootstrap, places, 30, "before")
         consumer = Consumer({"bootstrap.servers": cluster.bootstrap, **group})
         consumer.list_topics(timeout=clients.WAIT_S)  # a request to the broker it begins with may get lost
-        consumer.commit(offsets=[TopicPartition("orders", 1, 17)], asynchronous=False)
+        clients.coordinated(consumer.commit, offsets=[TopicPartition("orders", 1, 17)], asynchronous=False)
         consumer.close()
         cluster.kill(*BROKERS)
         moves_to_other_ports(klog, cluster)

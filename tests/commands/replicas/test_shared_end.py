@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from klog.commands.replicas.comparison import ComparedCopy, Comparison
+from klog.commands.replicas.batch_comparison import ComparedCopy, Comparison
 from klog.data_dir.partition import Partition
 
-from tests.commands.replicas.test_comparison import Made, end, histories, made
+from tests.commands.replicas.test_batch_comparison import Made, end, histories, made
 from tests.oracles.plain.encode import Record, batch, snapshot, wrapper
 from tests.support.examples import examples
 from tests.support.lookup_logs import write_segment

@@ -17,7 +17,7 @@ from typing import Any
 import crc32c
 import pytest
 
-from tests.commands.replicas.test_comparison import Made, end, histories
+from tests.commands.replicas.test_batch_comparison import Made, end, histories
 from tests.oracles.broker_load import Loader
 from tests.support import metadata_logs
 from tests.support.metadata_logs import uuid
@@ -232,7 +232,12 @@ def check_plan(seed: int, root: Path, klog: Run, loader: Loader) -> tuple[int, i
 
 @pytest.mark.parametrize(
     ("first", "count"),
-    [(0, 25), (1763, 1), *(pytest.param(first, 200, marks=pytest.mark.long) for first in range(1000, 2000, 200))],
+    [
+        (0, 25),
+        (1144, 1),
+        (1763, 1),
+        *(pytest.param(first, 200, marks=pytest.mark.long) for first in range(1000, 2000, 200)),
+    ],
 )
 def test_a_plan_loses_nothing_that_it_does_not_name(first: int, count: int, tmp_path: Path, klog: Run) -> None:
     """All copies are equal once Kafka has loaded them, and hold all records that no loss names."""

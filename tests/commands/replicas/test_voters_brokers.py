@@ -173,31 +173,46 @@ def test_they_elect_on_disks_with_other_directory_ids(
 
 
 class OnlyVoter(Combined):
-    """Node 1 is the only controller; the other nodes are brokers on the disks that they had."""
+    """One node is the only controller; the other nodes are brokers on the disks that they had."""
+
+    only = 1
 
     @property
     def voters(self) -> str:
-        return f"1@localhost:{self.controller_port + 1}"
+        return f"{self.only}@localhost:{self.controller_port + self.only}"
 
     def _properties(self, node: int) -> dict[str, str]:
         found = super()._properties(node)
-        return found if node == 1 else found | {"process.roles": "broker", "listeners": found["advertised.listeners"]}
+        own = {"process.roles": "broker", "listeners": found["advertised.listeners"]}
+        return found if node == self.only else found | own
 
 
+@pytest.mark.parametrize("is_given", [True, False], ids=["all disks", "not the last leader's"])
 def test_one_controller_that_is_left_leads_the_brokers(
-    killed: Killed, tmp_path: Path, klog: Callable[..., Any], state_home: Path
+    killed: Killed, tmp_path: Path, klog: Callable[..., Any], state_home: Path, is_given: bool
 ) -> None:
-    """Two of three controllers are lost; the brokers keep their disks, one of them far behind."""
+    """Two of three controllers are lost; the brokers keep their disks, one of them far behind.
+
+    The one that led last would ask the voters in its log for their votes, for ever.
+    """
     cluster = moved(killed, tmp_path, OnlyVoter)
-    disks = [cluster.disk(node) for node in BROKERS]
+    last = json.loads(Path(metadata_log(cluster.disk(1)).path, "quorum-state").read_text())["leaderId"]
+    cluster.only = 4 - last
+    disks = [cluster.disk(node) for node in BROKERS if is_given or node != last]
     address = cluster.voters.partition("@")[2]
-    made = klog("metadata", "plan", *disks, "--only-voter", "1", "--voter", address, "--apply", "--output", "json")
+    words = ("--only-voter", str(cluster.only), "--voter", address, "--apply", "--output", "json")
+    made = klog("metadata", "plan", *disks, *words)
     assert made.exit_code == 0, made.stderr
-    assert [one["records"] for one in json.loads(made.stdout)["metadata"]["appended"]] == [["VOTERS"]]
+    found = json.loads(made.stdout)["metadata"]
+    assert [one["records"] for one in found["appended"]] == [["VOTERS"]]
+    said = f"first move __cluster_metadata-0 away on nodes whose log the plan leaves as it is ({last})"
+    assert any(said in line for line in found["next"]) is not is_given
+    if not is_given:
+        shutil.rmtree(metadata_log(cluster.disk(last)).path)
     written = {place: list(records) for place, records in killed.written.items()}
     with cluster:
         comes_up(cluster, written, "fresh")
-        cluster.stop(2, 3)
-        cluster.stop(1)
+        cluster.stop(*(node for node in BROKERS if node != cluster.only))
+        cluster.stop(cluster.only)
         assert is_one_history(cluster)
         comes_up(cluster, written, "again")

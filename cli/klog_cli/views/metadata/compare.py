@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from klog.base.errors import ExitCode, counted
-from klog.commands.replicas.log_comparison import ComparedLog, Divergence, LogComparison, compare_logs
-from klog.data_dir.replicas import IdentityChoice
+from klog.commands.replicas.metadata_log_comparison import ComparedLog, Divergence, LogComparison, compare_logs
+from klog.data_dir.partition_identity import IdentityChoice
 
 from klog_cli import output
 from klog_cli.style import bad, good, strong, warning

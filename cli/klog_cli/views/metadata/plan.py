@@ -16,9 +16,8 @@ from klog.commands.replicas.disks import BrokerDisk, open_disks
 from klog.commands.replicas.quorum_plan import QuorumPlanner, QuorumSettings
 from klog.commands.replicas.quorum_steps import next_steps, warnings
 from klog.commands.replicas.voter_addresses import VoterAddress, parse_address, parse_voters
-from klog.data_dir.replicas import IdentityChoice
+from klog.data_dir.partition_identity import IdentityChoice
 from klog.data_dir.selection import PartitionQuery
-from klog.partition.retention.due_records import COPIED, due_notes
 
 from klog_cli import output
 from klog_cli.command_line import next_step
@@ -72,7 +71,7 @@ def plan(request: QuorumRequest, options: PlanOptions, form: str) -> int:
         else:
             planner.move_voters(wanted.addresses, uses_disk_ids=request.uses_disk_ids)
         result = session.finish(planner.drafts(), losses=planner.losses, revise=partial(of_copies, planner.copies_json))
-    for note in due_notes(planner.due, COPIED):
+    for note in planner.removals.notes():
         output.note(note)
     if form == "json":
         output.emit_json(_json(planner, result))
@@ -126,7 +125,7 @@ def _json(planner: QuorumPlanner, result: PlanResult) -> dict[str, object]:
         **plan_json(result.plan),
         "applied": result.is_applied,
         "copies": planner.copies_json,
-        "retention": [one.json() for one in planner.due],
+        **planner.removals.json(),
         "metadata": {
             "base": {"node": base.node, "offset": base.log_end, "epoch": base.epoch},
             "appended": [

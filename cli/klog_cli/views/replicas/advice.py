@@ -152,6 +152,10 @@ def _next(
     if hiding := _hiding(diffs):
         steps = [("see which log start hides them", f"klog doctor {quote(log_dir)}") for log_dir in hiding[:2]]
         return warning, "a log start hides records", steps
+    wrong = [copy.partition.path for diff in diffs for copy in diff.copies.values() if copy.misleads is not None]
+    if wrong:
+        steps = [("rebuild the index", f"klog recover {quote(path)} --indexes-only") for path in wrong[:2]]
+        return warning, "a leader skips records over a wrong index", steps
     if any(diff.not_given for diff in diffs):
         return warning, "whether records are lost is not known, because copies that may lead are not given", []
     return good, "nothing is lost, whoever leads", []

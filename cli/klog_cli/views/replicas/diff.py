@@ -11,7 +11,7 @@ from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.replicas.diff import ELR_VERSION, DiffOptions, PartitionDiff, ReplicaDiffer, Verdict, diff_all
 from klog.commands.replicas.disks import BrokerDisk, copies_on, find_metadata, open_disks
 from klog.data_dir.log_dir import LogDir
-from klog.data_dir.replicas import IdentityChoice
+from klog.data_dir.partition_identity import IdentityChoice
 from klog.data_dir.selection import PartitionChoice
 
 from klog_cli import output

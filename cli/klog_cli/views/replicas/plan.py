@@ -18,9 +18,8 @@ from klog.commands.replicas.copy_state import CopyState
 from klog.commands.replicas.diff import DiffOptions, PartitionDiff, ReplicaDiffer, Verdict
 from klog.commands.replicas.disks import BrokerDisk, copies_on, find_metadata, open_disks
 from klog.data_dir.log_dir import LogDir
-from klog.data_dir.replicas import IdentityChoice
+from klog.data_dir.partition_identity import IdentityChoice
 from klog.data_dir.selection import PartitionChoice, PartitionQuery
-from klog.partition.retention.due_records import COPIED, due_notes
 
 from klog_cli import output
 from klog_cli.command_line import next_step, with_option
@@ -70,7 +69,7 @@ def plan(request: CopyRequest, options: PlanOptions, form: str) -> int:
         unknown = replicas_advice.unknown_partitions(metadata, wanted)
         copies.add_all(wanted, request.jobs)
         result = session.finish(copies.drafts(), losses=copies.losses, revise=partial(of_copies, copies.copies))
-    for note in [*behind, *unknown, *due_notes(copies.due, COPIED)]:
+    for note in [*behind, *unknown, *copies.removals.notes()]:
         output.note(note)
     if form == "json":
         output.emit_json(_json(copies, result))
@@ -101,7 +100,7 @@ def _json(copies: CopyPlan, result: PlanResult) -> dict[str, object]:
             }
             for one in copies.left
         ],
-        "retention": [one.json() for one in copies.due],
+        **copies.removals.json(),
     }
 
 

@@ -13,7 +13,7 @@ from klog.commands.replicas.diff import DiffOptions, PartitionDiff, ReplicaDiffe
 from klog.commands.replicas.disks import copies_on, find_metadata, open_disks
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
-from klog.data_dir.replicas import IdentityChoice
+from klog.data_dir.partition_identity import IdentityChoice
 from klog.data_dir.selection import PartitionChoice
 from klog.partition.lookup import Lookup
 

@@ -110,6 +110,8 @@ def remarks(diff: PartitionDiff) -> Iterator[str]:
             yield f"{node} begins at {end}, and nothing explains that it has no records from {since} on{unknown}"
         if diff.registration is not None and node not in diff.registration.replicas:
             yield f"{node} is no replica: it never leads, and sets its copy aside when it starts"
+        if copy.misleads is not None:
+            yield f"{node} serves with a wrong index, if it leads: {copy.misleads}"
         if copy.kept.aside is not None:
             yield f"{node} sets its copy aside when it starts, and begins with an empty log: {copy.kept.aside}"
         if copy.kept.fails is not None:

@@ -7,7 +7,7 @@ result.adopted, result.refused, result.plan, result.due
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from shlex import quote
 from typing import Final, NamedTuple
 
@@ -15,15 +15,15 @@ from klog.base.errors import KlogError, UsageError, counted
 from klog.base.progress import Silence, Sink
 from klog.base.unusable import UNUSABLE
 from klog.change.partition_plan import checkpoints
-from klog.change.partition_plan.contents import tail
-from klog.change.partition_plan.strict_reader import count_null_keys
 from klog.change.plan.draft import Draft
 from klog.change.plan.model import Amount, Loss
-from klog.change.plan.session import PlanOptions, PlanResult, PlanSession, Reporter
+from klog.change.plan.reporter import Reporter
+from klog.change.plan.session import PlanOptions, PlanResult, PlanSession
 from klog.change.plan.staging import Staging
-from klog.cluster.metadata.topic_config import TopicConfig
+from klog.cluster.coordinator.due_offsets import DueOffsets, due_offset_notes
 from klog.commands.adopt.adopted_content import ABORT, DROP, KEEP, REWRITE, AdoptedLog, AdoptOptions
 from klog.commands.adopt.adopted_sources import AdoptSource, Key, open_sources
+from klog.commands.adopt.later_removals import adopted_due, adopted_offsets, null_key_notes
 from klog.commands.adopt.target_files import TargetDrafts, TargetFiles
 from klog.commands.adopt.target_log_dirs import (
     AdoptRefusal,
@@ -37,60 +37,13 @@ from klog.commands.adopt.transaction_ends import LeftOpen, SourceTransactions, T
 from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.selection import PartitionChoice, PartitionQuery, open_path
-from klog.formats.index import TIME_ENTRY
 from klog.formats.internal_topics import TRANSACTION_STATE
 from klog.formats.java_integers import LONG_MAX
-from klog.formats.names import FileKind, file_name, parse_file
-from klog.log.index import modified_ms
-from klog.partition.retention.due_records import DueRecords, RetainedPartition, due_notes, due_records
-from klog.partition.retention.first_pass import SegmentAge
+from klog.formats.names import FileKind
+from klog.partition.retention.due_records import DueRecords, due_notes
 from klog.partition.start.metadata_behind import reuse_note
-from klog.partition.start.record_tally import EVERYTHING, OffsetSpan, tally_records
+from klog.partition.start.record_tally import EVERYTHING, tally_records
 from klog.partition.tiered.tiered_log import TieredLog
-
-
-def adopted_due(
-    source: AdoptSource, target: AdoptTarget, log: AdoptedLog, config: TopicConfig, now_ms: int
-) -> DueRecords | None:
-    """Return the removals of the first pass at *now_ms*; *config*: the settings in the target's log dir.
-
-    Raises UnreadableError.
-    """
-    pieces = {name: content.pieces for name, content in log.logs.items()}
-
-    def count(due: OffsetSpan) -> int:
-        if due.end >= log.log_end:
-            return log.records
-        return tally_records(source.partition, due, EVERYTHING, pieces).records
-
-    offsets = OffsetSpan(log.log_start, log.log_end)
-    found = RetainedPartition(*target.key, target.partition.path, list(_segments(source, log)), offsets)
-    return due_records(found, config, now_ms, count)
-
-
-def null_key_notes(source: AdoptSource, target: AdoptTarget, log: AdoptedLog, config: TopicConfig) -> list[str]:
-    """Return a sentence about records without a key for a compacted topic.  Raises UnreadableError."""
-    if "compact" not in config.value(target.key[0], "cleanup.policy").words:
-        return []
-    count = count_null_keys(source.partition, log.log_start, log.log_end)
-    if not count:
-        return []
-    return [
-        f"{target.name}: {counted(count, 'record')} without a key, which the cleaner of the compacted topic removes"
-    ]
-
-
-def _segments(source: AdoptSource, log: AdoptedLog) -> Iterator[SegmentAge]:
-    """Yield the future segments: timestamps are those of the time indexes, else of the files, which keep theirs."""
-    for name in sorted(log.logs):
-        base, pieces = parse_file(name).offset or 0, log.logs[name].pieces
-        entry = tail(source.partition.path, log.files.get(file_name(base, FileKind.TIME_INDEX)), TIME_ENTRY.size)
-        largest = TIME_ENTRY.read(entry)[0] if entry else -1
-        if largest < 0:
-            path = source.partition.file(pieces[0].name) if pieces else None
-            largest = log.now_ns // 1_000_000 if path is None else modified_ms(path)
-        yield SegmentAge(base, log.size(name), largest)
-
 
 _AS_ASKED: Final = {KEEP: KnownProducers(LONG_MAX, True), DROP: KnownProducers(0, False)}
 
@@ -189,6 +142,7 @@ class Adoption:
         self.refused: list[AdoptRefusal] = []
         self.notes: list[str] = []
         self.due: list[DueRecords] = []
+        self.due_offsets: list[DueOffsets] = []
 
     def add_all(self, sources: Sequence[AdoptSource]) -> None:
         """Plan all sources; of several for one partition none.  Raises OSError (staging)."""
@@ -238,6 +192,7 @@ class Adoption:
                 raise self._not_empty(source, target, found)
             due = None if drafts.is_empty else adopted_due(source, target, log, config, self._options.now_ms)
             keyless = [] if drafts.is_empty else null_key_notes(source, target, log, config)
+            offsets = [] if drafts.is_empty else adopted_offsets(source, config, self._options.now_ms)
         except BaseException:
             drafts.abandon()
             raise
@@ -245,6 +200,7 @@ class Adoption:
         self._lines[target.log_dir][target.key] = log.checkpoints(source.partition.cleaner_offset)
         self._note(source, target, log, found, drafts.is_empty)
         self.due += [due] if due is not None else []
+        self.due_offsets += offsets
         self.notes += [*keyless, *told]
 
     def _transactions(self, source: AdoptSource, target: AdoptTarget) -> SourceTransactions:
@@ -373,7 +329,8 @@ def adopt(
         UNUSABLE.check_read(refusals, "nothing is adopted; to leave it out, name the partition directories to adopt")
         result = session.finish(adoption.drafts(), losses=adoption.losses)
     due = due_notes(adoption.due, "of the records that are adopted")
-    notes = [*targets.notes, *adoption.notes, *_replica_notes(adoption.adopted), *due]
+    expired = due_offset_notes(adoption.due_offsets, targets.configs[0])
+    notes = [*targets.notes, *adoption.notes, *_replica_notes(adoption.adopted), *due, *expired]
     return AdoptResult(adoption.adopted, adoption.refused, result, notes, adoption.due)
 
 

@@ -20,7 +20,7 @@ from klog.commands.adopt.transaction_ends import ABORTED, LeftOpen, SourceTransa
 from klog.formats.checkpoint import EpochEntry, epochs_in_force, read_epochs, write_epochs
 from klog.formats.java_integers import LONG_MAX
 from klog.formats.names import SEGMENT_KINDS, FileKind, file_name, parse_file
-from klog.formats.snapshot import Producer, write_snapshot
+from klog.formats.producer_snapshot import Producer, write_snapshot
 from klog.kernel import IndexBuilder, Window, crc32c, stamp
 from klog.log.header_walk import window_of
 from klog.log.index import txn_index_content

@@ -7,13 +7,13 @@ import stat
 from collections.abc import Sequence
 from functools import cached_property
 
-from klog.base.errors import KlogError, UnreadableError, UsageError, offsets_text
+from klog.base.errors import KlogError, UnreadableError, UsageError, are, offsets_text
 from klog.base.overlays import overlay_at, overlay_file
 from klog.base.read_only import ReadOnlyFile, normalized
 from klog.cluster.metadata.metadata_loader import ClusterMetadata
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
-from klog.data_dir.replicas import check_one_topic
+from klog.data_dir.partition_identity import check_one_topic
 from klog.data_dir.root_files import RootFiles
 from klog.data_dir.selection import KafkaFile, PartitionChoice, open_path, select
 from klog.formats.names import CLUSTER_METADATA, PartitionName, PartitionState, parse_partition
@@ -92,7 +92,7 @@ class AdoptSource:
         *log*: the partition over two tiers.
         """
         for first, last in log.holes():
-            return f"{offsets_text(first, last)} are in neither tier"
+            return f"{offsets_text(first, last)} {are(first, last)} in neither tier"
         for file in self.partition.files:
             if overlay_file(self.partition.file(file.name)) is None:
                 continue

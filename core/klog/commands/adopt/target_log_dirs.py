@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from klog.base.errors import KlogError, UsageError, counted
 from klog.change.partition_plan import checkpoints
-from klog.cluster.assigned_log_dir import assigned_log_dir
+from klog.cluster.assigned_log_dir import assigned_log_dir, future_in_place
 from klog.cluster.coordinator.transactional_ids import transaction_images
 from klog.cluster.metadata.change_history import MetadataChange, PartitionSubject, read_history
 from klog.cluster.metadata.metadata_loader import ClusterMetadata, read_metadata
@@ -252,22 +252,12 @@ class TargetLogDirs:
             message = f"its replicas are on {nodes}, and these are log dirs of node {self.node_id}"
             raise refuse(source, "not-assigned", message, f"klog adopt {quote(source.path)} --to LOG_DIR_OF_{nodes}")
         number = self._place(source, key, registration)
-        self._check_future(source, key, self.log_dirs[number])
+        if (why := future_in_place(self.log_dirs[number], *key)) is not None:
+            raise refuse(source, "future-in-place", why, "klog", "doctor", self.log_dirs[number].path)
         path = os.path.join(self.log_dirs[number].path, f"{key[0]}-{key[1]}")
         partition = Partition(path, self.log_dirs[number].checkpoints)
         into = tuple(one.path for one in self.log_dirs)
         return AdoptTarget(key, topic_id, registration.leader_epoch, registration.replicas, number, partition, into)
-
-    @staticmethod
-    def _check_future(source: AdoptSource, key: Key, log_dir: LogDir) -> None:
-        """Raise RefusedError if a copy between log dirs would be beside the partition, over which a broker stops.
-
-        Kafka: LogManager.recoverAbandonedFutureLogs.
-        """
-        for one in log_dir.partitions:
-            if (one.topic, one.number) == key and one.state is PartitionState.FUTURE:
-                message = f"{one.path} becomes the partition at the next start, and a broker does not start with both"
-                raise refuse(source, "future-in-place", message, "klog", "doctor", log_dir.path)
 
     def _place(self, source: AdoptSource, key: Key, registration: PartitionRegistration) -> int:
         """Return the number of the log dir that has the partition, or to which it is assigned."""

@@ -29,7 +29,7 @@ from klog.formats.damage import Damage
 from klog.formats.internal_topics import TRANSACTION_STATE
 from klog.formats.java_integers import LONG_MAX
 from klog.formats.names import PartitionState
-from klog.formats.snapshot import Producer
+from klog.formats.producer_snapshot import Producer
 from klog.formats.transaction_state import TransactionStatus
 from klog.log.segment import Segment
 from klog.partition.transactions.coordinator_decisions import TransactionDecision, decisions, was_decided

@@ -2,37 +2,30 @@
 
 At every moment the copy is a prefix of its old log or of the new one.  The order is: checkpoints with lower offsets,
 the cut, from the last segment back, the new segments upwards, checkpoints with higher offsets.  Kafka: the changes that
-AbstractFetcherThread makes to a follower, without a leader.  `copied_due` returns the new records that the broker's
-first retention pass removes.
+AbstractFetcherThread makes to a follower, without a leader.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from klog.change.plan.draft import Draft
 from klog.change.plan.model import Loss
 from klog.cluster.leader_epoch_cache import LeaderEpochCache
-from klog.cluster.metadata.metadata_loader import ClusterMetadata
-from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.replicas import source_log
-from klog.commands.replicas.comparison import ComparedCopy, Comparison
+from klog.commands.replicas.batch_comparison import ComparedCopy, Comparison
 from klog.commands.replicas.copy_reader import keeps_bad_batch
 from klog.commands.replicas.copy_state import CopyState
 from klog.commands.replicas.source_log import SegmentCopy, SourceProducers
-from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import EpochEntry, write_epochs
-from klog.formats.index import TIME_ENTRY
 from klog.formats.names import SEGMENT_KINDS, FileKind, file_name
-from klog.formats.snapshot import write_snapshot
+from klog.formats.producer_snapshot import write_snapshot
 from klog.kernel import crc32c
 from klog.log.index import txn_index_content
 from klog.partition import truncate
-from klog.partition.retention.due_records import DueRecords, RetainedPartition, count_in, due_records, stored_segments
-from klog.partition.retention.first_pass import AgedSegment, SegmentAge
 from klog.partition.start.record_tally import EVERYTHING, OffsetSpan, tally_records
 
 Offsets = dict[FileKind, int | None]
@@ -83,8 +76,8 @@ class CatchUpPlan:
     *from_offset*: the divergence of the two, None: at the first batch that differs.  *shared_end*: below it they are
     known to be alike, and are not read again.  A target that has lost its first records becomes the source as a whole,
     and so does one with a bad batch that a cut would leave, as below the source's log start; but records that were
-    deleted from it do not return.  If the source has lost its first records, those of the target are removed as well,
-    and are a loss.
+    deleted from it do not return, also if it is empty.  If the source has lost its first records, those of the target
+    are removed as well, and are a loss.
     """
 
     def __init__(
@@ -116,7 +109,8 @@ class CatchUpPlan:
         is_source = is_empty or self._gets_head or (self._part <= self._start and not self.is_equal)
         self._keeps_bad = self._has_bad_batch()
         self._is_replaced = is_source or self._keeps_bad
-        self._new_start = source.log_start if is_source else max(source.log_start, self._start)
+        keeps_start = not is_source or (self._start == self._end and not self._gets_head)
+        self._new_start = max(source.log_start, self._start) if keeps_start else source.log_start
         if self._is_replaced:
             self._part = self._new_start
 
@@ -258,13 +252,13 @@ class CatchUpPlan:
                 self._put(name, [file.read()], name)
 
     def _epochs(self) -> None:
-        """Put the source's epochs; a broker drops those that begin at the log end or beyond when it loads the log."""
-        entries = self._source.state.epochs.entries if self._source.state is not None else []
+        """Put the source's epochs from the new log start on; a broker drops those from the log end on when it loads."""
+        cache = LeaderEpochCache(self._source.state.epochs.entries if self._source.state is not None else ())
+        cache.truncate_start(self._new_start)
         name = FileKind.LEADER_EPOCHS.value
         known = any(file.name == name for file in self._target.partition.files)
-        if not entries and not known:
-            return
-        self._draft.put(self._file(name), [write_epochs(entries)], like=self._like())
+        if cache.entries or known:
+            self._draft.put(self._file(name), [write_epochs(cache.entries)], like=self._like())
 
     def _producers(self, segments: list[SegmentCopy]) -> SourceProducers:
         source = self._source.partition
@@ -343,6 +337,16 @@ class CatchUpPlan:
         return found
 
 
+def shared_end(source: CatchUpSource, target: CatchUpTarget) -> int:
+    """Return the offset below which the comparison of all copies found source and target equal.
+
+    It does not include bad batches that were replaced in the source since.
+    """
+    if source.state is None or target.state is None or source.state.facts is None or source.state.facts.bad_batches:
+        return 0
+    return target.state.shared_end.get(source.state.node, 0)
+
+
 def _compared(state: CopyState | None, node: int, shared_end: int) -> ComparedCopy:
     """Return the input of a comparison behind *shared_end* for a copy."""
     if state is None:
@@ -355,43 +359,5 @@ def _epochs_from(copy: CopyState, log_start: int) -> list[EpochEntry]:
     """Return the epochs of a copy as if its log started where both have begun."""
     cache = LeaderEpochCache(copy.epochs.entries)
     cache.truncate_start(max(copy.log_start, log_start))
+    cache.truncate_end(copy.log_end)
     return cache.entries
-
-
-def copied_due(
-    source: CatchUpSource, target: CatchUpTarget, change: CatchUp, cluster: ClusterMetadata | None, now_ms: int
-) -> DueRecords | None:
-    """Return the records that *change* adds to a copy, otherwise unchanged, and that the first pass removes.
-
-    *cluster*: the metadata that apply; None without any.  Raises UnreadableError.
-    """
-    if source.partition is None or not change.segments:
-        return None
-    original, log_dir = source.partition, LogDir(target.partition.log_dir)
-    start = change.final.get(FileKind.LOG_STARTS) or target.partition.log_start_offset or 0
-    offsets = OffsetSpan(source.log_start if change.is_replaced else start, source.log_end)
-    segments = list(_segments(source, target, change))
-    found = RetainedPartition(source.topic, source.number, target.partition.path, segments, offsets)
-
-    def count(due: OffsetSpan) -> int:
-        if due.end >= source.log_end:
-            return change.records_added
-        return count_in(original)(OffsetSpan(max(due.start, change.cut_to), due.end))
-
-    return due_records(found, TopicConfig(log_dir, cluster=cluster), now_ms, count)
-
-
-def _segments(source: CatchUpSource, target: CatchUpTarget, change: CatchUp) -> Iterator[AgedSegment]:
-    """Yield the segments of the copy when all is done: those that stay, and those that are added."""
-    assert source.partition is not None
-    first = change.segments[0].base_offset
-    is_clean = target.state is not None and target.state.is_clean
-    for one in () if change.is_replaced else stored_segments(target.partition, is_clean):
-        if one.base_offset < min(first, change.cut_to):
-            yield one
-    for added in change.segments:
-        entry = added.time_index[-TIME_ENTRY.size :]
-        largest = TIME_ENTRY.read(entry)[0] if entry else -1
-        if largest < 0:
-            largest = os.stat(source.partition.file(added.file)).st_mtime_ns // 1_000_000
-        yield SegmentAge(added.base_offset, added.end - added.start, largest)

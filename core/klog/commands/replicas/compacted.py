@@ -13,7 +13,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from klog.commands.replicas.comparison import ComparedCopy, Comparison, HeldRecord, LostRecordSink, OffsetRanges
+from klog.commands.replicas.batch_comparison import ComparedCopy, Comparison, HeldRecord, LostRecordSink, OffsetRanges
 from klog.commands.replicas.copy_reader import BatchIdentity, CopyReader
 from klog.formats.batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchFacts
 from klog.kernel import OffsetMap, Window

@@ -11,7 +11,7 @@ from shlex import quote
 from typing import Final, NamedTuple
 
 from klog.base.errors import UsageError
-from klog.commands.replicas.comparison import HeldRecord, LostRecordSink
+from klog.commands.replicas.batch_comparison import HeldRecord, LostRecordSink
 from klog.commands.replicas.copy_state import CopyState
 from klog.commands.replicas.diff import PartitionDiff, ReplicaDiffer, Verdict
 from klog.commands.replicas.disks import BrokerCopies

@@ -22,10 +22,11 @@ from klog.change.plan.model import Loss, Plan
 from klog.change.plan.staging import Staging
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.replicas import source_log
-from klog.commands.replicas.catch_up import CatchUp, CatchUpPlan, CatchUpSource, CatchUpTarget, copied_due
+from klog.commands.replicas.catch_up import CatchUp, CatchUpPlan, CatchUpSource, CatchUpTarget, shared_end
 from klog.commands.replicas.copy_choice import NO_COMPLETE_COPY, CopyChoice, LeftPartition, kept_copy
 from klog.commands.replicas.diff import LostRecords, PartitionDiff, ReplicaDiffer, Verdict, diff_all
 from klog.commands.replicas.disks import BrokerCopies, BrokerDisk
+from klog.commands.replicas.later_removals import LaterRemovals, copied_due
 from klog.commands.replicas.source_log import merged_copy
 from klog.data_dir.disk.directory_tree import remove_tree
 from klog.data_dir.disk.disk_changes import Disk
@@ -86,7 +87,7 @@ class CopyPlan:
 
     *disks* and *stagings* have the same order; their positions are the numbers of the log dirs.  *equal*: the
     partitions that change; *left*: those that do not, although their copies differ; *same* counts those that need no
-    change.  *due*: the records that the copies receive and the first retention pass removes.
+    change.
     """
 
     def __init__(
@@ -103,7 +104,7 @@ class CopyPlan:
         self._drafts: dict[int, list[Draft]] = {number: [] for number in range(len(disks))}
         self._changes: dict[int, list[tuple[tuple[str, int], CatchUp]]] = {number: [] for number in range(len(disks))}
         self.equal: list[EqualCopies] = []
-        self.due: list[DueRecords] = []
+        self.removals = LaterRemovals(settings.config, settings.now_ms)
         self.left: list[LeftPartition] = []
         self._left_behind: list[Loss] = []
         self.same = 0
@@ -135,11 +136,12 @@ class CopyPlan:
             self._check_absent(diff, node)
         is_same = diff.verdict is Verdict.SAME and only in (None, *diff.copies)
         if is_same and not (diff.is_compacted and self._is_chosen(diff)):
-            hiding = [node for node, copy in diff.copies.items() if copy.hides_from is not None]
-            if hiding:
-                self.left.append(LeftPartition(diff, f"its log start hides records on {hiding[0]}: klog doctor"))
+            reason = next(filter(None, (copy.unserved for copy in diff.copies.values())), None)
+            if reason is not None:
+                self.left.append(LeftPartition(diff, reason))
             else:
                 self.same += 1
+                self.removals.add_offsets(diff, next(iter(diff.copies.values())).partition)
             return
         kept = kept_copy(diff, self._settings.choice)
         if isinstance(kept, LeftPartition):
@@ -228,8 +230,8 @@ class CopyPlan:
         try:
             for target in targets:
                 part = self._from_offset(diff, source, target)
-                shared_end = _shared_end(source, target) if part is None else part
-                plan = CatchUpPlan(source, target, self._truncation(diff), part, shared_end)
+                alike = shared_end(source, target) if part is None else part
+                plan = CatchUpPlan(source, target, self._truncation(diff), part, alike)
                 if plan.is_equal:
                     _check_start(target, plan.records_lost)
                     continue
@@ -244,6 +246,7 @@ class CopyPlan:
             for _, draft in drafts:
                 draft.abandon()
             raise
+        self.removals.add_offsets(diff, source.partition)
         if not done:
             self.same += 1
             return
@@ -254,7 +257,7 @@ class CopyPlan:
         for partition in read:
             self._guard(partition)
         self.equal.append(EqualCopies(diff, kept, tuple(change for _, change in done)))
-        self.due += [one for one in due if one is not None]
+        self.removals.records += [one for one in due if one is not None]
 
     def _is_chosen(self, diff: PartitionDiff) -> bool:
         return self._settings.choice.explicit(diff) is not None
@@ -351,16 +354,6 @@ def _check_start(target: CatchUpTarget, records: int) -> None:
             f"the start of node {target.node} removes {counted(records, 'record')} behind damage that the copy to keep"
             f" does not have; first: klog recover {quote(target.partition.path)} --salvage"
         )
-
-
-def _shared_end(source: CatchUpSource, target: CatchUpTarget) -> int:
-    """Return the offset below which the comparison of all copies found source and target equal.
-
-    It does not include bad batches that were replaced in the source since.
-    """
-    if source.state is None or target.state is None or source.state.facts is None or source.state.facts.bad_batches:
-        return 0
-    return target.state.shared_end.get(source.state.node, 0)
 
 
 def of_copies(copies: Iterable[Mapping[str, object]], plan: Plan, plan_file: str | None, disk: Disk) -> Plan:

@@ -21,6 +21,7 @@ from klog.log.json_lines import LineStyle, record_lines
 from klog.log.records import BatchRun, decode_run
 from klog.log.segment import Segment
 from klog.partition.start.kept_log import KeptLog
+from klog.partition.start.misleading_index import SegmentIndexes
 
 IDENTITY = Struct("=qqiIihbx")
 IDENTITY_BYTES = IDENTITY.size
@@ -78,17 +79,27 @@ class CopyReader:
     that the offset index yields.  *kept*: the broker's log after its next start; None: all of it.  *identities*: the
     rest of the current run, IDENTITY_BYTES a batch; empty at the end.  *stays*: whether the start keeps them.
     *last_offset*: that of the batch before them.  *damages*, *bad_batches* (base offsets): found so far; the latter at
-    most MOST_BAD_BATCHES.
+    most MOST_BAD_BATCHES.  *with_indexes*: compare the indexes of segments that are read from their beginning;
+    *misleading*: by base offset the entry of each that leads behind records, in words.
     """
 
     def __init__(
-        self, partition: Partition, log_start: int, from_offset: int = 0, epoch: int = -1, kept: KeptLog | None = None
+        self,
+        partition: Partition,
+        log_start: int,
+        from_offset: int = 0,
+        epoch: int = -1,
+        kept: KeptLog | None = None,
+        *,
+        with_indexes: bool = False,
     ) -> None:
         self.identities = memoryview(b"")
         self.stays = True
         self.last_offset = max(log_start, from_offset) - 1
         self.damages: list[Damage] = []
         self.bad_batches: list[int] = []
+        self.misleading: dict[int, str] = {}
+        self._with_indexes = with_indexes
         self._partition = partition
         self._start = max(log_start, from_offset)
         self._is_known_below = from_offset > log_start
@@ -197,18 +208,24 @@ class CopyReader:
             self._path = self._partition.file(files.log)
             is_last = number + 1 == len(segments)
             position = position_in(self._partition, files, self._start) if self._is_known_below else 0
+            indexes = SegmentIndexes(self._partition, files, behind) if self._with_indexes and not position else None
             for run in Segment(self._path, bounded=False).runs(position, window=window):
                 if isinstance(run, Damage):
+                    if indexes is not None:
+                        indexes.take_damage(at := run.place.position or 0, at + (run.size or 0))
                     if not (is_last and run.is_unfinished):
                         self._note(run, run.place.offset if run.place.offset is not None else self._last + 1)
                     continue
+                if indexes is not None:
+                    indexes.take(run.window, run.first, run.end)
                 for first, end in self._in_order(run.window, run.first, run.end, behind - 1):
                     leaving = self._first_leaving(files.log, run.window, first, end)
                     if first < leaving:
                         yield run.window, first, leaving, True
                     if leaving < end:
                         yield run.window, leaving, end, False
-
+            if indexes is not None and (wrong := indexes.wrong()) is not None:
+                self.misleading[files.base_offset] = wrong
         _free_windows.append(window)
 
     def _first_leaving(self, log: str, window: Window, first: int, end: int) -> int:

@@ -15,7 +15,7 @@ from klog.cluster.election import ReplicaSet
 from klog.cluster.follower_truncation import epoch_rounds
 from klog.cluster.leader_epoch_cache import LeaderEpochCache
 from klog.cluster.metadata.topic_config import TopicConfig
-from klog.commands.replicas.comparison import ComparedCopy, Comparison, CopyFacts
+from klog.commands.replicas.batch_comparison import ComparedCopy, Comparison, CopyFacts
 from klog.commands.replicas.disks import BrokerCopy
 from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import EpochEntry
@@ -24,6 +24,7 @@ from klog.log.header_walk import walk_headers
 from klog.partition.retention.due_records import StoredSegment, stored_segments
 from klog.partition.retention.first_pass import TopicRetention, due_segments
 from klog.partition.start.kept_log import KeptLog, NextStarts
+from klog.partition.start.misleading_index import rebuilt_by_recovery
 from klog.partition.start.start_files import ReadSettings
 from klog.partition.transactions.isolation import open_at
 
@@ -33,7 +34,8 @@ class CopyState(NamedTuple):
 
     *facts*: None if the copies are not compared.  *first_difference*, *shared_end* (see Comparison), *cut_if_leads*: by
     the other copy's node.  *directory_known*: whether the assignment names its log dir; None if it names none.
-    *expected_from*: see `ComparedCopy`.
+    *expected_from*: see `ComparedCopy`.  *misleads*: the index entry that makes the broker skip records as a leader, in
+    words; None without one.
     """
 
     disk_copy: BrokerCopy
@@ -46,6 +48,7 @@ class CopyState(NamedTuple):
     cut_if_leads: Mapping[int, int]
     shared_end: Mapping[int, int] = {}
     expected_from: int = 0
+    misleads: str | None = None
 
     @property
     def node(self) -> int:
@@ -81,6 +84,15 @@ class CopyState(NamedTuple):
         return self.partition.start_by_epochs if self.log_start == self.partition.log_start_offset else None
 
     @property
+    def unserved(self) -> str | None:
+        """Why a leader with this copy does not serve all of it, though all copies may be equal; None if it does."""
+        if self.hides_from is not None:
+            return f"its log start hides records on {self.node}: klog doctor"
+        if self.misleads is not None:
+            return f"a wrong index skips records on {self.node}: klog recover --indexes-only"
+        return None
+
+    @property
     def is_cut(self) -> bool:
         """Whether the next start removes intact batches behind damage."""
         return self.facts is not None and self.facts.leaving > 0 and self.kept.aside is None
@@ -88,7 +100,7 @@ class CopyState(NamedTuple):
     @property
     def is_served(self) -> bool:
         """Whether its broker starts with it, and serves all of it."""
-        return self.kept.fails is None and self.kept.aside is None and self.hides_from is None
+        return self.kept.fails is None and self.kept.aside is None and self.unserved is None
 
     @property
     def is_clean(self) -> bool:
@@ -158,8 +170,17 @@ def copy_states(
             },
             {other: comparison.shared_end(node, other) for other in others} if comparison is not None else {},
             bounds[node].due_from,
+            _misleads(bounds[node], copy, comparison.facts[node]) if comparison is not None else None,
         )
     return found
+
+
+def _misleads(bounds: ComparedCopy, copy: BrokerCopy, facts: CopyFacts) -> str | None:
+    is_clean = bounds.kept is None or copy.disk.log_dir.clean_shutdown is not None
+    if bounds.partition is None or (bounds.kept is not None and bounds.kept.aside is not None):
+        return None
+    rebuilt = rebuilt_by_recovery(bounds.partition, is_clean)
+    return next((words for base, words in facts.misleading.items() if base not in rebuilt), None)
 
 
 def _open_transactions(copy: ComparedCopy, comparison: Comparison | None) -> int:

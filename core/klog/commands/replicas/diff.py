@@ -12,8 +12,8 @@ from klog.base.progress import Silence
 from klog.cluster.assigned_log_dir import AssignedLogDir, assigned_log_dir
 from klog.cluster.election import ElectionReason, ElectionRules, ReplicaSet, elect, outcomes
 from klog.cluster.metadata.topic_config import TopicConfig
+from klog.commands.replicas.batch_comparison import ComparedCopy, Comparison, LostRecordSink
 from klog.commands.replicas.compacted import CompactedComparison
-from klog.commands.replicas.comparison import ComparedCopy, Comparison, LostRecordSink
 from klog.commands.replicas.copy_state import CopyState, StartedCopy, compared_copy, copy_states, expected_starts
 from klog.commands.replicas.disks import BrokerCopies, BrokerDisk, MetadataLog, broker_disks
 from klog.commands.replicas.served_directories import ServedDirectories
@@ -377,7 +377,7 @@ def _verdict(comparison: Comparison, copies: Mapping[int, CopyState], missing: C
             least = min(ends[one], ends[other])
             if one < other and not {one, other} & empty and comparison.first_difference(one, other) < least:
                 return Verdict.DIVERGED
-    if missing or (empty and any(facts.batches for facts in comparison.facts.values())):
+    if missing or any(comparison.facts[node].lost.count for node in empty):  # otherwise emptied on purpose
         return Verdict.MISSING
     is_lacking = any(facts.lost.count for facts in comparison.facts.values())
     return Verdict.BEHIND if is_lacking or len(set(ends.values())) > 1 else Verdict.SAME

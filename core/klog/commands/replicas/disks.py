@@ -12,7 +12,7 @@ from klog.cluster.election import BrokerDisks
 from klog.cluster.metadata.metadata_loader import ClusterMetadata, read_metadata
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
-from klog.data_dir.replicas import IdentityChoice, are_all_copies, choose_identity, identity_of
+from klog.data_dir.partition_identity import IdentityChoice, are_all_copies, choose_identity, identity_of
 from klog.data_dir.selection import PartitionChoice, open_path, select
 from klog.formats.checkpoint import Malformed
 from klog.formats.names import CLUSTER_METADATA, PartitionState

@@ -24,7 +24,7 @@ from klog.commands.replicas.copy_plan import CopyPlan
 from klog.commands.replicas.disks import BrokerCopies, BrokerDisk, copies_on
 from klog.commands.replicas.voter_addresses import KRAFT_VOTERS, voters_data
 from klog.data_dir.log_dir import LogDir
-from klog.data_dir.replicas import IdentityChoice
+from klog.data_dir.partition_identity import IdentityChoice
 from klog.formats.batch import CONTROL_BIT, BatchHead, write_batch
 from klog.formats.checkpoint import Malformed
 from klog.formats.control import kraft_control

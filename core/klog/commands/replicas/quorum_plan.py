@@ -21,6 +21,7 @@ from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.replicas.copy_plan import CopyPlan, CopyPlanSettings
 from klog.commands.replicas.diff import DiffOptions, ReplicaDiffer
 from klog.commands.replicas.disks import BrokerDisk, MetadataLog
+from klog.commands.replicas.later_removals import LaterRemovals
 from klog.commands.replicas.metadata_changes import (
     Gathering,
     NewBatches,
@@ -45,7 +46,6 @@ from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.log_dir import LogDir
 from klog.formats.checkpoint import Malformed
 from klog.formats.internal_topics import MetadataRecord
-from klog.partition.retention.due_records import DueRecords
 from klog.partition.start.metadata_behind import MetadataLag, lag_behind
 
 
@@ -156,8 +156,11 @@ class QuorumPlanner:
     def lead_alone(self, node: int, address: VoterAddress | None, *, uses_disk_ids: bool) -> None:
         """Make *node* the only voter; brokers and partitions are unchanged.
 
-        *address*: the future address of its controller, if that is not in the log.  Raises UsageError if *address* is
-        missing; KlogError for voters in the configuration, and for a directory id that differs from the log's.
+        The logs of the former voters are written, too, unless they are ahead of the base: a node that its own log has
+        among the voters asks them for their votes, at their old addresses, and finds no leader, even if it is only a
+        broker.  *address*: the future address of its controller, if that is not in the log.  Raises UsageError if
+        *address* is missing; KlogError for voters in the configuration, and for a directory id that differs from the
+        log's.
         """
         voters = self._voters(f"{node}@{address or 'HOST:PORT'}")
         self._check_ids([voter for voter in voters if voter.id == node], uses_disk_ids)
@@ -166,7 +169,8 @@ class QuorumPlanner:
         self.new.add_voters(self.voters)
         mine = [disk for disk in self.disks if disk.node == node]
         self._update(directory_updates(self.state, mine) if uses_disk_ids else ())
-        self._write([node])
+        former = {copy.node for copy in self.copies if copy.rank <= self.base.rank} & set(self.former_voters)
+        self._write([node, *sorted(former)])
 
     @property
     def _is_dynamic(self) -> bool:
@@ -294,9 +298,9 @@ class QuorumPlanner:
         return self.gathering.copies.copies if self.gathering is not None else []
 
     @property
-    def due(self) -> Sequence[DueRecords]:
-        """Records that the first retention pass removes from the partitions that are copied."""
-        return self.gathering.copies.due if self.gathering is not None else ()
+    def removals(self) -> LaterRemovals:
+        """The data that the broker that owns everything removes after its start; none without such a broker."""
+        return self.gathering.copies.removals if self.gathering is not None else LaterRemovals(TopicConfig(), 0)
 
     @property
     def written(self) -> set[int]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from klog.cluster.metadata.metadata_loader import ClusterMetadata
 from klog.commands.replicas.voter_addresses import VoterAddress
+from klog.formats.names import CLUSTER_METADATA
 from klog.partition.start.metadata_log import snapshot_fault
 
 if TYPE_CHECKING:
@@ -106,9 +107,12 @@ def _of_lost(state: ClusterMetadata, lost: Sequence[tuple[str, int]]) -> Iterato
 def _left_out(planner: QuorumPlanner) -> str:
     if planner.gathering is None and planner.former_voters:
         nodes = ", ".join(map(str, planner.former_voters))
+        missing = ", ".join(str(node) for node in planner.former_voters if node not in planner.written)
+        unless = f"; first move {CLUSTER_METADATA}-0 away on nodes whose log the plan leaves as it is ({missing})"
         return (
             f"the former voters (nodes {nodes}) must never start as controllers with their old logs: a"
             " majority of them would elect another leader; they may start as brokers only (process.roles=broker)"
+            f"{unless if missing else ''}"
         )
     cluster = planner.base.disk.log_dir.cluster_id
     return f"no disk of cluster {cluster} that was left out may start again with this cluster id"

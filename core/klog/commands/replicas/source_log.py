@@ -24,7 +24,7 @@ from klog.formats.batch import BatchFacts
 from klog.formats.damage import Damage
 from klog.formats.entry_header import HEADER_BYTES, read_header
 from klog.formats.names import FileKind, Stage
-from klog.formats.snapshot import Producer
+from klog.formats.producer_snapshot import Producer
 from klog.kernel import IndexBuilder
 from klog.log.index import AbortedTxn, position_of_offset
 from klog.log.segment import Segment

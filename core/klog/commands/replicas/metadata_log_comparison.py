@@ -10,10 +10,11 @@ from typing import NamedTuple
 from klog.base.errors import KlogError
 from klog.cluster.metadata.metadata_directory import MetadataDirectory, open_metadata
 from klog.cluster.metadata.metadata_loader import ClusterMetadata, LogPoint
-from klog.commands.replicas.comparison import ComparedCopy, Comparison
+from klog.commands.replicas.batch_comparison import ComparedCopy, Comparison
 from klog.commands.replicas.disks import node_at, split_node
 from klog.data_dir.partition import Partition
-from klog.data_dir.replicas import IdentityChoice, are_all_copies, choose_identity, epoch_at, identity_of
+from klog.data_dir.partition_identity import IdentityChoice, are_all_copies, choose_identity, identity_of
+from klog.data_dir.replicas import epoch_at
 from klog.partition.start.metadata_behind import MetadataLag, lag_behind
 from klog.partition.start.metadata_log import metadata_bounds, snapshot_fault
 

@@ -99,7 +99,7 @@ class CopyFacts:
     *batches*: the intact ones that its next start keeps; *leaving*: the number of intact ones that it removes.  *lost*:
     data records of other copies that this one will lack, from the offset on from which it should have all.
     *only_here*: its records that no other copy has, though one could.  *has_transactions*: some batch is
-    transactional.
+    transactional.  *misleading*: see `CopyReader`.
     """
 
     def __init__(self) -> None:
@@ -110,6 +110,7 @@ class CopyFacts:
         self.lost = OffsetRanges()
         self.lost_below: int = 0
         self.has_transactions = False
+        self.misleading: Mapping[int, str] = {}
 
     def add_batches(self, identities: memoryview) -> None:
         """Add the next intact batches."""
@@ -161,7 +162,9 @@ class Comparison:
     def run(self) -> Comparison:
         """Read all copies.  Raises UnreadableError."""
         self._readers = {
-            copy.node: CopyReader(copy.partition, copy.log_start, copy.from_offset, copy.epoch, copy.kept)
+            copy.node: CopyReader(
+                copy.partition, copy.log_start, copy.from_offset, copy.epoch, copy.kept, with_indexes=True
+            )
             for copy in self.copies
             if copy.partition is not None and copy.partition.segments
         }
@@ -170,6 +173,7 @@ class Comparison:
         self._flush(None)
         for node, reader in self._readers.items():
             self.facts[node].bad_batches = sorted(set(reader.bad_batches))
+            self.facts[node].misleading = reader.misleading
         for one, other in combinations(sorted(self.facts), 2):
             least = min(self._ends[one], self._ends[other])
             self.first_differences[one, other] = min(self.first_differences.get((one, other), least), least)

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from klog.cluster.follower_truncation import epoch_rounds
 from klog.cluster.leader_epoch_cache import LeaderEpochCache
+from klog.commands.replicas.batch_comparison import ComparedCopy, Comparison
 from klog.commands.replicas.compacted import CompactedComparison
-from klog.commands.replicas.comparison import ComparedCopy, Comparison
 from klog.commands.replicas.copy_reader import CopyReader
 from klog.data_dir.partition import Partition
 from klog.formats.checkpoint import EpochEntry
