@@ -8,13 +8,6 @@ from klog.base.errors import time_text as time_text
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
-def printable(text: str) -> str:
-    """Return *text* for a person's screen: control characters, as in a hostile file name, become visible."""
-    if text.isprintable():
-        return text
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
-
-
 def human_size(size: int) -> str:
     """Return *size* in bytes for people: `734 B`, `1.2 GiB`."""
     value, unit = float(size), 0

@@ -119,7 +119,7 @@ OUTCOMES: Final = {
     "unreached": "stops before it reaches this directory",
     "refuses": "stops because of it",
     "forgets-remote": "begins with an empty log, and as its leader deletes the partition's segments in remote storage",
-    "hides-remote": "loads it, and moves its log start up: older records stay in remote storage, and are not served again",
+    "hides-remote": "loads it, and moves its log start up, or begins an empty log: older records stay in remote storage, and are not served again",
 }
 """Outcomes of a partition at the start of a broker, as `klog doctor` has them."""
 SCHEMAS: Final = {

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from klog.commands.serve.serve_options import End
     from klog.data_dir.partition import Partition
-    from klog.data_dir.replicas import IdentityChoice
+    from klog.data_dir.partition_identity import IdentityChoice
     from klog.data_dir.selection import PartitionChoice
     from klog.jobs.output_files import Format
     from klog.jobs.runner import Runner
@@ -307,7 +307,7 @@ def identity_choice(
     clusters: Sequence[str] | None, topic_ids: Sequence[str] | None, by_name: bool = False
 ) -> IdentityChoice:
     """Return the choice of `--cluster`, `--topic-id` and `--by-name`."""
-    from klog.data_dir.replicas import IdentityChoice
+    from klog.data_dir.partition_identity import IdentityChoice
 
     return IdentityChoice(tuple(clusters or ()), tuple(topic_ids or ()), by_name)
 

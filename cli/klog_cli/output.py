@@ -9,8 +9,8 @@ from contextlib import AbstractContextManager, suppress
 
 from klog.base.unusable import UNUSABLE
 
+from klog_cli.control_characters import printable as printable
 from klog_cli.display import human_size as human_size
-from klog_cli.display import printable as printable
 from klog_cli.display import range_text as range_text
 from klog_cli.display import time_text as time_text
 

@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from klog_cli.display import human_size, printable
+from klog_cli.control_characters import printable
+from klog_cli.display import human_size
 
 _PATIENCE_SECONDS = 1.0
 _PAUSE_SECONDS = 0.1

@@ -10,7 +10,7 @@ import re
 from typing import Final
 from unicodedata import combining, east_asian_width
 
-from klog_cli.display import printable
+from klog_cli.control_characters import printable
 
 _END, _BAD, _WARNING, _GOOD, _STRONG, _FAINT, _COMMAND = map(chr, range(0xD800, 0xD807))
 _CODES: Final = {_END: "0", _BAD: "31", _WARNING: "33", _GOOD: "32", _STRONG: "1", _FAINT: "2", _COMMAND: "36"}

@@ -16,7 +16,7 @@ from textual.strip import Strip
 
 from klog_cli import output
 from klog_cli.browse.page import Page
-from klog_cli.display import printable
+from klog_cli.control_characters import printable
 from klog_cli.style import rendered
 
 _CODE = re.compile(r"\x1b\[([0-9;]*)m")

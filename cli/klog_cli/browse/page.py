@@ -14,7 +14,8 @@ from typing import ClassVar
 
 from klog.data_dir.partition import Partition
 
-from klog_cli.display import printable, time_text
+from klog_cli.control_characters import printable
+from klog_cli.display import time_text
 from klog_cli.layout import cut, padded
 
 

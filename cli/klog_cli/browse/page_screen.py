@@ -17,7 +17,7 @@ from textual.worker import get_current_worker
 from klog_cli.browse.command_page import KEYS, CommandPage, KeysPage
 from klog_cli.browse.lines_view import LinesView, strip_of
 from klog_cli.browse.page import Jump, Page
-from klog_cli.display import printable
+from klog_cli.control_characters import printable
 from klog_cli.style import without_marks
 from klog_cli.units import parse_time
 

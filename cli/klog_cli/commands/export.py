@@ -88,7 +88,7 @@ def output_directory(paths: list[str] | None, to: str) -> str:
     """Return where to write.  Raises UsageError."""
     if not paths:
         raise UsageError("nothing to read: name log dirs or partition directories")
-    from klog.jobs.output import check_target
+    from klog.jobs.output_commit import check_target
 
     check_target(to, paths)
     return to

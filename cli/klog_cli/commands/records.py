@@ -79,6 +79,7 @@ def records(
     json_form: schema_options.JsonForm = "plain",
     decode: schema_options.Decode = "both",
     context: schema_options.Context = None,
+    reader: schema_options.ReaderSchema = None,
     form: RecordsOutput = None,
     max_batch_bytes: options.MaxBatchBytes = "128MiB",
 ) -> int:
@@ -105,13 +106,12 @@ def records(
     if not paths:
         raise UsageError("no records: name partition directories, log dirs or .log files")
     by_itself = not named and form == "text" and template is None and output.is_terminal()
-    style = schema_options.styles_at_hand(named, paths, (schemas_topic, json_form, decode, context), by_itself)
+    style = schema_options.styles_at_hand(named, paths, (schemas_topic, json_form, decode, context), by_itself, reader)
     most = options.batch_bytes(max_batch_bytes)
     request = DumpRequest("jsonl", wanted=wanted, committed=committed, max_batch_bytes=most, schemas=style)
     asked = PartitionQuery(paths, topic or (), partition or ())
     conditions = Conditions(wanted, key or (), keys_from, header, regex, committed)
-    looks = _looks(key_as, value_as, pretty, full)
-    code = _run((asked, request, limit, conditions), form, looks, template, follow)
+    code = _run((asked, request, limit, conditions), form, _looks(key_as, value_as, pretty, full), template, follow)
     return code | schema_options.tell_errors(style, is_failure=not by_itself)
 
 

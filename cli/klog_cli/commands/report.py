@@ -47,4 +47,5 @@ def report(
         raise UsageError("nothing to report on: name log dirs or partition directories")
     now_ms = int(time.time() * 1000) if now is None else parse_time(now, output.note)
     request = SurveyOptions(deep, jobs or os.cpu_count() or 1, options.batch_bytes(max_batch_bytes))
-    return run(paths, to, request, title, now_ms, redact, named_tier(remote, remote_layout, remote_keys))
+    tier = named_tier(remote, remote_layout, remote_keys, in_order=True)
+    return run(paths, to, request, title, now_ms, redact, tier)

@@ -59,6 +59,7 @@ def search(
     json_form: schema_options.JsonForm = "plain",
     decode: schema_options.Decode = "both",
     context: schema_options.Context = None,
+    reader: schema_options.ReaderSchema = None,
     replicas: options.Replicas = "longest",
     cluster: options.Clusters = None,
     topic_id: options.TopicIds = None,
@@ -79,7 +80,7 @@ def search(
     if schemas:
         schema_options.check_schemas(form, values, False, FORMS)
     given = schemas_topic, json_form, decode, context
-    asked = with_schemas(asked, schema_options.schema_style(schemas, paths or (), given), where or ())
+    asked = with_schemas(asked, schema_options.schema_style(schemas, paths or (), given, reader), where or ())
     choice = options.identity_choice(cluster, topic_id, by_name)
     found = options.selected_replicas(paths, topic, partition, replicas, choice)
     return run(found, asked, options.on_threads(jobs))

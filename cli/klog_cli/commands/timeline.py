@@ -9,6 +9,7 @@ import typer
 from klog.base.errors import UsageError
 
 from klog_cli import options, output
+from klog_cli.remote_options import reads_both_tiers
 from klog_cli.units import parse_duration, parse_time
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 FORMS = ("text", "json", "jsonl", "csv")
 
 
+@reads_both_tiers
 def timeline(
     paths: Annotated[
         list[str] | None,
@@ -43,8 +45,9 @@ def timeline(
     """List the events of a cluster, in order, from brokers' disks.
 
     Brokers, topics and settings; leaders, segments, transactions, groups and producers; silences and damage. Each
-    event names its clock. An event that is on several disks is listed once. Exit code 4: there is no such event, or
-    data is damaged; '--kind damage' alone is a check, and 0 if it finds none.
+    event names its clock. An event that is on several disks is listed once. With --remote, the events of a log are
+    those of both tiers. Exit code 4: there is no such event, or data is damaged; '--kind damage' alone is a check, and
+    0 if it finds none.
     """
     from klog_cli.views.timeline import timeline as run
 

@@ -81,7 +81,7 @@ def behind(
 
     Raises UsageError for paths that are no log dirs, KlogError for a tier that cannot be read.
     """
-    if (tier := named_tier(*given)) is None:
+    if (tier := named_tier(*given, in_order=True)) is None:
         return None
     from klog.commands.remote import RemoteQuery
     from klog.data_dir.log_dir import LogDir

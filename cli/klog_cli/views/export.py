@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from klog.base.errors import ExitCode, counted
 from klog.data_dir.partition import Partition
 from klog.jobs.export import ExportOptions, export_latest_values, export_records
-from klog.jobs.output import Facts
+from klog.jobs.output_commit import Facts
 from klog.jobs.runner import Runner
 from klog.partition.transactions.isolation import Isolation
 from klog.schemas.error_tally import ErrorTally

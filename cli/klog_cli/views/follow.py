@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def follow(bootstrap: str, to: str, options: FollowOptions, security_config: str | None, form: str) -> int:
     """Follow the cluster until that is done or a signal ends it; return the exit code.  Raises KlogError, OSError."""
-    from klog.base.threads import run_all
+    from klog.base.interruptible_threads import run_all
     from klog.commands.follow.client.client_security import Security, read_security
     from klog.commands.follow.client.cluster import parse_bootstrap
     from klog.commands.follow.copy_dir import CopyDir

@@ -11,7 +11,8 @@ from klog.cluster.keyed_topics import NO_PARTITIONER, KeyTopic, key_topics
 from klog.cluster.partitioners import NAME_OF_RULE
 from klog.commands.keys.key_check import CheckedTopic, KeyCheckOptions, MisplacedKey, check_keys
 from klog.data_dir.log_dir import LogDir
-from klog.data_dir.replicas import IdentityChoice, find_partitions
+from klog.data_dir.partition_identity import IdentityChoice
+from klog.data_dir.replicas import find_partitions
 from klog.data_dir.selection import PartitionChoice
 from klog.kernel import is_utf8
 from klog.partition.start.replica_choice import select_replicas

@@ -15,7 +15,7 @@ from klog import __version__
 from klog.base.errors import ExitCode, KlogError, UsageError
 from klog.commands.groups.group_details import GroupQuery, describe_groups
 from klog.commands.report.page_sections import MOST_ROWS
-from klog.commands.report.partition_strip import PartitionStrip, strip_of
+from klog.commands.report.partition_strip_svg import PartitionStrip, strip_of
 from klog.commands.report.redaction import Redaction
 from klog.commands.report.report_page import Report, VerdictLine, page
 from klog.commands.report.tables import Row

@@ -17,7 +17,7 @@ from klog.partition.verify.log_checks import IDS
 
 from klog_cli import output, style
 from klog_cli.views.bytes import see_bytes
-from klog_cli.views.bytes.text import text_lines
+from klog_cli.views.bytes.hex_text import text_lines
 from klog_cli.views.finding_lines import file_of
 
 _MOST: Final = 100

@@ -15,7 +15,15 @@ from klog.base.progress import Sink
 from klog.cluster.metadata.topic_config import TopicConfig
 from klog.commands.audit.header_findings import FUTURE_MS
 from klog.commands.doctor.broker_start import diagnose
-from klog.commands.doctor.diagnosis import TXN_INDEX_WRONG, Diagnosis, Fate, KafkaVersion, LogDirState
+from klog.commands.doctor.diagnosis import (
+    HANGING,
+    INDEX_WRONG,
+    TXN_INDEX_WRONG,
+    Diagnosis,
+    Fate,
+    KafkaVersion,
+    LogDirState,
+)
 from klog.commands.doctor.start_request import StartRequest
 from klog.commands.replicas.diff import DiffOptions, PartitionDiff, ReplicaDiffer, Verdict, diff_all
 from klog.commands.replicas.disks import BrokerCopies, BrokerDisk, copies_on, find_metadata
@@ -118,6 +126,10 @@ def _start(found: Diagnosis) -> tuple[str, str]:
     parts += [f"{counted(fates[fate], 'partition')} {words}" for fate, words in _FATES.items() if fates[fate]]
     wrong = sum(row.reason == TXN_INDEX_WRONG for row in found.partitions)
     parts += [f"{counted(wrong, 'partition')} with a wrong transaction index"] if wrong else []
+    wrong = sum(row.reason == INDEX_WRONG for row in found.partitions)
+    parts += [f"{counted(wrong, 'partition')} whose consumers skip records over a wrong index"] if wrong else []
+    stuck = sum(row.reason == HANGING for row in found.partitions)
+    parts += [f"{counted(stuck, 'partition')} with a transaction that nothing ends"] if stuck else []
     parts += found.unsafe
     due = sum(one.records for one in found.retention)
     parts += [f"then retention removes {counted(due, 'record')}"] if due else []

@@ -15,7 +15,8 @@ from klog.jobs.search_hits import Excerpt
 from klog.partition.transactions.isolation import Isolation
 
 from klog_cli import output, schema_options
-from klog_cli.display import printable, time_text
+from klog_cli.control_characters import printable
+from klog_cli.display import time_text
 from klog_cli.layout import cut
 from klog_cli.style import columns_of, faint, strong
 from klog_cli.views.json_array import JsonArray

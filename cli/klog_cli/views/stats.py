@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from klog.base.errors import ExitCode
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
-from klog.data_dir.replicas import IdentityChoice, choose_identity
+from klog.data_dir.partition_identity import IdentityChoice, choose_identity
 from klog.data_dir.selection import PartitionQuery, open_path, select
 from klog.jobs.runner import Runner
 from klog.jobs.stats import FrequentKey, LargeRecord, Stats, count_records

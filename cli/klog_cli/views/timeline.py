@@ -42,7 +42,10 @@ def timeline(paths: Sequence[str], wanted: EventFilter, limit: int | None, form:
     if set(wanted.kinds) == {"damage"}:  # a check: 4 is for what it finds
         code = ExitCode.CLEAN
     if found.damaged:
-        output.note(f"{counted(found.damaged, 'damaged place')}: klog verify explains them")
+        from klog.partition.tiered.mounts import tier_words
+
+        command = "klog remote verify" if tier_words() else "klog verify"
+        output.note(f"{counted(found.damaged, 'damaged place')}: {command} explains them")
     return ExitCode.PROBLEMS_LEFT if found.damaged or found.problems else code
 
 

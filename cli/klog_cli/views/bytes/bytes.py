@@ -93,7 +93,7 @@ def _shown(view: ByteView, choice: ByteChoice, form: str, to: str | None) -> int
 
         _emit(json_parts(view, found.fields(), choice.is_full), to)
         return found.problems
-    from klog_cli.views.bytes.text import HANG, text_lines
+    from klog_cli.views.bytes.hex_text import HANG, text_lines
 
     is_whole = choice.position is None and choice.entry is None
     before = found.count() if is_whole and view.size <= _COUNTED_BYTES else None

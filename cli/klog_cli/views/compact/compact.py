@@ -14,7 +14,7 @@ from klog.commands.compact.compaction import CompactionRun, CompactOptions, Part
 from klog.commands.compact.topic_rules import RefusalReason
 from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.disk.refused_outputs import check_directory
-from klog.data_dir.replicas import IdentityChoice, choose_identity, group_copies
+from klog.data_dir.partition_identity import IdentityChoice, choose_identity, group_copies
 from klog.data_dir.selection import PartitionQuery, Selection
 from klog.formats.names import PartitionState
 
@@ -24,7 +24,7 @@ from klog_cli.views.compact.text import members, report
 
 if TYPE_CHECKING:
     from klog.commands.compact.job import CompactJobOptions
-    from klog.jobs.output import Facts
+    from klog.jobs.output_commit import Facts
     from klog.jobs.runner import Runner
 
 

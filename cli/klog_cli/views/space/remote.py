@@ -21,8 +21,9 @@ WORDS = {
     "unfinished": "of an unfinished copy",
     "deleting": "in deletion",
     "orphan": "without an owner",
+    "entry-lost": "without an entry",
 }
-_DOUBTFUL = ("dead", "unfinished", "orphan", "deleting")
+_DOUBTFUL = ("dead", "unfinished", "orphan", "entry-lost", "deleting")
 
 
 class RemoteSpace:

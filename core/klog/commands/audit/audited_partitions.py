@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from klog.base.errors import UsageError
+from klog.base.unusable import UNUSABLE, Unusable
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.data_dir.replicas import find_partitions, log_end
@@ -99,6 +100,9 @@ def audit_partitions(query: AuditQuery) -> tuple[list[AuditPartition], list[LogD
     if not any(one.is_judged for one in found):
         hint = "" if query.internal else "; --internal includes the topics that brokers write"
         raise UsageError(f"{' '.join(query.paths)}: no partitions to audit{hint}")
+    for one in found:
+        if one.is_judged and (hides := one.directory.raised_start) is not None:  # nothing below it is reported
+            UNUSABLE.note(Unusable(one.directory.path, hides, is_unreadable=False))
     return found, log_dirs
 
 

@@ -14,7 +14,7 @@ from klog.commands.bytes.byte_field import (
     plain,
 )
 from klog.commands.bytes.log_context import bit_text
-from klog.formats.snapshot import CRC_START, HEADER, PRODUCER, VERSION, read_snapshot
+from klog.formats.producer_snapshot import CRC_START, HEADER, PRODUCER, VERSION, read_snapshot
 
 
 def snapshot_fields(content: bytes) -> Fields:

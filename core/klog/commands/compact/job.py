@@ -25,7 +25,7 @@ from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
 from klog.data_dir.selection import Selection
 from klog.formats.names import PartitionState
-from klog.jobs.output import Facts, JobOutput, OutputAttempt, lock_target
+from klog.jobs.output_commit import Facts, JobOutput, OutputAttempt, lock_target
 from klog.jobs.runner import Job, Runner, TaskResult, collect
 from klog.jobs.slices import pack_tasks
 

@@ -26,8 +26,8 @@ from klog.formats.checkpoint import (
 from klog.formats.index import ABORTED_TXN, OFFSET_ENTRY, TIME_ENTRY
 from klog.formats.layout import Layout
 from klog.formats.names import ROOT_CHECKPOINTS, FileKind, FileName
+from klog.formats.producer_snapshot import Producer, read_snapshot
 from klog.formats.properties import read_clean_shutdown, read_meta_properties, read_quorum_state
-from klog.formats.snapshot import Producer, read_snapshot
 
 Value = str | int | bool | None | tuple[str, ...]
 

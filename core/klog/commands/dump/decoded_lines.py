@@ -6,7 +6,7 @@ from klog.commands.dump.dump_request import LogInput
 from klog.commands.dump.log_lines import LineDump
 from klog.kernel import Window
 from klog.log.json_lines import LineStyle
-from klog.log.pipeline import OrderedOutput
+from klog.log.ordered_pipeline import OrderedOutput
 from klog.log.records import RecordLimit
 from klog.schemas.decoded_csv import decoded_rows
 from klog.schemas.decoded_rows import SchemaStyle

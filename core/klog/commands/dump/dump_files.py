@@ -26,9 +26,9 @@ from klog.formats.damage import Damage, DamageKind, Location
 from klog.formats.index import ABORTED_TXN, OFFSET_ENTRY, TIME_ENTRY
 from klog.formats.layout import Layout
 from klog.formats.names import ROOT_CHECKPOINTS, FileKind, parse_file
-from klog.formats.snapshot import read_snapshot
+from klog.formats.producer_snapshot import read_snapshot
 from klog.kernel import Window, crc32c
-from klog.log.pipeline import run
+from klog.log.ordered_pipeline import run
 from klog.log.records import RecordLimit, drop_crowded
 from klog.log.segment import MAX_SEGMENT_BYTES
 

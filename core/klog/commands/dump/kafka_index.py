@@ -18,7 +18,7 @@ from klog.formats.batch import BATCH, ENTRY, MIN_SIZE, OVERHEAD
 from klog.formats.codec import MAX_OUTPUT, Decompressor
 from klog.formats.index import OFFSET_ENTRY, TIME_ENTRY
 from klog.formats.layout import Layout
-from klog.formats.snapshot import read_snapshot
+from klog.formats.producer_snapshot import read_snapshot
 from klog.kernel import DONE, MORE, Window, crc32c
 from klog.log.header_walk import read_window
 from klog.log.index import IndexEntries, aborted_txns, newer_version

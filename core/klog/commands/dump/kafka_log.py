@@ -16,7 +16,7 @@ from klog.formats.codec import Decompressor
 from klog.formats.damage import Location
 from klog.formats.java_integers import LONG_MAX, LONG_MIN
 from klog.kernel import BAD_LENGTH, BAD_MAGIC, DONE, MORE, TEXT_LAZY, Window
-from klog.log.pipeline import OrderedOutput, Work
+from klog.log.ordered_pipeline import OrderedOutput, Work
 from klog.log.reader import WindowResult
 from klog.log.records import RecordLimit, broken_record
 from klog.partition.transactions.isolation import TxnBatch

@@ -11,7 +11,7 @@ from klog.formats.codec import Decompressor
 from klog.formats.damage import Damage
 from klog.kernel import Window
 from klog.log.json_lines import LineStyle, RecordOrigin, damage_json, record_lines
-from klog.log.pipeline import OrderedOutput, Work
+from klog.log.ordered_pipeline import OrderedOutput, Work
 from klog.log.reader import WindowResult
 from klog.log.records import BatchRun, Codecs, RecordLimit, intact_runs, message_damages
 from klog.partition.transactions.isolation import TxnBatch

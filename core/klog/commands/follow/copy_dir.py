@@ -23,8 +23,9 @@ from klog.base.closing import Closing
 from klog.base.errors import DamagedError, KlogError
 from klog.base.read_only import is_missing, normalized
 from klog.change.plan.draft import iso_seconds
+from klog.change.plan.interrupted_plans import finish_interrupted
 from klog.change.plan.model import TEMPORARY
-from klog.change.plan.session import Reporter, SilentReporter, finish_interrupted
+from klog.change.plan.reporter import Reporter, SilentReporter
 from klog.commands.follow.copied_partition import CopiedPartition
 from klog.commands.follow.live_directory import CopyDisk, remove_temporaries, replace_file
 from klog.commands.follow.partition_plans import remove

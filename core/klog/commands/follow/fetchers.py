@@ -9,8 +9,8 @@ from queue import SimpleQueue
 from threading import Event
 from typing import Final, NamedTuple
 
+from klog.base.interruptible_threads import start
 from klog.base.rate_limit import RateLimit
-from klog.base.threads import start
 from klog.commands.follow.client.broker_connection import BrokerConnection
 from klog.commands.follow.follow_options import FollowOptions
 from klog.commands.follow.followed_partition import FollowedPartition, FollowReporter

@@ -15,7 +15,7 @@ from typing import Final, Protocol
 from klog.base.errors import DamagedError, KlogError
 from klog.base.read_only import names_if_there
 from klog.change.plan.model import TEMPORARY
-from klog.change.plan.session import Reporter
+from klog.change.plan.reporter import Reporter
 from klog.data_dir.disk.directory_tree import GrowingFiles, full_disk, is_full, write_file
 from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.locks import Locks

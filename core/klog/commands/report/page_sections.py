@@ -9,9 +9,9 @@ from xml.etree.ElementTree import Element
 
 from klog.base.errors import counted
 from klog.commands.report.html_elements import element, legend, offsets, size, term
-from klog.commands.report.partition_strip import PartitionStrip, draw_strip, marks_of
+from klog.commands.report.partition_strip_svg import PartitionStrip, draw_strip, marks_of
 from klog.commands.report.tables import Row, table
-from klog.commands.report.treemap import Tile, draw_treemap
+from klog.commands.report.treemap_svg import Tile, draw_treemap
 
 MOST_PICTURES = 40
 """Partitions that are drawn: the worst, then the largest."""

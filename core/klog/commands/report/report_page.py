@@ -17,7 +17,7 @@ from klog.base.errors import counted
 from klog.commands.report import page_sections
 from klog.commands.report.html_elements import element, embedded_json, html, raw, time
 from klog.commands.report.page_sections import MOST_ROWS, DamagedBytes, partition_row
-from klog.commands.report.partition_strip import PartitionStrip
+from klog.commands.report.partition_strip_svg import PartitionStrip
 from klog.commands.report.tables import Row, card_style
 
 

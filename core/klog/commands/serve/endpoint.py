@@ -15,7 +15,7 @@ from functools import cached_property, partial
 from typing import Final, NamedTuple, TypeAlias
 
 from klog.base.errors import KlogError, UsageError
-from klog.base.threads import start
+from klog.base.interruptible_threads import start
 from klog.commands.serve.client_connection import Connection, ConnectionLimits, GoneError, MemoryBudget
 from klog.commands.serve.group_coordinator import LONGEST_NAME, GroupCoordinator
 from klog.commands.serve.handlers import REFUSED, answer

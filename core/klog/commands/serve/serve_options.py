@@ -6,7 +6,7 @@ import threading
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from klog.data_dir.replicas import IdentityChoice
+from klog.data_dir.partition_identity import IdentityChoice
 from klog.data_dir.selection import PartitionChoice
 from klog.partition.fetch import Damaged, UnservedRange
 

@@ -21,12 +21,8 @@ from klog.commands.serve.serve_options import Missing, OnceReporter, ServeOption
 from klog.commands.serve.served_partition import PartitionContext, PartitionView
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.partition import Partition
-from klog.data_dir.replicas import (
-    IdentityError,
-    choose_with_internal,
-    find_partitions,
-    group_copies,
-)
+from klog.data_dir.partition_identity import IdentityError, choose_with_internal, group_copies
+from klog.data_dir.replicas import find_partitions
 from klog.data_dir.selection import is_selected
 from klog.formats.checkpoint import Malformed
 from klog.formats.follow_file import FOLLOW_FILE, FollowFile, FollowTopic
@@ -175,7 +171,18 @@ class View(Closing):
         for glob in options.topics:
             if not any(fnmatchcase(name, glob) for name in view._copies):
                 raise UsageError(f"--topic {glob}: no such topic here{near_misses(glob, view._copies)}")
+        view._report_raised_starts()
         return view
+
+    def _report_raised_starts(self) -> None:
+        """Report the log starts that no broker has raised; only those in a checkpoint of a log dir can be."""
+        every = (copies for topic in self.topics.values() for copies in topic.copies.values())
+        some = (copies for copies in every if any(one.log_start_checkpoint for one in copies))
+        found = [hides for copies in some if (hides := best_replica(copies, "leader-epoch").raised_start) is not None]
+        for line in found[:_MOST_NAMED]:
+            self._reporter.say(line)
+        if (more := len(found) - _MOST_NAMED) > 0:
+            self._reporter.say(f"{counted(more, 'more partition')} with such a log start (log-start-raised)")
 
     def _check_counts(self) -> None:
         """Raise UnsupportedError for a topic of more partitions than a client's list of them may have."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from heapq import heappush, heappushpop
 from typing import Final, NamedTuple
 
+from klog.base.overlays import remote_object, shown_path
 from klog.base.read_only import ReadOnlyFile
 from klog.commands.timeline.timeline_event import BROKER_CLOCK, FILE_CLOCK, PRODUCER_CLOCK, TimelineEvent
 from klog.data_dir.partition import Partition
@@ -59,7 +60,7 @@ class LogEvents:
         self._first: BatchFacts | None = None
         self._last: BatchFacts | None = None
         self._log = ""
-        self._modified = 0
+        self._modified, self._modified_by = 0, FILE_CLOCK
         self._begins_segment = False
         self.has_transactions = False
 
@@ -68,7 +69,7 @@ class LogEvents:
     def begin(self, source: ReadOnlyFile, facts: SegmentFacts) -> None:
         """Take note of the segment's name, and of the time when its log was last written."""
         self._log, self._begins_segment = facts.files.log, True
-        self._modified = modified_ms(source.path) or 0
+        self._modified, self._modified_by = last_write(source.path) or (0, FILE_CLOCK)
         self._landmarks.ahead = self._modified + _CLOCK_ERROR_MS
 
     def take(self, run: BatchRun) -> None:
@@ -90,7 +91,7 @@ class LogEvents:
         if len(self._damaged) < MOST_DAMAGES:
             last = self._last
             latest = -1 if last is None else max(self._landmarks.latest, last.max_timestamp)
-            when = (latest, self._clock(last)) if latest >= 0 else (self._modified, FILE_CLOCK)
+            when = (latest, self._clock(last)) if latest >= 0 else (self._modified, self._modified_by)
             self._damaged[self._log, damage.place.position or 0] = when
 
     def end(self, size: int) -> None:
@@ -186,7 +187,7 @@ class LogEvents:
 
     def when_damaged(self, log: str, position: int) -> tuple[int, str]:
         """Return the time for reporting damage at *position*, and its clock."""
-        return self._damaged.get((log, position)) or (modified_ms(self._partition.file(log)) or 0, FILE_CLOCK)
+        return self._damaged.get((log, position)) or last_write(self._partition.file(log)) or (0, FILE_CLOCK)
 
     # ---- the parts of an event
 
@@ -198,7 +199,7 @@ class LogEvents:
         time = batch.max_timestamp if is_end else begin_ms(batch)
         event = TimelineEvent(
             time if time >= 0 else self._modified,
-            self._clock(batch) if time >= 0 else FILE_CLOCK,
+            self._clock(batch) if time >= 0 else self._modified_by,
             kind,
             message,
             self._log_dir,
@@ -206,7 +207,7 @@ class LogEvents:
             self._partition.topic_id,
             self._partition.number,
             batch.last_offset if is_end else batch.base_offset,
-            file=f"{self._partition.directory}/{self._log}",
+            file=named_file(self._partition, self._log),
             position=batch.position,
         )
         return event._replace(**more) if more else event  # type: ignore[arg-type]  # the fields with numbers
@@ -243,6 +244,23 @@ def duration(milliseconds: int) -> str:
     left = milliseconds % size
     smaller, its_size = _UNITS[min(at + 1, len(_UNITS) - 1)]
     return f"{milliseconds // size} {unit}" + (f" {left // its_size} {smaller}" if left >= its_size else "")
+
+
+def named_file(partition: Partition, name: str) -> str:
+    """Return how an event names a file of a partition: below its log dir, or by its key in remote storage."""
+    path = partition.file(name)
+    return f"{partition.directory}/{name}" if remote_object(path) is None else shown_path(path)
+
+
+def last_write(log: str) -> tuple[int, str] | None:
+    """Return when a log was last written, in ms, and the clock; None when it is not there.
+
+    The metadata of a remote segment have the largest timestamp of its records.
+    """
+    if (remote := remote_object(log)) is not None:
+        return remote.modified_ms, PRODUCER_CLOCK
+    modified = modified_ms(log)
+    return None if modified is None else (modified, FILE_CLOCK)
 
 
 def modified_ms(path: str) -> int | None:

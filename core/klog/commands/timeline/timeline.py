@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from klog.base.progress import Silence, Sink
-from klog.commands.timeline.log_events import LogEvents, modified_ms
+from klog.commands.timeline.log_events import LogEvents, last_write, modified_ms, named_file
 from klog.commands.timeline.timeline_event import (
     DATA_KINDS,
     FILE_CLOCK,
@@ -249,12 +249,10 @@ def _damage(facts: PartitionFacts, log_dir: str, events: LogEvents) -> Iterator[
                 clock=clock,
                 message=f"{kind}: {message}",
                 offset=stretch.offset,
-                file=f"{partition.directory}/{log}",
+                file=named_file(partition, log),
                 position=position,
             )
-        modified = modified_ms(partition.file(log))
-        if segment.unreadable is not None and modified is not None:  # otherwise a running broker has just deleted it
-            message = f"unreadable: {segment.unreadable}"
-            yield where._replace(
-                time=modified, message=message, offset=segment.end_offset, file=f"{partition.directory}/{log}"
-            )
+        written = last_write(partition.file(log))
+        if segment.unreadable is not None and written is not None:  # otherwise a running broker has just deleted it
+            place = where._replace(time=written[0], clock=written[1], file=named_file(partition, log))
+            yield place._replace(message=f"unreadable: {segment.unreadable}", offset=segment.end_offset)

@@ -17,7 +17,7 @@ from klog.commands.write.write_destination import OpenPartition, TopicPlace, Wri
 from klog.data_dir.disk.directory_tree import GrowingFiles, write_file
 from klog.data_dir.disk.disk_changes import Disk
 from klog.data_dir.partition import Partition
-from klog.data_dir.replicas import check_one_topic
+from klog.data_dir.partition_identity import check_one_topic
 from klog.data_dir.selection import PartitionQuery, Selection
 from klog.data_dir.whole_directory import whole_directory
 from klog.formats.checkpoint import OffsetEntry, write_offsets, write_partition_metadata

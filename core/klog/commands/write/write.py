@@ -26,7 +26,8 @@ from klog.kernel import InputRecords, TransactionEnds
 from klog.partition.start.metadata_behind import reuse_note
 
 if TYPE_CHECKING:
-    from klog.change.plan.session import PlanOptions, PlanResult, Reporter
+    from klog.change.plan.reporter import Reporter
+    from klog.change.plan.session import PlanOptions, PlanResult
     from klog.partition.retention.due_records import DueRecords
 
 FORMATS: Final = ("jsonl", "csv", "parquet", "log")

@@ -18,7 +18,7 @@ from functools import partial
 from threading import Event
 from typing import Any, Final, NoReturn, TypeVar
 
-from klog.base.threads import start
+from klog.base.interruptible_threads import start
 from klog.commands.follow.client.client_requests import AuthenticationError, LostConnectionError, StoppedError
 
 _SLICE_S: Final = 0.2
