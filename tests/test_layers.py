@@ -87,9 +87,16 @@ def may_import(importer: str, imported: str) -> bool:
     return not there or here == there or FLOOR.get(there, above) < FLOOR.get(here, above)
 
 
+def _dotted(node: ast.expr) -> str:
+    """Return the text of a name and of an attribute of one, "" for others: to unparse all calls takes seconds."""
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return f"{node.value.id}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
+
+
 def opens_for_writing(call: ast.Call) -> bool:
     """Whether *call* opens a file in a mode that is not a literal, or not one that only reads."""
-    if ast.unparse(call.func) not in ("open", "io.open", "io.FileIO", "gzip.open", "codecs.open"):
+    if _dotted(call.func) not in ("open", "io.open", "io.FileIO", "gzip.open", "codecs.open"):
         return False
     modes = [*call.args[1:2], *(keyword.value for keyword in call.keywords if keyword.arg == "mode")]
     return any(not isinstance(mode, ast.Constant) or bool(set("wax+") & set(str(mode.value))) for mode in modes)
@@ -101,7 +108,7 @@ def uses(tree: ast.AST) -> Iterator[str]:
     nowhere = [
         call
         for call in ast.walk(tree)
-        if isinstance(call, ast.Call) and ast.unparse(call).startswith("os.open(os.devnull")
+        if isinstance(call, ast.Call) and _dotted(call.func) == "os.open" and _dotted(call.args[0]) == "os.devnull"
     ]
     harmless = {part for call in nowhere for part in ast.walk(call)}
     for node in ast.walk(tree):
@@ -110,7 +117,7 @@ def uses(tree: ast.AST) -> Iterator[str]:
         if isinstance(node, ast.Name) and node.id == "print":
             yield node.id
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            yield ast.unparse(node)
+            yield _dotted(node)
         elif isinstance(node, ast.Call) and opens_for_writing(node):
             yield "writing-open"
 

@@ -34,7 +34,8 @@ def build(what: str, source: Path, target: Path) -> Path:
 def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sdist of this tree, unpacked.
 
-    Its kernel is compiled without optimization, in a third of the time: here it is the files that count.
+    Its kernel is compiled without optimization and debug symbols, in a third of the time: here it is the files that
+    count.
     """
     folder = tmp_path_factory.mktemp("sdist")
     for name in ("core", "cli", "docs", "completions"):
@@ -45,7 +46,7 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     settings = folder / "tree" / "setup.py"
     written = settings.read_text(encoding="utf-8")
     assert written.count('"-O3"') == 1
-    settings.write_text(written.replace('"-O3"', '"-O0"'), encoding="utf-8")
+    settings.write_text(written.replace('"-O3"', '"-O0", "-g0"'), encoding="utf-8")
     extract(build("sdist", folder / "tree", folder / "made"), folder / "unpacked")
     return folder / "unpacked" / f"klog-{klog.__version__}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shlex
 from collections.abc import Callable, Iterator
@@ -118,6 +119,7 @@ REMOTE = (
         "lookup data --remote tier -t fine -p 0 --timestamp 0 -o json",
     ),
     *("verify data --remote tier", "space data --remote tier", "fetch data --remote tier -t fine -p 0 --offset 3"),
+    *("timeline data --remote tier", "timeline --remote tier -t fine"),
     *("remote ls data", "remote ls data --remote tier --segments", "remote ls --remote tier --segments"),
     *("remote verify data --remote tier", "remote verify data --remote tier --quick"),
     *("remote fetch data --remote tier --to a", "remote fetch --remote tier -t fine --to b"),
@@ -138,15 +140,21 @@ WRITING = ("export", "spark export", "spark compact")
 """Commands whose --output is the form of the files that they write."""
 
 
-def faults(command: str, printed: Any) -> list[str]:
-    """Return what a strict reader of *command*'s schema says about *printed*."""
+@functools.cache
+def strict(command: str) -> Any:
+    """Return a strict reader of *command*'s schema."""
     # Here, for every worker imports this file, and what this imports compiles forty grammars.
     from jsonschema import Draft202012Validator
+
+    return Draft202012Validator(json_fields.schema(json_fields.every()[command], only_these=True))
+
+
+def faults(command: str, printed: Any) -> list[str]:
+    """Return what a strict reader of *command*'s schema says about *printed*."""
     from jsonschema.exceptions import best_match
 
-    strict = Draft202012Validator(json_fields.schema(json_fields.every()[command], only_these=True))
     # A value that may be one of several has the faults of the likeliest.
-    likely = [best_match([error]) for error in strict.iter_errors(printed)]
+    likely = [best_match([error]) for error in strict(command).iter_errors(printed)]
     return [f"{error.json_path}: {error.message[:200]}" for error in likely if error is not None]
 
 

@@ -76,7 +76,8 @@ def running(broker: kafka.Cluster, port: int, topic: str = "kafkasql-journal") -
         "APICURIO_KAFKASQL_TOPIC": topic,
         "QUARKUS_HTTP_PORT": str(port),
     }
-    command = ["java", "-Xmx512m", "-jar", f"apicurio-registry-app-{VERSION}-runner.jar"]
+    brief = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")  # as for brokers: it runs for seconds
+    command = ["java", "-Xmx512m", *brief, "-jar", f"apicurio-registry-app-{VERSION}-runner.jar"]
     with open(broker.folder / "apicurio.log", "ab") as log:
         process = subprocess.Popen(command, cwd=folder, env=os.environ | settings, stdout=log, stderr=log)
     try:

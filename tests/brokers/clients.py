@@ -7,9 +7,9 @@ import contextlib
 import json
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
@@ -229,11 +229,11 @@ def batches(given: Iterable[Given], size: int = 10) -> Iterator[list[Given]]:
 
 
 @contextlib.contextmanager
-def open_transaction(bootstrap: str, topic: str, given: Iterable[Given]) -> Iterator[None]:
-    """Send *given* in a transaction that is never ended."""
+def open_transaction(bootstrap: str, topic: str, given: Iterable[Given], timeout_ms: int = 600_000) -> Iterator[None]:
+    """Send *given* in a transaction that is never ended; *timeout_ms*: a coordinator aborts it after that."""
     from confluent_kafka import Producer
 
-    config = {"bootstrap.servers": bootstrap, "transactional.id": "left-open", "transaction.timeout.ms": 600_000}
+    config = {"bootstrap.servers": bootstrap, "transactional.id": "left-open", "transaction.timeout.ms": timeout_ms}
     producer = Producer(config | SILENT)
     producer.init_transactions(WAIT_S)
     producer.begin_transaction()
@@ -244,10 +244,52 @@ def open_transaction(bootstrap: str, topic: str, given: Iterable[Given]) -> Iter
     del producer
 
 
+def coordinated(ask: Callable[..., Any], *words: Any, **options: Any) -> Any:
+    """Ask a group's coordinator; as Kafka's own clients do, ask again while one is being found, or loads."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    waiting = (
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+    )
+    end = time.monotonic() + WAIT_S
+    while True:
+        try:
+            return ask(*words, **options)
+        except KafkaException as error:
+            if error.args[0].code() not in waiting or time.monotonic() > end:
+                raise
+        time.sleep(0.2)
+
+
+def committed(bootstrap: str, group: str, places: Sequence[tuple[str, int]]) -> dict[tuple[str, int], int]:
+    """Return the offset that a group has committed in each of these partitions; without those in which it has none.
+
+    A consumer asks: librdkafka's admin client ends the process when a broker answers that it is not the
+    coordinator, as it does before it has loaded the group (rd_kafka_handle_OffsetFetch).
+    """
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, **SILENT})
+    try:
+        asked = [TopicPartition(*place) for place in places]
+        told = coordinated(consumer.committed, asked, timeout=WAIT_S)
+    finally:
+        consumer.close()
+    return {(one.topic, one.partition): one.offset for one in told if one.offset >= 0}
+
+
 def consume(
-    bootstrap: str, topic: str, isolation: str, *, partition: int = 0, seconds: float = WAIT_S
+    bootstrap: str,
+    topic: str,
+    isolation: str,
+    *,
+    partition: int = 0,
+    start: int | None = None,
+    seconds: float = WAIT_S,
 ) -> list[Received]:
-    """Return all records for a consumer of a partition, from the first one to the announced end."""
+    """Return all records for a consumer of a partition, from *start* (None: the first one) to the announced end."""
     from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
     config = {
@@ -262,7 +304,7 @@ def consume(
     }
     consumer = Consumer(config)
     consumer.list_topics(topic, WAIT_S)  # else it asks for the leader half a second after it begins
-    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING)])
+    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING if start is None else start)])
     found: list[Received] = []
     began = time.monotonic()
     try:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import atexit
 import base64
-import re
 import shutil
 import signal
 import socket
@@ -219,8 +218,6 @@ def cluster_identity() -> str:
 class Cluster:
     """One broker on localhost with its data in folder/data: KRaft from 3.0 on, with a ZooKeeper before."""
 
-    _formatted: ClassVar[dict[tuple[object, ...], dict[str, bytes]]] = {}
-
     def __init__(
         self,
         version: str,
@@ -303,32 +300,17 @@ class Cluster:
             self._zookeeper = self._spawn("zookeeper.log", main, str(config), heap="256m")
             self._await(self._zookeeper, self.port + 1)
         if self.kraft and not (self.data / "meta.properties").exists():
-            self._format(properties)
+            self._format()
         with socket.socket() as probe:
             # Otherwise the tests would talk to another broker, unnoticed.
             assert probe.connect_ex(("localhost", self.port)) != 0, f"somebody listens on port {self.port} already"
         self._broker = self._spawn("broker.log", *self._jvm_options, "kafka.Kafka", str(properties), heap="768m")
         self._await(self._broker, self.port)
 
-    def _format(self, properties: Path) -> None:
-        """Format the log dir.  The tool does so once for a version and its settings; others get copies of its files."""
-        key = self.version, tuple(sorted(self.settings.items()))
-        if key not in self._formatted:
-            tool = (
-                "kafka.tools.StorageTool",
-                "format",
-                f"--cluster-id={cluster_identity()}",
-                "--config",
-                str(properties),
-            )
-            subprocess.run(java(self.version, *tool), check=True, stdout=subprocess.DEVNULL)
-            self._formatted[key] = {path.name: path.read_bytes() for path in self.data.iterdir()}
-            return
-        self.data.mkdir(exist_ok=True)
-        for name, content in self._formatted[key].items():
-            for field in (b"cluster.id", b"directory.id"):
-                content = re.sub(rb"(?m)^%b=.*" % field, b"%b=%b" % (field, cluster_identity().encode()), content)
-            (self.data / name).write_bytes(content)
+    def _format(self) -> None:
+        from tests.brokers import formatted
+
+        formatted.format_node(self.version, self._properties(), cluster_identity())
 
     def _await(self, process: subprocess.Popen[bytes], port: int, seconds: float = 90) -> None:
         began = time.monotonic()

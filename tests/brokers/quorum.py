@@ -18,6 +18,7 @@ import time
 import uuid
 from pathlib import Path
 
+from tests.brokers.formatted import format_node
 from tests.brokers.kafka import PORT, cluster_identity, java
 from tests.support.counts import count
 
@@ -98,16 +99,7 @@ class Brokers:
             self.folder.mkdir(parents=True, exist_ok=True)
             properties.write_text("".join(f"{name}={value}\n" for name, value in self._properties(node).items()))
             if not (self.disk(node) / "meta.properties").exists():
-                words = (
-                    "format",
-                    f"--cluster-id={self._cluster_id()}",
-                    "--config",
-                    str(properties),
-                    *self._formatting(),
-                )
-                subprocess.run(
-                    java(self.version, "kafka.tools.StorageTool", *words), check=True, stdout=subprocess.DEVNULL
-                )
+                self._format(node)
             with socket.socket() as probe:
                 assert probe.connect_ex(("localhost", self.port + node)) != 0, f"port {self.port + node} is taken"
             path = self.folder / f"{node}.log"
@@ -123,9 +115,8 @@ class Brokers:
                 )
         return marks
 
-    def _formatting(self) -> tuple[str, ...]:
-        """Return further options of the storage tool."""
-        return ()
+    def _format(self, node: int) -> None:
+        format_node(self.version, self._properties(node), self._cluster_id())
 
     def _cluster_id(self) -> str:
         path = self.folder / "cluster-id"
@@ -214,11 +205,13 @@ class Combined(Brokers):
             :22
         ].decode()
 
-    def _formatting(self) -> tuple[str, ...]:
+    def _format(self, node: int) -> None:
         if not self.is_dynamic:
-            return ()
-        voters = (f"{node}@localhost:{self.controller_port + node}:{self.directory_id(node)}" for node in BROKERS)
-        return "--initial-controllers", ",".join(voters)
+            super()._format(node)
+            return
+        voters = [f"{one}@localhost:{self.controller_port + one}:{self.directory_id(one)}" for one in BROKERS]
+        own = {"voters": ",".join(voters), "directory_id": self.directory_id(node)}
+        format_node(self.version, self._properties(node), self._cluster_id(), **own)
 
     def _properties(self, node: int) -> dict[str, str]:
         found = super()._properties(node)

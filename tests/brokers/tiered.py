@@ -61,8 +61,24 @@ class TieredCluster(kafka.Cluster):
         return ends(self.bootstrap, topic, partition)
 
     def consume(self, topic: str, partition: int = 0, level: str = LEVELS[0]) -> list[clients.Received]:
-        """Return all records for a consumer from the log start on."""
-        return clients.consume(self.bootstrap, topic, level, partition=partition)
+        """Return all records for a consumer from the log start on.
+
+        A broker that has not yet read its events of the tier answers UNKNOWN_SERVER_ERROR.  Kafka's own consumer asks
+        again then, and so does this one.
+        """
+        found: list[clients.Received] = []
+
+        def is_answered() -> bool:
+            try:
+                found[:] = clients.consume(self.bootstrap, topic, level, partition=partition)
+            except RuntimeError as error:
+                if "Unknown broker error" not in str(error):
+                    raise
+                return False
+            return True
+
+        wait_until(is_answered)
+        return found
 
     def objects(self) -> dict[str, bytes]:
         """Return the content of the tier, by key."""

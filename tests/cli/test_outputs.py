@@ -16,7 +16,7 @@ import pytest
 import typer
 from klog.base.errors import PlanError, UsageError
 from klog.data_dir.disk import refused_outputs
-from klog.jobs.output import RUN, JobOutput, check_target, lock_target
+from klog.jobs.output_commit import RUN, JobOutput, check_target, lock_target
 from klog_cli.command_tree import build
 
 from tests.conftest import FIXTURES, Ran, run_klog, writable_copy
@@ -44,6 +44,8 @@ class Writer(NamedTuple):
     is_idle: bool = False
 
     def run(self, root: Path, place: str | Path) -> Ran:
+        if "/tiered/" in self.words and not (root / "tiered").exists():  # few need it
+            tiers.unpack(root / "tiered")
         return run_klog(*self.command.split(), *self.words.format(root).split(), self.option, place)
 
     def __str__(self) -> str:
@@ -111,9 +113,10 @@ TIERED = (
         "serve",
         "space",
         "stats",
+        "timeline",
         "verify",
     ),
-    *("spark export", "spark search", "spark stats", "spark verify"),
+    *("spark compact", "spark export", "spark search", "spark stats", "spark verify"),
 )
 """Commands that read remote storage beside log dirs."""
 READ = {
@@ -706,7 +709,6 @@ def own(tmp_path: Path) -> Path:
     (tmp_path / "schemas.jsonl").write_text(SCHEMA)
     copy_into(Path("compaction/before/keys-none-0"), tmp_path / "data/keys-none-0")
     copy_into(Path("replicas/quorum"), tmp_path / "quorum")
-    tiers.unpack(tmp_path / "tiered")
     for folder, names in {
         "exports/orders-3": ["old.jsonl", "1.log", "part-0.index.json"],
         "app/my-data-1": ["app.log", ".lock", "config.checkpoint"],

@@ -84,3 +84,38 @@ def test_a_missing_object_is_damage_in_each_form(klog: Klog, tmp_path: Path) -> 
         done = klog("records", data, "--remote", tier, "-t", "fine", "--head", "-n", "20", "-o", form)
         assert done.exit_code == 4, (form, done.stderr)
         assert b"no such object" in done.stdout + done.stderr
+
+
+def test_a_segment_without_any_object_is_named_by_the_key_that_its_log_had(klog: Klog, tmp_path: Path) -> None:
+    """As in `klog remote verify`: below the folder of the partition's other objects."""
+    data, tier = tiers.unpack(tmp_path / "tiered")
+    gone = sorted(tier.glob("kafka-tiered-storage/fine-0-*/*.log"))[1]
+    for path in gone.parent.glob(f"{gone.stem}.*"):
+        path.unlink()
+    key = str(gone.relative_to(tier))
+    done = klog("dump", data, "--remote", tier, "-t", "fine", "-o", "jsonl")
+    (damage,) = [one for one in map(json.loads, done.stdout.splitlines()) if "damage" in one]
+    assert (damage["file"], done.exit_code) == (key, 4)
+    fetched = klog("remote", "fetch", data, "--remote", tier, "-t", "fine", "--to", tmp_path / "back", "-o", "json")
+    (lost,) = json.loads(fetched.stdout)["partitions"][0]["damaged"]
+    assert lost["file"] == key
+
+
+def test_the_largest_records_are_in_files_that_there_are(klog: Klog, tmp_path: Path) -> None:
+    """A record in remote storage is in an object, not in a file of the partition's directory."""
+    data, tier = tiers.unpack(tmp_path / "tiered")
+    (row,) = map(json.loads, klog("stats", data, "--remote", tier, "-t", "fine", "-o", "jsonl").stdout.splitlines())
+    files = {one["file"] for one in row["largest_records"]}
+    assert all((tier / file).is_file() or Path(file).is_file() for file in files)
+    assert any((tier / file).is_file() for file in files)
+
+
+def test_a_partition_that_a_tier_alone_does_not_have(klog: Klog, tmp_path: Path) -> None:
+    """A topic that is there is no near miss of itself."""
+    _, tier = tiers.unpack(tmp_path / "tiered")
+    for words, message in (
+        (("-t", "fine", "-p", "7"), "no partition 7 of fine"),
+        (("-t", "finr"), "no partition of finr; did you mean fine?"),
+    ):
+        done = klog("stats", "--remote", tier, *words)
+        assert (done.exit_code, done.stderr.decode()) == (16, f"klog: {tier}: {message}\n")

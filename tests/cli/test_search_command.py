@@ -18,6 +18,7 @@ from klog.jobs.search import LineLimit
 from tests.conftest import FIXTURES, Ran
 from tests.oracles.plain.encode import Record, batch
 from tests.oracles.plain.shapes import MS
+from tests.support.rolled_back import data, metadata, partition
 
 Klog = Callable[..., Ran]
 MODERN = FIXTURES / "modern"
@@ -181,3 +182,31 @@ def test_one_record_is_one_record(klog: Klog, tmp_path: Path) -> None:
 def test_a_record_of_a_bare_segment_is_named_by_its_directory(klog: Klog, tmp_path: Path) -> None:
     log(tmp_path, Record(0, MS, b"k", b"v")).rename(tmp_path / "copy")
     assert rows(klog("search", tmp_path / "copy"))[0][0] == "copy"
+
+
+@pytest.mark.parametrize(
+    ("epochs", "more", "is_named"),
+    [
+        ([(0, 2), (1, 4)], (), True),
+        ([(0, 2), (1, 4)], ("--from-offset", "6"), False),  # nothing that was asked for is left out
+        ([(1, 6)], (), False),  # DeleteRecords
+        ([(0, 0), (1, 4)], (), False),  # epochs that were rebuilt from the log
+    ],
+)
+def test_records_below_a_log_start_that_no_broker_has_raised(
+    epochs: list[tuple[int, int]], more: tuple[str, ...], is_named: bool, klog: Klog, tmp_path: Path
+) -> None:
+    """They are left out, and that is named; `stats`, `export` and `audit` share it."""
+    metadata(tmp_path / "data", leader_epoch=1, next_producer_id=None)
+    path = partition(tmp_path / "data", [data(offset, offset // 4) for offset in range(0, 8, 2)], epochs)
+    (tmp_path / "data/log-start-offset-checkpoint").write_text("0\n1\norders 0 6\n")
+    done = klog("search", path, *more)
+    assert len(done.stdout.splitlines()) == 2
+    said = f"klog: {path}: the log start 6 hides records, and the leader epochs begin at 2 (log-start-raised)"
+    assert (done.exit_code, done.stderr.decode().splitlines()) == ((4, [said]) if is_named else (0, []))
+    if not more:
+        assert klog("stats", path).exit_code == done.exit_code
+        assert klog("export", path, "--to", tmp_path / "out").exit_code == done.exit_code
+        for words in (("audit", "--check", "sequence-gap"), ("audit", "misrouted")):
+            audited = klog(*words, path)
+            assert (audited.exit_code, audited.stderr) == (done.exit_code, done.stderr)

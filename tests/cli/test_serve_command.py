@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from tests.commands.serve.serving import Serving, Wire
 from tests.conftest import FIXTURES, Ran
+from tests.support.rolled_back import data, metadata, partition
 
 Klog = Callable[..., Ran]
 MODERN = FIXTURES / "modern"
@@ -65,6 +67,47 @@ def test_the_start_says_what_is_served_and_what_is_not_here() -> None:
     assert first == f"klog serve: listening on {serving.bootstrap}"
     assert any("fXeC61JOQie3q2pvw8VSPQ" in line for line in rest)
     assert any("plain-0" in line for line in rest)
+
+
+def raised_log_start(folder: Path, epochs: list[tuple[int, int]]) -> Path:
+    """Write a partition of offsets 0 to 7 whose log start is 6 by the checkpoint, with these leader epochs."""
+    metadata(folder, leader_epoch=1, next_producer_id=None)
+    path = partition(folder, [data(offset, offset // 4) for offset in range(0, 8, 2)], epochs)
+    (folder / "log-start-offset-checkpoint").write_text("0\n1\norders 0 6\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("epochs", "is_named"),
+    [
+        ([(0, 2), (1, 4)], True),
+        ([(1, 6)], False),  # DeleteRecords
+        ([(0, 0), (1, 4)], False),  # epochs that were rebuilt from the log
+    ],
+)
+def test_records_below_a_log_start_that_no_broker_has_raised(
+    epochs: list[tuple[int, int]], is_named: bool, tmp_path: Path
+) -> None:
+    """Clients get none of them: the start names the partition, and serves the rest."""
+    path = raised_log_start(tmp_path / "data", epochs)
+    with Serving(path.parent) as serving, Wire(serving.port) as wire:
+        wire.ask("ApiVersions", 0, {})
+        assert serving.end() == 0
+    said = f"klog: {path}: the log start 6 hides records, and the leader epochs begin at 2 (log-start-raised)"
+    assert (said in serving.said.splitlines()) is is_named
+    assert ("log-start-raised" in serving.said) is is_named
+
+
+def test_one_that_is_not_served_is_not_named(tmp_path: Path) -> None:
+    """The best copy is served, and another topic is not."""
+    path = raised_log_start(tmp_path / "data", [(0, 2), (1, 4)])
+    fine = shutil.copytree(path.parent, tmp_path / "fine")
+    (fine / "log-start-offset-checkpoint").unlink()
+    (fine / "orders-0" / "leader-epoch-checkpoint").write_text("0\n1\n2 2\n")
+    with Serving(path.parent, fine) as serving, Wire(serving.port) as wire:
+        wire.ask("ApiVersions", 0, {})
+        assert serving.end() == 0
+    assert "log-start-raised" not in serving.said
 
 
 def test_quiet_leaves_the_line_that_scripts_wait_for() -> None:

@@ -18,7 +18,7 @@ from klog.data_dir.root_files import read_small
 from klog.formats.damage import Damage
 from klog.formats.index import ABORTED_TXN
 from klog.formats.names import CLUSTER_METADATA
-from klog.formats.snapshot import Producer, read_snapshot
+from klog.formats.producer_snapshot import Producer, read_snapshot
 from klog.kernel import crc32c
 from klog.partition.transactions.markers import STOPS_BROKER, CompletedTxn, ProducerAnomaly
 from klog.partition.transactions.producer_replay import replay

@@ -123,6 +123,7 @@ class _Writer:
         from confluent_kafka import Producer
 
         config = {"bootstrap.servers": self.nodes.bootstrap, "acks": "all", "linger.ms": 1, **clients.SILENT}
+        config["batch.num.messages"] = 10  # on a slow machine more would wait: a batch larger than a segment is refused
         return Producer(config | {name.replace("_", "."): value for name, value in more.items()})
 
     def send(

@@ -71,6 +71,7 @@ def judge_change(
             gone -= superseded(found.records, ledger.sent[place])
             gone -= {offset for offset in gone if (one := ledger.sent[place].get(offset)) and one.fate is Fate.ABORTED}
         gone -= _retention(topic, found.records, ledger.sent[place]).keys()  # a copy without them is as good
+        gone -= set(range(ledger.trimmed.get(place, 0)))  # DeleteRecords took them, wherever their bytes still are
         unnamed = {offset for offset in gone if not words.names((topic.name, place[1]), offset)}
         if unnamed and not topic.is_deleted:
             verdict.add("removed", f"{topic.name}-{place[1]}", f"{_some(unnamed)}, which the command does not name")

@@ -5,11 +5,10 @@ A start in a warm JVM takes about a second; a kill of the JVM is a kill of all n
 
 from __future__ import annotations
 
-import subprocess
 import time
 from pathlib import Path
 
-from tests.brokers import kafka
+from tests.brokers import formatted, kafka
 from tests.support.counts import count
 
 PASS_MS = 300
@@ -116,9 +115,7 @@ class Nodes:
         """Format all log dirs, as an operator does before the first start."""
         identity = kafka.cluster_identity()
         for node in self.numbers:
-            words = ("format", f"--cluster-id={identity}", "--config", self._configure(node))
-            command = kafka.java(self.host.version, "kafka.tools.StorageTool", *words)
-            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            formatted.format_node(self.host.version, self._properties(node), identity)
 
     def start(self, *nodes: int) -> str:
         """Start nodes, all where none is named; return what failed, empty if nothing did."""

@@ -14,7 +14,7 @@ from klog.commands.compact.compaction import CompactionRun, CompactOptions, copy
 from klog.commands.compact.log_cleaner import CleanerOptions
 from klog.data_dir.log_dir import LogDir
 from klog.data_dir.selection import Selection
-from klog.jobs.output import Facts, JobOutput, OutputAttempt
+from klog.jobs.output_commit import Facts, JobOutput, OutputAttempt
 
 from tests.commands.compact.compacting import NOW_MS, ORIGINAL, SETTINGS, SEVERAL_ROUNDS
 from tests.conftest import writable_copy

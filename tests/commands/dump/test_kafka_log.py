@@ -14,7 +14,7 @@ from klog.commands.dump.kafka_log import LogDump
 from klog.commands.dump.reports import OffsetGaps
 from klog.formats.internal_topics import cluster_metadata
 from klog.kernel import Window
-from klog.log.pipeline import run
+from klog.log.ordered_pipeline import run
 from klog.log.records import RecordFilter, RecordLimit
 from klog.partition.transactions.isolation import TxnBatch
 

@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 
 import pytest
 from klog.commands.report.page_sections import MOST_PICTURES
-from klog.commands.report.partition_strip import PartitionStrip, StripSegment, StripSpan
+from klog.commands.report.partition_strip_svg import PartitionStrip, StripSegment, StripSpan
 from klog.commands.report.report_page import Report, VerdictLine, VerdictState, page
 
 HOSTILE = (

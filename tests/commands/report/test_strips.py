@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 
-from klog.commands.report.partition_strip import MOST_SEGMENTS, PartitionStrip, StripSegment, draw_strip, strip_of
+from klog.commands.report.partition_strip_svg import MOST_SEGMENTS, PartitionStrip, StripSegment, draw_strip, strip_of
 from klog.data_dir.partition import Partition
 from klog.partition.verify.findings import LogDirFacts
 from klog.partition.verify.verify import examine
@@ -64,7 +64,7 @@ def test_damage_stands_at_its_offset(tmp_path: Path) -> None:
 
 def test_of_thousands_of_segments_neighbours_share_a_box() -> None:
     """A picture has room for some hundred, and its bytes are still all of them."""
-    from klog.commands.report.partition_strip import _boxes
+    from klog.commands.report.partition_strip_svg import _boxes
 
     boxes = list(_boxes([StripSegment(at * 10, at * 10 + 10, 7, ("lz4",) if at % 2 else ()) for at in range(5001)]))
     assert len(boxes) <= MOST_SEGMENTS

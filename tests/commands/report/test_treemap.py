@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 from klog.commands.report.html_elements import letters
-from klog.commands.report.treemap import MOST_TILES, Rectangle, Tile, draw_treemap, squarify
+from klog.commands.report.treemap_svg import MOST_TILES, Rectangle, Tile, draw_treemap, squarify
 
 SIZES = st.lists(st.integers(1, 2**50), min_size=1, max_size=60).map(lambda sizes: sorted(sizes, reverse=True))
 

@@ -90,7 +90,9 @@ def committed(bootstrap: str) -> Offsets:
     admin = clients.admin(bootstrap)
     names = [one.group_id for one in admin.list_consumer_groups().result(WAIT_S).valid]
     found: Offsets = {}
+
     for name in names:
+        clients.committed(bootstrap, name, [("any", 0)])  # its coordinator has loaded it: see there
         told = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(name)])[name].result(WAIT_S)
         found |= {(name, one.topic, one.partition): one.offset for one in told.topic_partitions}
     return found

@@ -12,7 +12,7 @@ from random import Random
 import pytest
 from klog.base.errors import UsageError
 from klog.commands.serve.view import NO_ID, ServeOptions, Topic, View
-from klog.data_dir.replicas import IdentityChoice, IdentityError
+from klog.data_dir.partition_identity import IdentityChoice, IdentityError
 from klog.formats.error_codes import ErrorCode
 from klog.partition.fetch import FetchResult
 from klog.partition.transactions.isolation import Isolation

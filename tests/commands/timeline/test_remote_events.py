@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Ran
+from tests.support.s3_server import s3_server, upload, use
 from tests.support.tiers import situation, unpack
 
 Klog = Callable[..., Ran]
@@ -44,6 +45,71 @@ def test_topics_and_partitions_narrow_them(klog: Klog, tmp_path: Path) -> None:
     text = klog("timeline", data, "-t", "fine", "--kind", "segment-tiered", "--limit", "1").stdout.decode()
     assert " fine-0 " in text, "the offset of an event in __remote_log_metadata is none of the partition's"
     assert "offsets 0–15, is copied to remote storage" in text
+
+
+LOG_KINDS = "epoch,txn-begin,txn-commit,txn-abort,txn-open,roll,producer,first-record,last-record,silence"
+
+
+def of_log(klog: Klog, *arguments: object) -> list[tuple[Any, ...]]:
+    """The events of logs, without the places of their files, which differ."""
+    wanted = ("time", "clock", "kind", "message", "topic", "partition", "offset", "position")
+    found = [json.loads(line) for line in klog("timeline", *arguments, "-o", "jsonl").stdout.splitlines()]
+    return [tuple(one.get(name) for name in wanted) for one in found if one["kind"] in LOG_KINDS.split(",")]
+
+
+def test_both_tiers_have_the_events_of_the_log_that_fetch_makes_of_them(klog: Klog, tmp_path: Path) -> None:
+    """Without --remote the events of a partition begin with its first local segment."""
+    data, tier = unpack(tmp_path)
+    klog("remote", "fetch", data, "--remote", tier, "-t", "fine", "-t", "short", "--to", tmp_path / "back")
+    whole = of_log(klog, tmp_path / "back")
+    assert of_log(klog, data, "--remote", tier, "-t", "fine", "-t", "short") == whole
+    local = of_log(klog, data, "-t", "fine", "-t", "short")
+    assert sum(kind == "roll" for _, _, kind, *_ in whole) == sum(kind == "roll" for _, _, kind, *_ in local) + 7
+    assert {one[6] for one in whole if one[2] == "first-record"} == {0, 42}
+
+
+def test_a_tier_alone_has_the_events_of_its_records(klog: Klog, tmp_path: Path) -> None:
+    """The cluster is gone: the objects still show when the log rolled, who wrote, and when it ended."""
+    data, tier = unpack(tmp_path)
+    whole = of_log(klog, data, "--remote", tier, "-t", "fine", "--tier", "remote")
+    assert of_log(klog, "--remote", tier, "-t", "fine", "-p", "0") == whole != []
+    rows = klog("timeline", "--remote", tier, "-t", "fine", "-o", "jsonl").stdout.splitlines()
+    assert {json.loads(row)["log_dir"] for row in rows} == {str(tier)}
+    nothing = klog("timeline", "--remote", tier, "-t", "fine", "-p", "9")
+    assert (nothing.exit_code, b"no partition 9 of fine" in nothing.stderr) == (16, True)
+    assert klog("timeline", "--remote", tier).exit_code == 16
+
+
+def test_a_bucket_has_the_events_of_the_directory(klog: Klog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With and without log dirs; the bucket is named as it was given."""
+    data, tier = unpack(tmp_path)
+    with s3_server() as server:
+        upload(server, tier, "tier")
+        use(monkeypatch, server)
+        assert of_log(klog, "--remote", "s3://tier", "-t", "fine") == of_log(klog, "--remote", tier, "-t", "fine") != []
+        assert of_log(klog, data, "--remote", "s3://tier") == of_log(klog, data, "--remote", tier)
+        rows = klog("timeline", "--remote", "s3://tier", "-t", "fine", "-o", "jsonl").stdout.splitlines()
+        assert {json.loads(row)["log_dir"] for row in rows} == {"s3://tier"}
+
+
+def test_damage_in_the_tier_is_named_by_the_key_of_its_object(klog: Klog, tmp_path: Path) -> None:
+    data, tier = unpack(tmp_path)
+    command = ("timeline", data, "--remote", tier, "--kind", "damage", "-o", "jsonl")
+    assert (klog(*command).exit_code, klog(*command).stdout) == (0, b"")
+    first, second, *_ = sorted(tier.glob("**/fine-0-*/*.log"))
+    times = [one[0] for one in of_log(klog, data, "--remote", tier, "-t", "fine") if one[2] == "roll"]
+    first.unlink()
+    second.write_bytes(second.read_bytes()[:-10])
+    done = klog(*command)
+    gone, torn, short = (json.loads(line) for line in done.stdout.splitlines())
+    assert done.exit_code == 4
+    assert b"2 damaged places" not in done.stderr, "the cut, and the bytes that are missing behind it, are two"
+    assert b"klog remote verify explains them" in done.stderr
+    assert (gone["file"], gone["offset"], gone["clock"]) == (str(first.relative_to(tier)), 0, "producer")
+    assert gone["message"].endswith("no such object; offsets 0–15 lost")
+    assert gone["time"] < times[0], "the metadata have the largest timestamp of its records"
+    assert {torn["file"], short["file"]} == {str(second.relative_to(tier))}
+    assert [one["message"].partition(":")[0] for one in (torn, short)] == ["torn-tail", "unreadable"]
 
 
 @pytest.mark.corpora

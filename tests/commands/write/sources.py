@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from klog.formats.snapshot import Producer, read_snapshot
+from klog.formats.producer_snapshot import Producer, read_snapshot
 from klog.kernel import crc32c
 
 from tests.conftest import CORPORA

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from klog.commands.serve.serve_options import ServeOptions
 from klog.commands.serve.view import View
-from klog.data_dir.replicas import IdentityChoice, IdentityError
+from klog.data_dir.partition_identity import IdentityChoice, IdentityError
 from klog.formats.follow_file import FollowFile, FollowTopic, write_follow_file
 
 from tests.conftest import Ran

@@ -17,7 +17,8 @@ from klog.change.plan.find_plans import plans_of
 from klog.change.plan.model import APPEND
 from klog.change.plan.plan_document import load_plan, plan_pieces, read_plan
 from klog.change.plan.plan_status import PlanStatus, state_of
-from klog.change.plan.session import PlanOptions, SilentReporter
+from klog.change.plan.reporter import SilentReporter
+from klog.change.plan.session import PlanOptions
 from klog.commands.write.write import WriteInput, write_stopped
 from klog.commands.write.write_destination import WriteOptions
 from klog.data_dir.disk.disk_changes import Disk
