@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 import subprocess
 import tempfile
 import time
@@ -108,11 +109,11 @@ def _reap(process: subprocess.Popen[bytes]) -> tuple[int, resource.struct_rusage
 
 
 def discard(path: str) -> None:
-    """Remove *path* if it is there."""
-    try:
+    """Remove *path*, a file or a folder, if it is there."""
+    if os.path.isdir(path):
+        shutil.rmtree(path)
+    elif os.path.exists(path):
         os.unlink(path)
-    except FileNotFoundError:
-        pass
 
 
 class Race:

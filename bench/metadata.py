@@ -19,6 +19,8 @@ CHANGES = 1_000_000
 _MOST_PER_BATCH = 4
 _PER_SNAPSHOT_BATCH = 1000
 _EPOCH = 7
+_LEADER_EPOCH = 4
+"""Not below that of the logs of `generate.py`, which a start would otherwise call newer than the metadata log."""
 _BASE_MS = 1_795_254_454_586
 _PROPERTIES = "version=1\nnode.id=1\ncluster.id=MkU3OEVBNTcwNTJENDM2Qg\n"
 
@@ -106,7 +108,7 @@ def _registrations(topics: int, partitions: int, name: str, alone: bool) -> Iter
         for number in range(partitions):
             nodes = [1] if alone else _replicas(topic, number)
             body = struct.pack(">i", number) + topic_id(topic) + _ints(nodes) * 2 + b"\1\1"
-            body += struct.pack(">iii", nodes[0], 3, 9) + bytes([len(nodes) + 1])
+            body += struct.pack(">iii", nodes[0], _LEADER_EPOCH, 9) + bytes([len(nodes) + 1])
             body += b"".join(map(directory_id, nodes)) + b"\0"
             yield b"\1\3\2" + body
 

@@ -19,8 +19,8 @@ _CHUNK_BYTES = 4 << 20
 _WHOLE = 1 << 31
 _FETCHED = 4
 """Segments of 1 GiB that are fetched."""
-_OBJECTS, _OBJECT_BYTES = 24, 32 << 20
-"""Segments in a bucket, and the size of each."""
+_OBJECTS, _OBJECT_BYTES = 128, 32 << 20
+"""Segments in a bucket, as many bytes as above, and the size of each."""
 
 
 def remote(bench: Bench) -> Iterator[Row]:
@@ -134,10 +134,7 @@ def _from_s3(bench: Bench, folder: str) -> Iterator[Row]:
         loop = ["env", *names, sys.executable, child("s3loop.py"), "tier"]
         bench.race((), {"put": Command([*loop, tier], "null")}, 1)
         fetch = ["env", *names, *bench.klog, "remote", "fetch", f"{folder}/data", "--remote", "s3://tier", "--to", back]
-        commands = {
-            "fetch": Command(["sh", "-c", f"rm -rf {quote(back)} && {join(fetch)} --quiet"], "null"),
-            "loop": Command(loop, "null"),
-        }
+        commands = {"fetch": Command([*fetch, "--quiet"], "null", back), "loop": Command(loop, "null")}
         race = bench.race((), commands, bench.slow)
     ours, theirs = race.best_wall_s("fetch"), race.best_wall_s("loop")
     shutil.rmtree(back)
